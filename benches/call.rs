@@ -1,13 +1,13 @@
-//! What a call costs: one small call and one 1 MB result through (a) a raw pipe, (b) rmcp alone
-//! with its own transport, (c) `Host::call_tool` with everything on, all in one run on a
+//! The cost of a call: one small call and one 1 MB result through (a) a raw pipe, (b) plain rmcp
+//! with its own transport, (c) `Host::call_tool` with all features, all in one run on a
 //! current-thread runtime against the same echo server, printed as times and ratios; then 50 and
-//! 1,000 calls at once over ten servers, and what the host's memory is with ten idle ones.
+//! 1,000 concurrent calls over ten servers, and the host's memory with ten idle servers.
 //!
 //! `cargo bench --bench call`; the goals are c/b at most 1.2 for a small call, at most 1.0 for
-//! 1 MB, and c under 0.1 ms for a small call. The ways take turns in short blocks, every block
-//! gives a ratio, and their median counts; beside it stands between what tenths of the blocks lie.
-//! Every way runs at the same place (see `place`). `-- host` or `-- rmcp`, with `small`, `big` or
-//! `many`, repeats one way alone for a while, for a profiler; with a number, that many times.
+//! 1 MB, and c under 0.1 ms for a small call. The ways alternate in short blocks; the result is the
+//! median of the ratios of the blocks, printed with their 10th and 90th percentile. Every way runs
+//! on the same processors (see `place`). `-- host` or `-- rmcp`, with `small`, `big` or `many`,
+//! repeats one way for a while, for a profiler; with a number, that many times.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
@@ -24,7 +24,7 @@ mod place;
 #[path = "call/ways.rs"]
 mod ways;
 
-/// Servers of the measurements with many.
+/// Number of servers for concurrent calls.
 const SERVERS: usize = 10;
 
 fn main() {
@@ -53,7 +53,7 @@ fn arguments(big: bool) -> Value {
     json!({"text": "hello", "big": big})
 }
 
-/// Times `$calls` calls one after the other; gives the median of one, in microseconds.
+/// Times `$calls` sequential calls; returns the median in microseconds.
 macro_rules! time {
     ($calls:expr, $length:expr, $call:expr) => {{
         let mut times = Vec::with_capacity($calls);
@@ -71,13 +71,13 @@ fn micros(span: Duration) -> f64 {
     span.as_secs_f64() * 1e6
 }
 
-/// The value below which `share` of the values lie.
+/// The quantile `share` of the values.
 fn at(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[((values.len() - 1) as f64 * share).round() as usize]
 }
 
-/// One call after the other, each way in turn.
+/// Measures sequential calls, alternating between the ways.
 async fn one_by_one(place: Place) {
     Place::take_as_caller();
     let mut raw = Raw::start(place);
@@ -123,7 +123,7 @@ async fn one_by_one(place: Place) {
     host.0.shutdown().await;
 }
 
-/// Many small calls at once over ten servers.
+/// Measures concurrent small calls over ten servers.
 async fn throughput() {
     const CALLS: usize = 2000;
     const BLOCKS: usize = 100;
@@ -177,7 +177,7 @@ async fn many<F: Future<Output = usize>>(at_once: usize, calls: usize, call: imp
     assert_eq!(answered, calls * 5);
 }
 
-/// One way over and over, for a profiler.
+/// Repeats one way, for a profiler.
 async fn alone_for_a_while(way: &str) {
     let said = |word: &str| std::env::args().any(|arg| arg == word);
     let place = if said("shared") { Place::Shared } else { Place::Apart };
@@ -213,7 +213,7 @@ async fn alone_for_a_while(way: &str) {
     println!("{way} alone: {took:.1} us");
 }
 
-/// Resident memory of this process in MB; 0 where the system does not tell.
+/// Resident memory of this process in MB; 0 where it is unavailable.
 fn resident() -> f64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok());

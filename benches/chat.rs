@@ -1,13 +1,13 @@
-//! What the chat costs, against a model on this machine that answers at once:
+//! The cost of the chat, with a local model that answers at once:
 //!
-//! - the first token through `mcpdeck serve --chat` and from the model directly, in turns of one run:
-//!   p50 and p99 of both and of their differences; the goal is less than 2 ms added at p99;
-//! - what a session with its connection costs the service in memory, after two heartbeats;
-//! - the dashboard while a model writes 500 tokens a second: from a key to the screen, the goal is a
-//!   p99 below 50 ms.
+//! - the first token through `mcpdeck serve --chat` and directly from the model, alternating in one
+//!   run: p50 and p99 of both and of their differences; the goal is less than 2 ms added at p99;
+//! - the memory that a session with its connection takes in the service, after two heartbeats;
+//! - the dashboard while a model writes 500 tokens per second: latency from a key press to the
+//!   screen; the goal is a p99 below 50 ms.
 //!
-//! `cargo bench --bench chat`; `-- token`, `-- sessions` and `-- screen` measure one of them, and
-//! `-- quick` less of each.
+//! `cargo bench --bench chat`; `-- token`, `-- sessions` and `-- screen` select one of them, and
+//! `-- quick` shortens each.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
@@ -27,13 +27,13 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
-/// Sessions whose memory is measured.
+/// Number of sessions for the memory measurement.
 const SESSIONS: usize = 1_000;
-/// Turns whose first token is measured.
+/// Number of turns for the first-token measurement.
 const TURNS: usize = 500;
 /// Time between two tokens on the screen.
 const PACE: Duration = Duration::from_millis(2);
-/// Keys measured meanwhile.
+/// Number of key presses measured.
 const KEYS: usize = 300;
 
 fn main() {
@@ -56,8 +56,7 @@ fn main() {
     }
 }
 
-/// A model with the interface of `OpenAI`, a token each time so much time has passed; gives its
-/// address.
+/// Starts a model server with the `OpenAI` API that sends a token every `pace`; returns its URL.
 fn model(pace: Duration, tokens: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -109,7 +108,7 @@ fn chunk(stream: &mut TcpStream, data: &str) -> Option<()> {
     stream.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes()).ok()
 }
 
-/// The service with a chat, in a scratch folder.
+/// The service with a chat, in a temporary folder.
 struct Service {
     program: Child,
     _stdout: BufReader<ChildStdout>,
@@ -159,7 +158,7 @@ impl Service {
         client
     }
 
-    /// Kilobytes the service holds in memory; 0 where the system does not say.
+    /// Resident memory of the service in kilobytes; 0 where it is unavailable.
     fn resident(&self) -> f64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.program.id()));
         let status = status.unwrap_or_default();
@@ -194,7 +193,7 @@ impl Client {
     }
 }
 
-/// The time at a share of all, in milliseconds.
+/// The quantile `share` of the times, in milliseconds.
 fn at(times: &mut [f64], share: f64) -> f64 {
     times.sort_unstable_by(f64::total_cmp);
     times[((times.len() - 1) as f64 * share).round() as usize]
@@ -214,7 +213,7 @@ async fn first_token(turns: usize) {
     let mut client = service.connect().await;
     let (mut direct, mut through, mut added) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..turns + 10 {
-        // A connection may say so much in a minute.
+        // Stays below the limit of messages per connection and minute.
         if turn % 100 == 99 {
             client = service.connect().await;
         }
@@ -229,7 +228,7 @@ async fn first_token(turns: usize) {
         client.until("text").await;
         let with_us = ms(begun);
         client.until("done").await;
-        // Connections are made and code is read once.
+        // The first turns are a warm-up: connections are opened and code is paged in.
         if turn >= 10 {
             direct.push(alone);
             through.push(with_us);
@@ -248,7 +247,7 @@ async fn first_token(turns: usize) {
 
 async fn sessions(count: usize, beats: u64) {
     let service = Service::start(&model(Duration::ZERO, 8));
-    // What the first one brings is not another's.
+    // The one-time cost of the first connection is not counted.
     let mut first = service.connect().await;
     first.send(json!({"type": "message", "text": "hi"})).await;
     first.until("done").await;
@@ -268,7 +267,7 @@ async fn sessions(count: usize, beats: u64) {
         }));
     }
     let opened = service.resident();
-    // The first ping comes with the connection, the others each 15 s.
+    // The first ping is sent on connecting, the others every 15 s.
     let mut alive = Vec::new();
     for reader in readers {
         alive.extend(reader.await.unwrap());
@@ -287,10 +286,10 @@ mod screen {
     use super::{Duration, Instant, PACE, at, json, model, ms};
     use crate::pty::{Launch, PATIENCE, Size, own_server};
 
-    /// Letters that neither the model writes nor a sequence of the terminal ends with.
+    /// Letters that neither occur in the model's text nor end a terminal escape sequence.
     const SIGNS: [&str; 6] = ["Q", "W", "Y", "V", "U", "N"];
 
-    /// From a key to the screen, while nothing is written and while a model writes.
+    /// Measures key press to screen, while idle and while a model writes.
     pub(super) fn measure(keys: usize) {
         let url = model(PACE, 200_000);
         let chat = json!({"chat": {"provider": "openai", "baseUrl": url, "model": "fast"}});

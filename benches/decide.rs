@@ -1,5 +1,5 @@
-//! What one decision costs: 1,000 rules, 5,000 tools with their pins, 20 grants, a caller that is
-//! not the person. `cargo bench --bench decide`; the goal is under 2 µs.
+//! The cost of one policy decision: 1,000 rules, 5,000 tools with their pins, 20 grants, a caller
+//! other than the user. `cargo bench --bench decide`; the goal is under 2 µs.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]

@@ -1,9 +1,9 @@
-//! How much do floods cost the other servers? Calls two quiet servers while others write as fast as
-//! they can, over pipes and over HTTP, and prints the latencies side by side.
+//! The effect of output floods on other servers: calls two quiet servers while others write as fast
+//! as they can, over pipes and over HTTP, and prints the latencies side by side.
 //!
 //! `cargo bench --bench flood` (optionally `-- BYTES`, by default 1 GB from each flood). The host
-//! runs on one thread, as the dashboard and the check run it; `-- threads` gives it a pool; `-- http`
-//! leaves the pipes out.
+//! runs on one thread, as in the dashboard and in `check`; `-- threads` uses a thread pool;
+//! `-- http` skips the pipes.
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
 use std::path::Path;
@@ -22,10 +22,10 @@ use tokio::task::JoinHandle;
 #[path = "flood/web.rs"]
 mod web;
 
-/// How long a phase lasts at least; then as long as its floods.
+/// Minimum duration of a phase, which otherwise ends with its floods.
 const SHORTEST: Duration = Duration::from_secs(5);
 
-/// Longest that a phase waits for its floods to end.
+/// Longest time that a phase waits for its floods to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const SCRIPT: &str = r#"{
@@ -54,7 +54,7 @@ fn server(name: &str, before: &str, script: &Path) -> ServerConfig {
     config
 }
 
-/// One phase: what runs beside the quiet servers, and how their calls did.
+/// One phase: the floods next to the quiet servers, and the latencies of their calls.
 struct Phase {
     what: &'static str,
     calls: usize,
@@ -65,11 +65,11 @@ struct Phase {
     took: Duration,
 }
 
-/// What floods during a phase.
+/// The source of a flood.
 enum Flood {
-    /// What a command writes before it becomes a server.
+    /// The output of a command that runs before the server.
     Pipe(String),
-    /// What a tool of the server behind this address answers.
+    /// The answer of a tool of the server at this address.
     Web(&'static str, String),
 }
 
@@ -95,8 +95,8 @@ async fn phase(what: &'static str, floods: &[Flood], script: &Path) -> Phase {
             }
         };
         let end = script.with_file_name(format!("{name} of {what}"));
-        // In front of the server: an asynchronous one makes the pipe they share non-blocking, and
-        // the flood would end at the first full pipe.
+        // Before the server, not in parallel: an async server makes the shared pipe non-blocking,
+        // and the flood would end at the first full pipe.
         let before = format!("{flood}; : > '{}';", end.display());
         config.servers.insert((*name).into(), server(name, &before, script));
         ends.push(end);
@@ -107,7 +107,7 @@ async fn phase(what: &'static str, floods: &[Flood], script: &Path) -> Phase {
         .initialize()
         .await
         .expect("a host");
-    // A server that floods its stdout is not ready before the flood is over; nobody waits for it.
+    // A server that floods its stdout only becomes ready after the flood, so do not wait for it.
     let ready = |view: &Arc<HostView>| {
         let up = |name| view.servers.get(name).is_some_and(|s| s.state == ServerState::Ready);
         up("one") && up("two") && (tools.is_empty() || up("web"))
@@ -143,7 +143,7 @@ async fn phase(what: &'static str, floods: &[Flood], script: &Path) -> Phase {
     }
 }
 
-/// Asks for a flood, and says how it ended.
+/// Requests a flood and prints how it ended.
 async fn ask(host: Arc<Host>, tool: &'static str) {
     let began = Instant::now();
     let ended = match host.call_tool(tool, json!({})).await {
@@ -154,10 +154,10 @@ async fn ask(host: Arc<Host>, tool: &'static str) {
 }
 
 fn report_dropped(host: &Host, what: &str) {
-    let told = host.logs().tail(usize::MAX);
-    let told: Vec<_> = told.iter().filter(|record| record.text.contains("flood")).collect();
-    if let Some(last) = told.last() {
-        println!("  {what}: {} notices in the log, the last: {}", told.len(), last.text);
+    let reported = host.logs().tail(usize::MAX);
+    let reported: Vec<_> = reported.iter().filter(|record| record.text.contains("flood")).collect();
+    if let Some(last) = reported.last() {
+        println!("  {what}: {} notices in the log, the last: {}", reported.len(), last.text);
     }
     for (name, server) in &host.view().borrow().servers {
         if server.state != ServerState::Ready {

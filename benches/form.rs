@@ -1,7 +1,7 @@
-//! How fast forms and results are: building and drawing the form of the largest schemas, and large
-//! answers of a real server process: time from the last byte to the first screen, scrolling, and
-//! the most memory the program took over the size of the answer. `cargo bench --bench form`;
-//! `cargo bench --bench form -- answers` leaves the forms out.
+//! Forms and results: time to build and draw the forms of the largest schemas; for large answers of
+//! a real server process, time from the last byte to the first screen, time to scroll, and peak
+//! memory relative to the size of the answer. `cargo bench --bench form`; with
+//! `-- answers`, skips the forms.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on should say where")]
 

@@ -1,11 +1,11 @@
-//! What `mcpdeck serve` costs: the program itself, with one echo server over a pipe behind it.
+//! The cost of `mcpdeck serve`: the program itself, with one echo server behind it over a pipe.
 //!
-//! `cargo bench --bench gateway` prints, in one run: what a small call takes through the service
-//! against the same call over the pipe, and the processor time of the service for it; the memory of
-//! the idle service, of 990 idle sessions and after 10,000 clients that open one and leave; and how
-//! much later than its own start a sleeping server answers. With `MCP_PROXY=PROGRAM` the crate `mcp-proxy` is measured beside
-//! it in the same turns; the goals are an added p50 within 1.2 of its own, 5,000 calls a second of
-//! processor time, 40 kB a session, 25 MB idle and 20 ms.
+//! `cargo bench --bench gateway` prints, in one run: the time of a small call through the service
+//! against the same call over the pipe, and its CPU time in the service; the memory of the idle
+//! service, with 990 idle sessions, and after 10,000 clients opened one and left; and the latency
+//! that the service adds to a sleeping server's start. With `MCP_PROXY=PROGRAM`, `mcp-proxy` is
+//! measured in the same turns; the goals are an added p50 within 1.2 times its, 5,000 calls per
+//! second of CPU time, 40 kB per session, 25 MB idle, and 20 ms.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
@@ -26,15 +26,15 @@ mod place;
 #[path = "call/ways.rs"]
 mod ways;
 
-/// Turns of each way.
+/// Number of turns per way.
 const TURNS: usize = 60;
-/// Calls of a turn.
+/// Number of calls per turn.
 const CALLS: usize = 100;
-/// Sessions that are left open: a few less than a service takes.
+/// Number of sessions left open: slightly below the limit of the service.
 const SESSIONS: usize = 990;
-/// Clients that open a session and leave.
+/// Number of clients that open a session and leave without closing it.
 const LEAVING: usize = 10_000;
-/// Starts of a sleeping server.
+/// Number of starts of a sleeping server.
 const STARTS: usize = 15;
 
 fn main() {
@@ -56,7 +56,7 @@ fn main() {
     });
 }
 
-/// A gateway that runs; ended with this value.
+/// A running gateway process; terminated on drop.
 struct Service {
     child: Child,
     url: String,
@@ -100,7 +100,7 @@ impl Service {
         Self { child, url, token: token.trim().to_owned(), tool: "echo", client }
     }
 
-    /// The peer, at `/` and without a token.
+    /// Starts the peer to compare with, at `/` and without a token.
     async fn peer(program: &str, folder: &Path) -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let exe = std::env::current_exe().unwrap();
@@ -127,7 +127,7 @@ impl Service {
         format!("{}{path}", self.url)
     }
 
-    /// One message; gives the session that was named, and the answer.
+    /// Posts one message; returns the session id of the response, if any, and the answer.
     async fn post(&self, session: Option<&str>, message: &Value) -> (Option<String>, String) {
         let mut request = self
             .client
@@ -144,7 +144,7 @@ impl Service {
         (session, answer.text().await.unwrap())
     }
 
-    /// Opens a session; none when the service has enough of them.
+    /// Opens a session; `None` when the service refuses.
     async fn open(&self) -> Option<String> {
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {},
@@ -162,14 +162,14 @@ impl Service {
         assert!(answer.contains("\"hello\""), "{answer}");
     }
 
-    /// Bytes of memory.
+    /// Resident memory in bytes.
     fn resident(&self) -> f64 {
         let text = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
         let pages: f64 = text.split(' ').nth(1).unwrap().parse().unwrap();
         pages * rustix::param::page_size() as f64
     }
 
-    /// Seconds of processor time.
+    /// CPU time in seconds.
     fn processor(&self) -> f64 {
         let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let fields: Vec<&str> = text.rsplit(") ").next().unwrap().split(' ').collect();
@@ -178,7 +178,7 @@ impl Service {
     }
 }
 
-/// Turns of single calls, then calls 32 at once.
+/// Measures single calls in turns, then 32 concurrent calls.
 async fn calls(service: &Service, folder: &Path) {
     let mut pipe = Raw::start(place::Place::Spread);
     let arguments = json!({"text": "hello"});
@@ -262,7 +262,7 @@ async fn sessions(service: &Service) {
     );
 }
 
-/// The first call to a server that sleeps, against its own start and first answer.
+/// Compares the first call to a sleeping server with its direct start and first answer.
 async fn starts(folder: &Path) {
     let service = Service::mcpdeck(folder, &json!({"start": "onDemand", "idleStop": 0.2}));
     let ask = async |path: &str, body: Option<Value>| {
@@ -283,7 +283,7 @@ async fn starts(folder: &Path) {
         while !ask("/servers", None).await.contains("\"sleeping\"") {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        // What it left running is looked for; a call during that would wait for the end of it.
+        // Lets the cleanup of leftover processes finish, which a call would have to wait for.
         tokio::time::sleep(Duration::from_millis(100)).await;
         let began = Instant::now();
         let answer = ask("/tools/echo/call", Some(json!({"arguments": {"text": "hello"}}))).await;
@@ -296,7 +296,7 @@ async fn starts(folder: &Path) {
     );
 }
 
-/// The value below which `share` of the values lie.
+/// The quantile `share` of the values.
 fn at(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[((values.len() - 1) as f64 * share).round() as usize]

@@ -1,10 +1,9 @@
-//! What a small call costs over Streamable HTTP: through (a) an HTTP client and nothing else, (b) rmcp
-//! alone over the same kind of client, (c) `Host::call_tool` with everything on; all in one run on a
-//! current-thread runtime, over connections that are kept, against one server in a process of its
-//! own.
+//! The cost of a small call over Streamable HTTP: through (a) only an HTTP client, (b) plain rmcp
+//! over the same kind of client, (c) `Host::call_tool` with all features; all in one run on a
+//! current-thread runtime, over keep-alive connections, against one server in its own process.
 //!
-//! `cargo bench --bench http`; the goal is c/b at most 1.1 at p50. The ways take turns in short
-//! blocks; every block gives a ratio, and their median counts.
+//! `cargo bench --bench http`; the goal is c/b at most 1.1 at p50. The ways alternate in short
+//! blocks; the result is the median of the ratios of the blocks.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
@@ -22,11 +21,11 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
 
-/// Set in the environment of the server.
+/// Environment variable that makes this program the server.
 const SERVER: &str = "MCPDECK_BENCH_HTTP_SERVER";
-/// Blocks of each way.
+/// Number of blocks per way.
 const BLOCKS: usize = 100;
-/// Calls of a block.
+/// Number of calls per block.
 const CALLS: usize = 50;
 
 fn main() {
@@ -40,7 +39,7 @@ fn main() {
     drop(child);
 }
 
-/// The server's process; it ends with this value.
+/// The server process; killed on drop.
 struct Server(Child);
 
 impl Drop for Server {
@@ -135,13 +134,13 @@ fn text(result: &Value) -> usize {
     result["content"][0]["text"].as_str().unwrap().len()
 }
 
-/// The value below which `share` of the values lie.
+/// The quantile `share` of the values.
 fn at(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[((values.len() - 1) as f64 * share).round() as usize]
 }
 
-/// Answers every request as fast as it can, without a parser; a thread for each connection.
+/// Answers requests as fast as possible, without a parser; one thread per connection.
 fn serve() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     println!("{}", listener.local_addr().unwrap().port());
@@ -181,7 +180,7 @@ fn converse(mut stream: &TcpStream) -> Option<()> {
     }
 }
 
-/// `None` for a notification.
+/// The answer to a message; `None` for a notification.
 fn answer(message: &str) -> Option<String> {
     let id = field(message, "\"id\":")?;
     let outcome = match field(message, "\"method\":\"")? {

@@ -1,13 +1,13 @@
-//! What recording costs: calls at 20,000 messages a second (10,000 calls, ten every millisecond),
-//! with and without a recorder, in turns of one run on a current-thread runtime. Every 50 ms of a
-//! turn have their own p99, so that a machine that stands still for a moment spoils one of them.
-//! Prints p50 and p99 over all calls, then the quartiles of the p99 of 50 ms and their ratios; the
-//! goal is within 1.1.
+//! The cost of recording: calls at 20,000 messages per second (10,000 calls, ten per millisecond),
+//! with and without a recorder, alternating in one run on a current-thread runtime. The p99 is also
+//! taken per 50 ms window, so that a stall of the machine affects only one of them. Prints p50 and
+//! p99 over all calls, then the quartiles of the p99 of the windows and their ratios; the goal is
+//! within 1.1.
 //!
-//! `cargo bench --bench record`; `-- open [MEGABYTES]` writes a recording of that size (1,000 when
-//! left out) and prints how long it takes to the first screen, to read it whole and to go to a moment
-//! of it, and what the memory is after; `-- waterfall` prints what a frame of the waterfall takes over 1,000
-//! and over 100,000 operations, when one more has come and when none has.
+//! `cargo bench --bench record`; `-- open [MEGABYTES]` writes a recording of that size (default
+//! 1,000) and prints the time to the first screen, to read all of it and to seek to a moment, and
+//! the memory afterwards; `-- waterfall` prints the time of a waterfall frame over 1,000 and
+//! 100,000 operations, with and without a new one.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
@@ -42,7 +42,7 @@ const TICK: Duration = Duration::from_millis(1);
 const PER_TICK: usize = 10;
 const TURN: Duration = Duration::from_millis(500);
 const TURNS: usize = 40;
-/// Calls in 50 ms.
+/// Number of calls in a 50 ms window.
 const WINDOW: usize = 50 * PER_TICK;
 
 fn main() {
@@ -59,8 +59,7 @@ fn main() {
     runtime.block_on(record());
 }
 
-/// Calls at the rate for one turn, ten at once every millisecond; gives how long each took, in
-/// microseconds.
+/// Makes the calls of one turn, ten per millisecond; returns the time of each in microseconds.
 async fn turn(host: &Deck) -> Vec<f64> {
     let arguments = json!({"text": "hello"});
     let mut tick = tokio::time::interval(TICK);
@@ -162,14 +161,14 @@ fn open() {
     println!("memory: {:.1} MB more than before", resident() - before);
 }
 
-/// How long it takes until the dashboard shows something of a recording, while it is being read.
+/// Measures the time until the dashboard shows the first part of a recording.
 fn first_screen(path: &std::path::Path) {
     let began = Instant::now();
     let scan = Scan::open(path).unwrap();
     let (_commands, asked) = std::sync::mpsc::channel();
-    let (told, news) = std::sync::mpsc::sync_channel(1);
+    let (reported, news) = std::sync::mpsc::sync_channel(1);
     let player = std::thread::spawn(move || {
-        play(SafeText::line("large.jsonl"), scan, &asked, &|event| told.send(event).is_ok());
+        play(SafeText::line("large.jsonl"), scan, &asked, &|event| reported.send(event).is_ok());
     });
     let mut app = App::new(Setup::default(), Timestamp(1));
     app.update(Message::Resize(120, 40));
@@ -222,7 +221,7 @@ fn waterfall() {
     println!("100,000 to 1,000 when none has come: {:.2}", medians[3] / medians[1]);
 }
 
-/// Resident memory of this process in MB; 0 where the system does not tell.
+/// Resident memory of this process in MB; 0 where it is unavailable.
 fn resident() -> f64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok());

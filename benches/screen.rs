@@ -1,5 +1,5 @@
-//! What the dashboard costs a person's patience, measured in a pseudo-terminal on the built binary:
-//! the first frame after exec beside the exec floor, ten idle seconds, keys under floods, memory.
+//! Responsiveness of the dashboard, measured in a pseudo-terminal with the built binary: the first
+//! frame against the time of a bare exec, ten idle seconds, key presses during floods, and memory.
 //!
 //! `cargo bench --bench screen` (optionally `-- first idle flood memory`, any of them). Unix only.
 

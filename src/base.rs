@@ -1,5 +1,5 @@
-//! Leaves that every layer may use: safe text, secrets, clock, ring, allowance, files read and
-//! replaced whole, figures as people read them.
+//! Leaf utilities that any layer may use: safe text, secrets, clock, ring buffer, rate allowance,
+//! whole-file reads and atomic replacement, human-readable figures.
 
 pub mod address;
 pub mod allowance;

@@ -1,9 +1,9 @@
-//! The chat: a model that talks and calls tools through the engine, so that policy, approvals,
-//! limits and recordings hold for it as for every other caller.
+//! The chat: a language model that calls tools through the engine, so that policy, approvals,
+//! limits and recordings apply to it as to every other caller.
 //!
-//! `llm` is what a model is, `provider` reaches one over HTTP, `embedded` is one without; `agent`
-//! runs a turn: model, calls, results, model again; `session`, `store` and `socket` are the chat of
-//! `serve --chat` and of the dashboard; `replay` reads a recorded one. Must not know a terminal.
+//! `llm` defines what a model is, `provider` implements it over HTTP, `embedded` without a network;
+//! `agent` runs a turn: model, calls, results, model again; `session`, `store` and `socket` serve
+//! `serve --chat` and the dashboard; `replay` reads recordings. Independent of the terminal.
 
 pub mod agent;
 pub mod catalog;

@@ -1,5 +1,4 @@
-//! The headless check (requirements, section 9): what is looked at, what is wrong, and how it is
-//! reported.
+//! The headless check (requirements, section 9): its input, rules, findings and reports.
 //!
 //! Rules are functions over plain data ([`subject::CheckSubject`]), reports are functions over
 //! [`model::Report`]; only [`run`] knows the engine.

@@ -1,4 +1,4 @@
-//! The command line: what the arguments ask for, and which front end does it. Writes to stdout.
+//! The command line: parses the arguments and runs the requested front end. Writes to stdout.
 
 pub mod args;
 #[cfg(feature = "chat")]
@@ -36,9 +36,9 @@ use self::args::{Cli, OneServer, Verb};
 use crate::telemetry::{LogOptions, Telemetry};
 use output::ExitStatus;
 
-/// Runs the program; gives its exit code.
+/// Runs the program and returns its exit code.
 pub fn main() -> std::process::ExitCode {
-    // A shell that asks for completions wants them at once, and nothing else.
+    // Shell completion requests are answered first, without any other setup.
     if let Some(exit) = complete::answer() {
         return exit.into();
     }
@@ -46,12 +46,12 @@ pub fn main() -> std::process::ExitCode {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => return mistake(error).into(),
         Err(error) => {
-            // `--help | head` closes the pipe early; that is no failure.
+            // `--help | head` closes the pipe early; that is not an error.
             let _ = error.print();
             return ExitStatus::Ok.into();
         }
     };
-    // Servers own their standard streams and start in a moment: no logging of ours for them.
+    // Mock and demo servers own their standard streams and must start fast: no logging.
     match cli.verb {
         #[cfg(feature = "mock")]
         Some(Verb::Mock(options)) if options.schema => {
@@ -87,7 +87,7 @@ pub fn main() -> std::process::ExitCode {
     exit
 }
 
-/// Reports arguments that are not understood: what may have been meant, else what clap says.
+/// Reports invalid arguments: with a suggestion where there is one, else with clap's message.
 fn mistake(mut error: clap::Error) -> ExitStatus {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let args: Vec<String> = std::env::args_os().filter_map(|a| a.into_string().ok()).collect();
@@ -98,7 +98,7 @@ fn mistake(mut error: clap::Error) -> ExitStatus {
     }
     let verb = args.get(1).map(String::as_str);
     match (error.kind(), verb) {
-        // What follows two dashes is run here: no place for a misspelt option.
+        // Words after `--` are a command to run here, so clap's tip to use `--` is misleading.
         (ErrorKind::UnknownArgument, _) => _ = error.remove(ContextKind::Suggested),
         (ErrorKind::MissingRequiredArgument, Some("call" | "read" | "prompt")) => {
             let tip = "`mcpdeck list` shows what there is".to_owned().into();

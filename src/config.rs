@@ -1,41 +1,65 @@
 //! Configuration: `mcp.json` as plain data, with positions, diagnostics and expansion.
 //!
-//! A leaf: it knows nothing of the engine, a terminal or a network. Writes files only in `edit`.
+//! A leaf module: no dependency on engine, terminal or network. Only `edit` writes files.
 
-pub mod change;
-pub mod diagnostics;
-pub mod discover;
-pub mod edit;
+mod change;
+mod diagnostics;
+mod discover;
+mod edit;
 mod entry;
 mod env_file;
-pub mod environment;
+mod environment;
 mod expand;
 mod file;
-pub mod graph;
-pub mod hazards;
-pub mod import;
-pub mod json_schema;
+mod graph;
+mod hazards;
+mod import;
+mod json_schema;
 mod keys;
-pub mod load;
-pub mod mask;
-pub mod names;
-pub mod overview;
-pub mod print;
-pub mod schema;
+mod load;
+mod mask;
+mod names;
+mod overview;
+mod print;
+mod schema;
 mod shape;
-pub mod source;
-pub(crate) mod syntax;
+mod source;
+mod syntax;
 
 pub use change::{ConfigChange, changed_settings};
+pub(crate) use diagnostics::child_pointer;
+#[cfg(feature = "cli")]
+pub(crate) use diagnostics::severity_summary;
 pub use diagnostics::{
     Diagnostic, Origins, Position, Severity, SnippetMark, ValueOrigin, render, render_all,
 };
-pub use discover::{Pairs, discover, single_command, single_url};
+pub use discover::{FileScope, Pairs, candidates, discover, single_command, single_url};
+pub use edit::{
+    ENTRY_NAME, Edit, EditError, ShownEntry, Undo, apply_edit, entry_schema, read_for_edit,
+    restored_entry, shown_entry, write_with_backup,
+};
+pub(crate) use edit::{put_element, put_member, without_mark};
 pub(crate) use entry::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
+pub(crate) use environment::clean_path;
 pub use environment::{Environment, Sources, input_variable};
 #[cfg(feature = "cluster")]
 pub(crate) use expand::expand_argument;
+pub use graph::{cycle_in_words, dependency_cycles};
+pub use hazards::dangers;
+pub(crate) use hazards::is_hidden;
+pub use import::{
+    Conflict, ImportFile, ImportHost, Imported, import_places, merge_import, preview_import,
+    read_import, read_import_text, server_templates,
+};
 pub use json_schema::json_schema;
 pub use load::{InputNeed, Loaded, load, load_text};
-pub use print::{PrintDetail, effective, effective_text};
+pub(crate) use mask::{holds_secret_word, is_secret};
+pub use mask::{is_secret_name, masked_address, masked_arguments};
+#[cfg(feature = "cli")]
+pub(crate) use names::look;
+pub use overview::{EffectiveValue, ServerValues, SourceFile, effective_values, source_files};
+pub use print::{PrintDetail, effective, effective_text, origin_in_words, server_entries};
 pub use schema::*;
+pub use source::SourceText;
+#[cfg(feature = "cli")]
+pub(crate) use syntax::{NodeKind, SyntaxNode, parse_with};

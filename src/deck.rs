@@ -1,5 +1,5 @@
-//! One running configuration: loads it, starts its servers, follows its files, and remembers what
-//! was approved, answered, called and drafted. Knows no screen.
+//! One running configuration: loads it, starts its servers, follows its files, and stores
+//! approvals, answers, calls and drafts. Independent of any screen.
 
 mod answers;
 mod browser;

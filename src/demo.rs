@@ -1,9 +1,9 @@
 //! The embedded servers of `--demo` (requirement T7): real child processes of this same binary, so
 //! that every part of the deck can be seen with nothing installed.
 //!
-//! `atlas` has everything that can be shown, `crew` asks, `gremlin` misbehaves and `beacon` speaks
-//! the newest protocol: all of them are scripts for the mock engine. What they say is fixed, so that
-//! screens made from them can be compared.
+//! `atlas` has everything that can be shown, `crew` sends requests to the user, `gremlin`
+//! misbehaves and `beacon` speaks the newest protocol: all of them are scripts for the mock engine.
+//! Their answers are fixed, so that screens made from them can be compared.
 
 mod show;
 
@@ -20,7 +20,7 @@ use crate::mock::MockOptions;
 /// The demo servers, in the order of the deck.
 pub const NAMES: [&str; 4] = ["atlas", "crew", "gremlin", "beacon"];
 
-/// What each of them plays.
+/// The script of each of them.
 const SCRIPTS: [&str; 4] = [
     include_str!("demo/atlas.jsonc"),
     include_str!("demo/crew.jsonc"),
@@ -28,7 +28,7 @@ const SCRIPTS: [&str; 4] = [
     include_str!("demo/beacon.jsonc"),
 ];
 
-/// Runs the demo server of this name over stdin and stdout; 2 when there is none.
+/// Runs the demo server of this name over stdin and stdout; exit code 2 when there is none.
 pub fn run(name: &str) -> ExitCode {
     let Some(at) = NAMES.iter().position(|known| *known == name) else { return ExitCode::from(2) };
     crate::mock::run(MockOptions { script: Some(SCRIPTS[at].to_owned()), ..MockOptions::default() })
@@ -36,7 +36,7 @@ pub fn run(name: &str) -> ExitCode {
 
 /// The configuration of the demo: its servers as children of the program at `exe`.
 ///
-/// The crew waits for the atlas, to show a dependency; the gremlin comes back after a crash.
+/// `crew` depends on `atlas`, to show a dependency; `gremlin` restarts after a crash.
 pub fn config(exe: &Path) -> McpConfig {
     let mut config = McpConfig::default();
     for name in NAMES {

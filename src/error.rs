@@ -1,5 +1,5 @@
-//! The one error of the engine (requirement R6): a stable code, the server, the request, the cause
-//! and what to do next.
+//! The error type of the engine (requirement R6): a stable code, the server, the request, the cause
+//! and the next step for the user.
 
 use std::fmt;
 use std::time::Duration;
@@ -35,15 +35,15 @@ pub enum ErrorCode {
     ServerUnavailable,
     /// No such tool, prompt or resource.
     ToolNotFound,
-    /// The name fits several.
+    /// The name matches more than one target.
     Ambiguous,
     /// Arguments do not fit the schema.
     Validation,
-    /// No answer in time.
+    /// No response before the deadline.
     Timeout,
     /// Cancelled by the caller.
     Cancelled,
-    /// The server answered with a JSON-RPC error or with something that is no answer.
+    /// The server sent a JSON-RPC error or an invalid response.
     Protocol,
     /// The circuit breaker rejects calls.
     CircuitOpen,
@@ -53,9 +53,9 @@ pub enum ErrorCode {
     RateLimited,
     /// The run's budget is spent.
     BudgetExceeded,
-    /// A policy refuses the call.
+    /// A policy blocks the call.
     PolicyBlocked,
-    /// A fault of the host itself.
+    /// An internal error of the host.
     #[default]
     Internal,
 }
@@ -66,7 +66,7 @@ impl ErrorCode {
         self.into()
     }
 
-    /// What to do when nothing better is known: every error names a next step.
+    /// The default help text of this code, for errors without a more specific one.
     const fn advice(self) -> &'static str {
         match self {
             Self::Configuration => "`mcpdeck config` shows every problem at its line",
@@ -74,17 +74,17 @@ impl ErrorCode {
             Self::ServerUnavailable => "`mcpdeck --check -v` shows what it did; then restart it",
             Self::ToolNotFound => "`mcpdeck list` shows what there is",
             Self::Ambiguous => "write server.name",
-            Self::Validation => "correct what is named, or force the call to test the server",
+            Self::Validation => "correct the arguments, or force the call to test the server",
             Self::Timeout => "raise `timeout` in its entry if it needs longer",
-            Self::Cancelled => "call again if it is still wanted",
-            Self::Protocol => "it is the server's doing: its messages are kept in the traffic",
+            Self::Cancelled => "call again if still needed",
+            Self::Protocol => "this is the server's fault: see its messages in the traffic",
             Self::CircuitOpen => "wait for the next probe, or reset the breaker",
             Self::PermissionDenied | Self::PolicyBlocked => {
                 "change the policy in its entry if this is wanted"
             }
             Self::RateLimited => "call again later, or less often",
             Self::BudgetExceeded => "raise the budget of the run",
-            Self::Internal => "this is a fault of mcpdeck: its log says more",
+            Self::Internal => "this is a bug in mcpdeck: see its log",
         }
     }
 }
@@ -95,33 +95,33 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// One place where a value does not fit its schema.
+/// One schema violation in a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// JSON pointer of the value that does not fit; empty for the whole.
+    /// JSON pointer of the offending value; empty for the root.
     pub pointer: String,
-    /// What is wrong, naming what was expected.
+    /// What is wrong and what was expected.
     pub message: String,
-    /// The keyword that says so, for example `type` or `required`.
+    /// The violated keyword, for example `type` or `required`.
     pub keyword: String,
 }
 
 impl Violation {
-    /// Where it is: `/` for the whole value.
+    /// The pointer as displayed: `/` for the root.
     pub(crate) fn place(&self) -> &str {
         place(&self.pointer)
     }
 }
 
-/// A JSON pointer as it is shown: `/` for the whole value.
+/// A JSON pointer as displayed: `/` for the root.
 pub(crate) const fn place(pointer: &str) -> &str {
     if pointer.is_empty() { "/" } else { pointer }
 }
 
 /// An error of the engine. Clone-able and serialisable, because front ends keep and show it.
 ///
-/// One pointer wide, so that results stay small; its fields are those of [`ErrorBody`], reached
-/// through `Deref`. `Display` gives what happened, to which server, and what to do.
+/// Boxed to keep `Result` small; the fields of [`ErrorBody`] are accessible through `Deref`.
+/// `Display` writes the server, the message, the candidates or violations, and the help text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Error(Box<ErrorBody>);
@@ -140,7 +140,7 @@ pub struct ErrorBody {
     pub message: String,
     /// What to do next.
     pub help: Option<String>,
-    /// Names that were meant perhaps ([`ErrorCode::Ambiguous`], [`ErrorCode::ToolNotFound`]).
+    /// Suggested names ([`ErrorCode::Ambiguous`], [`ErrorCode::ToolNotFound`]).
     pub candidates: Vec<String>,
     /// All violations ([`ErrorCode::Validation`]).
     pub violations: Vec<Violation>,
@@ -148,19 +148,19 @@ pub struct ErrorBody {
     pub diagnostics: Vec<Diagnostic>,
     /// The server's own JSON-RPC error: code and data as sent.
     pub rpc: Option<RpcError>,
-    /// When it is worth asking again ([`ErrorCode::RateLimited`], [`ErrorCode::CircuitOpen`]).
+    /// How long to wait before a retry ([`ErrorCode::RateLimited`], [`ErrorCode::CircuitOpen`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Duration>,
     /// What was not granted ([`ErrorCode::PermissionDenied`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Denial>,
-    /// What the server sent, where that is the error: its first [`Error::RAW`] bytes, secrets masked.
+    /// The invalid data the server sent, if any: its first [`Error::RAW`] bytes, secrets masked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<SafeText>,
-    /// Whether the server's side answered, only not with what was asked for: it is there.
+    /// Whether the server responded, if only with an error: it is reachable.
     #[serde(skip)]
     pub(crate) answered: bool,
-    /// Whether a person has to sign in first: it says nothing about the server's health.
+    /// Whether the user has to sign in first; no indication of the server's health.
     #[serde(skip)]
     pub(crate) unauthorized: bool,
 }
@@ -169,34 +169,32 @@ pub struct ErrorBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Denial {
-    /// Anything.
+    /// No access to the target at all.
     NotGranted,
-    /// A scope.
+    /// A required scope is missing.
     Scope,
-    /// The tool.
+    /// The tool is not permitted.
     Tool,
 }
 
 /// A JSON-RPC error object as the server sent it (JSON-RPC 2.0, section 5.1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RpcError {
-    /// Its `code`; `None` when it was no integer.
+    /// Its `code`; `None` when it was not an integer.
     pub code: Option<i64>,
-    /// Its `message`, made safe.
+    /// Its `message`, sanitized.
     pub message: String,
     /// Its `data`.
     pub data: Option<Value>,
 }
 
 impl RpcError {
-    /// What to do about it, by its code (JSON-RPC 2.0, section 5.1; MCP, resources).
+    /// The help text for its code (JSON-RPC 2.0, section 5.1; MCP, resources).
     pub(crate) const fn advice(&self) -> &'static str {
         match self.code {
             Some(-32601) => "the server does not know this method",
-            Some(-32602) => {
-                "the server refuses what it was given: correct the arguments and call again"
-            }
-            Some(-32002) => "there is no such resource: its list says what there is",
+            Some(-32602) => "the server rejected the parameters: correct them and call again",
+            Some(-32002) => "no such resource: see the server's resource list",
             _ => "the server refused it: its log may say why",
         }
     }
@@ -208,45 +206,45 @@ impl Error {
         Self(Box::new(ErrorBody { code, message: message.into(), ..ErrorBody::default() }))
     }
 
-    /// Most bytes of raw text that are kept.
+    /// Maximum length of the raw text kept, in bytes.
     pub const RAW: usize = 4 << 10;
 
-    /// Names the server.
+    /// Sets the server.
     #[must_use]
     pub fn server(mut self, server: &ServerName) -> Self {
         self.server = Some(server.clone());
         self
     }
 
-    /// Names the request.
+    /// Sets the request.
     #[must_use]
     pub fn request(mut self, request: impl Into<String>) -> Self {
         self.request = Some(request.into());
         self
     }
 
-    /// Says what to do.
+    /// Sets the help text.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// Names what was meant perhaps.
+    /// Sets the suggested names.
     #[must_use]
     pub(crate) fn candidates(mut self, names: impl IntoIterator<Item = impl ToString>) -> Self {
         self.candidates = names.into_iter().map(|name| name.to_string()).collect();
         self
     }
 
-    /// Names what does not fit.
+    /// Sets the schema violations.
     #[must_use]
     pub(crate) fn violations(mut self, violations: Vec<Violation>) -> Self {
         self.violations = violations;
         self
     }
 
-    /// Says what to do in general, where nothing particular was said.
+    /// Sets a default help text, by HTTP status or error code, when there is none.
     pub(crate) fn advised(mut self) -> Self {
         if self.help.is_none() {
             let status = self.message.split_once("HTTP ").and_then(|(_, rest)| rest.get(..3));
@@ -257,7 +255,7 @@ impl Error {
     }
 }
 
-/// What to do about an answer with this HTTP status (RFC 9110, section 15).
+/// The help text for a response with this HTTP status (RFC 9110, section 15).
 const fn http_advice(status: u16) -> Option<&'static str> {
     Some(match status {
         300..=399 => "write the address it redirects to into `url`",
@@ -265,7 +263,7 @@ const fn http_advice(status: u16) -> Option<&'static str> {
         403 => "the credentials are known but lack a permission: ask for one that has it",
         404 | 405 | 406 | 415 => "correct the path in `url`: this is not an MCP endpoint",
         429 => "call again later, or less often",
-        500..=599 => "the server failed: its own log says why; call again later",
+        500..=599 => "the server failed: see its own log; call again later",
         _ => return None,
     })
 }
@@ -296,7 +294,7 @@ impl fmt::Display for Error {
             write!(f, "\n  {}: {}", violation.place(), violation.message)?;
         }
         if let Some(help) = &self.help {
-            // After a list of places the advice would read as part of the last one.
+            // On its own line after violations, where it would read as part of the last one.
             let glue = if self.violations.is_empty() { "; " } else { "\n" };
             write!(f, "{glue}{help}")?;
         }

@@ -1,8 +1,8 @@
-//! `mcpdeck serve`: one process runs every server once; agents, editors and scripts reach all of
-//! them through it, over REST and as one aggregated MCP server (requirements, section 12).
+//! `mcpdeck serve`: one process runs each server once and exposes all of them to agents, editors
+//! and scripts, over REST and as one aggregated MCP server (requirements, section 12).
 //!
-//! Owns the HTTP face, the tokens and the names clients see. Must not know a terminal: it uses the
-//! engine through [`Host`] alone.
+//! Owns the HTTP interface, the tokens and the names clients see. Independent of the terminal: it
+//! uses the engine only through [`Host`].
 
 mod bridge;
 mod catalog;
@@ -50,29 +50,29 @@ pub use traces::Traces;
 
 /// Largest request body, in bytes.
 const BODY: usize = 4 << 20;
-/// How long open streams and calls may take to end after the first signal.
+/// Longest time that open streams and calls may take to finish after the first stop signal.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Most connections at once.
+/// Maximum number of concurrent connections.
 const CONNECTIONS: usize = 8_192;
 
-/// How often is looked for tokens that have ended.
+/// Housekeeping interval without a shared store: revoked tokens and idle sessions.
 const LOOK: Duration = Duration::from_secs(1);
-/// Looks from one time that open sessions are kept to the next.
+/// Housekeeping ticks between two renewals of the open sessions in the shared store.
 const KEEP: u32 = 240;
 
-/// A service that listens.
+/// The gateway, bound to its listener.
 pub struct GatewayService {
     listener: TcpListener,
     gateway: Arc<Gateway>,
     stop: CancellationToken,
-    /// Routes of others, which look at tokens themselves.
+    /// Additional routes, which check tokens themselves.
     beside: Option<Router>,
 }
 
 fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Router>) -> Router {
     let mut config = StreamableHttpServerConfig::default()
-        // Checked for every route by the guard, which knows the port.
+        // The guard checks `Host` for every route; it knows the port.
         .disable_allowed_hosts()
         .with_cancellation_token(stop.child_token())
         .with_max_request_body_bytes(BODY);
@@ -107,8 +107,8 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
 }
 
 impl GatewayService {
-    /// Serves on a listener. `bridge` is the callback the host was built with: what servers ask
-    /// during a client's call goes to that client through it.
+    /// Serves on a listener. `bridge` is the callback the host was built with: it forwards requests
+    /// that servers make during a client's call to that client.
     ///
     /// # Errors
     /// When the listener cannot be used.
@@ -125,26 +125,26 @@ impl GatewayService {
         Ok(Self { listener, gateway, stop: CancellationToken::new(), beside: None })
     }
 
-    /// Serves these routes too. `Host` and `Origin` are checked for them, tokens are not: they ask
-    /// [`GatewayService::clients`].
+    /// Adds routes. `Host` and `Origin` are checked for them, tokens are not: the routes must check
+    /// those with [`GatewayService::clients`].
     pub fn serve_beside(&mut self, routes: Router) {
         self.beside = Some(routes);
     }
 
-    /// Tells whose a token is.
+    /// Returns a function that maps a bearer token to its client.
     pub fn clients(&self) -> impl Fn(&str) -> Option<Client> + Send + Sync + use<> {
         let gateway = Arc::clone(&self.gateway);
         move |token| gateway.client(token)
     }
 
-    /// Serves until `stop` is cancelled; then lets open requests end for up to ten seconds.
+    /// Serves until `stop` is cancelled, then waits up to ten seconds for open requests.
     pub async fn run(self, stop: CancellationToken) {
         let router = router(&self.gateway, &self.stop, self.beside);
         let ending = {
             let (stop, streams) = (stop.clone(), self.stop.clone());
             async move {
                 stop.cancelled().await;
-                // Streams never end by themselves; calls in flight may finish.
+                // Event streams never end on their own; calls in flight may finish.
                 streams.cancel();
             }
         };
@@ -172,8 +172,8 @@ impl GatewayService {
     }
 }
 
-/// Serves connections until `stop` is cancelled, then waits for the requests that run. A connection
-/// that does not finish the head of a request within 30 seconds is closed.
+/// Serves connections until `stop` is cancelled, then waits for requests in flight. A connection
+/// that does not send a complete request head within 30 seconds is closed.
 async fn serve(mut listener: TcpListener, router: Router, stop: &CancellationToken) {
     let connections = TaskTracker::new();
     let places = Arc::new(Semaphore::new(most_connections()));
@@ -184,7 +184,7 @@ async fn serve(mut listener: TcpListener, router: Router, stop: &CancellationTok
         (place, Listener::accept(listener).await)
     };
     while let Some((place, (stream, _))) = stop.run_until_cancelled(accepted(&mut listener)).await {
-        // Small messages go out at once, whatever the other side has acknowledged.
+        // Disables Nagle's algorithm: small messages are sent without waiting for an ACK.
         _ = stream.set_nodelay(true);
         let service = TowerToHyperService::new(router.clone());
         let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
@@ -202,8 +202,8 @@ async fn serve(mut listener: TcpListener, router: Router, stop: &CancellationTok
     connections.wait().await;
 }
 
-/// Connections at once: half of the files that the process may open, so that servers can still be
-/// started when somebody opens connections and sends nothing.
+/// Connection limit: half of the process's file descriptors, so that servers can still be started
+/// when a client holds idle connections open.
 fn most_connections() -> usize {
     #[cfg(unix)]
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -230,7 +230,7 @@ pub async fn serve_stdio(
     let running = tokio::select! {
         running = serving => match running {
             Ok(running) => running,
-            // A client that leaves before its handshake is no failure of ours.
+            // A client that disconnects before the handshake is not an error.
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
             Err(error) => return Err(error.to_string()),
         },
@@ -244,7 +244,7 @@ pub async fn serve_stdio(
     Ok(())
 }
 
-/// Where the operator's token is kept when no file is named.
+/// Default path of the operator's token file.
 pub fn token_file(state: &std::path::Path) -> PathBuf {
     state.join("gateway").join("token")
 }

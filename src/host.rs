@@ -1,5 +1,5 @@
-//! The engine: starts, supervises, queries and stops servers. Knows no terminal, no stdout and no
-//! HTTP server; every front end uses it through [`Host`].
+//! The engine: starts, supervises, queries and stops servers. Does not use the terminal, stdout or
+//! an HTTP server; every front end uses it through [`Host`].
 
 mod approvals;
 mod backoff;

@@ -23,31 +23,52 @@
 //!
 //! # Architecture
 //! ```text
-//!           +--------------- front ends (know ratatui, stdout, HTTP) --------------+
-//!  main --> |  tui (dashboard)       check (headless)       cli verbs              |
-//!           +---------^----------------------^-----------------------^-------------+
-//!                     |   Host handle: commands down; view, facts, telemetry up
-//!           +---------v------------------------------------------------------------+
-//!  host     |  supervisor > server actors (1 task = 1 server)   router   approvals |
-//!           |     | facts: bounded, lossless                   registry   cache    |
-//!           |     +--> projector --> watch<Arc<HostView>> + journal                |
-//!           |     | telemetry: rings, lossy and counted --> traffic, logs, metrics |
-//!           +----------------------------------------------------------------------+
-//!  config   (plain data; a leaf that both may read)
+//! main -> cli --+------------+-------------+------------+   front ends: know a terminal, stdout,
+//!               tui          check         gateway      chat        HTTP or an LLM; never each other
+//!               +------+-----+------+------+------+-----+
+//!                      |   Deck: one running configuration          application layer, no screen
+//!                      |   load, watch, trust, inputs, reload plan,
+//!                      |   policy, secrets, history, saved calls, recordings
+//!                      +------------+---------------------
+//!                      Host: commands down; view, facts, telemetry up      engine
+//!                      supervisor > server actors, router, operation, approvals, cache, limits
+//!                      facts (bounded, lossless) -> projector -> watch<Arc<HostView>>, kept facts
+//!                      telemetry (rings, lossy and counted) -> traffic, logs, metrics
+//!               +-------------+-------------+
+//!               mcp                         process         protocol | operating system
+//!               JSON-RPC, sessions, tap,    resolve, spawn, contain,
+//!               transports, sign-in         stop, sweep, usage
+//!               +-------------+-------------+
+//!               config (text -> ServerConfig, diagnostics)   base (text, secret, time, ring)   leaves
 //! ```
+//! `mock` plays servers from a script, `demo` holds those of `--demo`, `telemetry` is the log file.
 //!
 //! # Invariants
-//! 1. `host` and `config` build without a terminal, an HTTP server or an LLM client
-//!    (`cargo check --no-default-features`).
-//! 2. Front ends never import each other and see the engine only through [`host::Host`].
-//! 3. One task owns one server: its process, session and state.
-//! 4. The view changes only in [`host::HostView::apply`]; the projector is its only writer.
-//! 5. `render` takes `&self`, draws into a buffer, does no I/O, takes no lock, reads no clock.
+//! Each with what holds it; tests without a path are in `tests/architecture.rs`.
+//! 1. `base`, `config`, `mcp`, `process`, `host` and `deck` build without a terminal, an HTTP server
+//!    or an LLM client: `cargo check --no-default-features` in `.ci/run`, and
+//!    `no_folder_holds_words_it_must_not_know`.
+//! 2. Arrows run down the picture only, and front ends see the layers below through their façades:
+//!    modules of `host`, `deck`, `mcp` and `process` are private (the compiler),
+//!    `arrows_run_down_only`, `files_of_a_folder_do_not_go_round_in_circles`.
+//! 3. One task owns one server, its process, session and state: only messages reach
+//!    `host/server/actor.rs` (the compiler).
+//! 4. The view changes only in [`host::HostView::apply`], and the projector is its only writer:
+//!    `words_stay_where_they_belong`.
+//! 5. Updates of the dashboard are pure: time, folder and environment are arguments. Drawing takes
+//!    `&self` (the compiler), takes no lock and reads no clock: `words_stay_where_they_belong`.
 //! 6. Every queue has a bound and a written overflow policy. Facts push back on the noisy server
 //!    alone; telemetry drops the oldest and counts it. What needs a person lives in the view.
-//! 7. Only `check`, `cli` and `main` write to stdout.
-//! 8. Text from servers becomes [`base::text::SafeText`] once, where it enters.
-//! 9. Secrets are [`base::secret::Secret`], which prints as `***`.
+//!    `words_stay_where_they_belong` (no unbounded channel), `tests/flood.rs`, `fixtures/faults`.
+//! 7. Only `cli`, the terminal session and servers that are played write to stdout:
+//!    `words_stay_where_they_belong` and the lints `print_stdout`, `print_stderr`.
+//! 8. Text from servers becomes [`base::SafeText`] once, where it enters, and the functions that draw
+//!    take nothing else: `tui/ink.rs` (the compiler).
+//! 9. Secrets are [`base::Secret`], which prints as `***`: the compiler, and `fixtures/faults`.
+//! 10. A request in flight is one value with one owner, [`mcp::PendingRequest`]: id, deadline, cancel,
+//!     progress, clock, byte counts, and where its answer goes. `tests/wire`.
+//! 11. One function, [`host::Policy::decide`], says whether somebody may list, call, read or connect:
+//!     `lists_and_calls_agree` in `tests/engine/policy.rs`.
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 

@@ -1,4 +1,4 @@
-//! The binary: hands over to the command line.
+//! The binary: runs the command line.
 
 fn main() -> std::process::ExitCode {
     mcpdeck::cli::main()

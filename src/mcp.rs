@@ -1,4 +1,4 @@
-//! An MCP client session: JSON-RPC over pipes and Streamable HTTP, both eras, the tap. Knows no host.
+//! An MCP client session: JSON-RPC over pipes and HTTP, both eras, the tap. Knows nothing of hosts.
 
 mod auth;
 mod capabilities;

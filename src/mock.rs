@@ -1,9 +1,9 @@
 //! `mcpdeck mock`: an MCP server played from a script, for people who test MCP hosts.
 //!
-//! A script is JSON (comments and trailing commas allowed) and says what the server is and how it
-//! reacts. It works on bytes, so that it can do wrong whatever a server can do wrong: junk, split
-//! writes, wrong, doubled and late answers, floods, silence, death at any step. It speaks over
-//! stdin and stdout, or over Streamable HTTP on loopback (`--listen PORT`).
+//! A script is JSON (comments and trailing commas allowed) that declares what the server is and
+//! how it reacts. It works on bytes, so that it can reproduce any fault of a server: junk, split
+//! writes, wrong, duplicate and late answers, floods, silence, an exit at any step. It uses stdin
+//! and stdout, or Streamable HTTP on loopback (`--listen PORT`).
 //!
 //! # A first script
 //! ```json
@@ -14,28 +14,29 @@
 //! }
 //! ```
 //! `{}` is a polite server that offers nothing. What a script does not mention is answered as a
-//! polite server would; `mcpdeck mock --schema` prints the JSON Schema of all there is.
+//! polite server would; `mcpdeck mock --schema` prints the JSON Schema of scripts.
 //!
 //! # Reactions
 //! `calls` (by tool), `gets` (by prompt), `reads` (by URI) and `on` (by method or event) hold a
-//! reaction: one action or a list of them. The most particular one is played: `calls.greet`
-//! before `on["tools/call"]` before the polite answer; `on["*"]` is for methods nobody knows.
-//! Events are `start` (before stdin is read; reading begins when it is over), `stdinClosed`
+//! reaction: one action or a list of them. The most specific one is played: `calls.greet`
+//! before `on["tools/call"]` before the polite answer; `on["*"]` is for unknown methods.
+//! Events are `start` (before stdin is read; reading begins when it has finished), `stdinClosed`
 //! (without it the server exits with 0), `SIGTERM`, `SIGINT` (without them it dies) and `answer`;
-//! over HTTP also `POST`, `GET`, `DELETE` and any path, which come first and may answer instead. An empty list means: do nothing, say nothing.
+//! over HTTP also `POST`, `GET`, `DELETE` and any path, which are played first and may answer
+//! instead. An empty list sends nothing.
 //!
-//! Actions: [`Action`](script::Action). Reactions run side by side; a reaction's own actions run
-//! one after the other.
+//! Actions: [`ScriptAction`](script::ScriptAction). Reactions run concurrently; the actions of one
+//! reaction run in sequence.
 //!
 //! # Templates
 //! Values are templates. `${id}`, `${method}`, `${params.…}`, `${arguments.…}`, `${name}`,
 //! `${uri}`, `${token}` (progress token), `${message.…}`, `${header.NAME}` come from the message
-//! at hand; `${count}` says how often its kind came; `${i}` is the counter of a repetition;
-//! `${saved.…}` what was kept; `${env.NAME}`, `${env}`, `${pid}`, `${cwd}`, `${argv.N}` come from
+//! at hand; `${count}` is the number of messages of its kind; `${i}` counts repetitions;
+//! `${saved.…}` a saved value; `${env.NAME}`, `${env}`, `${pid}`, `${cwd}`, `${argv.N}` come from
 //! the process. A string that is one placeholder becomes the value itself, of any type.
 //! `${path:-default}` has a default; `$${` is a literal `${`.
 //!
-//! An object with one of these keys alone stands for something generated:
+//! An object with one of these as its only key is a generator:
 //!
 //! | generator | gives |
 //! | --- | --- |
@@ -43,7 +44,7 @@
 //! | `{"$list": {"of": …, "times": 9}}` | an array; spread when it stands in a list |
 //! | `{"$map": {"key": "k${i}", "of": …, "times": 9}}` | an object; keys may be equal |
 //! | `{"$nest": {"open": "[", "close": "]", "depth": 9, "inner": …}}` | nesting |
-//! | `{"$raw": "1e999"}` | this text as it is, JSON or not |
+//! | `{"$raw": "1e999"}` | this text verbatim, JSON or not |
 //! | `{"$json": …}` | the JSON of a value, as a string |
 
 mod answers;
@@ -82,7 +83,7 @@ pub struct MockOptions {
     #[arg(long, value_name = "JSON", conflicts_with = "file")]
     pub script: Option<String>,
 
-    /// Serve Streamable HTTP at this address of loopback (port 0 picks one) instead of stdin and
+    /// Serve Streamable HTTP at this loopback address (port 0 picks one) instead of stdin and
     /// stdout.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_loopback)]
     pub listen: Option<SocketAddr>,
@@ -106,10 +107,10 @@ fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
         Err(_) => text.parse::<SocketAddr>().ok(),
     };
     let address = address.filter(|address| address.ip().is_loopback());
-    address.ok_or_else(|| "write a port, or an address of loopback: 127.0.0.1:0".to_owned())
+    address.ok_or_else(|| "write a port, or a loopback address: 127.0.0.1:0".to_owned())
 }
 
-/// Plays a script or a recording in this process; gives its exit code (2 when it cannot be played).
+/// Plays a script or a recording in this process; returns its exit code (2 when it is unusable).
 pub fn run(options: MockOptions) -> ExitCode {
     match play_here(options) {
         Ok(code) => ExitCode::from(code as u8),
@@ -149,7 +150,7 @@ fn play_here(options: MockOptions) -> Result<i32, Box<dyn std::error::Error>> {
             }
         }
     })?;
-    // A read of stdin may still be under way on a helper thread: nobody waits for it.
+    // Do not wait for a read of stdin that may still be in progress on a helper thread.
     runtime.shutdown_background();
     Ok(code)
 }

@@ -1,7 +1,7 @@
 //! The child process of a stdio server: find, start, watch, stop, sweep (requirements L4 to L7).
 //!
 //! Owns everything between an entry's `command` and a dead, reaped process tree. Knows nothing of
-//! JSON-RPC, states or restarts: that is the actor's.
+//! JSON-RPC, states or restarts; those belong to the actor.
 //!
 //! # How to use it
 //! ```text
@@ -12,14 +12,14 @@
 //! spawned.process.stop(Grace::within(shutdown_timeout)).await
 //! ```
 //!
-//! # What is promised
+//! # Guarantees
 //! - The child runs in a session of its own: no controlling terminal, own process group.
 //! - [`ServerProcess::wait`] resolves once the leader is dead, its descendants are swept, stderr is
-//!   drained (with a deadline) and the leader is reaped, whoever caused it. Until then the process
-//!   id is not reused, so no signal can hit a stranger.
+//!   drained (with a deadline) and the leader is reaped, whatever caused the exit. Until then the
+//!   process id is not reused, so no signal can hit an unrelated process.
 //! - Dropping every handle, dropping the runtime, or the death of the host kills the whole family.
 //!   [`Containment`] says how far that goes on this machine.
-//! - stderr is always read; a flood costs bounded memory and CPU, and what was not kept is counted.
+//! - stderr is always read; a flood costs bounded memory and CPU, and what is dropped is counted.
 
 mod census;
 mod container;
@@ -64,7 +64,7 @@ pub use resolve::{Launch, SpawnError, resolve};
 pub use stderr::StderrView;
 pub use usage::Usage;
 
-/// Whether a process is stopped by a signal (SIGSTOP, SIGTSTP), where the platform says so.
+/// Whether a process is stopped by a signal (SIGSTOP, SIGTSTP); false where this is unknown.
 pub fn is_suspended(pid: u32) -> bool {
     census::row(pid).is_some_and(|row| row.suspended)
 }
@@ -73,9 +73,9 @@ use crate::base::SafeText;
 
 /// A started process.
 pub struct Spawned {
-    /// What the server reads. Dropping it closes the server's stdin, which asks it to exit.
+    /// The server's stdin. Dropping it closes it, which asks the server to exit.
     pub stdin: ServerStdin,
-    /// What the server writes.
+    /// The server's stdout.
     pub stdout: ServerStdout,
     /// The process itself.
     pub process: ServerProcess,
@@ -131,8 +131,8 @@ pub async fn spawn(launch: Launch, context: ProcessContext) -> Result<Spawned, S
     Ok(Spawned { stdin, stdout, process: ServerProcess { inner: Arc::new(inner) } })
 }
 
-/// How many processes of this host's servers are on a processor or wait for one; zero where the
-/// platform does not say.
+/// How many processes of this host's servers are running or runnable; zero where the platform does
+/// not report it.
 #[cfg(unix)]
 pub async fn running() -> usize {
     let token = family::host_token();
@@ -142,8 +142,8 @@ pub async fn running() -> usize {
     table.rows().filter(ours).filter(|row| row.running).count()
 }
 
-/// How many processes of this host's servers are on a processor or wait for one; zero where the
-/// platform does not say.
+/// How many processes of this host's servers are running or runnable; zero where the platform does
+/// not report it.
 #[cfg(windows)]
 pub async fn running() -> usize {
     0
@@ -160,31 +160,31 @@ impl ServerProcess {
         self.inner.exit.clone()
     }
 
-    /// Waits for the end, whatever causes it. Cancel-safe.
+    /// Waits for the process to exit, for whatever reason. Cancel-safe.
     pub async fn wait(&self) -> ExitView {
         let mut exit = self.exit();
         match exit.wait_for(Option::is_some).await {
             Ok(view) => view.clone().unwrap_or_default(),
-            // The watchman ended without a word: its runtime is gone, and its end killed the family.
+            // The watchman was dropped with its runtime, which also killed the family.
             Err(_) => ExitView::default(),
         }
     }
 
-    /// Says that its end is about to be asked for by other means: the session will close its stdin.
-    /// An exit that follows is then no crash, even when it comes before [`ServerProcess::stop`].
+    /// Announces that its exit is about to be requested by other means: the session will close its
+    /// stdin. The exit that follows is then not a crash, even before [`ServerProcess::stop`].
     pub fn expect_exit(&self) {
         self.inner.orders.send_modify(ladder::StopOrder::raise_to_expect);
     }
 
     /// Stops the process: closes stdin, waits, SIGTERM to its session, waits, SIGKILL, sweeps what
     /// is left, reaps. Calls may race and repeat; the shortest grace wins. Cancel-safe: the stop
-    /// goes on when the caller stops waiting.
+    /// continues when the caller stops waiting.
     pub async fn stop(&self, grace: Grace) -> ExitView {
         self.inner.orders.send_modify(|order| order.raise_to_stop(grace));
         self.wait().await
     }
 
-    /// Skips whatever grace is left: SIGKILL now. Does not wait.
+    /// Skips any remaining grace: SIGKILL now. Does not wait.
     pub fn kill(&self) {
         self.inner.orders.send_modify(ladder::StopOrder::raise_to_kill);
     }
@@ -194,31 +194,31 @@ impl ServerProcess {
         self.inner.stdin.close();
     }
 
-    /// Whether its stdin is closed and it has not read a single byte of what was written: whatever
-    /// it died of, it was nothing that was sent to it. Always false where the system does not say.
+    /// Whether its stdin is closed and it never read a byte of it, so nothing sent to it can have
+    /// caused its exit. Where the system cannot tell, true only if nothing was written.
     pub fn ignored_stdin(&self) -> bool {
         self.inner.stdin.was_ignored()
     }
 
-    /// The last `lines` lines of stderr, oldest first, masked and safe. Exact even in a flood, when
-    /// the log itself has gaps.
+    /// The last `lines` lines of stderr, oldest first, masked and sanitised. Exact even in a flood,
+    /// when the log itself has gaps.
     pub fn stderr_tail(&self, lines: usize) -> Vec<SafeText> {
         self.inner.stderr.tail(lines)
     }
 
-    /// Logs what the process writes to stdout as if it came over stderr: for a program that speaks
-    /// to people. The task ends with the output.
+    /// Logs the process's stdout as if it were stderr, for programs whose output is meant for
+    /// people. The task ends with the output.
     pub fn log_stdout(&self, stdout: ServerStdout, context: ProcessContext) -> JoinHandle<()> {
         tokio::spawn(stderr::pump(stdout, self.inner.stderr.clone(), context))
     }
 
-    /// What stderr amounted to so far.
+    /// Totals of stderr so far.
     pub fn stderr(&self) -> StderrView {
         self.inner.stderr.view()
     }
 
-    /// Memory and CPU of the process and its descendants; `None` when it is unknown (it is
-    /// gone, or the platform does not say). Blocks for about a millisecond at most twice a second.
+    /// Memory and CPU of the process and its descendants; `None` when unknown (it is gone, or the
+    /// platform does not report it). Blocks for about a millisecond, at most twice a second.
     pub fn usage(&self) -> Option<Usage> {
         self.inner.usage.read()
     }

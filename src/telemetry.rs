@@ -1,7 +1,7 @@
 //! Logging (requirements O1, O2): `tracing` as JSON lines in a rotating file.
 //!
-//! Owns the subscriber, the file and the filter. Never writes to the terminal. Secrets are masked
-//! here once more, whatever the caller put into the record.
+//! Owns the subscriber, the file and the filter. Never writes to the terminal. Masks secrets in
+//! every record again, regardless of what the caller has masked.
 
 mod file;
 mod format;
@@ -15,37 +15,37 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 use crate::base::{Redactor, ServerName};
 use crate::config::Diagnostic;
 
-/// What is logged unless the user says otherwise: the SDK's own records hold whole messages, so
-/// only its warnings are let through.
+/// The filter when the user sets none. The SDK's own records contain whole messages, so only its
+/// warnings are logged.
 pub const DEFAULT_FILTER: &str = "info,rmcp=warn,hyper=warn,reqwest=warn";
 
-/// Lines that wait for the disk; further ones are dropped and counted, so that a slow disk never
-/// slows a server.
+/// Capacity of the write queue, in lines; when it is full, lines are dropped and counted, so that a
+/// slow disk never slows a server.
 const QUEUE: usize = 16_384;
 
-/// Size at which a new file is begun, bytes.
+/// Size at which the file is rotated, in bytes.
 const MAX_BYTES: u64 = 10 << 20;
 
-/// How to log.
+/// Logging options.
 #[derive(Clone, Debug, Default)]
 pub struct LogOptions {
-    /// The file; nothing is logged without one.
+    /// The log file; `None` disables logging.
     pub file: Option<PathBuf>,
-    /// A level or filter; [`DEFAULT_FILTER`] without one.
+    /// A level or filter; `None` means [`DEFAULT_FILTER`].
     pub filter: Option<String>,
     /// Whether arguments and results are logged, secrets masked.
     pub payloads: bool,
 }
 
-/// Changes the level of the running log. Cheap to clone; outlives nothing.
+/// Changes the log filter at run time. Cheap to clone.
 #[derive(Clone)]
 pub struct LogControl(reload::Handle<EnvFilter, Registry>, bool);
 
 impl LogControl {
-    /// Changes the filter while running (requirement O1).
+    /// Replaces the filter (requirement O1).
     ///
     /// # Errors
-    /// When it is not understood; the old one stays.
+    /// When the filter is invalid; the old one stays in effect.
     pub fn set_filter(&self, filter: &str) -> Result<(), LogError> {
         let parsed = parse_filter(Some(filter), self.1)?;
         self.0
@@ -54,7 +54,7 @@ impl LogControl {
     }
 }
 
-/// The running log. Dropping it writes what is left.
+/// The running log. Dropping it flushes the queue.
 pub struct Telemetry {
     control: LogControl,
     redactor: Redactor,
@@ -64,13 +64,13 @@ pub struct Telemetry {
 /// Why logging could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The filter is not understood.
+    /// The filter is invalid.
     #[error("--log-level: `{0}` is not a level or filter: {1}")]
     Filter(String, String),
     /// The file cannot be written.
     #[error("--log-file: {0}: {1}")]
     File(PathBuf, std::io::Error),
-    /// Another subscriber is in place.
+    /// A global subscriber is already set.
     #[error("logging was set up twice")]
     Twice,
 }
@@ -104,19 +104,19 @@ impl Telemetry {
         Ok(Self { control: LogControl(handle, options.payloads), redactor, _writer: writer })
     }
 
-    /// The handle that changes the level while running.
+    /// The handle that changes the filter at run time.
     pub fn control(&self) -> LogControl {
         self.control.clone()
     }
 
-    /// Masks values in every later line; more can be added to it.
+    /// The redactor applied to every log line; values can be added at any time.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 }
 
-/// Records what was refused before a host was there to record it: the configuration, or the trust in
-/// one of its commands.
+/// Logs problems found before a host exists: a rejected configuration, or a command that is not
+/// trusted.
 pub fn refused(problems: &[Diagnostic]) {
     for problem in problems {
         let trust = problem.rule.starts_with("trust/") || problem.rule == "start/untrusted";
@@ -127,13 +127,13 @@ pub fn refused(problems: &[Diagnostic]) {
     }
 }
 
-/// The target that switches the logging of arguments and results.
+/// The log target of arguments and results.
 const PAYLOAD_TARGET: &str = "mcpdeck::payload";
 
 fn parse_filter(filter: Option<&str>, payloads: bool) -> Result<EnvFilter, LogError> {
     let text = match filter {
         None => DEFAULT_FILTER.to_owned(),
-        // A bare level is about this program; the SDK stays at its warnings.
+        // A bare level applies to mcpdeck only; the SDK stays at `warn`.
         Some(level) if !level.contains(['=', ',']) => {
             format!("{level},rmcp=warn,hyper=warn,reqwest=warn")
         }

@@ -1,18 +1,18 @@
-//! The dashboard (requirements, section 8): what it is made of, and how it is started.
+//! The dashboard (requirements, section 8): its parts and how it starts.
 //!
-//! `app` is the pure middle: `update` turns messages into state and effects, `render` turns state
-//! into cells. Around it `session` owns the terminal, `input` reads it, `engine` runs the host on
-//! a thread of its own, `effect` is what is wanted done, `runner` does it.
+//! `app` is the pure core: `update` turns messages into state and effects, `render` turns state
+//! into cells. Around it, `session` owns the terminal, `input` reads it, `engine` runs the host on
+//! its own thread, `effect` describes side effects, and `runner` performs them.
 //!
 //! A pane is a type that implements [`pane::Pane`] in a file of `pane/`, a variant of
-//! [`pane::PaneId`] with its action, and a row of `app/panes.rs`; lists use [`widget::Browser`] (rows,
-//! filter line, detail) or [`widget::StreamList`]. A screen over the panes implements [`screen::Screen`]
-//! in a file of its own and is opened by `App::push_screen`; it is left by [`effect::Effect::Close`].
-//! Both see [`context::Cx`], say what they want in [`pane::Out`], and name a [`keymap::KeyScope`]; every
-//! key of theirs is a row of `keymap/table.rs` for an [`action::Action`]: dispatch, last line, help,
-//! palette and `--keys` follow.
+//! [`pane::PaneId`] with its action, and a row of `app/panes.rs`; lists use [`widget::Browser`]
+//! (rows, filter line, detail) or [`widget::StreamList`]. A screen over the panes implements
+//! [`screen::Screen`] in its own file; `App::push_screen` opens it and [`effect::Effect::Close`]
+//! closes it. Both get a [`context::Cx`], put requests in [`pane::Out`], and name a
+//! [`keymap::KeyScope`]. All their keys are rows of `keymap/table.rs` for an [`action::Action`],
+//! which also feed last line, help, palette and `--keys`.
 
-/// An enum whose values have a name in files.
+/// An enum whose variants have names in files and on the screen.
 macro_rules! named {
     ($(#[$about:meta])* $vis:vis enum $type:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)* }) => {
         $(#[$about])*
@@ -83,10 +83,10 @@ pub use call::export::{ExportOrigin, Start};
 pub use engine::DashboardSource;
 pub use run::{DashboardOptions, HostLogLevel, Show, run};
 
-/// The key table as Markdown, with the changes of the person's keymap file.
+/// The key table as Markdown, including the user's keymap file.
 ///
 /// # Errors
-/// What is wrong with that file, as a sentence.
+/// A sentence describing what is wrong with that file.
 pub fn key_table() -> Result<String, String> {
     let user = state::Places::of_process().user_files().keymap;
     let keymap = match user {

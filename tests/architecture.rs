@@ -1,12 +1,12 @@
-//! The shape of the source, read as text: imports per folder, circles of files, types spread over
-//! files, words that only some places may hold, headers. Guards
-//! invariants 1, 2 and 4 to 7 of `src/lib.rs` where the compiler cannot.
+//! The structure of the source, read as text: imports per folder, import cycles, types spread over
+//! files, words restricted to certain files, headers. Guards invariants 1, 2 and 4 to 7 of
+//! `src/lib.rs` where the compiler cannot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The layers from the leaves up: a folder (or file) under `src`, and the folders it may name.
+/// The layers from the leaves up: a folder (or file) in `src`, and the folders it may import.
 const LAYERS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("config", &["base"]),
@@ -24,7 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("telemetry", &["base", "config", "error", "mcp", "host"]),
 ];
 
-/// Words that code of a folder must not hold.
+/// Words that code in a folder must not contain.
 const FORBIDDEN: &[(&str, &[&str])] = &[
     ("base", &["ratatui", "rmcp", "clap::"]),
     ("config", &["ratatui", "rmcp", "clap::"]),
@@ -61,12 +61,12 @@ fn relative(path: &Path) -> String {
     path.strip_prefix(src).expect("below src").to_string_lossy().replace('\\', "/")
 }
 
-/// Code without comments: a rule may be named in words without being broken.
+/// Code without comments, which may mention forbidden words.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
-/// The first part of a path below `src`: the folder, or the file beside it.
+/// The first part of a path in `src`: a folder or a file.
 fn top(name: &str) -> &str {
     name.split('/').next().unwrap_or(name).trim_end_matches(".rs")
 }
@@ -127,21 +127,21 @@ fn every_file_says_what_it_owns() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// Words that only some places may hold: the word, where it is forbidden, and the files (or folders)
-/// that have it all the same. The lists only get shorter.
+/// Words restricted to certain places: the word, where it is forbidden, and the excepted files (or
+/// folders). Do not extend the exceptions.
 const CONFINED: &[(&str, &[&str], &[&str])] = &[
-    // The view changes in `HostView::apply` alone (invariant 4).
+    // Only `HostView::apply` changes the view (invariant 4).
     ("make_mut", &[""], &["host/view", "host/dev/view.rs", "host/server/slot.rs", "tui/model.rs"]),
     // `update` is pure (invariant 5).
     ("now()", UPDATE, &[]),
     ("current_dir", UPDATE, &[]),
-    // Queues have bounds (invariant 6).
+    // Queues are bounded (invariant 6).
     ("unbounded", &["base", "config", "mcp", "process", "host", "deck", "gateway", "chat"], &[]),
     // stdout belongs to the command line and to the terminal session (invariant 7).
     ("stdout()", &[""], &["cli", "tui/session.rs", "mock", "process/ladder.rs", "process/windows"]),
 ];
 
-/// Where the dashboard decides what a key or a message does.
+/// The code that handles keys and messages of the dashboard.
 const UPDATE: &[&str] = &["tui/app", "tui/call/", "tui/form", "tui/approval", "tui/overlay"];
 
 /// Code without comments and without the tests at its end.
@@ -181,7 +181,7 @@ fn the_methods_of_a_type_lie_in_at_most_three_files() {
     for (path, text) in sources() {
         let name = relative(&path);
         for line in product(&text).lines().filter(|line| line.starts_with("impl")) {
-            // `impl<T> Name<T> {`: what follows the generics, up to the first sign.
+            // `impl<T> Name<T> {`: the identifier after the generics.
             let rest = line.trim_start_matches("impl");
             let rest = if rest.starts_with('<') { after_generics(rest) } else { rest };
             let own: String = rest.trim_start().chars().take_while(|c| is_word(*c)).collect();
@@ -204,7 +204,7 @@ fn no_two_types_share_a_name() {
     let mut files: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (path, text) in sources() {
         let name = relative(&path);
-        // A platform's own version of a type has the name of the others.
+        // Platform-specific versions of a type share its name.
         if name.contains("tests") || name.contains("windows") {
             continue;
         }
@@ -229,13 +229,13 @@ fn no_two_types_share_a_name() {
     assert!(shared.is_empty(), "names of several types:\n{}", shared.join("\n"));
 }
 
-/// What declares a type.
+/// Keywords that declare a type.
 const TYPES: &[&str] = &["struct ", "enum ", "trait ", "type "];
 
 #[test]
 fn layers_are_used_through_their_facades() {
     let mut broken = Vec::new();
-    for folder in ["host", "deck", "mcp", "process"] {
+    for folder in ["config", "mcp", "process", "host", "deck"] {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(format!("{folder}.rs"));
         let text = fs::read_to_string(file).expect("the file of a layer");
         let open = code(&text).filter(|(_, line)| {
@@ -250,7 +250,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// What stands behind `<...>` at the beginning.
+/// The text after a leading `<...>`.
 fn after_generics(text: &str) -> &str {
     let mut depth = 0;
     for (at, c) in text.char_indices() {
@@ -280,7 +280,7 @@ fn files_of_a_folder_do_not_go_round_in_circles() {
         .iter()
         .map(|(own, text)| {
             let named = paths(own, text).into_iter().filter_map(|path| module(&path, &names));
-            // A circle across folders is an arrow that runs up: another test's.
+            // Cycles across folders violate the layers, which another test checks.
             let same = |other: &&str| *other != own && first(other) == first(own);
             (own.as_str(), named.filter(same).collect())
         })
@@ -309,7 +309,7 @@ fn first(module: &str) -> &str {
     module.split("::").next().unwrap_or(module)
 }
 
-/// Everything that can be come to from a module by names.
+/// All modules reachable from a module through imports.
 fn reached<'a>(from: &'a str, edges: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeSet<&'a str> {
     let mut seen = BTreeSet::new();
     let mut open = vec![from];
@@ -323,12 +323,12 @@ fn reached<'a>(from: &'a str, edges: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> B
     seen
 }
 
-/// The file that a path leads to: its longest beginning that is one.
+/// The module that a path refers to: its longest prefix that is a file.
 fn module<'a>(path: &[String], names: &BTreeSet<&'a str>) -> Option<&'a str> {
     (1..=path.len()).rev().find_map(|n| names.get(path[..n].join("::").as_str()).copied())
 }
 
-/// Every path that a file names, from the root. What it hands on (`pub use`) is not its own use.
+/// All paths that a file uses, from the root, except re-exports (`pub use`).
 fn paths(own: &str, text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut rest = String::new();
@@ -371,7 +371,7 @@ fn paths(own: &str, text: &str) -> Vec<Vec<String>> {
     found.into_iter().map(|path| absolute(&own, &path)).collect()
 }
 
-/// Unfolds `a::{b, c::{d}}`.
+/// Expands `a::{b, c::{d}}`.
 fn tree(prefix: &mut Vec<String>, text: &str, found: &mut Vec<Vec<String>>) {
     let (mut depth, mut from) = (0, 0);
     let mut parts = Vec::new();
@@ -402,7 +402,7 @@ fn tree(prefix: &mut Vec<String>, text: &str, found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// A path as written in `own`, from the root.
+/// Resolves a path written in module `own` to one from the root.
 fn absolute(own: &[String], path: &[String]) -> Vec<String> {
     let ups = path.iter().take_while(|word| *word == "super").count();
     let rest = &path[ups..];

@@ -1,5 +1,5 @@
-//! Signing in with OAuth 2.1 against a server and an authorization server on loopback: the flow, the
-//! store that processes share, and what is refused (rows H1 to H3, E12 to E14).
+//! OAuth 2.1 sign-in against a server and an authorization server on loopback: the flow, the store
+//! shared by processes, and refused cases (rows H1 to H3, E12 to E14).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
@@ -29,7 +29,7 @@ use mcpdeck::mcp::{
 use mock::Mock;
 use serde_json::json;
 
-/// A person who signs in at once, and is counted.
+/// A user who signs in immediately; counts the sign-ins.
 #[derive(Clone, Default)]
 struct Willing(Arc<AtomicUsize>);
 
@@ -49,7 +49,7 @@ impl SignInPrompt for Willing {
     }
 }
 
-/// A store, a person, and what signs in.
+/// A store, a user, and the servers to sign in to.
 struct Rig {
     dir: tempfile::TempDir,
     person: Willing,
@@ -58,7 +58,7 @@ struct Rig {
 
 impl Rig {
     async fn new() -> Self {
-        // The client of the tests is reqwest, which wants a provider of TLS to be named.
+        // The tests use reqwest, which needs a TLS provider to be installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let dir = tempfile::tempdir().unwrap();
         Self { dir, person: Willing::default(), mock: Mock::start().await }
@@ -104,7 +104,7 @@ async fn a_server_that_asks_is_signed_in_to_once_and_its_token_is_refreshed_befo
         (&["read".into()][..], Some(3600))
     );
 
-    // Its end is near: no person is needed, and none is there.
+    // The token is about to expire: it is refreshed without the user.
     rig.store()
         .save(&StoredToken { obtained_at: first.obtained_at - 3590, ..first.clone() })
         .unwrap();
@@ -148,7 +148,7 @@ async fn signing_in_again_registers_no_other_client() {
 }
 
 #[tokio::test]
-async fn every_step_is_told_without_a_secret() {
+async fn every_step_is_reported_without_a_secret() {
     let rig = Rig::new().await;
     let steps = Arc::new(std::sync::Mutex::new(Vec::new()));
     let asked = Arc::clone(&steps);
@@ -181,7 +181,7 @@ async fn a_scope_that_is_never_given_is_asked_for_three_times_at_most() {
     let host = rig.host(rig.accounts()).await.unwrap();
     rig.mock.world().insatiable = true;
     let error = host.call_tool("guarded.t", json!({})).await.err().unwrap();
-    assert!(error.to_string().contains("`admin`, which 3 tokens did not give"), "{error}");
+    assert!(error.to_string().contains("`admin`, which 3 tokens did not have"), "{error}");
     assert_eq!(rig.person.asked(), 3, "one for the start, two for the call");
     host.shutdown().await;
 }
@@ -236,7 +236,7 @@ async fn a_configured_port_that_is_taken_is_an_error_that_names_who_has_it() {
     }
 }
 
-/// What is wrong, how the servers are bent, and what the refusal says.
+/// The fault, how the servers are modified, and the expected error text.
 type Row = (&'static str, fn(&mut mock::World), &'static str);
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! Two replicas of `mcpdeck serve --store` as their clients meet them, with the real store and the
-//! real balancer, `redis-server` and `haproxy`: where they are not on PATH nothing is tested, unless
+//! Two replicas of `mcpdeck serve --store` as seen by clients, with a real store and a real load
+//! balancer, `redis-server` and `haproxy`. Skipped when these are not on PATH, unless
 //! `MCPDECK_REQUIRE_STORE` is set.
 //!
 //! `MCPDECK_CLUSTER_CLIENTS` and `MCPDECK_CLUSTER_SECONDS` make the load larger and longer.
@@ -35,16 +35,16 @@ mod port;
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/deploy");
 const PASSWORD: &str = "correct-horse-battery-staple-42";
-/// Between two looks at something that takes its time.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(20);
-/// The longest that a message of a chat is waited for.
+/// Timeout for a message of a chat.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// From one call to the next, of all clients together.
+/// Interval between calls, over all clients together.
 const PACE: Duration = Duration::from_millis(15);
-/// Calls of one greedy caller in a minute, and at once.
+/// Limits of the greedy caller: calls per minute, and concurrent calls.
 const GREEDY: (f64, usize) = (60.0, 3);
 
-/// Whether the store and the balancer are here.
+/// Whether the store and the load balancer are installed.
 fn is_equipped() -> bool {
     let runs = |program| Command::new(program).arg("-v").output().is_ok();
     let equipped = runs("redis-server") && runs("haproxy");
@@ -55,7 +55,7 @@ fn is_equipped() -> bool {
     equipped
 }
 
-/// Ends with the test.
+/// A process that ends with the test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -65,16 +65,16 @@ impl Drop for Running {
     }
 }
 
-/// Calls of one caller: under way, the most at once, and when each began.
+/// Calls of one caller: in flight, maximum concurrent, and start times.
 type Reached = (usize, usize, Vec<Instant>);
 
-/// A server that both replicas use, over HTTP: it counts what reaches it.
+/// An HTTP server that both replicas use, which counts its calls.
 #[derive(Default)]
 struct Upstream {
     /// By caller.
     callers: Mutex<HashMap<String, Reached>>,
     held: watch::Sender<bool>,
-    /// What its tools are for.
+    /// The description of its tools.
     words: Mutex<String>,
 }
 
@@ -118,7 +118,7 @@ async fn upstream(State(up): State<Arc<Upstream>>, Json(message): Json<Value>) -
     Json(json!({"jsonrpc": "2.0", "id": message["id"], "result": result})).into_response()
 }
 
-/// A server over stdio that asks during its call, in the older way and in the newer.
+/// A stdio server that requests input during its call, in the legacy and the modern protocol.
 const ASKS: &str = r#"{
   "tools": [{"name": "ask", "inputSchema": {"type": "object"}}],
   "calls": {"ask": [
@@ -153,7 +153,7 @@ impl Replica {
         *self.running.lock() = Some(Running(child.unwrap()));
     }
 
-    /// SIGKILL.
+    /// Kills the replica with SIGKILL.
     fn kill(&self) {
         *self.running.lock() = None;
     }
@@ -166,7 +166,7 @@ impl Replica {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// A verb of the program on the machine of this replica.
+    /// Runs a command of the program on the machine of this replica.
     fn verb(&self, args: &[&str]) -> String {
         let mut verb = Command::new(env!("CARGO_BIN_EXE_mcpdeck"));
         verb.args(args).env("MCPDECK_STATE_DIR", self.state());
@@ -190,7 +190,7 @@ struct World {
     balancer: (String, Running),
 }
 
-/// An answer: its status, its headers, and the JSON that it or its last event holds.
+/// An answer: status, headers, and the JSON of its body or last event.
 struct Answer {
     status: u16,
     headers: reqwest::header::HeaderMap,
@@ -287,7 +287,7 @@ impl World {
         *self.store.lock() = Some(Running(child.expect("redis-server on PATH")));
     }
 
-    /// As its service manager stops it.
+    /// Stops the store as a service manager would.
     fn stop_store(&self) {
         let mut store = self.store.lock().take().unwrap();
         let pid = rustix::process::Pid::from_child(&store.0);
@@ -299,7 +299,7 @@ impl World {
         self.until(replica, |answer| answer.status == 200).await;
     }
 
-    /// Waits until a replica says of itself what is expected.
+    /// Waits until the readiness of a replica is as expected.
     async fn until(&self, replica: usize, is: impl Fn(&Answer) -> bool) {
         let url = format!("{}/readyz", self.replicas[replica].url());
         loop {
@@ -329,7 +329,7 @@ impl World {
         .unwrap()
     }
 
-    /// A token of a profile, made on the machine of a replica, that the other has heard of.
+    /// Creates a token of a profile at one replica, and waits until the other knows it.
     async fn token(&self, replica: usize, profile: &str) -> String {
         let tokens = ClientTokens::of(&self.replicas[replica].state());
         let scopes = DEFAULT_SCOPES.to_vec();
@@ -338,7 +338,7 @@ impl World {
         token.expose().to_owned()
     }
 
-    /// Waits until both replicas answer a token so.
+    /// Waits until both replicas answer this token with this status.
     async fn heard(&self, token: &str, status: u16) {
         for replica in &self.replicas {
             let url = format!("{}/servers", replica.url());
@@ -348,7 +348,7 @@ impl World {
         }
     }
 
-    /// A message to `/mcp` of a replica, or of the balancer.
+    /// Posts a message to `/mcp` of a replica or of the load balancer.
     async fn mcp(
         &self,
         url: &str,
@@ -375,7 +375,7 @@ impl World {
         answer(request).await
     }
 
-    /// Opens a session of the older protocol; nothing when that cannot be done now.
+    /// Opens a session of the legacy protocol; `None` on failure.
     async fn session(&self, url: &str, token: &str) -> Option<String> {
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {},
@@ -388,7 +388,7 @@ impl World {
         (done.status == 202).then_some(session)
     }
 
-    /// What the replicas wrote; the password of the store is not in it.
+    /// The logs of the replicas; checks that they do not contain the password of the store.
     fn logs(&self) -> String {
         let files = self
             .replicas
@@ -400,7 +400,7 @@ impl World {
     }
 }
 
-/// Nothing when there was no whole answer.
+/// Sends a request; `None` without a complete answer.
 async fn answer(request: reqwest::RequestBuilder) -> Option<Answer> {
     let response = request.send().await.ok()?;
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -411,7 +411,7 @@ async fn answer(request: reqwest::RequestBuilder) -> Option<Answer> {
     Some(Answer { status, headers, body })
 }
 
-/// A call of a tool in the older protocol, or in the newer with what `more` adds.
+/// A tool call in the legacy protocol, or in the modern one with the parameters in `more`.
 fn call(name: &str, arguments: &Value, more: Option<&Value>) -> Value {
     let mut params = json!({"name": name, "arguments": arguments});
     if let Some(more) = more {
@@ -432,7 +432,7 @@ async fn replicas_share_tokens_grants_sessions_and_limits() {
     }
     let world = World::open().await;
     let [a, b] = &world.replicas;
-    // A grant given on one machine counts at the other; so does taking it and the token back.
+    // Grants and tokens created or revoked at one replica take effect at the other.
     let plain = a.verb(&["token", "new", "--profile", "plain"]);
     world.heard(&plain, 200).await;
     let tokens: Value = serde_json::from_str(&b.verb(&["token", "list", "--json"])).unwrap();
@@ -456,7 +456,7 @@ async fn replicas_share_tokens_grants_sessions_and_limits() {
         began.elapsed()
     );
 
-    // A session goes on at the other replica, for whom it belongs to.
+    // A session continues at the other replica, but only for its owner.
     let (mine, other) = (world.token(0, "worker").await, world.token(1, "worker").await);
     let session = world.session(&a.url(), &mine).await.unwrap();
     let counted = call("up__count", &json!({"who": "session"}), None);
@@ -465,7 +465,7 @@ async fn replicas_share_tokens_grants_sessions_and_limits() {
     let stolen = world.mcp(&b.url(), &other, Some(&session), &counted).await.unwrap();
     assert_eq!(stolen.status, 404);
 
-    // What is under way at one replica counts at the other.
+    // Calls in flight at one replica count at the other.
     let greedy = world.token(1, "greedy").await;
     world.up.held.send_replace(true);
     let who = json!({"who": "held"});
@@ -481,7 +481,7 @@ async fn replicas_share_tokens_grants_sessions_and_limits() {
     let (held, refused) = tokio::join!(futures::future::join_all(holds), refused);
     assert!(held.iter().all(|held| held.status == 200));
     assert_eq!((refused.status, &refused.body["error"]["code"]), (429, &json!("ERR_RATE_LIMITED")));
-    // And so do the calls of a minute.
+    // So do the calls per minute.
     let mut replicas = [0, 1].into_iter().cycle();
     let refused = loop {
         let who = json!({"who": "minute"});
@@ -524,13 +524,13 @@ async fn a_call_that_waits_for_input_goes_on_at_any_replica() {
     let three = given(&asked, &json!({"pieces": 3}));
     let done = ask(&b, "new__order", &three).await;
     assert_eq!(done["result"]["content"][0]["text"], "Ordered 3.", "{done}");
-    // A state is good once, for the call it was given for.
+    // A `requestState` is valid once, and only for its call.
     let again = ask(&a, "new__order", &three).await;
     assert_eq!(again["error"]["code"], -32602, "{again}");
     let asked = ask(&b, "new__order", &json!({})).await;
     let other = ask(&a, "old__ask", &given(&asked, &json!({"pieces": 3}))).await;
     assert_eq!(other["error"]["code"], -32602, "{other}");
-    // Of a server of the older protocol, that asks twice: all answers come along.
+    // For a legacy server that asks twice, all answers are carried along.
     let first = ask(&a, "old__ask", &json!({})).await;
     let second = ask(&b, "old__ask", &given(&first, &json!({"name": "Ada"}))).await;
     let done = ask(&a, "old__ask", &given(&second, &json!({"name": "Bo"}))).await;
@@ -554,7 +554,7 @@ async fn what_a_client_missed_is_sent_to_it_by_any_replica() {
     let held = call("up__hold", &json!({"who": "left"}), None).to_string();
     let held = request(world.http.post(format!("{a}/mcp")).body(held));
     let mut held = held.header("content-type", "application/json").send().await.unwrap();
-    // The id of the first event is all that the client gets.
+    // The client only receives the id of the first event.
     let mut read = String::new();
     while !read.contains("\n\n") {
         read.push_str(std::str::from_utf8(&held.chunk().await.unwrap().unwrap()).unwrap());
@@ -568,7 +568,7 @@ async fn what_a_client_missed_is_sent_to_it_by_any_replica() {
         let back = request(world.http.get(format!("{url}/mcp"))).header("last-event-id", last);
         tokio::spawn(answer(back))
     };
-    // It is there before the answer, and comes once more after it.
+    // It reconnects before the answer, and once more after it.
     let early = back(&b, &last);
     world.up.held.send_replace(false);
     for missed in [early, back(&a, &last)] {
@@ -576,7 +576,7 @@ async fn what_a_client_missed_is_sent_to_it_by_any_replica() {
         assert_eq!(missed["result"]["content"][0]["text"], "counted", "{missed}");
         assert_eq!(missed["result"]["vendor"]["who"], "left", "as its server sent it: {missed}");
     }
-    // After the replica is gone too.
+    // Also after the replica is killed.
     world.replicas[0].kill();
     let missed = back(&b, &last).await.unwrap().unwrap().body;
     assert_eq!(missed["result"]["content"][0]["text"], "counted", "{missed}");
@@ -601,7 +601,7 @@ impl Chat {
         self.0.send(Frame::Text(message.to_string().into())).await.unwrap();
     }
 
-    /// The next message of a type.
+    /// Returns the next message of a type.
     async fn until(&mut self, kind: &str) -> Value {
         loop {
             let frame = tokio::time::timeout(PATIENCE, self.0.next()).await;
@@ -614,13 +614,13 @@ impl Chat {
         }
     }
 
-    /// One turn; gives the number of its last event.
+    /// Runs one turn; returns the number of its last event.
     async fn ask(&mut self, text: &str) -> Value {
         self.send(json!({"type": "message", "text": text})).await;
         self.until("done").await["seq"].clone()
     }
 
-    /// Goes on with a session after an event.
+    /// Resumes a session after an event.
     async fn resume(&mut self, session: &Value, last: &Value) {
         self.until("connection").await;
         self.send(json!({"type": "resume", "session": session, "lastSeq": last})).await;
@@ -639,14 +639,14 @@ async fn a_conversation_goes_on_at_any_replica() {
     let session = first.until("connection").await["sessionId"].clone();
     let seen = first.ask("call up__count {\"who\": \"chat\"}").await;
     drop(first);
-    // Nothing was missed at the other, which knows what was said.
+    // The other replica has the conversation, and nothing was missed.
     let mut second = Chat::open(b, &mine).await;
     second.resume(&session, &seen).await;
     assert_eq!(second.until("connection").await["resumed"], true);
     let later = second.ask("hello").await;
     assert!(later.as_u64() > seen.as_u64(), "{later} after {seen}");
     drop(second);
-    // The first has an older one, and takes the newer.
+    // The first replica has an older version and loads the newer one.
     let mut back = Chat::open(a, &mine).await;
     back.resume(&session, &seen).await;
     let snapshot = back.until("truncated").await["snapshot"].clone();
@@ -733,7 +733,7 @@ async fn while_the_store_is_away_nothing_is_decided_and_what_is_under_way_ends_w
     }
     world.up.held.send_replace(false);
     assert_eq!(held.await.unwrap().unwrap().status, 200);
-    // Taken back while the store was away: nobody has called with it in between.
+    // Revoked while the store was down: the token was never usable in between.
     world.replicas[1].verb(&["token", "revoke", &id_of(&ended)]);
     world.start_store();
     for replica in 0..2 {
@@ -741,14 +741,14 @@ async fn while_the_store_is_away_nothing_is_decided_and_what_is_under_way_ends_w
     }
     world.heard(&ended, 401).await;
     assert!(!world.up.callers.lock().contains_key("away"));
-    // Sessions are where they were.
+    // Sessions are preserved.
     let url = world.replicas[1].url();
     let counted = call("up__count", &json!({"who": "session"}), None);
     let moved = world.mcp(&url, &token, Some(&session), &counted).await.unwrap();
     assert_eq!(moved.body["result"]["content"][0]["text"], "counted", "{}", moved.body);
     let logs = world.logs();
     assert!(logs.contains("requests are refused until it is back"), "{logs}");
-    // A password in the arguments is one that everybody can read.
+    // A password in the arguments is refused, since all local users can read it.
     let open = format!("redis://:{PASSWORD}@127.0.0.1:{}/1", world.store_port);
     let mut refused = Command::new(env!("CARGO_BIN_EXE_mcpdeck"));
     refused.args(["serve", "--listen", "127.0.0.1:0", "--store", &open, "-c"]);
@@ -766,7 +766,7 @@ fn id_of(token: &str) -> String {
     format!("{:08x}", u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]))
 }
 
-/// What became of the calls of a load.
+/// The outcomes of the calls of a load.
 #[derive(Default)]
 struct Load {
     over: AtomicBool,
@@ -775,8 +775,8 @@ struct Load {
     lost: Mutex<Vec<String>>,
 }
 
-/// Calls again and again: over REST, in a session, or in the newest protocol. What comes to nothing
-/// is tried again, as a client would.
+/// Calls continuously: over REST, in a session, or in the modern protocol. Failed calls are
+/// retried, as a client would.
 async fn client(
     world: Arc<World>,
     load: Arc<Load>,
@@ -810,7 +810,7 @@ async fn client(
                 Some(Answer { status: 200, body, .. }) if body.to_string().contains("counted") => {
                     break None;
                 }
-                // The connection, the balancer, or the store: a client tries again.
+                // A failure of the connection, the balancer or the store: the client retries.
                 None | Some(Answer { status: 502..=504, .. }) => "away".to_owned(),
                 Some(Answer { body, .. })
                     if body.to_string().contains("ERR_SERVER_UNAVAILABLE") =>
@@ -918,6 +918,6 @@ async fn no_call_is_lost_and_no_limit_exceeded_when_a_replica_and_the_store_end_
     let seconds: Vec<u64> =
         passed.iter().map(|at| at.duration_since(passed[0]).as_secs()).collect();
     assert!(passed.len() as f64 <= permitted && *most <= GREEDY.1, "{seconds:?}");
-    // It had the burst and more: the limit is what held it back.
+    // More than the burst passed, so the rate limit is what held it back.
     assert!(passed.len() as f64 >= GREEDY.0);
 }

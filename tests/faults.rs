@@ -1,11 +1,11 @@
 //! The fault suite: every file of `fixtures/faults` is a row of the catalogue of faults that a host
-//! must survive. Each is played against the built program and the library, and held to the
-//! universal invariants besides what it expects itself. Prints a table.
+//! must survive. Each is played against the built program and the library, and checked
+//! against its own expectations and the universal invariants. Prints a table.
 //!
-//! Their constants are drawn from a seed, which is printed; `MCPDECK_FAULTS_SEED` gives another, or
-//! `random` one.
-//! `cargo test --test faults` plays all; `cargo test --test faults -- S2 O1` plays some. Only Unix has
-//! the pseudo-terminals and the signals that it takes.
+//! The constants are derived from a seed, which is printed; `MCPDECK_FAULTS_SEED` sets another, or
+//! a random one with `random`.
+//! `cargo test --test faults` plays all; `cargo test --test faults -- S2 O1` plays some. Unix only:
+//! needs pseudo-terminals and signals.
 
 #[cfg(all(unix, feature = "tui"))]
 #[path = "faults/suite.rs"]

@@ -1,7 +1,7 @@
-//! Servers that write as fast as they can on stderr or stdout: the others keep answering, memory
-//! stays bounded, and what was not kept is counted where a person sees it.
+//! Servers that write to stderr or stdout as fast as they can: the others keep answering, memory is
+//! bounded, and dropped output is counted visibly.
 //!
-//! `benches/flood.rs` measures the latencies; nothing here depends on time.
+//! `benches/flood.rs` measures the latencies; these tests do not depend on time.
 #![cfg(target_os = "linux")]
 
 #[path = "support/helpers.rs"]
@@ -15,9 +15,9 @@ use mcpdeck::{Host, Startup};
 use serde_json::{Value, json};
 use support::{Bench, bin, memory};
 
-/// What each flood writes.
+/// Size of each flood in bytes.
 const BYTES: u64 = 100_000_000;
-/// Rows I5 of the fault catalogue allows 300 MB; a host with floods should not need half of it.
+/// Memory limit: half of the 300 MB that row I5 of the fault catalogue allows.
 const MEMORY: u64 = 150 << 20;
 
 const QUIET: &str = r#"{
@@ -25,7 +25,7 @@ const QUIET: &str = r#"{
   "calls": {"echo": {"text": "${arguments.text}"}}
 }"#;
 
-/// An entry that floods and then plays a polite server.
+/// An entry that floods and then runs a normal server.
 fn flooding(bench: &Bench, flood: &str) -> Value {
     let script = bench.write("quiet.json", QUIET);
     let shell = format!("{flood}; exec \"$0\" mock \"$1\"");
@@ -41,7 +41,7 @@ fn is(view: &Arc<HostView>, server: &str, state: ServerState) -> bool {
     view.servers.get(server).is_some_and(|view| view.state == state)
 }
 
-/// Calls the quiet server until every flooding one is ready; gives how many calls were answered.
+/// Calls the quiet server until every flooding one is ready; returns the number of calls.
 async fn call_until_ready(host: &Host, flooders: &[&str]) -> usize {
     let mut view = host.view();
     view.wait_for(|view| is(view, "quiet", ServerState::Ready)).await.expect("a host");

@@ -1,4 +1,4 @@
-//! `mcpdeck serve` as its clients meet it: the program itself, over HTTP and over a pipe.
+//! `mcpdeck serve` end to end: the program itself, over HTTP and over a pipe.
 #![cfg(all(feature = "gateway", feature = "mock", feature = "cli"))]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
@@ -17,7 +17,7 @@ mod fake;
 #[path = "support/port.rs"]
 mod port;
 
-/// A server whose answer holds what no typed client knows.
+/// A server whose answers have fields that no typed client knows.
 const VENDOR: &str = r#"{
   "serverInfo": {"name": "vendor", "version": "1"},
   "capabilities": {
@@ -67,8 +67,8 @@ const VENDOR: &str = r#"{
   }
 }"#;
 
-/// Between two looks at a service: each is a connection, and many of them keep its servers from
-/// starting on a busy machine.
+/// Polling interval of a service: each poll is a connection, and too many of them delay the start
+/// of its servers on a busy machine.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A running service; ended with SIGTERM when dropped.
@@ -78,7 +78,7 @@ struct Service {
     url: String,
     token: String,
     folder: std::path::PathBuf,
-    /// Deleted with it.
+    /// Folder that is deleted with it.
     kept: Option<tempfile::TempDir>,
 }
 
@@ -100,7 +100,7 @@ fn configured(folder: &Path) -> std::path::PathBuf {
     file
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection.
 fn send(port: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
     let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
@@ -120,7 +120,7 @@ impl Service {
         Self::under(&json!({}))
     }
 
-    /// Under a policy.
+    /// Starts a service with a policy.
     fn under(policy: &Value) -> Self {
         Self::with(policy, &[])
     }
@@ -183,7 +183,7 @@ impl Service {
         self.send("POST", path, &headers, &body.to_string())
     }
 
-    /// One message to `/mcp`; more headers may say the session.
+    /// Posts one message to `/mcp`, with more headers, such as the session.
     fn mcp(&self, token: &str, more: &[(&str, &str)], message: &Value) -> Answer {
         let auth = format!("Bearer {token}");
         let mut headers = vec![
@@ -204,7 +204,7 @@ impl Service {
         session
     }
 
-    /// The messages that come on a stream: that of a session, or the answer to a request.
+    /// Opens a stream of messages: that of a session, or the answer to a request.
     fn stream(&self, token: &str, of: Result<&str, &Value>) -> Events {
         match of {
             Ok(session) => self.events(token, "GET", &[("Mcp-Session-Id", session)], ""),
@@ -218,7 +218,7 @@ impl Service {
         }
     }
 
-    /// The stream of events that answers a request to `/mcp`.
+    /// Opens the event stream that answers a request to `/mcp`.
     fn events(&self, token: &str, method: &str, headers: &[(&str, &str)], body: &str) -> Events {
         let port = self.url.rsplit(':').next().unwrap();
         let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
@@ -258,7 +258,7 @@ impl Service {
         self.verb(&[&["token"], args].concat())
     }
 
-    /// A token of a profile: what it is called, and the token.
+    /// Creates a token for a profile.
     fn client(&self, profile: &str) -> Client<'_> {
         let token = self.token(&["new", "--profile", profile]);
         let list: Value = serde_json::from_str(&self.token(&["list", "--json"])).unwrap();
@@ -279,15 +279,15 @@ impl Service {
     }
 }
 
-/// The messages of a stream of events, in their order.
+/// The messages of an event stream, in order.
 struct Events {
     from: BufReader<std::net::TcpStream>,
-    /// The id of the last event, empty before the first.
+    /// Id of the last event; empty before the first.
     last: String,
 }
 
 impl Events {
-    /// One more line, which may hold the id of an event.
+    /// Reads one line, and records the id of an event.
     fn line(&mut self) -> String {
         let mut line = String::new();
         assert!(self.from.read_line(&mut line).unwrap() > 0, "the stream goes on");
@@ -305,7 +305,7 @@ impl Events {
         }
     }
 
-    /// Goes away after the next event that has an id; gives that.
+    /// Disconnects after the next event with an id; returns the id.
     fn leave(mut self) -> String {
         self.last.clear();
         while self.last.is_empty() {
@@ -315,7 +315,7 @@ impl Events {
     }
 }
 
-/// Somebody with a token who is not the operator.
+/// A client with a token that is not the operator's.
 struct Client<'a> {
     service: &'a Service,
     origin: String,
@@ -329,7 +329,7 @@ impl Client<'_> {
         self.service.send(method, path, &headers, &body.to_string())
     }
 
-    /// The tools of `GET /tools`; the code of the error when there is one.
+    /// The tools of `GET /tools`, or the code of the error.
     fn tools(&self) -> Result<Vec<String>, String> {
         let answer = self.send("GET", "/tools", &json!({})).json();
         let Some(tools) = answer["tools"].as_array() else {
@@ -338,7 +338,7 @@ impl Client<'_> {
         Ok(tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect())
     }
 
-    /// Status, code and words of a call that is refused, without the name that was asked for.
+    /// Status, code and message of a refused call, without the requested name.
     fn refusal(&self, tool: &str) -> (u16, String, String) {
         let answer = self.send("POST", &format!("/tools/{tool}/call"), &json!({}));
         let error = answer.json()["error"].clone();
@@ -352,7 +352,7 @@ impl Client<'_> {
         grant["id"].to_string()
     }
 
-    /// The service follows the files of the policy in its own time.
+    /// Waits until the tools are these: the service polls the policy files.
     fn until(&self, tools: &Result<Vec<String>, String>) {
         while self.tools() != *tools {
             std::thread::park_timeout(POLL);
@@ -469,7 +469,7 @@ fn a_script_lists_and_calls_tools_with_the_token_of_the_file() {
 }
 
 #[test]
-fn what_is_wrong_is_told_by_code_and_says_nothing_of_this_machine() {
+fn what_is_wrong_is_reported_by_code_and_says_nothing_of_this_machine() {
     let service = Service::start();
     let cases = [
         ("/tools/nobody__has/call", json!({}), 404, "ERR_TOOL_NOT_FOUND"),
@@ -585,7 +585,7 @@ fn a_token_sees_and_calls_what_it_was_granted_and_nothing_else() {
         (403, Some("ERR_SCOPE_REQUIRED"))
     );
 
-    // The same for an MCP client.
+    // Same for an MCP client.
     let session = service.session(&reader.token);
     let session = [("Mcp-Session-Id", session.as_str())];
     let listed = request(1, "tools/list", &json!({}));
@@ -600,7 +600,7 @@ fn a_token_sees_and_calls_what_it_was_granted_and_nothing_else() {
     let refused = service.mcp(&reader.token, &session, &call(3, "vendor__odd")).message();
     assert_eq!(refused["error"]["data"]["code"], "ERR_TOOL_NOT_ALLOWED");
 
-    // A denial wins over the grant; taken back, the grant is all that was.
+    // A denial overrides the grant; revoking it restores the grant.
     let deny = reader.grant(&["--deny"]);
     reader.until(&Ok(Vec::new()));
     let (denied, unknown) = (reader.refusal("greeter__greet"), reader.refusal("greeter__none"));
@@ -629,7 +629,7 @@ fn what_a_rule_hides_is_not_there_and_what_it_asks_is_refused_when_nobody_can_be
     let (status, code, words) = reader.refusal("vendor__fail");
     assert_eq!((status, code.as_str()), (403, "ERR_PERMISSION_DENIED"));
     assert!(words.contains("mcpdeck --serve"), "{words}");
-    // The operator is not asked for what the operator does.
+    // The operator is not asked about the operator's own calls.
     let own = service.post("/tools/vendor__fail/call", &json!({})).json();
     assert_eq!(own["isError"], true, "{own}");
     let session = service.session(&reader.token);
@@ -700,7 +700,7 @@ fn a_client_of_the_newest_protocol_needs_no_session() {
     let result = called.message()["result"].clone();
     assert_eq!(result["content"][0]["text"], "Hello Bo!", "{called:?}");
     assert_eq!(result["resultType"], "complete");
-    // The header is what a balancer reads; the body is what is done. They must agree.
+    // Load balancers read the header, but the body is executed, so they must agree.
     let lying = [headers[0], headers[1], ("Mcp-Name", "vendor__odd")];
     let refused = service.mcp(&token, &lying, &request(2, "tools/call", &params));
     assert_eq!(refused.message()["error"]["code"], -32_020, "{refused:?}");
@@ -742,9 +742,8 @@ fn updates_and_logs_reach_those_who_asked_for_them_and_nobody_else() {
     assert_eq!(listener.next()["method"], "notifications/subscriptions/acknowledged");
     let touch = json!({"name": "vendor__touch", "arguments": {"who": "other"}});
     ask(&other, 4, "tools/call", touch.clone());
-    // What is logged during a call goes to its caller, as the server sent it; what is logged while
-    // nobody calls goes to everybody who reads logs.
-    // Which of the two comes first is not promised. It subscribed to nothing.
+    // Log messages of a call go to its caller, unmodified; those outside of calls go to all clients
+    // that enabled logs. The order of the two is unspecified. This client has no subscriptions.
     let whole = json!({"level": "info", "data": {"for": "other"}, "x-vendor": 5});
     let logged = [rest.next(), rest.next()];
     assert!(logged.iter().all(|heard| heard["method"] == "notifications/message"), "{logged:?}");
@@ -756,12 +755,12 @@ fn updates_and_logs_reach_those_who_asked_for_them_and_nobody_else() {
     assert!(both.iter().any(|heard| heard["params"]["data"] == "all"), "{both:?}");
     let updated = listener.next();
     assert_eq!(updated["params"]["uri"], "vendor://a", "{updated}");
-    // Without its subscription a session hears of nothing; the other subscriber still does.
+    // An unsubscribed session gets no updates; the other subscriber still does.
     ask(&reader, 5, "resources/unsubscribe", json!({"uri": "vendor://a"}));
     ask(&other, 6, "tools/call", touch.clone());
     assert_eq!(heard.next()["params"]["data"], "all");
     assert_eq!(listener.next()["params"]["uri"], "vendor://a");
-    // Of the newest protocol the level goes with the call, and its messages come in the answer.
+    // In the modern protocol the level is part of the call, and log messages of the answer.
     let level = json!({"io.modelcontextprotocol/logLevel": "debug"});
     let call = request(7, "tools/call", &modern(touch.clone(), &level));
     let mut answer = service.stream(&token, Err(&call));
@@ -793,7 +792,7 @@ fn templates_completion_tasks_progress_and_cancellation_pass_through() {
     assert_eq!(completed, json!({"completion": {"values": ["7"]}, "x-vendor": 3}));
     let task = ask(5, "tools/call", json!({"name": "vendor__slow", "arguments": {}}));
     assert_eq!(task, json!({"content": [], "x-vendor": 4}), "it ran as a task at its server");
-    // Progress has the client's own token; cancelled, the call ends at the server too.
+    // Progress has the client's token; a cancelled call also ends at the server.
     let subscribed = ask(6, "resources/subscribe", json!({"uri": "vendor://a"}));
     assert_eq!(subscribed, json!({}));
     let mut heard = service.stream(&token, Ok(&session));
@@ -842,7 +841,12 @@ fn a_call_is_a_span_between_its_caller_and_its_server_and_holds_no_arguments() {
     assert_eq!(sent["name"], "tools/call trace");
     assert_eq!((&sent["traceId"], &sent["parentSpanId"]), (&json!(trace), &json!(span)));
     assert_eq!(heard, format!("00-{trace}-{}-01", sent["spanId"].as_str().unwrap()));
-    // Without a collector the caller's own context goes on; what is none does not.
+    // A trace that its caller does not sample is passed on as it is.
+    let context = json!({"traceparent": format!("00-{trace}-{span}-00")});
+    let call = request(2, "tools/call", &modern(json!({"name": "vendor__trace"}), &context));
+    let answer = service.stream(&token, Err(&call)).next();
+    assert_eq!(answer["result"]["content"][0]["text"], context["traceparent"]);
+    // Without a collector the caller's context is passed on, if it is valid.
     let plain = Service::start();
     for (given, heard) in [(context["traceparent"].clone(), None), (json!("00-x"), Some("none"))] {
         let context = json!({"traceparent": given});
@@ -865,13 +869,13 @@ fn a_client_whose_connection_broke_gets_what_it_missed_and_nothing_twice() {
         let call = request(id, "tools/call", &params).to_string();
         service.events(&token, "POST", &[mine], &call)
     };
-    // It is gone before the answer, and back before it.
+    // Disconnects and reconnects before the answer.
     let mut answer = back(&call(1).leave());
     assert_eq!(answer.next()["params"]["progressToken"], 1);
     let answered = answer.next();
     assert_eq!(answered["id"], 1, "{answered}");
     assert_eq!(answered["result"]["content"][0]["text"], "at last");
-    // Back after it, it goes on where it was: the progress was there.
+    // Reconnects after the answer and resumes after the progress it has received.
     let mut begun = call(2);
     begun.line();
     assert_eq!(begun.next()["params"]["progressToken"], 2);
@@ -887,7 +891,7 @@ fn a_client_whose_connection_broke_gets_what_it_missed_and_nothing_twice() {
     }
     let answered = back(&last).next();
     assert_eq!((&answered["id"], answered["result"].is_object()), (&json!(2), true), "{answered}");
-    // What belongs to no request waits for a stream, and is sent on one alone.
+    // Messages outside of requests wait for a stream, and are sent on only one.
     let ask = |id, method: &str, params| {
         service.mcp(&token, &[mine], &request(id, method, &params)).message()["result"].clone()
     };
@@ -921,7 +925,7 @@ fn an_answer_that_is_there_at_once_is_one_document_and_any_other_a_stream() {
         service.mcp(&service.token, &[("Mcp-Session-Id", &session)], &call)
     };
     let kind = |answer: &Answer| answer.header("content-type").unwrap().to_owned();
-    // A busy machine may need more than one call for one that is quick enough.
+    // On a busy machine it may take several calls until one is quick enough.
     let document = loop {
         let answer = call("vendor__odd");
         if kind(&answer) == "application/json" {
@@ -935,7 +939,7 @@ fn an_answer_that_is_there_at_once_is_one_document_and_any_other_a_stream() {
     assert_eq!((kind(&stream), stream.status), ("text/event-stream".to_owned(), 200));
     assert!(stream.body.contains("\nretry: 3000\n"), "{stream:?}");
     assert_eq!(stream.message()["result"]["content"][0]["text"], "at last");
-    // A newer protocol has no sessions, and an unknown one no answers.
+    // The modern protocol has no sessions, and an unknown version is refused.
     let newer = ("MCP-Protocol-Version", "2026-07-28");
     let mine = ("Mcp-Session-Id", session.as_str());
     let odd = request(2, "tools/call", &json!({"name": "vendor__odd"}));
@@ -972,7 +976,7 @@ fn the_token_file_is_private_and_sigterm_ends_the_service_with_0() {
     assert_eq!(service.end().code(), Some(0));
 }
 
-/// A client at the other end of a pipe.
+/// A client over a pipe.
 struct Pipe {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -1016,14 +1020,14 @@ fn an_editor_starts_it_over_stdio_and_it_ends_with_its_stdin() {
     assert_eq!(hello["result"]["serverInfo"]["name"], "mcpdeck");
     let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     writeln!(pipe.stdin.as_mut().unwrap(), "{done}").unwrap();
-    // The first list is that of all servers, although they have only begun to start.
+    // The first list includes all servers, although they are still starting.
     let mut id = 1;
     let listed = pipe.ask(&request(id, "tools/list", &json!({})));
     let tools = listed["result"]["tools"].as_array().unwrap();
     let named = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap();
     assert_eq!(named("vendor__odd")["x-vendor"]["cost"], 7);
     assert!(tools.iter().any(|tool| tool["name"].as_str().unwrap().starts_with("greeter")));
-    // The configuration changes while the client stays: it is told, and finds the new list.
+    // When the configuration changes, the client is notified and gets the new list.
     let config = folder.path().join("mcp.json");
     let mut edited: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
     edited["servers"].as_object_mut().unwrap().remove("greeter");
@@ -1040,7 +1044,7 @@ fn an_editor_starts_it_over_stdio_and_it_ends_with_its_stdin() {
     let params = json!({"name": "vendor__odd"});
     let called = pipe.ask(&request(100_000, "tools/call", &params));
     assert_eq!(called["result"]["x-vendor"], json!([1, 2]), "{called}");
-    // What it subscribed to is told over the pipe, and nothing else.
+    // Only updates of its subscriptions are sent over the pipe.
     let uri = json!({"uri": "vendor://a"});
     let subscribed = pipe.ask(&request(100_001, "resources/subscribe", &uri));
     assert!(subscribed["result"].is_object(), "{subscribed}");
@@ -1057,7 +1061,7 @@ fn an_editor_starts_it_over_stdio_and_it_ends_with_its_stdin() {
     assert_eq!(pipe.child.wait().unwrap().code(), Some(0));
 }
 
-/// What an operator has before the eyes of a running service.
+/// The operator's view of a running service.
 struct Window {
     world: fake::World,
     clients: mcpdeck::deck::Clients,
@@ -1126,7 +1130,7 @@ async fn a_connection_that_never_finishes_the_head_of_a_request_is_closed() {
         let address = format!("127.0.0.1:{}", window.port);
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         stream.write_all(sent.as_bytes()).await.unwrap();
-        // The clock of this test stands until nothing else is to be done.
+        // The paused clock only advances when all tasks are idle.
         let mut answer = Vec::new();
         let closed = stream.read_to_end(&mut answer);
         tokio::time::timeout(Duration::from_secs(40), closed).await.expect("closed").unwrap();
@@ -1176,7 +1180,7 @@ async fn the_operator_sees_a_client_and_pauses_cuts_and_revokes_it() {
     assert!(window.clients.pause(&origin));
     let held = window.ask("POST", "/tools/echo/call");
     window.until(|now| now.seen > client.seen).await;
-    // What is not a call goes on meanwhile.
+    // Requests other than calls are still served.
     assert_eq!(window.ask("GET", "/servers").await.unwrap().status, 200);
     assert_eq!(reached.load(Ordering::SeqCst), 0);
     assert!(window.clients.list()[0].is_paused && !held.is_finished());
@@ -1222,7 +1226,7 @@ async fn a_stream_of_events_ends_when_its_token_does() {
         let mut status = String::new();
         stream.read_line(&mut status).unwrap();
         opened.send(status).unwrap();
-        // Chunks, until the one of no length.
+        // Chunks, up to the empty one.
         let mut line = String::new();
         while line.trim_end() != "0" {
             line.clear();
@@ -1267,7 +1271,7 @@ fn decks_that_serve_each_other_list_and_call_in_no_circle() {
             tools["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
         names.map(|name| name.matches("other__").count()).max().unwrap()
     };
-    // Each reads the lists of the other anew, which holds what it had of this one before.
+    // Each refetches the other's lists, which include its own lists as fetched before.
     let mut depth = 0;
     for deck in [&decks[0], &decks[1]].into_iter().cycle().take(10) {
         let read = deck.post("/servers/restart", &json!({"server": "other"}));
@@ -1286,7 +1290,7 @@ fn decks_that_serve_each_other_list_and_call_in_no_circle() {
         decks[0].mcp(&token, &headers, &call).message()
     };
     assert_eq!(call(0)["result"]["x-vendor"], json!([1, 2]));
-    // The second deck refuses it: the first counts itself.
+    // The second deck refuses it, because the first one increments the count.
     for hops in [3, 4] {
         let refused = call(hops);
         let words = refused["error"]["message"].as_str().unwrap_or_default();
@@ -1298,7 +1302,7 @@ fn decks_that_serve_each_other_list_and_call_in_no_circle() {
 #[test]
 fn a_deck_is_given_the_lists_as_they_are_while_servers_start() {
     let folder = tempfile::tempdir().unwrap();
-    // It never answers.
+    // A server that never answers.
     let server = json!({"command": "sleep", "args": ["600"], "startupTimeout": 600});
     std::fs::write(
         folder.path().join("mcp.json"),
@@ -1320,7 +1324,7 @@ fn a_deck_is_given_the_lists_as_they_are_while_servers_start() {
     assert_eq!(service.get("/readyz").json()["reason"], "servers are starting");
 }
 
-/// The files below `fixtures/deploy` fit the program they are about.
+/// The files in `fixtures/deploy` match the program.
 #[test]
 fn the_shipped_deployment_files_fit_the_program() {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/deploy"));
@@ -1339,7 +1343,7 @@ fn the_shipped_deployment_files_fit_the_program() {
             }
         }
     }
-    // The commands of the unit, the container and the compose file are understood.
+    // The commands in the unit, the container and the compose file are valid.
     let unit = read("mcpdeck.service");
     let unit = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     let unit: Vec<String> = unit.split(' ').skip(1).map(str::to_owned).collect();

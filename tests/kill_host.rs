@@ -1,7 +1,7 @@
 //! A host with seven servers is killed with SIGKILL: none of their processes is left.
 //!
-//! The host is this test binary started again with [`ROLE`] in its environment. `tests/process`
-//! does the same below the engine; this is the whole of it.
+//! The host is this test binary, run again with [`ROLE`] in its environment. `tests/process` tests
+//! the same below the engine; this is the whole host.
 #![cfg(target_os = "linux")]
 
 #[path = "support/helpers.rs"]
@@ -19,7 +19,7 @@ use support::{Bench, bin};
 
 const ROLE: &str = "MCPDECK_TEST_HOST";
 
-/// Not a test: the host that is killed.
+/// Not a test: the host to be killed.
 #[test]
 fn host_that_is_killed() {
     let Some(file) = std::env::var_os(ROLE) else { return };
@@ -82,7 +82,7 @@ fn nothing_of_seven_servers_outlives_a_killed_host() {
     let ignores = bench.mock("ignores", &ignores, &json!({}));
     let script = polite["args"][1].clone();
     let wrapped = |shell: &str| json!({"command": "/bin/sh", "args": ["-c", shell, bin(), script]});
-    // As npx does it: a runner that waits for a shell that waits for the server.
+    // Like npx: a runner that waits for a shell that waits for the server.
     let runner = wrapped("sh -c '\"$0\" mock \"$1\"; true' \"$0\" \"$1\"; true");
     let stubborn = wrapped(
         "trap '' TERM HUP; sh -c '\"$0\" mock \"$1\"; sleep 1000' \"$0\" \"$1\"; sleep 1000",
@@ -100,7 +100,7 @@ fn nothing_of_seven_servers_outlives_a_killed_host() {
 fn nothing_of_seven_published_servers_outlives_a_killed_host() {
     let bench = Bench::new();
     let Some(mut entries) = support::published(bench.path()) else { return };
-    // One of them runs through npx already; this makes it two.
+    // One of them already runs through npx; this is the second.
     let thinking = &mut entries["sequential-thinking"];
     let script = thinking["args"][0].as_str().unwrap();
     let folder = script.split("/node_modules/").next().unwrap();

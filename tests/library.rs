@@ -1,5 +1,5 @@
-//! The library without a server: configuration, texts, rules of the check. One binary for all of
-//! them, because each links the whole library.
+//! The library without servers: configuration, texts, rules of `check`. One binary for all of them,
+//! because each test binary links the whole library.
 
 #[path = "library/check_rules.rs"]
 mod check_rules;

@@ -1,4 +1,4 @@
-//! The local socket of a running service: the bridge of a browser, and a dashboard that attaches.
+//! The local socket of a running service: the browser bridge, and an attached dashboard.
 #![cfg(all(unix, feature = "gateway", feature = "tui", feature = "mock", feature = "demo"))]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use pty::{Launch, Size};
 use serde_json::{Value, json};
 
-/// A service over one scripted server, with its state below `home`.
+/// A service with one scripted server, and its state in `home`.
 struct Service {
     child: Child,
     url: String,
@@ -53,7 +53,7 @@ impl Service {
         Self { child, url, token: token.trim().to_owned(), state }
     }
 
-    /// Calls a tool over REST; the whole answer.
+    /// Calls a tool over REST; returns the whole answer.
     fn call(url: &str, token: &str, tool: &str) -> String {
         Self::request(url, token, &format!("POST /tools/{tool}/call"), "{}")
     }
@@ -199,7 +199,7 @@ fn an_extension_grants_checks_lists_calls_and_takes_back() {
     assert_eq!(called["provenance"]["origin"], format!("browser:{PAGE}"));
     let grants = bridge.ask(&of_page("host_get_permissions", json!({})));
     assert_eq!(grants["grants"].as_array().unwrap().len(), 1, "{grants}");
-    // What is longer than a browser takes comes in parts.
+    // Messages over the browser's limit are split into parts.
     bridge.say(&of_page("host_call_tool", json!({"tool": "greeter.long", "tab_id": 7})));
     let first = bridge.hear();
     let mut whole = first["text"].as_str().unwrap().to_owned();
@@ -215,7 +215,7 @@ fn an_extension_grants_checks_lists_calls_and_takes_back() {
     bridge.ask(&of_page("host_grant_permission", always));
     let revoked = bridge.ask(&of_page("host_revoke_permission", json!({})));
     assert_eq!(revoked["revoked"], 1, "{revoked}");
-    // The orders of an attached dashboard are no business of an extension.
+    // Extensions must not send the orders of an attached dashboard.
     let order = bridge.ask(&json!({"type": "order", "order": {"stop": "greeter"}}));
     assert_eq!(order["error"]["code"], "ERR_PROTOCOL_ERROR", "{order}");
 }
@@ -251,7 +251,7 @@ fn an_attached_dashboard_watches_restarts_answers_and_revokes_and_the_service_go
     deck.decide("\x1b[15~");
     let answer = call.join().unwrap();
     assert!(answer.contains("hello"), "{answer}");
-    // The answered request closes when the service has told of it.
+    // The answered request closes once the service reports it.
     deck.wait_until("the panes", pty::at_panes);
     deck.keys("1");
     deck.wait("greeter        ● ready");
@@ -262,7 +262,7 @@ fn an_attached_dashboard_watches_restarts_answers_and_revokes_and_the_service_go
     });
     deck.wait("1 ready");
     deck.wait("MB");
-    // A call of the person at the window, and one that is cancelled where the service runs.
+    // One call from the attached dashboard, and one that is cancelled at the service.
     deck.keys("2");
     deck.wait("2 tools of 1 server");
     deck.keys("/long\r\r");
@@ -280,7 +280,7 @@ fn an_attached_dashboard_watches_restarts_answers_and_revokes_and_the_service_go
     deck.keys("\x1b");
     deck.quit();
     assert!(service.send("POST /tools/long/call", "{}").contains("xxx"), "it goes on");
-    // What Enter on a client asks for, over the same socket.
+    // The request that Enter on a client sends, over the same socket.
     let tokens = Command::new(support::bin())
         .args(["token", "list", "--json"])
         .env("MCPDECK_STATE_DIR", &service.state)

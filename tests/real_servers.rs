@@ -1,5 +1,5 @@
-//! The acceptance tests on published servers: seven of them from one `mcp.json`, two depending on
-//! others, one through `npx`. Skipped, and said to be, where they are not installed.
+//! Acceptance tests with published servers: seven of them from one `mcp.json`, two with
+//! dependencies, one through `npx`. Skipped with a message if they are not installed.
 
 #[path = "real_servers/sign_in.rs"]
 mod sign_in;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use support::{Bench, Guarded, MARK, published, real_servers, repo, wait_for};
 use tokio_util::sync::CancellationToken;
 
-/// The servers, and how many tools they have at least.
+/// The servers, and their minimum number of tools.
 const SERVERS: [(&str, usize); 7] = [
     ("everything", 13),
     ("filesystem", 14),
@@ -31,7 +31,7 @@ const SERVERS: [(&str, usize); 7] = [
     ("git", 12),
 ];
 
-/// A scratch folder with the servers' data, and the seven entries as they are shipped.
+/// A temporary folder with the servers' data, and the seven entries as shipped.
 fn bench() -> Option<(Bench, Value)> {
     let bench = Bench::new();
     let mut entries = published(bench.path())?;
@@ -145,7 +145,7 @@ async fn one_broken_entry_stops_all_or_leaves_the_rest_as_the_caller_chose() {
     bench.expect_nothing_left(Duration::ZERO);
 }
 
-/// The type of a parameter as its schema names it.
+/// The type of a parameter in its schema.
 fn parameter(tool: &mcpdeck::mcp::Tool, name: &str) -> Value {
     tool.input_schema["properties"][name]["type"].clone()
 }
@@ -191,10 +191,10 @@ async fn brave_search_and_filesystem_offer_the_expected_tools_with_their_paramet
     bench.expect_nothing_left(Duration::ZERO);
 }
 
-/// Names the configuration to the process that plays the host in the test below.
+/// Environment variable with the configuration for the host process in the test below.
 const HOST_CONFIG: &str = "MCPDECK_TEST_HOST_CONFIG";
 
-/// No test of its own: with [`HOST_CONFIG`] set, this process is a host until it is killed.
+/// Not a test: with [`HOST_CONFIG`] set, this process is a host until it is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_another_test_kills() {
     let Some(config) = std::env::var_os(HOST_CONFIG) else { return };
@@ -215,7 +215,7 @@ fn a_killed_host_leaves_none_of_seven_servers_behind() {
         .stderr(Stdio::null())
         .spawn()
         .expect("the host starts");
-    // One of the seven is npx with a shell and the server below it.
+    // One of the seven is npx with a shell and the server as its descendants.
     wait_for("seven servers", Duration::from_secs(30), || {
         (bench.processes().len() >= 8).then_some(())
     });
@@ -227,7 +227,7 @@ fn a_killed_host_leaves_none_of_seven_servers_behind() {
 #[test]
 fn the_check_of_seven_servers_is_content() {
     let Some((bench, mut entries)) = bench() else { return };
-    // Node that starts below npx is slow to leave on a machine with much to do.
+    // Node under npx is slow to exit on a busy machine.
     entries["everything"]["shutdownTimeout"] = 30.into();
     bench.servers(&entries);
     let finished = bench
@@ -247,7 +247,7 @@ struct Web {
 }
 
 impl Web {
-    /// Starts it, on this port or (0) on one that the system gives.
+    /// Starts it on this port, or on a free one for 0.
     fn start(bench: &Bench, port: u16) -> Option<Self> {
         let script = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
         let mut child = Command::new("node")
@@ -264,7 +264,7 @@ impl Web {
         let mut lines = std::io::BufReader::new(child.stdout.take().expect("piped")).lines();
         let told = lines.find_map(|line| line.ok()?.strip_prefix("LISTENING ")?.parse().ok());
         let port: u16 = told.expect("it says where it listens");
-        // What it goes on to say is read, or it would stop for want of room.
+        // Keeps reading its output, or it would block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         let url = format!("http://127.0.0.1:{port}/mcp");
         Some(Self { url, port, _process: Guarded(child) })
@@ -275,7 +275,7 @@ impl Web {
     }
 }
 
-/// Says yes to everything that a server may ask.
+/// Accepts every request of a server.
 struct Obliging;
 
 impl RequestHandler for Obliging {
@@ -333,7 +333,7 @@ async fn a_published_server_behind_a_url_does_everything_a_process_does() {
     }
     assert!((last - 4.0).abs() < f64::EPSILON, "the last step was {last}");
 
-    // Fifty at once, each answered with its own words.
+    // 50 concurrent calls, each with its own answer.
     let calls = (0..50).map(|n| {
         let host = &host;
         async move { call(host, "web.echo", json!({"message": format!("number {n}.")})).await }
@@ -365,7 +365,7 @@ async fn a_published_server_that_is_restarted_behind_its_url_is_used_on() {
     let error = host.call_tool("web.echo", json!({"message": "x"})).await.expect_err("it is gone");
     assert_eq!(error.code, ErrorCode::ServerUnavailable, "{error}");
     assert!(error.message.contains("cannot connect"), "{error}");
-    // It is found again without being asked for, in a session of its own.
+    // It is reconnected automatically, in a new session.
     let again = Web::start(&bench, port);
     let state = |host: &Host| host.view().borrow().servers[&ServerName::new("web")].state;
     wait_for("it is ready again", Duration::from_secs(30), || {
@@ -375,7 +375,7 @@ async fn a_published_server_that_is_restarted_behind_its_url_is_used_on() {
     assert!(said.to_string().contains("after"), "{said}");
     let loaded = mcpdeck::config::load(&[config], &mcpdeck::config::Environment::of_process());
     let mut loaded = loaded.and_then(mcpdeck::config::Loaded::complete).expect("valid");
-    // A reload with another setting opens another session; calls go on.
+    // A reload with a changed setting opens a new session; calls still work.
     loaded.servers[0].request_timeout = Duration::from_secs(7);
     host.reload(loaded).await.expect("valid");
     host.start(&ServerName::new("web")).await.expect("it is ready again");

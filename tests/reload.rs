@@ -1,5 +1,5 @@
-//! The watch on real files: every way of saving is followed, states in between are not delivered,
-//! and after a thousand random edits the last valid file has won.
+//! The file watcher on real files: every way of saving is detected, intermediate states are not
+//! delivered, and after a thousand random edits the last valid file is in effect.
 
 #[cfg(all(unix, feature = "tui", feature = "mock"))]
 #[path = "reload/deck.rs"]
@@ -28,7 +28,7 @@ use mcpdeck::config::{self, ConfigChange, Environment, McpConfig};
 use mcpdeck::deck::{ConfigWatch, LoadResult, WatchOptions};
 use tempfile::TempDir;
 
-/// Long enough for any machine; reached only when something is wrong.
+/// Timeout, long enough for any machine; only reached on failure.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 struct Deck {
@@ -41,7 +41,7 @@ fn environment(dir: &Path) -> Environment {
     Environment { cwd: dir.to_path_buf(), ..Environment::default() }
 }
 
-/// A file whose server `a` has this argument, beside one that never changes.
+/// A file whose server `a` has this argument, with another server that never changes.
 fn text(argument: &str) -> String {
     format!(
         "{{ \"servers\": {{\n  \"same\": {{ \"command\": \"same\" }},\n  \
@@ -56,7 +56,7 @@ fn argument_of(config: &McpConfig) -> Option<String> {
     }
 }
 
-/// In words: the argument of a valid state, or the rule of the first problem.
+/// The argument of a valid state, or the rule of the first problem.
 fn word(result: &LoadResult) -> String {
     match result {
         Ok(loaded) if !loaded.has_errors() => argument_of(&loaded.config).unwrap_or_default(),
@@ -82,7 +82,7 @@ impl Deck {
         next.expect("a state in time").expect("a running watch")
     }
 
-    /// Waits for a state in words, and gives all that came before it.
+    /// Waits for a state, as text, and returns all states before it.
     async fn until(&mut self, wanted: &str) -> Vec<String> {
         let mut before = Vec::new();
         loop {
@@ -170,13 +170,13 @@ async fn every_way_of_saving_is_followed_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn half_a_file_that_is_completed_later_is_never_delivered() {
-    // Whatever the machine makes of the pause: it is shorter than the patience.
+    // Long patience, so that the pause below is shorter even on a slow machine.
     let patience = Duration::from_secs(30);
     let mut deck = Deck::new(WatchOptions { patience, ..WatchOptions::default() });
     let whole = text("1");
     std::fs::write(&deck.file, "").expect("truncated");
     std::fs::write(&deck.file, &whole[..whole.len() / 2]).expect("half");
-    // The pause is what is tested: it is longer than the quiet.
+    // The pause under test: longer than the debounce interval.
     tokio::time::sleep(Duration::from_millis(200)).await;
     std::fs::write(&deck.file, &whole).expect("whole");
     assert_eq!(deck.until("1").await, [""; 0]);
@@ -280,7 +280,7 @@ async fn without_reports_the_files_are_looked_at_by_the_clock() {
     }
 }
 
-/// A small generator, so that a failure can be run again from its seed.
+/// A small random number generator, so that a failure can be reproduced from its seed.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -300,7 +300,7 @@ async fn a_thousand_random_edits_always_converge_to_the_last_valid_file() {
     let mut running = config::load(std::slice::from_ref(&deck.file), &environment(deck.dir.path()))
         .expect("loads")
         .config;
-    // Every content that was ever whole on disk; nothing else may be delivered as valid.
+    // All contents that were complete on disk; nothing else may be delivered as valid.
     let mut written = vec!["0".to_owned()];
     let mut expected = "0".to_owned();
     for number in 1..=EDITS {
@@ -320,11 +320,11 @@ async fn a_thousand_random_edits_always_converge_to_the_last_valid_file() {
                 expected.clone_from(&valid);
             }
         }
-        // Random times: most edits come close together, some far apart.
+        // Random intervals: most edits are close together, some far apart.
         if dice.roll(8) == 0 {
             tokio::time::sleep(Duration::from_millis(dice.roll(60) as u64)).await;
         }
-        // Now and then, and at the end, everything has to agree.
+        // Periodically, and at the end, all states must agree.
         if number % 100 == 0 {
             save(method, &deck.file, &text(&valid), number + EDITS);
             written.push(valid.clone());

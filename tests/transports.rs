@@ -1,5 +1,5 @@
-//! The same calls over every transport give the same results, and a server that is killed in the
-//! middle the same error. With `MCPDECK_REAL_SERVERS`, also with a published server's own transports.
+//! The same calls return the same results over every transport, and the same error when the server
+//! is killed during a call. With `MCPDECK_REAL_SERVERS`, also for those of a published server.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
@@ -34,7 +34,7 @@ async fn host(entry: Value) -> Host {
     host.initialize().await.unwrap()
 }
 
-/// Everything a server offers and answers to `calls`, without what differs from run to run.
+/// A server's lists and its answers to `calls`, without parts that differ between runs.
 async fn answers(entry: Value, calls: &[(&str, Value)]) -> Vec<String> {
     let host = host(entry).await;
     let offers = host.get_tools();
@@ -72,7 +72,7 @@ async fn the_same_calls_over_pipes_events_and_sockets_give_equal_results() {
     assert_eq!(answers(events, &calls).await, pipes);
     let frames = json!({"type": "websocket", "url": format!("ws://127.0.0.1:{}/", socket)});
     assert_eq!(answers(frames, &calls).await, pipes);
-    // An address of the older transport without its type.
+    // A URL of the older transport, but without its type.
     let fallen = json!({"type": "http", "url": format!("http://127.0.0.1:{}/sse", sse)});
     assert_eq!(answers(fallen, &calls).await, pipes);
 }
@@ -121,7 +121,7 @@ async fn a_call_that_cannot_be_posted_fails_at_once_and_the_next_one_works() {
     host.shutdown().await;
 }
 
-/// Answers the handshake, and a call by its own death.
+/// Completes the handshake, and kills itself on a call.
 const DEADLY: &str = r#"
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -140,7 +140,7 @@ fn everything() -> Option<PathBuf> {
     Some(root.join(entry)).filter(|path| path.is_file())
 }
 
-/// Starts a server on loopback; gives its port, which it prints.
+/// Starts a server on loopback; returns the port that it prints.
 async fn serving(words: &[&str]) -> (tokio::process::Child, u16) {
     let mut command = tokio::process::Command::new(words[0]);
     command.args(&words[1..]).kill_on_drop(true).stderr(std::process::Stdio::null());

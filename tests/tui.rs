@@ -1,5 +1,5 @@
-//! Every pane at three sizes in four situations, made from recorded sessions; and that no size and
-//! no keys stop the drawing.
+//! Every pane at three sizes in four situations, from recorded sessions; checks too that no size
+//! and no keys break the drawing.
 #![cfg(feature = "tui")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
@@ -38,10 +38,10 @@ use mcpdeck::base::logs::{LogRecord, LogSource};
 use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::base::{LogLevel, ServerName};
-use mcpdeck::config::discover::FileScope;
-use mcpdeck::config::edit::entry::ShownEntry;
-use mcpdeck::config::overview::{SourceFile, values};
-use mcpdeck::config::{Environment, InputConfig, InputKind, load_text};
+use mcpdeck::config::{
+    Environment, FileScope, InputConfig, InputKind, ShownEntry, SourceFile, effective_values,
+    load_text,
+};
 use mcpdeck::deck::{DeckEvent, News, TrustGate, TrustStore};
 use mcpdeck::host::{BuildEnd, BuildView, DevView, Fact, HostView, Record, reload_plan};
 use mcpdeck::mcp::{Direction, MessageKind, TrafficRecord};
@@ -185,7 +185,7 @@ fn nothing_changed_means_no_frame() {
 }
 
 #[test]
-fn every_failed_build_is_told_also_when_no_view_showed_it_running() {
+fn every_failed_build_is_reported_also_when_no_view_showed_it_running() {
     let server: ServerName = "filesystem".into();
     let ended = |code: i32, began| {
         let exit = ExitView { code: Some(code), ..ExitView::default() };
@@ -207,7 +207,7 @@ fn every_failed_build_is_told_also_when_no_view_showed_it_running() {
         let said = format!("build failed: exit code {code}");
         let screen = draw(&mut app, 120, 40);
         assert!(screen.contains(&said), "{screen}");
-        // Told once: after its time the words are gone, and a view that says nothing new is silent.
+        // Shown once: the message expires, and an unchanged view does not show it again.
         at.0 += 60_000_000;
         app.update(Message::Now(at));
         app.update(Message::News(News::View(Arc::new(view.clone()))));
@@ -226,7 +226,7 @@ const CONFIG: &str = r#"{
   }
 }"#;
 
-/// How things stand with a file of which one server was approved as it was before.
+/// The trust state of a file, one server of which was approved in an older version.
 fn situation() -> Situation {
     let env = Environment { cwd: "/project".into(), ..Environment::default() };
     let load = |text: &str| load_text("mcp.json".as_ref(), text, &env).unwrap();
@@ -255,7 +255,7 @@ fn situation() -> Situation {
     };
     Situation {
         revision: 1,
-        values: values(&passed.reviewed),
+        values: effective_values(&passed.reviewed),
         sources: vec![
             SourceFile {
                 path: "mcp.json".into(),

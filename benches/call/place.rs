@@ -1,22 +1,22 @@
-//! Where the processes of a measurement run. Owns the pinning; measures nothing.
+//! Pins the processes of a measurement to processors.
 //!
-//! A call crosses two processes, and what it costs depends most of all on where the scheduler has
-//! put them: waking an idle processor takes several times as long as the whole call. Left to
-//! itself the scheduler decides once per server and keeps to it, so that two ways of calling would
-//! be compared by their luck. So every way gets the same place.
+//! A call crosses two processes, and its cost depends mostly on where the scheduler has placed
+//! them: waking an idle processor takes several times as long as the whole call. The scheduler
+//! tends to keep a server where it was first placed, which would make comparisons between ways
+//! random. Therefore every way gets the same placement.
 
 use std::fmt;
 use std::sync::OnceLock;
 
-/// Tells a server which processors there are.
+/// Environment variable with the processors that a server may use.
 pub const ALL: &str = "MCPDECK_BENCH_PROCESSORS";
 
 /// A placement of the caller and of the servers it calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Caller and server share one processor: what they cost together.
+    /// Caller and server share one processor: measures their total cost.
     Shared,
-    /// The caller has one processor, the servers the next: what a caller waits for.
+    /// The caller has one processor, the servers the next: measures the caller's latency.
     Apart,
     /// The caller has one processor, the servers all others.
     Spread,
@@ -33,7 +33,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// The word that tells a server of it.
+    /// The word that passes the placement to a server.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Shared => "shared",
@@ -42,12 +42,12 @@ impl Place {
         }
     }
 
-    /// Takes the caller's processor.
+    /// Pins this process to the caller's processor.
     pub fn take_as_caller() {
         pin(processors().get(..1).unwrap_or_default());
     }
 
-    /// Takes the processors of a server that was told `word`.
+    /// Pins this process to the servers' processors of the placement `word`.
     pub fn take_as_server(word: &str) {
         let all = processors();
         let rest = all.get(1..).filter(|rest| !rest.is_empty()).unwrap_or(all);
@@ -59,17 +59,17 @@ impl Place {
     }
 }
 
-/// The processors this program was given, whatever it has been pinned to since; its servers are
-/// told by [`ALL`].
+/// The processors this program was started with, before any pinning; servers read them from
+/// [`ALL`].
 fn processors() -> &'static [usize] {
     static PROCESSORS: OnceLock<Vec<usize>> = OnceLock::new();
     PROCESSORS.get_or_init(|| match std::env::var(ALL) {
-        Ok(told) => told.split('+').filter_map(|cpu| cpu.parse().ok()).collect(),
+        Ok(reported) => reported.split('+').filter_map(|cpu| cpu.parse().ok()).collect(),
         Err(_) => allowed(),
     })
 }
 
-/// The same for the environment of a server.
+/// The value of [`ALL`] for a server.
 pub fn all() -> String {
     processors().iter().map(ToString::to_string).collect::<Vec<_>>().join("+")
 }
@@ -85,8 +85,8 @@ fn allowed() -> Vec<usize> {
     list.unwrap_or_default().trim().split(',').filter_map(range).flatten().collect()
 }
 
-/// Pins every thread of this process. By `taskset`, which every Linux has, because the system call
-/// would need either unsafe code or a dependency of its own; elsewhere nothing is pinned.
+/// Pins every thread of this process, with `taskset`, which is common on Linux, because the system
+/// call would need unsafe code or another dependency. A no-op on other systems.
 fn pin(to: &[usize]) {
     let list = to.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let pinned = std::process::Command::new("taskset")

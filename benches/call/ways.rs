@@ -1,4 +1,4 @@
-//! The three ways to call, and the echo server they call: this program again.
+//! The three ways to call, and the echo server they call, which is also this program.
 
 use std::io::{BufRead, Write};
 use std::process::Stdio;
@@ -16,14 +16,14 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use crate::place::Place;
 
-/// Set in the environment of the echo server.
+/// Environment variable that makes this program the echo server.
 pub const SERVER: &str = "MCPDECK_BENCH_SERVER";
-/// Where the echo server runs.
+/// Environment variable with the placement of the echo server.
 pub const PLACE: &str = "MCPDECK_BENCH_PLACE";
-/// Length of the big result.
+/// Size of the big result in bytes.
 pub const BIG: usize = 1 << 20;
 
-/// Answers every line as fast as it can, without a parser.
+/// Answers every line as fast as possible, without a parser.
 pub fn echo_server() {
     Place::take_as_server(&std::env::var(PLACE).unwrap_or_default());
     let mut input = std::io::stdin().lock();
@@ -93,7 +93,7 @@ impl Raw {
         Self { _child: child, stdin, stdout: BufReader::new(stdout), id: 0 }
     }
 
-    /// Gives the length of the answer's text, as all ways do.
+    /// Returns the length of the answer's text, as all ways do.
     pub async fn call(&mut self, arguments: &Value) -> usize {
         self.id += 1;
         let params = json!({"name": "echo", "arguments": arguments});

@@ -1,19 +1,19 @@
-//! A server over Streamable HTTP that floods: this program again, so that what it costs is not the
-//! host's. Speaks just enough HTTP for one client that behaves.
+//! A Streamable HTTP server that floods: this program in another process, so that its cost does not
+//! count for the host. Implements just enough HTTP for one well-behaved client.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-/// Set in the environment of the server: how much it floods, in bytes.
+/// Environment variable that makes this program the server: size of the flood in bytes.
 const SERVER: &str = "MCPDECK_BENCH_WEB";
 
-/// The tools, each of them a flood before its answer.
+/// Tool that floods with notifications before its answer.
 pub const EVENTS: &str = "web.events";
-/// One answer of that many bytes.
+/// Tool whose answer is the flood.
 pub const BODY: &str = "web.body";
 
-/// The server's process; ends with this.
+/// The server process, killed on drop, and its address.
 pub struct Web(Child, pub String);
 
 impl Drop for Web {
@@ -34,7 +34,7 @@ pub fn start(bytes: u64) -> io::Result<Web> {
     Ok(Web(child, url.trim().to_owned()))
 }
 
-/// Serves, when this is the server. False when it is not.
+/// Serves if this process is the server; otherwise returns false.
 pub fn serve() -> bool {
     let Some(bytes) = std::env::var(SERVER).ok().and_then(|bytes| bytes.parse().ok()) else {
         return false;
@@ -52,7 +52,7 @@ pub fn serve() -> bool {
     served.is_ok()
 }
 
-/// One request and its answer; an error at the end of the connection.
+/// Handles one request; returns an error at the end of the connection.
 fn answer(stream: &TcpStream, bytes: u64) -> io::Result<()> {
     let (method, body) = request(stream)?;
     let mut out = io::BufWriter::with_capacity(64 << 10, stream);
@@ -113,7 +113,7 @@ fn request(stream: &TcpStream) -> io::Result<(String, Vec<u8>)> {
     Ok((first.split(' ').next().unwrap_or_default().to_owned(), body))
 }
 
-/// A stream of notifications, and the answer at its end.
+/// Sends a stream of notifications that ends with the answer.
 fn events(out: &mut impl Write, id: &serde_json::Value, bytes: u64) -> io::Result<()> {
     let note = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a line, as logs have them"}}"#;
     let block = format!("event: message\ndata: {note}\n\n").repeat(400);
@@ -127,7 +127,7 @@ fn events(out: &mut impl Write, id: &serde_json::Value, bytes: u64) -> io::Resul
     write!(out, "{:x}\r\n{last}\r\n0\r\n\r\n", last.len())
 }
 
-/// One answer that is as long as the flood.
+/// Sends one answer of the size of the flood.
 fn huge(out: &mut impl Write, id: &serde_json::Value, bytes: u64) -> io::Result<()> {
     let before =
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":""#);

@@ -1,5 +1,5 @@
-//! Large answers from a server process to the screen. Each is measured in a process of its own, so
-//! that the peak of memory is its own too; the server is this program again.
+//! Large answers, from a server process to the screen. Each is measured in its own process, for a
+//! separate memory peak; the server is also this program.
 
 use std::io::{BufRead, Write};
 use std::process::Command;
@@ -16,8 +16,7 @@ use serde_json::json;
 
 use crate::bench::{AREA, median};
 
-/// What is measured: the word, what it is, goals for the first screen in ms and for memory over
-/// payload.
+/// The measurements: argument, description, and goal for the first screen in ms.
 const KINDS: [(&str, &str, u64); 5] = [
     ("text-1", "1 MB of text", 100),
     ("text-100", "100 MB of text", 1_000),
@@ -43,8 +42,8 @@ fn result(kind: &str) -> String {
     }
 }
 
-/// The same in small, so that the first call pays for what is paid once: pages of the program, pools
-/// of its threads, the pipe.
+/// A small result of the same kind, for a warm-up call that takes one-time costs: page faults,
+/// thread pools, the pipe.
 fn small(kind: &str) -> String {
     match kind {
         "numbers" | "objects" => r#"{"content":[],"structuredContent":{"items":[1,{"id":2}]}}"#,
@@ -53,7 +52,7 @@ fn small(kind: &str) -> String {
     .to_owned()
 }
 
-/// A server with one tool. When its answer has left, the time is written to `mark`.
+/// Serves one tool. Once its answer is sent, writes the time to `mark`.
 pub fn serve(kind: &str, mark: &str) {
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -119,7 +118,7 @@ pub fn measure(kind: &str) {
         view
     };
     drop(call(json!({"warm": true})));
-    // The peak begins anew (proc(5), clear_refs).
+    // Resets the peak (proc(5), clear_refs).
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = memory("VmRSS:");
     let mut view = call(json!({}));
@@ -170,7 +169,7 @@ fn micros() -> u128 {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or(Duration::ZERO).as_micros()
 }
 
-/// A figure of this process in bytes, as Linux tells it.
+/// A memory figure of this process from `/proc`, in bytes.
 fn memory(key: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();

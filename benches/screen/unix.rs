@@ -1,4 +1,4 @@
-//! Measures in a pseudo-terminal.
+//! The measurements in a pseudo-terminal.
 
 #[path = "../../tests/support/pty.rs"]
 mod pty;
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use pty::{Deck, Launch, PATIENCE, Size, own_server};
 
-/// Starts measured for the first frame.
+/// Number of starts for the first frame.
 const STARTS: usize = 41;
-/// Keys measured in each situation of the flood.
+/// Number of key presses measured in each flood scenario.
 const KEYS: usize = 300;
-/// How long nothing may happen.
+/// Duration of the idle measurement.
 const IDLE: Duration = Duration::from_secs(10);
-/// The end of a frame: each is one synchronized update.
+/// End of a frame: each frame is one synchronized update.
 const FRAME_END: &[u8] = b"\x1b[?2026l";
 
-/// Measures what the arguments name, or everything.
+/// Runs the measurements named by the arguments, or all.
 pub fn measure() {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
@@ -35,7 +35,7 @@ pub fn measure() {
     }
 }
 
-/// Looks often until something is so; gives how long that took.
+/// Polls until `done` holds; returns the time that took.
 fn time_until(deck: &Deck, what: &str, mut done: impl FnMut(&Deck) -> bool) -> Duration {
     let begun = Instant::now();
     while !done(deck) {
@@ -92,7 +92,7 @@ fn first_frame() {
     }
 }
 
-/// From start to end of a program in a pseudo-terminal of its own.
+/// Runs a program in its own pseudo-terminal; returns the time until it exits.
 fn exit_of(program: &str, args: &[&str]) -> Duration {
     let begun = Instant::now();
     let pair = portable_pty::native_pty_system().openpty(portable_pty::PtySize::default()).unwrap();
@@ -119,7 +119,7 @@ fn idle() {
     deck.quit();
 }
 
-/// Waits until nothing was written for two seconds.
+/// Waits until there was no output for two seconds.
 fn settle(deck: &Deck) {
     let begun = Instant::now();
     let (mut written, mut since) = (deck.written(), Instant::now());
@@ -143,7 +143,7 @@ fn memory_of_the_demo() {
     deck.quit();
 }
 
-/// 100,000 lines a second on stderr, 20,000 notifications a second on stdout.
+/// Floods: 100,000 lines per second on stderr, 20,000 notifications per second on stdout.
 fn flood() {
     let stderr = r#"{"on": {"notifications/initialized": {"flood":
         {"to": "stderr", "perSecond": 100000, "line": "flood ${i}: a line as programs write them"}}}}"#;
@@ -174,7 +174,7 @@ fn flood() {
         for n in 0..KEYS / 2 {
             times.0.push(key(&mut deck, "?", |screen| screen.contains("keys: ")));
             times.0.push(key(&mut deck, "\x1b", |screen| !screen.contains("keys: ")));
-            // Off the beat of the frames.
+            // Varies the phase relative to the frames.
             linger(Duration::from_millis(5 + n as u64 % 29));
         }
         let frames = deck.raw_since(place).matches("\x1b[?2026l").count();
@@ -190,13 +190,13 @@ fn flood() {
     }
     let used = (cpu_seconds(deck.pid()) - cpu) / begun.elapsed().as_secs_f64();
     println!("  host CPU {:.0} %; on the screen:", used * 100.0);
-    let told = |screen: &str| {
+    let reported = |screen: &str| {
         screen.lines().filter(|line| line.contains("drop")).map(str::to_owned).collect::<Vec<_>>()
     };
-    for line in told(&deck.screen()) {
+    for line in reported(&deck.screen()) {
         println!("  | {}", line.trim());
     }
-    assert!(!told(&deck.screen()).is_empty(), "drops are counted on the screen");
+    assert!(!reported(&deck.screen()).is_empty(), "drops are counted on the screen");
     deck.keys("\x03\x03");
     deck.exit_code();
 }
@@ -208,7 +208,7 @@ fn key(deck: &mut Deck, keys: &str, done: impl Fn(&str) -> bool) -> Duration {
     begun.elapsed()
 }
 
-/// Lets time pass: here it is what is measured.
+/// Sleeps; the elapsed time is part of the measurement.
 fn linger(time: Duration) {
     let until = Instant::now() + time;
     while let Some(left) = until.checked_duration_since(Instant::now()) {
@@ -224,7 +224,7 @@ fn cpu_seconds(pid: i32) -> f64 {
     ticks / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// A field of the process's status, in MB.
+/// A memory field of `/proc/PID/status`, in MB.
 fn memory(pid: i32, field: &str) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();

@@ -1,10 +1,10 @@
 //! The books of the soak: what was asked and how it ended, held against what the host says.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use mcpdeck::host::{Fact, Host};
+use tokio_util::sync::CancellationToken;
 
 use crate::deck::SERVERS;
 
@@ -114,47 +114,51 @@ impl fmt::Display for Books {
 /// Reads every fact of a host, to its end.
 pub struct FactReader {
     task: tokio::task::JoinHandle<Vec<String>>,
-    over: Arc<AtomicBool>,
+    ended: CancellationToken,
 }
 
 impl FactReader {
     /// Starts to read.
     pub fn start(host: &Host) -> Self {
-        let mut facts = host.subscribe();
-        let over = Arc::new(AtomicBool::new(false));
-        let ending = Arc::clone(&over);
+        let (facts, ended) = (host.facts(), CancellationToken::new());
+        let (mut changed, last) = (facts.changed(), ended.clone());
+        let mut cursor = facts.span().end;
         let task = tokio::spawn(async move {
-            let mut flaws = Vec::new();
-            let mut last = None;
-            while let Some(record) = facts.recv().await {
-                if let Some(last) = last
-                    && record.seq != last + 1
-                {
-                    flaws.push(format!("fact {} came after fact {last}", record.seq));
+            let (mut flaws, mut stopped, mut over) = (Vec::new(), false, false);
+            while !over {
+                tokio::select! {
+                    _ = changed.changed() => {}
+                    () = last.cancelled() => over = true,
                 }
-                last = Some(record.seq);
-                match &record.fact {
-                    Fact::TaskFailed { task, message } => {
-                        flaws.push(format!("the task {task} failed: {message}"));
+                let batch = facts.read(cursor, usize::MAX);
+                if batch.missed > 0 {
+                    flaws.push(format!("{} facts were not read in time", batch.missed));
+                }
+                cursor = batch.next;
+                for record in batch.items {
+                    match &record.fact {
+                        Fact::TaskFailed { task, message } => {
+                            flaws.push(format!("the task {task} failed: {message}"));
+                        }
+                        Fact::ShutdownBegan => stopped = true,
+                        _ => {}
                     }
-                    Fact::ShutdownBegan => ending.store(true, Ordering::SeqCst),
-                    _ => {}
                 }
+            }
+            if !stopped {
+                flaws.push("the facts broke off before the end".to_owned());
             }
             flaws
         });
-        Self { task, over }
+        Self { task, ended }
     }
 
     /// What was wrong with the facts; the host is gone.
     pub async fn flaws(self) -> Vec<String> {
-        let mut flaws = match self.task.await {
+        self.ended.cancel();
+        match self.task.await {
             Ok(flaws) => flaws,
             Err(error) => vec![format!("the reader of facts failed: {error}")],
-        };
-        if !self.over.load(Ordering::SeqCst) {
-            flaws.push("the stream of facts broke off before the end".to_owned());
         }
-        flaws
     }
 }

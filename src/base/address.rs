@@ -1,8 +1,8 @@
-//! Whose machine an address names.
+//! Whether an address refers to this machine.
 
 use url::{Host, Url};
 
-/// Whether an address is of this machine for certain, by its number or as `localhost`.
+/// Whether an address certainly refers to this machine: a loopback IP or `localhost`.
 pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
@@ -12,8 +12,8 @@ pub fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Whether an address is of this machine or has a name below `localhost`, which is meant to be of
-/// this machine (RFC 6761, section 6.3), though not every resolver sees to it.
+/// Whether an address refers to this machine or to a name below `localhost`, which is meant to be
+/// loopback (RFC 6761, section 6.3), though not every resolver enforces that.
 pub fn is_meant_as_loopback(url: &Url) -> bool {
     is_loopback(url)
         || url.domain().is_some_and(|name| {

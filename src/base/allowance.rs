@@ -1,16 +1,16 @@
-//! How much of a server's noise is read in how much time: a token bucket, and the figures of both
-//! streams. Reading slower is the only way to hold a flood back: the pipe fills up, and the system
-//! lets the server wait. Pure but for the clock.
+//! Rate limit for a server's unsolicited output: a token bucket, and the figures for both streams.
+//! Reading slower is the only way to hold back a flood: the pipe fills up and the system blocks the
+//! server. Pure apart from the clock.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Bytes a server may write unasked, per second and stream in the long run: everything on stderr,
-/// and on stdout everything but answers. At this rate a flood costs the host a few percent of one
-/// processor, and the system as little; a gigabyte is through in twenty-six seconds.
+/// Sustained rate of unsolicited output, in bytes per second and stream: everything on stderr, and
+/// everything but responses on stdout. At this rate a flood costs the host a few percent of one
+/// processor, and the kernel about as much; a gigabyte takes twenty-six seconds.
 const BYTES_PER_SECOND: f64 = (40 << 20) as f64;
-/// Bytes read at once after a quiet time.
+/// Burst size in bytes: what may be read at once after a quiet period.
 const BYTES_AT_ONCE: f64 = (16 << 20) as f64;
 /// Shortest pause when an allowance is spent; shorter ones only cost wake-ups.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -27,17 +27,17 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// `rate` a second in the long run, `most` after a quiet time.
+    /// A bucket that refills at `rate` per second and holds at most `most`.
     pub fn new(rate: f64, most: f64) -> Self {
         Self { rate, most, left: most, at: Instant::now() }
     }
 
-    /// What a stream of bytes may take.
+    /// The allowance for one byte stream.
     pub fn of_bytes() -> Self {
         Self::new(BYTES_PER_SECOND, BYTES_AT_ONCE)
     }
 
-    /// Adds what was gained since the last time.
+    /// Adds what has accrued since the last refill.
     pub fn refill(&mut self) {
         let now = Instant::now();
         let gained = now.saturating_duration_since(self.at).as_secs_f64() * self.rate;
@@ -45,7 +45,7 @@ impl Allowance {
         self.at = now;
     }
 
-    /// Spends, into debt if need be; gives how long to pause when there is one.
+    /// Spends `amount`, into debt if need be; returns how long to pause while in debt.
     pub fn spend(&mut self, amount: f64) -> Option<Duration> {
         self.left -= amount;
         if self.left < 0.0 {
@@ -55,7 +55,7 @@ impl Allowance {
         (debt > 0.0).then(|| Duration::from_secs_f64(debt).clamp(PAUSE, LONGEST))
     }
 
-    /// Takes one, if there is one.
+    /// Takes one token if available; returns whether it did.
     pub fn take_one(&mut self) -> bool {
         let any = self.has_one();
         if any {
@@ -64,7 +64,7 @@ impl Allowance {
         any
     }
 
-    /// Whether [`Allowance::take_one`] would.
+    /// Whether [`Allowance::take_one`] would succeed.
     pub fn has_one(&self) -> bool {
         self.left >= 1.0
     }

@@ -1,4 +1,4 @@
-//! Replacing a file so that a reader sees the old or the new whole, never a part.
+//! Atomic file replacement (readers never see a partial file), and a per-folder lock.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -7,29 +7,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fs, io};
 
-/// Who may read a file that is made anew. One that exists keeps its permissions.
+/// Who may read a newly created file. An existing one keeps its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// The user alone: it remembers decisions or may hold secrets.
+    /// The user alone: the file holds decisions or possibly secrets.
     Owner,
-    /// Whoever the system's default lets.
+    /// Whoever the system default (umask) permits.
     Default,
 }
 
-/// Replaces `path`, or makes it and the folders above it. A symbolic link is followed: what it
-/// points to is replaced, the link stays.
+/// Replaces `path`, creating it and its parent folders as needed. A symbolic link is followed: its
+/// target is replaced, the link stays.
 ///
 /// # Errors
-/// What the file system says; the old file is then as it was.
+/// Any file system error; the old file is then unchanged.
 pub fn replace(path: &Path, content: &[u8], readers: Readers) -> io::Result<()> {
     put(&resolved(path), content, readers, true)
 }
 
-/// Replaces `path`, which the user alone may read, without waiting for the disk: it survives the
-/// end of the program, not that of the machine. A symbolic link is replaced, not followed.
+/// Replaces `path`, readable by the user alone, without syncing to disk: it survives the end of the
+/// program, but not a crash of the machine. A symbolic link is replaced, not followed.
 ///
 /// # Errors
-/// What the file system says; the old file is then as it was.
+/// Any file system error; the old file is then unchanged.
 pub fn replace_quickly(path: &Path, content: &[u8]) -> io::Result<()> {
     put(path, content, Readers::Owner, false)
 }
@@ -55,14 +55,14 @@ fn put(target: &Path, content: &[u8], readers: Readers, synced: bool) -> io::Res
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     } else if synced && let Ok(folder) = File::open(folder) {
-        // So that the new name survives a power cut; not every system can.
+        // Makes the new name survive a power cut; not every system supports it.
         let _ = folder.sync_all();
     }
     written
 }
 
-/// Gives a file to whom the old one belongs: what an administrator edits stays the user's. Before
-/// the permissions are set, which this takes some of away; as far as it is allowed.
+/// Gives the file the owner of the old one: what an administrator edits stays the user's. Must run
+/// before the permissions are set, because chown clears some of them. Best effort.
 #[cfg(unix)]
 fn same_owner(file: &File, old: &fs::Metadata) {
     use std::os::unix::fs::{MetadataExt, fchown};
@@ -74,7 +74,7 @@ fn same_owner(file: &File, old: &fs::Metadata) {
 #[cfg(not(unix))]
 fn same_owner(_: &File, _: &fs::Metadata) {}
 
-/// Where a chain of links ends, whether or not there is a file.
+/// Where a chain of links ends, whether or not a file exists there.
 pub(crate) fn resolved(path: &Path) -> PathBuf {
     let mut at = path.to_path_buf();
     for _ in 0..40 {
@@ -84,7 +84,7 @@ pub(crate) fn resolved(path: &Path) -> PathBuf {
     at
 }
 
-/// A new file in the same folder, under a name nobody else uses.
+/// A new file in the same folder, under an unused name.
 fn beside(target: &Path, readers: Readers) -> io::Result<(PathBuf, File)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -109,20 +109,20 @@ fn beside(target: &Path, readers: Readers) -> io::Result<(PathBuf, File)> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "no free name for a temporary file"))
 }
 
-// One program at a time: whoever reads a file, changes what is in it and writes it back must do so
-// alone, or the change of another window that did the same is lost.
+// Mutual exclusion between programs: read-modify-write cycles on a file must not overlap, or the
+// change of another window is lost.
 //
-// The folder is what is locked, because a file that is replaced by rename is another file. Owns the
+// The folder is locked, not the file: a file replaced by rename is a different file. Owns the
 // waiting; must not touch the file.
 
-/// How long to wait for another program, in looks: it holds the lock for a few writes.
+/// How many times the lock is tried: another program holds it only for a few writes.
 const LOOKS: u32 = 300;
-/// From one look to the next.
+/// Delay between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Does `work` while no other program does work on a file in the same folder. Blocks until it is
-/// its turn; after three seconds, and where nothing can be locked (some network file systems), the
-/// work is done all the same. Must not be called from within itself.
+/// Runs `work` while no other program runs work on a file in the same folder. Blocks until the lock
+/// is free; after three seconds, or where locking is unsupported (some network file systems), runs
+/// `work` anyway. Not reentrant.
 pub fn alone<T>(file: &Path, work: impl FnOnce() -> T) -> T {
     let _lock = wait(file);
     work()
@@ -149,7 +149,7 @@ fn open(folder: &Path) -> std::io::Result<File> {
     File::open(folder)
 }
 
-/// A folder cannot be opened there; a file of the user's own temporary folder stands for it.
+/// Folders cannot be opened here; a lock file in the user's temporary folder stands in.
 #[cfg(not(unix))]
 fn open(folder: &Path) -> std::io::Result<File> {
     std::fs::create_dir_all(folder)?;

@@ -1,8 +1,8 @@
-//! Wall-clock moments that follow tokio's clock, so that tests run on a paused one.
+//! Wall-clock time that follows tokio's clock, so that tests can run on a paused one.
 //!
-//! That clock stands still while the machine sleeps. What it missed is added when it is noticed: a
-//! log after a night must not tell yesterday's times, nor a cache take its answers for fresh. A wall
-//! clock that is set meanwhile is not followed: ages stay true.
+//! That clock stops while the machine sleeps. The time slept is added once detected: a log must not
+//! show yesterday's times after a night, nor a cache treat its entries as fresh. Adjustments of the
+//! system clock are not followed, so ages stay correct.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -37,39 +37,39 @@ impl Timestamp {
     }
 }
 
-/// Reads the time: the wall clock at creation, what tokio's clock says has passed since, and what
+/// Reads the time: the wall clock at creation, plus the time elapsed on tokio's clock, plus what
 /// the machine slept meanwhile. Never goes backwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     wall: Timestamp,
     start: Instant,
-    /// What the machine had slept by then.
+    /// Total sleep of the machine at creation.
     slept: Duration,
 }
 
 impl Clock {
-    /// A clock set by the system's.
+    /// A clock initialised from the system clock.
     pub fn system() -> Self {
         let slept = SLEEP.so_far();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { wall: Timestamp(wall.as_micros() as u64), start: Instant::now(), slept }
     }
 
-    /// Now.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         let ran = Instant::now().saturating_duration_since(self.start);
         self.wall.plus(ran).plus(SLEEP.so_far().saturating_sub(self.slept))
     }
 }
 
-/// Of this machine.
+/// Total sleep of this machine.
 static SLEEP: Sleep = Sleep(AtomicU64::new(0));
 
 /// How long the machine slept, in microseconds.
 struct Sleep(AtomicU64);
 
 impl Sleep {
-    /// Two readings of two clocks are never of one moment; less than this is no sleep.
+    /// The two clocks cannot be read at the same moment; smaller differences are not sleep.
     const NOISE: Duration = Duration::from_secs(1);
 
     fn so_far(&self) -> Duration {
@@ -86,30 +86,30 @@ impl Sleep {
     }
 }
 
-/// What the clock that goes on in sleep is ahead of the one that does not. Neither can be set.
+/// How far the clock that counts sleep is ahead of the one that does not. Neither can be set.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn slept() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     let read = |id| Duration::try_from(clock_gettime(id)).unwrap_or_default();
-    // In this order a thread that is held up in between sees less sleep, never more.
+    // In this order, a thread preempted in between sees less sleep, never more.
     let with = read(ClockId::Boottime);
     with.saturating_sub(read(ClockId::Monotonic))
 }
 
-/// What the clock that goes on in sleep is ahead of the one that does not. Neither can be set.
+/// How far the clock that counts sleep is ahead of the one that does not. Neither can be set.
 #[cfg(target_vendor = "apple")]
 fn slept() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     use std::sync::OnceLock;
     use std::time::Instant;
-    // The standard library has the clock that stands still, and counts from no known moment.
+    // `std::time::Instant` stops during sleep here, and its epoch is unspecified.
     static BEGAN: OnceLock<(Duration, Instant)> = OnceLock::new();
     let now = || Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
     let (with, without) = BEGAN.get_or_init(|| (now(), Instant::now()));
     now().saturating_sub(*with).saturating_sub(without.elapsed())
 }
 
-/// Elsewhere the clock of the program goes on in sleep.
+/// Elsewhere the program's clock keeps running during sleep.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 const fn slept() -> Duration {
     Duration::ZERO
@@ -129,10 +129,10 @@ mod tests {
         assert_eq!(sleep.note(night), night);
         assert_eq!(sleep.note(night.saturating_sub(SECOND)), night, "held up in between");
         assert_eq!(sleep.note(2 * night), 2 * night);
-        // The clocks it is measured with cannot be set: a machine that is awake sleeps no second.
+        // These clocks cannot be set, so no sleep appears while the machine is awake.
         let before = slept();
         assert!(slept().abs_diff(before) < SECOND);
-        // Nor has it slept longer than it runs, as a wall clock would have it.
+        // Nor can it have slept longer than its uptime, as a wall clock might suggest.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
             let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

@@ -1,8 +1,8 @@
-//! Reading files, and the files in which the program remembers something.
+//! Reading files, and state files in which the program persists something.
 //!
-//! One guarded way to read: regular files alone, never more than a bound, and never waiting for a
-//! pipe, a terminal or a device. State files moreover belong to the user: no symbolic link is
-//! followed, nobody else may write them, and one that is broken or of a newer format is set aside,
+//! All reads are guarded: regular files only, never more than a limit, and never blocking on a
+//! pipe, terminal or device. State files must also belong to the user: no symbolic link is
+//! followed, no other user may write them, and a broken one or one of a newer format is set aside,
 //! never overwritten.
 
 use std::fs::{File, Metadata, OpenOptions};
@@ -16,16 +16,16 @@ use super::atomic::{Readers, alone, replace};
 /// Reads a regular file of at most `limit` bytes, links followed. Never blocks on a pipe or device.
 ///
 /// # Errors
-/// What the system says; [`io::ErrorKind::InvalidInput`] for what is no regular file,
-/// [`io::ErrorKind::FileTooLarge`] for a longer one.
+/// Any system error; [`io::ErrorKind::InvalidInput`] if it is not a regular file,
+/// [`io::ErrorKind::FileTooLarge`] if it is longer than `limit`.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     take(open(path, OpenOptions::new().read(true), 0)?.0, limit)
 }
 
-/// The same as text; `None` when there is no such file.
+/// Like [`read`], as text; `None` when there is no such file.
 ///
 /// # Errors
-/// As [`read`]; [`io::ErrorKind::InvalidData`] for what is not UTF-8.
+/// As [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<Option<String>> {
     let bytes = match read(path, limit) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -46,8 +46,8 @@ fn take(file: File, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a regular file. Looked at before, because opening a device may do something, and after,
-/// because it may be another by then; what is a pipe by then does not block.
+/// Opens a regular file. Checked before, because opening a device may have side effects, and after,
+/// because it may have been swapped; `O_NONBLOCK` keeps a swapped-in pipe from blocking.
 fn open(path: &Path, options: &OpenOptions, flags: i32) -> io::Result<(File, Metadata)> {
     let regular = |meta: &Metadata| {
         if meta.is_file() {
@@ -67,7 +67,7 @@ fn open(path: &Path, options: &OpenOptions, flags: i32) -> io::Result<(File, Met
     let _ = flags;
     match std::fs::metadata(path) {
         Ok(meta) => regular(&meta)?,
-        // A file that is to be made.
+        // To be created.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
@@ -77,14 +77,14 @@ fn open(path: &Path, options: &OpenOptions, flags: i32) -> io::Result<(File, Met
     Ok((file, meta))
 }
 
-/// A file in which the program remembers something, in the state folder of the user.
+/// A file in the user's state folder in which the program persists something.
 #[derive(Clone, Debug)]
 pub struct StateFile {
     path: PathBuf,
     limit: u64,
 }
 
-/// A half-written file that is older than this has no writer any more.
+/// A temporary file older than this has no writer any more.
 const LEFT: std::time::Duration = std::time::Duration::from_secs(60);
 
 impl StateFile {
@@ -98,10 +98,10 @@ impl StateFile {
         &self.path
     }
 
-    /// Opens it by `options`: no link, a regular file, the user's own, writable by nobody else.
+    /// Opens it with `options`: a regular file, no link, owned by the user, not writable by others.
     ///
     /// # Errors
-    /// What the system says, or which of these it is not.
+    /// Any system error, or the condition that is not met.
     pub fn open(&self, options: &OpenOptions) -> io::Result<File> {
         refuse_link(&self.path)?;
         let (file, meta) = open(&self.path, options, no_follow())?;
@@ -112,7 +112,7 @@ impl StateFile {
     /// Its bytes; `None` when there is no such file.
     ///
     /// # Errors
-    /// As [`StateFile::open`], or that it is too large.
+    /// As [`StateFile::open`]; [`io::ErrorKind::FileTooLarge`] when it exceeds the limit.
     pub fn bytes(&self) -> io::Result<Option<Vec<u8>>> {
         match self.open(OpenOptions::new().read(true)) {
             Ok(file) => take(file, self.limit).map(Some),
@@ -121,13 +121,13 @@ impl StateFile {
         }
     }
 
-    /// What it holds, or why it cannot be used.
+    /// Its parsed content, or why it cannot be used.
     fn held<T>(&self, parse: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<Option<T>, String> {
         let bytes = self.bytes().map_err(|error| error.to_string())?;
         bytes.map(|bytes| parse(&bytes)).transpose()
     }
 
-    /// What it holds; nothing where it cannot be used. `parse` gives why it cannot.
+    /// Its parsed content; `None` when it cannot be used. `parse` returns the reason on failure.
     pub fn load<T>(&self, parse: impl FnOnce(&[u8]) -> Result<T, String>) -> Option<T> {
         self.held(parse).unwrap_or_else(|why| {
             tracing::warn!(file = %self.path.display(), %why, "a state file is not used");
@@ -135,11 +135,11 @@ impl StateFile {
         })
     }
 
-    /// Changes what it holds while no other program does: `change` is given what it holds, and
-    /// gives what to write, if anything. A file that cannot be used is set aside before.
+    /// Changes its content under the lock: `change` gets the old content and returns what to write,
+    /// if anything. An unusable file is set aside first. Returns whether anything was written.
     ///
     /// # Errors
-    /// When it cannot be written; it is then as it was.
+    /// When it cannot be written; the old file is kept.
     pub fn change<T>(
         &self,
         parse: impl FnOnce(&[u8]) -> Result<T, String>,
@@ -159,7 +159,7 @@ impl StateFile {
         })
     }
 
-    /// Writes it whole, whatever it held; a link in its place is replaced, not followed.
+    /// Replaces its whole content; a link in its place is set aside, not followed.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -167,7 +167,7 @@ impl StateFile {
         self.change(|_| Ok(()), |_| Ok(Some(bytes.to_vec()))).map(|_| ())
     }
 
-    /// Removes what killed programs left of writing this file: nobody else writes it now.
+    /// Removes this file's stale temporaries, left by killed programs. Callers must hold the lock.
     fn sweep(&self) {
         let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else {
             return;
@@ -183,7 +183,7 @@ impl StateFile {
         }
     }
 
-    /// Gives it another name, under which nobody reads it.
+    /// Renames it to a name that is never read.
     ///
     /// # Errors
     /// When it cannot be renamed.
@@ -218,7 +218,7 @@ const fn no_follow() -> i32 {
     0
 }
 
-/// Refuses what others own or may write.
+/// Refuses files that other users own or may write.
 #[cfg(unix)]
 fn private(meta: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt as _;
@@ -241,17 +241,17 @@ fn private(_: &Metadata) -> io::Result<()> {
 
 // Hashes as text.
 
-/// A short name for a path, for files that remember something about it.
+/// A short, stable name for a path, for files that store something about it.
 pub(crate) fn file_key(file: impl AsRef<Path>) -> String {
     let mut name = hex(&Sha256::digest(file.as_ref().as_os_str().as_encoded_bytes()));
     name.truncate(32);
     name
 }
 
-/// So many random bytes as hexadecimal digits, for names that nobody guesses.
+/// `N` random bytes as hexadecimal digits, for unguessable names.
 ///
 /// # Errors
-/// When the system has none.
+/// When the system's random source fails.
 pub fn random_hex<const N: usize>() -> io::Result<String> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;

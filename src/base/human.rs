@@ -1,5 +1,5 @@
-//! Figures as people read them: durations, sizes, and counts with their noun. The one spelling of
-//! each, for every screen, report and message.
+//! Human-readable figures: durations, sizes, and counts with their noun. Formatted here only, for
+//! every screen, report and message.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,10 +25,10 @@ impl fmt::Display for Dur {
     }
 }
 
-/// Seconds, fractions allowed, or a number with `ms`, `s`, `m` or `h`.
+/// Parses seconds, fractions allowed, or a number with `ms`, `s`, `m` or `h`.
 ///
 /// # Errors
-/// Says what was expected.
+/// A message that says what was expected.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|s: f64| Duration::try_from_secs_f64(s).ok());
     let span = || Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok();
@@ -72,7 +72,7 @@ pub struct Count {
     noun: &'static str,
 }
 
-/// So many of what `noun` names in the singular.
+/// `number` of `noun`, which is given in the singular.
 pub fn count(number: impl TryInto<u64>, noun: &'static str) -> Count {
     Count { number: number.try_into().unwrap_or(u64::MAX), noun }
 }

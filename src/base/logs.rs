@@ -30,7 +30,7 @@ pub enum LogSource {
 pub struct LogRecord {
     /// When it was read.
     pub at: Timestamp,
-    /// Whose it is; `None` for the host itself.
+    /// The server it belongs to; `None` for the host itself.
     pub server: Option<ServerName>,
     /// Where it came from.
     pub source: LogSource,

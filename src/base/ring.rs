@@ -1,7 +1,7 @@
 //! A bounded ring of shared records, lossy and counted: the telemetry plane (invariant 6).
 //!
-//! Reading a window costs its length, wherever it lies: records are addressed by sequence number.
-//! A push costs a short lock; what it evicts is dropped outside of it.
+//! Reading a window is linear in its length, wherever it starts: records are addressed by sequence
+//! number. A push takes a short lock; what it evicts is dropped outside of it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -44,7 +44,7 @@ struct RingInner<T> {
     max_bytes: usize,
 }
 
-/// What a reader gets: the records from its cursor on.
+/// The result of a read: the records from the cursor on.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Batch<T> {
     /// The records, oldest first.
@@ -63,7 +63,7 @@ impl<T> RingInner<T> {
     }
 
     fn is_over(&self) -> bool {
-        // The newest record stays even when it alone is over the budget: better one than none.
+        // The newest record is kept even if it alone exceeds the budget.
         self.items.len() > self.max_items || (self.bytes > self.max_bytes && self.items.len() > 1)
     }
 }
@@ -85,18 +85,18 @@ impl<T: Weighed> Ring<T> {
         }
     }
 
-    /// From now on somebody needs records whole: writers cut them at this size, in bytes, if that
-    /// is more than they would keep by themselves. Nobody does with 0.
+    /// Makes writers truncate records only at this size, in bytes, if it exceeds their own limit,
+    /// because a reader needs them whole. 0 turns this off.
     pub fn keep_whole(&self, bytes: usize) {
         self.whole.store(bytes, Ordering::Relaxed);
     }
 
-    /// What [`Ring::keep_whole`] asked for.
+    /// The size set by [`Ring::keep_whole`].
     pub fn whole(&self) -> usize {
         self.whole.load(Ordering::Relaxed)
     }
 
-    /// Appends a record; gives its sequence number.
+    /// Appends a record; returns its sequence number.
     pub fn push(&self, item: Arc<T>) -> u64 {
         let mut evicted = None;
         let mut more = Vec::new();
@@ -109,14 +109,14 @@ impl<T: Weighed> Ring<T> {
             {
                 inner.bytes -= old.bytes();
                 inner.first += 1;
-                // Nearly always there is one, which needs no allocation.
+                // Usually exactly one is evicted, which needs no allocation.
                 if let Some(old) = evicted.replace(old) {
                     more.push(old);
                 }
             }
             let next = inner.next();
-            // Under the lock, so that the announced end never goes backwards. Announcing to nobody
-            // would cost more than all the rest.
+            // Under the lock, so that the announced end never goes backwards. Skipped without
+            // receivers: it would cost more than all the rest.
             if self.changed.receiver_count() > 0 {
                 self.changed.send_replace(next);
             }
@@ -153,7 +153,7 @@ impl<T: Weighed> Ring<T> {
         inner.first..inner.next()
     }
 
-    /// Bytes held now, by the records' own account.
+    /// Bytes held now, as summed from [`Weighed::bytes`].
     pub fn bytes(&self) -> usize {
         self.inner.lock().bytes
     }

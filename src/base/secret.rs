@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::text::json::escaped;
 
-/// What a secret prints as, everywhere.
+/// What every secret is printed as.
 pub const MASK: &str = "***";
 
 /// A value that must not be shown: an environment value, a header, an answered input, a token.
@@ -69,13 +69,13 @@ impl Serialize for Secret {
     }
 }
 
-/// Replaces known secret values in text by [`MASK`], in every spelling they are likely to appear in.
+/// Replaces known secret values in text with [`MASK`], in every spelling they are likely to have.
 ///
-/// Looked for: the value; as JSON writes it (also inside a string of a string); percent-encoded;
-/// base64 in both alphabets and at any alignment, so also inside `Basic` credentials; the token of
-/// `Bearer TOKEN`; the password inside a URL or a `Basic` value; each line of a value of several.
+/// Searched for: the value; its JSON escape (also nested in a string); its percent-encoding; base64
+/// in both alphabets and at any alignment, so also inside `Basic` credentials; the token of
+/// `Bearer TOKEN`; the password inside a URL or a `Basic` value; each line of a multi-line value.
 ///
-/// Cheap to clone; what one clone [learns](Self::learn), all know. Values shorter than
+/// Cheap to clone; clones share the values they [learn](Self::learn). Values shorter than
 /// [`Redactor::MIN_LEN`] bytes are not searched for: masking every `1` or `true` would destroy the
 /// text without protecting anything.
 #[derive(Clone, Default)]
@@ -85,8 +85,8 @@ pub struct Redactor(Arc<RwLock<Arc<Search>>>);
 struct Search {
     values: Vec<Secret>,
     all: Option<AhoCorasick>,
-    /// Says quickly that there is nothing, which is so for nearly every text. There is none for very
-    /// many values.
+    /// Fast pre-check that rules out a match, as for nearly every text. `None` for very many
+    /// values.
     glance: Option<Searcher>,
     longest: usize,
 }
@@ -105,7 +105,7 @@ impl Search {
         // Building fails only beyond 2^31 states, gigabytes of secrets.
         let kind = Some(AhoCorasickKind::ContiguousNFA);
         let all = AhoCorasick::builder().kind(kind).build(&patterns).ok();
-        // For a few dozen spellings this looks at many bytes at once.
+        // Vectorised (SIMD), for up to a few dozen patterns.
         let glance = Searcher::new(&patterns).filter(|glance| glance.minimum_len() > 0);
         Self { values, all, glance, longest }
     }
@@ -114,7 +114,7 @@ impl Search {
 impl Redactor {
     /// Shortest value, in bytes, that is searched for.
     pub const MIN_LEN: usize = 6;
-    /// Most values that are known; beyond them the oldest are forgotten.
+    /// Most values kept; beyond that, the oldest are forgotten.
     const MOST: usize = 4096;
 
     /// A redactor for `values`.
@@ -124,7 +124,7 @@ impl Redactor {
         out
     }
 
-    /// Looks for these values too from now on.
+    /// Also searches for these values from now on.
     pub fn learn(&self, values: impl IntoIterator<Item = Secret>) {
         let mut now = self.0.write();
         let mut all = now.values.clone();
@@ -139,7 +139,7 @@ impl Redactor {
         }
     }
 
-    /// The values it looks for.
+    /// The values it searches for.
     pub fn values(&self) -> Vec<Secret> {
         self.0.read().values.clone()
     }
@@ -149,8 +149,8 @@ impl Redactor {
         self.0.read().all.is_none()
     }
 
-    /// Length in bytes of the longest spelling: text must not be cut closer than this to a place
-    /// where one may begin, before it is redacted.
+    /// Length in bytes of the longest pattern: before redaction, text must not be cut within this
+    /// distance of where one may begin.
     pub fn longest(&self) -> usize {
         self.0.read().longest
     }
@@ -194,8 +194,8 @@ impl Redactor {
         }
         let mut out = String::new();
         let mut copied = 0;
-        // Overlapping matches come ordered by their end. Joined, they leave no rest of a value that
-        // overlaps another.
+        // Overlapping matches come ordered by their end. They are merged, so that no part of a
+        // value that overlaps another is left.
         let mut spans: Vec<(usize, usize)> = Vec::new();
         for found in search.find_overlapping_iter(text) {
             let mut span = (found.start(), found.end());
@@ -285,7 +285,7 @@ impl SecretPatterns {
         }
         self.0.insert(value.to_owned());
         let json = json_escaped(value);
-        // As Python writes it.
+        // As Python's `json.dumps` writes it.
         let ascii = escaped(&json, |c| !c.is_ascii());
         for escaped in [ascii, json.replace('/', "\\/"), json_escaped(&json), json] {
             self.0.insert(escaped);
@@ -309,7 +309,7 @@ impl SecretPatterns {
                 bytes.extend_from_slice(value);
                 let text = engine.encode(&bytes);
                 let first = [0, 2, 3][shift];
-                // Six bits a character: those of the last whole byte end here.
+                // Six bits per character: those before this one hold bits of the value only.
                 let last = bytes.len() * 8 / 6;
                 if let Some(middle) = text.get(first..last)
                     && middle.len() >= MIN_BASE64
@@ -344,7 +344,7 @@ fn percent_encoded(value: &str, upper: bool, kept: &str) -> String {
     out
 }
 
-/// `text` without percent-encoding (RFC 3986); what is none stays as it is.
+/// Percent-decodes `text` (RFC 3986); invalid sequences are kept as they are.
 pub(crate) fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

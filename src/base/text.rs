@@ -1,8 +1,8 @@
-//! Text from outside, made safe once where it enters (invariant 8).
+//! Untrusted text, sanitised once where it enters (invariant 8).
 //!
-//! Owns the sanitiser. Nothing that comes out of it can move the cursor, colour, ring, link, title,
-//! paste or hide; what was there is shown by a visible marker instead of vanishing, because the
-//! person who approves a text must see that something was in it.
+//! Owns the sanitiser. Its output cannot move the cursor, colour, ring, link, set a title, paste or
+//! hide anything; what was removed is replaced by a visible marker, because the person who approves
+//! a text must see that something was there.
 //!
 //! # Markers
 //! | was | becomes |
@@ -12,7 +12,7 @@
 //! | a run of the same | counted: `⟨ZWSP×12⟩` |
 //! | tag characters | what they spell: `⟨tags "ignore"⟩` |
 //! | a pile of marks on one character | `⟨+496 marks⟩` |
-//! | a mark without a base, a cluster that never ends | `◌` and what follows |
+//! | a mark without a base, an overlong cluster | `◌` and what follows |
 //!
 //! Kept as they are: every visible character of every script, up to eight marks on each, and one
 //! emoji presentation selector after an emoji. Sanitising is idempotent.
@@ -38,7 +38,7 @@ pub fn cut(text: &str, max: usize) -> &str {
     &text[..end.unwrap_or_default()]
 }
 
-/// The word most like `wanted`, by Jaro-Winkler, if it is more like it than `above`.
+/// The known word most similar to `wanted` (Jaro-Winkler), if its score is above `above`.
 pub fn nearest<T: AsRef<str>>(
     wanted: &str,
     known: impl IntoIterator<Item = T>,
@@ -80,18 +80,18 @@ impl SafeText {
     }
 
     /// Sanitises `raw` to a single line of at most `max_chars` characters; a longer one ends in
-    /// `…`. Looks at no more of `raw` than it needs.
+    /// `…`. Scans no more of `raw` than needed.
     pub fn cut(raw: &str, max_chars: usize) -> Self {
         Self::cut_as(raw, max_chars, LineBreaks::Mark)
     }
 
-    /// The same, keeping line breaks.
+    /// Like [`SafeText::cut`], keeping line breaks.
     pub fn cut_block(raw: &str, max_chars: usize) -> Self {
         Self::cut_as(raw, max_chars, LineBreaks::Keep)
     }
 
     fn cut_as(raw: &str, max_chars: usize, lines: LineBreaks) -> Self {
-        // A piece of raw text may shrink to a marker, so the prefix looked at has some to spare.
+        // Raw text may shrink to a shorter marker, so the scanned prefix has some to spare.
         let end =
             raw.char_indices().nth(max_chars.saturating_mul(2)).map_or(raw.len(), |(at, _)| at);
         let safe = sanitise(&raw[..end], lines);
@@ -101,7 +101,7 @@ impl SafeText {
         }
         let keep = max_chars.saturating_sub(1);
         let end = safe.char_indices().nth(keep).map_or(safe.len(), |(at, _)| at);
-        // Half a marker would be no marker.
+        // Never cut inside a marker.
         let end = match (safe[..end].rfind('⟨'), safe[..end].rfind('⟩')) {
             (Some(open), close) if close.is_none_or(|close| close < open) => open,
             _ => end,
@@ -120,8 +120,8 @@ impl SafeText {
         self.0.is_empty()
     }
 
-    /// How many characters, or runs of them, are shown by markers. Counts markers, so a text that
-    /// spells one itself counts too: a forged marker is no less remarkable than a real one.
+    /// How many characters, or runs of them, are shown as markers. Literal markers in the text
+    /// count too: a forged marker is just as suspicious.
     pub fn hidden(&self) -> usize {
         if self.0.is_ascii() {
             return 0;
@@ -136,13 +136,13 @@ impl SafeText {
 pub struct HiddenChar {
     /// Byte offset in the raw text.
     pub at: usize,
-    /// Why.
+    /// Why they are not drawn.
     pub kind: HiddenKind,
     /// The first of them.
     pub first: char,
     /// How many there are.
     pub count: usize,
-    /// What they are called: `RLO`, `ESC`, `U+1D173`; for tags what they spell.
+    /// Their name: `RLO`, `ESC`, `U+1D173`; for tags, what they spell.
     pub name: String,
 }
 
@@ -165,10 +165,10 @@ pub fn inspect(raw: &str) -> Vec<HiddenChar> {
         .collect()
 }
 
-/// Most text is printable ASCII, which needs no second look.
+/// Whether the text is printable ASCII, as most is, and needs no scan.
 fn is_plain(raw: &str, lines: LineBreaks) -> bool {
     let newline = if lines == LineBreaks::Keep { b'\n' } else { b' ' };
-    // Counting instead of leaving at the first lets the compiler look at many bytes at once.
+    // Counting instead of stopping at the first lets the compiler vectorise the loop.
     raw.as_bytes().chunks(64).all(|chunk| {
         let odd = |b: &&u8| !(b' '..=b'~').contains(b) && **b != newline;
         chunk.iter().filter(odd).count() == 0
@@ -256,14 +256,14 @@ impl<'de> Deserialize<'de> for SafeText {
     }
 }
 
-// What hidden characters are called.
+// Names of hidden characters.
 
 /// Names of C0 (U+0000 to U+001F).
 const C0: &str = "\
     NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM \
     SUB ESC FS GS RS US";
 
-/// Names of others, each with its code.
+/// Names of the others, as `NAME=code`.
 const NAMES: &str = "\
     DEL=7f NEL=85 DCS=90 SOS=98 CSI=9b ST=9c OSC=9d PM=9e APC=9f SHY=ad CGJ=34f ALM=61c ZWSP=200b \
     ZWNJ=200c ZWJ=200d LRM=200e RLM=200f LS=2028 PS=2029 LRE=202a RLE=202b PDF=202c LRO=202d \
@@ -283,7 +283,7 @@ fn of(c: char) -> String {
     }
 }
 
-/// What a run of hidden characters is called.
+/// The name of a run of hidden characters.
 fn of_run(kind: HiddenKind, text: &str) -> String {
     match kind {
         HiddenKind::Tag => format!("tags {:?}", spelt(text)),
@@ -302,9 +302,9 @@ fn spelt(tags: &str) -> String {
         .collect()
 }
 
-// Words of a command line that can be pasted.
+// Shell words for commands that can be pasted.
 
-/// Quotes a word for a POSIX shell; what needs no quotes gets none.
+/// Quotes a word for a POSIX shell, if it needs quotes.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:=@,+%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! Which folders to watch for changes to a file, and what a file looks like from outside.
+//! Which folders to watch for changes to a file, and fingerprints that detect a change.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ pub struct Targets {
     pub folders: BTreeSet<PathBuf>,
     /// Names of the files, links and missing folders on the way.
     pub names: BTreeSet<OsString>,
-    /// Why reports cannot be relied on, when one of the folders is on a network file system.
+    /// Why change events are unreliable, when one of the folders is on a network file system.
     pub remote: Option<String>,
 }
 
@@ -33,9 +33,9 @@ impl Targets {
         out
     }
 
-    /// Follows a path part by part. The folder of every link on the way is watched (a swapped
-    /// link is a change in its folder, which may never name the file), then the file's own; of a
-    /// path that does not exist, the deepest folder that does.
+    /// Walks a path part by part. Watches the folder of every link on the way (swapping a link
+    /// changes its folder, in events that may never name the file), then the file's own folder;
+    /// for a missing path, the deepest existing folder.
     fn add(&mut self, path: &Path) {
         let mut rest: Vec<OsString> = parts(path);
         rest.reverse();
@@ -87,10 +87,10 @@ fn root_of(path: &Path) -> PathBuf {
         .collect()
 }
 
-/// What tells one state of a file from another without reading it.
+/// Distinguishes the states of a file without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// The path as it is used.
+    /// The path, as given.
     pub path: PathBuf,
     /// `None` when there is no such file.
     state: Option<WatchState>,
@@ -125,8 +125,8 @@ pub fn fingerprints(paths: &[PathBuf]) -> Vec<Fingerprint> {
     paths.iter().map(|path| Fingerprint::of(path)).collect()
 }
 
-/// Device, inode and the time of the last change of either content or inode: a file that was
-/// replaced by one of the same length within the clock's grain differs in the inode.
+/// Device, inode and the time of the last change of either content or inode: a file replaced by one
+/// of the same length within the clock's resolution differs in the inode.
 #[cfg(unix)]
 fn identity(meta: &std::fs::Metadata) -> (u64, u64, i64, i64) {
     use std::os::unix::fs::MetadataExt;
@@ -138,7 +138,7 @@ fn identity(_: &std::fs::Metadata) -> (u64, u64, i64, i64) {
     (0, 0, 0, 0)
 }
 
-/// The name of the file system when changes made elsewhere are not reported on it.
+/// The name of the file system, if it does not report changes made on other machines.
 #[cfg(target_os = "linux")]
 pub(crate) fn remote(folder: &Path) -> Option<String> {
     let kind = rustix::fs::statfs(folder).ok()?.f_type as u32;
@@ -157,7 +157,7 @@ pub(crate) fn remote(folder: &Path) -> Option<String> {
     Some(format!("{} is on {name}", folder.display()))
 }
 
-/// Elsewhere the slow sweep finds what is not reported.
+/// Elsewhere the slow periodic sweep finds unreported changes.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn remote(_: &Path) -> Option<String> {
     None
@@ -166,14 +166,14 @@ pub(crate) fn remote(_: &Path) -> Option<String> {
 /// How changes are noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchMode {
-    /// The file system reports them.
+    /// By file system events.
     Events,
-    /// The files are looked at by the clock, for this reason.
+    /// The files are polled, for this reason.
     Polling(String),
 }
 
-/// Whether an event can mean another content. Reading a file is reported too, and our own
-/// reading must not wake us.
+/// Whether an event can mean changed content. Reads are reported too, and our own reads must not
+/// wake us.
 fn is_change(event: &Event) -> bool {
     match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
@@ -182,7 +182,7 @@ fn is_change(event: &Event) -> bool {
     }
 }
 
-/// Watches folders, each without what lies deeper, and knows how changes are noticed.
+/// Watches folders non-recursively, and knows how changes are noticed.
 pub(crate) struct FolderWatch {
     watcher: Option<RecommendedWatcher>,
     folders: BTreeSet<PathBuf>,
@@ -191,15 +191,15 @@ pub(crate) struct FolderWatch {
 }
 
 impl FolderWatch {
-    /// Gives `hear` each event that can mean another content; `None` when events were lost.
-    pub fn open(poll_only: bool, hear: impl Fn(Option<Event>) + Send + 'static) -> Self {
+    /// Passes `hear` each event that can mean changed content; `None` when events were lost.
+    pub fn open(poll_only: bool, on_event: impl Fn(Option<Event>) + Send + 'static) -> Self {
         let (mut watcher, mut mode) = (None, WatchMode::Polling("asked for".to_owned()));
         if !poll_only {
-            let heard = move |event: notify::Result<Event>| match event {
+            let handler = move |event: notify::Result<Event>| match event {
                 Ok(event) if !is_change(&event) => {}
-                event => hear(event.ok()),
+                event => on_event(event.ok()),
             };
-            match notify::recommended_watcher(heard) {
+            match notify::recommended_watcher(handler) {
                 Ok(opened) => (watcher, mode) = (Some(opened), WatchMode::Events),
                 Err(error) => mode = WatchMode::Polling(error.to_string()),
             }
@@ -207,8 +207,8 @@ impl FolderWatch {
         Self { watcher, folders: BTreeSet::new(), mode }
     }
 
-    /// Watches these folders, and no others; `remote` says why reports cannot be relied on. Gives
-    /// whether there are new ones.
+    /// Watches exactly these folders; `remote` says why events are unreliable. Returns whether any
+    /// of the folders are new.
     pub fn aim(&mut self, folders: &BTreeSet<PathBuf>, remote: Option<String>) -> bool {
         let Some(watcher) = &mut self.watcher else { return false };
         for gone in self.folders.difference(folders) {
@@ -217,8 +217,8 @@ impl FolderWatch {
         }
         let (mut watched, mut trouble) = (BTreeSet::new(), remote);
         for folder in folders {
-            // Known ones too where that costs nothing: a folder made anew under the same name
-            // has no watch.
+            // Known ones are watched again where that is free: a folder recreated under the same
+            // name has no watch.
             if cfg!(target_os = "linux") || !self.folders.contains(folder) {
                 let failure = watcher.watch(folder, RecursiveMode::NonRecursive).err();
                 if let Some(error) = failure.filter(|_| folder.is_dir()) {

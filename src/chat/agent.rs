@@ -1,5 +1,5 @@
-//! One turn of a chat: asks the model, makes the calls it wants through the engine, gives back the
-//! results and asks again, within limits. Policy decides about every call, not the model.
+//! One turn of a chat: asks the model, makes the calls it requests through the engine, returns the
+//! results and asks again, within limits. Every call is subject to policy.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -26,20 +26,20 @@ use crate::chat::prompt::{BASE, Cost, SystemPrompt, inner, marked};
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, CallOutcome, Host, OutsideError, Principal};
 
-/// Where a turn stops by itself.
+/// Limits at which a turn stops.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnLimits {
-    /// How often the model is asked.
+    /// Maximum number of model requests.
     pub rounds: u32,
-    /// How many calls it makes.
+    /// Maximum number of tool calls.
     pub calls: u32,
-    /// How many tokens it uses, sent and written.
+    /// Maximum number of tokens, input and output.
     pub tokens: u64,
-    /// How often the same call may give the same result.
+    /// How often in a row the same call may return the same result.
     pub repeats: u32,
     /// How often one tool may fail in a row.
     pub failures: u32,
-    /// How many calls run at once where their tools only read.
+    /// Maximum number of concurrent calls, for read-only tools.
     pub at_once: usize,
 }
 
@@ -49,15 +49,15 @@ impl Default for TurnLimits {
     }
 }
 
-/// Longest result that is kept of one call, in bytes.
+/// Maximum size of a call's result, in bytes; longer ones are shortened.
 const RESULT: usize = 200_000;
 
-/// What was said so far.
+/// The conversation so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
     /// Oldest first.
     pub messages: Vec<ChatMessage>,
-    /// How many turns began.
+    /// Number of turns begun.
     pub turns: u64,
     /// The model that answered last.
     #[serde(default)]
@@ -65,7 +65,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// The beginning of what the person said first.
+    /// The beginning of the user's first message.
     pub fn title(&self) -> String {
         let first = self.messages.iter().find_map(|message| match message {
             ChatMessage::User { text } => Some(text.as_str()),
@@ -74,7 +74,7 @@ impl Conversation {
         SafeText::cut(first.unwrap_or_default(), 80).to_string()
     }
 
-    /// Prepares it for a model: what another one signed is nothing to this one.
+    /// Prepares it for a model: removes signed content of another model.
     fn answered_by(&mut self, model: &str) {
         if self.model == model {
             return;
@@ -88,8 +88,8 @@ impl Conversation {
         model.clone_into(&mut self.model);
     }
 
-    /// Goes back to before the `at`th message of the person, counted from 0, to ask it differently.
-    /// Gives what it said.
+    /// Truncates the conversation before message `at` of the user, counted from 0, and returns the
+    /// text of that message.
     pub fn rewind(&mut self, at: usize) -> Option<String> {
         let asked =
             |(_, message): &(usize, &ChatMessage)| matches!(message, ChatMessage::User { .. });
@@ -102,9 +102,9 @@ impl Conversation {
 }
 
 /// Receives every event of a turn.
-pub type Tell<'a> = &'a (dyn Fn(ChatEvent) + Send + Sync);
+pub type OnEvent<'a> = &'a (dyn Fn(ChatEvent) + Send + Sync);
 
-/// A model, and what it may do for whom.
+/// Runs the turns of a model on behalf of a caller, within limits.
 pub struct Agent {
     host: Host,
     who: Principal,
@@ -117,7 +117,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// A chat of this caller with a model.
+    /// Creates an agent for this caller and model, with default limits.
     pub fn new(host: Host, who: Principal, model: Arc<dyn LanguageModel>) -> Self {
         Self {
             host,
@@ -130,14 +130,14 @@ impl Agent {
         }
     }
 
-    /// With other limits.
+    /// Sets the limits.
     #[must_use]
     pub const fn limits(mut self, limits: TurnLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The same chat with another model, or under another profile.
+    /// A copy with another model and caller.
     #[must_use]
     pub fn like(&self, model: Arc<dyn LanguageModel>, who: Principal) -> Self {
         let unknown = Mutex::new(self.unknown.lock().clone());
@@ -145,7 +145,7 @@ impl Agent {
         Self { base, unknown, ..Self::new(self.host.clone(), who, model).limits(self.limits) }
     }
 
-    /// For whom it acts.
+    /// The caller it acts for.
     pub const fn who(&self) -> &Principal {
         &self.who
     }
@@ -155,26 +155,26 @@ impl Agent {
         Arc::clone(&self.model)
     }
 
-    /// Cancels one running call; the turn goes on. Gives whether there was one.
+    /// Cancels one running call; the turn continues. Returns whether there was one.
     pub fn cancel_call(&self, id: &str) -> bool {
         let running = self.running.lock().get(id).cloned();
         running.inspect(CancellationToken::cancel).is_some()
     }
 
-    /// The system prompt as the model would get it now, with its costs.
+    /// The current system prompt with its costs.
     pub async fn system_prompt(&self) -> SystemPrompt {
         let catalog = ToolCatalog::of(&self.host, &self.who);
         let is_fenced = self.model().is_fenced();
         SystemPrompt::compose(&self.base, (&self.host, &self.who), &catalog, is_fenced).await
     }
 
-    /// Answers one message of the person. The last event is [`ChatEvent::Done`].
+    /// Answers one message of the user. The last event is [`ChatEvent::Done`].
     pub async fn turn(
         &self,
         talk: &mut Conversation,
         text: &str,
         cancel: &CancellationToken,
-        tell: Tell<'_>,
+        on_event: OnEvent<'_>,
     ) -> DoneReason {
         talk.turns += 1;
         talk.messages.push(ChatMessage::User { text: text.to_owned() });
@@ -185,7 +185,7 @@ impl Agent {
         let mut turn = AgentTurn {
             agent: self,
             cancel,
-            tell,
+            on_event,
             run: Arc::clone(&run),
             model: Arc::clone(&model),
             rounds: 0,
@@ -200,7 +200,7 @@ impl Agent {
             Ok(reason) => reason,
             Err(error) => {
                 tracing::warn!(target: "mcpdeck::chat", action = "model failed", "{error}");
-                tell(ChatEvent::Error {
+                on_event(ChatEvent::Error {
                     code: word(&error.kind),
                     message: error.message.to_string(),
                     attempts: error.attempts,
@@ -210,10 +210,10 @@ impl Agent {
             }
         };
         if reason.is_end() {
-            tell(ChatEvent::Status { status: StatusKind::Complete, tool: None, message: None });
+            on_event(ChatEvent::Status { status: StatusKind::Complete, tool: None, message: None });
         }
         let unknown_tools = self.unknown.lock().get(model.name()).cloned().unwrap_or_default();
-        tell(ChatEvent::Done {
+        on_event(ChatEvent::Done {
             reason,
             rounds: turn.rounds,
             tool_calls: turn.calls,
@@ -226,11 +226,11 @@ impl Agent {
     }
 }
 
-/// A turn that runs.
+/// A turn in progress.
 struct AgentTurn<'a> {
     agent: &'a Agent,
     cancel: &'a CancellationToken,
-    tell: Tell<'a>,
+    on_event: OnEvent<'a>,
     run: Arc<str>,
     model: Arc<dyn LanguageModel>,
     rounds: u32,
@@ -239,7 +239,7 @@ struct AgentTurn<'a> {
     costs: Vec<Cost>,
     /// Calls of each server and the tokens of their results.
     results: BTreeMap<ServerName, (u32, u64)>,
-    /// The last result of a call and how often it came in a row.
+    /// The last result of each call, and how often in a row it was returned.
     same: HashMap<String, (String, u32)>,
     /// Failures in a row, by tool.
     failures: HashMap<String, u32>,
@@ -257,7 +257,7 @@ impl AgentTurn<'_> {
             let catalog = ToolCatalog::of(&agent.host, &agent.who);
             let is_fenced = self.model.is_fenced();
             let system = SystemPrompt::compose(&agent.base, who, &catalog, is_fenced);
-            // Servers may be slow to describe their tools.
+            // Cancellable: servers may be slow to return their guidance.
             let Some(system) = self.cancel.run_until_cancelled(system).await else {
                 return Ok(DoneReason::Aborted);
             };
@@ -266,7 +266,7 @@ impl AgentTurn<'_> {
             self.costs = system.costs;
             if self.rounds == 1 {
                 let status = StatusKind::Processing;
-                (self.tell)(ChatEvent::Status { status, tool: None, message: None });
+                (self.on_event)(ChatEvent::Status { status, tool: None, message: None });
             }
             if !self.fit(talk, &prompt).await? {
                 return Ok(DoneReason::Aborted);
@@ -291,7 +291,7 @@ impl AgentTurn<'_> {
         }
     }
 
-    /// What each server took of every prompt, and what its calls of this turn added.
+    /// Takes the cost of each server: per prompt, and of its calls in this turn.
     fn spent_by_server(&mut self) -> Vec<Cost> {
         let mut costs = std::mem::take(&mut self.costs);
         for cost in &mut costs {
@@ -301,7 +301,7 @@ impl AgentTurn<'_> {
         costs
     }
 
-    /// Why the model is not asked again.
+    /// The reason not to ask the model again, if any.
     fn spent(&self) -> Option<DoneReason> {
         let limits = &self.agent.limits;
         if self.cancel.is_cancelled() {
@@ -315,7 +315,7 @@ impl AgentTurn<'_> {
         }
     }
 
-    /// Tells the person, and the model with its next turn, why it was stopped.
+    /// Reports why the turn was stopped, to the user and, in the history, to the model.
     fn stop(&self, talk: &mut Conversation, reason: DoneReason) -> DoneReason {
         let why = match reason {
             DoneReason::Rounds => {
@@ -327,14 +327,13 @@ impl AgentTurn<'_> {
             _ => return reason,
         };
         let text = format!("I could not complete this: {why}.");
-        (self.tell)(ChatEvent::status(StatusKind::Stopped, why));
-        (self.tell)(ChatEvent::Text { text: text.clone() });
+        (self.on_event)(ChatEvent::status(StatusKind::Stopped, why));
+        (self.on_event)(ChatEvent::Text { text: text.clone() });
         talk.messages.push(ChatMessage::Assistant(ModelReply { text, ..ModelReply::default() }));
         reason
     }
 
-    /// Makes the conversation fit the model, or says once that it cannot; false when the person
-    /// aborts.
+    /// Makes the conversation fit the model's context; false when the user aborts.
     async fn fit(
         &mut self,
         talk: &mut Conversation,
@@ -354,7 +353,7 @@ impl AgentTurn<'_> {
             PromptFit::Fits(count) => {
                 let message =
                     format!("{} shortened to fit the model", human::count(count, "result"));
-                (self.tell)(ChatEvent::status(StatusKind::Shortened, message));
+                (self.on_event)(ChatEvent::status(StatusKind::Shortened, message));
                 Ok(true)
             }
             PromptFit::Summarise(_) | PromptFit::Cannot => {
@@ -377,7 +376,7 @@ impl AgentTurn<'_> {
         }
     }
 
-    /// Replaces everything before a message by the model's own summary; false when the person aborts.
+    /// Replaces everything before message `until` by a summary; false when the user aborts.
     async fn summarise(
         &mut self,
         talk: &mut Conversation,
@@ -403,11 +402,11 @@ impl AgentTurn<'_> {
         let text = format!("Summary of the conversation so far:\n{}", reply.text);
         talk.messages.splice(..until, [ChatMessage::User { text }]);
         let message = format!("{} replaced by a summary", human::count(until, "message"));
-        (self.tell)(ChatEvent::status(StatusKind::Summarised, message));
+        (self.on_event)(ChatEvent::status(StatusKind::Summarised, message));
         Ok(true)
     }
 
-    /// The model's answer; nothing when the person aborts.
+    /// Requests an answer; `None` when the user aborts.
     async fn reply(
         &self,
         prompt: &ModelPrompt,
@@ -416,7 +415,7 @@ impl AgentTurn<'_> {
         self.cancel.run_until_cancelled(self.model.reply(prompt, on)).await.transpose()
     }
 
-    /// Asks the model; nothing when the person aborts, who keeps what was said so far.
+    /// Asks the model; when the user aborts, keeps the partial answer and returns `None`.
     async fn ask(
         &self,
         talk: &mut Conversation,
@@ -424,7 +423,7 @@ impl AgentTurn<'_> {
     ) -> Result<Option<ModelReply>, LlmError> {
         let mut so_far = String::new();
         let mut on = |delta| {
-            (self.tell)(match delta {
+            (self.on_event)(match delta {
                 Delta::Text(text) => {
                     so_far.push_str(&text);
                     ChatEvent::Text { text }
@@ -447,7 +446,7 @@ impl AgentTurn<'_> {
         Ok(reply)
     }
 
-    /// Makes the calls of one answer. Every call gets a result, so that pairs stay whole.
+    /// Makes the calls of one answer. Every call gets a result, as providers require pairs.
     async fn call_all(
         &mut self,
         talk: &mut Conversation,
@@ -488,7 +487,7 @@ impl AgentTurn<'_> {
         stop
     }
 
-    /// Why the next call is not made.
+    /// The reason not to make the next call, if any.
     fn refusal(&self, call: &ToolCall) -> Option<DoneReason> {
         let limits = &self.agent.limits;
         let repeats = self.same.get(&key(call)).map_or(0, |(_, times)| *times);
@@ -501,11 +500,11 @@ impl AgentTurn<'_> {
         }
     }
 
-    /// Remembers how a call ended; gives why the turn stops for it.
+    /// Records the result of a call; returns a reason to stop the turn, if any.
     fn count(&mut self, call: &ToolCall, message: &ChatMessage) -> Option<DoneReason> {
         let ChatMessage::Tool { text, is_error, .. } = message else { return None };
         let same = self.same.entry(key(call)).or_default();
-        // The marks around a result are others each time.
+        // The marks around a result are random.
         let text = inner(text);
         if same.0 == text {
             same.1 += 1;
@@ -517,7 +516,7 @@ impl AgentTurn<'_> {
         (*failures >= self.agent.limits.failures).then_some(DoneReason::ToolErrors)
     }
 
-    /// Makes one call, and reports how it ended.
+    /// Makes one call and reports its result.
     async fn call(
         &self,
         catalog: &ToolCatalog,
@@ -528,7 +527,7 @@ impl AgentTurn<'_> {
         let (Ok(text) | Err(text)) = result;
         let mut text = SafeText::block(&text).to_string();
         context::shorten(&mut text, RESULT);
-        (self.tell)(ChatEvent::ToolResult {
+        (self.on_event)(ChatEvent::ToolResult {
             id: call.id.clone(),
             name: call.name.clone(),
             is_error,
@@ -540,8 +539,8 @@ impl AgentTurn<'_> {
         (ChatMessage::Tool { id, name, text: marked(&text), is_error }, stop)
     }
 
-    /// Its result or why there is none, the time it took itself and a person, and what stops the
-    /// turn.
+    /// Returns the result or the failure, the time that the call and the user took, and a reason to
+    /// stop the turn, if any.
     async fn make(
         &self,
         catalog: &ToolCatalog,
@@ -549,7 +548,7 @@ impl AgentTurn<'_> {
     ) -> (Result<String, String>, [Duration; 2], Option<DoneReason>) {
         let none = Duration::ZERO;
         let found = catalog.find(&call.name);
-        (self.tell)(ChatEvent::ToolCall {
+        (self.on_event)(ChatEvent::ToolCall {
             id: call.id.clone(),
             name: call.name.clone(),
             server: found.map(|entry| entry.server.clone()),
@@ -562,16 +561,16 @@ impl AgentTurn<'_> {
             message,
         };
         if let Some(problem) = &call.problem {
-            (self.tell)(status(StatusKind::MalformedCall, Some(problem.clone())));
+            (self.on_event)(status(StatusKind::MalformedCall, Some(problem.clone())));
             return (Err(format!("{problem}; nothing was called")), [none; 2], None);
         }
         let Some(entry) = found else {
             let count = self.count_unknown(&call.name);
             let message = format!("called {count} times by {}", self.model.name());
-            (self.tell)(status(StatusKind::UnknownTool, Some(message)));
+            (self.on_event)(status(StatusKind::UnknownTool, Some(message)));
             return (Err(no_tool(catalog, call)), [none; 2], None);
         };
-        (self.tell)(status(StatusKind::Running, None));
+        (self.on_event)(status(StatusKind::Running, None));
         let cancel = self.cancel.child_token();
         self.agent.running.lock().insert(call.id.clone(), cancel.clone());
         let who = &self.agent.who;
@@ -597,7 +596,7 @@ impl AgentTurn<'_> {
             Err(error) => {
                 let is_spent = error.code == ErrorCode::BudgetExceeded;
                 let stop = is_spent.then_some(DoneReason::Budget);
-                // Where it was refused nothing was done but wait for a person.
+                // A refused call spent its time waiting for the user.
                 let is_refused =
                     matches!(error.code, ErrorCode::PolicyBlocked | ErrorCode::PermissionDenied);
                 let took = begun.elapsed();
@@ -610,7 +609,7 @@ impl AgentTurn<'_> {
     fn count_unknown(&self, name: &str) -> u64 {
         let mut all = self.agent.unknown.lock();
         let counts = all.entry(self.model.name().to_owned()).or_default();
-        // What a model makes up has no bound.
+        // Bounded, since models may invent any number of names.
         if counts.len() >= 1_000 && !counts.contains_key(name) {
             return 0;
         }
@@ -625,10 +624,10 @@ fn no_tool(catalog: &ToolCatalog, call: &ToolCall) -> String {
     format!("there is no tool `{}`; the nearest are: {nearest}", call.name)
 }
 
-/// The tool result that the model gets for a call that was not made or failed. Nothing about this
-/// machine, and of a tool it may not have only that there is none.
+/// The tool result for a call that was not made or failed. Reveals nothing about this machine, and
+/// reports a tool that the caller may not use as nonexistent.
 fn refused(catalog: &ToolCatalog, call: &ToolCall, error: &Error) -> String {
-    // The model learns that a person denied the call; a tool the caller may not use does not exist.
+    // A denial by the user is reported as such; a denial by policy as a nonexistent tool.
     let was_asked = error.code == ErrorCode::PermissionDenied && error.denial.is_none();
     if error.code == ErrorCode::ToolNotFound || error.denial.is_some() {
         return no_tool(catalog, call);
@@ -663,7 +662,7 @@ fn not_made(call: &ToolCall, reason: DoneReason) -> ChatMessage {
     ChatMessage::Tool { id, name, text: format!("not called: {why}"), is_error: true }
 }
 
-/// A result as text: its text blocks, else its structured content; what is neither is named.
+/// A result as text: its text blocks, else its structured content; binary data by type and size.
 fn text_of(outcome: &CallOutcome) -> String {
     let mut text = outcome.text();
     let result: &Value = &outcome.result;

@@ -1,5 +1,5 @@
-//! The tools a chat may see, under the names that models take, and the way back. What a caller may
-//! not have is as if it were not there.
+//! The tools visible to a chat, by names that models accept, and the mapping back to servers. Tools
+//! that the caller may not use are omitted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::chat::llm::ToolSpec;
 use crate::host::{Host, Principal, canonical_name, exposed_name, hashed_name};
 use crate::mcp::Tool;
 
-/// Longest description of one tool that a model is given, in characters.
+/// Maximum length of a tool description for the model, in characters.
 const DESCRIPTION: usize = 4_000;
 
 /// One tool.
@@ -25,12 +25,12 @@ pub struct ChatTool {
 }
 
 impl ChatTool {
-    /// Whether calls of it may run beside others: it says that it only reads.
+    /// Whether its calls may run concurrently: it declares itself read-only.
     pub fn is_parallel(&self) -> bool {
         self.tool.hints.read_only == Some(true)
     }
 
-    /// As the model sees it.
+    /// The definition for the model.
     pub fn spec(&self) -> ToolSpec {
         let words = self.tool.raw.get("description").and_then(serde_json::Value::as_str);
         ToolSpec {
@@ -41,7 +41,7 @@ impl ChatTool {
     }
 }
 
-/// The tools of one moment.
+/// A snapshot of the visible tools.
 #[derive(Clone, Debug, Default)]
 pub struct ToolCatalog {
     /// In the order of the servers.
@@ -49,7 +49,7 @@ pub struct ToolCatalog {
 }
 
 impl ToolCatalog {
-    /// What a caller may see now.
+    /// The tools currently visible to a caller.
     pub fn of(host: &Host, who: &Principal) -> Self {
         let (mut tools, mut names) = (Vec::new(), HashSet::new());
         for (server, all) in host.offers(who) {
@@ -64,14 +64,14 @@ impl ToolCatalog {
         Self { tools }
     }
 
-    /// The tool that a model means: by its name here, or as `server.tool`.
+    /// Finds a tool by its name here or as `server.tool`.
     pub fn find(&self, name: &str) -> Option<&ChatTool> {
         self.tools.iter().find(|entry| {
             entry.name == name || canonical_name(&entry.server, &entry.tool.name) == name
         })
     }
 
-    /// The three names nearest to one that does not exist.
+    /// The three names most similar to a nonexistent one.
     pub fn nearest(&self, name: &str) -> Vec<&str> {
         let score = |entry: &ChatTool| {
             let alone = strsim::jaro_winkler(name, &entry.tool.name);

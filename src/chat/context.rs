@@ -1,19 +1,19 @@
-//! What fits a model: estimates of tokens, and what is shortened when it does not. Pure.
+//! Fitting a prompt into a model's context: token estimates, and shortening of messages. Pure.
 
 use crate::base::text::cut;
 use crate::chat::llm::{ChatMessage, ModelPrompt, ModelReply};
 
-/// Part of the context above which something is shortened, in percent; the rest is for the answer.
+/// Share of the context that a prompt may use, in percent; the rest is for the answer.
 const FULL: u64 = 80;
-/// A result is not shortened below this many bytes.
+/// Results of up to this size are not shortened, in bytes.
 const SHORTEST: usize = 600;
 
-/// An estimate: about four bytes of English or JSON are one token.
+/// Estimates the tokens of a text: about four bytes of English or JSON per token.
 pub const fn of_text(text: &str) -> u64 {
     (text.len() as u64).div_ceil(4)
 }
 
-/// An estimate of an answer.
+/// Estimates the tokens of an answer.
 pub fn of_reply(reply: &ModelReply) -> u64 {
     let calls = reply.calls.iter().map(|call| of_text(&call.arguments.to_string()) + 10);
     of_text(&reply.text) + calls.sum::<u64>()
@@ -29,12 +29,12 @@ fn of_message(message: &ChatMessage) -> u64 {
     }
 }
 
-/// An estimate of messages.
+/// Estimates the tokens of messages.
 pub fn of_messages(messages: &[ChatMessage]) -> u64 {
     messages.iter().map(of_message).sum()
 }
 
-/// An estimate of a whole prompt.
+/// Estimates the tokens of a whole prompt.
 pub fn of_prompt(prompt: &ModelPrompt) -> u64 {
     let tools = prompt.tools.iter().map(|tool| {
         of_text(&tool.name) + of_text(&tool.description) + of_text(&tool.schema.to_string()) + 8
@@ -42,19 +42,19 @@ pub fn of_prompt(prompt: &ModelPrompt) -> u64 {
     of_text(&prompt.system) + of_messages(&prompt.messages) + tools.sum::<u64>()
 }
 
-/// What has to be done before a prompt is sent.
+/// Outcome of fitting a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptFit {
-    /// Nothing more: it fits, with so many results shortened.
+    /// It fits, with this number of results shortened.
     Fits(usize),
-    /// Messages before this one have to be replaced by a summary.
+    /// Messages before this index have to be replaced by a summary.
     Summarise(usize),
-    /// It cannot fit, whatever is shortened.
+    /// It cannot be made to fit.
     Cannot,
 }
 
-/// Makes the messages fit beside `fixed` tokens of system prompt and tools: the longest results are
-/// shortened first. Calls and results stay together.
+/// Makes the messages fit next to `fixed` tokens of system prompt and tools, shortening the longest
+/// results first. No message is removed.
 pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
     let room = limit * FULL / 100;
     let Some(room) = room.checked_sub(fixed) else { return PromptFit::Cannot };
@@ -73,7 +73,7 @@ pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
         shorten(text, keep.min(text.len() / 2));
         shortened += 1;
     }
-    // The last question and what belongs to it stay.
+    // The user's last message and everything after it must stay.
     match messages.iter().rposition(|message| matches!(message, ChatMessage::User { .. })) {
         Some(last) if last > 0 && of_messages(&messages[last..]) + 500 <= room => {
             PromptFit::Summarise(last)
@@ -82,7 +82,7 @@ pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
     }
 }
 
-/// Keeps the beginning and the end of a text and says how much is left out.
+/// Keeps the beginning and end of a text and states how many bytes were left out.
 pub fn shorten(text: &mut String, keep: usize) {
     if text.len() <= keep {
         return;

@@ -1,5 +1,5 @@
 //! Drafts answers to sampling requests of servers with a model (MCP 2025-11-25, client features,
-//! sampling). Answers nothing: the person edits the draft and sends it.
+//! sampling). Never answers by itself: the user edits and sends the draft.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Drafter for ModelDrafter {
     }
 }
 
-/// What a request asks a model; what is no text is named.
+/// Builds the prompt of a request; content other than text is replaced by its type.
 fn prompt(params: &Value) -> ModelPrompt {
     let messages = params.get("messages").and_then(Value::as_array);
     let messages = messages.into_iter().flatten().map(|message| {

@@ -1,5 +1,5 @@
-//! A model that needs no network: for the demo and for trying things out. It does what it is asked
-//! in its own few words, always the same for the same conversation. Without tools it drafts.
+//! A model that needs no network, for the demo and for experiments. It parses a small command
+//! syntax; its text depends only on the conversation. Without tools it drafts completions.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use crate::chat::prompt::inner;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Embedded;
 
-/// What it says when it is not asked for a tool.
+/// The answer when no tool is requested.
 const HELP: &str = "I am the embedded model: I know no language, but I call tools. Write \
 `call NAME {\"key\": \"value\"}`, or just the name of a tool.";
 
@@ -81,7 +81,7 @@ fn answer(prompt: &ModelPrompt) -> ModelReply {
     }
 }
 
-/// The call that a line asks for.
+/// Parses the call that a line requests.
 fn call(line: &str, prompt: &ModelPrompt) -> Option<ToolCall> {
     let (name, arguments) = match line.strip_prefix("call ") {
         Some(rest) => rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), "")),
@@ -95,7 +95,7 @@ fn call(line: &str, prompt: &ModelPrompt) -> Option<ToolCall> {
     let mut call =
         ToolCall::new(call_id(), known.map_or(name, |tool| &tool.name).to_owned(), arguments);
     if let (Some(tool), Value::Object(given)) = (known, &mut call.arguments) {
-        // What the schema gives a default for need not be said.
+        // Fills in defaults from the schema.
         let properties = tool.schema.get("properties").and_then(Value::as_object);
         for (key, schema) in properties.into_iter().flatten() {
             if let (false, Some(default)) = (given.contains_key(key), schema.get("default")) {

@@ -13,25 +13,25 @@ use crate::chat::prompt::Cost;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ChatEvent {
-    /// More of the model's text, as it wrote it.
+    /// The next part of the model's text.
     Text {
         /// The text.
         text: String,
     },
     /// The model calls a tool.
     ToolCall {
-        /// Names the call.
+        /// The id of the call.
         id: String,
         /// The name that the model called.
         name: String,
-        /// The server; none for a tool that does not exist.
+        /// The server; `None` if the tool does not exist.
         server: Option<ServerName>,
-        /// The tool as its server spells it.
+        /// The tool's name at its server.
         tool: Option<String>,
         /// The arguments.
         arguments: Value,
     },
-    /// What the call gave.
+    /// The result of a call.
     ToolResult {
         /// The call.
         id: String,
@@ -41,46 +41,46 @@ pub enum ChatEvent {
         is_error: bool,
         /// The text of the result, or why there is none.
         text: String,
-        /// Milliseconds without the time a person took.
+        /// Duration in milliseconds, excluding `human_ms`.
         duration_ms: u64,
-        /// Milliseconds a person took.
+        /// Time that the user took to answer, in milliseconds.
         human_ms: u64,
     },
-    /// How the turn goes on.
+    /// The progress of the turn.
     Status {
-        /// What happens.
+        /// The kind of status.
         status: StatusKind,
         /// The tool it concerns.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool: Option<String>,
-        /// More about it.
+        /// Details.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// The turn fails.
+    /// The turn failed.
     Error {
-        /// A stable word for what went wrong.
+        /// A stable error code.
         code: String,
-        /// In words.
+        /// The error message.
         message: String,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
-        /// Our estimate of the tokens that were sent.
+        /// Estimated number of tokens sent.
         tokens: u64,
     },
-    /// The turn is over.
+    /// The turn has ended.
     Done {
         /// Why.
         reason: DoneReason,
-        /// How often the model was asked.
+        /// Number of model requests.
         rounds: u32,
-        /// How many calls it made.
+        /// Number of tool calls.
         tool_calls: u32,
         /// Tokens of the turn.
         usage: TokenUsage,
-        /// What each server took of every prompt.
+        /// Cost of each server.
         costs: Vec<Cost>,
-        /// Tools that do not exist and how often this model called them, ever.
+        /// Names of nonexistent tools that this model called in this chat, with counts.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         unknown_tools: BTreeMap<String, u64>,
     },
@@ -93,23 +93,23 @@ impl ChatEvent {
     }
 }
 
-/// A kind, a reason or a status as it is written in events.
+/// The name of a kind, reason or status in events.
 pub(crate) fn word(kind: &impl Serialize) -> String {
     let word = serde_json::to_value(kind).unwrap_or_default();
     word.as_str().unwrap_or_default().to_owned()
 }
 
-/// What happens.
+/// Kind of a status event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StatusKind {
-    /// The model is asked.
+    /// The model was asked.
     Processing,
     /// More of the model's reasoning; the message holds it.
     Reasoning,
-    /// The model is asked again; its text of this answer so far is void.
+    /// The model is asked again; its text of this answer so far is discarded.
     Retrying,
-    /// A tool runs.
+    /// A tool is running.
     Running,
     /// The longest results were shortened to fit the context.
     Shortened,
@@ -119,38 +119,38 @@ pub enum StatusKind {
     UnknownTool,
     /// The model wrote a call that cannot be read.
     MalformedCall,
-    /// The turn is stopped before its end; the message says why.
+    /// The turn was stopped early; the message gives the reason.
     Stopped,
     /// The answer is complete.
     Complete,
 }
 
-/// Why a turn is over.
+/// Why a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DoneReason {
-    /// The model was done.
+    /// The model finished its answer.
     End,
-    /// Its answer reached the longest length.
+    /// The answer reached the maximum length.
     Length,
     /// The provider's filter cut it off.
     Filtered,
-    /// The person aborted it.
+    /// The user aborted it.
     Aborted,
-    /// The model was asked as often as a turn may.
+    /// The turn reached its limit of model requests.
     Rounds,
-    /// The same call gave the same result again and again.
+    /// The same call returned the same result repeatedly.
     Loop,
     /// One tool failed several times in a row.
     ToolErrors,
-    /// The budget of calls or tokens is spent.
+    /// The turn reached its limit of calls or tokens.
     Budget,
-    /// The model gave no answer.
+    /// The model failed to answer.
     Failed,
 }
 
 impl DoneReason {
-    /// Whether the turn came to its end.
+    /// Whether the model ended the turn itself, possibly at the maximum length.
     pub const fn is_end(self) -> bool {
         matches!(self, Self::End | Self::Length)
     }

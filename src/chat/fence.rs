@@ -1,30 +1,30 @@
-//! Tool calls in the text of models that have no calls of their own: blocks fenced by ```` ```tool ````,
-//! put together across chunks. Pure.
+//! Tool calls in the text of models without native tool calls: blocks fenced by ```` ```tool ````,
+//! reassembled across chunks. Pure.
 
 use serde_json::Value;
 
 use crate::chat::llm::{ToolCall, call_id};
 
-/// How a block begins.
+/// First line of a block.
 const OPEN: &str = "```tool";
-/// How it ends.
+/// Last line of a block.
 const CLOSE: &str = "```";
 
-/// Tells text and calls apart.
+/// Separates text and calls in a stream of chunks.
 #[derive(Debug, Default)]
 pub struct Fence {
-    /// What came of the current line, while it may still open a block, or is within one.
+    /// The current line so far, while it may still open a block or is inside one.
     line: String,
     /// Whether the current line is text.
     is_text: bool,
-    /// What a block holds so far.
+    /// Content of the current block so far.
     block: Option<String>,
-    /// The calls that are complete, malformed ones with their problem.
+    /// Completed calls; malformed ones have a `problem`.
     pub calls: Vec<ToolCall>,
 }
 
 impl Fence {
-    /// Takes the next chunk; gives what of it is text.
+    /// Processes the next chunk; returns the text outside of blocks.
     pub fn push(&mut self, chunk: &str) -> String {
         let mut text = String::new();
         for part in chunk.split_inclusive('\n') {
@@ -42,8 +42,8 @@ impl Fence {
         text
     }
 
-    /// The end of the answer: gives what is left of the text. A block that is not closed is a call
-    /// with a problem.
+    /// Ends the answer; returns the remaining text. An unclosed block becomes a call with a
+    /// `problem`.
     pub fn finish(&mut self) -> String {
         if self.block.is_some() || self.opens() {
             self.end_line();
@@ -60,12 +60,12 @@ impl Fence {
         self.line.trim_end() == OPEN
     }
 
-    /// Whether it may do so yet.
+    /// Whether the current line may still open a block.
     fn may_open(&self) -> bool {
         OPEN.starts_with(&self.line) || self.opens()
     }
 
-    /// Takes the current line into the block, which begins or ends with it.
+    /// Adds a complete line to the block, or opens or closes the block with it.
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
         match self.block.take() {
@@ -80,7 +80,7 @@ fn named(id: String, name: &str) -> ToolCall {
     ToolCall { id, name: name.to_owned(), ..ToolCall::default() }
 }
 
-/// The call of a block: `{"name": "...", "arguments": {...}}`.
+/// Parses the call in a block: `{"name": "...", "arguments": {...}}`.
 fn call(block: &str) -> ToolCall {
     let wrong = |why: String| ToolCall {
         arguments: Value::String(block.to_owned()),
@@ -102,7 +102,7 @@ fn call(block: &str) -> ToolCall {
     }
 }
 
-/// A call as the model wrote it, for its own history.
+/// Formats a call as a block, for the model's history.
 pub fn written(call: &ToolCall) -> String {
     match &call.arguments {
         Value::String(raw) => format!("{OPEN}\n{}\n{CLOSE}\n", raw.trim_end()),

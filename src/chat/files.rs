@@ -1,18 +1,18 @@
-//! Files that a message of the person names as `@PATH`: their text goes to the model with it. For
-//! whoever sits at this machine; never for what comes over a network.
+//! Attaches the text of files that a message names as `@PATH`. Only for messages of the local user,
+//! never for messages from the network.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::base::file::read_text;
 
-/// Largest file, in bytes.
+/// Maximum size of a file, in bytes.
 const LARGEST: u64 = 256 << 10;
 
-/// The message with the text of the files it names. What names no file stays a word.
+/// Appends the text of the files that a message names. Words that name no file are unchanged.
 ///
 /// # Errors
-/// Names a file that cannot be sent: too large, or no text.
+/// Names a file that is too large or not text.
 pub fn with_files(message: &str, folder: &Path) -> Result<String, String> {
     let mut out = message.to_owned();
     for word in message.split_whitespace() {
@@ -22,7 +22,7 @@ pub fn with_files(message: &str, folder: &Path) -> Result<String, String> {
         let Some(name) = [name, bare].into_iter().find(is_file) else { continue };
         let text = read_text(&folder.join(name), LARGEST);
         let text = text.map_err(|error| format!("{name}: {error}"))?.unwrap_or_default();
-        // Longer than any fence within.
+        // Longer than any fence in the text.
         let fence =
             "`".repeat(text.split(|c| c != '`').map(str::len).max().unwrap_or(0).max(2) + 1);
         let _ = write!(out, "\n\n{name}:\n{fence}\n{}\n{fence}", text.trim_end_matches('\n'));

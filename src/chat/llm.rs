@@ -1,5 +1,5 @@
-//! What a language model is to the chat: a prompt in, text and tool calls out, errors that say what
-//! was tried. Knows no wire format.
+//! The chat's interface to language models: prompts, answers with text and tool calls, and errors.
+//! Independent of wire formats.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::base::text::SafeText;
 
-/// Everything a model is given at once.
+/// The complete input of one model request.
 #[derive(Clone, Debug, Default)]
 pub struct ModelPrompt {
     /// The system prompt.
@@ -25,7 +25,7 @@ pub struct ModelPrompt {
 /// A tool as a model sees it.
 #[derive(Clone, Debug)]
 pub struct ToolSpec {
-    /// Its name within `^[A-Za-z0-9_-]{1,64}$`.
+    /// Its name; matches `^[A-Za-z0-9_-]{1,64}$`.
     pub name: String,
     /// What it does.
     pub description: String,
@@ -37,16 +37,16 @@ pub struct ToolSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ChatMessage {
-    /// What the person wrote.
+    /// A message of the user.
     User {
         /// The text.
         text: String,
     },
-    /// What the model answered.
+    /// An answer of the model.
     Assistant(ModelReply),
     /// The result of one call.
     Tool {
-        /// The call.
+        /// The id of the call.
         id: String,
         /// The name that the model called.
         name: String,
@@ -63,12 +63,12 @@ pub enum ChatMessage {
 pub struct ModelReply {
     /// Its text.
     pub text: String,
-    /// The calls it wants, in its order.
+    /// The calls it requests, in order.
     pub calls: Vec<ToolCall>,
-    /// Blocks of the provider that are sent back unchanged, such as signed reasoning.
+    /// Provider blocks to send back unchanged, such as signed reasoning.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub carried: Vec<Value>,
-    /// The provider's count of tokens.
+    /// Token counts.
     #[serde(skip)]
     pub usage: TokenUsage,
     /// Why it ended.
@@ -76,17 +76,17 @@ pub struct ModelReply {
     pub stop: Stop,
 }
 
-/// A call that a model wants.
+/// A call that a model requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCall {
-    /// Names the call within its conversation.
+    /// Its id, unique within the conversation.
     pub id: String,
     /// The name that the model called.
     pub name: String,
-    /// The arguments; the text as written when there is a `problem`.
+    /// The arguments; the raw text if there is a `problem`.
     pub arguments: Value,
-    /// Why it cannot be made: malformed, or not finished.
+    /// Why it cannot be made: malformed or incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// The provider's signature, sent back unchanged (Gemini, thought signatures).
@@ -95,7 +95,7 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// A call with arguments as text; none at all are an empty object.
+    /// Parses the arguments from JSON text; empty text means an empty object.
     pub fn new(id: String, name: String, arguments: &str) -> Self {
         let call = Self { id, name, ..Self::default() };
         if arguments.trim().is_empty() {
@@ -109,7 +109,7 @@ impl ToolCall {
         Self { arguments: Value::String(arguments.to_owned()), problem: Some(problem), ..call }
     }
 
-    /// The same call, which did not come to its end.
+    /// Marks the call as cut off.
     #[must_use]
     pub fn unfinished(mut self) -> Self {
         self.problem = Some("the call was cut off before its end".to_owned());
@@ -117,7 +117,7 @@ impl ToolCall {
     }
 }
 
-/// An id for a call whose provider gives none.
+/// Generates an id for a call whose provider assigns none.
 pub fn call_id() -> String {
     format!("call_{:08x}", fastrand::u32(..))
 }
@@ -125,10 +125,10 @@ pub fn call_id() -> String {
 /// Why a model stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stop {
-    /// It was done, or wants its calls made.
+    /// It finished, or requests calls.
     #[default]
     End,
-    /// It reached its longest answer.
+    /// The answer reached the maximum length.
     Length,
     /// The provider's content filter cut it off.
     Filtered,
@@ -138,11 +138,11 @@ pub enum Stop {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenUsage {
-    /// Tokens that were sent.
+    /// Input tokens.
     pub input: u64,
-    /// Tokens that were written.
+    /// Output tokens.
     pub output: u64,
-    /// Whether this is our estimate because the provider did not count.
+    /// Whether these are our estimates, because the provider sent no counts.
     pub is_estimate: bool,
 }
 
@@ -155,35 +155,35 @@ impl TokenUsage {
     }
 }
 
-/// What happens while a model answers.
+/// Progress of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Delta {
     /// More text.
     Text(String),
     /// More of its reasoning.
     Reasoning(String),
-    /// It is asked again; what it said so far is void.
+    /// A retry follows; the answer so far is discarded.
     Retry {
         /// Which attempt failed, from 1.
         attempt: u32,
-        /// When it is asked again.
+        /// Delay before the next attempt.
         after: Duration,
-        /// What failed.
+        /// Why the attempt failed.
         why: SafeText,
     },
 }
 
-/// Receives what happens while a model answers.
+/// Receives the progress of an answer.
 pub(crate) type OnDelta<'a> = &'a mut (dyn FnMut(Delta) + Send);
-/// An answer that is on its way.
+/// A pending answer.
 pub(crate) type PendingReply<'a> = BoxFuture<'a, Result<ModelReply, LlmError>>;
 
 /// A language model. Dropping the future aborts the answer.
 pub trait LanguageModel: Send + Sync + 'static {
-    /// What it is called.
+    /// Its name.
     fn name(&self) -> &str;
 
-    /// How many tokens a prompt and its answer may have together.
+    /// Context size in tokens: prompt and answer together.
     fn context(&self) -> u64;
 
     /// Whether it calls tools by fenced blocks in its text.
@@ -191,49 +191,49 @@ pub trait LanguageModel: Send + Sync + 'static {
         false
     }
 
-    /// Answers a prompt, telling `on` of what comes meanwhile.
+    /// Answers a prompt, reporting progress to `on`.
     fn reply<'a>(&'a self, prompt: &'a ModelPrompt, on: OnDelta<'a>) -> PendingReply<'a>;
 }
 
-/// What went wrong with a model.
+/// Kind of a model error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LlmErrorKind {
     /// The key was refused.
     Unauthorized,
-    /// Too many requests, or the quota is spent.
+    /// Too many requests, or the quota is exhausted.
     RateLimited,
     /// The prompt does not fit the model.
     TooLong,
     /// A content filter refused.
     Filtered,
-    /// The provider failed.
+    /// The provider had an internal error.
     Server,
     /// The provider refused the request.
     Refused,
-    /// The stream ended before its end.
+    /// The stream ended prematurely.
     Cut,
-    /// Nothing came for too long.
+    /// No data arrived in time.
     Timeout,
-    /// Nobody answers at the address.
+    /// The address cannot be reached.
     Unreachable,
-    /// What came is not what the provider's documentation says.
+    /// The response does not match the provider's documented format.
     Malformed,
 }
 
-/// Why a model gave no answer. Holds neither the request nor the key.
+/// Why a model failed to answer. Contains neither the request nor the key.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LlmError {
-    /// What went wrong.
+    /// The kind of error.
     pub kind: LlmErrorKind,
     /// The model.
     pub model: String,
-    /// In words.
+    /// The message.
     pub message: SafeText,
-    /// Our estimate of the tokens that were sent.
+    /// Estimated number of tokens sent.
     pub tokens: u64,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
 }
 

@@ -1,10 +1,10 @@
-//! Models of providers over HTTP: one request, one stream of events, retries of what passes.
+//! Models of providers over HTTP: one request, one event stream, retries of transient faults.
 //!
-//! The wire is our own. `genai` 0.7.2 was tried against the same streams first: it switches on
+//! The wire formats are implemented here instead of with `genai` (tested: 0.7.2), which enables
 //! `gzip` and `http2` in reqwest for the whole program, so that the client of MCP servers would
-//! decompress without our limits, and `test-util` in tokio; a Gemini stream that is cut ends like a
-//! complete one; Anthropic's events are lost when CR and LF arrive apart; its errors print the
-//! request; it brings 21 packages. What is needed of it, three formats, is the three files here.
+//! decompress without our limits, and `test-util` in tokio; reports a truncated Gemini stream as
+//! complete; loses Anthropic events when CR and LF arrive in separate chunks; prints the request in
+//! its errors; and adds 21 packages.
 
 mod anthropic;
 mod gemini;
@@ -32,7 +32,7 @@ use crate::mcp::{SseEvents, client_builder, unreachable_reason};
 use wire::{Fault, ProviderRequest, ReplyReader};
 pub use wire::{Provider, RemoteConfig};
 
-/// A model of a provider.
+/// A model of a provider, reached over HTTP.
 #[derive(Debug)]
 pub struct ProviderModel {
     config: RemoteConfig,
@@ -41,19 +41,19 @@ pub struct ProviderModel {
 }
 
 impl ProviderModel {
-    /// Longest wait that a provider may ask for; a longer one is an error that says so.
+    /// Longest retry delay that a provider may ask for; a longer one is reported as an error.
     const PATIENCE: Duration = Duration::from_secs(60);
-    /// Most attempts, whatever is configured.
+    /// Upper bound for the configured number of attempts.
     const ATTEMPTS: u32 = 4;
-    /// Most bytes of an error's body that are read.
+    /// Limit for reading the body of an error response, in bytes.
     const ERROR_BYTES: usize = 64 << 10;
-    /// Largest event of an answer, in bytes.
+    /// Maximum size of an event in an answer, in bytes.
     const EVENT_BYTES: usize = 8 << 20;
 
-    /// A model at an address.
+    /// Creates a model from its configuration.
     ///
     /// # Errors
-    /// When a key would travel unencrypted, or the key or the address cannot be used.
+    /// When the key would be sent unencrypted, or the address cannot be used.
     pub fn new(config: RemoteConfig) -> Result<Self, String> {
         let url = &config.base_url;
         if !matches!(url.scheme(), "http" | "https") {
@@ -64,7 +64,7 @@ impl ProviderModel {
             return Err(format!("the key would travel unencrypted to {host}: use https"));
         }
         let builder = client_builder(url, &TlsConfig::default())?;
-        // A key goes where it was meant to go and nowhere else.
+        // No redirects: the key must only be sent to the configured address.
         let http = builder.redirect(reqwest::redirect::Policy::none()).build();
         let http = http.map_err(|error| error.to_string())?;
         let redactor = Redactor::new(config.key.clone());
@@ -108,7 +108,7 @@ impl ProviderModel {
         Err(self.refusal(response).await)
     }
 
-    /// What a response that is no success says.
+    /// Converts an error response to a fault.
     async fn refusal(&self, response: Response) -> Fault {
         let status = response.status();
         let header = |name: &str| response.headers().get(name)?.to_str().ok()?.parse::<f64>().ok();
@@ -122,7 +122,7 @@ impl ProviderModel {
             }
         }
         let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        // Gemini wraps an error that comes instead of a stream in a list.
+        // Gemini wraps an error that replaces a stream in a list.
         let error = value.get("error").or_else(|| value.get(0)?.get("error"));
         let mut fault = Fault::reported(Some(status.as_u16()), error.unwrap_or(&Value::Null));
         let reason = status.canonical_reason().unwrap_or_default();
@@ -138,18 +138,18 @@ impl ProviderModel {
         fault
     }
 
-    /// One attempt.
+    /// Makes one attempt.
     async fn once(&self, outgoing: &ProviderRequest, on: OnDelta<'_>) -> Result<ModelReply, Fault> {
         let mut events = SseEvents::new(self.send(outgoing).await?, Self::EVENT_BYTES);
         let mut reader = self.reader();
-        // What is text of the answer, where blocks in it are calls.
+        // The fence parser, and the text outside of its blocks.
         let mut fenced = self.config.fenced.then(|| (Fence::default(), String::new()));
         let mut reply = ModelReply::default();
         let malformed = |message: String| Fault::new(LlmErrorKind::Malformed, message);
         loop {
             let silent = |_| Fault::new(LlmErrorKind::Timeout, "the answer stopped coming");
             let more = tokio::time::timeout(self.config.idle, events.fill()).await;
-            // How the connection ended matters only when the answer was not complete.
+            // A connection error only matters if the answer is incomplete, checked below.
             let Ok(1..) = more.map_err(silent)? else { break };
             while let Some(event) = events.next_complete() {
                 if event.over.is_some() {
@@ -181,7 +181,7 @@ impl ProviderModel {
         }
         if let Some((mut fence, said)) = fenced {
             let rest = fence.finish();
-            // Without its blocks, which history writes again.
+            // Without the blocks: `in_blocks` adds them again to the history.
             (reply.text, reply.calls) = (said + &rest, fence.calls);
             if !rest.is_empty() {
                 on(Delta::Text(rest));
@@ -262,8 +262,8 @@ impl LanguageModel for ProviderModel {
     }
 }
 
-/// The same prompt for a model that knows text alone: calls are blocks, results what the user says.
-/// The definitions of the tools stand in its system prompt already.
+/// Converts a prompt for a text-only model: calls become blocks, and results user messages. The
+/// system prompt already contains the definitions of the tools.
 fn in_blocks(prompt: &ModelPrompt) -> ModelPrompt {
     let mut messages: Vec<ChatMessage> = Vec::new();
     for message in &prompt.messages {

@@ -1,5 +1,5 @@
-//! A recorded chat asked again of another model: what the person said and which tools were called
-//! then, and how the calls of now differ. The recorded servers answer (`mcpdeck mock RECORDING`).
+//! Replays a recorded chat with another model: the user's messages, the recorded calls, and how the
+//! new calls differ. The recorded servers answer (`mcpdeck mock RECORDING`).
 
 use std::io;
 use std::path::Path;
@@ -20,12 +20,12 @@ pub struct ToolChoice {
     pub arguments: Value,
 }
 
-/// What the person said, and what was called for it.
+/// A message of the user, and the calls it led to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayTurn {
-    /// What the person said.
+    /// The user's message.
     pub message: String,
-    /// The calls in their order.
+    /// The calls, in order.
     pub calls: Vec<ToolChoice>,
 }
 
@@ -76,28 +76,28 @@ impl Replay {
     }
 }
 
-/// What two models chose for one message.
+/// The recorded and the new calls for one message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Compared {
-    /// What the person said.
+    /// The user's message.
     pub message: String,
-    /// The calls of then.
+    /// The recorded calls.
     pub recorded: Vec<ToolChoice>,
-    /// The calls of now.
+    /// The new calls.
     pub now: Vec<ToolChoice>,
     /// Whether the same tools were called, in the same order.
     pub same_tools: bool,
     /// Whether their arguments were the same too.
     pub same_arguments: bool,
-    /// Calls of now that were not recorded, or failed.
+    /// Number of new calls that were not recorded or failed.
     pub failed: usize,
-    /// Why the turn of now was over.
+    /// Why the new turn ended.
     pub reason: String,
 }
 
 impl Compared {
-    /// Compares what a turn called now with what it called then.
+    /// Compares the new calls of a turn with the recorded ones.
     pub fn new(turn: ReplayTurn, now: Vec<ToolChoice>, failed: usize, reason: String) -> Self {
         let tools = |calls: &[ToolChoice]| calls.iter().map(|c| c.tool.clone()).collect::<Vec<_>>();
         Self {

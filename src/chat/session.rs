@@ -1,5 +1,5 @@
 //! Chat sessions that outlive their connections: the conversation, its events in a bounded log, the
-//! turn under way. A client that comes back gets what it missed, or `truncated` with a snapshot.
+//! current turn. A reconnecting client gets the missed events, or `truncated` with a snapshot.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::chat::prompt::inner;
 use crate::deck::{ChatStore, KeptChat};
 use crate::host::{Host, Principal};
 
-/// Bounds of sessions.
+/// Limits of sessions.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLimits {
-    /// Sessions at once.
+    /// Maximum number of sessions.
     pub sessions: usize,
-    /// Bytes of events that are kept of one session.
+    /// Maximum size of a session's event log, in bytes.
     pub log: usize,
-    /// How long a turn goes on without a client.
+    /// How long a turn continues without a client.
     pub alone: Duration,
     /// How long a session is kept without a client.
     pub kept: Duration,
@@ -44,25 +44,25 @@ impl Default for SessionLimits {
     }
 }
 
-/// Longest text of a result within an event, in bytes.
+/// Maximum text of a result in an event, in bytes.
 const RESULT: usize = 16_000;
 
-/// The events of a session, the newest of them.
+/// The latest events of a session.
 #[derive(Default)]
 struct Log {
-    /// With their numbers, as they are sent.
+    /// With their numbers, as JSON.
     events: VecDeque<(u64, Arc<str>)>,
     bytes: usize,
     last: u64,
-    /// The last event that `talk` of the session covers.
+    /// Number of the last event that the session's `talk` includes.
     covered: u64,
 }
 
 /// One session.
 pub struct ChatSession {
-    /// Names it.
+    /// Its id.
     pub id: String,
-    /// Another one after each start of the program.
+    /// Random; differs after each start of the program.
     pub epoch: Arc<str>,
     owner: String,
     limits: SessionLimits,
@@ -72,29 +72,29 @@ pub struct ChatSession {
     log: Mutex<Log>,
     newest: watch::Sender<u64>,
     turn: Mutex<Option<CancellationToken>>,
-    /// Connections, and when the last one left.
+    /// Number of connections, and when the last one closed.
     clients: Mutex<(usize, Instant)>,
 }
 
-/// What a client missed: the conversation, when events it did not get are gone, and events with
-/// their numbers, oldest first.
+/// What a client missed: a snapshot of the conversation if missed events were dropped, and later
+/// events with their numbers, oldest first.
 pub type Missed = (Option<Value>, Vec<(u64, Arc<str>)>);
 
-/// Why a message is not taken.
+/// Why a message was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageRefusal {
-    /// A turn is under way.
+    /// A turn is in progress.
     Busy,
-    /// There is no such message to write again.
+    /// There is no such message to replace.
     NoSuchMessage,
 }
 
 impl ChatSession {
-    /// Begins a turn, which `cancel` aborts. `at` replaces that message of the person, counted from 0,
-    /// and what followed. The model may be given more than is `shown`: the text of files.
+    /// Begins a turn, which `cancel` aborts. `at` (from 0) replaces that message of the user and
+    /// everything after it. `text` is `shown` plus the text of attached files.
     ///
     /// # Errors
-    /// Why it is not taken.
+    /// When a turn is in progress or message `at` does not exist.
     pub fn begin(
         self: &Arc<Self>,
         shown: &str,
@@ -116,8 +116,8 @@ impl ChatSession {
         let session = Arc::clone(self);
         tokio::spawn(async move {
             let done = Mutex::new(None);
-            let tell = |mut event: ChatEvent| match &mut event {
-                // Sent once the session takes the next message.
+            let on_event = |mut event: ChatEvent| match &mut event {
+                // Delayed until the session accepts the next message.
                 ChatEvent::Done { .. } => *done.lock() = Some(event),
                 ChatEvent::ToolResult { text, .. } => {
                     crate::chat::context::shorten(text, RESULT);
@@ -131,8 +131,8 @@ impl ChatSession {
                 asked.messages.push(ChatMessage::User { text: text.clone() });
                 session.keep(&asked, 0).await;
             }
-            agent.turn(&mut talk, &text, &cancel, &tell).await;
-            // `done` comes after it.
+            agent.turn(&mut talk, &text, &cancel, &on_event).await;
+            // Counts the `done` event, which is sent below.
             session.keep(&talk, 1).await;
             *session.talk.lock() = talk;
             session.turn.lock().take();
@@ -143,13 +143,13 @@ impl ChatSession {
         Ok(())
     }
 
-    /// Stops the turn under way; gives whether there was one.
+    /// Aborts the current turn; returns whether there was one.
     pub fn abort(&self) -> bool {
         self.turn.lock().as_ref().inspect(|turn| turn.cancel()).is_some()
     }
 
-    /// Keeps the conversation where sessions are kept, if anywhere; so many events are still to
-    /// come. What fails is logged: the chat goes on without it.
+    /// Saves the conversation to the store, if any; `more` events are still to be sent. Errors are
+    /// only logged.
     async fn keep(&self, talk: &Conversation, more: u64) {
         let Some(store) = &self.store else { return };
         let chat = KeptChat {
@@ -160,29 +160,29 @@ impl ChatSession {
             talk: serde_json::to_string(talk).unwrap_or_default(),
         };
         if let Err(error) = store.save(chat).await {
-            tracing::error!(target: "mcpdeck::chat", "a session could not be kept: {error}");
+            tracing::error!(target: "mcpdeck::chat", "a session could not be saved: {error}");
         }
     }
 
-    /// The model and the limits of the chat.
+    /// The agent, with its model and limits.
     pub fn agent(&self) -> Arc<Agent> {
         Arc::clone(&self.agent.read())
     }
 
-    /// Asks this model for this caller from the next turn on.
+    /// Switches to this model and caller from the next turn on.
     pub fn change(&self, model: Arc<dyn LanguageModel>, mut who: Principal) {
         who.session = Some(self.id.as_str().into());
         let mut agent = self.agent.write();
         *agent = Arc::new(agent.like(model, who));
     }
 
-    /// Whether a turn is under way.
+    /// Whether a turn is in progress.
     pub fn is_busy(&self) -> bool {
         self.turn.lock().is_some()
     }
 
-    /// What was said and done before the turn under way, as events without numbers, and the number
-    /// of the last event they stand for.
+    /// The conversation before the current turn as events without numbers, and the number of the
+    /// last event it includes.
     pub fn so_far(&self) -> (Vec<Value>, u64) {
         let covered = self.log.lock().covered;
         (events_of(&self.talk.lock()), covered)
@@ -213,16 +213,16 @@ impl ChatSession {
         self.newest.send_replace(number);
     }
 
-    /// Changes with every event: its number.
+    /// Watches the number of the latest event.
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 
-    /// What came after an event.
+    /// The events after number `seen`.
     pub fn since(&self, seen: u64) -> Missed {
         let log = self.log.lock();
         let first = log.events.front().map_or(log.last + 1, |(number, _)| *number);
-        // What was seen of a turn that the end of the program cut off is gone too.
+        // `seen > last`: the client saw events of a turn that a restart of the program lost.
         let is_gone = seen + 1 < first || seen > log.last;
         let from = if is_gone { seen.min(log.last).max(log.covered) } else { seen };
         let later = log.events.iter().filter(|(number, _)| *number > from);
@@ -234,18 +234,18 @@ impl ChatSession {
         (snapshot, events)
     }
 
-    /// A client is there.
+    /// Registers a connection.
     pub fn attach(&self) {
         self.clients.lock().0 += 1;
     }
 
-    /// A client left.
+    /// Unregisters a connection.
     pub fn detach(&self) {
         let mut clients = self.clients.lock();
         *clients = (clients.0.saturating_sub(1), Instant::now());
     }
 
-    /// How long nobody is there.
+    /// How long the session has been without connections.
     fn alone(&self) -> Duration {
         match *self.clients.lock() {
             (0, since) => since.elapsed(),
@@ -265,8 +265,8 @@ pub struct ChatSessions {
 }
 
 impl ChatSessions {
-    /// Sessions with this model. Must be called within a tokio runtime, whose clock ends those that
-    /// nobody comes back to.
+    /// Sessions with this model. Must be called within a tokio runtime, for the task that ends
+    /// abandoned sessions.
     pub fn new(
         host: Host,
         model: Arc<dyn LanguageModel>,
@@ -287,12 +287,12 @@ impl ChatSessions {
         sessions
     }
 
-    /// A new session of a caller; nothing when there are too many, or without random numbers.
+    /// Opens a session; `None` when there are too many, or without random numbers.
     pub fn open(&self, who: Principal) -> Option<Arc<ChatSession>> {
         self.add(random_hex::<16>().ok()?, who.to_string(), who, Conversation::default(), 0)
     }
 
-    /// A copy of a session, up to before its message `at` of the person when one is given.
+    /// Copies a session, up to but excluding the user's message `at`, if given.
     pub fn branch(&self, session: &ChatSession, at: Option<usize>) -> Option<Arc<ChatSession>> {
         let mut talk = session.talk.lock().clone();
         if let Some(at) = at {
@@ -304,7 +304,7 @@ impl ChatSessions {
         Some(copy)
     }
 
-    /// Adds a session whose conversation covers its events up to `seq`.
+    /// Adds a session whose conversation includes its events up to `seq`.
     fn add(
         &self,
         id: String,
@@ -345,8 +345,8 @@ impl ChatSessions {
         Some(session)
     }
 
-    /// A session of this caller: from where sessions are kept when it is not here any more, or went
-    /// on elsewhere. Another's is as if it were not there.
+    /// Finds a session of this caller, loading it from the store if it is not here or the stored
+    /// one is newer. Sessions of other callers are not found.
     pub async fn find(&self, id: &str, who: &Principal) -> Option<Arc<ChatSession>> {
         let owner = who.to_string();
         let here = self.all.lock().get(id).cloned();
@@ -358,7 +358,7 @@ impl ChatSessions {
             tracing::error!(target: "mcpdeck::chat", "a session could not be read: {error}");
             None
         });
-        // The last event of a turn is counted before it is sent.
+        // A save at the end of a turn counts `done` before it is sent.
         let is_newer = |seq| here.as_ref().is_none_or(|session| seq > session.last() + 1);
         let Some((seq, talk)) = kept.filter(|(seq, _)| is_newer(*seq)) else { return here };
         let talk = serde_json::from_str(&talk).ok()?;
@@ -368,7 +368,7 @@ impl ChatSessions {
         self.add(id.to_owned(), owner, who.clone(), talk, seq)
     }
 
-    /// Ids and titles of the sessions of this caller in which something was said.
+    /// Ids and titles of this caller's sessions that have messages.
     pub async fn list(&self, who: &Principal) -> Vec<(String, String)> {
         let owner = who.to_string();
         let kept = match &self.store {
@@ -386,19 +386,19 @@ impl ChatSessions {
         out
     }
 
-    /// Forgets a session that nobody used and nobody is in.
+    /// Removes a session that has no events and no connections.
     pub fn close_unused(&self, session: &ChatSession) {
         if session.last() == 0 && session.clients.lock().0 == 0 {
             self.all.lock().remove(&session.id);
         }
     }
 
-    /// How many there are.
+    /// The number of open sessions.
     pub fn count(&self) -> usize {
         self.all.lock().len()
     }
 
-    /// Ends turns and sessions that nobody comes back to.
+    /// Ends abandoned turns and sessions.
     fn sweep(&self) {
         self.all.lock().retain(|_, session| {
             let alone = session.alone();
@@ -410,7 +410,7 @@ impl ChatSessions {
     }
 }
 
-/// A conversation as the events that made it, as far as it says.
+/// Reconstructs the events of a conversation, as far as it contains them.
 fn events_of(talk: &Conversation) -> Vec<Value> {
     let mut out = Vec::new();
     for message in &talk.messages {

@@ -1,5 +1,5 @@
-//! The person's defaults for the chat: `chat` in `settings.json` of the configuration folder. A key
-//! stands there as a reference to a secret, never as itself.
+//! The user's defaults for the chat: `chat` in `settings.json` in the configuration folder. Keys
+//! must be references to secrets, never literal.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::deck::{load_json, parse_json};
 
 /// Name of the file in the user's configuration folder.
 pub const SETTINGS: &str = "settings.json";
-/// Largest file that is read, in bytes.
+/// Maximum size of the file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
 #[derive(Debug, Default, Deserialize)]
@@ -27,30 +27,30 @@ struct File {
     chat: ChatSettings,
 }
 
-/// Which model, and how it is reached.
+/// The model and its connection.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChatSettings {
-    /// Whose model; the first whose key is known when left out.
+    /// The provider; defaults to the first one with a known key.
     pub provider: Option<Provider>,
-    /// Another address of the provider's interface.
+    /// Base URL of the API, instead of the provider's default.
     pub base_url: Option<String>,
-    /// The model; the provider's usual one when left out.
+    /// The model; defaults to the provider's default model.
     pub model: Option<String>,
-    /// Further models of the provider to choose from.
+    /// Further models of the provider to offer for selection.
     pub models: Vec<String>,
     /// Call tools by fenced blocks in the text.
     pub fenced: bool,
-    /// Tokens of prompt and answer together.
+    /// Context size in tokens: prompt and answer together.
     pub context: Option<u64>,
-    /// Keys by provider: `${secret:NAME}`, `${keyring:NAME}`, `${cmd:HELPER:ARGUMENT}`, `${env:NAME}`.
+    /// Keys: `${secret:NAME}`, `${keyring:NAME}`, `${cmd:HELPER:ARGUMENT}`, `${env:NAME}`.
     pub keys: BTreeMap<Provider, String>,
-    /// The file that keeps sessions over the end of the program.
+    /// The file that stores sessions across restarts.
     pub sessions: Option<PathBuf>,
 }
 
 impl ChatSettings {
-    /// Reads the defaults; none when there is no file.
+    /// Reads the settings; default values when there is no file.
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
@@ -71,10 +71,10 @@ impl ChatSettings {
         Ok(settings)
     }
 
-    /// Whose model is used.
+    /// The provider to use.
     ///
     /// # Errors
-    /// When no key is known and none is named.
+    /// When none is configured and no key is known.
     pub fn provider(&self, env: &Environment) -> Result<Provider, String> {
         let is_known = |provider: &Provider| {
             self.keys.contains_key(provider) || variable(env, *provider).is_some()
@@ -86,10 +86,10 @@ impl ChatSettings {
         })
     }
 
-    /// The model. May wait for a keyring or a helper program.
+    /// Creates the model. May block on a keyring or a helper program.
     ///
     /// # Errors
-    /// Says what is missing or wrong; never the key.
+    /// Describes what is missing or wrong, without the key.
     pub fn model(&self, env: &Environment) -> Result<Arc<dyn LanguageModel>, String> {
         let provider = self.provider(env)?;
         if provider == Provider::Embedded {
@@ -114,7 +114,7 @@ impl ChatSettings {
         Ok(Arc::new(ProviderModel::new(config)?))
     }
 
-    /// The models to choose from: the one that is used first.
+    /// The models to choose from, the configured one first.
     pub fn choices(&self, env: &Environment) -> Vec<String> {
         let Ok(provider) = self.provider(env) else { return Vec::new() };
         let first = self.model.clone().unwrap_or_else(|| provider.defaults().2.to_owned());
@@ -123,7 +123,7 @@ impl ChatSettings {
     }
 }
 
-/// The key in the provider's usual variables.
+/// The key from the provider's usual environment variables.
 fn variable(env: &Environment, provider: Provider) -> Option<Secret> {
     let keys = provider.defaults().1.iter().filter_map(|name| env.var(name));
     keys.map(str::trim).find(|key| !key.is_empty()).map(Secret::new)

@@ -1,5 +1,5 @@
-//! The chat of `serve --chat`: `/ws`, one connection with heartbeat, limits and checked input, and
-//! the page at `/`. Who a token belongs to is asked of whoever serves.
+//! The chat of `serve --chat`: a WebSocket at `/ws` with heartbeat, limits and validated input, and
+//! the page at `/`. The embedding service authenticates tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,25 +22,25 @@ use crate::chat::prompt::SystemPrompt;
 use crate::chat::session::{ChatSession, ChatSessions, MessageRefusal};
 use crate::host::Principal;
 
-/// Who a token belongs to, and what is cancelled when that token ends; nothing for a token that opens no
-/// chat.
+/// Authenticates a token: returns its caller and a token that is cancelled when it ends; `None` if
+/// it does not allow the chat.
 pub type Authenticate = Arc<dyn Fn(&str) -> Option<ChatCaller> + Send + Sync>;
 
-/// A caller, until its token ends.
+/// A caller, and what is cancelled when its token ends.
 pub type ChatCaller = (Principal, CancellationToken);
 
-/// Bounds of a connection.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketLimits {
-    /// Time between two pings; a connection that is silent for three times as long is closed.
+    /// Interval between pings; a connection that is silent for three intervals is closed.
     pub heartbeat: Duration,
-    /// How long a token may take to come.
+    /// Timeout for receiving the token.
     pub token: Duration,
-    /// Connections at once.
+    /// Maximum number of concurrent connections.
     pub connections: usize,
-    /// Messages of one connection in a minute.
+    /// Maximum number of messages per connection and minute.
     pub per_minute: u32,
-    /// Largest message, in bytes.
+    /// Maximum size of a message, in bytes.
     pub bytes: usize,
 }
 
@@ -56,19 +56,19 @@ impl Default for SocketLimits {
     }
 }
 
-/// Bytes that are read at once: a thousand connections that say little should cost little.
+/// Size of the read buffer, in bytes; small, because thousands of connections may be idle.
 const BUFFER: usize = 4 << 10;
 
-/// What every connection shares.
+/// State shared by all connections.
 struct ChatService {
     sessions: Arc<ChatSessions>,
     who: Authenticate,
     limits: SocketLimits,
-    /// Places for connections.
+    /// Limits the number of connections.
     places: Arc<Semaphore>,
 }
 
-/// What a client sends.
+/// A message from a client.
 #[derive(Debug, Deserialize)]
 #[serde(
     tag = "type",
@@ -77,23 +77,23 @@ struct ChatService {
     deny_unknown_fields
 )]
 enum ClientMessage {
-    /// The token, when it did not come as a header.
+    /// The token, unless it was sent as a header.
     Auth { token: String },
-    /// What the person says; instead of their message number `at`, when that is given.
+    /// A message of the user; replaces their message number `at`, if given.
     Message {
         text: String,
         #[serde(default)]
         at: Option<usize>,
     },
-    /// Go on with a session after the event `lastSeq`.
+    /// Resume a session after event `lastSeq`.
     Resume { session: String, last_seq: u64 },
-    /// Stop the turn.
+    /// Abort the turn.
     Abort,
     /// Cancel one call.
     AbortTool { id: String },
-    /// Show the system prompt and what it costs.
+    /// Request the system prompt and its costs.
     Prompt,
-    /// Are you there?
+    /// Request a pong.
     Ping,
 }
 
@@ -106,7 +106,7 @@ pub fn routes(sessions: Arc<ChatSessions>, who: Authenticate, limits: SocketLimi
 
 const PAGE: &str = include_str!("page.html");
 
-/// The page; its script and its style are the only ones that may run.
+/// Serves the page; its CSP permits only the inline script and style, by hash.
 async fn page() -> Response {
     let hash = |tag: &str| {
         let part = PAGE
@@ -141,7 +141,7 @@ async fn upgrade(
     if given.is_some() && who.is_none() {
         return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response();
     }
-    // Given back with the connection, also when it ends before it is a WebSocket.
+    // Released with the connection, even if that ends before the upgrade.
     let Ok(place) = Arc::clone(&service.places).try_acquire_owned() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many connections").into_response();
     };
@@ -157,10 +157,10 @@ async fn upgrade(
     })
 }
 
-/// Why a connection ends: code (RFC 6455, section 7.4) and words.
+/// Why a connection is closed: code (RFC 6455, section 7.4) and reason.
 type End = (u16, &'static str);
 
-/// A message over the limit, or bytes that are none.
+/// An oversized message or an invalid frame.
 const UNREADABLE: End = (close_code::POLICY, "the message is too large, or no frame");
 const GONE: End = (close_code::AWAY, "the client is gone");
 
@@ -183,12 +183,12 @@ impl Connection {
         let mut newest = here.session.newest();
         let limits = self.service.limits;
         let mut beat = tokio::time::interval(limits.heartbeat);
-        let mut heard = Instant::now();
+        let mut last_received = Instant::now();
         let (mut minute, mut count) = (Instant::now(), 0);
         loop {
             tokio::select! {
                 frame = self.socket.recv() => {
-                    heard = Instant::now();
+                    last_received = Instant::now();
                     let text = match frame {
                         Some(Ok(Frame::Text(text))) => text,
                         Some(Ok(Frame::Ping(_) | Frame::Pong(_))) => continue,
@@ -230,7 +230,7 @@ impl Connection {
                 () = cut.cancelled() => return Err((close_code::POLICY, "the token has ended")),
                 _ = newest.changed() => self.catch_up(&here.session, &mut seen).await?,
                 _ = beat.tick() => {
-                    if heard.elapsed() > limits.heartbeat * 3 {
+                    if last_received.elapsed() > limits.heartbeat * 3 {
                         return Err((close_code::POLICY, "no answer to pings"));
                     }
                     self.send_frame(Frame::Ping(bytes::Bytes::new())).await?;
@@ -297,7 +297,7 @@ impl Connection {
         self.send(&message).await
     }
 
-    /// Sends what came after `seen`.
+    /// Sends the events after `seen`.
     async fn catch_up(&mut self, session: &ChatSession, seen: &mut u64) -> Result<(), End> {
         let (snapshot, events) = session.since(*seen);
         if let Some(snapshot) = snapshot {
@@ -319,7 +319,7 @@ impl Connection {
         self.send_frame(Frame::Text(message.to_string().into())).await
     }
 
-    /// A client that does not read is gone; its session waits for it.
+    /// Sends a frame; a client that does not read in time is disconnected, but may resume.
     async fn send_frame(&mut self, frame: Frame) -> Result<(), End> {
         let patience = self.service.limits.heartbeat * 3;
         match tokio::time::timeout(patience, self.socket.send(frame)).await {
@@ -329,7 +329,7 @@ impl Connection {
     }
 }
 
-/// A session while a connection is there for it.
+/// A session attached to a connection; detached on drop.
 struct ConnectedSession {
     sessions: Arc<ChatSessions>,
     session: Arc<ChatSession>,

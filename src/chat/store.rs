@@ -1,5 +1,5 @@
-//! Sessions on disk, so that a chat goes on after the program was started again: one `SQLite` file,
-//! a row for each session, written whole when a turn begins and ends.
+//! Sessions on disk, so that a chat survives a restart of the program: one `SQLite` file with a row
+//! per session, rewritten when a turn begins and ends.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use crate::base::text::path::spelled;
 use crate::deck::{ChatStore, KeptChat, Stored};
 
-/// Most sessions that are kept; beyond them the oldest are forgotten.
+/// Maximum number of sessions; the least recently changed are deleted beyond it.
 const MOST: u32 = 1_000;
-/// Format of the file.
+/// Format version of the file.
 const VERSION: u32 = 1;
 
-/// The file of the sessions.
+/// The session database.
 pub struct SessionFile(Arc<Mutex<Connection>>);
 
 impl SessionFile {
-    /// Opens the file, or makes it; the user alone may read it.
+    /// Opens the file; creates it, readable only by the user, if it does not exist.
     ///
     /// # Errors
-    /// Names the file and says why it cannot be used.
+    /// Names the file and why it cannot be used.
     pub fn open(path: &Path) -> Result<Arc<dyn ChatStore>, String> {
         let wrong = |what: String| format!("{}: {what}", spelled(path));
         if let Some(folder) = path.parent() {
@@ -56,7 +56,7 @@ impl SessionFile {
         Ok(Arc::new(Self(Arc::new(Mutex::new(file)))))
     }
 
-    /// Asks the file, which may be slow, on a thread for that.
+    /// Runs a query on a blocking thread.
     fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,

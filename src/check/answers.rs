@@ -1,6 +1,6 @@
 //! Scripted answers to requests of servers (`--answers FILE`): matched by server, kind and content.
 //!
-//! What nothing matches is denied, counted and reported.
+//! A request that matches no entry is denied, counted and reported.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::mcp::{Answer, RequestKind};
 
 pub use crate::deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
 
-/// Answers from a script; counts what it had no answer for.
+/// Answers from a script; records the requests it had no answer for.
 #[derive(Clone, Default)]
 pub struct AnswerScript {
     entries: Arc<[AnswerLine]>,
@@ -33,7 +33,7 @@ impl AnswerScript {
     /// Reads a file.
     ///
     /// # Errors
-    /// Says what cannot be read or is not understood.
+    /// When the file cannot be read or is not valid.
     pub fn load(path: &Path) -> Result<Self, String> {
         let file: Answers = super::jsonc::WrittenText::load(path)?.decode()?;
         Self::new(file).map_err(|e| format!("{}: {e}", path.display()))
@@ -42,7 +42,7 @@ impl AnswerScript {
     /// A script of these answers.
     ///
     /// # Errors
-    /// Names a pattern that is no regular expression.
+    /// When a pattern is not a valid regular expression.
     pub fn new(file: Answers) -> Result<Self, String> {
         let line = |entry: ScriptedAnswer| {
             let pattern = entry.matches.as_deref().map(regex::Regex::new).transpose();
@@ -62,7 +62,7 @@ impl AnswerScript {
                 Err(message) => Answer::Refuse { code: -1, message },
             });
         }
-        // Roots are answered from the configuration and are nobody's decision.
+        // Roots are answered from the configuration: no answer here is not a denial.
         if *kind != RequestKind::Roots {
             let mut denied = self.denied.lock();
             denied.push((server.to_owned(), kind.method().to_owned()));
@@ -86,8 +86,8 @@ impl AnswerLine {
             && self.use_one()
     }
 
-    /// Uses the entry up by one; `false` when it has answered as often as it may. One step, because
-    /// servers ask at the same time.
+    /// Counts one use of the entry; `false` when its uses are exhausted. Atomic, because servers
+    /// ask concurrently.
     fn use_one(&self) -> bool {
         let Some(most) = self.entry.times else { return true };
         let one_more = |used: u64| (used < most).then_some(used + 1);

@@ -18,15 +18,15 @@ use crate::mcp::ListKind;
 pub struct PlannedCall {
     /// How it is named in a report.
     pub label: String,
-    /// What it goes to.
+    /// Its target.
     pub target: ExpectTarget,
     /// Its arguments.
     pub arguments: Map<String, Value>,
     /// Deadline instead of the server's.
     pub timeout: Option<Duration>,
-    /// Whether it is sent past validation.
+    /// Whether it skips the validation of its arguments.
     pub force: bool,
-    /// What it must give.
+    /// What it must return.
     pub expect: ResultExpectation,
 }
 
@@ -49,7 +49,7 @@ pub type PlannedCalls = BTreeMap<String, Vec<PlannedCall>>;
 pub struct Saved<'a> {
     /// The file, for messages.
     pub path: &'a Path,
-    /// What is in it.
+    /// Its content.
     pub calls: &'a SavedCalls,
     /// Whether all of them are made, or only those the expectations name.
     pub all: bool,
@@ -58,7 +58,7 @@ pub struct Saved<'a> {
 /// The calls of a check over the servers in `known`.
 ///
 /// # Errors
-/// Names the call that cannot be made, and why.
+/// When a call cannot be made; names it and the reason.
 pub fn plan(
     expectations: Option<&Expectations>,
     saved: Saved<'_>,
@@ -96,7 +96,7 @@ fn of_sample(sample: &SampleCall) -> Result<PlannedCall, String> {
         (ListKind::Resources, &sample.resource),
     ];
     let target = targets.into_iter().find_map(|(kind, name)| Some((kind, name.clone()?)));
-    let (kind, name) = target.ok_or("a sample call goes to nothing")?;
+    let (kind, name) = target.ok_or("a sample call has no target")?;
     Ok(PlannedCall {
         label: brief(&name, 60),
         target: ExpectTarget { kind, name },

@@ -1,7 +1,7 @@
 //! Expectations (`mcp.expect.json`): what servers must offer, sample calls, severities, budgets.
 //!
-//! Owns the file's shape, its first writing and its comparison with what was seen. Calls nothing;
-//! [`sample`] judges results that the runner hands over.
+//! Owns the file format, its initial creation and its comparison with what was seen. Makes no
+//! calls; [`ResultExpectation::judge`] compares the results that the runner passes in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use super::rule::finding;
 use super::subject::{CheckSubject, ListedEntry, brief};
 use super::{CheckFinding, Severity, rule};
 use crate::base::text::nearest;
-use crate::config::diagnostics::child;
+use crate::config::child_pointer;
 use crate::error::place;
 use crate::host::{CallOutcome, SchemaVerdict, Validator};
 use crate::mcp::ListKind;
@@ -36,14 +36,14 @@ pub struct Expectations {
     /// Levels of rules, by id (`describe/missing`) or by group (`describe`).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub rules: Levels,
-    /// What definitions may cost.
+    /// Limits for the size of definitions.
     #[serde(skip_serializing_if = "is_default")]
     pub budgets: Budgets,
     /// Servers that must exist, and what each must offer.
     pub servers: BTreeMap<String, ServerExpectation>,
 }
 
-/// What one server must offer. Everything left out is free.
+/// What one server must offer. Anything left out is not checked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServerExpectation {
@@ -56,18 +56,18 @@ pub struct ServerExpectation {
     /// Tools that must not exist: globs over names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub forbidden: Vec<String>,
-    /// Prompts that must exist, with the arguments that must.
+    /// Prompts that must exist, with the arguments they must have.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub prompts: BTreeMap<String, PromptExpectation>,
     /// URIs of resources, or of templates, that must be listed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// Calls to make, and what they must give.
+    /// Calls to make, and what they must return.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<SampleCall>,
 }
 
-/// What one tool must take.
+/// The parameters one tool must have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ToolExpectation {
@@ -107,7 +107,7 @@ impl OneOrMany {
         Self::deserialize(schema.get("type")?).ok()
     }
 
-    /// `array or string`, whatever their order.
+    /// The words in sorted order, as `array or string`.
     fn words(&self) -> String {
         let mut all: Vec<&str> = match self {
             Self::One(one) => vec![one],
@@ -118,7 +118,7 @@ impl OneOrMany {
     }
 }
 
-/// What one prompt must take.
+/// The arguments one prompt must have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct PromptExpectation {
@@ -132,10 +132,10 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Expectations {
-    /// Reads a file; comments and trailing commas are fine.
+    /// Reads a file; comments and trailing commas are allowed.
     ///
     /// # Errors
-    /// Says what cannot be read or is not understood, each with its line.
+    /// When it cannot be read, or every problem in it, each with its line.
     pub fn load(path: &Path) -> Result<Self, String> {
         Self::of(&WrittenText::load(path)?)
     }
@@ -143,7 +143,7 @@ impl Expectations {
     /// Parses the text of a file.
     ///
     /// # Errors
-    /// Says what is not understood, each with its line.
+    /// Every problem in it, each with its line.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::of(&WrittenText::new(FILE, text))
     }
@@ -152,7 +152,7 @@ impl Expectations {
         let file: Self = written.decode()?;
         let mut wrong = Vec::new();
         let mut report = |pointer: &[&str], message: &str| {
-            let pointer = pointer.iter().fold(String::new(), |at, step| child(&at, step));
+            let pointer = pointer.iter().fold(String::new(), |at, step| child_pointer(&at, step));
             wrong.push(written.problem(&pointer, message));
         };
         unknown_rules(&file.rules, &["rules"], &mut report);
@@ -177,7 +177,7 @@ impl Expectations {
         if wrong.is_empty() { Ok(file) } else { Err(wrong.join("\n")) }
     }
 
-    /// A first file: what the servers offer now must stay.
+    /// An initial file that requires everything the servers offer now.
     pub fn init(subjects: &[CheckSubject]) -> Self {
         let servers = subjects
             .iter()
@@ -187,7 +187,7 @@ impl Expectations {
         Self { servers, ..Self::default() }
     }
 
-    /// What is wrong with a server.
+    /// The findings about one server.
     pub fn compare(&self, subject: &CheckSubject) -> Vec<CheckFinding> {
         match self.servers.get(&subject.name) {
             Some(expected) if subject.was_ready() => compare(expected, subject),
@@ -195,8 +195,8 @@ impl Expectations {
         }
     }
 
-    /// The finding with the severity it has here; `None` when its rule is off. Levels of the server
-    /// are stronger than levels of all servers.
+    /// The finding with its configured severity; `None` when its rule is off. Levels of the server
+    /// override levels of all servers.
     pub fn weigh(&self, server: Option<&str>, mut finding: CheckFinding) -> Option<CheckFinding> {
         let own = server.and_then(|name| self.servers.get(name));
         let level = own
@@ -317,7 +317,7 @@ fn compare(expected: &ServerExpectation, subject: &CheckSubject) -> Vec<CheckFin
     findings
 }
 
-/// What is expected and not there, with what is there under a similar name.
+/// The finding about a missing entry, with the nearest existing name.
 fn missing<'a>(
     rule: &'static str,
     (list, noun): (&str, &str),
@@ -419,15 +419,15 @@ pub struct SampleCall {
     /// Its arguments; those of a saved call are replaced key by key.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub arguments: Map<String, Value>,
-    /// What it must give.
+    /// What it must return.
     pub expect: ResultExpectation,
 }
 
 impl SampleCall {
-    /// Whether it says once what it goes to.
+    /// Checks that it has exactly one target.
     ///
     /// # Errors
-    /// Says what is missing or too much.
+    /// When it has none or several.
     pub fn is_one(&self) -> Result<(), &'static str> {
         let said = [&self.tool, &self.prompt, &self.resource, &self.saved];
         match said.iter().filter(|target| target.is_some()).count() {
@@ -437,7 +437,7 @@ impl SampleCall {
     }
 }
 
-/// What a call goes to, on its own server.
+/// The target of a call, within its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectTarget {
     /// A tool, a prompt or a resource.
@@ -447,21 +447,21 @@ pub struct ExpectTarget {
 }
 
 impl ExpectTarget {
-    /// Where it stands: `tools/NAME`, safe to print.
+    /// Its place in reports: `tools/NAME`, safe to print.
     pub fn place(&self) -> String {
         format!("{}/{}", self.kind.key(), brief(&self.name, 80))
     }
 }
 
-/// What a result must be. Everything left out is free.
+/// What a result must be. Anything left out is not checked, unless it has a default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResultExpectation {
-    /// Whether the tool must say that it failed [default: false].
+    /// Whether the tool must report that it failed [default: false].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_error: Option<bool>,
-    /// A value the result must contain: every key and element named here must be there, others may
-    /// be. Compared with `structuredContent`, or with the text when that is JSON.
+    /// A value the result must contain: every key and element given here must be present, others
+    /// may be. Compared with `structuredContent`, or with the text when that is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json: Option<Value>,
     /// A JSON Schema for the same value.
@@ -485,7 +485,7 @@ impl ResultExpectation {
     /// Compiles pattern and schema.
     ///
     /// # Errors
-    /// Says which of them is wrong.
+    /// When one of them is not valid; names it.
     pub fn compile(&self) -> Result<CompiledExpectation, String> {
         let text = self.text.as_deref().map(regex::Regex::new).transpose();
         let schema = self.schema.as_ref().map(Validator::compile).transpose();
@@ -495,7 +495,7 @@ impl ResultExpectation {
         })
     }
 
-    /// Compares a result that came after `took`.
+    /// Checks a result; `took` is the duration of its call.
     pub fn judge(
         &self,
         target: &ExpectTarget,
@@ -559,7 +559,7 @@ impl ResultExpectation {
     }
 }
 
-/// Where a value does not fit, and why.
+/// The place where a value does not fit, and why.
 pub(super) fn misfit(pointer: &str, message: &str) -> String {
     format!("{}: {}", brief(place(pointer), 120), brief(message, 200))
 }
@@ -569,7 +569,7 @@ pub fn sample(target: &ExpectTarget, message: String) -> CheckFinding {
     finding("expect/sample", target.place(), message)
 }
 
-/// Where `value` lacks something of `subset`: pointer and message.
+/// The first place where `value` does not contain `subset`: pointer and message.
 ///
 /// Objects must have every key; arrays must begin with the elements; the rest must be equal, numbers
 /// by value.
@@ -579,9 +579,9 @@ fn lacks(value: &Value, subset: &Value, pointer: &str) -> Option<(String, String
         None => Some((at, "is missing".to_owned())),
     };
     match (value, subset) {
-        (Value::Object(have), Value::Object(want)) => {
-            want.iter().find_map(|(key, want)| within(have.get(key), want, child(pointer, key)))
-        }
+        (Value::Object(have), Value::Object(want)) => want
+            .iter()
+            .find_map(|(key, want)| within(have.get(key), want, child_pointer(pointer, key))),
         (Value::Array(have), Value::Array(want)) => {
             let mut wanted = want.iter().enumerate();
             wanted.find_map(|(i, want)| within(have.get(i), want, format!("{pointer}/{i}")))
@@ -597,7 +597,7 @@ fn lacks(value: &Value, subset: &Value, pointer: &str) -> Option<(String, String
 
 // Severities and budgets, as the expectations file sets them.
 
-/// How a rule weighs; `off` drops its findings.
+/// The severity of a rule; `off` drops its findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -622,10 +622,10 @@ impl Level {
     }
 }
 
-/// Levels by rule id, or by group (`describe`), the id being stronger.
+/// Levels by rule id, or by group (`describe`); the id takes precedence.
 pub type Levels = BTreeMap<String, Level>;
 
-/// What definitions may cost.
+/// Limits for the size of definitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct Budgets {

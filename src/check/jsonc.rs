@@ -1,5 +1,5 @@
-//! JSON with comments and trailing commas, for the files a person writes; every complaint about one
-//! names the line.
+//! JSON with comments and trailing commas, for files written by hand; every error message names the
+//! line.
 
 use std::path::{Path, PathBuf};
 
@@ -11,23 +11,22 @@ use serde_json::{Map, Value};
 use crate::base::file::read_text;
 use crate::check::report::schema_of;
 use crate::check::subject::brief;
-use crate::config::source::SourceText;
-use crate::config::syntax::{NodeKind, SyntaxNode, parse_with};
+use crate::config::{NodeKind, SourceText, SyntaxNode, parse_with};
 use crate::host::{SchemaVerdict, Validator};
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
-/// Most problems reported of one file.
+/// Maximum number of problems reported for one file.
 const MOST: usize = 12;
 
-/// A text a person wrote, with the way back from a value to its line.
+/// A text written by hand, which finds the line of a value.
 pub struct WrittenText(SourceText);
 
 impl WrittenText {
     /// Reads a file.
     ///
     /// # Errors
-    /// Names the file and why it cannot be read.
+    /// When the file cannot be read.
     pub fn load(path: &Path) -> Result<Self, String> {
         let fail = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let text = read_text(path, LARGEST).map_err(|e| fail(&e))?;
@@ -35,7 +34,7 @@ impl WrittenText {
         Ok(Self::new(path, &text))
     }
 
-    /// A text under this name.
+    /// A text; `name` is its name in messages.
     pub fn new(name: impl Into<PathBuf>, text: &str) -> Self {
         Self(SourceText::new(name, text))
     }
@@ -49,18 +48,18 @@ impl WrittenText {
         Ok(self.root()?.map_or_else(|| Value::Object(Map::new()), |root| root.to_json()))
     }
 
-    /// As a `T` of which no schema is known; an empty text is an empty object.
+    /// Decodes a `T` that has no schema; an empty text is an empty object.
     ///
     /// # Errors
-    /// Says what is wrong, with line and column where the syntax is.
+    /// When it does not decode; a syntax error with line and column.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, String> {
         serde_json::from_value(self.value()?).map_err(|e| self.problem("", &e.to_string()))
     }
 
-    /// As a `T`.
+    /// Decodes a `T`.
     ///
     /// # Errors
-    /// Every place where the text is not what the JSON Schema of `T` says, a line each.
+    /// Every place where the text does not fit the JSON Schema of `T`, a line each.
     pub fn decode<T: DeserializeOwned + JsonSchema>(&self) -> Result<T, String> {
         let value = self.value()?;
         let error = match serde_json::from_value(value.clone()) {
@@ -83,14 +82,14 @@ impl WrittenText {
         Err(if problems.is_empty() { self.problem("", &error) } else { problems.join("\n") })
     }
 
-    /// A complaint about the value at a JSON pointer, or about what is nearest to it.
+    /// A message about the value at a JSON pointer, or about its nearest existing ancestor.
     pub fn problem(&self, pointer: &str, message: &str) -> String {
         let path: String =
             if pointer.is_empty() { String::new() } else { format!("{}: ", brief(pointer, 160)) };
         format!("{}{path}{}", self.place(self.find(pointer)), brief(message, 400))
     }
 
-    /// Where the value at a pointer begins, or the innermost there is around it.
+    /// The offset of the value at a pointer, or of its nearest existing ancestor.
     fn find(&self, pointer: &str) -> usize {
         let Ok(Some(root)) = self.root() else { return 0 };
         let (mut at, mut start) = (&root, root.range.start);
@@ -108,7 +107,7 @@ impl WrittenText {
                 _ => None,
             };
             let Some((place, next)) = next else { break };
-            // Long values are named by their key.
+            // Objects and lists are located by their key.
             let is_long = matches!(next.kind, NodeKind::Object(_) | NodeKind::List(_));
             start = if is_long { place } else { next.range.start };
             at = next;
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn syntax_types_and_unknown_keys_are_told_with_their_lines() {
+    fn syntax_types_and_unknown_keys_are_reported_with_their_lines() {
         assert!(wrong("{\n  \"servers\": [}").starts_with("f.json:2:"), "{}", wrong("{\n [}"));
         let problems = wrong(
             "{\n  // mine\n  \"servers\": {\n    \"s\": {\n      \"tools\": [],\n      \"forbiden\": [\"x\"]\n    }\n  },\n  \"budgets\": {\"contextTokens\": \"many\"}\n}",

@@ -1,5 +1,5 @@
-//! The lock file in a check: what changed since it was written, each difference weighed. A run that
-//! finds drift never learns it.
+//! The lock file in a check: what changed since it was written, with a severity for each
+//! difference. Finding drift never updates the file.
 
 use std::path::Path;
 
@@ -12,21 +12,21 @@ use crate::check::subject::{CheckSubject, brief};
 use crate::deck::{Drift, DriftPlace, Lock};
 use crate::mcp::{FieldChange, Risk};
 
-/// Findings about one entry that are listed; a rewritten schema would fill the report.
+/// Maximum number of findings per entry, so that a rewritten schema does not fill the report.
 const MOST: usize = 20;
 
-/// Reads a file; complaints name the line.
+/// Reads a file.
 ///
 /// # Errors
-/// Says what cannot be read or is not understood.
+/// When it cannot be read or is not valid; names the line.
 pub fn load(path: &Path) -> Result<Lock, String> {
     let lock: Lock = WrittenText::load(path)?.decode()?;
     lock.known().map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
 /// This lock with what `subjects` offer now. A server that did not become ready, or whose lists are
-/// not complete, keeps its entry: nothing was learned of it. Servers that `is_known` does not know
-/// are dropped.
+/// not complete, keeps its entry: its state is unknown. Servers that `is_known` does not know are
+/// dropped.
 #[must_use]
 pub fn renewed(mut lock: Lock, subjects: &[CheckSubject], is_known: impl Fn(&str) -> bool) -> Lock {
     lock.servers.retain(|name, _| is_known(name));
@@ -84,8 +84,8 @@ fn findings(place: &DriftPlace, drift: &Drift) -> Vec<CheckFinding> {
     capped(found, MOST, "changes")
 }
 
-/// What a change is, once for every reason to look at it: a rule that is allowed or lowered must
-/// not hide another.
+/// The findings about a change, one for each rule it violates: a rule that is allowed or lowered
+/// must not hide another.
 fn weigh(place: &str, change: &FieldChange) -> Vec<CheckFinding> {
     let at = if change.pointer.is_empty() {
         place.to_owned()
@@ -112,7 +112,7 @@ fn weigh(place: &str, change: &FieldChange) -> Vec<CheckFinding> {
     found
 }
 
-/// Where signing in leads now: every change of it is one.
+/// The finding about a change of the sign-in endpoints: any change is one.
 fn moved(place: &str, change: &FieldChange) -> Vec<CheckFinding> {
     vec![finding("lock/authorization", format!("{place}#{}", change.pointer), describe(change))]
 }
@@ -138,7 +138,7 @@ fn show(value: &Value) -> String {
     brief(&value.to_string(), 120)
 }
 
-/// The parts in which two texts differ, with a little of what stands around them.
+/// The parts in which two texts differ, with a little context.
 fn differing_part(old: &str, new: &str) -> (String, String) {
     const AROUND: usize = 24;
     const LONGEST: usize = 160;

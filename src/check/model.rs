@@ -11,7 +11,7 @@ use strum::IntoStaticStr;
 
 use crate::config::{Diagnostic, Position, Severity};
 
-/// What a check says of one server, or of all of them.
+/// The verdict of a check on one server, or on all of them.
 ///
 /// Ordered by weight: the worst of several is their maximum.
 #[derive(
@@ -20,9 +20,9 @@ use crate::config::{Diagnostic, Position, Severity};
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum CheckVerdict {
-    /// Nothing is wrong that weighs enough.
+    /// No finding at or above the severity of `--fail-on`.
     Ok,
-    /// Findings at or above the severity that counts.
+    /// Findings at or above the severity of `--fail-on`.
     Violated,
     /// Nothing could be established: it did not start, was not reachable, or did not answer.
     Incomplete,
@@ -47,12 +47,12 @@ impl CheckVerdict {
     }
 }
 
-/// One thing that is wrong.
+/// One finding of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CheckFinding {
     /// Stable id of the rule.
     pub rule: Cow<'static, str>,
-    /// How much it weighs, after the settings of the expectations file.
+    /// Its severity, after the settings of the expectations file.
     pub severity: Severity,
     /// What is wrong, in a sentence; safe to print.
     pub message: String,
@@ -67,7 +67,7 @@ pub struct CheckFinding {
 }
 
 impl CheckFinding {
-    /// Where it is, before what is wrong: `echo: `, or nothing.
+    /// Its place as a prefix of the message: `echo: `, or nothing.
     pub(super) fn prefix(&self) -> String {
         if self.place.is_empty() { String::new() } else { format!("{}: ", self.place) }
     }
@@ -157,7 +157,7 @@ pub struct ProcessExit {
     pub signal: Option<i32>,
 }
 
-/// Everything the check says of one server.
+/// The report on one server.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerReport {
@@ -189,7 +189,7 @@ pub struct ServerReport {
     pub stderr_tail: Vec<String>,
     /// How its process ended.
     pub exit: Option<ProcessExit>,
-    /// Where its entry stands in the configuration.
+    /// Position of its entry in the configuration.
     #[serde(skip)]
     pub at: Option<Position>,
 }
@@ -205,7 +205,7 @@ pub struct ConfigReport {
     pub findings: Vec<CheckFinding>,
 }
 
-/// Everything a check says.
+/// The report of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -215,7 +215,7 @@ pub struct Report {
     pub verdict: CheckVerdict,
     /// Its exit code.
     pub exit_code: u8,
-    /// Time of the whole.
+    /// Duration of the whole run.
     #[serde(rename = "durationMs", serialize_with = "millis")]
     #[schemars(with = "u64")]
     pub took: Duration,
@@ -225,10 +225,10 @@ pub struct Report {
     pub servers: Vec<ServerReport>,
     /// What is wrong across servers.
     pub findings: Vec<CheckFinding>,
-    /// Lowest severity that violates.
+    /// Lowest severity that makes the verdict `violated`.
     #[serde(skip)]
     pub fail_on: Severity,
-    /// When the run began, UTC, `YYYY-MM-DDThh:mm:ss`; for formats that want a date.
+    /// When the run began, UTC, `YYYY-MM-DDThh:mm:ss`; for formats that need a date.
     #[serde(skip)]
     pub began: String,
 }
@@ -269,8 +269,8 @@ impl Report {
         (file, at.filter(|at| at.line > 0))
     }
 
-    /// Sorts every list of findings and settles the verdicts: a finding at or above
-    /// [`Report::fail_on`] violates; what is already worse stays.
+    /// Sorts every list of findings and sets the verdicts: a finding at or above
+    /// [`Report::fail_on`] makes it `violated`; a worse verdict is kept.
     pub fn settle(&mut self) {
         let fail_on = self.fail_on;
         let judge = |findings: &mut Vec<CheckFinding>| {

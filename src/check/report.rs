@@ -1,4 +1,4 @@
-//! Reports: one model, written for people, for programs and for CI systems. Pure; writes nothing.
+//! Reports: one model, rendered for people, for programs and for CI systems. Pure; writes nothing.
 
 mod human;
 mod junit;
@@ -34,7 +34,7 @@ pub enum ReportFormat {
     Github,
 }
 
-/// A format and where it goes.
+/// A format and its destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportOutput {
     /// The format.
@@ -60,7 +60,7 @@ impl FromStr for ReportOutput {
 }
 
 impl ReportFormat {
-    /// The report in this format. `style` is for people's eyes and concerns [`ReportFormat::Human`] alone.
+    /// Renders the report in this format. `style` applies to [`ReportFormat::Human`] only.
     pub fn render(self, report: &Report, style: Style) -> String {
         match self {
             Self::Human => human::render(report, style),
@@ -74,13 +74,13 @@ impl ReportFormat {
 
 // JSON Schemas of the files the check reads and writes, derived from the types themselves.
 
-/// Of the JSON report.
+/// The JSON Schema of the JSON report.
 pub fn report_schema() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     settings.into_generator().into_root_schema_for::<Report>().to_value()
 }
 
-/// Of a file that is read as a `T`.
+/// The JSON Schema of a file that is read as a `T`.
 pub fn schema_of<T: schemars::JsonSchema>() -> Value {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value()
 }
@@ -173,7 +173,7 @@ const fn mark(verdict: CheckVerdict) -> &'static str {
     }
 }
 
-/// Text that Markdown shows as it is: no link, image, tag, mention or end of cell.
+/// Escapes text, so that Markdown shows it verbatim: no link, image, tag, mention or end of cell.
 fn cell(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! The rules by name: id, default severity, and the words that explain them. Decides nothing.
+//! The table of rules: id, default severity, and the texts that explain them. Checks nothing.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ pub fn find(id: &str) -> Option<&'static Rule> {
     RULES.binary_search_by_key(&id, |rule| rule.id).ok().map(|i| &RULES[i])
 }
 
-/// The rule a person named.
+/// The rule a user named.
 ///
 /// # Errors
-/// Names the nearest rule.
+/// When there is no such rule; suggests the nearest.
 pub fn parse(text: &str) -> Result<&'static Rule, String> {
     find(text).ok_or_else(|| match nearest(text, all().map(|rule| rule.id), 0.7) {
         Some(id) => format!("there is no rule `{text}`; did you mean `{id}`?"),
@@ -28,7 +28,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
 
 /// A finding of `rule` with its default severity and fix.
 ///
-/// An id that is not in the table is a mistake of the caller; it is reported as an error without
+/// An id that is not in the table is a bug of the caller; it is reported as an error without
 /// explanation rather than lost.
 pub fn finding(
     rule: &'static str,
@@ -47,7 +47,7 @@ pub fn finding(
     }
 }
 
-/// The first of these findings; the last of them counts the rest.
+/// The first `most` findings; the last of them gives the number of the others.
 pub(super) fn capped(mut found: Vec<CheckFinding>, most: usize, rest: &str) -> Vec<CheckFinding> {
     let more = found.len().saturating_sub(most);
     found.truncate(most);
@@ -153,7 +153,7 @@ static RULES: &[Rule] = rules! {
         "A tool, prompt or resource appeared since the lock file was written. Nobody has reviewed it."
         "review it, then run `mcpdeck --check --lock`"
     Error "lock/authorization" "signing in leads to another place than was reviewed"
-        "The server names another authorization server, or that one other endpoints, than when the lock file was written. Who signs in there hands over their consent."
+        "The server names another authorization server, or that one other endpoints, than when the lock file was written. A user who signs in there consents to the change."
         "make sure that the move is the server's own, then run `mcpdeck --check --lock`"
     Warning "lock/changed" "a definition differs from the lock file"
         "The server's definition changed since it was reviewed. The message names the field with its old and new value."
@@ -196,7 +196,7 @@ static RULES: &[Rule] = rules! {
         "Two names differ only in characters that look the same, in letter case or in separators: a person who approves one may get the other."
         "rename one of them, so that more than case, separators or look-alike letters tell them apart"
     Warning "name/pattern" "a name has characters that callers refuse"
-        "The specification allows ASCII letters, digits, `_`, `-`, `.` and `/`-free names; model providers refuse the rest."
+        "The specification allows ASCII letters, digits, `_`, `-` and `.`; model providers refuse the rest."
         "use only A-Z, a-z, 0-9, `_`, `-` and `.`"
     Warning "name/shadow" "a text refers to another server's tool"
         "A description that speaks about a tool of another server can steer how a model uses that one, without ever being called itself."
@@ -244,7 +244,7 @@ static RULES: &[Rule] = rules! {
         "Hosts and model providers refuse the tool, often together with every other tool of the request."
         "correct the schema at the place named"
     Error "schema/remote-ref" "a schema refers to a file or an address"
-        "The specification forbids fetching it: whoever controls the address would control the schema, and the fetch itself tells where it runs."
+        "The specification forbids fetching it: whoever controls the address would control the schema, and the fetch itself reveals where it runs."
         "put the definition into `$defs` and refer to it with `#/$defs/NAME`"
     Error "schema/root" "the root of a schema is not an object"
         "Arguments and structured content are objects; the specification requires `\"type\": \"object\"` at the root."

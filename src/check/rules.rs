@@ -14,7 +14,7 @@ pub use crate::base::text::inspect::{hidden, instructions, urls};
 use crate::deck::Lock;
 use names::shape;
 
-/// What the rules say.
+/// The findings of all rules.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assessment {
     /// Findings by server, in the order of the subjects.
@@ -30,14 +30,14 @@ pub struct Measure<'a> {
     pub expectations: &'a Expectations,
     /// Rules that are not reported in this run.
     pub allowed: &'a [String],
-    /// What was reviewed.
+    /// The lock file.
     pub lock: Option<&'a Lock>,
-    /// Every server of the configuration, also those this run did not look at.
+    /// Every server of the configuration, including those this run did not check.
     pub known: &'a [String],
 }
 
 impl Measure<'_> {
-    /// The findings that are reported, as they weigh here, in a stable order.
+    /// The findings to report, with their configured severity, in a stable order.
     pub(super) fn weigh(
         self,
         server: Option<&str>,
@@ -52,8 +52,8 @@ impl Measure<'_> {
     }
 }
 
-/// Runs every rule over every subject and weighs the findings. `extra` are findings by subject that
-/// the run itself made: those of sample calls.
+/// Runs every rule over every subject and sets the severities. `extra` are the findings of the
+/// sample calls, by subject.
 pub fn assess(
     subjects: &[CheckSubject],
     measure: Measure<'_>,
@@ -78,7 +78,7 @@ pub fn assess(
     Assessment { servers, overall: measure.weigh(None, overall) }
 }
 
-/// The rules that need nothing but the one server.
+/// The rules that look at one server only.
 fn alone(subject: &CheckSubject, budgets: &Budgets) -> Vec<CheckFinding> {
     let mut findings = conduct::check(subject);
     findings.extend(names::names(subject));
@@ -89,7 +89,7 @@ fn alone(subject: &CheckSubject, budgets: &Budgets) -> Vec<CheckFinding> {
     findings
 }
 
-// Rules over several servers: the same or look-alike names, and texts about another's tools.
+// Rules over several servers: the same or look-alike names, and texts about tools of other servers.
 
 fn same_names(subjects: &[CheckSubject]) -> Vec<CheckFinding> {
     let mut owners: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -132,7 +132,7 @@ fn look_alikes(subjects: &[CheckSubject]) -> Vec<Vec<CheckFinding>> {
     all
 }
 
-/// Texts of a server that speak of a tool only another one has.
+/// Texts of a server that mention a tool only another one has.
 fn shadowing(subject: &CheckSubject, subjects: &[CheckSubject]) -> Vec<CheckFinding> {
     let own: BTreeSet<&str> = subject.tools().map(|tool| tool.id()).collect();
     let texts: Vec<(String, &str)> = subject
@@ -140,11 +140,11 @@ fn shadowing(subject: &CheckSubject, subjects: &[CheckSubject]) -> Vec<CheckFind
         .filter_map(|entry| Some((entry.place(), entry.text("description")?)))
         .chain(subject.instructions.as_deref().map(|text| ("instructions".to_owned(), text)))
         .collect();
-    // Two entries of one server speak of their own tools, though a filter or a version may hide them.
+    // Two entries for the same server mention the same tools, which a filter or version may hide.
     let maker =
         |subject: &CheckSubject| subject.server_info.as_ref().map(|info| info["name"].clone());
     let sibling = |other: &CheckSubject| maker(subject).is_some() && maker(other) == maker(subject);
-    // `click` of another is no news where this server has a `browser_click` of its own.
+    // Mentioning `click` is not suspicious in a server that has a `browser_click` of its own.
     let parts = |name: &str, of: &str| {
         let rest = of.strip_suffix(name).or_else(|| of.strip_prefix(name));
         let joint = ['_', '-', '.'];
@@ -153,7 +153,7 @@ fn shadowing(subject: &CheckSubject, subjects: &[CheckSubject]) -> Vec<CheckFind
     let known = |name: &str| own.iter().any(|of| *of == name || parts(name, of));
     let mut found = Vec::new();
     for other in subjects.iter().filter(|other| other.name != subject.name && !sibling(other)) {
-        for tool in other.tools().filter(|tool| telling(tool.id()) && !known(tool.id())) {
+        for tool in other.tools().filter(|tool| is_distinctive(tool.id()) && !known(tool.id())) {
             let (tool, owner) = (tool.id(), brief(&other.name, 40));
             for (place, _) in texts.iter().filter(|(_, text)| mentions(text, tool)) {
                 let message =
@@ -165,8 +165,8 @@ fn shadowing(subject: &CheckSubject, subjects: &[CheckSubject]) -> Vec<CheckFind
     found
 }
 
-/// Whether a name is no ordinary word, so that finding it in a text means something.
-fn telling(name: &str) -> bool {
+/// Whether a name is distinctive: not an ordinary word that any text may contain.
+fn is_distinctive(name: &str) -> bool {
     let joined = name.contains(['_', '-', '.']);
     let camel = name.chars().skip(1).any(|c| c.is_ascii_uppercase())
         && name.chars().any(|c| c.is_ascii_lowercase());

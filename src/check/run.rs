@@ -1,7 +1,7 @@
-//! A run: starts every server, makes the sample calls, stops every server, and judges what was seen.
+//! A run: starts every server, makes the sample calls, stops every server, and applies the rules.
 //!
-//! The only part of the check that knows the engine. Servers go through their run side by side and
-//! are stopped as soon as nobody needs them any more, so that the whole takes as long as the slowest.
+//! The only part of the check that knows the engine. Servers run concurrently and are stopped as
+//! soon as no other server needs them, so that the check takes as long as the slowest one.
 
 use std::time::Duration;
 
@@ -31,28 +31,28 @@ mod stage;
 
 pub use stage::is_settled;
 
-/// Exit code of a run that a person ended early, as shells count Ctrl-C.
+/// Exit code of a run that was interrupted, as shells report Ctrl-C.
 pub const INTERRUPTED: u8 = 130;
 
 /// Everything a run needs.
 pub struct Plan {
-    /// The servers to look at, with what they depend on.
+    /// The servers to check, and their dependencies.
     pub config: McpConfig,
-    /// What is reported of the configuration.
+    /// The report on the configuration.
     pub config_report: ConfigReport,
-    /// Every server of the configuration, also those left out of `config`.
+    /// Every server of the configuration, including those left out of `config`.
     pub known: Vec<String>,
-    /// Longest start and request instead of the configured ones.
+    /// Time limit for starts and requests, instead of the configured ones.
     pub timeout: Option<Duration>,
-    /// Lowest severity that violates.
+    /// Lowest severity that makes the verdict `violated`.
     pub fail_on: Severity,
     /// Rules that are not reported.
     pub allowed: Vec<String>,
-    /// What must exist.
+    /// The expectations file.
     pub expectations: Option<Expectations>,
-    /// The calls to make of servers that are ready.
+    /// The calls to make once their server is ready.
     pub calls: PlannedCalls,
-    /// What was reviewed.
+    /// The lock file.
     pub lock: Option<Lock>,
     /// Answers to requests of servers.
     pub answers: AnswerScript,
@@ -66,30 +66,30 @@ impl Plan {
     }
 }
 
-/// What a run gives.
+/// The outcome of a run.
 pub struct CheckOutcome {
-    /// What is wrong.
+    /// The report.
     pub report: Report,
     /// What was seen, for `--lock` and `--init`.
     pub subjects: Vec<CheckSubject>,
-    /// Whether it was cut short by [`CheckSignals::stop`]; the report then says what is known.
+    /// Whether it was interrupted by [`CheckSignals::stop`]; the report is then incomplete.
     pub interrupted: bool,
 }
 
-/// How a person ends a run early.
+/// Tokens that end a run early.
 #[derive(Clone, Debug, Default)]
 pub struct CheckSignals {
-    /// Stop everything in good order.
+    /// Shut down gracefully.
     pub stop: CancellationToken,
-    /// Stop at once.
+    /// Force the shutdown.
     pub force: CancellationToken,
 }
 
-/// From one report of the time to the next, for a person who waits.
+/// Interval between two progress updates.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
 impl CheckSignals {
-    /// Stops every server, at once when a person wants that; does `each` every second meanwhile.
+    /// Stops every server, at once when `force` is cancelled; calls `each` every second meanwhile.
     pub async fn shut_down(&self, host: &Host, mut each: impl FnMut()) {
         let mut tick = tokio::time::interval(TICK);
         let stopping = host.shutdown();
@@ -106,7 +106,7 @@ impl CheckSignals {
     }
 }
 
-/// Runs the check. `show` sees the view whenever it changes.
+/// Runs the check. Calls `show` with the view whenever it changes, and every second.
 pub async fn run(
     mut plan: Plan,
     signals: &CheckSignals,
@@ -114,11 +114,11 @@ pub async fn run(
 ) -> CheckOutcome {
     let began = Instant::now();
     let began_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S").to_string();
-    // A gate wants the first answer.
+    // The check reports the first attempt: no restarts, and no retries by default.
     plan.config.answer_once(plan.timeout);
     for server in plan.config.servers.values_mut() {
-        // Who ignores that its stdin closes is blamed for it, and on a busy machine the third of
-        // its time that a deck waits is short.
+        // Ignoring a closed stdin is a finding, and the third of the shutdown time that a deck
+        // waits for it is too short on a busy machine.
         let stdin = *server.stop.stdin.get_or_insert(server.shutdown_timeout * 7 / 10);
         server.stop.term.get_or_insert(server.shutdown_timeout.saturating_sub(stdin));
     }
@@ -143,7 +143,7 @@ pub async fn run(
         }
     };
     let (runs, last) = stage::play(&host, &plan, signals, show).await;
-    // A recording that could not be finished is still what was seen so far.
+    // A recording that could not be finished does not affect the check.
     if let Some(recorder) = recorder
         && let Err(error) = recorder.finish().await
     {
@@ -163,7 +163,7 @@ pub async fn run(
         subjects.push(subject);
         report.servers.push(server);
     }
-    // What the engine holds (traffic, logs, sessions) is not needed for the judgement.
+    // Free what the engine holds (traffic, logs, sessions) before the rules run.
     drop((runs, last, host, deck));
     let expectations = plan.expectations.unwrap_or_default();
     let measure = Measure {
@@ -189,7 +189,7 @@ pub async fn run(
     CheckOutcome { report, subjects, interrupted }
 }
 
-/// The engine would not even begin.
+/// The outcome when the engine could not start.
 fn refused(plan: Plan, error: &Error, took: Duration) -> CheckOutcome {
     let mut report = Report::new(plan.config_report, plan.fail_on);
     report.took = took;
@@ -217,7 +217,7 @@ pub fn unusable(config: ConfigReport, fail_on: Severity) -> Report {
 
 // From the engine's view to a subject for the rules and the skeleton of a report.
 
-/// What is known of a server.
+/// The subject and the report of a server.
 fn record(host: &Host, last: &ServerView, run: &Run) -> (CheckSubject, ServerReport) {
     let settled = run.settled.as_deref().unwrap_or(last);
     let mut subject = CheckSubject::from_view(last);
@@ -244,7 +244,7 @@ fn report(
     let tail = if failed || died { &last.stderr_tail[..] } else { &[] };
     ServerReport {
         name: subject.name.clone(),
-        // Before its findings are weighed.
+        // Findings may still make it worse.
         verdict: if failed || run.cut.is_some() {
             CheckVerdict::Incomplete
         } else {
@@ -273,7 +273,7 @@ fn report(
     }
 }
 
-/// The instructions before they were made safe: the rules look for what that takes out.
+/// The instructions before sanitizing: the rules look for what that removes.
 fn instructions_as_sent(host: &Host, name: &ServerName) -> Option<String> {
     let box_of = host.black_box(name)?;
     let answer = box_of.tail(64).into_iter().find(|record| {

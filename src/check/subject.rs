@@ -1,4 +1,4 @@
-//! What the rules look at: one server as plain data. Filled from a [`ServerView`] after a run, or
+//! The input of the rules: one server as plain data. Filled from a [`ServerView`] after a run, or
 //! from a fixture.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub struct CheckSubject {
     pub name: String,
     /// `stdio`, `http`, `sse` or `websocket`.
     pub transport: String,
-    /// What may be made of what it sends.
+    /// Limits for what it sends.
     pub limits: ContentLimits,
     /// State reached before the stop.
     pub state: ServerState,
@@ -42,7 +42,7 @@ pub struct CheckSubject {
     pub capabilities: Option<Arc<Value>>,
     /// `instructions` as sent.
     pub instructions: Option<String>,
-    /// Where it sends those who sign in; null where nobody has, or where that is not known.
+    /// Its sign-in endpoints; null when not signed in, or when they are not known.
     pub authorization: Value,
     /// Entries of `tools/list` as sent.
     pub tools: Vec<Arc<Value>>,
@@ -54,26 +54,26 @@ pub struct CheckSubject {
     pub templates: Vec<Arc<Value>>,
     /// Entries that did not decode.
     pub rejected: Vec<RejectedEntry>,
-    /// Lists that were cut short.
+    /// Incomplete lists, and why.
     pub partial: Vec<(ListKind, String)>,
-    /// Entries that changed while they were looked at: where each stands, and the fields.
+    /// Entries that changed during the check: the place and the fields of each.
     pub changed: Vec<(String, String)>,
-    /// What it did against the protocol.
+    /// Its protocol violations.
     pub protocol: Vec<Finding>,
-    /// How often, by kind.
+    /// Number of protocol violations by kind.
     pub protocol_counts: BTreeMap<FindingKind, u64>,
     /// How its process ended.
     pub exit: Option<ExitView>,
-    /// Requests of the server that nobody answered: method, and how often.
+    /// Requests of the server that were denied: method and count.
     pub denied: BTreeMap<String, u64>,
-    /// What it was at when the check was cut short, when it was.
+    /// What it was doing when the check was interrupted, if it was.
     pub interrupted: Option<String>,
 }
 
 /// One entry of a list.
 #[derive(Clone, Copy, Debug)]
 pub struct ListedEntry<'a> {
-    /// The list it stands in.
+    /// The list it is in.
     pub list: ListKind,
     /// As sent.
     pub raw: &'a Value,
@@ -90,12 +90,12 @@ impl<'a> ListedEntry<'a> {
         self.raw.get(key).and_then(Value::as_str)
     }
 
-    /// Where it stands: `tools/NAME`, safe to print and cut to a bearable length.
+    /// Its place: `tools/NAME`, safe to print and truncated.
     pub fn place(&self) -> String {
         format!("{}/{}", self.list.key(), brief(self.id(), 80))
     }
 
-    /// Where a value within it stands: `tools/NAME#/json/pointer`.
+    /// The place of a value within it: `tools/NAME#/json/pointer`.
     pub fn place_of(&self, pointer: &str) -> String {
         if pointer.is_empty() {
             return self.place();
@@ -114,7 +114,7 @@ pub fn brief(text: &str, most: usize) -> String {
 }
 
 impl CheckSubject {
-    /// Whether it became ready, so that its lists say something.
+    /// Whether it became ready, so that its lists are meaningful.
     pub fn was_ready(&self) -> bool {
         self.state == ServerState::Ready
     }
@@ -132,7 +132,7 @@ impl CheckSubject {
         })
     }
 
-    /// What it offers, as the lock file has it.
+    /// What it offers, in the form of the lock file.
     pub fn locked(&self) -> LockedServer {
         let entries = self.entries().map(|entry| (entry.list, entry.raw));
         let info = self.server_info.as_deref();

@@ -1,4 +1,4 @@
-//! The arguments of the command line, as clap sees them. Declares; decides nothing.
+//! The arguments of the command line, declared for clap. No logic beyond parsing.
 
 mod verbs;
 
@@ -30,7 +30,7 @@ Examples:
   mcpdeck call @oslo                        make a saved call again
   mcpdeck help configuration                the keys of an mcp.json; help lists more topics
 
-Exit codes of --check; of several, the one that stands lower wins:
+Exit codes of --check; when several apply, the one lower in this list wins:
   0    ok          nothing at or above --fail-on was found
   1    violated    findings
   3    incomplete  a server could not be started or reached: nothing is known of it
@@ -66,19 +66,19 @@ pub struct Cli {
     #[arg(value_name = "FILE|URL", value_hint = ValueHint::FilePath)]
     pub url: Option<String>,
 
-    /// What the one server is given.
+    /// Headers and environment of that one server.
     #[command(flatten, next_help_heading = "One server")]
     pub given: Given,
 
-    /// Everywhere.
+    /// Options of every command.
     #[command(flatten)]
     pub common: Common,
 
-    /// The dashboard.
+    /// Options of the dashboard.
     #[command(flatten)]
     pub dashboard: DashboardArgs,
 
-    /// The check.
+    /// Options of the check.
     #[command(flatten)]
     pub check: CheckArgs,
 
@@ -98,7 +98,7 @@ pub struct Common {
     #[arg(long, value_name = "FILE", global = true, help_heading = "Configuration", value_hint = ValueHint::FilePath)]
     pub env_file: Vec<PathBuf>,
 
-    /// What a server that does not start means: `all` stops every server, `available` uses the rest
+    /// When a server fails to start: `all` stops every server, `available` uses the rest
     /// [default: available]. --check starts all, waits for each and reports each.
     #[arg(long, value_name = "WHICH", global = true, value_parser = startup(), help_heading = "Configuration")]
     pub startup: Option<Startup>,
@@ -107,7 +107,7 @@ pub struct Common {
     #[arg(long, global = true, help_heading = "Configuration")]
     pub require_trust: bool,
 
-    /// Longest wait for a start and for each request: seconds, or with a unit (1.5, 500ms, 2m).
+    /// Time limit for a start and for each request: seconds, or with a unit (1.5, 500ms, 2m).
     #[arg(long, value_name = "TIME", global = true, value_parser = parse_duration, help_heading = "Configuration")]
     pub timeout: Option<Duration>,
 
@@ -119,7 +119,7 @@ pub struct Common {
     #[arg(long, value_name = "FILTER", global = true, help_heading = "Logging")]
     pub log_level: Option<String>,
 
-    /// Show values of the configuration (environment, headers) that a server prints back.
+    /// Show values of the configuration (environment, headers) that a server echoes back.
     #[arg(long, global = true, help_heading = "Configuration")]
     pub reveal: bool,
 
@@ -149,8 +149,8 @@ pub struct Common {
     expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")
 )]
 pub struct DashboardArgs {
-    /// Run the embedded demo servers; things happen by themselves until you press a key, not with
-    /// --quiet.
+    /// Run the embedded demo servers; a scripted show runs until you press a key (not with
+    /// --quiet).
     #[arg(long, help_heading = "Dashboard")]
     pub demo: bool,
 
@@ -158,7 +158,7 @@ pub struct DashboardArgs {
     #[arg(long, help_heading = "Dashboard", conflicts_with = "require_trust")]
     pub trust: bool,
 
-    /// Let others use the servers meanwhile, as `mcpdeck serve` does; with an address to listen on
+    /// Serve the servers to other clients too, as `mcpdeck serve` does, on this address
     /// [default: 127.0.0.1:7337].
     #[cfg(feature = "gateway")]
     #[arg(
@@ -171,7 +171,7 @@ pub struct DashboardArgs {
     )]
     pub serve: Option<std::net::SocketAddr>,
 
-    /// The address of --serve, as `mcpdeck serve` takes it.
+    /// The address of --serve, spelled as in `mcpdeck serve`.
     #[cfg(feature = "gateway")]
     #[arg(long, value_name = "ADDRESS:PORT", hide = true, requires = "serve")]
     pub listen: Option<std::net::SocketAddr>,
@@ -180,12 +180,11 @@ pub struct DashboardArgs {
     #[arg(long, help_heading = "Dashboard")]
     pub ascii: bool,
 
-    /// Theme: one of the shipped (default, dark, light, high-contrast, catppuccin, gruvbox) or your
-    /// own.
+    /// Theme: built-in (default, dark, light, high-contrast, catppuccin, gruvbox) or your own.
     #[arg(long, value_name = "NAME", help_heading = "Dashboard")]
     pub theme: Option<String>,
 
-    /// Print the key table, with the changes of your keymap.toml.
+    /// Print the key table, including the changes in your keymap.toml.
     #[cfg(feature = "tui")]
     #[arg(long, help_heading = "Dashboard")]
     pub keys: bool,
@@ -220,12 +219,12 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE", help_heading = "Check", requires = "check", value_hint = ValueHint::FilePath)]
     pub expect: Option<PathBuf>,
 
-    /// Make every saved call too [default: those of mcp.calls.json beside the configuration]; each
-    /// must give a result that is no error.
+    /// Also make every saved call [default: those of mcp.calls.json beside the configuration]; each
+    /// must return a result that is not an error.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Check", requires = "check", value_hint = ValueHint::FilePath)]
     pub calls: Option<Option<PathBuf>>,
 
-    /// Write a first file of expectations from what the servers offer.
+    /// Write an initial expectations file from what the servers offer.
     #[arg(long, help_heading = "Check", requires = "check", conflicts_with = "lock")]
     pub init: bool,
 
@@ -237,16 +236,16 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE", help_heading = "Check", requires = "check", value_hint = ValueHint::FilePath)]
     pub lock_file: Option<PathBuf>,
 
-    /// Scripted answers to requests of servers; without it they are denied.
+    /// Scripted answers to requests from servers; without it they are denied.
     #[arg(long, value_name = "FILE", help_heading = "Check", requires = "check", value_hint = ValueHint::FilePath)]
     pub answers: Option<PathBuf>,
 
-    /// Show every step of every server, not only what is wrong.
+    /// Show every step of every server, not only the problems.
     #[arg(long, short = 'v', help_heading = "Check", requires = "check", conflicts_with = "quiet")]
     pub verbose: bool,
 
-    /// Show nothing when all is well, and no table when it is not. With --demo: nothing happens by
-    /// itself.
+    /// Print nothing on success, and no table on failure. With --demo: do not run the scripted
+    /// show.
     #[arg(long, short = 'q', help_heading = "Check")]
     pub quiet: bool,
 }
@@ -257,7 +256,7 @@ fn startup() -> impl TypedValueParser<Value = Startup> {
 }
 
 impl Common {
-    /// How a host starts its servers: in the background where one that fails leaves the others.
+    /// How a host starts its servers; by default a failed one does not affect the others.
     pub fn startup_mode(&self) -> Startup {
         self.startup.unwrap_or(Startup::Background)
     }
@@ -266,7 +265,7 @@ impl Common {
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColorChoice {
-    /// On a terminal that has it, unless `NO_COLOR` is set.
+    /// On a terminal that supports it, unless `NO_COLOR` is set.
     #[default]
     Auto,
     /// Always.
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_after_two_dashes_a_url_and_a_verb_are_told_apart() {
+    fn a_command_after_two_dashes_a_url_and_a_verb_are_distinguished() {
         let parse = |args: &[&str]| {
             Cli::try_parse_from([&["mcpdeck"], args].concat()).expect("these arguments are valid")
         };

@@ -1,5 +1,5 @@
-//! `chat`: talks with a language model that calls the tools of the servers, at a terminal, in a pipe
-//! or for one question.
+//! `chat`: a conversation with a language model that calls the tools of the servers, at a terminal,
+//! in a pipe or for one question.
 
 #[cfg(feature = "tui")]
 mod pane;
@@ -45,19 +45,19 @@ use crate::telemetry::Telemetry;
 /// Which model, and how it is reached.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ModelArgs {
-    /// Whose model; by default that of the settings, or the first whose key is in the environment.
+    /// Provider [default: that of the settings, or the first with a key in the environment].
     #[arg(long, value_name = "NAME", value_parser = providers())]
     pub provider: Option<Provider>,
-    /// Another address of the provider's interface, for example <http://127.0.0.1:8080/v1>.
+    /// Another base URL of the provider's API, for example <http://127.0.0.1:8080/v1>.
     #[arg(long, value_name = "URL")]
     pub base_url: Option<Url>,
     /// The model [default: the provider's usual one].
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// Call tools by fenced blocks in the text: for models without calls of their own.
+    /// Call tools by fenced blocks in the text, for models without native tool calls.
     #[arg(long)]
     pub fenced: bool,
-    /// Tokens that a prompt and its answer may have together.
+    /// Context size in tokens, for a prompt and its answer together.
     #[arg(long, value_name = "TOKENS")]
     pub context: Option<u64>,
 }
@@ -69,14 +69,14 @@ fn providers() -> impl TypedValueParser<Value = Provider> {
 }
 
 impl ModelArgs {
-    /// The person's defaults, but for what is named here.
+    /// The user's settings, overridden by these arguments.
     ///
     /// # Errors
     /// When the settings cannot be used.
     pub fn settings(&self, env: &Environment) -> Result<ChatSettings, String> {
         let mut settings = ChatSettings::read(env)?;
         if self.provider.is_some() && self.provider != settings.provider {
-            // Settings for the models of one provider hold for no other.
+            // Model settings of one provider do not apply to another.
             let ChatSettings { keys, sessions, .. } = settings;
             let provider = self.provider;
             settings = ChatSettings { provider, keys, sessions, ..ChatSettings::default() };
@@ -93,22 +93,22 @@ impl ModelArgs {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ChatArgs {
-    /// Ask this one question and end; without it every line of stdin is a message.
+    /// Ask this one question and exit; without it every line of stdin is a message.
     #[arg(long, short = 'p', value_name = "TEXT")]
     prompt: Option<String>,
     /// Print one JSON object for every event.
     #[arg(long)]
     json: bool,
-    /// Ask the messages of this recording again, with the recorded servers, and compare the calls.
+    /// Send the messages of this recording again, with the recorded servers, and compare the calls.
     #[arg(long, value_name = "RECORDING", value_hint = ValueHint::FilePath, conflicts_with_all = ["prompt", "profile", "demo"])]
     replay: Option<PathBuf>,
     /// Act under this profile of the policy instead of as yourself.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// How often the model may be asked in one turn.
+    /// Maximum number of requests to the model in one turn.
     #[arg(long, value_name = "N", default_value_t = TurnLimits::default().rounds)]
     max_rounds: u32,
-    /// How many calls it may make in one turn.
+    /// Maximum number of tool calls in one turn.
     #[arg(long, value_name = "N", default_value_t = TurnLimits::default().calls)]
     max_calls: u32,
     /// Use the embedded demo servers, and the embedded model unless a provider is named.
@@ -117,7 +117,7 @@ pub struct ChatArgs {
     /// The model.
     #[command(flatten, next_help_heading = "Model")]
     model: ModelArgs,
-    /// Without a file.
+    /// A single server instead of a file.
     #[command(flatten, next_help_heading = "One server")]
     one: OneServer,
 }
@@ -156,7 +156,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
         return deck::ended(invocation.run_over(source, need, answers, work));
     }
     let work = async |scene: &deck::Scene<'_>| {
-        // Who acts as somebody else has the rules of the files.
+        // A profile is defined by the policy of the configuration files.
         let files = if args.demo { Vec::new() } else { load::files(common, &env) };
         let (_keeper, who) = match &args.profile {
             Some(profile) => {
@@ -193,7 +193,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
     deck::ended(source.and_then(|source| invocation.run_over(source, need, answers, work)))
 }
 
-/// One turn, printed as it goes.
+/// Runs one turn and prints its events as they arrive.
 async fn turn(
     scene: &deck::Scene<'_>,
     agent: &Agent,
@@ -211,20 +211,20 @@ async fn turn(
     if let Some(recorder) = scene.recorder {
         recorder.said(&text);
     }
-    // Whether a line of the answer is open.
+    // Whether the printed answer is in the middle of a line.
     let open = AtomicBool::new(false);
-    let tell = |event: ChatEvent| {
+    let on_event = |event: ChatEvent| {
         if as_json {
             output::json_line(&event, ExitStatus::Ok);
         } else {
             show(&event, &open);
         }
     };
-    let reason = agent.turn(talk, &text, &CancellationToken::new(), &tell).await;
+    let reason = agent.turn(talk, &text, &CancellationToken::new(), &on_event).await;
     if reason.is_end() { ExitStatus::Ok } else { ExitStatus::Failed }
 }
 
-/// Prints the answer to stdout and what happens meanwhile to stderr.
+/// Prints the answer to stdout and everything else to stderr.
 fn show(event: &ChatEvent, open: &AtomicBool) {
     let said = match event {
         ChatEvent::Text { text } => {
@@ -273,7 +273,7 @@ fn show(event: &ChatEvent, open: &AtomicBool) {
     }
 }
 
-/// Lines of stdin, read by a thread of their own: reading cannot be given up.
+/// Lines of stdin, read on a dedicated thread because a blocking read cannot be cancelled.
 type StdinLines = Arc<Mutex<mpsc::Receiver<String>>>;
 
 fn lines() -> StdinLines {
@@ -288,7 +288,7 @@ fn lines() -> StdinLines {
     Arc::new(Mutex::new(receiver))
 }
 
-/// Asks the person at the terminal whether a call may go out.
+/// Asks the user at the terminal to approve a call.
 struct AtTerminal(StdinLines);
 
 impl RequestHandler for AtTerminal {

@@ -1,5 +1,6 @@
 //! `mcpdeck --check`: from the arguments to a plan, and from the outcome to reports and exit code.
 
+use std::collections::HashSet;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -17,8 +18,7 @@ use crate::check::report::{ReportDetail, ReportFormat, ReportOutput, Style, gith
 use crate::check::rule::finding;
 use crate::check::run::{self, CheckOutcome, Plan};
 use crate::check::{CheckFinding, CheckVerdict, Report, Severity, lock};
-use crate::config::Environment;
-use crate::config::discover::{self, FileScope};
+use crate::config::{Environment, FileScope, candidates};
 use crate::deck::{LOCK_FILE, Lock, SavedCalls};
 use crate::host::{HostView, Startup};
 use crate::telemetry::Telemetry;
@@ -29,9 +29,9 @@ pub struct CheckRequest<'a> {
     pub common: &'a Common,
     /// Options of the check.
     pub args: &'a CheckArgs,
-    /// A server without a file.
+    /// A server without a configuration file.
     pub one: &'a OneServer,
-    /// Whether the embedded demo servers are meant.
+    /// Whether to check the embedded demo servers.
     pub demo: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct CheckRequest<'a> {
 struct CheckFiles {
     expect: PathBuf,
     lock: PathBuf,
-    /// Whether those of this folder speak of other servers than the ones that are checked.
+    /// Whether the files in this folder belong to other servers than those being checked.
     foreign: bool,
 }
 
@@ -69,7 +69,7 @@ pub fn check(request: &CheckRequest<'_>, telemetry: &Telemetry) -> ExitStatus {
     }
 }
 
-/// Says why nothing was started: people read it on stderr, programs in their report.
+/// Reports why nothing was started, on stderr and in the machine-readable reports.
 fn refuse(request: &CheckRequest<'_>, message: &str, mut outputs: Vec<ReportOutput>) -> ExitStatus {
     output::complain(message);
     let path = request.common.config.last().cloned();
@@ -145,20 +145,27 @@ fn calls(
     calls::plan(expectations, saved, known)
 }
 
-/// At most one report goes to stdout, or nobody could read it.
+/// Parses the report outputs; at most one may go to stdout.
 fn outputs(formats: &[String]) -> Result<Vec<ReportOutput>, String> {
     let outputs: Vec<ReportOutput> = formats.iter().map(|f| f.parse()).collect::<Result<_, _>>()?;
     if outputs.is_empty() {
         return Ok(vec![ReportOutput::default()]);
     }
+    let mut written = HashSet::new();
     for path in outputs.iter().filter_map(|output| output.file.as_deref()) {
-        // Said before the servers run, not after.
+        // Fail before the servers run, not after.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             return Err(format!("{}: there is no folder {}", path.display(), folder.display()));
         }
         if path.is_dir() {
             return Err(format!("{}: is a folder", path.display()));
+        }
+        if !written.insert(path) {
+            return Err(format!(
+                "{}: named for two reports; give each its own file",
+                path.display()
+            ));
         }
     }
     if outputs.iter().filter(|o| o.file.is_none()).count() > 1 {
@@ -167,13 +174,13 @@ fn outputs(formats: &[String]) -> Result<Vec<ReportOutput>, String> {
     Ok(outputs)
 }
 
-/// The files named, or those beside the configuration. A server without a configuration has those
-/// of this folder, unless they go with a configuration that is here too.
+/// The named files, or those beside the configuration. A server without a configuration uses those
+/// of this folder, unless they belong to a configuration in it.
 fn files(request: &CheckRequest<'_>, source: &LoadedConfig) -> CheckFiles {
     let CheckRequest { args, demo, .. } = request;
     let beside = source.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
     let here = || {
-        let all = discover::candidates(&Environment::of_process());
+        let all = candidates(&Environment::of_process());
         all.iter().any(|place| place.exists && place.scope == FileScope::Project)
     };
     CheckFiles {
@@ -184,7 +191,7 @@ fn files(request: &CheckRequest<'_>, source: &LoadedConfig) -> CheckFiles {
 }
 
 impl CheckFiles {
-    /// What `--init` and `--lock` would write must not take the place of something else.
+    /// Refuses `--init` and `--lock` when they would replace a file of something else.
     fn writable(&self, args: &CheckArgs) -> Result<(), String> {
         let other = |path: &Path, option: &str| {
             let path = path.display();
@@ -210,7 +217,7 @@ fn perform(
     outputs: &[ReportOutput],
     files: &CheckFiles,
 ) -> ExitStatus {
-    // What is about to be learned is no drift.
+    // Changes that `--lock` is about to record are not drift.
     let old = if request.args.lock { plan.lock.take() } else { None };
     let known = plan.known.clone();
     let outcome = signals::block_on(async |signals| {
@@ -223,7 +230,7 @@ fn perform(
         output::complain("the runtime cannot be started");
         return ExitStatus::Unavailable;
     };
-    // Nothing is learned from a part.
+    // A partial run writes neither lock nor expectations.
     if outcome.interrupted {
         output::complain("interrupted; every server was stopped, this is what is known so far");
         finish(&outcome.report, outputs, request);
@@ -235,7 +242,7 @@ fn perform(
     finish(&outcome.report, outputs, request)
 }
 
-/// Writes what `--lock` and `--init` ask for, and nothing otherwise.
+/// Writes the lock file with `--lock` and the expectations with `--init`.
 fn learn(
     args: &CheckArgs,
     outcome: &CheckOutcome,
@@ -257,13 +264,13 @@ fn learn(
     Ok(())
 }
 
-/// Whole or not at all: a file half written would be worse than none.
+/// Writes atomically, so that a failure never leaves a partial file.
 fn write_file(path: &Path, text: &str) -> Result<(), String> {
     replace(path, text.as_bytes(), Readers::Default)
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Writes the report everywhere it goes, and its last line.
+/// Writes the report to every output, then the summary line.
 fn finish(report: &Report, outputs: &[ReportOutput], request: &CheckRequest<'_>) -> ExitStatus {
     let exit = write_all(report, outputs, style(request));
     tail(report);
@@ -288,7 +295,7 @@ fn write_all(report: &Report, outputs: &[ReportOutput], style: Style) -> ExitSta
             None => exit = output::print(&output.format.render(report, style), exit),
             Some(path) => {
                 let plain = Style { colour: false, ..style };
-                // Devices and pipes cannot be renamed over.
+                // Devices and pipes cannot be replaced by a rename.
                 let text = output.format.render(report, plain);
                 let direct = std::fs::metadata(path).is_ok_and(|m| !m.is_file());
                 let written = if direct {
@@ -308,7 +315,7 @@ fn write_all(report: &Report, outputs: &[ReportOutput], style: Style) -> ExitSta
     exit
 }
 
-/// The job summary of GitHub Actions, where it runs there.
+/// Appends the job summary when running in GitHub Actions.
 fn summarise(report: &Report) {
     let path = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty());
     let Some(path) = path else { return };
@@ -319,7 +326,7 @@ fn summarise(report: &Report) {
     }
 }
 
-/// One line for programs, on failure only; a person has read it all above.
+/// Writes one JSON line for programs on failure, unless stderr is a terminal.
 fn tail(report: &Report) {
     if report.verdict == CheckVerdict::Ok || std::io::stderr().is_terminal() {
         return;

@@ -1,8 +1,8 @@
-//! Completion in the shell: a script that asks this program, and the answer.
+//! Shell completion: the scripts that call this program, and its answers.
 //!
-//! Most shells have the scripts of `clap_complete`. Bash and zsh have ours: in bash that of
-//! `clap_complete` splits a word at `:`, `=` and `@`, which URIs, `key=value` and saved calls are made
-//! of, and in zsh it ends every word with a space, also `key=`. Reads files, starts no server.
+//! Most shells use the scripts of `clap_complete`. Bash and zsh have their own: `clap_complete`
+//! splits a bash word at `:`, `=` and `@`, which URIs, `key=value` and saved calls contain, and
+//! ends every zsh word with a space, even `key=`. Reads files, starts no server.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -27,22 +27,22 @@ use crate::config::{Environment, Loaded, ServerConfig};
 use crate::deck::{KeptDefinitions, SavedTarget};
 use crate::mcp::{Capabilities, ListKind};
 
-/// How long names are offered after a server was seen.
+/// How long the names of a server are offered after its lists were last read.
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The shells whose scripts are those of `clap_complete`.
 const OF_CLAP: Shells<'static> = Shells(&[&Elvish, &Fish, &Powershell]);
 
-/// The variable that names the shell that asks.
+/// The variable with the name of the requesting shell.
 const ASKED: &str = "MCPDECK_COMPLETE";
-/// What bash has of the line up to the cursor, and the characters that end a word for it.
+/// The variables of bash with the line up to the cursor, and with the characters that end a word.
 const LINE: &str = "_MCPDECK_LINE";
 const BREAKS: &str = "_MCPDECK_BREAKS";
 
-/// What an argument may be that begins with this.
+/// Returns the candidates for an argument that begins with this text.
 type Completer = fn(&CompletionContext<'_>, &str) -> Candidates;
 
-/// What completes the values of arguments: the command (none: before any), the argument, and how.
+/// Completers of argument values: the command (empty: before any), the argument, the completer.
 const VALUES: &[(&str, &str, Completer)] = &[
     ("", "format", formats),
     ("", "server", servers),
@@ -66,12 +66,12 @@ const VALUES: &[(&str, &str, Completer)] = &[
     ("trust revoke", "servers", servers),
 ];
 
-/// The arguments with their completers over these words, the last of which is the one to complete.
-/// Options are offered only to a word that begins with a dash.
+/// The command line with completers for these words, the last of which is being completed.
+/// Options are offered only for a word that begins with a dash.
 fn command(words: &[String]) -> Command {
     fn within(command: Command, path: &str, name: &str, values: ArgValueCompleter) -> Command {
         if path.is_empty() {
-            // Not `mut_arg`, which puts the argument behind the others.
+            // Not `mut_arg`, which moves the argument behind the others.
             return command
                 .mut_args(|arg| if arg.get_id() == name { arg.add(values.clone()) } else { arg });
         }
@@ -117,9 +117,9 @@ pub fn script(shell: Shell) -> String {
 /// Answers a shell that asks for completions of a line; a line that cannot be parsed has none.
 pub fn answer() -> Option<ExitStatus> {
     let shell = std::env::var(ASKED).ok().filter(|shell| !shell.is_empty())?;
-    // What stands after the two dashes; the last word is the one to complete.
+    // The words after `--`; the last one is being completed.
     let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
-    // What is no text cannot name anything we know.
+    // A word that is not UTF-8 matches no known name.
     let mut words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let mut broken = String::new();
     if shell == "bash" {
@@ -150,7 +150,7 @@ pub fn answer() -> Option<ExitStatus> {
 
 // The scripts of bash and zsh, and how each wants its answer. Pure.
 
-/// One candidate a line. What is one of several is not followed by a space when more has to come.
+/// One candidate per line. A single one that ends with `=`, `/` or `.` gets no space after it.
 pub const BASH: &str = r#"_mcpdeck() {
     local word
     COMPREPLY=()
@@ -166,8 +166,8 @@ complete -o bashdefault -o default -o nosort -F _mcpdeck mcpdeck 2>/dev/null ||
     complete -o bashdefault -o default -F _mcpdeck mcpdeck
 "#;
 
-/// Lines begin with `=` when more has to come, with `/` for a folder, else with a space; then
-/// `word:what it is`, as `_describe` wants it.
+/// Lines begin with `=` when more has to follow, with `/` for a folder, else with a space; then
+/// `word:description`, as `_describe` expects it.
 pub const ZSH: &str = r#"#compdef mcpdeck
 _mcpdeck() {
     local -a all done open folders
@@ -207,7 +207,7 @@ fn lines(all: &[CompletionCandidate], line: impl Fn(&str, &str) -> String) -> St
     out
 }
 
-/// Words for bash: quoted, and without the part it takes for words of their own.
+/// Words for bash: quoted, and without the prefix that it treats as separate words.
 pub fn for_bash(all: &[CompletionCandidate], broken: &str) -> String {
     lines(all, |value, _| {
         let rest = value.strip_prefix(broken).unwrap_or(value);
@@ -237,9 +237,9 @@ pub fn for_zsh(all: &[CompletionCandidate]) -> String {
 
 // The line that is being typed: its words up to the cursor, and which configuration it names. Pure.
 
-/// Splits a line as a POSIX shell does, up to the cursor, in the middle of whose last word it may
-/// end. Gives its words without their quotes, and the part of the last one that bash takes for words
-/// of their own (`file:`) and does not want again; `breaks` is `COMP_WORDBREAKS`.
+/// Splits a line up to the cursor as a POSIX shell does; the last word may be incomplete. Returns
+/// the unquoted words, and the prefix of the last one that bash treats as separate words (`file:`)
+/// and that candidates must omit; `breaks` is `COMP_WORDBREAKS`.
 pub fn split(text: &str, breaks: &str) -> (Vec<String>, String) {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
@@ -261,7 +261,7 @@ pub fn split(text: &str, breaks: &str) -> (Vec<String>, String) {
                 let start = word.len();
                 word.push(c);
                 if quote.is_none() && breaks.contains(c) {
-                    // These two end a word and begin the next.
+                    // These two also begin the next word.
                     broken = if matches!(c, '@' | '$') { start } else { word.len() };
                 }
             }
@@ -285,7 +285,7 @@ pub fn read(words: &[String]) -> (Common, Option<String>) {
 }
 
 // The words only this program knows: servers, tools, prompts, resources, saved calls, rules. Starts
-// no server: what they offer is what is remembered of them.
+// no server: the lists of each are the remembered ones.
 
 type Candidates = Vec<CompletionCandidate>;
 
@@ -296,7 +296,7 @@ fn word(value: impl Into<String>, says: &str) -> CompletionCandidate {
     CompletionCandidate::new(value.into()).help(help)
 }
 
-/// Those that begin with `current` and can be shown as they are.
+/// The candidates that begin with `current` and contain nothing to escape.
 fn those(current: &str, all: impl IntoIterator<Item = CompletionCandidate>) -> Candidates {
     let fits = |candidate: &CompletionCandidate| {
         let value = candidate.get_value().to_string_lossy();
@@ -305,7 +305,7 @@ fn those(current: &str, all: impl IntoIterator<Item = CompletionCandidate>) -> C
     all.into_iter().filter(fits).collect()
 }
 
-/// The line before the word to complete, the configuration it names, and what is known of its servers.
+/// The words before the one to complete, the configuration they name, and its servers' known lists.
 struct CompletionContext<'a> {
     words: &'a [String],
     common: Common,
@@ -321,11 +321,11 @@ impl<'a> CompletionContext<'a> {
         let env = load::environment(&common);
         let loaded = env.and_then(|env| load::load_files(&load::files(&common, &env), &env));
         let kept = KeptDefinitions::of(&Environment::of_process());
-        // The command that is being completed reports what is wrong with a file.
+        // Errors in a file are reported when the completed command runs.
         Self { words, common, name, loaded: loaded.unwrap_or_default(), kept }
     }
 
-    /// Servers with what is known of them.
+    /// Enabled servers, with their remembered lists when there are any.
     fn servers(&self) -> impl Iterator<Item = (&ServerConfig, Option<Capabilities>)> {
         let enabled = self.loaded.config.servers.values().filter(|server| !server.disabled);
         enabled.map(|server| {
@@ -334,13 +334,13 @@ impl<'a> CompletionContext<'a> {
         })
     }
 
-    /// Everything of one list as `server.name`; by its bare name where only that matches.
+    /// The entries of one list as `server.name`; as bare names when only those match.
     fn owned(&self, current: &str, kind: ListKind) -> Candidates {
         let (mut full, mut bare) = (Vec::new(), Vec::new());
         for (server, lists) in self.servers() {
             let owner = server.name.as_str();
             let Some(lists) = lists else {
-                full.push(word(format!("{owner}."), "`mcpdeck list` learns what it has"));
+                full.push(word(format!("{owner}."), "`mcpdeck list` reads its lists"));
                 continue;
             };
             for (name, raw) in lists.entries(kind) {
@@ -353,7 +353,7 @@ impl<'a> CompletionContext<'a> {
         if full.is_empty() { those(current, bare) } else { full }
     }
 
-    /// What the tool or prompt that was named on the line takes.
+    /// The parameters of the tool or prompt named on the line.
     fn parameters(&self, typed: &str, kind: ListKind) -> Candidates {
         let given: BTreeSet<&str> =
             self.words.iter().filter_map(|word| Some(word.split_once('=')?.0)).collect();
@@ -455,13 +455,13 @@ fn arguments(here: &CompletionContext<'_>, current: &str, kind: ListKind) -> Can
     }
 }
 
-/// Files that go on from what is typed after a prefix.
+/// Files that match the text after a prefix.
 fn files_after(prefix: &str, typed: &str, files: &PathCompleter) -> Candidates {
     let files = files.complete(OsStr::new(typed));
     files.into_iter().map(|file| file.add_prefix(prefix)).collect()
 }
 
-/// Resources; of a template what stands before its first variable.
+/// Resources; of a template, the part before its first variable.
 fn resources(here: &CompletionContext<'_>, current: &str) -> Candidates {
     let mut all = Vec::new();
     for lists in here.servers().filter_map(|(_, lists)| lists) {

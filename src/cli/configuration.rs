@@ -8,9 +8,9 @@ use super::args::{Common, ConfigArgs};
 use super::output::{CommandResult, ExitStatus, problems};
 use super::{load, output};
 use crate::base::SafeText;
-use crate::config::print::origin_in_words;
 use crate::config::{
-    Diagnostic, InputNeed, Loaded, PrintDetail, Severity, effective, effective_text, hazards,
+    Diagnostic, InputNeed, Loaded, PrintDetail, Severity, dangers, effective, effective_text,
+    origin_in_words,
 };
 
 /// `mcpdeck config`
@@ -27,7 +27,7 @@ pub fn config(common: &Common, args: &ConfigArgs) -> CommandResult {
     };
     let exit = if loaded.has_errors() { ExitStatus::Usage } else { ExitStatus::Ok };
     let mut all = loaded.diagnostics.clone();
-    // A question to the person is no mistake of the file.
+    // An input that still needs an answer is not an error in the file.
     let note = |need: &InputNeed| Diagnostic { severity: Severity::Note, ..need.problem.clone() };
     all.extend(loaded.needs.iter().map(note));
     if args.json {
@@ -65,7 +65,7 @@ fn config_text(loaded: &Loaded, args: &ConfigArgs) -> String {
         out.push_str("// everything else has its default; --all shows it\n");
     }
     for server in loaded.config.servers.values() {
-        for danger in hazards::dangers(server) {
+        for danger in dangers(server) {
             let name = SafeText::line(server.name.as_str());
             let _ = writeln!(out, "// careful: {name}: {}", SafeText::line(&danger));
         }

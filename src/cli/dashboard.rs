@@ -12,8 +12,7 @@ use super::args::{Cli, ColorChoice, OneServer};
 use super::output::{ExitStatus, problems};
 use super::{load, output};
 use crate::base::{LogLevel, SafeText};
-use crate::config::import::{ImportFile, places};
-use crate::config::{Environment, Loaded, McpConfig};
+use crate::config::{Environment, ImportFile, Loaded, McpConfig, import_places};
 use crate::deck::{
     Clients, Deck, DeckBuilder, KeptDefinitions, Notebook, Scan, TrustGate, TrustStore,
 };
@@ -24,7 +23,7 @@ use crate::tui::app::Setup;
 use crate::tui::chat::port::OpenChat;
 use crate::tui::{DashboardOptions, DashboardSource, ExportOrigin, HostLogLevel, Show, Start};
 
-/// Runs the dashboard until the person leaves.
+/// Runs the dashboard until the user quits.
 pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, ExitStatus> {
     let engine = Host::builder()
         .startup(cli.common.startup_mode())
@@ -38,7 +37,7 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, ExitStatus> {
     show(cli, telemetry, DashboardSource::Deck(Box::new(deck)), clients)
 }
 
-/// Keeps what the servers offer, each time that changes.
+/// Stores what the servers offer whenever it changes.
 fn notebook() -> Notebook {
     type Seen = (ServerState, Arc<Capabilities>);
     let (kept, seen) =
@@ -54,7 +53,7 @@ fn notebook() -> Notebook {
     })
 }
 
-/// Shows a recording until the person leaves.
+/// Shows a recording until the user quits.
 pub fn open(cli: &Cli, telemetry: &Telemetry, file: &Path) -> Result<ExitCode, ExitStatus> {
     let name = SafeText::line(&file.display().to_string());
     let scan = Scan::open(file).map_err(|error| {
@@ -63,7 +62,7 @@ pub fn open(cli: &Cli, telemetry: &Telemetry, file: &Path) -> Result<ExitCode, E
     show(cli, telemetry, DashboardSource::Recording(name, Box::new(scan)), None)
 }
 
-/// Shows a service that runs until the person leaves; the service goes on.
+/// Attaches to a running service until the user quits; the service keeps running.
 #[cfg(unix)]
 pub fn attach(cli: &Cli, telemetry: &Telemetry, pid: Option<u32>) -> Result<ExitCode, ExitStatus> {
     let state = Environment::of_process().state_dir.unwrap_or_default();
@@ -83,7 +82,7 @@ pub fn attach(cli: &Cli, telemetry: &Telemetry, pid: Option<u32>) -> Result<Exit
         }
     };
     let clients = Clients::default();
-    clients.served_at("the service that is attached to");
+    clients.served_at("the attached service");
     show(cli, telemetry, DashboardSource::Attached(socket), Some(clients))
 }
 
@@ -121,7 +120,7 @@ fn show(
     })
 }
 
-/// With the service beside it, when one is wanted.
+/// Adds the gateway when `--serve` is given.
 #[cfg(feature = "gateway")]
 fn served(cli: &Cli, deck: DeckBuilder, engine: HostBuilder) -> Result<Served, ExitStatus> {
     let Some(listen) = cli.dashboard.serve else { return Ok((deck, engine, None)) };
@@ -137,11 +136,11 @@ fn served(_: &Cli, deck: DeckBuilder, engine: HostBuilder) -> Result<Served, Exi
 
 type Served = (DeckBuilder, HostBuilder, Option<Clients>);
 
-/// What drafts answers, and what opens a chat.
+/// The drafter of answers, and the function that opens a chat.
 type Models = (Option<Arc<dyn Drafter>>, Option<OpenChat>);
 
-/// What drafts answers to sampling requests, for the person to edit and send, and what talks with the
-/// person: the model whose key is known; in the demo something that needs none.
+/// Drafts answers to sampling requests, for the user to edit and send, and opens the user's chat:
+/// both with the model that has a key, in the demo with the embedded one.
 fn models(cli: &Cli) -> Result<Models, ExitStatus> {
     let models: Models = (None, None);
     #[cfg(feature = "chat")]
@@ -152,7 +151,7 @@ fn models(cli: &Cli) -> Result<Models, ExitStatus> {
     Ok(models)
 }
 
-/// What the demo does by itself.
+/// The scripted show of the demo; none with `--quiet`.
 fn show_of_demo(cli: &Cli) -> Option<Show> {
     #[cfg(feature = "demo")]
     if cli.dashboard.demo && !cli.check.quiet {
@@ -179,7 +178,7 @@ fn deck(cli: &Cli) -> Result<DeckBuilder, ExitStatus> {
     if files.is_empty() {
         return Err(output::refuse(&nothing_here(&env)));
     }
-    // What a file names runs when its user has said so: here, once for each command.
+    // The commands of a file need the user's approval, once for each command.
     let gate = if cli.dashboard.trust {
         TrustGate::Open
     } else {
@@ -190,7 +189,7 @@ fn deck(cli: &Cli) -> Result<DeckBuilder, ExitStatus> {
     Ok(deck)
 }
 
-/// How the dashboard was started, for command lines that are copied there.
+/// How the dashboard was started, for the command lines it offers to copy.
 fn origin(cli: &Cli) -> ExportOrigin {
     let start = match &cli.url {
         _ if cli.dashboard.demo => Start::Demo,
@@ -202,7 +201,7 @@ fn origin(cli: &Cli) -> ExportOrigin {
     let files = files.map(|path| ("--env-file", path.to_string_lossy().into_owned()));
     let headers = cli.given.header.iter();
     let headers = headers.map(|(name, value)| ("--header", format!("{name}: {value}")));
-    // What is only passed on is passed on again: its value need not stand on a clipboard.
+    // A variable passed by name is copied by name, to keep its value off the clipboard.
     let variables = cli.given.env.iter().map(|(name, value)| {
         let own = *value == format!("${{{name}}}");
         ("--env", if own { name.clone() } else { format!("{name}={value}") })
@@ -214,10 +213,10 @@ fn origin(cli: &Cli) -> ExportOrigin {
     }
 }
 
-/// What to do where there is no configuration.
+/// The message for when there is no configuration, with ways to start.
 fn nothing_here(env: &Environment) -> String {
     let mut text = format!("no configuration found; looked for {}\n", load::looked_for(env));
-    let others = places(env).into_iter().filter(|place| place.exists);
+    let others = import_places(env).into_iter().filter(|place| place.exists);
     let other = |place: ImportFile| {
         let path = SafeText::line(&place.path.display().to_string());
         format!("{} ({path})", place.host.name())
@@ -256,7 +255,7 @@ fn log_level(telemetry: &Telemetry) -> HostLogLevel {
             LogLevel::Warning => "warn",
             LogLevel::Error | LogLevel::Critical | LogLevel::Alert | LogLevel::Emergency => "error",
         };
-        // A level of ours is always understood.
+        // These levels are always valid.
         let _ = control.set_filter(word);
     })
 }

@@ -1,4 +1,4 @@
-//! A host for one command: starts the servers it needs, does the work, stops them, also on Ctrl-C.
+//! A host for one command: starts the servers it needs, runs it, stops them, also on Ctrl-C.
 
 use super::args::{Common, OneServer};
 use super::load::{self, LeftOut, LoadedConfig};
@@ -20,18 +20,18 @@ use std::time::Duration;
 
 /// Which servers a command needs.
 pub enum Need {
-    /// These, and what they depend on; all when none is named.
+    /// These and their dependencies; all when empty.
     Servers(Vec<String>),
-    /// The one whose name begins this; else the one that is known to have it; else all.
+    /// The server whose name is the prefix of this; else the only one known to have it; else all.
     Owner(TargetKind, String),
 }
 
-/// Where the servers of a command come from, and where it logs.
+/// Where the servers of a command come from, and its log.
 #[derive(Clone, Copy)]
 pub struct Invocation<'a> {
     /// Options of every command.
     pub common: &'a Common,
-    /// A server without a file.
+    /// A server without a configuration file.
     pub one: &'a OneServer,
     /// The log.
     pub telemetry: &'a Telemetry,
@@ -43,16 +43,16 @@ pub struct Scene<'a> {
     pub host: &'a Host,
     /// Servers whose entry cannot be used.
     pub left_out: &'a LeftOut,
-    /// What records it, when something does.
+    /// The recorder, with `--record`.
     #[cfg_attr(not(feature = "chat"), expect(dead_code, reason = "the chat records what it says"))]
     pub recorder: Option<&'a Recorder>,
     kept: &'a KeptDefinitions,
-    /// All servers, when only those were started that what is known speaks for.
+    /// All servers, when only the known owner of the target was started.
     rest: Option<&'a McpConfig>,
 }
 
 impl Scene<'_> {
-    /// Starts the servers that were thought not to be needed; says whether there were any.
+    /// Starts the servers that were skipped as not needed; returns whether there were any.
     ///
     /// # Errors
     /// When the host is stopping.
@@ -67,11 +67,10 @@ impl Scene<'_> {
 }
 
 impl Invocation<'_> {
-    /// Does `work` over a host with the servers that are needed; `answers` are those to requests of
-    /// the servers.
+    /// Runs `work` on a host with the needed servers; `answers` replies to requests of the servers.
     ///
     /// # Errors
-    /// [`ErrorCode::Configuration`] when nothing could be started; otherwise the exit is the work's.
+    /// [`ErrorCode::Configuration`] when nothing could be started; a failure of `work` is its exit.
     pub fn run(
         self,
         need: Need,
@@ -82,7 +81,7 @@ impl Invocation<'_> {
         self.run_over(source.map_err(refused)?, need, answers, work)
     }
 
-    /// As [`Self::run`], over what was loaded already.
+    /// As [`Self::run`], with a configuration that is already loaded.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -126,7 +125,7 @@ impl Invocation<'_> {
         done.map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))?
     }
 
-    // The command lines that ask the same servers something else: advice that can be pasted.
+    // Other command lines for the same servers, to suggest to the user.
 
     /// The check of a server, with every step.
     pub fn check(self, server: &ServerName) -> String {
@@ -139,7 +138,7 @@ impl Invocation<'_> {
     }
 }
 
-/// A command, and what stands there before a URL and before the name of a server.
+/// A command, and the words it needs before a URL and before a server's name.
 type Asking = (&'static str, &'static str, &'static str);
 const CHECK: Asking = ("--check -v", "", "--server ");
 const LIST: Asking = ("list --long", "--url ", "");
@@ -162,8 +161,8 @@ fn line(
     if words.is_empty() { line } else { format!("{line} -- {}", words.join(" ")) }
 }
 
-/// Does `work` over a deck, recorded when that is wanted, then stops its servers. Nothing when a
-/// signal came before it was open; what was started is stopped.
+/// Runs `work` on a deck, recorded with `--record`, then stops its servers. `None` when a signal
+/// came before the deck was open; servers started by then are stopped.
 ///
 /// # Errors
 /// When the deck cannot be opened, or not be recorded.
@@ -188,8 +187,8 @@ pub async fn over<T>(
     done.map(Some)
 }
 
-/// The servers to start, none for all of them; and whether others were left out for what is known
-/// of them, which may have changed.
+/// The servers to start (empty: all), and whether others were skipped because of their remembered
+/// lists, which may be outdated.
 fn needed(source: &LoadedConfig, need: Need, kept: &KeptDefinitions) -> (Vec<String>, bool) {
     let (kind, name) = match need {
         Need::Servers(names) => return (names, false),
@@ -209,12 +208,11 @@ fn needed(source: &LoadedConfig, need: Need, kept: &KeptDefinitions) -> (Vec<Str
     (vec![server.as_str().to_owned()], true)
 }
 
-/// How long the lists of a server count for choosing it.
+/// Maximum age of the remembered lists that a server is chosen by.
 const COUNTS: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The one server that has this, as far as is known of all of them: a name that two servers may
-/// have is ambiguous, and only who was asked is known not to have it. With the age of the oldest
-/// list this relies on.
+/// The only server that has this name, when the lists of all servers are remembered: a server with
+/// unknown lists could have it too. With the age of the oldest list used.
 fn owner(
     kept: &KeptDefinitions,
     config: &McpConfig,
@@ -240,13 +238,13 @@ fn owner(
         }
     }
     match <[ServerName; 1]>::try_from(owners) {
-        // With one server there is nothing to spare.
+        // With one server there is nothing to skip.
         Ok([server]) if enabled.len() > 1 => Some((server, oldest)),
         _ => None,
     }
 }
 
-/// Says that a signal ended it.
+/// Reports that a signal ended the command.
 pub fn interrupted() -> ExitStatus {
     output::complain("interrupted");
     ExitStatus::Interrupted
@@ -260,11 +258,11 @@ pub fn refused(diagnostics: Vec<crate::config::Diagnostic>) -> Error {
     error
 }
 
-/// Waits until every server is ready or has failed; says on a terminal what it waits for.
+/// Waits until every server is ready or has failed; shows progress on a terminal.
 async fn started(host: &Host, config: &McpConfig) {
     let mut progress = ProgressLine::new();
     let mut view = host.view();
-    // Keeps the time it shows current.
+    // Refreshes the elapsed time.
     let mut tick = tokio::time::interval(TICK);
     loop {
         let now = view.borrow_and_update().clone();
@@ -297,7 +295,7 @@ pub fn exit_of(error: &Error) -> ExitStatus {
     }
 }
 
-/// Says what went wrong, if it did.
+/// Reports an error, if there is one, and converts it to its exit code.
 pub fn ended<T>(done: Result<T, Error>) -> Result<T, ExitStatus> {
     done.map_err(|error| {
         complain(&error);
@@ -312,7 +310,7 @@ pub fn complain(error: &Error) {
         let help = plain.help.take();
         let mut text = plain.to_string();
         for line in help.iter().flat_map(|help| help.lines()) {
-            // What continues a list of its own keeps its place.
+            // An indented line continues a list and keeps its indentation.
             let indent = if line.starts_with(' ') { "" } else { "  " };
             let _ = write!(text, "\n{indent}{line}");
         }
@@ -323,7 +321,7 @@ pub fn complain(error: &Error) {
     output::complain(&format!("{}\n{}", error.message, text.trim_end()));
 }
 
-/// The servers of a view that are not ready, in words; what stands between a name and its tool.
+/// The error for the first server that is not ready, since that may be why a name was not found.
 pub fn unready(view: &HostView, invocation: Invocation<'_>) -> Option<Error> {
     let down: Vec<_> = view
         .servers
@@ -342,14 +340,14 @@ pub fn unready(view: &HostView, invocation: Invocation<'_>) -> Option<Error> {
     Some(Error::new(ErrorCode::ServerUnavailable, message).server(&first.name).help(help))
 }
 
-/// Most lines of stderr that are shown of a server that died during a call.
+/// Maximum number of stderr lines shown of a server that died during a call.
 const LAST_WORDS: usize = 8;
 
-/// How long the end of a process may take to be known.
+/// How long to wait for the exit of a process to be reported.
 const END_FOLLOWS: Duration = Duration::from_millis(500);
 
-/// A server that died while it was asked for something: what to do, and its last lines of stderr.
-/// The error of one that had not started has them already.
+/// Adds help and the last lines of stderr when the server died during the request. The error of one
+/// that failed to start already has them.
 pub async fn with_last_words(host: &Host, error: Error) -> Error {
     let Some(name) = error.server.clone().filter(|_| error.request.is_some()) else {
         return error;

@@ -1,4 +1,4 @@
-//! What the program says about itself: rules, completions, the manual page.
+//! The built-in documentation: rules, topics, schemas, completions, the manual page.
 
 use std::fmt::Write as _;
 
@@ -109,7 +109,7 @@ pub fn schema(which: SchemaKind) -> ExitStatus {
     output::json(&schema, ExitStatus::Ok)
 }
 
-// What is too long for `--help`: topics of `mcpdeck help TOPIC`, which the manual page holds too.
+// Topics of `mcpdeck help TOPIC`, for what is too long for `--help`; also in the manual page.
 
 /// One topic.
 pub struct Topic {
@@ -121,27 +121,27 @@ pub struct Topic {
     pub text: &'static str,
 }
 
-/// The topic of this name, whose text stands in the file of that name.
+/// The topic of this name, with the text from the file of that name.
 macro_rules! topic {
     ($name:literal, $about:literal) => {
         Topic { name: $name, about: $about, text: include_str!(concat!("topics/", $name, ".txt")) }
     };
 }
 
-/// Every topic that is a text.
+/// Every topic with a text of its own.
 pub const TOPICS: [Topic; 9] = [
     topic!("configuration", "mcp.json: its keys, references, inputs"),
     topic!("calls", "calling tools, answering servers"),
     topic!("check", "checks for CI: formats, verdicts, expectations"),
     topic!("dev", "what happens while you edit a file or a server"),
-    topic!("trust", "what may run without being asked about"),
+    topic!("trust", "what may run without asking"),
     topic!("serve", "the gateway to all servers: clients, tokens, grants, the operator"),
     topic!("chat", "chat with a model that calls the tools"),
     topic!("environment", "variables, files, exit codes"),
     topic!("protection", "what is protected, and what is not"),
 ];
 
-/// The topics as a list; `keys` is no text of its own.
+/// The topics as a list, including `keys`, which is generated.
 pub fn list() -> String {
     let topics = TOPICS.iter().map(|topic| (topic.name, topic.about));
     let all = topics.chain([("keys", "every key of the dashboard, with your changes")]);
@@ -154,7 +154,7 @@ pub fn list() -> String {
 /// The text of a topic or the help of a command.
 ///
 /// # Errors
-/// Says which there are.
+/// When there is no such topic or command; suggests the nearest topic or lists all.
 pub fn text(wanted: &str) -> Result<String, String> {
     if let Some(topic) = TOPICS.iter().find(|topic| topic.name == wanted) {
         return Ok(topic.text.to_owned());
@@ -181,7 +181,7 @@ pub fn text(wanted: &str) -> Result<String, String> {
 /// other pages.
 ///
 /// # Errors
-/// None that memory does not raise.
+/// Only when writing to memory fails.
 pub fn manual() -> std::io::Result<String> {
     let mut page = Vec::new();
     clap_mangen::Man::new(Cli::command()).render(&mut page)?;
@@ -215,7 +215,7 @@ fn verbatim(out: &mut String, text: &str) {
             section(out, line);
             continue;
         }
-        // A dot or quote at the beginning would be a request.
+        // A dot or quote at the beginning of a line would be a roff request.
         if line.starts_with(['.', '\'']) {
             out.push_str("\\&");
         }

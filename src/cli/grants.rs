@@ -1,5 +1,5 @@
-//! `grants`: what callers that are not the person may do. Lists, gives and takes back; starts
-//! nothing. A host that runs follows within a second.
+//! `grants`: what callers other than the user may do. Lists, adds and revokes; starts no server. A
+//! running host applies a change within a second.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -31,11 +31,11 @@ pub struct GrantsArgs {
 /// What `mcpdeck grants` does.
 #[derive(Debug, Subcommand)]
 pub enum GrantsVerb {
-    /// Show every grant that holds.
+    /// Show every grant in effect.
     List,
     /// Permit something to a caller, or deny it.
     Add(AddArgs),
-    /// Take a grant back.
+    /// Revoke a grant.
     Revoke {
         /// Its number, from `grants list`.
         #[arg(value_name = "ID", required = true)]
@@ -47,25 +47,25 @@ pub enum GrantsVerb {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("how long").required(true).args(["for_time", "always", "deny"]))]
 pub struct AddArgs {
-    /// To whom: gateway:TOKEN, browser:https://ORIGIN or chat:SESSION; `gateway:*` for all of a kind.
+    /// Caller: gateway:TOKEN, browser:https://ORIGIN or chat:SESSION; `gateway:*` for all tokens.
     #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
     pub origin: String,
-    /// In which profile.
+    /// The caller's profile.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
     pub profile: String,
-    /// What for, for example mcp:tools.call; may be given several times [default: everything].
+    /// The scope, for example mcp:tools.call; may be given several times [default: all].
     #[arg(long, value_name = "SCOPE", value_parser = parse_scope)]
     pub scope: Vec<AccessScope>,
     /// Only these tools, a glob over server.tool; may be given several times.
     #[arg(long, value_name = "GLOB", value_parser = parse_glob)]
     pub tools: Vec<String>,
-    /// For this time: seconds, or with a unit (10m).
+    /// How long: seconds, or with a unit (10m).
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     pub for_time: Option<Duration>,
-    /// Until it is revoked, for the tools as they are; a changed or new tool is not covered.
+    /// Until it is revoked, for the tools as they are now; a changed or new tool is not covered.
     #[arg(long)]
     pub always: bool,
-    /// Deny it; wins over every grant.
+    /// Deny it; overrides every grant.
     #[arg(long)]
     pub deny: bool,
 }
@@ -73,7 +73,7 @@ pub struct AddArgs {
 fn parse_origin(text: &str) -> Result<String, String> {
     match Origin::parse(text) {
         Some(origin) if !origin.is_person() => Ok(text.to_owned()),
-        Some(_) => Err("the person needs no grant".to_owned()),
+        Some(_) => Err("you need no grant".to_owned()),
         None => Err("write gateway:TOKEN, browser:https://ORIGIN or chat:SESSION".to_owned()),
     }
 }
@@ -82,7 +82,7 @@ pub(super) fn parse_scope(text: &str) -> Result<AccessScope, String> {
     AccessScope::parse(text).ok_or_else(|| {
         let all =
             AccessScope::ALL.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ");
-        format!("there are {all}")
+        format!("use one of {all}")
     })
 }
 

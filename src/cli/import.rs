@@ -1,5 +1,5 @@
-//! `import`: the servers of other programs, printed as one `mcp.json` or put into ours. A literal
-//! value that may be secret becomes a reference to a variable. Writes only with `--write`.
+//! `import`: the servers of other programs, printed as one `mcp.json` or merged into the user's. A
+//! literal value that may be secret becomes a reference to a variable. Writes only with `--write`.
 
 use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,9 +9,10 @@ use serde_json::Value;
 use super::args::ImportArgs;
 use super::output::{self, CommandResult, ExitStatus, problems};
 use crate::base::{SafeText, ServerName};
-use crate::config::edit::write_with_backup;
-use crate::config::import::{Conflict, ImportHost, Imported, merged, places, preview, read};
-use crate::config::{Diagnostic, Environment, mask};
+use crate::config::{
+    Conflict, Diagnostic, Environment, ImportHost, Imported, import_places, is_secret_name,
+    merge_import, preview_import, read_import, write_with_backup,
+};
 
 /// A file without servers.
 const EMPTY: &str = "{\n  \"servers\": {}\n}\n";
@@ -20,7 +21,11 @@ const EMPTY: &str = "{\n  \"servers\": {}\n}\n";
 pub fn import(args: &ImportArgs) -> CommandResult {
     let env = Environment::of_process();
     let files: Vec<(Option<ImportHost>, PathBuf)> = if args.files.is_empty() {
-        places(&env).into_iter().filter(|p| p.exists).map(|p| (Some(p.host), p.path)).collect()
+        import_places(&env)
+            .into_iter()
+            .filter(|p| p.exists)
+            .map(|p| (Some(p.host), p.path))
+            .collect()
     } else {
         args.files.iter().map(|path| (ImportHost::of_path(path), path.clone())).collect()
     };
@@ -40,7 +45,7 @@ pub fn import(args: &ImportArgs) -> CommandResult {
     for (host, path) in &files {
         match read_any(*host, path, &env) {
             Ok(found) => taken.add(found),
-            // A known place without servers is nothing wrong; a named file is.
+            // A known place without servers is not an error; a named file is.
             Err(_) if args.files.is_empty() => {}
             Err(diagnostics) => exit = problems(&diagnostics),
         }
@@ -54,27 +59,27 @@ pub fn import(args: &ImportArgs) -> CommandResult {
     }
 }
 
-/// Reads a file; one that nothing is known of is tried as the common dialects.
+/// Reads a file; one of an unknown host is tried in the common dialects.
 fn read_any(
     host: Option<ImportHost>,
     path: &Path,
     env: &Environment,
 ) -> Result<Imported, Vec<Diagnostic>> {
     if let Some(host) = host {
-        return read(host, path, env);
+        return read_import(host, path, env);
     }
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
-        return read(ImportHost::Codex, path, env);
+        return read_import(ImportHost::Codex, path, env);
     }
-    read(ImportHost::ClaudeDesktop, path, env).or_else(|first| {
+    read_import(ImportHost::ClaudeDesktop, path, env).or_else(|first| {
         [ImportHost::VsCode, ImportHost::Zed]
             .into_iter()
-            .find_map(|h| read(h, path, env).ok())
+            .find_map(|h| read_import(h, path, env).ok())
             .ok_or(first)
     })
 }
 
-/// What was taken over so far.
+/// What was imported so far.
 #[derive(Default)]
 struct Taken {
     found: Imported,
@@ -82,7 +87,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Adds servers under names that are free; equal ones once.
+    /// Adds servers under unused names; skips duplicates.
     fn add(&mut self, found: Imported) {
         let servers = &mut self.found.servers;
         for (name, mut entry) in found.servers {
@@ -108,7 +113,7 @@ impl Taken {
         self.found.notes.extend(found.notes);
     }
 
-    /// Says on stderr what is to be known.
+    /// Writes notes and the variables that must be set to stderr.
     fn remark(&mut self, notes: &[String]) {
         for note in self.found.notes.iter().chain(notes) {
             output::complain(&SafeText::line(note));
@@ -125,7 +130,7 @@ impl Taken {
 
     /// Prints all of it as one `mcp.json`.
     fn print(mut self, exit: ExitStatus) -> CommandResult {
-        let (text, notes) = merged(EMPTY, &self.found, Conflict::Keep)
+        let (text, notes) = merge_import(EMPTY, &self.found, Conflict::Keep)
             .map_err(|error| output::refuse(&error.to_string()))?;
         self.remark(&notes);
         Ok(output::print(&text, exit))
@@ -141,17 +146,18 @@ impl Taken {
     ) -> CommandResult {
         let path = env.absolute(path);
         let refused = |why: &dyn Display| output::refuse(&format!("{}: {why}", path.display()));
-        let before = crate::config::edit::read(&path).map_err(|error| refused(&error))?;
+        let before = crate::config::read_for_edit(&path).map_err(|error| refused(&error))?;
         let conflict = if args.replace { Conflict::Replace } else { Conflict::Keep };
         let ours = before.as_deref().filter(|text| !text.trim().is_empty()).unwrap_or(EMPTY);
         let (after, notes) =
-            merged(ours, &self.found, conflict).map_err(|error| refused(&error))?;
+            merge_import(ours, &self.found, conflict).map_err(|error| refused(&error))?;
         self.remark(&notes);
         if before.as_ref() == Some(&after) {
             output::complain(&format!("{} has all of it already", path.display()));
             return Ok(exit);
         }
-        let exit = output::print(&preview(&path, before.as_deref().unwrap_or(""), &after), exit);
+        let exit =
+            output::print(&preview_import(&path, before.as_deref().unwrap_or(""), &after), exit);
         if !args.write {
             output::complain("nothing was written; --write makes this change");
             return Ok(exit);
@@ -164,10 +170,10 @@ impl Taken {
     }
 }
 
-/// Replaces a literal value that is called like a secret by a reference.
+/// Replaces a literal value whose name suggests a secret with a reference.
 fn refer(name: &str, value: &mut Value, unset: &mut Vec<String>) {
     let Some(text) = value.as_str() else { return };
-    if text.is_empty() || text.contains("${") || !mask::is_secret_name(name) {
+    if text.is_empty() || text.contains("${") || !is_secret_name(name) {
         return;
     }
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
@@ -195,7 +201,7 @@ mod tests {
             ..Imported::default()
         };
         taken.add(other);
-        let (text, _) = merged(EMPTY, &taken.found, Conflict::Keep).expect("merged");
+        let (text, _) = merge_import(EMPTY, &taken.found, Conflict::Keep).expect("merged");
         assert!(!text.contains("s3cret"), "{text}");
         let file: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(file["servers"]["a"]["env"]["API_TOKEN"], "${API_TOKEN}");

@@ -11,7 +11,7 @@ use super::output::{ExitStatus, problems};
 use crate::base::text::{nearest, quoted};
 use crate::base::{SafeText, Secret, ServerName};
 use crate::config::{
-    Diagnostic, Environment, Loaded, McpConfig, ServerConfig, Severity, discover, load,
+    Diagnostic, Environment, Loaded, McpConfig, ServerConfig, Severity, candidates, discover, load,
 };
 use crate::deck::{Masks, TrustStore};
 use crate::host::Startup;
@@ -32,8 +32,8 @@ pub struct LoadedConfig {
     pub path: Option<PathBuf>,
 }
 
-/// Loads what the arguments ask for, as far as it can be used: a server whose entry is wrong costs
-/// the others nothing, unless all are to start.
+/// Loads what the arguments name. A server with an invalid entry is left out, unless all servers
+/// must start.
 ///
 /// # Errors
 /// Every diagnostic, when nothing can be used.
@@ -45,15 +45,15 @@ pub fn source(
     let (loaded, path) = loaded(common, one)?;
     let left_out = loaded.reasons();
     let nothing = loaded.config.servers.is_empty() && !left_out.is_empty();
-    // An error that is nobody's, such as an input that is declared wrongly, is everybody's.
-    let everybodys = loaded.diagnostics.iter().any(|d| d.is_error() && d.server.is_none());
+    // An error of no single server, such as an invalid input declaration, affects all of them.
+    let is_global = loaded.diagnostics.iter().any(|d| d.is_error() && d.server.is_none());
     let diagnostics = loaded.diagnostics.clone();
-    let strict = startup == Startup::All || nothing || everybodys;
+    let strict = startup == Startup::All || nothing || is_global;
     let config = if strict { loaded.complete()? } else { loaded.config };
     Ok(LoadedConfig { config, diagnostics, left_out, path })
 }
 
-/// The same where one that fails leaves the others.
+/// As [`source`], where a server that cannot be used does not affect the others.
 ///
 /// # Errors
 /// As [`source`].
@@ -75,7 +75,7 @@ fn loaded(common: &Common, one: &OneServer) -> Result<(Loaded, Option<PathBuf>),
     Ok((loaded, path))
 }
 
-/// Loads files; where there is none, says where one was looked for.
+/// Loads files; without any, the error lists the places where one was looked for.
 ///
 /// # Errors
 /// Every diagnostic when nothing can be used.
@@ -109,9 +109,9 @@ fn neighbour(file: &Path, env: &Environment) -> Option<String> {
     Some(SafeText::line(&format!("there is {name} in {}", folder.display())).to_string())
 }
 
-/// The places of a configuration, in words.
+/// The places where a configuration is looked for, as a list.
 pub fn looked_for(env: &Environment) -> String {
-    let places = discover::candidates(env).into_iter().map(|candidate| {
+    let places = candidates(env).into_iter().map(|candidate| {
         let path = candidate.path.display().to_string();
         let path = if candidate.path.is_absolute() { path } else { format!("./{path}") };
         SafeText::line(&path).to_string()
@@ -134,7 +134,7 @@ pub fn demo() -> Result<LoadedConfig, Vec<Diagnostic>> {
     Err(refuse("this build was made without the demo servers"))
 }
 
-/// Refuses what was not approved in the dashboard (`--require-trust`); nothing is started then.
+/// Refuses a configuration with a server that was not approved (`--require-trust`).
 fn trusted(loaded: &Loaded, env: &Environment) -> Result<(), Vec<Diagnostic>> {
     let message = "there is no folder in which approvals could be kept";
     let nowhere = || vec![Diagnostic::new("start/untrusted", Severity::Error, message)];
@@ -145,13 +145,13 @@ fn trusted(loaded: &Loaded, env: &Environment) -> Result<(), Vec<Diagnostic>> {
 /// The files to read: those named, or the one found here.
 pub fn files(common: &Common, env: &Environment) -> Vec<PathBuf> {
     if common.config.is_empty() {
-        discover::discover(env).into_iter().collect()
+        discover(env).into_iter().collect()
     } else {
         common.config.clone()
     }
 }
 
-/// The surroundings of this process with those variables, and the files to read.
+/// The environment of this process, and the files to read.
 ///
 /// # Errors
 /// Those of [`environment`]; they are printed here.
@@ -161,10 +161,10 @@ pub fn here(common: &Common) -> Result<(Environment, Vec<PathBuf>), ExitStatus> 
     Ok((env, files))
 }
 
-/// The surroundings of this process, and the variables of `--env-file`.
+/// The environment of this process, with the variables of `--env-file`.
 ///
 /// # Errors
-/// When such a file cannot be read or has a line that is none.
+/// When such a file cannot be read or has an invalid line.
 pub fn environment(common: &Common) -> Result<Environment, Vec<Diagnostic>> {
     let mut env = Environment::of_process();
     for file in &common.env_file {
@@ -186,10 +186,10 @@ impl From<McpConfig> for LoadedConfig {
 }
 
 impl LoadedConfig {
-    /// Keeps the named servers and what they depend on, all when none is named.
+    /// Keeps the named servers and their dependencies; all when none is named.
     ///
     /// # Errors
-    /// Names a server that does not exist, with the nearest that does.
+    /// When a named server does not exist, with the nearest that does, or cannot be used.
     pub fn narrow(&mut self, names: &[String]) -> Result<(), String> {
         if names.is_empty() {
             return Ok(());
@@ -221,7 +221,7 @@ impl LoadedConfig {
     }
 }
 
-/// Says that there is no such server.
+/// The message for an unknown server name, with a suggestion.
 pub fn unknown(config: &McpConfig, name: &str) -> String {
     let known = config.servers.keys().map(ServerName::as_str);
     if let Some(known) = nearest(name, known, 0.7) {
@@ -242,8 +242,8 @@ pub fn in_a_line(problem: &Diagnostic) -> String {
     format!("{}{place}{help}", problem.message)
 }
 
-/// Keeps the secrets of each configuration out of the log file; a server that is being replaced may
-/// still speak of the values it was given.
+/// Masks the secrets of each configuration in the log file, also those of earlier ones: a server
+/// that is being replaced may still print them.
 #[cfg_attr(
     not(any(feature = "tui", feature = "gateway")),
     expect(dead_code, reason = "for decks that go on")
@@ -253,13 +253,13 @@ pub fn masks(telemetry: &Telemetry) -> Masks {
     Arc::new(move |config: &McpConfig| redactor.learn(secrets(config)))
 }
 
-// The first word of the command line when it is no command: a configuration, the address of a
-// server, or a mistake that can be named.
+// The first word of the command line when it is not a command: a configuration, the URL of a
+// server, or a mistake to explain.
 
-/// Makes the word what it is: a file joins the configurations, an address stays where it is.
+/// Resolves the word: a file is added to the configurations, a URL stays in place.
 ///
 /// # Errors
-/// Says what may have been meant.
+/// When it is neither, or a header has no URL; suggests what may have been meant.
 pub fn settle(cli: &mut Cli) -> Result<(), String> {
     if let Some(verb) = &mut cli.verb {
         return settle_verb(verb);
@@ -280,7 +280,7 @@ pub fn settle(cli: &mut Cli) -> Result<(), String> {
     Err(format!("`{word}` is not a command, file or URL; {}", meant(&word)))
 }
 
-const HEADER: &str = "--header goes with the address of a server; headers of a file stand in it";
+const HEADER: &str = "--header goes with the address of a server; a file has its own headers";
 
 /// `list URL` and `status URL` mean the server there. A header needs such an address.
 fn settle_verb(verb: &mut Verb) -> Result<(), String> {
@@ -298,7 +298,7 @@ fn settle_verb(verb: &mut Verb) -> Result<(), String> {
     if one.url.is_none() && words.first().is_some_and(|word| word.contains("://")) {
         one.url = Some(words.remove(0));
         if !words.is_empty() {
-            return Err("one URL is one server: names of servers do not go with it".to_owned());
+            return Err("a URL names one server: it cannot be combined with names".to_owned());
         }
     }
     if one.url.is_none() && !one.given.header.is_empty() {
@@ -307,13 +307,13 @@ fn settle_verb(verb: &mut Verb) -> Result<(), String> {
     Ok(())
 }
 
-/// Programs that people start servers with.
+/// Programs commonly used to start servers.
 const RUNNERS: [&str; 13] = [
     "npx", "bunx", "uvx", "pipx", "node", "bun", "deno", "python", "python3", "uv", "docker",
     "podman", "tsx",
 ];
 
-/// Words for what is an option here, or has another name elsewhere.
+/// Words that are an option here, or that other programs use for a command.
 const OPTIONS: [(&str, &str); 15] = [
     ("check", "mcpdeck --check"),
     ("validate", "mcpdeck --check"),
@@ -355,8 +355,8 @@ fn meant(word: &str) -> String {
     }
 }
 
-/// What to say of arguments that are not understood because of their first word: a program, where
-/// the two dashes are missing, or a word that is no command.
+/// The message for arguments that are invalid because of their first word: a program without the
+/// two dashes before it, or a word that is not a command.
 pub fn mistaken(args: impl Iterator<Item = String>) -> Option<String> {
     let args: Vec<String> = args.skip(1).collect();
     let first = args.first()?.as_str();

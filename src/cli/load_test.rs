@@ -22,7 +22,7 @@ use crate::telemetry::Telemetry;
 
 /// Longest latency that is recorded exactly, in microseconds: an hour.
 const LONGEST: u64 = 3_600_000_000;
-/// What is shown of the latencies.
+/// The quantiles of the latencies that are shown.
 const QUANTILES: [(&str, f64); 7] = [
     ("min", 0.0),
     ("p50", 0.5),
@@ -33,7 +33,7 @@ const QUANTILES: [(&str, f64); 7] = [
     ("max", 1.0),
 ];
 
-/// What came of the calls.
+/// The outcomes of the calls.
 struct Tally {
     /// Latencies of the calls that gave a result, in microseconds.
     latencies: Histogram<u64>,
@@ -75,7 +75,7 @@ pub fn load_test(common: &Common, args: &LoadArgs, telemetry: &Telemetry) -> Exi
     done.unwrap_or_else(|error| printer.failure(&error))
 }
 
-/// Makes the calls; gives the tool's whole name, what came of them, and how long all took.
+/// Makes the calls; returns the tool's full name, their outcomes, and the total time.
 async fn calls(
     host: &Host,
     invocation: Invocation<'_>,

@@ -1,4 +1,4 @@
-//! `login` and `logout`: signing in to one server, and out of it. Starts no server; prints every step.
+//! `login` and `logout`: signing in to and out of one server. Starts no server; prints every step.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal};
@@ -65,7 +65,7 @@ fn refused(server: &SafeText, failure: &AuthFailure) -> ExitStatus {
     }
 }
 
-/// Does `work` with what signs in at one server, until Ctrl-C.
+/// Runs `work` with the authorizer of one server, until Ctrl-C.
 fn with(
     common: &Common,
     named: &str,
@@ -101,7 +101,7 @@ fn with(
     done.map_err(|error| output::refuse(&error.to_string()))
 }
 
-/// The server that is named, when it is one with an address.
+/// The named server, when it has a URL.
 fn remote<'c>(
     config: &'c McpConfig,
     named: &str,
@@ -113,11 +113,11 @@ fn remote<'c>(
         config.servers.get_key_value(&ServerName::new(named))
     };
     let (name, server) = found.ok_or_else(|| load::unknown(config, named))?;
-    let nobody = || format!("`{name}` is a local process and needs no sign-in");
-    server.transport.http().map(|http| (name, http)).ok_or_else(nobody)
+    let no_url = || format!("`{name}` is a local process and needs no sign-in");
+    server.transport.http().map(|http| (name, http)).ok_or_else(no_url)
 }
 
-/// What a token is, a line each: issuer, scopes, time left. No part of the token itself.
+/// Issuer, scopes and time left of a token, a line each. No part of the token itself.
 pub fn details(token: &StoredToken, indent: &str) -> String {
     let mut out = format!("{indent}issuer   {}\n", SafeText::line(&token.issuer));
     let scopes = if token.scopes.is_empty() { "-".to_owned() } else { token.scopes.join(" ") };
@@ -126,7 +126,7 @@ pub fn details(token: &StoredToken, indent: &str) -> String {
     out
 }
 
-/// When a token ends, in words.
+/// When a token expires, in words.
 pub fn expires(token: &StoredToken) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let left = token.left(now.unwrap_or_default().as_secs());
@@ -141,7 +141,7 @@ pub fn expires(token: &StoredToken) -> String {
     }
 }
 
-/// The person at the terminal.
+/// The user at the terminal.
 struct Terminal {
     browser: bool,
 }
@@ -163,7 +163,7 @@ impl SignInPrompt for Terminal {
                 output::complain(&format!("open {}", SafeText::line(url.as_str())));
             }
             output::complain(
-                "then paste here the address the browser ends at, also one it cannot show:",
+                "then paste the address the browser ends at, even if it shows an error:",
             );
             let line = tokio::task::spawn_blocking(|| {
                 let mut line = String::new();
@@ -171,7 +171,7 @@ impl SignInPrompt for Terminal {
             });
             match line.await {
                 Ok(Ok((read, line))) if read > 0 && !line.trim().is_empty() => Ok(Some(line)),
-                // The browser may still come back by itself.
+                // The browser may still complete the redirect.
                 Ok(Ok(_)) if browser => Ok(None),
                 Ok(Ok(_)) => Err("no address was pasted".to_owned()),
                 Ok(Err(error)) => Err(error.to_string()),

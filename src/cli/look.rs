@@ -1,4 +1,4 @@
-//! `list` and `status`: what the servers offer, and how they stand.
+//! `list` and `status`: what the servers offer, and their state.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::mcp::{FindingKind, ListKind, Prompt, Resource, StoredToken, Tool};
 use crate::process::containment;
 use crate::telemetry::Telemetry;
 
-/// Most findings of one server that are named on stderr; the JSON has all.
+/// Maximum number of findings per server written to stderr; the JSON has all.
 const MOST_FINDINGS: usize = 8;
 
 /// `mcpdeck list`
@@ -38,7 +38,7 @@ pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> ExitStat
     show(invocation, (&args.servers, args.json), object, text)
 }
 
-/// Starts the servers, and prints what `object` (for JSON) or `text` makes of how they stand.
+/// Starts the servers and prints their state as formatted by `object` (for JSON) or `text`.
 fn show(
     invocation: Invocation<'_>,
     (servers, as_json): (&[String], bool),
@@ -60,7 +60,7 @@ fn show(
     done.unwrap_or_else(|error| failure(&error, as_json))
 }
 
-/// A command that could not begin, in the form that was asked for.
+/// Reports a command that could not start, in the requested format.
 fn failure(error: &crate::error::Error, json: bool) -> ExitStatus {
     if !json {
         deck::complain(error);
@@ -70,7 +70,7 @@ fn failure(error: &crate::error::Error, json: bool) -> ExitStatus {
     output::json_line(&object, deck::exit_of(error))
 }
 
-/// Servers whose entry cannot be used stand among those that did not start.
+/// Adds servers whose entry cannot be used to those that did not start.
 fn add_left_out(object: &mut Value, left_out: &LeftOut) {
     let Some(servers) = object["servers"].as_array_mut() else { return };
     servers.extend(left_out.iter().map(|(name, why)| {
@@ -91,7 +91,7 @@ fn exit_of(view: &HostView, left_out: &LeftOut) -> ExitStatus {
     if view.servers.values().all(|s| whole(s)) { ExitStatus::Ok } else { ExitStatus::Failed }
 }
 
-/// Writes to stderr what servers did wrong in their lists: an empty list reads like any other.
+/// Writes problems of the servers' lists to stderr: a failed list looks like an empty one.
 fn complain_of_lists(view: &HostView) {
     for server in view.servers.values() {
         for (list, why) in &server.capabilities.partial {
@@ -145,7 +145,7 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
     out
 }
 
-/// One entry of a list: its name, what it is, and the schema of what it takes.
+/// One entry of a list: its name, description and input schema.
 type ListedRow<'a> = (&'a SafeText, Option<&'a SafeText>, Arc<Value>);
 
 fn tool_row(tool: &Arc<Tool>) -> ListedRow<'_> {

@@ -1,5 +1,5 @@
-//! `native-host`: the bridge that a browser starts for an extension. Frames of the browser on stdin
-//! and stdout, lines on the local socket of the running service; holds nothing itself.
+//! `native-host`: the bridge that a browser starts for an extension. Relays frames on stdin and
+//! stdout as lines on the local socket of the running service; keeps no state.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -20,11 +20,11 @@ use crate::host::OutsideCode;
 
 /// Name of the host in the browser.
 const NAME: &str = "mcpdeck";
-/// Largest message that a browser takes, in bytes.
+/// Largest message that a browser accepts, in bytes.
 const MOST: usize = 1 << 20;
-/// Text of one part of a longer one, in bytes; what JSON makes of it stays below [`MOST`].
+/// Text in one part of a longer message, in bytes; escaped as JSON it stays below [`MOST`].
 const PART: usize = MOST / 8;
-/// Messages that are answered at once.
+/// Maximum number of messages handled concurrently.
 const AT_ONCE: usize = 16;
 
 /// `mcpdeck native-host`
@@ -33,14 +33,14 @@ const AT_ONCE: usize = 16;
 pub struct NativeHostArgs {
     #[command(subcommand)]
     verb: Option<NativeHostVerb>,
-    /// Who starts it, as the browser says it.
+    /// The caller, as passed by the browser.
     #[arg(value_name = "CALLER", allow_hyphen_values = true)]
     caller: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 enum NativeHostVerb {
-    /// Let an extension of your browser start it.
+    /// Allow a browser extension to start it.
     Install {
         /// The browser.
         #[arg(long)]
@@ -74,7 +74,7 @@ pub fn native_host(args: &NativeHostArgs) -> ExitStatus {
         }
         None if !known(&state).iter().any(|known| args.caller.contains(known)) => {
             return output::refuse(
-                "this extension may not call: `mcpdeck native-host install` lets one",
+                "this extension may not call: run `mcpdeck native-host install`",
             );
         }
         None => bridge(&state).map(|()| String::new()),
@@ -113,7 +113,7 @@ fn install(state: &Path, browser: BrowserKind, extension: &str) -> io::Result<St
         all.push(caller.clone());
     }
     std::fs::write(state.join("extensions.json"), json!(all).to_string())?;
-    // A manifest names a program without arguments.
+    // A manifest cannot pass arguments to its program.
     let script = state.join("native-host.sh");
     let program = std::env::current_exe()?;
     let quoted = format!("'{}'", program.display().to_string().replace('\'', r"'\''"));
@@ -130,7 +130,7 @@ fn install(state: &Path, browser: BrowserKind, extension: &str) -> io::Result<St
     Ok(format!("{}\n", file.display()))
 }
 
-/// Takes frames from stdin and answers each on stdout, as the answers come.
+/// Reads frames from stdin and answers each on stdout, in order of completion.
 fn bridge(state: &Path) -> io::Result<()> {
     let mut input = io::stdin().lock();
     let (output, open) = (Arc::new(Mutex::new(io::stdout())), Arc::new(AtomicUsize::new(0)));
@@ -141,7 +141,7 @@ fn bridge(state: &Path) -> io::Result<()> {
             continue;
         }
         let (output, open, state) = (Arc::clone(&output), Arc::clone(&open), state.to_owned());
-        // One that is not answered when the browser is gone ends with this program.
+        // Replies that are pending when the browser closes stdin are dropped at exit.
         std::thread::spawn(move || {
             let _ = send(&output, &reply(&state, &frame));
             open.fetch_sub(1, Ordering::SeqCst);
@@ -150,7 +150,7 @@ fn bridge(state: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// One frame: its length in four bytes of this machine's order, then JSON.
+/// Reads one frame: its length in four bytes of native byte order, then JSON.
 fn frame(input: &mut impl Read) -> io::Result<Option<Value>> {
     let mut length = [0; 4];
     match input.read_exact(&mut length) {
@@ -173,7 +173,7 @@ fn error(request: &Value, code: OutsideCode, message: &str) -> Value {
 
 fn reply(state: &Path, request: &Value) -> Value {
     let kind = request["type"].as_str().unwrap_or_default();
-    // The socket takes more than an extension may say.
+    // The socket accepts more message types than an extension may send.
     if !NATIVE_MESSAGES.contains(&kind) {
         let message = format!("`type` is one of {}", NATIVE_MESSAGES.join(", "));
         return error(request, OutsideCode::ProtocolError, &message);
@@ -191,7 +191,7 @@ fn ask(socket: &Path, request: &Value) -> io::Result<Value> {
     Ok(serde_json::from_slice(&line)?)
 }
 
-/// Sends a message; a longer one than a browser takes in parts, of which the texts together are it.
+/// Sends a message; one above [`MOST`] is sent in parts whose texts concatenate to it.
 fn send(output: &Mutex<io::Stdout>, reply: &Value) -> io::Result<()> {
     let text = reply.to_string();
     let write = |text: &str| {

@@ -1,4 +1,4 @@
-//! `call`, `read`, `prompt` and `request`: one operation of one server.
+//! `call`, `read`, `prompt` and `request`: one operation on one server.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, CallOutcome, Host, Origin, TargetKind, Validation, canonical_name};
 use crate::telemetry::Telemetry;
 
-/// What every operation has.
+/// What every operation needs.
 struct OperationArgs<'a> {
     invocation: Invocation<'a>,
     printer: Printer<'a>,
@@ -54,7 +54,7 @@ fn again(mut operation: OperationArgs<'_>, name: &str, mut words: ArgumentWords)
     }
     let empty = base.is_empty() && words.pairs.is_empty();
     words.base = Some(Value::Object(base));
-    // The command line goes before what was saved.
+    // The command line overrides the saved timeout.
     let seconds = call.timeout.filter(|_| operation.invocation.common.timeout.is_none());
     operation.options.timeout = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
     if call.force {
@@ -88,7 +88,7 @@ fn tool(operation: OperationArgs<'_>, words: ArgumentWords) -> ExitStatus {
 }
 
 impl<'a> OperationArgs<'a> {
-    /// Of what was asked for: its kind and its name.
+    /// The operation on a target, given by its kind and name.
     fn new(
         common: &'a Common,
         args: &'a AskArgs,
@@ -103,7 +103,7 @@ impl<'a> OperationArgs<'a> {
         Ok(Self { invocation, printer, answers, options })
     }
 
-    /// The same of something else.
+    /// The same operation on another target.
     fn of<'b>(self, noun: &'static str, target: &'b str) -> OperationArgs<'b>
     where
         'a: 'b,
@@ -111,7 +111,7 @@ impl<'a> OperationArgs<'a> {
         OperationArgs { printer: Printer { noun, target, ..self.printer }, ..self }
     }
 
-    /// Does `work` over a host with the servers that are needed, and prints the outcome.
+    /// Runs `work` on a host with the needed servers, and prints the outcome.
     fn run(
         self,
         need: Need,
@@ -132,7 +132,7 @@ impl<'a> OperationArgs<'a> {
     }
 }
 
-/// Does `work`; once more with all servers, when only one was asked, which has that no more.
+/// Runs `work`; retries with all servers when the only one started no longer has the target.
 async fn attempt(
     scene: &Scene<'_>,
     work: impl AsyncFn(&Host) -> Result<CallOutcome, Error>,
@@ -145,7 +145,7 @@ async fn attempt(
     }
 }
 
-/// A call whose words were typed by the schema of its tool.
+/// A call whose arguments have the types of the tool's schema.
 pub struct Prepared {
     /// `server.tool`
     pub canonical: String,
@@ -153,14 +153,14 @@ pub struct Prepared {
     pub server: ServerName,
     /// The arguments.
     pub arguments: Value,
-    /// What the tool takes, for who sent something else.
+    /// Usage of the tool, as help for invalid arguments.
     takes: String,
 }
 
-/// Finds the tool and types the words.
+/// Finds the tool and converts the words to arguments.
 ///
 /// # Errors
-/// As [`Host::find_tool`]; [`ErrorCode::Validation`] for words that cannot be what the schema wants.
+/// As [`Host::find_tool`]; [`ErrorCode::Validation`] for words that do not fit the schema.
 pub fn prepare(
     host: &Host,
     invocation: Invocation<'_>,
@@ -177,8 +177,8 @@ pub fn prepare(
     }
 }
 
-/// A name that nobody has may belong to a server that did not start; then the error says that
-/// with it.
+/// An unknown name may belong to a server that did not start; then the error also reports that
+/// server.
 fn found<T>(
     (host, invocation): (&Host, Invocation<'_>),
     name: &str,
@@ -292,7 +292,7 @@ pub struct ArgumentWords {
 /// Reads a JSON word, `@file` or `-`; leaves `key=value` pairs as they are.
 ///
 /// # Errors
-/// [`ErrorCode::Validation`] when what should be JSON is none, or cannot be read.
+/// [`ErrorCode::Validation`] when the input cannot be read or is not valid JSON.
 pub fn words(arguments: &[String]) -> Result<ArgumentWords, Error> {
     let Some((first, rest)) = arguments.split_first() else {
         return Ok(ArgumentWords { base: None, pairs: Vec::new() });
@@ -306,7 +306,7 @@ pub fn words(arguments: &[String]) -> Result<ArgumentWords, Error> {
     } else if first.trim_start().starts_with(['{', '[']) {
         let wrong = |error| {
             invalid(format!("`{first}`: {error}"))
-                .help("text stands in double quotes; or write key=value")
+                .help("strings need double quotes; or write key=value")
         };
         Some(serde_json::from_str(first).map_err(wrong)?)
     } else {
@@ -315,9 +315,9 @@ pub fn words(arguments: &[String]) -> Result<ArgumentWords, Error> {
     Ok(ArgumentWords { base, pairs: rest.to_vec() })
 }
 
-// Saved calls on the command line: where they are, which there are. Makes none.
+// Saved calls on the command line: finding and listing them.
 
-/// The file of saved calls that belongs to a configuration; the one in this folder without one.
+/// The saved-calls file of a configuration; without one, that of this folder.
 pub fn saved_path(config: Option<&Path>) -> PathBuf {
     config.map_or_else(|| PathBuf::from(SAVED_CALLS_FILE), SavedCalls::path_beside)
 }
@@ -374,7 +374,7 @@ fn table(saved: &SavedCalls) -> String {
                 format!("resource {resource} of {server}")
             }
         };
-        // Values may be anybody's business; the names of the arguments tell calls apart.
+        // Values may be sensitive; the names of the arguments distinguish the calls.
         let keys: Vec<&str> = call.arguments.keys().map(String::as_str).collect();
         [format!("@{name}"), target, keys.join(", ")]
     });

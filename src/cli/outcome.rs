@@ -50,20 +50,20 @@ impl From<bool> for OutcomeFormat {
     }
 }
 
-/// What is known beside the outcome when it is printed.
+/// What is printed along with the outcome.
 #[derive(Default)]
 pub struct Aside {
-    /// Values of the configuration that a server may print back and nobody should see by accident.
+    /// Values of the configuration to mask when a server echoes them.
     hidden: Redactor,
     /// Server and method of every request that was denied.
     denied: Vec<(String, String)>,
-    /// Time since the operation was asked for.
+    /// Duration of the operation.
     took: Duration,
 }
 
 impl Aside {
-    /// What a host knows once the work is done; `answers` is what it answered its servers with,
-    /// `took` the time the work took.
+    /// Collects it from a host when the work is done; `answers` has replied to its servers, `took`
+    /// is the duration of the work.
     pub fn of(host: &Host, common: &Common, answers: &AnswerScript, took: Duration) -> Self {
         let denied = answers.denied();
         if common.reveal {
@@ -74,8 +74,7 @@ impl Aside {
         Self { hidden: Redactor::new(secrets), denied, took }
     }
 
-    /// Names on stderr every request that was refused: a result made without it reads like any
-    /// other.
+    /// Reports every refused request on stderr: the result does not show that it was made without.
     fn complain(&self) {
         let mut denied: IndexMap<(&str, &str), usize> = IndexMap::new();
         for (server, method) in &self.denied {
@@ -91,7 +90,7 @@ impl Aside {
     }
 }
 
-/// The text without those values; says so when there were some.
+/// Masks those values in the text, with a note on stderr when there were any.
 fn masked(text: &str, hidden: &Redactor) -> String {
     let masked = hidden.redact(text);
     if masked != text {
@@ -103,7 +102,7 @@ fn masked(text: &str, hidden: &Redactor) -> String {
 }
 
 impl Printer<'_> {
-    /// Prints how it went.
+    /// Prints the outcome.
     pub fn finish(&self, outcome: Result<CallOutcome, Error>, aside: &Aside) -> ExitStatus {
         aside.complain();
         match outcome {
@@ -165,7 +164,7 @@ impl Printer<'_> {
         output::print(&format!("{text}{end}"), exit)
     }
 
-    /// To the file that was asked for, else to stdout.
+    /// Writes to the requested file, else to stdout.
     fn write(&self, bytes: &[u8], exit: ExitStatus) -> ExitStatus {
         let Some(path) = self.file else { return output::print_bytes(bytes, exit) };
         match std::fs::write(path, bytes) {
@@ -177,12 +176,12 @@ impl Printer<'_> {
         }
     }
 
-    /// What is needed before a server is asked; else says what went wrong.
+    /// Unwraps the result of a step before the servers start, or prints its error.
     pub fn need<T>(&self, done: Result<T, Error>) -> Result<T, ExitStatus> {
         done.map_err(|error| self.failure(&error))
     }
 
-    /// Prints what went wrong before a server could ask for anything.
+    /// Prints an error, without denied requests or a duration.
     pub fn failure(&self, error: &Error) -> ExitStatus {
         self.failed(error, &Aside::default())
     }
@@ -205,8 +204,8 @@ impl Printer<'_> {
     }
 }
 
-/// What is printed as JSON. The result is written as it lies there: an answer of millions of values
-/// that is kept as text never becomes a tree, which would take fifty times as much memory.
+/// What is printed as JSON. The result is serialized from the text it is kept as: parsing an answer
+/// of millions of values into a tree would take fifty times as much memory.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Object<'a> {
@@ -223,7 +222,7 @@ struct Object<'a> {
     denied: Vec<SafeText>,
 }
 
-/// What was found about one call.
+/// The findings about one call.
 fn findings_of(outcome: &CallOutcome) -> Vec<Value> {
     let schema = outcome.output_violations.iter().map(|violation| {
         let message = format!("structuredContent {}: {}", violation.place(), violation.message);
@@ -240,8 +239,8 @@ pub fn finding_json(finding: &Finding) -> Value {
     })
 }
 
-/// What a server did wrong while it listed what it offers: lists that failed or were cut, entries
-/// that were set aside, messages of the wrong shape.
+/// Problems in the lists of a server: lists that failed or were truncated, rejected entries,
+/// messages of the wrong shape.
 pub fn list_findings(server: &ServerView) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
     for finding in &server.findings {

@@ -1,4 +1,4 @@
-//! Writing to stdout and stderr: a closed pipe is quiet, colour only where it is wanted.
+//! Writing to stdout and stderr: a closed pipe is not an error, colour only where enabled.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -15,9 +15,9 @@ use crate::base::text::json;
 use crate::config::{Diagnostic, render_all};
 use crate::host::{HostView, ServerState, ServerView, StartStep, StepStatus};
 
-/// Writes the answer of a command to stdout and gives `exit`.
+/// Writes the answer of a command to stdout and returns `exit`.
 ///
-/// A reader that went away (`| head -1`) has what it wanted: no message, same exit code. Any other
+/// A closed pipe (`| head -1`) is not an error: no message, same exit code. Any other
 /// error, such as a full disk behind a redirection, is reported and counts as a failure.
 pub fn print(text: &str, exit: ExitStatus) -> ExitStatus {
     print_bytes(text.as_bytes(), exit)
@@ -33,7 +33,7 @@ pub fn json_line(value: &impl Serialize, exit: ExitStatus) -> ExitStatus {
     print(&(json::compact(value) + "\n"), exit)
 }
 
-/// As [`print`], for what need not be text.
+/// As [`print`], for bytes that need not be text.
 pub fn print_bytes(bytes: &[u8], exit: ExitStatus) -> ExitStatus {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -51,7 +51,7 @@ pub fn complain(message: &str) {
     let _ = writeln!(io::stderr().lock(), "mcpdeck: {message}");
 }
 
-/// Writes progress of a command to stderr for a person at a terminal; a program that reads stderr
+/// Writes progress of a command to stderr when that is a terminal; a program that reads stderr
 /// gets problems only.
 pub fn note(message: &str) {
     if io::stderr().is_terminal() {
@@ -59,7 +59,7 @@ pub fn note(message: &str) {
     }
 }
 
-/// Says why the arguments or the configuration cannot be used.
+/// Reports why the arguments or the configuration cannot be used.
 pub fn refuse(message: &str) -> ExitStatus {
     complain(message);
     ExitStatus::Usage
@@ -85,10 +85,10 @@ pub fn colour(choice: ColorChoice) -> bool {
     }
 }
 
-/// Rows in columns, the last as wide as it wants to be; every cell made safe. Columns of numbers
-/// below a title stand to the right.
+/// Formats rows as aligned columns; every cell is sanitized. Columns of numbers below a title are
+/// right-aligned.
 pub fn table<const N: usize>(indent: &str, rows: impl IntoIterator<Item = [String; N]>) -> String {
-    /// Widest column, in characters.
+    /// Widest alignment, in characters; longer cells overflow.
     const WIDEST: usize = 48;
     let safe = |row: [String; N]| row.map(|cell| SafeText::line(&cell).to_string());
     let rows: Vec<[String; N]> = rows.into_iter().map(safe).collect();
@@ -207,14 +207,14 @@ pub fn bytes(result: &Value) -> Result<Vec<u8>, String> {
     if nothing { Err("the result has no content".to_owned()) } else { Ok(out) }
 }
 
-// One line on stderr that says what a run waits for. Only on a terminal; gone when it is over.
+// A progress line on stderr: what a run waits for. Only on a terminal; erased at the end.
 
-/// A run that ends sooner shows nothing.
+/// A shorter run shows no progress.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Longest line, in characters.
 const WIDTH: usize = 79;
 
-/// The line.
+/// The progress line.
 pub struct ProgressLine {
     on: bool,
     began: Instant,
@@ -229,13 +229,13 @@ impl ProgressLine {
         Self { on, began: Instant::now(), shown: String::new() }
     }
 
-    /// Shows how the servers stand.
+    /// Shows the state of the servers.
     pub fn show(&mut self, view: &HostView, stopping: bool) {
         let elapsed = self.began.elapsed();
         if !self.on || (elapsed < PATIENCE && !stopping) {
             return;
         }
-        let line = if stopping { farewell(view) } else { describe(view, elapsed) };
+        let line = if stopping { stopping_line(view) } else { describe(view, elapsed) };
         if line != self.shown {
             let _ = write!(io::stderr().lock(), "\r\u{1b}[K{line}");
             let _ = io::stderr().flush();
@@ -244,7 +244,7 @@ impl ProgressLine {
     }
 }
 
-/// Takes the line away.
+/// Erases the line.
 impl Drop for ProgressLine {
     fn drop(&mut self) {
         if !self.shown.is_empty() {
@@ -280,7 +280,7 @@ fn describe(view: &HostView, elapsed: Duration) -> String {
     line.chars().take(WIDTH).collect()
 }
 
-fn farewell(view: &HostView) -> String {
+fn stopping_line(view: &HostView) -> String {
     let open = view.servers.values().filter(|server| is_alive(server)).count();
     let (servers, them) = if open == 1 { ("server", "it") } else { ("servers", "them") };
     format!("interrupted: stopping {open} {servers}; Ctrl-C again ends {them} at once")
@@ -310,7 +310,7 @@ fn waits(server: &ServerView) -> String {
 
 // Exit codes of the program.
 
-/// How the program ends.
+/// The exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
     /// Everything asked for was done.

@@ -1,4 +1,4 @@
-//! `policy`: what would be decided, and why. Starts nothing.
+//! `policy`: what the policy decides about calls, and why. Starts no server.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -33,12 +33,12 @@ pub struct PolicyArgs {
 /// What `mcpdeck policy` does.
 #[derive(Debug, Subcommand)]
 pub enum PolicyVerb {
-    /// Say whether a caller may call a tool, and which rule decides; exits with 1 when it may not.
+    /// Show whether a caller may call a tool, and which rule decides; exits with 1 when it may not.
     Why {
-        /// Who: gateway:TOKEN, browser:https://ORIGIN, chat:SESSION, cli or dashboard.
+        /// Caller: gateway:TOKEN, browser:https://ORIGIN, chat:SESSION, cli or dashboard.
         #[arg(value_name = "ORIGIN")]
         origin: String,
-        /// What: server.tool, or a URI with --read.
+        /// Target: server.tool, or a URI with --read.
         #[arg(value_name = "CALL")]
         call: String,
         /// In which profile.
@@ -51,31 +51,31 @@ pub enum PolicyVerb {
         #[arg(long)]
         prompt: bool,
     },
-    /// Say what would be blocked of the calls in a file: a recording, a JSON list, or one JSON object
-    /// a line, each with `origin` and `tool`; exits with 1 when any is.
+    /// Show which calls of a file would be blocked: a recording, a JSON list, or one JSON object
+    /// per line, each with `origin` and `tool`; exits with 1 when any is.
     Test {
         /// The file.
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
-        /// Who makes the calls that do not say it, as those of a recording.
+        /// Caller of the calls without an `origin`, such as those of a recording.
         #[arg(long, value_name = "ORIGIN", default_value = "gateway:TOKEN")]
         origin: String,
         /// In which profile.
         #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
         profile: String,
     },
-    /// Print the smallest profile that permits what a recording, or a file of calls, holds.
+    /// Print the smallest profile that permits the calls of a recording or of such a file.
     Suggest {
         /// The file.
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         file: PathBuf,
-        /// What the profile is called.
+        /// Name of the profile.
         #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
         profile: String,
     },
 }
 
-/// A call of a file.
+/// A call in a file.
 #[derive(Deserialize)]
 struct PolicyCall {
     origin: Option<String>,
@@ -122,7 +122,7 @@ fn open(common: &Common) -> Result<Offline, ExitStatus> {
         .map_err(|problems| output::refuse(&SafeText::block(&problems.join("\n"))))
 }
 
-/// What is done with a target of this kind.
+/// The action on a target of this kind.
 const fn used(kind: TargetKind) -> PolicyAction {
     match kind {
         TargetKind::Resource => PolicyAction::Read,
@@ -186,7 +186,7 @@ fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool
     Ok(output::print(&out, exit))
 }
 
-/// Prints the smallest profile for what was used.
+/// Prints the smallest profile that permits the calls of a file.
 fn suggest(file: &Path, profile: &str) -> CommandResult {
     let calls = recorded(file).map_err(|problem| output::refuse(&problem))?;
     let globs = |kind: TargetKind| -> BTreeSet<String> {
@@ -202,7 +202,7 @@ fn suggest(file: &Path, profile: &str) -> CommandResult {
     Ok(output::json(&object, ExitStatus::Ok))
 }
 
-/// What clients asked for in a recording.
+/// The calls, reads and prompts of a recording.
 fn of_recording(recording: Recording) -> std::io::Result<Vec<PolicyCall>> {
     let mut out = Vec::new();
     for line in recording {

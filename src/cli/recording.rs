@@ -1,4 +1,4 @@
-//! `scrub`, `replay` and `report`: what is done with a recording; and `--record`, which makes one.
+//! `scrub`, `replay` and `report`: the commands for recordings; and `--record`, which makes one.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -27,10 +27,10 @@ pub struct ScrubArgs {
     /// The recording.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Where the masked recording goes.
+    /// File for the masked recording.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: PathBuf,
-    /// Mask this text too, wherever it stands; may be given several times.
+    /// Mask this text too, wherever it occurs; may be given several times.
     #[arg(long, value_name = "TEXT")]
     mask: Vec<String>,
 }
@@ -41,21 +41,21 @@ pub struct ReportArgs {
     /// The recording.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Where it goes.
+    /// Output file.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: PathBuf,
-    /// As what; by the end of the output's name when left out (.html, .har, .json, .jsonl).
-    /// `html` is one page that needs nothing else, `otlp` traces without arguments and results,
+    /// Format [default: by the extension of the output: .html, .har, .json, .jsonl].
+    /// `html` is one self-contained page, `otlp` traces without arguments and results,
     /// `jsonl` a part of the recording.
     #[arg(long, value_name = "FORMAT", value_parser = ["html", "har", "otlp", "jsonl"])]
     format: Option<String>,
     /// Only this server; may be given several times.
     #[arg(long, value_name = "SERVER")]
     server: Vec<String>,
-    /// Only from this time after the beginning on (90, 1.5m).
+    /// Only from this time after the start of the recording (90, 1.5m).
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     from: Option<Duration>,
-    /// Only up to this time after the beginning.
+    /// Only up to this time after the start of the recording.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     to: Option<Duration>,
 }
@@ -66,8 +66,7 @@ pub struct ReplayArgs {
     /// The recording.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// The server of the configuration that gets the recorded requests; the one that was recorded
-    /// when left out.
+    /// The server of the configuration that gets the recorded requests [default: the recorded one].
     #[arg(long, value_name = "SERVER")]
     against: Option<String>,
     /// The recorded server whose requests are sent, when several were recorded.
@@ -76,21 +75,21 @@ pub struct ReplayArgs {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Without a file.
+    /// A single server instead of a file.
     #[command(flatten)]
     one: OneServer,
 }
 
-/// Starts recording when that was asked for.
+/// Starts recording with `--record`.
 ///
 /// # Errors
-/// What to say when the file cannot be made.
+/// When the file cannot be created.
 pub fn start(common: &Common, host: &Host) -> Result<Option<Recorder>, String> {
     let Some(path) = &common.record else { return Ok(None) };
     Recorder::start(host, path).map(Some).map_err(|error| failed(path, &error))
 }
 
-/// Ends a recording; a failure is reported and changes nothing else.
+/// Ends a recording; a failure is only reported.
 pub async fn finish(common: &Common, recorder: Option<Recorder>) {
     if let (Some(recorder), Some(path)) = (recorder, &common.record)
         && let Err(error) = recorder.finish().await
@@ -123,7 +122,7 @@ pub fn scrub(args: &ScrubArgs) -> CommandResult {
         .map_err(|e| unreadable(&args.file, &e))?;
     let by_key: u64 = done.by_key.values().sum();
     let mut text = format!(
-        "{} lines; masked {by_key} values by their name, {} by their looks, {} by --mask\n",
+        "{} lines; masked {by_key} values by their name, {} by pattern, {} by --mask\n",
         done.lines, done.by_pattern, done.by_word
     );
     for (key, count) in &done.by_key {
@@ -132,7 +131,7 @@ pub fn scrub(args: &ScrubArgs) -> CommandResult {
     Ok(output::print(&text, ExitStatus::Ok))
 }
 
-/// Writes a recording, or a part of it, in another form.
+/// Writes a recording, or a part of it, in another format.
 pub fn report(args: &ReportArgs) -> CommandResult {
     let end = args.output.extension().and_then(|end| end.to_str()).unwrap_or_default();
     let format = match args.format.as_deref().unwrap_or(end) {
@@ -276,7 +275,7 @@ async fn compared(
     };
     let found: Vec<Value> = found
         .into_iter()
-        // What a server says of a run is another in each.
+        // `_meta` describes one run and differs in each.
         .filter(|f| !f.pointer.split('/').any(|step| step == "_meta"))
         .map(|f| json!({"pointer": f.pointer, "recorded": f.before, "now": f.after}))
         .collect();

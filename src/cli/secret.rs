@@ -1,5 +1,5 @@
-//! `secret`: values that a configuration names as `${secret:NAME}`. Values come from stdin and are
-//! never printed.
+//! `secret`: values that a configuration references as `${secret:NAME}`. Values are read from stdin
+//! and never printed.
 
 use std::io::{IsTerminal as _, Read as _};
 
@@ -34,18 +34,18 @@ pub struct SecretArgs {
 /// What `mcpdeck secret` does.
 #[derive(Debug, Subcommand)]
 pub enum SecretVerb {
-    /// Keep the value that comes on stdin; the line break at its end is not part of it.
+    /// Store the value read from stdin, without the line break at its end.
     Set {
         /// Its name.
         #[arg(value_name = "NAME")]
         name: String,
-        /// Keep it in the keyring of the system, as ${keyring:NAME}.
+        /// Store it in the keyring of the system, for ${keyring:NAME}.
         #[arg(long)]
         keyring: bool,
     },
     /// Show the names.
     List,
-    /// Forget values.
+    /// Delete values.
     Remove {
         /// Their names.
         #[arg(value_name = "NAME", required = true)]

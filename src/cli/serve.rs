@@ -34,7 +34,7 @@ pub struct ServeArgs {
     /// Address to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7337")]
     listen: SocketAddr,
-    /// File with your own token; made, readable by you alone, when it does not exist.
+    /// File with your own token; created, readable only by you, when it does not exist.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     token_file: Option<PathBuf>,
     /// The profile your own token acts under.
@@ -55,7 +55,7 @@ pub struct ServeArgs {
     otlp: Option<url::Url>,
     /// Share sessions, limits, tokens, grants and reviews with other replicas in this Redis or Valkey
     /// server; `rediss://` is over TLS. Write a password as a reference:
-    /// `redis://:${secret:store}@HOST:PORT/0`. Only where mcpdeck was built with the feature `cluster`.
+    /// `redis://:${secret:store}@HOST:PORT/0`. Requires a build with the feature `cluster`.
     #[arg(long, value_name = "redis://HOST:PORT/DB", conflicts_with = "stdio")]
     store: Option<String>,
     /// Listen on an address that others can reach: a proxy in front of it adds TLS.
@@ -65,7 +65,7 @@ pub struct ServeArgs {
     #[cfg(feature = "chat")]
     #[command(flatten, next_help_heading = "Chat")]
     chat: super::chat::ServeChat,
-    /// Without a file.
+    /// A single server instead of a file.
     #[command(flatten, next_help_heading = "One server")]
     one: OneServer,
 }
@@ -79,34 +79,34 @@ pub struct TokenArgs {
 
 #[derive(Debug, Subcommand)]
 enum TokenCommand {
-    /// Make a token and print it; only a hash of it is kept.
+    /// Create a token and print it; only its hash is stored.
     New {
         /// The profile it acts under.
         #[arg(long, value_name = "NAME", default_value = "default")]
         profile: String,
-        /// The most it can be used for, for example mcp:tools.list; listing and calling tools,
-        /// reading and prompts when left out. What it may do is given by `mcpdeck grants add`, or by
-        /// its profile in the policy.
+        /// Upper limit of its permissions, for example mcp:tools.list [default: listing and calling
+        /// tools, reading, prompts]. The permissions themselves come from `mcpdeck grants add`, or
+        /// from its profile in the policy.
         #[arg(long, value_name = "SCOPE", value_parser = super::grants::parse_scope)]
         scope: Vec<AccessScope>,
-        /// How long it counts: seconds, or with a unit (30m, 12h, 90d); for ever when left out.
+        /// How long it is valid: seconds, or with a unit (30m, 12h, 90d) [default: forever].
         #[arg(long, value_name = "TIME", value_parser = lifetime)]
         expires: Option<Duration>,
     },
-    /// Show every token: its id, profile, scopes and end.
+    /// Show every token: its id, profile, scopes and expiry.
     List {
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Take a token back; it ends at once.
+    /// Revoke a token; it becomes invalid at once.
     Revoke {
         /// Its id, as `token list` shows it.
         id: String,
     },
 }
 
-/// A span that may be days long.
+/// Parses a duration, which may also be in days.
 fn lifetime(text: &str) -> Result<Duration, String> {
     match text.strip_suffix('d').map(str::parse::<u32>) {
         Some(Ok(days)) => Ok(Duration::from_secs(u64::from(days) * 86_400)),
@@ -132,8 +132,8 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
         let server = SafeText::line(server.as_str());
         output::complain(&format!("{server} is left out: {}", SafeText::line(&problem.message)));
     }
-    // Servers and clients need cores too, and a call that is handed from thread to thread less often
-    // is answered sooner (benches/gateway.rs).
+    // Servers and clients need cores too, and fewer hand-overs between threads lower the latency of
+    // a call (benches/gateway.rs).
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(threads).enable_all().build();
@@ -180,7 +180,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
                 let settled = settled(&host, &keeper, &warned);
                 tokio::select! {
                     served = &mut serving => return served,
-                    Some(event) = deck.next() => tell(&event),
+                    Some(event) = deck.next() => report_event(&event),
                     warnings = settled => {
                         for warning in &warnings {
                             output::complain(&SafeText::line(warning));
@@ -197,8 +197,8 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
     served.map(|()| ExitStatus::Ok).map_err(|message| output::refuse(&SafeText::line(&message)))
 }
 
-/// What is wrong with the policy once every server has started or failed, when that is something
-/// else than `before`.
+/// Waits until every server has started or failed and the policy warnings differ from `before`;
+/// returns the warnings.
 async fn settled(host: &Host, keeper: &PolicyKeeper, before: &[String]) -> Vec<String> {
     let (mut view, mut policy) = (host.view(), host.follow_policy());
     loop {
@@ -217,8 +217,8 @@ async fn settled(host: &Host, keeper: &PolicyKeeper, before: &[String]) -> Vec<S
     }
 }
 
-/// Reports to the operator what became of a changed configuration.
-fn tell(event: &DeckEvent) {
+/// Reports to the operator what happened to a changed configuration.
+fn report_event(event: &DeckEvent) {
     match event {
         DeckEvent::Reloaded(plan) if !plan.is_empty() => {
             output::complain("the changed configuration is used from now on");
@@ -242,7 +242,7 @@ fn tell(event: &DeckEvent) {
     }
 }
 
-/// A service that can be reached as soon as there is a host.
+/// A bound listener with its options, ready to serve once there is a host.
 struct Door {
     listener: TcpListener,
     options: ServeOptions,
@@ -283,8 +283,7 @@ impl Door {
     }
 }
 
-/// The socket for dashboards that attach and for browsers; without one the service runs all the
-/// same.
+/// Opens the socket for attached dashboards and browsers; the service runs without it too.
 #[cfg(unix)]
 fn local(host: &Host, policy: &PolicyKeeper, clients: &Clients) -> Option<Listening> {
     let state = Environment::of_process().state_dir?;
@@ -302,7 +301,7 @@ fn local(_: &Host, _: &PolicyKeeper, _: &Clients) -> Option<()> {
     None
 }
 
-/// What is shared with other replicas. Reports when it goes away and when it comes back.
+/// The store shared with other replicas. Reports when it becomes unavailable and available again.
 fn store(
     args: &ServeArgs,
     env: &Environment,
@@ -367,10 +366,10 @@ async fn over_http(
     Ok(())
 }
 
-/// The same beside the dashboard, whose person answers and watches the clients.
+/// Serves beside the dashboard, whose user answers requests and watches the clients.
 ///
 /// # Errors
-/// When nothing can listen there, or others could.
+/// When the address is not loopback or cannot be bound, or the token file cannot be used.
 #[cfg(feature = "tui")]
 pub fn beside(
     mut deck: DeckBuilder,
@@ -402,7 +401,7 @@ pub fn beside(
     Ok((deck, bridge, clients))
 }
 
-/// Makes, lists and takes back tokens.
+/// Creates, lists and revokes tokens.
 pub fn token(args: &TokenArgs) -> CommandResult {
     let nowhere = || output::refuse("there is no folder to keep tokens in: set MCPDECK_STATE_DIR");
     let store = ClientTokens::of(&Environment::of_process().state_dir.ok_or_else(nowhere)?);

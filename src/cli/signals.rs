@@ -1,14 +1,14 @@
-//! Ctrl-C, SIGTERM and SIGHUP (on Windows Ctrl-C, Ctrl-Break and a closed console): the first asks
-//! everything to stop, the second skips the grace; a repeated SIGHUP is no second one.
+//! Ctrl-C, SIGTERM and SIGHUP (on Windows Ctrl-C, Ctrl-Break and a closed console): the first
+//! starts a graceful shutdown, a second one forces it; a repeated SIGHUP does not count as second.
 
 use futures::stream::{BoxStream, StreamExt as _, poll_fn, select_all};
 
 use crate::check::run::CheckSignals;
 
-/// Does `work` on a runtime of this thread alone; what it leaves behind is not waited for.
+/// Runs `work` on a current-thread runtime; does not wait for tasks that it leaves behind.
 ///
 /// # Errors
-/// When there can be no runtime.
+/// When the runtime cannot be created.
 pub fn block_on<T>(work: impl AsyncFnOnce(CheckSignals) -> T) -> std::io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async { work(listen()).await });
@@ -19,21 +19,21 @@ pub fn block_on<T>(work: impl AsyncFnOnce(CheckSignals) -> T) -> std::io::Result
 /// Listens until the runtime ends.
 pub fn listen() -> CheckSignals {
     let signals = CheckSignals::default();
-    let heard = signals.clone();
+    let tokens = signals.clone();
     let mut events = select_all(events());
     tokio::spawn(async move {
         while let Some(hastens) = events.next().await {
-            if !heard.stop.is_cancelled() {
-                heard.stop.cancel();
+            if !tokens.stop.is_cancelled() {
+                tokens.stop.cancel();
             } else if hastens {
-                heard.force.cancel();
+                tokens.force.cancel();
             }
         }
     });
     signals
 }
 
-/// What asks the program to end; whether a second one asks for haste.
+/// A source of shutdown requests; the item is whether a repeated one forces the shutdown.
 type Event = BoxStream<'static, bool>;
 
 #[cfg(unix)]
@@ -42,7 +42,7 @@ fn events() -> Vec<Event> {
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let events = kinds.into_iter().filter_map(|kind| {
         let mut signal = signal(kind).ok()?;
-        // One terminal that closes may say so several times, and nobody asks for haste by it.
+        // A closing terminal may send SIGHUP several times; this does not force the shutdown.
         let hastens = kind != SignalKind::hangup();
         Some(poll_fn(move |cx| signal.poll_recv(cx)).map(move |()| hastens).boxed())
     });
@@ -68,8 +68,8 @@ fn events() -> Vec<Event> {
     events
 }
 
-/// A file that may not grow further (`ulimit -f`) is an error of that write, not the end of the
-/// program: the signal that says so is heard and forgotten. Holds until the process ends.
+/// Makes a write beyond the file size limit (`ulimit -f`) fail instead of killing the program:
+/// `SIGXFSZ` is caught and ignored until the process ends.
 pub fn outlive_file_limits() {
     #[cfg(unix)]
     {
@@ -77,7 +77,7 @@ pub fn outlive_file_limits() {
         let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         if let Ok(runtime) = runtime {
-            // What is installed stays installed, whoever listens.
+            // The handler stays installed after its listener is dropped.
             drop(runtime.block_on(async { signal(kind) }));
         }
     }

@@ -1,5 +1,5 @@
-//! `trust`: what may run without being asked about, from the command line. Lists, approves and takes
-//! back; starts nothing.
+//! `trust`: which commands of a configuration may run without asking. Lists, approves and revokes;
+//! starts no server.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ fn read(files: &[PathBuf], env: &Environment, store: &TrustStore) -> Result<Pass
     let loaded = load::load_files(files, env).map_err(|d| problems(&d))?;
     let wrong: Vec<_> = loaded.diagnostics.iter().filter(|d| d.is_error()).cloned().collect();
     if !wrong.is_empty() {
-        // The other servers can be approved all the same.
+        // The other servers can still be approved.
         problems(&wrong);
     }
     Ok(TrustGate::Guarded(store.clone()).pass(loaded, env, None))
@@ -83,7 +83,7 @@ fn choose<'r>(reviews: &'r [Review], chosen: &Chosen) -> Result<Vec<&'r Review>,
         return Ok(reviews.iter().collect());
     }
     if chosen.servers.is_empty() {
-        return Err(output::refuse("name the servers, or say `--all`"));
+        return Err(output::refuse("name the servers, or use `--all`"));
     }
     let find = |name: &String| {
         let name = ServerName::new(name);
@@ -105,7 +105,7 @@ const fn word(verdict: &TrustVerdict) -> &'static str {
     }
 }
 
-/// One server as people read it; every word of the command line is escaped already.
+/// One server for people to read; the words of the command line are already escaped.
 fn describe(review: &Review, word: &str, out: &mut String) {
     let name = SafeText::line(review.server.as_str());
     let _ = writeln!(out, "{name}: {word}");

@@ -1,5 +1,5 @@
-//! What a tool or prompt takes: in words, and as the types that `key=value` on the command line is
-//! read by. Pure.
+//! Parameters of a tool or prompt: described in words, and as the types that convert `key=value`
+//! arguments of the command line. Pure.
 
 use std::fmt::Write as _;
 
@@ -9,8 +9,8 @@ use crate::base::SafeText;
 use crate::base::text::nearest;
 use crate::mcp::{Prompt, schema_kind};
 
-/// Builds the arguments from words: at most one JSON object first, then `key=value` pairs that add
-/// to it or replace.
+/// Builds the arguments: at most one JSON object first, then `key=value` pairs that add to it or
+/// replace its values.
 ///
 /// # Errors
 /// Every word that cannot be used, and why.
@@ -50,7 +50,7 @@ pub fn arguments(
 /// The path that a key names, and the schema there when one is known.
 type ResolvedPath<'a> = Result<(Vec<String>, Option<&'a Value>), String>;
 
-/// What a key names. A property that is spelt with dots wins over a path.
+/// Resolves a key. A property whose name has dots takes precedence over a path.
 fn resolve<'a>(key: &str, root: &'a Value) -> ResolvedPath<'a> {
     let mut path = Vec::new();
     let mut schema = root;
@@ -123,7 +123,7 @@ fn properties<'a>(schema: &'a Value, root: &'a Value) -> Vec<(&'a str, &'a Value
     out
 }
 
-/// Most parameters that are shown of one tool.
+/// Maximum number of parameters shown of one tool.
 const PARAMETERS: usize = 40;
 
 /// A parameter that a schema declares.
@@ -152,7 +152,7 @@ pub(super) fn parameters(root: &Value) -> Vec<Parameter<'_>> {
     all
 }
 
-/// What a prompt takes, as the schema of a tool would say it: its arguments are strings.
+/// The arguments of a prompt as the input schema of a tool: all are strings.
 pub(super) fn of_prompt(prompt: &Prompt) -> Value {
     let all = prompt.arguments.iter();
     let required: Vec<_> = all.clone().filter(|one| one.required).map(|one| &one.name).collect();
@@ -166,7 +166,7 @@ pub(super) fn of_prompt(prompt: &Prompt) -> Value {
 }
 
 impl Parameter<'_> {
-    /// The values it may have, when they are few.
+    /// The values it may have, when they are enumerated or boolean.
     pub(super) fn choices(&self) -> Vec<String> {
         match self.schema.get("enum").and_then(Value::as_array) {
             Some(values) => values.iter().take(PARAMETERS).map(word).collect(),
@@ -177,7 +177,7 @@ impl Parameter<'_> {
         }
     }
 
-    /// What it takes, short enough for a line: the values that are allowed, or the types.
+    /// The allowed values, or the types, short enough for a line.
     fn kind(&self) -> String {
         /// Longest, in characters.
         const LONGEST: usize = 48;
@@ -193,7 +193,7 @@ impl Parameter<'_> {
         SafeText::cut(&kind, LONGEST).to_string()
     }
 
-    /// A type; an array says what it holds.
+    /// A type; for an array with the type of its items.
     fn of(&self, name: &str) -> String {
         let items = self.schema.get("items").filter(|_| name == "array");
         match items.map(|items| types(items, self.root)).as_deref() {
@@ -252,7 +252,7 @@ fn word(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The JSON types a schema accepts, as far as it says.
+/// The JSON types a schema accepts, as far as it declares them.
 fn types<'a>(schema: &'a Value, root: &'a Value) -> Vec<&'a str> {
     let mut out = Vec::new();
     collect_types(schema, root, 0, &mut out);
@@ -331,12 +331,12 @@ fn put(
     Ok(())
 }
 
-/// `text` as the first of the wanted types that it is.
+/// Parses `text` as the first of the wanted types that it fits.
 fn parse(text: &str, wanted: &[&str]) -> Result<Value, String> {
     let json = || serde_json::from_str::<Value>(text).ok();
     if wanted.is_empty() {
-        // Nothing is known: what reads as JSON is JSON, the rest is text. `null` has to be asked
-        // for by a type.
+        // Without a type, valid JSON is JSON and anything else is text. `null` must be a declared
+        // type.
         return Ok(json().filter(|v| !v.is_null()).unwrap_or_else(|| text.into()));
     }
     let order = ["integer", "number", "boolean", "array", "object", "null", "string"];
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_told_in_a_line_for_each_parameter() {
+    fn a_schema_is_reported_in_a_line_for_each_parameter() {
         let schema = json!({
             "type": "object",
             "required": ["city"],

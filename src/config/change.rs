@@ -1,5 +1,5 @@
-//! What differs between two configurations: by server, and by the names of the settings, so that
-//! a reload can say why it restarts what (requirement C8). Pure. Names only, never values (C9).
+//! The difference between two configurations, by server and setting name, so that a reload can
+//! report why it restarts a server (requirement C8). Pure. Names only, never values (C9).
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -8,27 +8,26 @@ use serde_json::{Map, Value};
 use crate::base::{Secret, ServerName};
 use crate::config::{HttpConfig, McpConfig, ServerConfig, StdioConfig, TransportConfig};
 
-/// The difference of two configurations, or what a reload does because of it.
+/// The difference between two configurations, or what a reload does because of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigChange {
     /// New servers, in file order.
     pub added: Vec<ServerName>,
-    /// Servers that are gone, in the old order.
+    /// Removed servers, in the old order.
     pub removed: Vec<ServerName>,
-    /// Servers whose effective configuration differs, with the settings that do.
+    /// Servers whose effective configuration differs, with the names of the differing settings.
     pub changed: Vec<(ServerName, Vec<String>)>,
-    /// Servers whose effective configuration is the same; order and place in the file do not
-    /// count, nor do settings that need no restart ([`FOLLOWED`]).
+    /// Servers whose effective configuration is the same, ignoring order, position in the file and
+    /// settings that need no restart ([`FOLLOWED_SETTINGS`]).
     pub kept: Vec<ServerName>,
-    /// Of those that are kept: servers with other settings of that kind, and which.
+    /// Kept servers with changed [`FOLLOWED_SETTINGS`], and the names of those settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub followed: Vec<(ServerName, Vec<String>)>,
 }
 
-/// Settings that say what the host does with a server rather than what the server is: they are
-/// taken into use as they change, and the server runs on. All others need another process, another
-/// connection or another handshake.
-pub const FOLLOWED: &str = "\
+/// Settings of how the host treats a server: changes take effect while the server keeps running.
+/// All others need a new process, connection or handshake.
+pub const FOLLOWED_SETTINGS: &str = "\
     start idleStop timeout startupTimeout shutdownTimeout stop restart retry breaker onTimeout \
     cache tools guard approvals roots logLevel dev";
 
@@ -43,7 +42,7 @@ impl ConfigChange {
                     let fields = changed_settings(before, server);
                     let (followed, changed): (Vec<_>, Vec<_>) = fields
                         .into_iter()
-                        .partition(|field| FOLLOWED.split(' ').any(|name| name == field));
+                        .partition(|field| FOLLOWED_SETTINGS.split(' ').any(|name| name == field));
                     if !changed.is_empty() {
                         out.changed.push((name.clone(), changed));
                         continue;
@@ -60,7 +59,7 @@ impl ConfigChange {
         out
     }
 
-    /// Whether nothing is touched.
+    /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty()
             && self.removed.is_empty()
@@ -69,8 +68,8 @@ impl ConfigChange {
     }
 }
 
-/// The settings in which two entries of one server differ, as they are called in the file, for
-/// example `args` or `env.TOKEN`. Empty when they mean the same.
+/// The settings in which two entries of one server differ, named as in the file, for example `args`
+/// or `env.TOKEN`. Empty when the entries are equivalent.
 pub fn changed_settings(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
     let mut out = Vec::new();
     transport(&old.transport, &new.transport, &mut out);
@@ -103,7 +102,7 @@ fn transport(old: &TransportConfig, new: &TransportConfig, out: &mut Vec<String>
 }
 
 fn stdio(old: &StdioConfig, new: &StdioConfig, out: &mut Vec<String>) {
-    // Taken apart, so that a new field cannot be forgotten here.
+    // Destructured so that a new field cannot be forgotten here.
     let StdioConfig { command, args, env, cwd, inherit_env, limits } = old;
     let settings = [
         ("command", *command != new.command),

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where: one value per problem (requirement C5).
+//! Problems of a configuration and their positions, one value each (requirement C5); rendering.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -69,10 +69,10 @@ impl fmt::Display for Position {
 pub struct ValueOrigin {
     /// The place in a file.
     pub at: Position,
-    /// What its parts were expanded from, for example `env:GITHUB_TOKEN` or `input:key`; empty
-    /// for a value that stands in the file as it is used.
+    /// What its parts were expanded from, for example `env:GITHUB_TOKEN` or `input:key`; empty for
+    /// a literal value.
     pub via: Vec<String>,
-    /// How the value is written, when it was expanded. A secret: a part of it may be one.
+    /// The value as written, if it was expanded. A secret: part of it may be one.
     pub written: Option<Secret>,
 }
 
@@ -86,7 +86,7 @@ impl ValueOrigin {
     }
 }
 
-/// Origins by pointer into the effective document, `/servers/NAME/KEY...`. What is not in it is a
+/// Origins by pointer into the effective document, `/servers/NAME/KEY...`. A value without one is a
 /// default.
 pub type Origins = BTreeMap<String, ValueOrigin>;
 
@@ -104,7 +104,7 @@ pub struct SnippetMark {
 pub struct Diagnostic {
     /// Stable id, for example `config/unknown-key`.
     pub rule: String,
-    /// How much it weighs.
+    /// Its severity.
     pub severity: Severity,
     /// Where it is.
     pub at: Position,
@@ -116,7 +116,7 @@ pub struct Diagnostic {
     pub message: String,
     /// The offending source line, secrets masked, safe to print; windowed when it is very long.
     pub snippet: String,
-    /// Which characters of `snippet` are meant.
+    /// Which characters of `snippet` to underline.
     #[serde(default)]
     pub mark: SnippetMark,
     /// What to do, for example "did you mean `command`?".
@@ -133,7 +133,7 @@ impl fmt::Display for Diagnostic {
 }
 
 impl Diagnostic {
-    /// A problem that belongs to no place in a file.
+    /// A problem without a position in a file.
     pub fn new(rule: &str, severity: Severity, message: impl Into<String>) -> Self {
         Self { rule: rule.to_owned(), severity, message: message.into(), ..Self::default() }
     }
@@ -143,7 +143,7 @@ impl Diagnostic {
         matches!(self.severity, Severity::Error)
     }
 
-    /// Says what to do.
+    /// Sets the help text.
     pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Self {
         self.help = Some(help.into());
         self
@@ -152,13 +152,13 @@ impl Diagnostic {
 
 // Collects the problems of one file, each with its place.
 
-/// Problems that are shown with their line; of later ones only the place is named.
+/// Number of problems that get a snippet; later ones only have a position.
 const EXCERPTS: usize = 1_000;
 
 /// Problems found so far.
 pub(crate) struct Problems<'a> {
     pub(crate) source: &'a SourceText,
-    /// The server whose entry is being looked at.
+    /// The server whose entry is being checked.
     pub(crate) server: Option<ServerName>,
     pub(crate) list: Vec<Diagnostic>,
 }
@@ -197,7 +197,7 @@ impl<'a> Problems<'a> {
         pointer: &str,
         message: impl Into<String>,
     ) -> &mut Diagnostic {
-        // Of a file that is wrong everywhere a person reads the first ones.
+        // Of so many problems, users read only the first ones.
         let mut problem = if self.list.len() < EXCERPTS {
             self.source.diagnostic(rule, severity, range.clone(), message)
         } else {
@@ -213,12 +213,12 @@ impl<'a> Problems<'a> {
 }
 
 /// The pointer of a child (RFC 6901).
-pub(crate) fn child(pointer: &str, key: &str) -> String {
+pub(crate) fn child_pointer(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The known word closest to `asked`, when it is close enough to be meant. The time goes with the
-/// product of the lengths, so nothing is looked for that nobody types.
+/// The known word closest to `asked`, if it is close enough to be meant. The cost grows with the
+/// product of the lengths, so long words are skipped.
 pub(crate) fn closest<'a>(
     asked: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -243,11 +243,11 @@ pub(crate) fn closest<'a>(
         .map(|(_, word)| word)
 }
 
-// Diagnostics for people: the line, a caret under what is meant, and what to do.
+// Rendering for users: the line, a caret under the marked part, and the help.
 //
-// Writes plain text. Everything printed is safe: messages, names and snippets pass through [`SafeText`].
+// Plain text. Messages, names and snippets pass through [`SafeText`] before they are printed.
 
-/// One diagnostic, without a line break at its end.
+/// Renders one diagnostic, without a trailing line break.
 ///
 /// ```text
 /// error: the variable `TOKEN` is not set  [config/unset-variable]
@@ -282,7 +282,7 @@ pub fn render(diagnostic: &Diagnostic) -> String {
     out
 }
 
-/// All of them, a blank line between two, and a count at the end: `2 errors, 1 warning`.
+/// Renders all, separated by blank lines, with a count at the end: `2 errors, 1 warning`.
 pub fn render_all(diagnostics: &[Diagnostic]) -> String {
     let mut out = String::new();
     for diagnostic in diagnostics {
@@ -290,13 +290,13 @@ pub fn render_all(diagnostics: &[Diagnostic]) -> String {
         out.push_str("\n\n");
     }
     let severities = diagnostics.iter().map(|d| d.severity);
-    out.push_str(&summary(severities).unwrap_or_else(|| "no problems".to_owned()));
+    out.push_str(&severity_summary(severities).unwrap_or_else(|| "no problems".to_owned()));
     out.push('\n');
     out
 }
 
-/// How many there are of each severity, in words.
-pub(crate) fn summary(all: impl Iterator<Item = Severity>) -> Option<String> {
+/// The number of problems of each severity as text; `None` without any.
+pub(crate) fn severity_summary(all: impl Iterator<Item = Severity>) -> Option<String> {
     let all: Vec<Severity> = all.collect();
     let counted = |kind: Severity| {
         let n = all.iter().filter(|severity| **severity == kind).count();

@@ -1,42 +1,42 @@
-//! Finding the configuration when none is named (requirement C7), and making one for a single
-//! server named on the command line.
+//! Finds the configuration when none is named (requirement C7), and builds one for a single server
+//! named on the command line.
 
 use std::path::{Path, PathBuf};
 
 use crate::config::load::{Loaded, load_text};
 use crate::config::{Diagnostic, Environment};
 
-/// Places below the current folder, the first that exists wins.
+/// Paths relative to the current folder; the first that exists is used.
 const PROJECT: [&str; 4] = ["mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"];
 
-/// Whose file it is.
+/// Whether a file is the project's or the user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileScope {
-    /// The project's: it may come from somebody else and needs trust.
+    /// The project's: it may come from a third party and needs trust.
     Project,
     /// The user's own.
     User,
 }
 
-/// A place a configuration is looked for.
+/// A path where a configuration may be found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The path, relative to the current folder for the project's.
     pub path: PathBuf,
-    /// Whose it is.
+    /// Whether it is the project's or the user's.
     pub scope: FileScope,
-    /// Whether there is a file.
+    /// Whether the file exists.
     pub exists: bool,
 }
 
-/// Every place in order of preference.
+/// Every candidate in order of preference.
 pub fn candidates(env: &Environment) -> Vec<Candidate> {
     let project = PROJECT.iter().map(|name| (PathBuf::from(name), FileScope::Project));
     let user = user_files(env).into_iter().map(|path| (path, FileScope::User));
     project
         .chain(user)
         .map(|(path, scope)| {
-            // What is there and cannot be read is named, not passed over.
+            // An unreadable file counts as existing, so that it is reported rather than skipped.
             let found = env.absolute(&path).symlink_metadata();
             let exists = found.is_ok_and(|found| !found.is_dir());
             Candidate { path, scope, exists }
@@ -61,11 +61,11 @@ pub fn discover(env: &Environment) -> Option<PathBuf> {
 pub type Pairs = indexmap::IndexMap<String, String>;
 
 /// A configuration of one server, from `mcpdeck -- COMMAND ARGS...`, with variables for its
-/// environment. Of these alone references are expanded: the shell has done the rest. Naming a
+/// environment. References are expanded only in these: the shell has expanded the rest. Naming a
 /// command is consent to run it.
 ///
 /// # Errors
-/// A diagnostic when there is no command, or a variable that a value names is not set.
+/// A diagnostic when there is no command, or a referenced variable is not set.
 pub fn single_command(
     words: &[String],
     variables: &Pairs,
@@ -85,12 +85,12 @@ pub fn single_command(
     single(&name, &entry, env)
 }
 
-/// A configuration of one server, from `mcpdeck URL`, with headers for its requests, in whose values
-/// references are expanded. An address that ends in `/sse` is spoken to as HTTP+SSE, `ws:` and
-/// `wss:` as WebSocket.
+/// A configuration of one server, from `mcpdeck URL`, with headers for its requests, in whose
+/// values references are expanded. An address that ends in `/sse` uses HTTP+SSE; `ws:` and `wss:`
+/// use WebSocket.
 ///
 /// # Errors
-/// A diagnostic when it is no address, or a variable that a value names is not set.
+/// A diagnostic when the address is invalid, or a referenced variable is not set.
 pub fn single_url(
     address: &str,
     headers: &Pairs,
@@ -120,7 +120,7 @@ fn single(
     Ok(loaded)
 }
 
-/// Programs whose first plain argument names the server better than they do.
+/// Programs whose first positional argument names the server better than they do.
 const RUNNERS: [&str; 13] = [
     "npx", "bunx", "uvx", "pipx", "node", "bun", "deno", "python", "python3", "uv", "sh", "bash",
     "cargo",

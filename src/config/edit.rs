@@ -1,8 +1,8 @@
-//! Changing a configuration file the way a careful person does: only what is meant changes,
-//! every other byte (comments, order, unknown keys, line ends) stays.
+//! Minimal edits of a configuration file: only the intended part changes, every other byte
+//! (comments, order, unknown keys, line ends) is kept.
 //!
-//! [`apply`] is pure, text to text; [`write_with_backup`] replaces the file atomically, keeps a copy
-//! of the old one in the user's own folder and gives an [`Undo`].
+//! [`apply_edit`] is pure, text to text; [`write_with_backup`] replaces the file atomically, keeps
+//! a backup in the user's state folder and returns an [`Undo`].
 
 use std::path::PathBuf;
 
@@ -13,12 +13,14 @@ use crate::config::Diagnostic;
 use crate::config::source::SourceText;
 use crate::config::syntax::{SyntaxNode, parse};
 
-pub mod entry;
-pub mod put;
+mod entry;
+mod put;
 mod save;
 mod splice;
 
-pub use save::{Undo, read, write_with_backup};
+pub use entry::{ENTRY_NAME, ShownEntry, entry_schema, restored_entry, shown_entry};
+pub(crate) use put::{put_element, put_member};
+pub use save::{Undo, read_for_edit, write_with_backup};
 
 use splice::{SplicedText, insert, remove_at, replace_range};
 
@@ -32,7 +34,7 @@ pub enum Edit {
         /// Its entry: an object.
         entry: Value,
     },
-    /// Another content for a server; keys that stay the same keep their text and comments.
+    /// New content for a server; unchanged keys keep their text and comments.
     Replace {
         /// Its name.
         name: ServerName,
@@ -43,66 +45,66 @@ pub enum Edit {
     Set {
         /// Its name.
         name: ServerName,
-        /// The way to the key, for example `["env", "TOKEN"]`.
+        /// The path to the key, for example `["env", "TOKEN"]`.
         path: Vec<String>,
         /// The value.
         value: Option<Value>,
     },
-    /// A copy of a server, right behind it.
+    /// A copy of a server, inserted right after it.
     Duplicate {
         /// The server to copy.
         name: ServerName,
         /// The name of the copy.
         copy: ServerName,
     },
-    /// Another name.
+    /// Renames a server.
     Rename {
         /// The old name.
         name: ServerName,
         /// The new name.
         to: ServerName,
     },
-    /// The server goes.
+    /// Removes a server.
     Remove {
         /// Its name.
         name: ServerName,
     },
-    /// Listed but not started any more.
+    /// Disables a server: listed but not started.
     Disable {
         /// Its name.
         name: ServerName,
     },
-    /// Started again.
+    /// Enables a disabled server.
     Enable {
         /// Its name.
         name: ServerName,
     },
-    /// A declared input; one of the same id is left as it is.
+    /// A declared input; an existing one with the same id is kept.
     AddInput {
         /// The input: an object with `id`.
         input: Value,
     },
 }
 
-/// Why an edit was not made. The file is as it was.
+/// Why an edit was not made. The file is unchanged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum EditError {
-    /// The file has syntax errors, so that it is not known where to cut.
+    /// The file has syntax errors, so the place to edit is unknown.
     #[error("{}", .0.first().map_or("the file cannot be parsed".into(), ToString::to_string))]
     Syntax(Vec<Diagnostic>),
     /// There is no such server.
     #[error("there is no server `{0}`")]
     NoSuchServer(ServerName),
-    /// There is one of that name already.
-    #[error("there is a server `{0}` already")]
+    /// The name is already taken.
+    #[error("there is already a server `{0}`")]
     Exists(ServerName),
-    /// The request itself makes no sense, for this reason.
+    /// The request itself is invalid, for this reason.
     #[error("{0}")]
     Refused(String),
-    /// The file changed since, so that undoing would lose the newer change.
+    /// The file has changed since, so writing it would lose the newer change.
     #[error("{} has changed since", .0.display())]
     ChangedSince(PathBuf),
-    /// The file system refused.
+    /// A file system error.
     #[error("{0}")]
     Io(String),
 }
@@ -116,8 +118,8 @@ impl From<std::io::Error> for EditError {
 /// Applies an edit to the text of a file. Empty text counts as an empty configuration.
 ///
 /// # Errors
-/// [`EditError`]; never a text that would not parse or that changes another server.
-pub fn apply(text: &str, edit: &Edit) -> Result<String, EditError> {
+/// [`EditError`], also when the result would not parse or would change another server.
+pub fn apply_edit(text: &str, edit: &Edit) -> Result<String, EditError> {
     let body = without_mark(text);
     let mark = text.strip_suffix(body).unwrap_or_default();
     let body = if body.trim().is_empty() { "{\n  \"servers\": {}\n}\n" } else { body };
@@ -176,7 +178,7 @@ fn change(doc: SplicedText, edit: &Edit) -> Result<SplicedText, EditError> {
     }
 }
 
-/// An entry with the object or list it stands in.
+/// An entry with the object or list that contains it.
 struct FoundEntry<'n> {
     parent: &'n SyntaxNode,
     index: usize,
@@ -184,6 +186,8 @@ struct FoundEntry<'n> {
 }
 
 const CONTAINERS: [&str; 2] = ["servers", "mcpServers"];
+/// The keys of an entry that name other servers.
+const DEPENDENCIES: [&str; 2] = ["dependencies", "dependsOn"];
 
 fn find<'n>(root: &'n SyntaxNode, name: &ServerName) -> Option<FoundEntry<'n>> {
     CONTAINERS.into_iter().find_map(|container| {
@@ -202,7 +206,7 @@ fn named<'n>(root: &'n SyntaxNode, name: &ServerName) -> Result<FoundEntry<'n>, 
     find(root, name).ok_or_else(|| EditError::NoSuchServer(name.clone()))
 }
 
-/// Refuses a name that cannot be given to a server.
+/// Refuses a name that is empty or already taken.
 fn free(root: &SyntaxNode, name: &ServerName) -> Result<(), EditError> {
     match find(root, name) {
         _ if name.as_str().is_empty() => {
@@ -247,7 +251,7 @@ fn add(
     parsed(&text)
 }
 
-/// The node a path below an entry leads to.
+/// The node at a path below an entry.
 fn below<'n>(entry: &'n SyntaxNode, path: &[String]) -> Option<&'n SyntaxNode> {
     path.iter().try_fold(entry, |node, key| node.get(key))
 }
@@ -282,7 +286,7 @@ fn set(
         }
         (Some(index), None) => {
             let text = remove_at(&doc, parent, index);
-            // A key given twice is taken out twice.
+            // Repeat until every duplicate of the key is gone.
             return set(parsed(&text)?, name, path, None);
         }
         (None, Some(value)) => insert(&doc, parent, (Some(key.as_str()), value), None),
@@ -307,7 +311,7 @@ fn update(
     };
     let current = now(&doc, path);
     for key in current.as_object().into_iter().flatten().map(|(key, _)| key) {
-        // In a list of servers the name stands in the entry.
+        // In a list of servers, `id` is the name and is kept.
         let own_name = path.is_empty() && key == "id";
         if !wanted.contains_key(key) && !own_name {
             path.push(key.clone());
@@ -332,8 +336,20 @@ fn rename(doc: SplicedText, name: &ServerName, to: &ServerName) -> Result<Splice
         Some(member) => member.key_range.clone(),
         None => found.node.get("id").map(|id| id.range.clone()).unwrap_or_default(),
     };
+    let mut ranges = vec![range];
+    let all = CONTAINERS.iter().filter_map(|container| doc.root.get(container));
+    for entry in all.flat_map(|all| all.members().iter().map(|m| &m.value).chain(all.elements())) {
+        let lists = DEPENDENCIES.iter().filter_map(|key| entry.get(key));
+        let needed = lists.flat_map(SyntaxNode::elements);
+        let this =
+            needed.filter(|one| one.text().is_some_and(|text| ServerName::new(text) == *name));
+        ranges.extend(this.map(|one| one.range.clone()));
+    }
+    ranges.sort_by_key(|range| std::cmp::Reverse(range.start));
     let mut text = doc.text.clone();
-    text.replace_range(range, &Value::String(to.to_string()).to_string());
+    for range in ranges {
+        text.replace_range(range, &Value::String(to.to_string()).to_string());
+    }
     parsed(&text)
 }
 
@@ -347,12 +363,12 @@ fn add_input(doc: SplicedText, input: &Value) -> Result<SplicedText, EditError> 
     if inputs.iter().any(known) {
         return Ok(doc);
     }
-    let text = put::element(&doc.text, "inputs", None, input);
+    let text = put_element(&doc.text, "inputs", None, input);
     parsed(&text.ok_or_else(|| EditError::Refused("`inputs` is not a list".to_owned()))?)
 }
 
-/// Refuses an outcome that touches anything but the server that was meant: the last line of
-/// defence against a wrong cut.
+/// Refuses a result that changes anything but the intended server: the last line of defence against
+/// a wrong splice.
 fn guard(before: &SplicedText, after: &SplicedText, edit: &Edit) -> Result<(), EditError> {
     let meant: Vec<&ServerName> = match edit {
         Edit::Add { name, .. }
@@ -366,14 +382,27 @@ fn guard(before: &SplicedText, after: &SplicedText, edit: &Edit) -> Result<(), E
         Edit::AddInput { .. } => Vec::new(),
     };
     let inputs = matches!(edit, Edit::AddInput { .. });
-    if others(&before.root, &meant, inputs) == others(&after.root, &meant, inputs) {
+    let mut expected = others(&before.root, &meant, inputs);
+    if let Edit::Rename { name, to } = edit {
+        for (_, entry) in &mut expected {
+            for key in DEPENDENCIES {
+                let list = entry.get_mut(key).and_then(Value::as_array_mut);
+                for one in list.into_iter().flatten() {
+                    if one.as_str().is_some_and(|text| ServerName::new(text) == *name) {
+                        *one = Value::String(to.to_string());
+                    }
+                }
+            }
+        }
+    }
+    if expected == others(&after.root, &meant, inputs) {
         Ok(())
     } else {
         Err(EditError::Refused("this file is written in a way that cannot be edited safely".into()))
     }
 }
 
-/// Everything but the servers that are meant, in a form to compare.
+/// Everything but the intended servers, in a comparable form.
 fn others(root: &SyntaxNode, meant: &[&ServerName], inputs: bool) -> Vec<(String, Value)> {
     let mut out = Vec::new();
     for m in root.members() {

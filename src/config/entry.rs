@@ -1,7 +1,7 @@
 //! One server's entry: from a checked tree to a [`ServerConfig`].
 //!
-//! The structural check has reported every wrong type already; here what does not fit is passed
-//! over, and what only the content can tell (addresses, names, globs, references) is reported.
+//! The structural check has already reported wrong types, which are skipped here; this module
+//! reports what only the content shows (addresses, names, globs, references).
 
 use super::mask::{secret_arguments, secret_of_address};
 use crate::base::Secret;
@@ -17,10 +17,10 @@ mod transport;
 pub(crate) use reader::{EntryReader, ServerEntry};
 pub(crate) use transport::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 
-/// Settings that are read apart: what their shape is says too little of them.
+/// Settings read separately: their shape alone is not enough to convert them.
 const APART: [&str; 5] = ["type", "transport", "id", "env", "headers"];
 
-/// Reads one entry. `None` when it cannot be used; why has been reported, or an input is missing.
+/// Reads one entry. `None` when it cannot be used: the reason is reported, or an input is missing.
 pub(crate) fn read(reader: &mut EntryReader<'_, '_>) -> Option<ServerConfig> {
     let entry = reader.entry;
     let before = reader.problems.list.len();
@@ -47,7 +47,7 @@ pub(crate) fn read(reader: &mut EntryReader<'_, '_>) -> Option<ServerConfig> {
     (is_reachable && !failed && !waits).then_some(server)
 }
 
-/// Secrets that stand in arguments and addresses as they are written.
+/// Secrets written directly in arguments and addresses.
 fn hidden_parts(transport: &TransportConfig) -> Vec<Secret> {
     match transport {
         TransportConfig::Stdio(stdio) => secret_arguments(&stdio.args),

@@ -1,8 +1,8 @@
-//! `envFile`: lines of `NAME=value`, as dotenv files have them. Pure but for reading the file.
+//! `envFile`: `NAME=value` lines in dotenv syntax. Pure except for reading the file.
 //!
-//! `#` starts a comment, `export ` is allowed, single quotes keep everything, double quotes know
-//! `\n`, `\r`, `\t`, `\"`, `\\` and `\$` and may span lines. `${NAME}` is expanded outside single
-//! quotes from earlier lines and the environment.
+//! `#` starts a comment, `export ` is allowed. Single quotes are literal; double quotes support
+//! `\n`, `\r`, `\t`, `\"`, `\\` and `\$`; both may span lines. Outside single quotes, `${NAME}` is
+//! expanded from earlier lines and the environment.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,13 +19,13 @@ pub(crate) struct EnvLine {
     pub(crate) value: String,
     /// Bytes of the name.
     pub(crate) range: Range<usize>,
-    /// Where its parts come from.
+    /// Sources of its expanded parts, for example `env:HOST`.
     pub(crate) via: Vec<String>,
-    /// The value before expansion, when there was any.
+    /// The value before expansion, if anything was expanded.
     pub(crate) written: Option<Secret>,
 }
 
-/// Reads the lines of a source; says of every line that is none why.
+/// Parses the lines of a source; returns a diagnostic for every invalid line.
 pub(crate) fn parse(source: &SourceText, env: &Environment) -> (Vec<EnvLine>, Vec<Diagnostic>) {
     let text = source.text();
     let mut lines: Vec<EnvLine> = Vec::new();
@@ -91,10 +91,10 @@ pub(crate) fn parse(source: &SourceText, env: &Environment) -> (Vec<EnvLine>, Ve
 }
 
 impl Environment {
-    /// Adds the variables of an env file (`--env-file`); they win over those already there.
+    /// Adds the variables of an env file (`--env-file`); they override existing ones.
     ///
     /// # Errors
-    /// When it cannot be read, or a line of it is none; nothing is added then.
+    /// When the file cannot be read or a line is invalid; nothing is added then.
     pub fn add_file(&mut self, path: &Path) -> Result<(), Vec<Diagnostic>> {
         let source = SourceText::read_env_file(path).map_err(|problem| vec![*problem])?;
         let (lines, problems) = parse(&source, self);
@@ -110,8 +110,8 @@ fn line_end(text: &str, from: usize) -> usize {
     text.get(from..).and_then(|rest| rest.find('\n')).map_or(text.len(), |i| from + i)
 }
 
-/// The value that starts after the `=`, whether it is taken as it is, and where the next line starts; the offset of a quote
-/// that is never closed otherwise.
+/// Returns the value after the `=`, whether it is literal, and where the next line starts; the
+/// error is the offset of an unclosed quote.
 fn value(text: &str, from: usize) -> Result<(String, bool, usize), usize> {
     let end = line_end(text, from);
     let line = text.get(from..end).unwrap_or_default();
@@ -149,7 +149,7 @@ fn double_quoted(text: &str, start: usize) -> Result<(String, bool, usize), usiz
                 Some('n') => out.push('\n'),
                 Some('r') => out.push('\r'),
                 Some('t') => out.push('\t'),
-                // Kept as an escape when it would open a reference.
+                // Written as `$$` where it would otherwise open a reference.
                 Some('$') if chars.as_str().starts_with('{') => out.push_str("$$"),
                 Some('$') => out.push('$'),
                 Some(c @ ('"' | '\\')) => out.push(c),

@@ -1,7 +1,7 @@
-//! Everything a configuration may read from around it: variables, folders, answered inputs.
+//! Everything a configuration may read from its environment: variables, folders, answered inputs.
 //!
-//! An argument, never a process global, so that loading is a pure function of its arguments and
-//! the files it names.
+//! Passed as an argument, never a process global, so that loading is a pure function of its
+//! arguments and the files it names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 use crate::base::Secret;
 
-/// Gives the value of a scheme and a name.
+/// Returns the value for a scheme and a name.
 type ValueSource = dyn Fn(&str, &str) -> Result<Secret, String> + Send + Sync;
 
-/// Where `${secret:NAME}`, `${keyring:NAME}` and `${cmd:HELPER:ARGUMENT}` come from; without one they
+/// Source of `${secret:NAME}`, `${keyring:NAME}` and `${cmd:HELPER:ARGUMENT}`; without one, these
 /// cannot be expanded.
 #[derive(Clone, Default)]
 pub struct Sources(Option<Arc<ValueSource>>);
 
 impl Sources {
-    /// Asks this for the scheme (`secret`, `keyring` or `cmd`) and what follows it. May block.
+    /// Calls `source` with a scheme (`secret`, `keyring` or `cmd`) and what follows it. May block.
     pub fn new(
         source: impl Fn(&str, &str) -> Result<Secret, String> + Send + Sync + 'static,
     ) -> Self {
@@ -40,7 +40,7 @@ impl fmt::Debug for Sources {
     }
 }
 
-/// The surroundings of a configuration.
+/// The environment of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// Variables by name. Values are secrets by default: any may hold a token.
@@ -51,20 +51,19 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     /// The user's configuration folder, for example `~/.config`.
     pub config_dir: Option<PathBuf>,
-    /// Where this program may keep what it remembers, for example `~/.local/state/mcpdeck`;
-    /// `MCPDECK_STATE_DIR` names another place.
+    /// Folder for this program's state, for example `~/.local/state/mcpdeck`; overridden by
+    /// `MCPDECK_STATE_DIR`.
     pub state_dir: Option<PathBuf>,
     /// `${workspaceFolder}`; by default the project a file belongs to (see [`project_of`]).
     pub workspace: Option<PathBuf>,
-    /// Where `${secret:NAME}` and its like come from.
+    /// Source of `${secret:NAME}` and the like.
     pub sources: Sources,
     /// Answered inputs by id; they win over `MCPDECK_INPUT_<ID>`.
     pub inputs: BTreeMap<String, Secret>,
 }
 
 impl Environment {
-    /// The surroundings of this process. Variables that are not UTF-8 are left out: nothing could
-    /// name them.
+    /// The environment of this process. Variables whose name or value is not UTF-8 are left out.
     pub fn of_process() -> Self {
         let vars = std::env::vars_os()
             .filter_map(|(name, value)| {
@@ -78,8 +77,8 @@ impl Environment {
             home: dirs::home_dir(),
             config_dir: dirs::config_dir(),
             state_dir: std::env::var_os("MCPDECK_STATE_DIR")
-                // Empty means unset: approvals kept in whatever folder one stands in would be
-                // the project's to write.
+                // Empty means unset: approvals kept in the current folder could be written by the
+                // project.
                 .filter(|named| !named.is_empty())
                 .map(PathBuf::from)
                 .or_else(|| dirs::state_dir().or_else(dirs::data_local_dir).map(own)),
@@ -102,14 +101,14 @@ impl Environment {
         self.workspace.clone().unwrap_or_else(|| self.absolute(&project_of(file)))
     }
 
-    /// `path` below the current folder when it is relative.
+    /// Resolves a relative `path` against the current folder and normalises it.
     pub fn absolute(&self, path: &Path) -> PathBuf {
-        clean(&self.cwd.join(path))
+        clean_path(&self.cwd.join(path))
     }
 }
 
-/// The variable an input is read from: `MCPDECK_INPUT_` and the id in upper case, every other
-/// character than letters and digits replaced by `_`.
+/// The variable an input is read from: `MCPDECK_INPUT_` and the id in upper case, all other
+/// characters than ASCII letters and digits replaced by `_`.
 pub fn input_variable(id: &str) -> String {
     let id: String = id
         .chars()
@@ -118,8 +117,8 @@ pub fn input_variable(id: &str) -> String {
     format!("MCPDECK_INPUT_{id}")
 }
 
-/// The folder of the project a file belongs to: its own folder, or the one above `.vscode` and
-/// its kind.
+/// The project folder a file belongs to: its own folder, or the parent of an editor folder such as
+/// `.vscode`.
 pub fn project_of(file: &Path) -> PathBuf {
     let folder = file.parent().unwrap_or(Path::new(""));
     let editor = [".vscode", ".cursor", ".zed", ".gemini", ".codex", ".claude"];
@@ -127,8 +126,8 @@ pub fn project_of(file: &Path) -> PathBuf {
     if inside { folder.parent().unwrap_or(Path::new("")) } else { folder }.to_path_buf()
 }
 
-/// Takes `.` and `..` out of a path by its words alone; no file is touched.
-pub(crate) fn clean(path: &Path) -> PathBuf {
+/// Removes `.` and `..` from a path lexically, without file access.
+pub(crate) fn clean_path(path: &Path) -> PathBuf {
     use std::path::Component;
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -174,8 +173,8 @@ mod tests {
 
     #[test]
     fn cleaning_a_path_cannot_climb_above_the_root() {
-        assert_eq!(clean(Path::new("/a/./b/../c")), Path::new("/a/c"));
-        assert_eq!(clean(Path::new("/../../a")), Path::new("/a"));
-        assert_eq!(clean(Path::new("../a")), Path::new("../a"));
+        assert_eq!(clean_path(Path::new("/a/./b/../c")), Path::new("/a/c"));
+        assert_eq!(clean_path(Path::new("/../../a")), Path::new("/a"));
+        assert_eq!(clean_path(Path::new("../a")), Path::new("../a"));
     }
 }

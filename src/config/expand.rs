@@ -9,8 +9,8 @@
 //! | `${workspaceFolder}`, `${workspaceFolderBasename}`, `${userHome}`, `${cwd}`, `${pathSeparator}`, `${/}` | folders and the separator |
 //! | `$${` | a literal `${` |
 //!
-//! A `$` that is not followed by `{` is an ordinary character. What a variable holds is data and
-//! is never expanded again. Nothing that could not be expanded is passed on as it was written.
+//! A `$` that is not followed by `{` is an ordinary character. The value of a variable is data and
+//! is never expanded again. A reference that cannot be expanded is never passed on as written.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use crate::config::{Environment, InputConfig, input_variable};
 /// Deepest nesting of defaults.
 const MAX_DEPTH: usize = 8;
 
-/// Longest result in bytes; nested defaults must not grow without end.
+/// Longest result in bytes; bounds the growth of nested defaults.
 const MAX_LEN: usize = 1 << 20;
 
-/// Where the words of an expansion come from.
+/// The values available to an expansion.
 #[derive(Clone)]
 pub(crate) struct ExpandScope<'a> {
     pub(crate) env: &'a Environment,
@@ -36,31 +36,31 @@ pub(crate) struct ExpandScope<'a> {
     pub(crate) commands: &'a [String],
     /// Variables set earlier in an env file; they win over the environment.
     pub(crate) local: &'a [(String, String)],
-    /// What stands for the answer to an input that has none.
+    /// Makes the placeholder for a missing answer from the id of its input.
     pub(crate) stand_in: Option<fn(&str) -> String>,
 }
 
 impl<'a> ExpandScope<'a> {
-    /// An environment alone, without inputs.
+    /// The scope of an environment, without inputs.
     pub(crate) fn of(env: &'a Environment) -> Self {
         let workspace = env.cwd.clone();
         Self { env, workspace, inputs: &[], commands: &[], local: &[], stand_in: None }
     }
 }
 
-/// Expanded text with where its parts come from.
+/// Expanded text with the sources of its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expanded {
     pub(crate) text: String,
     pub(crate) via: Vec<String>,
-    /// Parts that are secret: answers, and variables that are called like a secret.
+    /// Secret parts: answers, values of secret sources, and variables with a secret name or value.
     pub(crate) secrets: Vec<Secret>,
 }
 
-/// A reference that could not be expanded, in words.
+/// A reference that could not be expanded, with its message and help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExpandError {
-    /// Bytes of the text, the whole reference.
+    /// Byte range of the whole reference in the text.
     pub(crate) range: Range<usize>,
     pub(crate) rule: &'static str,
     pub(crate) message: String,
@@ -79,10 +79,10 @@ pub(crate) fn expand(text: &str, scope: &ExpandScope<'_>) -> Result<Expanded, Ve
     if work.refused.is_empty() { Ok(work.out) } else { Err(work.refused) }
 }
 
-/// An argument of the command line, expanded.
+/// Expands a command line argument.
 ///
 /// # Errors
-/// Says which reference cannot be expanded.
+/// A message that names the references that cannot be expanded.
 #[cfg(feature = "cluster")]
 pub(crate) fn expand_argument(text: &str, env: &Environment) -> Result<Secret, String> {
     let words = |refused: Vec<ExpandError>| {
@@ -95,7 +95,7 @@ struct Expansion<'a> {
     scope: &'a ExpandScope<'a>,
     out: Expanded,
     refused: Vec<ExpandError>,
-    /// How many defaults this one is in.
+    /// Nesting depth of defaults.
     depth: usize,
 }
 
@@ -142,7 +142,7 @@ impl Expansion<'_> {
         self.refused.push(ExpandError { range, rule, message, help, unanswered: None });
     }
 
-    /// Refuses a reference that is not written as one.
+    /// Refuses a malformed or unsupported reference.
     fn misused(&mut self, range: Range<usize>, message: impl Into<String>, help: &str) {
         self.refuse(range, "config/expansion", message, help);
     }
@@ -170,7 +170,7 @@ impl Expansion<'_> {
                 let help = match scheme {
                     "command" | "config" => "only an editor can; use `${env:NAME}` or an input",
                     _ => {
-                        "known are `env`, `input`, `secret`, `keyring` and `cmd`; `$${` is a literal `${`"
+                        "known: `env`, `input`, `secret`, `keyring` and `cmd`; `$${` is a literal `${`"
                     }
                 };
                 self.misused(whole, format!("`${{{scheme}:...}}` cannot be expanded here"), help);
@@ -178,9 +178,9 @@ impl Expansion<'_> {
         }
     }
 
-    /// A reference that is no variable: its value, or why there is none and what helps.
+    /// The value of a built-in reference, or its error and help; `None` for any other name.
     fn builtin(&self, name: &str) -> Option<Result<String, (String, &'static str)>> {
-        // Another spelling would name another file: what is no text is refused.
+        // A lossy spelling would name another file, so paths that are not UTF-8 are refused.
         let text = |path: &Path| {
             path.to_str().map(str::to_owned).ok_or_else(|| {
                 let path = crate::base::text::path::spelled(path);
@@ -252,7 +252,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// A default, which may hold references itself and stands at the end of the reference.
+    /// Expands a default, which may contain references; it ends just before the closing brace.
     fn default(&mut self, of: &str, default: &str, whole: Range<usize>) {
         if self.depth >= MAX_DEPTH {
             return self.misused(whole, TOO_MUCH, FEWER);
@@ -303,7 +303,7 @@ impl Expansion<'_> {
 const TOO_MUCH: &str = "this expands too deep or too far";
 const FEWER: &str = "use fewer nested defaults";
 
-/// Letters, digits and `_` as everywhere; also what Windows has, such as `ProgramFiles(x86)`.
+/// Letters, digits and `_`; also names used on Windows, such as `ProgramFiles(x86)`.
 fn is_variable(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())
@@ -312,7 +312,7 @@ fn is_variable(name: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '(' | ')' | '.' | '-'))
 }
 
-/// The brace that closes the reference whose inside starts at `from`; inner references nest.
+/// Offset of the brace that closes the reference whose content starts at `from`; inner ones nest.
 fn closing(text: &str, from: usize) -> Option<usize> {
     let mut depth = 0_usize;
     let bytes = text.as_bytes();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::names;
 use super::{Origins, ValueOrigin};
 use crate::base::ServerName;
-use crate::config::diagnostics::{Problems, child, closest};
+use crate::config::diagnostics::{Problems, child_pointer, closest};
 use crate::config::entry::{self, EntryReader, ServerEntry};
 use crate::config::environment::project_of;
 use crate::config::expand::ExpandScope;
@@ -21,7 +21,7 @@ use crate::config::{
     Severity,
 };
 
-/// Files of other programs, by a key of theirs.
+/// Files of other programs, recognised by their top-level keys.
 const OTHERS: [(&str, &str); 4] = [
     ("context_servers", "a settings file of Zed"),
     ("mcp", "a configuration of opencode or VS Code"),
@@ -29,15 +29,15 @@ const OTHERS: [(&str, &str); 4] = [
     ("customizations devcontainer dockerFile features image", "a devcontainer.json"),
 ];
 
-/// Stand-ins for answers, the first that makes an entry readable is used. The first shows where the
-/// answer will be; an address or a host name cannot hold it. None is ever run: who uses one is held.
+/// Placeholders for missing answers; the first that makes an entry readable is used. The first one
+/// shows where the answer goes, but cannot be an address. The server is held and never run.
 const STAND_INS: [fn(&str) -> String; 3] = [
     |id| format!("${{input:{id}}}"),
     |_| "unanswered".to_owned(),
     |_| "http://unanswered.invalid/".to_owned(),
 ];
 
-/// What one file says.
+/// The content of one file.
 #[derive(Default)]
 pub(crate) struct FileContent {
     pub(crate) servers: Vec<ParsedServer>,
@@ -46,15 +46,15 @@ pub(crate) struct FileContent {
     pub(crate) diagnostics: Vec<Diagnostic>,
     pub(crate) origins: Origins,
     pub(crate) reads: Vec<PathBuf>,
-    /// Nothing of it can be used.
+    /// Whether nothing in it can be used.
     pub(crate) fatal: bool,
 }
 
 /// One server of a file.
 pub(crate) struct ParsedServer {
     pub(crate) name: ServerName,
-    /// `None` when the entry cannot be used. Held where it waits for an input, with something in the
-    /// place of the answer.
+    /// `None` when the entry cannot be used. Held when it waits for an input, with a placeholder
+    /// for the answer.
     pub(crate) config: Option<ServerConfig>,
     /// Inputs it waits for, with where they are used.
     pub(crate) unanswered: Vec<(String, Diagnostic)>,
@@ -64,7 +64,7 @@ pub(crate) struct ParsedServer {
     pub(crate) key: FilePlace,
 }
 
-/// A place in a file that outlives its source: an empty diagnostic there.
+/// A position in a file that outlives its source, stored as an empty diagnostic.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePlace(Box<Diagnostic>);
 
@@ -76,12 +76,12 @@ impl FilePlace {
         Self(Box::new(diagnostic))
     }
 
-    /// Where it is.
+    /// Its position.
     pub(crate) fn at(&self) -> &Position {
         &self.0.at
     }
 
-    /// A diagnostic at this place.
+    /// A diagnostic at this position.
     pub(crate) fn problem(&self, rule: &str, severity: Severity, message: String) -> Diagnostic {
         Diagnostic { rule: rule.to_owned(), severity, message, ..(*self.0).clone() }
     }
@@ -125,7 +125,7 @@ pub(crate) fn read(source: &SourceText, env: &Environment) -> FileContent {
     out
 }
 
-/// Checks everything but the entries; gives the entries.
+/// Checks everything but the entries; returns the entries.
 fn structure<'n>(root: &'n SyntaxNode, problems: &mut Problems<'_>) -> Vec<ServerEntry<'n>> {
     check(&Shape::Object(&FILE), root, "", problems);
     if !matches!(root.kind, NodeKind::Object(_)) {
@@ -136,7 +136,7 @@ fn structure<'n>(root: &'n SyntaxNode, problems: &mut Problems<'_>) -> Vec<Serve
     let mut some = false;
     for m in containers {
         some = true;
-        let pointer = child("", &m.key);
+        let pointer = child_pointer("", &m.key);
         if root.members().iter().filter(|o| o.key == m.key).count() > 1 {
             let message = format!("`{}` is given twice", m.key);
             problems.error("config/duplicate-key", &m.key_range, &pointer, message);
@@ -163,15 +163,15 @@ fn no_servers(root: &SyntaxNode, problems: &mut Problems<'_>) {
     let problem = problems.error("config/missing-key", &brace, "", "`servers` is missing");
     let foreign = |keys: &str| keys.split(' ').any(|key| root.get(key).is_some());
     if let Some(near) = near {
-        problem.help(format!("`{}` may be meant to be it", near.key));
+        problem.help(format!("`{}` may be a typo of it", near.key));
     } else if let Some((_, whose)) = OTHERS.iter().find(|(keys, _)| foreign(keys)) {
-        problem.help(format!("this is {whose}: `mcpdeck import` reads what it has of servers"));
+        problem.help(format!("this is {whose}: `mcpdeck import` reads its servers"));
     } else {
         problem.help("write { \"servers\": { \"NAME\": { \"command\": \"...\" } } }");
     }
 }
 
-/// Finds the entries of an object, or of a list of the older spelling.
+/// Finds the entries of an object, or of a list (older spelling).
 fn entries<'n>(
     node: &'n SyntaxNode,
     pointer: &str,
@@ -179,7 +179,7 @@ fn entries<'n>(
     out: &mut Vec<ServerEntry<'n>>,
 ) {
     for m in node.members() {
-        let (key_range, pointer) = (m.key_range.clone(), child(pointer, &m.key));
+        let (key_range, pointer) = (m.key_range.clone(), child_pointer(pointer, &m.key));
         let name = ServerName::new(&m.key);
         out.push(ServerEntry { name, key_range, node: &m.value, pointer });
     }
@@ -197,7 +197,7 @@ fn entries<'n>(
     }
 }
 
-/// Equal names (C4), empty ones, and ones that fool the eye.
+/// Reports names that are duplicate (C4), empty, look-alike or contain invisible characters.
 fn check_names(found: &[ServerEntry<'_>], problems: &mut Problems<'_>) {
     let mut firsts: HashMap<&ServerName, &ServerEntry<'_>> = HashMap::with_capacity(found.len());
     let mut ids: HashMap<&str, &ServerEntry<'_>> = HashMap::new();
@@ -234,8 +234,8 @@ fn check_names(found: &[ServerEntry<'_>], problems: &mut Problems<'_>) {
     problems.server = None;
 }
 
-/// An `id` within an object of servers: the key is the name, equal ids are refused all the same.
-/// `ids` holds the first server of each id so far.
+/// Checks an `id` in an object of servers: the key is the name, but duplicate ids are still
+/// refused. `ids` holds the first server of each id so far.
 fn duplicate_id<'f, 'n>(
     entry: &'f ServerEntry<'n>,
     ids: &mut HashMap<&'n str, &'f ServerEntry<'n>>,
@@ -243,7 +243,7 @@ fn duplicate_id<'f, 'n>(
 ) {
     let Some(node) = entry.node.get("id") else { return };
     let Some(id) = node.text() else { return };
-    let pointer = child(&entry.pointer, "id");
+    let pointer = child_pointer(&entry.pointer, "id");
     let first = *ids.entry(id).or_insert(entry);
     if first.name != entry.name {
         let message = format!("the id `{id}` is also that of `{}`", first.name);
@@ -273,7 +273,7 @@ fn server(
     problems.server = Some(found.name.clone());
     let sound = !problems.list.iter().skip(before).any(Diagnostic::is_error);
     let mut reader = EntryReader::new(found, problems, scope, &mut out.origins, folder);
-    // What is no object at all has been reported; to miss its keys would say it twice.
+    // A non-object has been reported; reporting its missing keys too would be redundant.
     let is_object = matches!(found.node.kind, NodeKind::Object(_));
     let mut config = if is_object { entry::read(&mut reader) } else { None };
     let mut unanswered = reader.unanswered;
@@ -285,7 +285,7 @@ fn server(
             let scope = ExpandScope { stand_in: Some(*stand_in), ..scope.clone() };
             let mut reader = EntryReader::new(found, problems, &scope, &mut out.origins, folder);
             let config = entry::read(&mut reader);
-            // The first reading has reported everything.
+            // The first read has already reported everything.
             reader.problems.list.truncate(reported);
             config
         });
@@ -295,7 +295,7 @@ fn server(
     }
     let disabled = found.node.is_true("disabled");
     if disabled {
-        // What is switched off may wait for its variables and answers.
+        // A disabled server may lack variables and answers.
         unanswered.clear();
         for problem in problems.list.iter_mut().skip(before) {
             if matches!(
@@ -325,7 +325,7 @@ fn dependencies(
     place: &dyn Fn(&Range<usize>, &str) -> FilePlace,
 ) -> Vec<(ServerName, FilePlace)> {
     let key = if found.node.get("dependencies").is_some() { "dependencies" } else { "dependsOn" };
-    let pointer = child(&found.pointer, key);
+    let pointer = child_pointer(&found.pointer, key);
     let elements = found.node.get(key).map(SyntaxNode::elements).unwrap_or_default();
     elements
         .iter()
@@ -349,7 +349,12 @@ fn inputs(root: &SyntaxNode, problems: &mut Problems<'_>) -> (Vec<InputConfig>, 
         let id_range = node.get("id").map_or(node.range.clone(), |n| n.range.clone());
         if out.iter().any(|o| o.id == id) || commands.contains(&id) {
             let message = format!("the input `{id}` is declared twice; the first one counts");
-            problems.warn("config/duplicate-input", &id_range, &child(&pointer, "id"), message);
+            problems.warn(
+                "config/duplicate-input",
+                &id_range,
+                &child_pointer(&pointer, "id"),
+                message,
+            );
             continue;
         }
         if kind == "command" {

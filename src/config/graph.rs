@@ -1,4 +1,4 @@
-//! Dependencies between servers (requirement L2): unknown and disabled ones, and cycles. Pure.
+//! Cycles among the dependencies of servers (requirement L2). Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::base::ServerName;
 
 /// Every cycle, each as the path through it, starting with its first server in file order and
 /// without repeating it at the end. Servers that are in no cycle do not appear.
-pub fn cycles(dependencies: &[(ServerName, Vec<ServerName>)]) -> Vec<Vec<ServerName>> {
+pub fn dependency_cycles(dependencies: &[(ServerName, Vec<ServerName>)]) -> Vec<Vec<ServerName>> {
     let mut graph: DiGraph<usize, ()> = DiGraph::new();
     let nodes: Vec<NodeIndex> = (0..dependencies.len()).map(|i| graph.add_node(i)).collect();
     let index: BTreeMap<&ServerName, usize> =
@@ -19,7 +19,7 @@ pub fn cycles(dependencies: &[(ServerName, Vec<ServerName>)]) -> Vec<Vec<ServerN
             graph.update_edge(nodes[i], nodes[*need], ());
         }
     }
-    // Not Tarjan's: that one recurses once for each server of a chain.
+    // Not Tarjan's algorithm: it recurses once per server of a chain.
     let mut out: Vec<Vec<usize>> = kosaraju_scc(&graph)
         .into_iter()
         .filter(|part| part.len() > 1 || part.first().is_some_and(|n| graph.contains_edge(*n, *n)))
@@ -30,7 +30,7 @@ pub fn cycles(dependencies: &[(ServerName, Vec<ServerName>)]) -> Vec<Vec<ServerN
     out.into_iter().map(|cycle| cycle.into_iter().map(name).collect()).collect()
 }
 
-/// A shortest way from the first server of a strongly connected part back to itself.
+/// A shortest path from the first server of a strongly connected part back to itself.
 fn walk(graph: &DiGraph<usize, ()>, part: &[NodeIndex]) -> Vec<usize> {
     let Some(start) = part.iter().copied().min() else { return Vec::new() };
     let back = |next| astar(graph, next, |at| at == start, |_| 1, |_| 0);
@@ -39,8 +39,8 @@ fn walk(graph: &DiGraph<usize, ()>, part: &[NodeIndex]) -> Vec<usize> {
     std::iter::once(start).chain(way).map(|at| graph[at]).collect()
 }
 
-/// A cycle in words: `a → b → a`.
-pub fn in_words(cycle: &[ServerName]) -> String {
+/// A cycle as text: `a → b → a`.
+pub fn cycle_in_words(cycle: &[ServerName]) -> String {
     let names = cycle.iter().chain(cycle.first()).map(ServerName::as_str);
     names.collect::<Vec<_>>().join(" → ")
 }
@@ -56,7 +56,7 @@ mod tests {
                 (ServerName::new(name), needs.iter().map(|n| ServerName::new(n)).collect())
             })
             .collect();
-        cycles(&dependencies).iter().map(|c| in_words(c)).collect()
+        dependency_cycles(&dependencies).iter().map(|c| cycle_in_words(c)).collect()
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! What makes a server's entry dangerous to run unseen (C10 and the trust review). Pure.
+//! Signs that a server's entry is dangerous to run unreviewed (C10 and the trust review). Pure.
 
 use crate::base::address::is_meant_as_loopback;
 use crate::base::text::inspect;
 use crate::config::{ServerConfig, TransportConfig};
 
-/// Variables that make a loader or an interpreter run code of their own.
+/// Variables that make a loader or an interpreter run additional code.
 const HOOKS: &str = "\
     LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH GCONV_PATH NODE_OPTIONS PYTHONSTARTUP PYTHONHOME \
     PYTHONINSPECT PERL5OPT PERL5LIB RUBYOPT RUBYLIB JAVA_TOOL_OPTIONS _JAVA_OPTIONS \
     JDK_JAVA_OPTIONS BASH_ENV ENV ZDOTDIR PROMPT_COMMAND DOTNET_STARTUP_HOOKS GIT_SSH_COMMAND \
     GIT_EXTERNAL_DIFF";
 
-/// Whether a variable is a hook of a loader or an interpreter. `ENV` names a file to shells, and
-/// the kind of a deployment to everything else.
+/// Whether a variable is a hook of a loader or interpreter. `ENV` counts only with a path-like
+/// value: to shells it names a file, elsewhere usually the kind of a deployment.
 pub fn is_hook(variable: &str, value: &str) -> bool {
     let upper = variable.to_ascii_uppercase();
     if upper == "ENV" && !value.contains(['/', '\\', '$']) {
@@ -26,14 +26,14 @@ pub fn is_hook(variable: &str, value: &str) -> bool {
 /// Programs that raise privileges.
 const PRIVILEGE: [&str; 6] = ["sudo", "doas", "su", "pkexec", "runas", "gsudo"];
 
-/// Programs that take a line of shell.
+/// Programs that can run a shell command line.
 const SHELLS: &str = "sh bash zsh dash ksh fish cmd powershell pwsh busybox env xargs";
 
 /// Programs that fetch a package and run it.
 const FETCHERS: [&str; 7] = ["npx", "bunx", "uvx", "pipx", "dlx", "pnpx", "deno"];
 
-/// Marks to show beside an entry before it is approved: each names what was seen and why it
-/// matters. Empty for an ordinary entry. Text is not made safe to print.
+/// Warnings to show beside an entry before it is approved: each names what was found and why it
+/// matters. Empty for an ordinary entry. Not sanitised for printing.
 pub fn dangers(server: &ServerConfig) -> Vec<String> {
     let mut out = Vec::new();
     match &server.transport {
@@ -77,7 +77,7 @@ fn command_dangers(command: &str, args: &[String], out: &mut Vec<String>) {
             out.push(format!("`{name}` raises privileges"));
         }
         let line = rest.iter().position(|w| is_line_option(&name, w));
-        // A shell counts as the program, or behind a wrapper such as `sudo` or `env`.
+        // A shell counts as the program itself or after a wrapper such as `sudo` or `env`.
         let runs =
             i == 0 || words.get(..i).is_some_and(|before| before.iter().all(|w| is_wrapper(w)));
         if runs && SHELLS.split(' ').any(|shell| shell == name) && line.is_some() {
@@ -143,12 +143,12 @@ fn program(word: &str) -> String {
     name.to_owned()
 }
 
-/// Characters a reader does not see, or that act on a terminal.
+/// Whether a character is invisible or a control character.
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control() || inspect::is_hidden(c)
 }
 
-/// Whether what is sent there can be read on the way.
+/// Whether requests to this address leave the machine unencrypted.
 pub(crate) fn is_clear_text(url: &url::Url) -> bool {
     matches!(url.scheme(), "http" | "ws") && !is_meant_as_loopback(url)
 }

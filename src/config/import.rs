@@ -1,16 +1,16 @@
-//! Taking over what other programs have configured: Claude Desktop, Claude Code, Cursor, VS Code,
-//! Windsurf, Cline, Gemini CLI, Codex and Zed.
+//! Imports servers from other programs: Claude Desktop, Claude Code, Cursor, VS Code, Windsurf,
+//! Cline, Gemini CLI, Codex and Zed.
 //!
 //! Reads their files, never writes them. Each dialect becomes entries of ours with the same
-//! meaning; what has no meaning here is named in a note and left out. [`preview`] shows what
-//! would change before [`crate::config::edit::write_with_backup`] changes it.
+//! meaning; what has no equivalent is left out with a note. [`preview_import`] shows what would
+//! change before [`crate::config::write_with_backup`] changes it.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use crate::base::ServerName;
-use crate::config::edit::{Edit, EditError, apply};
+use crate::config::edit::{Edit, EditError, apply_edit};
 use crate::config::source::SourceText;
 use crate::config::syntax::parse;
 use crate::config::{Diagnostic, Environment, Severity};
@@ -20,7 +20,7 @@ mod dialect;
 /// What was found in one file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Imported {
-    /// Entries in our spelling, in file order.
+    /// Entries in our format, in file order.
     pub servers: Vec<(ServerName, Value)>,
     /// Declared inputs they use.
     pub inputs: Vec<Value>,
@@ -31,18 +31,22 @@ pub struct Imported {
 /// What happens to a server whose name is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conflict {
-    /// Ours stays.
+    /// Keeps our entry.
     #[default]
     Keep,
-    /// The imported one replaces it.
+    /// Replaces it with the imported one.
     Replace,
 }
 
 /// Reads a file of another program.
 ///
 /// # Errors
-/// Diagnostics with places when it cannot be read or parsed, or holds no servers.
-pub fn read(host: ImportHost, path: &Path, env: &Environment) -> Result<Imported, Vec<Diagnostic>> {
+/// Diagnostics with positions when it cannot be read or parsed, or holds no servers.
+pub fn read_import(
+    host: ImportHost,
+    path: &Path,
+    env: &Environment,
+) -> Result<Imported, Vec<Diagnostic>> {
     let source = SourceText::read(&env.absolute(path)).map_err(|problem| vec![*problem])?;
     read_source(host, &source, env)
 }
@@ -51,7 +55,7 @@ pub fn read(host: ImportHost, path: &Path, env: &Environment) -> Result<Imported
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_text(
+pub fn read_import_text(
     host: ImportHost,
     path: &Path,
     text: &str,
@@ -101,12 +105,12 @@ fn from_toml(source: &SourceText) -> Result<Value, Vec<Diagnostic>> {
     })
 }
 
-/// The text of our file with imported servers in it, and the notes about conflicts. Everything
-/// that is in the file already keeps its bytes.
+/// The text of our file with the imported servers added, and the notes about conflicts. Existing
+/// content that is not replaced keeps its bytes.
 ///
 /// # Errors
 /// When our file cannot be edited.
-pub fn merged(
+pub fn merge_import(
     ours: &str,
     imported: &Imported,
     conflict: Conflict,
@@ -114,18 +118,18 @@ pub fn merged(
     let mut text = ours.to_owned();
     let mut notes = Vec::new();
     for input in &imported.inputs {
-        text = apply(&text, &Edit::AddInput { input: input.clone() })?;
+        text = apply_edit(&text, &Edit::AddInput { input: input.clone() })?;
     }
     for (name, entry) in &imported.servers {
         let add = Edit::Add { name: name.clone(), entry: entry.clone() };
-        text = match (apply(&text, &add), conflict) {
+        text = match (apply_edit(&text, &add), conflict) {
             (Err(EditError::Exists(_)), Conflict::Keep) => {
                 notes.push(format!("`{name}` is there already and stays as it is"));
                 continue;
             }
             (Err(EditError::Exists(_)), Conflict::Replace) => {
                 notes.push(format!("`{name}` is replaced"));
-                apply(&text, &Edit::Replace { name: name.clone(), entry: entry.clone() })?
+                apply_edit(&text, &Edit::Replace { name: name.clone(), entry: entry.clone() })?
             }
             (result, _) => result?,
         };
@@ -134,7 +138,7 @@ pub fn merged(
 }
 
 /// What would change, as a unified diff with secrets masked; empty when nothing would.
-pub fn preview(path: &Path, before: &str, after: &str) -> String {
+pub fn preview_import(path: &Path, before: &str, after: &str) -> String {
     if before == after {
         return String::new();
     }
@@ -149,7 +153,7 @@ pub fn masked(text: &str) -> String {
 }
 
 /// A starting point for a new server, for "add" in the dashboard: a title and the entry.
-pub fn templates() -> Vec<(&'static str, Value)> {
+pub fn server_templates() -> Vec<(&'static str, Value)> {
     vec![
         ("program", serde_json::json!({ "command": "", "args": [] })),
         ("npm package", serde_json::json!({ "command": "npx", "args": ["-y", ""] })),
@@ -162,14 +166,14 @@ pub fn templates() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// An object with a value, when there is one.
+/// Inserts a value into an object, if there is one.
 fn insert(out: &mut Map<String, Value>, key: &str, value: Option<Value>) {
     if let Some(value) = value {
         out.insert(key.to_owned(), value);
     }
 }
 
-// The other programs: what they are called, where their files are, where in them the servers are.
+// The other programs: names, file locations, and where the servers are in each file.
 
 /// A program that keeps a list of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
@@ -206,13 +210,13 @@ impl ImportHost {
         self.into()
     }
 
-    /// Whose file it is, judged by its name and folder.
+    /// The program a file belongs to, judged by its name and folder.
     pub fn of_path(path: &Path) -> Option<Self> {
         let text = path.to_string_lossy().replace('\\', "/");
         let general = ["mcp.json", "settings.json", "config.toml"];
         let is = |of: &str| {
             let parts: Vec<&str> = of.rsplitn(3, '/').collect();
-            // A name that many programs use counts with its folder.
+            // A name that many programs use counts only with its folder.
             match parts[..] {
                 [name, folder, ..] if general.contains(&name) => {
                     text.ends_with(&format!("{folder}/{name}"))
@@ -228,15 +232,15 @@ impl ImportHost {
 /// A file of another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportFile {
-    /// Whose.
+    /// The program.
     pub host: ImportHost,
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// Whether it is there.
+    /// Whether it exists.
     pub exists: bool,
 }
 
-/// Where the path of a file starts.
+/// The folder a path is relative to.
 #[derive(Clone, Copy)]
 enum PathBase {
     Home,
@@ -274,7 +278,7 @@ const FILES: [(ImportHost, PathBase, &str); 16] = [
 ];
 
 /// The files of all programs, the user's before the project's.
-pub fn places(env: &Environment) -> Vec<ImportFile> {
+pub fn import_places(env: &Environment) -> Vec<ImportFile> {
     let at = |(host, base, path): &(ImportHost, PathBase, &str)| {
         let path = match base {
             PathBase::Home => env.home.as_ref()?.join(path),
@@ -301,14 +305,14 @@ fn servers(host: ImportHost, root: &Value, env: &Environment) -> Vec<(String, Va
     match host {
         ImportHost::VsCode => {
             take(root.get("servers"));
-            // The user's settings, before there was a file of its own.
+            // Older location: the user's settings.
             take(root.pointer("/mcp/servers"));
         }
         ImportHost::Codex => take(root.get("mcp_servers")),
         ImportHost::Zed => take(root.get("context_servers")),
         ImportHost::ClaudeCode => {
             take(root.get("mcpServers"));
-            // Servers of one project in the user's file: those of the current folder, which win.
+            // Per-project servers in the user's file: those of the current folder take precedence.
             let projects = root.get("projects").and_then(Value::as_object);
             let here = projects.into_iter().flatten().find(|(path, _)| Path::new(path) == env.cwd);
             take(here.and_then(|(_, project)| project.get("mcpServers")));

@@ -1,4 +1,4 @@
-//! The JSON Schema of an `mcp.json` (requirement C5), made from the same table as the check.
+//! The JSON Schema of an `mcp.json` (requirement C5), generated from the same table as the check.
 
 use serde_json::{Map, Value, json};
 
@@ -88,7 +88,7 @@ fn schema(shape: &Shape, defs: &mut Map<String, Value>) -> Value {
         Shape::Map(of) => json!({ "type": "object", "additionalProperties": schema(of, defs) }),
         Shape::Object(of) => {
             if !defs.contains_key(of.name) {
-                // Entered first, so that an object within itself would not run for ever.
+                // Inserted first, so that a recursive object does not loop forever.
                 defs.insert(of.name.to_owned(), Value::Null);
                 let value = object(of, defs);
                 defs.insert(of.name.to_owned(), value);
@@ -113,7 +113,7 @@ fn object(of: &ObjectShape, defs: &mut Map<String, Value>) -> Value {
     if !of.required.is_empty() {
         out["required"] = json!(of.required);
     }
-    // A setting and its other spelling exclude each other.
+    // A setting and its alias are mutually exclusive.
     let conflicts: Vec<Value> = of
         .keys
         .iter()

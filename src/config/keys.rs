@@ -11,7 +11,7 @@ const fn whole(min: u64, max: u64) -> Shape {
     Integer { min, max }
 }
 
-/// Most of a delay in milliseconds: an hour.
+/// A delay in milliseconds, at most an hour.
 const DELAY: Shape = Number { min: 0.0, max: 3_600_000.0 };
 /// The same in seconds.
 const DELAY_SECONDS: Shape = Number { min: 0.0, max: 3_600.0 };
@@ -20,10 +20,10 @@ const AMOUNT: Shape = whole(1, 1_000_000_000);
 
 /// The spellings of an address.
 pub(crate) const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
-/// Keys of a child process alone.
+/// Keys only for child processes.
 pub(crate) const PROCESS: [&str; 7] =
     ["command", "launch", "args", "env", "envFile", "cwd", "inheritEnv"];
-/// Keys of a server behind an address alone.
+/// Keys only for servers reached by address.
 pub(crate) const ADDRESS: [&str; 6] = ["url", "httpUrl", "serverUrl", "headers", "oauth", "tls"];
 
 /// The whole file.
@@ -63,7 +63,7 @@ pub(crate) static FILE: ObjectShape = ObjectShape::new("file", "the configuratio
         ("trust trusted", "trust is never read from a file, only given by its user"),
     ]);
 
-/// Each entry is checked under its own name.
+/// Each entry is checked separately, under its server's name.
 const SERVERS: Shape = Apart(&Either(&[Map(&Object(&SERVER)), List(&Object(&LISTED))]));
 
 /// One server.
@@ -170,7 +170,7 @@ const TYPES: &[(&str, &str)] = &[
     ("remote", "older spelling: by address"),
 ];
 
-/// Those that say how, not where.
+/// The words that name a transport: all but `local` and `remote`.
 const TRANSPORTS: &[(&str, &str)] = TYPES.split_at(7).0;
 
 const STARTS: &[(&str, &str)] = &[
@@ -375,7 +375,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("name", "the key is the name"),
 ];
 
-// The keys of `limits`: what a process may take and what a server may send. Only the table; the
+// The keys of `limits`: what a process may use and what a server may send. Only the table; the
 // values in effect are `ProcessLimits`, `WireLimits` and `ContentLimits`.
 
 static LIMITS: ObjectShape = ObjectShape::new("limits", "`limits`").keys(&[

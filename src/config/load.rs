@@ -1,9 +1,9 @@
-//! Loading: one or several files become one configuration (requirements C1 to C6).
+//! Loads one or several files into one configuration (requirements C1 to C6).
 //!
-//! A problem of the file as a whole (it cannot be read or parsed, a server is defined twice)
-//! leaves nothing to use. A problem of one entry takes that server out, and those that depend on
-//! it; whether the rest is used is the caller's decision: [`Loaded::config`] holds the rest,
-//! [`Loaded::complete`] refuses it.
+//! A problem with a whole file (it cannot be read or parsed, a server is defined twice) makes
+//! loading fail. A problem with one entry leaves out that server and those that depend on it; the
+//! caller decides whether to use the rest: [`Loaded::config`] holds it, [`Loaded::complete`]
+//! refuses it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use crate::config::{
     Diagnostic, Environment, InputConfig, McpConfig, Origins, ServerConfig, Severity, graph,
 };
 
-/// A configuration with everything found out about it.
+/// A configuration and everything found while loading it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loaded {
     /// What can be used now.
     pub config: McpConfig,
-    /// Every problem, in file order, the errors of servers that were left out included.
+    /// Every problem, in file order, including the errors of servers that were left out.
     pub diagnostics: Vec<Diagnostic>,
     /// Inputs that have to be answered first. Put the answers into [`Environment::inputs`] and
     /// load again.
@@ -30,12 +30,12 @@ pub struct Loaded {
     /// Servers of the files that are not in `config`: their entry has an error, waits for an
     /// input, or depends on one that does.
     pub left_out: Vec<ServerName>,
-    /// Those of `left_out` that only wait for an input, or for a server that does: held, with
-    /// something in the place of the answer, each with its place among all usable servers.
+    /// Those of `left_out` that wait only for an input, or for a server that does, each with its
+    /// index among all usable servers; an input is replaced by a placeholder and its server held.
     pub waiting: Vec<(usize, ServerConfig)>,
     /// Where each value comes from.
     pub origins: Origins,
-    /// Every file that was read, env files included: what has to be watched.
+    /// Every file that was read, including env files: the files to watch.
     pub reads: Vec<PathBuf>,
 }
 
@@ -51,7 +51,7 @@ pub struct InputNeed {
 }
 
 impl Loaded {
-    /// The configuration when nothing is wrong and nothing is missing.
+    /// The configuration, if there are no errors and no unanswered inputs.
     ///
     /// # Errors
     /// All diagnostics when one of them is an error or an input has no answer; the inputs are
@@ -62,8 +62,8 @@ impl Loaded {
         if all.iter().any(Diagnostic::is_error) { Err(all) } else { Ok(self.config) }
     }
 
-    /// The same with the servers that wait for an input in their places; none of those that use one
-    /// may be started ([`crate::config::Hold::Input`]).
+    /// The same including the waiting servers, in their order; those that use an unanswered input
+    /// must not be started ([`crate::config::Hold::Input`]).
     #[must_use]
     pub fn with_waiting(mut self) -> Self {
         let waits: HashSet<ServerName> = self.waiting.iter().map(|(_, s)| s.name.clone()).collect();
@@ -78,7 +78,7 @@ impl Loaded {
         self
     }
 
-    /// The servers that were left out, each with the first problem that is the reason.
+    /// The servers that were left out, each with the problem that caused it.
     pub fn reasons(&self) -> Vec<(ServerName, Diagnostic)> {
         let why = |name: &ServerName| {
             let of = |d: &&Diagnostic| d.server.as_ref() == Some(name);
@@ -89,7 +89,7 @@ impl Loaded {
                     let need = self.needs.iter().find(|need| need.servers.contains(name));
                     need.map(|need| &need.problem)
                 })
-                // What it depends on was left out.
+                // Left out because of a dependency.
                 .or_else(|| own.clone().next())
                 .cloned()
         };
@@ -104,8 +104,8 @@ impl Loaded {
     }
 }
 
-/// Loads files, the last of them with the highest precedence: it replaces entries of the same
-/// name as a whole.
+/// Loads files in order of precedence, the last one highest: its entries entirely replace those of
+/// the same name.
 ///
 /// # Errors
 /// Every diagnostic when nothing can be used: a file that cannot be read or parsed, a server
@@ -120,7 +120,7 @@ pub fn load(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Diagnost
     merge(files, contents.collect())
 }
 
-/// Loads one configuration from text; `file` is the name shown and the folder paths start from.
+/// Loads one configuration from text; `file` is the name shown, its folder the base of paths.
 ///
 /// # Errors
 /// As [`load`].
@@ -146,8 +146,10 @@ fn merge(files: &[PathBuf], contents: Vec<FileContent>) -> Result<Loaded, Vec<Di
         for server in content.servers {
             if let Some(earlier) = servers.get(&server.name) {
                 out.diagnostics.push(overridden(earlier, &server));
-                replaced
-                    .insert(crate::config::diagnostics::child("/servers", server.name.as_str()));
+                replaced.insert(crate::config::diagnostics::child_pointer(
+                    "/servers",
+                    server.name.as_str(),
+                ));
             }
             servers.insert(server.name.clone(), server);
         }
@@ -199,7 +201,7 @@ fn entry_of(pointer: &str) -> &str {
     pointer.get(..end).unwrap_or(pointer)
 }
 
-/// In the order of the files, then of their lines.
+/// Sorts by file, then by position.
 fn sorted(mut all: Vec<Diagnostic>, files: &[PathBuf]) -> Vec<Diagnostic> {
     let rank = |d: &Diagnostic| files.iter().position(|f| *f == d.at.file).unwrap_or(files.len());
     all.sort_by_key(|d| (rank(d), d.at.clone()));
@@ -233,7 +235,7 @@ fn needs(
     out
 }
 
-/// The servers whose entry is usable and whose dependencies are; reports those that are not.
+/// The servers whose entry and dependencies are usable; reports unusable dependencies.
 fn sound_servers(
     servers: &IndexMap<ServerName, ParsedServer>,
     out: &mut Vec<Diagnostic>,
@@ -275,7 +277,7 @@ fn report_cycles(
         .values()
         .map(|s| (s.name.clone(), s.dependencies.iter().map(|(n, _)| n.clone()).collect()))
         .collect();
-    let cycles = graph::cycles(&edges);
+    let cycles = graph::dependency_cycles(&edges);
     for cycle in &cycles {
         let Some(first) = cycle.first().and_then(|name| servers.get(name)) else { continue };
         let next = cycle.get(1).or(cycle.first());
@@ -284,7 +286,7 @@ fn report_cycles(
             .iter()
             .find(|(name, _)| Some(name) == next)
             .map_or(&first.key, |(_, place)| place);
-        let message = format!("the dependencies form a cycle: {}", graph::in_words(cycle));
+        let message = format!("the dependencies form a cycle: {}", graph::cycle_in_words(cycle));
         let mut problem = place.problem("config/cycle", Severity::Error, message);
         problem.help = Some("remove one of these dependencies".to_owned());
         out.push(problem);
@@ -292,7 +294,7 @@ fn report_cycles(
     cycles.into_iter().flatten().collect()
 }
 
-/// Takes out what depends on something that is left out, as far as it reaches.
+/// Removes every server that depends, directly or not, on one that is left out.
 fn leave_out_dependents(
     servers: &IndexMap<ServerName, ParsedServer>,
     sound: &mut HashSet<ServerName>,

@@ -11,21 +11,21 @@ use jsonc_parser::{Scanner, ScannerOptions};
 use crate::base::Secret;
 use crate::base::secret::MASK;
 
-/// Objects whose values are secrets, whatever they are called.
+/// Objects whose values are secrets, whatever their keys.
 const SECRET_OBJECTS: [&str; 5] = ["env", "headers", "http_headers", "requestInit", "oauth"];
 
-/// Words that make a key, an option or a query parameter a secret, wherever they stand in its name.
+/// Words that make a key, an option or a query parameter secret, anywhere in its name.
 const SECRET_WORDS: &str = "\
     token secret password passwd passphrase apikey accesskey privatekey authorization credential \
     cookie";
 
-/// Whether a name holds a word that makes it a secret's; `-` and `_` do not count.
+/// Whether a name contains one of [`SECRET_WORDS`], ignoring case, `-` and `_`.
 pub(crate) fn holds_secret_word(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace(['-', '_'], "");
     SECRET_WORDS.split(' ').any(|word| name.contains(word))
 }
 
-/// Whether a key, an option or a parameter is called like something secret.
+/// Whether a key, an option or a parameter has a secret-like name.
 pub fn is_secret_name(name: &str) -> bool {
     let short = name.trim_start_matches('-').to_ascii_lowercase();
     holds_secret_word(name) || matches!(&*short, "key" | "auth" | "pat" | "bearer")
@@ -41,7 +41,7 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
             Ok(Some(token)) => tokens.push((token, scanner.token_start()..scanner.token_end())),
             Ok(None) => break,
             Err(_) => {
-                // Beyond a broken token nothing is known: hide the rest but its punctuation.
+                // Nothing is known after a broken token: hide the rest except its punctuation.
                 hide_rest(text, scanner.token_start().min(text.len()), &mut hidden);
                 break;
             }
@@ -49,7 +49,7 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
     }
     let is_comment =
         |token: &Token<'_>| matches!(token, Token::CommentLine(_) | Token::CommentBlock(_));
-    // One per open bracket: whether it is that of a list, and whether all inside is secret.
+    // One per open bracket: whether it opens a list, and whether all inside is secret.
     let mut nesting: Vec<(bool, bool)> = Vec::new();
     let mut lost = false;
     let mut before: Vec<&Token<'_>> = Vec::new();
@@ -57,7 +57,7 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
         let (in_list, in_secret) = nesting.last().copied().unwrap_or_default();
         if is_comment(token) {
             let comment = text.get(range.clone()).unwrap_or_default();
-            // A comment is often a line taken out of use.
+            // A comment is often a disabled setting.
             if in_secret || lost || is_secret_name(comment) {
                 let sign = |line: &str| Some(line.find([':', '='])? + 1);
                 hidden.extend(line_ends(text, range.clone(), sign));
@@ -66,7 +66,7 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
         }
         let key = match before[..] {
             [.., key, Token::Colon] => word(key),
-            // `"A" "value"`, `"env" {`: the colon forgotten.
+            // `"A" "value"`, `"env" {`: a missing colon.
             [.., Token::Colon, _] => None,
             [.., key] if !in_list => word(key),
             _ => None,
@@ -104,7 +104,7 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
                 } else if after_option || (secret && (key.is_some() || in_list || lost)) {
                     hide_but_references(text, value, &mut hidden);
                 } else {
-                    // In an object a string without a key is a key that lost its colon.
+                    // In an object, a string without a key is a key that lacks its colon.
                     let spots = secret_spots(text.get(value.clone()).unwrap_or_default());
                     let spots = spots.into_iter();
                     hidden.extend(spots.map(|s| value.start + s.start..value.start + s.end));
@@ -117,7 +117,7 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
     merged(hidden)
 }
 
-/// A string, or a word without quotes.
+/// The text of a string or an unquoted word.
 fn word<'t>(token: &'t Token<'_>) -> Option<&'t str> {
     match token {
         Token::String(text) => Some(text),
@@ -126,8 +126,8 @@ fn word<'t>(token: &'t Token<'_>) -> Option<&'t str> {
     }
 }
 
-/// A text with these parts replaced, which stand in order and do not overlap. One over several lines
-/// keeps its line breaks, so that numbers of lines stay right.
+/// Masks these parts of a text, which must be in order and not overlap. Line breaks within a part
+/// are kept, so that line numbers stay correct.
 pub(crate) fn replaced(text: &str, parts: impl IntoIterator<Item = Range<usize>>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
@@ -161,7 +161,7 @@ fn inner(text: &str, range: Range<usize>) -> Range<usize> {
     if quoted && range.len() >= 2 { range.start + 1..range.end - 1 } else { range }
 }
 
-/// Hides a secret, but for `${NAME}`: where a value comes from is no secret, and worth seeing.
+/// Hides a secret except for `${NAME}`: the source of a value is not secret, and useful to see.
 fn hide_but_references(text: &str, range: Range<usize>, hidden: &mut Vec<Range<usize>>) {
     let value = text.get(range.clone()).unwrap_or_default();
     let mut from = 0;
@@ -177,7 +177,7 @@ fn hide_but_references(text: &str, range: Range<usize>, hidden: &mut Vec<Range<u
     hidden.push(range.start + from..range.end);
 }
 
-/// What of each line of a part of the text stands from where `begins` says.
+/// Of each line in `range`, the part from the offset that `begins` returns up to its end.
 pub(crate) fn line_ends(
     text: &str,
     range: Range<usize>,
@@ -193,7 +193,7 @@ pub(crate) fn line_ends(
     found
 }
 
-/// Hides everything from `start` on that is neither white space nor punctuation of JSON.
+/// Hides everything from `start` on, except JSON punctuation, line breaks and leading white space.
 fn hide_rest(text: &str, start: usize, hidden: &mut Vec<Range<usize>>) {
     let mut run: Option<usize> = None;
     let rest = text.get(start..).unwrap_or_default();
@@ -213,18 +213,18 @@ fn hide_rest(text: &str, start: usize, hidden: &mut Vec<Range<usize>>) {
     }
 }
 
-// What counts as a secret (decision D14): values whose name says so, and values that look like a
-// credential. Plain words, numbers, paths, regions and addresses without a user do not.
+// What counts as a secret (decision D14): values with a secret-like name, and values that look like
+// a credential. Plain words, numbers, paths, regions and addresses without a user do not.
 
-/// Words that make the last part of a name a secret's: `API_KEY`, `githubToken`.
+/// Words that make a name secret as its last part: `API_KEY`, `githubToken`.
 const WORDS: &str = "\
     token key apikey secret password passwd pass passphrase auth authorization credential \
     credentials cookie bearer pat dsn";
 
-/// Those of them that make it one wherever they stand: `PASSWORD_FILE_CONTENT`.
+/// Those that make a name secret in any position: `PASSWORD_FILE_CONTENT`.
 const STRONG: &str = "secret password passwd passphrase authorization";
 
-/// How tokens of well-known services begin.
+/// Prefixes of the tokens of well-known services.
 const PREFIXES: [&str; 37] = [
     "sk-", "sk_", "pk_", "rk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "xoxb-", "xoxp-",
     "xoxa-", "xoxe.", "xapp-", "AKIA", "ASIA", "AIza", "ya29.", "eyJ", "npm_", "pypi-", "hf_",
@@ -232,10 +232,10 @@ const PREFIXES: [&str; 37] = [
     "key-", "whsec_", "Bearer ",
 ];
 
-/// The longer of these beginnings.
+/// The longer ones of these prefixes.
 const LONG_PREFIXES: [&str; 3] = ["github_pat_", "AGE-SECRET-KEY", "dckr_pat_"];
 
-/// Shortest token behind such a beginning, and shortest value that is judged by its look, in bytes.
+/// Shortest token with such a prefix, and shortest value that is judged by its look, in bytes.
 const SHORTEST: (usize, usize) = (12, 20);
 
 /// Whether the value of a variable or header must not be shown.
@@ -243,7 +243,7 @@ pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     looks_secret(value) || (named_secret(name, value) && !is_place(value))
 }
 
-/// Whether a value looks like a credential, whatever it is called.
+/// Whether a value looks like a credential, whatever its name.
 pub(crate) fn looks_secret(value: &str) -> bool {
     let value = value.trim();
     if value.contains("-----BEGIN") || has_user(value) {
@@ -262,11 +262,11 @@ fn named_secret(name: &str, value: &str) -> bool {
     if last.is_some_and(|word| is(word, WORDS)) || words.iter().any(|word| is(word, STRONG)) {
         return true;
     }
-    // `TOKEN_LIMIT=4096` and `AUTH_MODE=none` are settings; `TOKEN_PROD=a1b2c3` is none.
+    // `TOKEN_LIMIT=4096` and `AUTH_MODE=none` are settings; `TOKEN_PROD=a1b2c3` is a secret.
     words.iter().any(|word| is(word, WORDS)) && !is_plain(value)
 }
 
-/// The words of a name, in lower case: at separators and where capitals begin.
+/// The words of a name in lower case, split at separators and before capitals.
 fn words(name: &str) -> Vec<String> {
     let mut out = vec![String::new()];
     let mut before = ' ';
@@ -286,7 +286,7 @@ fn words(name: &str) -> Vec<String> {
     out
 }
 
-/// A word or a number.
+/// Whether a value consists of plain words and numbers.
 fn is_plain(value: &str) -> bool {
     let part = |part: &str| {
         part.chars().all(char::is_alphabetic) || part.chars().all(|c| c.is_ascii_digit())
@@ -294,7 +294,7 @@ fn is_plain(value: &str) -> bool {
     value.split(['-', '_', '.', ' ', ',', ':']).all(part)
 }
 
-/// A path, or an address without a user.
+/// Whether a value is a path, or an address without a user.
 fn is_place(value: &str) -> bool {
     let drive = value.get(1..3).is_some_and(|rest| rest == ":\\" || rest == ":/");
     let path =
@@ -304,7 +304,7 @@ fn is_place(value: &str) -> bool {
     drive || path || file || (value.contains("://") && !has_user(value))
 }
 
-/// Letters and digits without order: long, of one word, and changing between the two often.
+/// Whether a value looks random: long, one word, and often alternating letters and digits.
 fn is_random(value: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "+/=_-.~".contains(c);
     if value.len() < SHORTEST.1 || !value.chars().all(plain) || is_place(value) {
@@ -316,7 +316,7 @@ fn is_random(value: &str) -> bool {
     changes >= 4 && entropy(&chars) >= 3.0
 }
 
-/// Shannon's entropy, in bits a character.
+/// Shannon entropy in bits per character.
 fn entropy(chars: &[char]) -> f64 {
     let mut counts = std::collections::BTreeMap::new();
     for c in chars {
@@ -326,21 +326,21 @@ fn entropy(chars: &[char]) -> f64 {
     counts.values().map(|count: &f64| -(count / all) * (count / all).log2()).sum()
 }
 
-// Where in a word of a command line, an address or any other short text something secret stands.
+// Locates secrets in an argument, an address or any other short text.
 
-/// What ends a value within a word. What stands behind it is shown: it may be a line of shell, and
-/// who approves a command must see what it runs.
+/// Whether a character ends a value within a word. What follows is shown: it may be shell code, and
+/// the user must see what a command runs before approving it.
 fn ends_value(c: char) -> bool {
     c.is_whitespace()
         || matches!(c, '&' | ';' | '|' | '<' | '>' | '(' | ')' | ',' | '"' | '\'' | '`' | '}')
 }
 
-/// Words in front of the secret itself.
+/// Authorisation schemes in front of the secret.
 const SCHEMES: [&str; 4] = ["bearer ", "basic ", "token ", "digest "];
 
-/// The secret parts of a text that is shown otherwise, in order, not overlapping: the user of an
-/// address, what follows `Bearer`, and the value in `--token=X`, `X-Api-Key: X`, `--token X` and
-/// their like. References such as `${TOKEN}` are none.
+/// The secret parts of a text, in order, not overlapping: the user of an address, what follows
+/// `Bearer`, and the value in `--token=X`, `X-Api-Key: X`, `--token X` and the like. References
+/// such as `${TOKEN}` are not secret.
 fn secret_spots(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     users(text, &mut found);
@@ -358,7 +358,7 @@ pub fn masked_address(text: &str) -> String {
     replaced(text, secret_spots(text))
 }
 
-/// Whether a value is nothing but a reference; a default may hold the secret itself.
+/// Whether a value is only a reference, without a default, which might hold the secret itself.
 pub(crate) fn is_reference(text: &str) -> bool {
     text.strip_prefix("${")
         .and_then(|rest| rest.strip_suffix('}'))
@@ -372,7 +372,7 @@ fn has_user(text: &str) -> bool {
     !found.is_empty()
 }
 
-/// User and password in front of the host of each address.
+/// Finds user and password in front of the host of each address.
 fn users(text: &str, found: &mut Vec<Range<usize>>) {
     for (scheme, _) in text.match_indices("://") {
         let start = scheme + 3;
@@ -386,7 +386,7 @@ fn users(text: &str, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// What follows `NAME=` and `NAME:` where the name is called like a secret.
+/// Finds the values of `NAME=` and `NAME:` where the name is secret-like.
 fn named(text: &str, found: &mut Vec<Range<usize>>) {
     let mut from = 0;
     while let Some(sign) = text.get(from..).and_then(|rest| rest.find(['=', ':'])) {
@@ -397,7 +397,7 @@ fn named(text: &str, found: &mut Vec<Range<usize>>) {
         let name = before.get(before.trim_end_matches(plain).len()..).unwrap_or_default();
         let rest = text.get(from..).unwrap_or_default();
         let colon = text.as_bytes().get(sign) == Some(&b':');
-        // `${TOKEN:-text}` has its secret behind two signs; `token:/run` is a folder.
+        // In `${TOKEN:-text}` the secret follows `:-`; in `token:/run` the value is a folder.
         let value = if colon { rest.strip_prefix('-').unwrap_or(rest) } else { rest };
         if !is_secret_name(name) || (colon && value.starts_with(['/', '.', '\\'])) {
             continue;
@@ -409,7 +409,7 @@ fn named(text: &str, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// What follows an option such as `--token`, in a text of several words.
+/// Finds the value after an option such as `--token`, in a text of several words.
 fn options(text: &str, found: &mut Vec<Range<usize>>) {
     let mut at = 0;
     let mut after = false;
@@ -433,7 +433,7 @@ fn is_option(word: &str) -> bool {
     word.starts_with('-') && !word.contains(['=', ':']) && is_secret_name(word)
 }
 
-/// What follows `Bearer` and its like wherever it stands.
+/// Finds what follows `Bearer` or `Basic`, anywhere in the text.
 fn schemes(text: &str, found: &mut Vec<Range<usize>>) {
     let lower = text.to_ascii_lowercase();
     for scheme in ["bearer ", "basic "] {
@@ -443,7 +443,7 @@ fn schemes(text: &str, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// A value without the word of an authorisation scheme in front of it.
+/// A value without a leading authorisation scheme.
 pub(crate) fn behind_scheme(value: &str) -> &str {
     let named = |scheme: &&&str| {
         value.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -455,7 +455,7 @@ pub(crate) fn behind_scheme(value: &str) -> &str {
         .map_or(value, |rest| rest.trim_start())
 }
 
-/// The value that starts at `start`. A reference in it does not end it at its brace.
+/// The range of the value that starts at `start`; the brace of a reference does not end it.
 fn value_at(text: &str, start: usize) -> Range<usize> {
     let rest = text.get(start..).unwrap_or_default();
     let mut open = 0_usize;
@@ -499,8 +499,8 @@ pub(crate) fn secret_arguments(args: &[String]) -> Vec<Secret> {
     out
 }
 
-/// The secrets of an address: its password, or the user where there is none, and parameters that
-/// are called like a secret.
+/// The secrets of an address: its password, or the user without one, and parameters with a
+/// secret-like name.
 pub(crate) fn secret_of_address(url: &url::Url) -> Vec<Secret> {
     let parameters = url.query_pairs().filter(|(name, _)| is_secret_name(name));
     let values = parameters.map(|(_, value)| value.into_owned());

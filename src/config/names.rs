@@ -1,14 +1,14 @@
-//! Names of servers: equal ones are refused (requirement C4), look-alikes are pointed out.
+//! Detects server names that look alike; equal ones (requirement C4) are refused by `file`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use crate::config::hazards::is_hidden;
 
-/// What a name looks like: letters that are drawn alike become one, case and white space go.
+/// The visual skeleton of a name: look-alike letters are unified, case and white space removed.
 ///
-/// A small table of the scripts people are fooled with (Cyrillic, Greek, full width, digits for
-/// letters), not the whole of Unicode's confusables: this warns, it does not decide.
+/// Covers commonly abused scripts (Cyrillic, Greek, full width, digits for letters), not all of
+/// Unicode's confusables: it is only used for warnings.
 pub fn skeleton(name: &str) -> String {
     let seen = name.chars().filter(|c| !is_hidden(*c) && !c.is_whitespace());
     let drawn = seen.flat_map(char::to_lowercase).map(|c| match look(c) {
@@ -19,13 +19,12 @@ pub fn skeleton(name: &str) -> String {
     drawn.collect::<String>().replace("rn", "m").replace("vv", "w").replace("cl", "d")
 }
 
-/// An ASCII letter, then the characters that are mistaken for it; the common ones, not the whole of
-/// Unicode.
+/// Each word is an ASCII letter followed by the characters commonly mistaken for it.
 const ALIKE: &str = "\
     aаα bвβ cсϲ dԁ eеҽ gɡ hһ iіιı jј kкκ mм nпη oοоօ0ОΟO pрρ sѕ tтτ uυս vνѵ wѡω xхχ yуγ AАΑ \
     BВΒ CС EЕΕ HНΗ KКΚ MМΜ PРΡ SЅ TТΤ XХΧ lІΙI1|ӏⅼ -‐‑‒–—−";
 
-/// Those characters, each with its letter.
+/// Maps each of those characters to its letter.
 static LETTERS: LazyLock<HashMap<char, char>> = LazyLock::new(|| {
     let of = |word: &'static str| {
         let letter = word.chars().next().unwrap_or_default();
@@ -42,7 +41,7 @@ pub(crate) fn look(c: char) -> char {
     }
 }
 
-/// Pairs of names that look alike without being equal, by index, first the earlier one.
+/// Pairs of names that look alike without being equal, as indices, the earlier one first.
 pub fn look_alikes(names: &[&str]) -> Vec<(usize, usize)> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut out = Vec::new();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::base::ServerName;
-use crate::config::diagnostics::child;
+use crate::config::diagnostics::child_pointer;
 use crate::config::discover::{Candidate, FileScope, candidates};
 use crate::config::print::{effective, origin_of_value, set_values};
 use crate::config::{Diagnostic, Environment, Loaded, Sources, load};
@@ -16,26 +16,26 @@ use crate::config::{Diagnostic, Environment, Loaded, Sources, load};
 pub struct SourceFile {
     /// Its path.
     pub path: PathBuf,
-    /// Whose it is.
+    /// Whether it is the project's or the user's.
     pub scope: FileScope,
-    /// Its place among the files in use, 1 wins over all others; `None` when it is not used.
+    /// Its precedence among the files in use, 1 is the highest; `None` when it is not used.
     pub rank: Option<usize>,
     /// Servers it contributes, or would contribute.
     pub servers: Vec<ServerName>,
     /// Servers in it that a file of higher precedence replaces.
     pub replaced: Vec<ServerName>,
-    /// Why nothing of it can be read.
+    /// Why it cannot be loaded.
     pub problem: Option<String>,
 }
 
-/// The files in use, the one that wins first, then those that were found and are not used.
-pub fn sources(files: &[PathBuf], env: &Environment, loaded: &Loaded) -> Vec<SourceFile> {
+/// The files in use, highest precedence first, then those that were found but are not used.
+pub fn source_files(files: &[PathBuf], env: &Environment, loaded: &Loaded) -> Vec<SourceFile> {
     let found = candidates(env);
     let same = |one: &Path, other: &Path| env.absolute(one) == env.absolute(other);
-    // Names alone are looked for: nobody is asked for a secret, and no helper is run.
-    let asks_nobody = Environment { sources: Sources::default(), ..env.clone() };
+    // Only names are needed: no secret is requested and no helper is run.
+    let without_sources = Environment { sources: Sources::default(), ..env.clone() };
     let names = |path: &PathBuf| -> Result<Vec<ServerName>, Vec<Diagnostic>> {
-        let own = load(std::slice::from_ref(path), &asks_nobody)?;
+        let own = load(std::slice::from_ref(path), &without_sources)?;
         Ok(own.config.servers.into_keys().chain(own.left_out).collect())
     };
     let used = files.iter().rev().enumerate().map(|(n, path)| {
@@ -74,21 +74,21 @@ pub struct ServerValues {
 pub struct EffectiveValue {
     /// Where it is, as in the file: `args[1]`, `env.TOKEN`, `limits.depth`.
     pub key: String,
-    /// The value as JSON, texts without quotes; not made safe to draw.
+    /// The value as JSON, strings without quotes; not sanitised for display.
     pub value: String,
-    /// Where it comes from, safe to draw; `default` when nowhere.
+    /// Where it comes from, safe to display; `default` when nothing sets it.
     pub origin: String,
 }
 
 impl EffectiveValue {
-    /// Whether it stands in no file.
+    /// Whether it is a default.
     pub fn is_default(&self) -> bool {
         self.origin == "default"
     }
 }
 
 /// Every value in effect, by server.
-pub fn values(loaded: &Loaded) -> Vec<ServerValues> {
+pub fn effective_values(loaded: &Loaded) -> Vec<ServerValues> {
     let whole = effective(loaded);
     let set = set_values(loaded, &whole);
     let origin = |pointer: &str| origin_of_value(loaded, &set, pointer);
@@ -96,7 +96,7 @@ pub fn values(loaded: &Loaded) -> Vec<ServerValues> {
     servers
         .map(|(name, entry)| {
             let mut values = Vec::new();
-            let pointer = child("/servers", name);
+            let pointer = child_pointer("/servers", name);
             flatten(entry, (String::new(), pointer), &origin, &mut values);
             ServerValues { name: ServerName::new(name), values }
         })
@@ -113,7 +113,7 @@ fn flatten(
         Value::Object(map) if !map.is_empty() => {
             for (name, value) in map {
                 let dot = if key.is_empty() { "" } else { "." };
-                let place = (format!("{key}{dot}{name}"), child(&pointer, name));
+                let place = (format!("{key}{dot}{name}"), child_pointer(&pointer, name));
                 flatten(value, place, origin, out);
             }
         }

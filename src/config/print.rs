@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::diagnostics::child;
+use super::diagnostics::child_pointer;
 use super::mask::{masked_address, masked_arguments};
 use super::{
     HttpConfig, Loaded, OAuthConfig, ReloadMode, RootConfig, ServerConfig, StdioConfig, TlsConfig,
@@ -16,14 +16,14 @@ use crate::base::secret::MASK;
 use crate::base::{Redactor, SafeText};
 
 /// The effective configuration as one document, defaults written out, secrets masked. Loading it
-/// gives the same servers, but for the masked values.
+/// gives the same servers, except for the masked values.
 pub fn effective(loaded: &Loaded) -> Value {
-    let servers = servers(loaded.config.servers.values());
+    let servers = server_entries(loaded.config.servers.values());
     json!({ "reload": loaded.config.reload, "servers": servers })
 }
 
 /// The entries of servers by name, defaults written out, secrets masked.
-pub fn servers(servers: impl Iterator<Item = impl Borrow<ServerConfig>>) -> Value {
+pub fn server_entries(servers: impl Iterator<Item = impl Borrow<ServerConfig>>) -> Value {
     let shown = servers.map(|server| {
         let server = server.borrow();
         (server.name.to_string(), Value::Object(entry(server)))
@@ -31,7 +31,7 @@ pub fn servers(servers: impl Iterator<Item = impl Borrow<ServerConfig>>) -> Valu
     Value::Object(shown.collect())
 }
 
-/// How much of the effective configuration is written.
+/// How much of the effective configuration is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrintDetail {
     /// What a file sets, and what differs from its default for another reason.
@@ -40,8 +40,8 @@ pub enum PrintDetail {
     All,
 }
 
-/// The same as text, with the origin of each value behind it as a comment. What is left out because
-/// it is at its default changes nothing: loading the text gives the same servers either way.
+/// The same as text, each value followed by its origin as a comment. Leaving out defaults changes
+/// nothing: loading the text gives the same servers either way.
 ///
 /// ```text
 /// "timeout": 30, // default
@@ -62,9 +62,8 @@ pub fn effective_text(loaded: &Loaded, detail: PrintDetail) -> String {
     out
 }
 
-/// Where a value in effect comes from, in words: its own origin, or that of the object, key or entry
-/// around it, where one word sets more than one value. `set` holds the values that are not left to
-/// defaults.
+/// The origin of a value in effect as text: its own, or that of the enclosing object, key or entry
+/// when one setting sets several values. `set` holds the values that are not defaults.
 pub(crate) fn origin_of_value(loaded: &Loaded, set: &Value, pointer: &str) -> String {
     let mut around = std::iter::successors(Some(pointer), |p| p.rsplit_once('/').map(|(up, _)| up));
     let nearest = around.find(|p| loaded.origins.contains_key(*p));
@@ -74,7 +73,7 @@ pub(crate) fn origin_of_value(loaded: &Loaded, set: &Value, pointer: &str) -> St
     }
 }
 
-/// Where a value comes from, in words.
+/// The origin of a value as text.
 pub fn origin_in_words(loaded: &Loaded, pointer: &str) -> String {
     let Some(origin) = loaded.origins.get(pointer) else { return "default".to_owned() };
     let mut parts = origin.via.clone();
@@ -97,7 +96,7 @@ fn write_value(
     let close = "  ".repeat(depth);
     let (brackets, parts): (_, Vec<(Option<&str>, String, &Value)>) = match value {
         Value::Object(map) => {
-            let part = |(key, value)| (Some(key), child(pointer, key), value);
+            let part = |(key, value)| (Some(key), child_pointer(pointer, key), value);
             (('{', '}'), map.iter().map(|(k, v)| part((k.as_str(), v))).collect())
         }
         Value::Array(list) => {
@@ -201,7 +200,7 @@ fn root(root: &RootConfig) -> Value {
     }
 }
 
-/// The part of `whole`, the effective configuration of `loaded`, that is not left to defaults: what a
+/// The part of `whole`, the effective configuration of `loaded`, that is not at its default: what a
 /// file sets, and what differs from its default for another reason. Every server keeps its entry.
 pub(crate) fn set_values(loaded: &Loaded, whole: &Value) -> Value {
     let servers = loaded.config.servers.values();
@@ -213,8 +212,8 @@ pub(crate) fn set_values(loaded: &Loaded, whole: &Value) -> Value {
     kept(loaded, "", whole, Some(&defaults)).unwrap_or_default()
 }
 
-/// An entry that is reached the same way and says nothing else. What is run has no default: an entry
-/// may say it in other words than those in effect.
+/// The entry of a server with the same transport and nothing else set. What is run has no default:
+/// an entry may express it differently from the value in effect (`launch`).
 fn defaults_of(server: &ServerConfig) -> Value {
     let mut transport = server.transport.clone();
     if let TransportConfig::Stdio(stdio) = &mut transport {
@@ -224,8 +223,8 @@ fn defaults_of(server: &ServerConfig) -> Value {
     entry(&ServerConfig::new(server.name.clone(), transport)).into()
 }
 
-/// What is kept of a value: of an object the parts that are kept, of a list all or nothing, because
-/// half of the arguments would be another command.
+/// The part of a value that is printed: the kept parts of an object; all or nothing of a list,
+/// because half of the arguments would be a different command.
 fn kept(loaded: &Loaded, pointer: &str, value: &Value, default: Option<&Value>) -> Option<Value> {
     let is_set = |pointer: &str| loaded.origins.contains_key(pointer);
     if let Value::Object(map) = value
@@ -233,10 +232,10 @@ fn kept(loaded: &Loaded, pointer: &str, value: &Value, default: Option<&Value>) 
     {
         let parts = map.iter().filter_map(|(key, value)| {
             let default = default.and_then(|all| all.get(key));
-            Some((key.clone(), kept(loaded, &child(pointer, key), value, default)?))
+            Some((key.clone(), kept(loaded, &child_pointer(pointer, key), value, default)?))
         });
         let parts: Map<_, _> = parts.collect();
-        // One word may set a whole object: `"cache": true`.
+        // A short form may set a whole object: `"cache": true`.
         let whole = || is_set(pointer).then(|| value.clone());
         return if parts.is_empty() { whole() } else { Some(parts.into()) };
     }

@@ -1,5 +1,5 @@
-//! The effective configuration: what is left of an `mcp.json` after parsing, defaults and
-//! expansion. Plain data; every duration is a [`Duration`], every hidden value a [`Secret`].
+//! The effective configuration: an `mcp.json` after parsing, defaults and expansion. Plain data;
+//! every duration is a [`Duration`], every hidden value a [`Secret`].
 
 use crate::base::text::path::perhaps;
 use crate::base::{LogLevel, Secret, ServerName};
@@ -27,13 +27,13 @@ pub struct McpConfig {
     pub inputs: Vec<InputConfig>,
     /// Whether a reload is applied at once or shown first.
     pub reload: ReloadMode,
-    /// Warnings and notes found on the way; an error never gets this far.
+    /// Warnings and notes found while loading; never errors.
     pub warnings: Vec<Diagnostic>,
 }
 
 impl McpConfig {
-    /// For who wants one answer now and not a deck that runs on: no retries, no restarts, no
-    /// watching of sources; `timeout`, when given, instead of those of the servers.
+    /// Adapts it to a one-shot command: no retries unless an entry sets them, no restarts, no
+    /// watching of sources; `timeout`, if given, replaces the timeouts of the servers.
     pub fn answer_once(&mut self, timeout: Option<Duration>) {
         for server in self.servers.values_mut() {
             if !server.retry.is_given {
@@ -51,8 +51,7 @@ impl McpConfig {
 
 /// One server's effective configuration.
 ///
-/// Read and written by serde as an entry in the file, its settings in one spelling and without how
-/// it is reached.
+/// Its serde form is an entry of the file, in main spellings and without the transport.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServerConfig {
@@ -71,46 +70,46 @@ pub struct ServerConfig {
     /// Deadline of a graceful stop (`shutdownTimeout`, default 10 s).
     #[serde(with = "seconds")]
     pub shutdown_timeout: Duration,
-    /// Rungs of a graceful stop that are set one by one (`stop`, decision D10).
+    /// Steps of a graceful stop that are set individually (`stop`, decision D10).
     #[serde(skip_serializing_if = "StopConfig::is_unset")]
     pub stop: StopConfig,
     /// Servers that must be ready first (`dependencies`, alias `dependsOn`).
     pub dependencies: Vec<ServerName>,
     /// Listed but not started.
     pub disabled: bool,
-    /// Starts when it is called first (`"start": "onDemand"`), where its definitions are known.
+    /// Starts on the first call (`"start": "onDemand"`), if its definitions are known.
     #[serde(rename = "start")]
     pub on_demand: bool,
-    /// Stops again when nothing has used it for so long (`idleStop`); with `on_demand`.
+    /// Stops after this long without use (`idleStop`); with `on_demand`.
     #[serde(with = "seconds::perhaps", skip_serializing_if = "Option::is_none")]
     pub idle_stop: Option<Duration>,
-    /// What to do when it dies (decision D1).
+    /// What to do when it exits unexpectedly (decision D1).
     pub restart: RestartConfig,
-    /// What a request's timeout means (decision D4).
+    /// What a timed-out request does to the server (decision D4).
     pub on_timeout: OnTimeout,
     /// Retries of start and of requests that may be repeated (L3, R5).
     pub retry: RetryConfig,
-    /// When calls are turned away because they fail.
+    /// Circuit breaker settings.
     pub breaker: BreakerConfig,
     /// Cache of resources and prompts (X1).
     pub cache: CacheConfig,
     /// Limits on what it may send.
     #[serde(rename = "limits")]
     pub wire: WireLimits,
-    /// Limits on what is made of what it sent.
+    /// Limits on processing what it sent.
     #[serde(skip)]
     pub content: ContentLimits,
     /// Directories or URIs shared as roots.
     pub roots: Vec<RootConfig>,
     /// Protocol pin.
     pub protocol: ProtocolChoice,
-    /// Level asked of the server's own logging.
+    /// Level requested of the server's own logging.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_level: Option<LogLevel>,
     /// Names of variables and headers whose values are secret whatever they look like (`secrets`).
     #[serde(rename = "secrets", skip_serializing_if = "Vec::is_empty")]
     pub secret: Vec<String>,
-    /// Names of those whose values are shown (`public`).
+    /// Names of variables and headers whose values are not secret (`public`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub public: Vec<String>,
     /// Which tools are visible.
@@ -122,30 +121,30 @@ pub struct ServerConfig {
     pub guard: GuardPolicy,
     /// What to do with sampling and elicitation requests.
     pub approvals: ApprovalRules,
-    /// Secrets that stand within arguments or the address: answered inputs, variables and options
-    /// that are called like a secret.
+    /// Secrets within arguments or the address: answered inputs, and variables and options with a
+    /// secret-like name.
     #[serde(skip)]
     pub hidden: Vec<Secret>,
-    /// Why it must not start yet, when there is a reason besides its entry.
+    /// Why it must not start yet, if anything besides its entry prevents it.
     #[serde(skip)]
     pub hold: Option<Hold>,
-    /// Where the entry stands.
+    /// Position of the entry.
     #[serde(skip)]
     pub at: Position,
 }
 
-/// What a server waits for before it may start. The engine lists such a server and starts it by no
-/// means, also not when it is asked to; another configuration without the hold lets it go.
+/// What a server waits for before it may start. The engine lists such a server but never starts it,
+/// not even on request; a new configuration without the hold releases it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// The person has not approved what it would run.
+    /// The user has not approved what it would run.
     Approval,
     /// An input of this id has no answer.
     Input(String),
 }
 
 impl Hold {
-    /// Its name among the settings that changed.
+    /// Its name in a list of changed settings.
     pub fn setting(&self) -> String {
         match self {
             Self::Approval => "approval".to_owned(),
@@ -212,12 +211,12 @@ impl TransportConfig {
         }
     }
 
-    /// Whether it is reached by an address, so that nothing is started for it.
+    /// Whether it is reached by an address, so that no process is started for it.
     pub const fn is_address(&self) -> bool {
         self.http().is_some()
     }
 
-    /// The address with what belongs to it; nothing of a child process.
+    /// The address and its settings; `None` for a child process.
     pub const fn http(&self) -> Option<&HttpConfig> {
         match self {
             Self::Stdio(_) => None,
@@ -283,7 +282,7 @@ impl HttpConfig {
         }
     }
 
-    /// Whether the host may sign in: not when the entry says no, or brings a header that authorises.
+    /// Whether the host may sign in: not if the entry disables it or has an `Authorization` header.
     pub fn may_sign_in(&self) -> bool {
         !self.oauth.off
             && !self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
@@ -303,17 +302,17 @@ pub struct OAuthConfig {
     /// Its secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<Secret>,
-    /// Address of a client metadata document, which is the id of the client where the authorization
-    /// server takes such documents.
+    /// URL of a client metadata document, which is the client id where the authorization server
+    /// supports such documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_metadata_url: Option<String>,
     /// Port of the loopback redirect; otherwise one is chosen and remembered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback_port: Option<u16>,
-    /// Scopes to ask for, instead of what the server names.
+    /// Scopes to request instead of those the server names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// The client signs in for itself, without a person (`client_credentials`).
+    /// The client signs in for itself, without a user (`client_credentials`).
     #[serde(skip)]
     pub machine: bool,
     /// PEM of the key that signs its assertions (`private_key_jwt`), in place of the secret.
@@ -328,7 +327,7 @@ pub struct TlsConfig {
     /// PEM file of authorities that are trusted besides those of the system.
     #[serde(serialize_with = "perhaps", skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// PEM file of the certificate the client shows.
+    /// PEM file of the client's certificate.
     #[serde(serialize_with = "perhaps", skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
     /// PEM file of its key.
@@ -355,26 +354,26 @@ pub struct ProcessLimits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WireLimits {
-    /// Longest line or event, bytes (default 4 MiB, at most 256).
+    /// Longest line or event in bytes (default 4 MiB, at most 256 MiB).
     pub line_bytes: usize,
     /// Deepest nesting (default 128).
     pub depth: usize,
-    /// Most JSON values of one message that become a tree in memory (default 500,000). The answer of
-    /// a call that would exceed it is kept as its text and read in place, where only `line_bytes`
-    /// counts; lists, requests and notifications are refused.
+    /// Most JSON values of one message that are parsed into a tree (default 500,000). The result of
+    /// a call that exceeds it is kept as text and read in place, limited only by `line_bytes`;
+    /// lists, requests and notifications are refused.
     pub nodes: usize,
     /// Longest stderr line, bytes (default 16 KiB).
     pub stderr_line_bytes: usize,
-    /// Bytes of stderr kept for the last words of the process (default 256 KiB).
+    /// Bytes of stderr kept to explain why the process ended (default 256 KiB).
     pub stderr_bytes: usize,
-    /// Longest call whatever its progress (default 10 min).
+    /// Longest call, regardless of progress (default 10 min).
     #[serde(with = "seconds")]
     pub max_call: Duration,
     /// Most pages of one list (default 100).
     pub list_pages: usize,
     /// Most entries of one list (default 5,000).
     pub list_entries: usize,
-    /// Least time between two fetches of one list (default 1 s).
+    /// Minimum time between two fetches of one list (default 1 s).
     #[serde(with = "seconds")]
     pub refetch: Duration,
     /// Messages to the server that may wait before new calls are held back (default 256).
@@ -389,12 +388,12 @@ pub struct WireLimits {
     pub approvals: usize,
     /// Most requests from the server in a minute (default 600).
     pub approvals_per_minute: usize,
-    /// Longest time a person may hold a call (default 1 h).
+    /// Longest time a call may wait for the user (default 1 h).
     #[serde(with = "seconds")]
     pub max_waiting: Duration,
 }
 
-/// Limits on what is made of what a server sent: schemas compiled, pictures decoded, descriptions
+/// Limits on processing what a server sent: schemas compiled, images decoded, descriptions
 /// reported. Front ends read them from [`crate::host::ServerView::limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -424,7 +423,7 @@ pub struct RootConfig {
 }
 
 /// The versions of the specification so far.
-pub(crate) const VERSIONS: [&str; 5] =
+pub(crate) const CONFIG_VERSIONS: [&str; 5] =
     ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
 /// Which protocol to speak.
@@ -444,7 +443,7 @@ pub enum ProtocolChoice {
 }
 
 impl FromIterator<ServerConfig> for McpConfig {
-    /// A configuration of these servers; of two with one name the last counts.
+    /// A configuration of these servers; the last of those with the same name wins.
     fn from_iter<I: IntoIterator<Item = ServerConfig>>(servers: I) -> Self {
         let servers = servers.into_iter().map(|server| (server.name.clone(), server)).collect();
         Self { servers, ..Self::default() }
@@ -484,14 +483,14 @@ impl ServerConfig {
     /// A server at this address (Streamable HTTP), with every default.
     ///
     /// # Errors
-    /// When `url` is no address.
+    /// When `url` is not a valid URL.
     pub fn http(name: &str, url: &str) -> Result<Self, url::ParseError> {
         let http = HttpConfig::new(url.parse()?);
         Ok(Self::new(ServerName::new(name), TransportConfig::Http(http)))
     }
 
-    /// Gives a process a variable of its environment, or a server at an address a header. A value
-    /// that is a secret by its name or look is shown nowhere.
+    /// Sets an environment variable of a process, or a header of a server at an address. A value
+    /// that is secret by its name or look is never shown.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Secret>) -> Self {
         let values = match &mut self.transport {
@@ -504,7 +503,7 @@ impl ServerConfig {
         self
     }
 
-    /// A server with every default, as an entry holding nothing but the transport gives it.
+    /// A server with every default, like an entry with nothing but a transport.
     pub fn new(name: ServerName, transport: TransportConfig) -> Self {
         Self {
             name,
@@ -539,8 +538,8 @@ impl ServerConfig {
         }
     }
 
-    /// Every secret of this server (decision D14): values of its environment and headers whose name
-    /// or look makes them one, and what is secret in its arguments and address.
+    /// Every secret of this server (decision D14): values of its environment and headers that are
+    /// secret by name or look, its OAuth secrets, and those in its arguments and address.
     pub fn secrets(&self) -> Vec<Secret> {
         let values = match &self.transport {
             TransportConfig::Stdio(stdio) => &stdio.env,
@@ -562,7 +561,7 @@ impl ServerConfig {
     }
 }
 
-/// Durations in seconds, as the file has them.
+/// Durations in seconds, as in the file.
 mod seconds {
     use super::{Deserialize, Duration};
     use serde::de::Error;
@@ -583,7 +582,7 @@ mod seconds {
         Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(D::Error::custom)
     }
 
-    /// The same where there may be none.
+    /// The same for an optional duration.
     pub mod perhaps {
         pub use super::serialize;
         use super::{Deserialize, Deserializer, Duration, Error};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::config::Severity;
-use crate::config::diagnostics::{Problems, child, closest};
+use crate::config::diagnostics::{Problems, child_pointer, closest};
 use crate::config::syntax::{NodeKind, SyntaxMember, SyntaxNode};
 
 /// What a value may be.
@@ -15,13 +15,13 @@ pub(crate) enum Shape {
     Text,
     /// A glob, expanded.
     Glob,
-    /// A folder or its `file://` URI, expanded to that.
+    /// A folder or its `file://` URI, expanded to a URI.
     Folder,
     /// A string, number, boolean or null: an environment value.
     Scalar,
     /// One of these words, with what each means.
     Word(&'static [(&'static str, &'static str)]),
-    /// A date as protocol versions have it, or one of these words.
+    /// A protocol version date, or one of these words.
     Version(&'static [(&'static str, &'static str)]),
     /// `true` or `false`.
     Flag,
@@ -29,9 +29,9 @@ pub(crate) enum Shape {
     Seconds,
     /// The same in milliseconds.
     Millis,
-    /// A number, limits included.
+    /// A number within inclusive limits.
     Number { min: f64, max: f64 },
-    /// A whole number, limits included.
+    /// A whole number within inclusive limits.
     Integer { min: u64, max: u64 },
     /// A whole number of bytes, or text such as `512MiB`.
     Bytes,
@@ -41,9 +41,9 @@ pub(crate) enum Shape {
     Map(&'static Shape),
     /// An object with known keys.
     Object(&'static ObjectShape),
-    /// Checked apart from what it stands in.
+    /// Checked separately from the enclosing value.
     Apart(&'static Shape),
-    /// One of several, told apart by their JSON type.
+    /// One of several, distinguished by their JSON type.
     Either(&'static [Shape]),
     /// Any JSON value.
     Any,
@@ -57,7 +57,7 @@ pub(crate) struct ObjectShape {
     pub(crate) doc: &'static str,
     pub(crate) keys: &'static [KnownKey],
     pub(crate) required: &'static [&'static str],
-    /// Keys of other hosts that are known and not used, between blanks, with who writes them.
+    /// Known but unused keys of other hosts, separated by spaces, with their origin.
     pub(crate) foreign: &'static [(&'static str, &'static str)],
 }
 
@@ -110,11 +110,11 @@ impl KnownKey {
     }
 }
 
-/// Longest duration that is taken, in seconds.
+/// Longest duration accepted, in seconds: a week.
 pub(crate) const MAX_SECONDS: f64 = 604_800.0;
 
 impl Shape {
-    /// What is expected, with its article.
+    /// The expected type with its article, for messages.
     pub(crate) fn expected(&self) -> String {
         match self {
             Self::Text
@@ -199,7 +199,7 @@ pub(crate) fn check(shape: &Shape, node: &SyntaxNode, pointer: &str, out: &mut P
         (Shape::Map(of), NodeKind::Object(members)) => {
             repeated(members, pointer, out);
             for m in members {
-                check(of, &m.value, &child(pointer, &m.key), out);
+                check(of, &m.value, &child_pointer(pointer, &m.key), out);
             }
         }
         (Shape::Object(object), NodeKind::Object(members)) => {
@@ -218,7 +218,7 @@ fn check_object(
 ) {
     repeated(members, pointer, out);
     for m in members {
-        let at = child(pointer, &m.key);
+        let at = child_pointer(pointer, &m.key);
         if let Some(key) = object.keys.iter().find(|k| k.name == m.key) {
             check(&key.shape, &m.value, &at, out);
             if let Some(main) = key.alias_of
@@ -242,7 +242,7 @@ fn check_object(
     }
 }
 
-/// Words people write for a key, too far from its spelling to be found by likeness.
+/// Common synonyms of keys, too different in spelling for the similarity search.
 const SYNONYMS: [(&str, &str); 10] = [
     ("cmd", "command"),
     ("exec", "command"),
@@ -256,7 +256,7 @@ const SYNONYMS: [(&str, &str); 10] = [
     ("requires", "dependencies"),
 ];
 
-/// The key that is meant by another word, perhaps.
+/// The key that a synonym or misspelling probably means.
 pub(crate) fn meant(object: &ObjectShape, key: &str) -> Option<&'static str> {
     let known = |name: &str| object.keys.iter().any(|k| k.name == name);
     let synonym =
@@ -285,15 +285,20 @@ fn unknown_key(object: &ObjectShape, member: &SyntaxMember, pointer: &str, out: 
     }
 }
 
-/// Equal keys in one object: legal JSON, and never meant.
+/// Reports duplicate keys in one object: legal JSON, but never intended.
 fn repeated(members: &[SyntaxMember], pointer: &str, out: &mut Problems<'_>) {
     let mut firsts: HashMap<&str, &SyntaxMember> = HashMap::with_capacity(members.len());
     for m in members {
         if let Some(first) = firsts.get(m.key.as_str()) {
             let line = out.source.position(first.key_range.start).line;
             let message = format!("`{}` is given twice; the last one counts", m.key);
-            out.warn("config/duplicate-key", &m.key_range, &child(pointer, &m.key), message)
-                .help(format!("remove one of them; the first is in line {line}"));
+            out.warn(
+                "config/duplicate-key",
+                &m.key_range,
+                &child_pointer(pointer, &m.key),
+                message,
+            )
+            .help(format!("remove one of them; the first is in line {line}"));
         } else {
             firsts.insert(&m.key, m);
         }
@@ -316,7 +321,7 @@ fn wrong_type(shape: &Shape, node: &SyntaxNode, pointer: &str, out: &mut Problem
     }
 }
 
-/// Objects and lists are shown by their bracket, not by all they hold.
+/// The range to mark: of an object or list only its opening bracket.
 fn first_line(node: &SyntaxNode) -> Range<usize> {
     match node.kind {
         NodeKind::List(_) | NodeKind::Object(_) => node.range.start..node.range.start + 1,
@@ -324,7 +329,7 @@ fn first_line(node: &SyntaxNode) -> Range<usize> {
     }
 }
 
-/// How the value would have to be written, when that is known.
+/// How to write the value correctly, when that is known.
 fn conversion(shape: &Shape, node: &SyntaxNode) -> Option<String> {
     let numeric = matches!(
         shape,
@@ -430,10 +435,10 @@ fn check_number(
     }
 }
 
-/// A deadline that nobody means, unless it was given in milliseconds.
+/// Durations from here on, in seconds, were probably meant in milliseconds.
 const LONG_SECONDS: f64 = 10_000.0;
 
-/// Largest size: what JSON numbers hold exactly.
+/// Largest size in bytes: the largest integer that a JSON number holds exactly.
 pub(crate) const MAX_BYTES: u64 = (1 << 53) - 1;
 
 /// A size in bytes from text such as `512MiB`, `2 GB` or `65536`.

@@ -1,4 +1,4 @@
-//! The text of one file, and the way back from a byte offset to a line, a column and a snippet.
+//! The text of one file, and the mapping from byte offsets to lines, columns and snippets.
 //!
 //! Owns reading with limits and decoding. Must not interpret the content.
 
@@ -12,7 +12,7 @@ use crate::config::{Diagnostic, Position, Severity, mask};
 /// Largest file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// A line of at most this many characters is shown whole.
+/// Longest line shown in full, in characters.
 const WHOLE: usize = 140;
 
 /// Characters of a longer line kept before the mark, in it, and after it.
@@ -29,10 +29,10 @@ pub struct SourceText {
     hidden: Vec<Range<usize>>,
 }
 
-/// Bytes between two places where the characters before them are known.
+/// Bytes between two cached character counts.
 const BLOCK: usize = 256;
 
-/// Bytes of a line that are looked at on each side of what is shown of it.
+/// Bytes of a line read on each side of the marked range.
 const ASIDE: usize = 512;
 
 impl SourceText {
@@ -46,13 +46,13 @@ impl SourceText {
         Ok(Self::new(path, text))
     }
 
-    /// Reads an env file; its snippets show names alone.
+    /// Reads an env file; its snippets show only names.
     ///
     /// # Errors
     /// As [`SourceText::read`].
     pub fn read_env_file(path: &Path) -> Result<Self, Box<Diagnostic>> {
         let mut source = Self::read(path)?;
-        // Everything behind the names; of a line without one, all of it.
+        // Hides all after the name; the whole line when there is no `=`.
         let value = |line: &str| Some(line.find('=').map_or(0, |sign| sign + 1));
         source.hidden = mask::line_ends(&source.text, 0..source.text.len(), value);
         Ok(source)
@@ -85,12 +85,12 @@ impl SourceText {
         &self.text
     }
 
-    /// The text with its secrets replaced, line by line as it was.
+    /// The text with its secrets masked and its line breaks kept.
     pub(crate) fn masked(&self) -> String {
         mask::replaced(&self.text, self.hidden.iter().cloned())
     }
 
-    /// Line and column of a byte offset; an offset beyond the end is the end.
+    /// Line and column of a byte offset; an offset beyond the end counts as the end.
     pub fn position(&self, offset: usize) -> Position {
         let offset = self.floor(offset);
         let line = self.lines.partition_point(|start| *start <= offset).saturating_sub(1);
@@ -99,7 +99,7 @@ impl SourceText {
         Position { file: self.file.clone(), line: line as u32 + 1, column: column as u32 + 1 }
     }
 
-    /// The line that holds `range.start`, secrets masked, with the part of it that is meant.
+    /// The line that holds `range.start`, secrets masked, and the mark of the range within it.
     pub fn excerpt(&self, range: Range<usize>) -> (String, SnippetMark) {
         let start = self.floor(range.start);
         let line = self.lines.partition_point(|s| *s <= start).saturating_sub(1);
@@ -139,7 +139,7 @@ impl SourceText {
         offset
     }
 
-    /// A range as it may be shown: hidden parts replaced, control characters made visible.
+    /// A range made safe to show: hidden parts masked, control characters made visible.
     fn shown(&self, range: Range<usize>) -> String {
         let first = self.hidden.partition_point(|hidden| hidden.end <= range.start);
         let inside = self.hidden.iter().skip(first).take_while(|hidden| hidden.start < range.end);
@@ -151,7 +151,7 @@ impl SourceText {
     }
 }
 
-/// Characters that begin in a part of a text.
+/// Counts the characters that begin in a slice of UTF-8.
 fn characters(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }

@@ -1,6 +1,6 @@
-//! From text to a tree with positions: JSON with comments and trailing commas, as editors write it.
+//! Parses JSON with comments and trailing commas into a tree with positions.
 //!
-//! Owns the tree, the depth limit and the words for syntax errors. Must not know any key.
+//! Owns the tree, the depth limit and the wording of syntax errors. Must not know any key.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -19,17 +19,17 @@ use crate::config::{Diagnostic, Severity};
 /// Deepest nesting of a configuration.
 pub const MAX_DEPTH: usize = 64;
 
-/// Most words, numbers, lists and objects of a configuration, keys included.
+/// Maximum number of keys and values in a configuration.
 pub const MAX_WORDS: usize = 100_000;
 
-/// A value with its place.
+/// A value with its byte range.
 #[derive(Clone, Debug)]
 pub(crate) struct SyntaxNode {
     pub(crate) range: Range<usize>,
     pub(crate) kind: NodeKind,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeKind {
     Null,
@@ -56,17 +56,17 @@ impl SyntaxNode {
         self.members().iter().rev().find(|m| m.key == key).map(|m| &m.value)
     }
 
-    /// The members, none when it is no object.
+    /// The members; empty when it is not an object.
     pub(crate) fn members(&self) -> &[SyntaxMember] {
         if let NodeKind::Object(members) = &self.kind { members } else { &[] }
     }
 
-    /// The elements, none when it is no list.
+    /// The elements; empty when it is not a list.
     pub(crate) fn elements(&self) -> &[SyntaxNode] {
         if let NodeKind::List(elements) = &self.kind { elements } else { &[] }
     }
 
-    /// The text, when it is one.
+    /// The text, when it is a string.
     pub(crate) fn text(&self) -> Option<&str> {
         if let NodeKind::Text(text) = &self.kind { Some(text) } else { None }
     }
@@ -76,7 +76,7 @@ impl SyntaxNode {
         matches!(self.get(key), Some(SyntaxNode { kind: NodeKind::Bool(true), .. }))
     }
 
-    /// What it is, with its article, for messages.
+    /// The type with its article, for messages.
     pub(crate) const fn type_name(&self) -> &'static str {
         match self.kind {
             NodeKind::Null => "null",
@@ -88,7 +88,7 @@ impl SyntaxNode {
         }
     }
 
-    /// The same value without places. A number that JSON cannot hold becomes null.
+    /// The same value without positions. A number that JSON cannot hold becomes null.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.kind {
@@ -104,8 +104,8 @@ impl SyntaxNode {
     }
 }
 
-/// Parses a source. Gives the tree as far as one can be made of it, so that the rest of the file
-/// is checked too, and every syntax error found; with an error the tree must not be used.
+/// Parses a source. Returns every syntax error found, and the tree as far as one can be built, so
+/// that the rest of the file is checked too; with an error the tree must not be used.
 pub(crate) fn parse(source: &SourceText) -> (Option<SyntaxNode>, Vec<Diagnostic>) {
     if let Some(problem) = too_much(source) {
         return (None, vec![problem]);
@@ -137,7 +137,7 @@ pub(crate) fn parse(source: &SourceText) -> (Option<SyntaxNode>, Vec<Diagnostic>
     }
 }
 
-/// Parses a source as these options allow.
+/// Parses a source with these options.
 pub(crate) fn parse_with(
     source: &SourceText,
     options: &ParseOptions,
@@ -187,7 +187,7 @@ fn member(prop: jsonc_parser::ast::ObjectProp<'_>) -> SyntaxMember {
     }
 }
 
-/// Looks at brackets and counts, before anything recursive or costly sees the text.
+/// Checks the depth and size limits before anything recursive or costly runs on the text.
 fn too_much(source: &SourceText) -> Option<Diagnostic> {
     let mut scanner = Scanner::new(source.text(), &ScannerOptions::default());
     let mut depth = 0_usize;
@@ -228,7 +228,7 @@ fn syntax_error(source: &SourceText, error: &ParseError) -> Diagnostic {
     } else {
         words(error.kind())
     };
-    // An open bracket is best shown where it was opened, which is where the range starts.
+    // An unclosed bracket is marked where it was opened, at the start of the range.
     let range = match error.kind() {
         ParseErrorKind::UnterminatedObject | ParseErrorKind::UnterminatedArray => {
             range.start..range.start + 1
@@ -240,7 +240,7 @@ fn syntax_error(source: &SourceText, error: &ParseError) -> Diagnostic {
     problem
 }
 
-/// What happened and what to do, in this program's words.
+/// The message and the help for a syntax error.
 fn words(kind: &ParseErrorKind) -> (&'static str, &'static str) {
     use ParseErrorKind as K;
     use ParseStringErrorKind as S;
@@ -257,10 +257,10 @@ fn words(kind: &ParseErrorKind) -> (&'static str, &'static str) {
         K::UnterminatedCommentBlock => ("this comment is never closed", "add `*/`"),
         K::MultipleRootJsonValues => (
             "there is text after the end of the configuration",
-            "remove it, or a `}` too many before it",
+            "remove it, or an extra `}` before it",
         ),
-        K::UnexpectedCloseBrace => ("a `}` too many, or a value is missing before it", ""),
-        K::UnexpectedCloseBracket => ("a `]` too many, or a value is missing before it", ""),
+        K::UnexpectedCloseBrace => ("an extra `}`, or a value is missing before it", ""),
+        K::UnexpectedCloseBracket => ("an extra `]`, or a value is missing before it", ""),
         K::UnexpectedComma => ("a comma without a value before it", "remove it"),
         K::UnexpectedColon => ("a colon is not expected here", "keys are strings, in objects only"),
         K::UnexpectedWord => ("this word is not JSON", "put text in double quotes"),
@@ -272,7 +272,7 @@ fn words(kind: &ParseErrorKind) -> (&'static str, &'static str) {
         | K::ExpectedDigit
         | K::ExpectedDigitFollowingNegativeSign
         | K::ExpectedPlusMinusOrDigitInNumberLiteral => {
-            ("this is not a number of JSON", "write it in plain decimal digits")
+            ("this is not a JSON number", "write it in plain decimal digits")
         }
         K::NestingDepthExceeded => ("nested too deep", ""),
         K::String(S::UnterminatedStringLiteral) => {
@@ -331,7 +331,7 @@ fn liberties(source: &SourceText, node: &SyntaxNode, out: &mut Vec<Diagnostic>) 
     }
 }
 
-/// The first comma of a range, comments passed over.
+/// Offset of the first comma in a range, ignoring comments.
 pub(crate) fn comma_in(text: &str, range: Range<usize>) -> Option<usize> {
     let part = text.get(range.clone())?;
     let mut scanner = Scanner::new(part, &ScannerOptions::default());

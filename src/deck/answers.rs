@@ -1,4 +1,4 @@
-//! Answers to requests of servers, written down: `mcp.answers.json` beside `mcp.json`. The check
+//! Scripted answers to requests from servers: `mcp.answers.json` beside `mcp.json`. The check
 //! answers with them (`--answers FILE`), the dashboard offers them and adds to them.
 //!
 //! ```json
@@ -6,7 +6,7 @@
 //!     { "name": "polite", "kind": "sampling", "text": "Certainly." },
 //!     { "name": "red", "server": "paint", "kind": "elicitation", "accept": { "colour": "red" } } ] }
 //! ```
-//! Owns the file; answers nothing.
+//! Owns the file; does not send answers.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::base::atomic::alone;
-use crate::config::edit::put;
+use crate::config::put_element;
 use crate::deck::files;
 use crate::mcp::RequestKind;
 
@@ -76,7 +76,7 @@ pub enum AskedKind {
 }
 
 impl AskedKind {
-    /// The kind of a request; `None` for those that no kept answer may decide.
+    /// The kind of a request; `None` for those that no stored answer may decide.
     pub const fn of(kind: &RequestKind) -> Option<Self> {
         match kind {
             RequestKind::Sampling => Some(Self::Sampling),
@@ -107,10 +107,10 @@ pub enum AnswerReply {
 }
 
 impl AnswerReply {
-    /// The result that is sent.
+    /// The result to send.
     ///
     /// # Errors
-    /// The reason when it is a refusal.
+    /// The reason, if it is a refusal.
     pub fn result(&self) -> Result<Value, String> {
         Ok(match self {
             Self::Result(value) => value.clone(),
@@ -129,7 +129,7 @@ impl AnswerReply {
 }
 
 impl ScriptedAnswer {
-    /// Whether it is one for requests of `kind` from `server`, whatever their content.
+    /// Whether it applies to requests of `kind` from `server`, regardless of their content.
     pub fn suits(&self, server: &str, kind: AskedKind) -> bool {
         self.server.as_deref().is_none_or(|of| of == server)
             && self.kind.is_none_or(|of| of == kind)
@@ -142,7 +142,7 @@ impl Answers {
         config.with_file_name(FILE_NAME)
     }
 
-    /// Reads a file: JSON with comments and trailing commas; one that does not exist holds nothing.
+    /// Reads a file: JSON with comments and trailing commas; a missing file counts as empty.
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
@@ -153,7 +153,7 @@ impl Answers {
         Ok(found.flatten().unwrap_or_default())
     }
 
-    /// Adds an answer, in place of one with the same name for the same server and kind.
+    /// Adds an answer, replacing one with the same name, server and kind.
     pub fn set(&mut self, answer: ScriptedAnswer) {
         match self.place(&answer).and_then(|at| self.answers.get_mut(at)) {
             Some(old) => *old = answer,
@@ -166,19 +166,19 @@ impl Answers {
         self.answers.iter().position(|old| of(old) == of(answer))
     }
 
-    /// Puts one answer into a file, made if need be: alone, so that another window that does the
-    /// same at the moment loses nothing, and with everything else in it as it was written. Gives
-    /// what the file holds then.
+    /// Puts one answer into a file, created if missing: under a lock, so that concurrent changes of
+    /// other windows are not lost, and with the rest of the text unchanged. Returns the resulting
+    /// content.
     ///
     /// # Errors
-    /// Names the file and what is wrong with it; it is then as it was.
+    /// Names the file and what is wrong with it; the file is then unchanged.
     pub fn put(path: &Path, answer: ScriptedAnswer) -> Result<Self, String> {
         alone(path, || {
             let mut all = Self::load(path)?;
             let value = serde_json::to_value(&answer).map_err(|error| error.to_string())?;
             let place = all.place(&answer);
             all.set(answer);
-            files::put(path, LARGEST, &all, |text| put::element(text, "answers", place, &value))?;
+            files::put(path, LARGEST, &all, |text| put_element(text, "answers", place, &value))?;
             Ok(all)
         })
     }

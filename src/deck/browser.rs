@@ -1,18 +1,18 @@
-//! The system's browser, opened when a person asked for it and never otherwise.
+//! Opens the system's browser, only at the user's request.
 
 use std::process::Stdio;
 use std::time::Duration;
 
 use crate::base::SafeText;
 
-/// A browser that ends this quickly with an error has not opened anything.
+/// A browser that exits with an error within this time has not opened anything.
 const FAILS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Hands an address to the system's browser. It was confirmed by a person and is a plain `https:`
-/// URL, or one of this machine; it goes as one argument of a program, never through a shell.
+/// Passes a URL to the system's browser, as one argument and never through a shell. The user must
+/// have confirmed it, and it must be plain `https:` or local to this machine.
 ///
 /// # Errors
-/// No program could be started that opens it.
+/// When no program that opens it could be started.
 pub async fn open_browser(url: url::Url) -> Result<(), SafeText> {
     let mut programs = Vec::new();
     programs.extend(std::env::var("BROWSER").ok());
@@ -37,7 +37,7 @@ pub async fn open_browser(url: url::Url) -> Result<(), SafeText> {
             Ok(Ok(status)) if status.success() => return Ok(()),
             Ok(_) => {}
             Err(_) => {
-                // It lives as long as the browser; it is waited for so that it is no zombie.
+                // It lives as long as the browser; waiting for it avoids a zombie.
                 tokio::spawn(async move { child.wait().await });
                 return Ok(());
             }

@@ -1,13 +1,13 @@
-//! Where conversations with a model are kept, so that they go on after a restart or at another replica.
+//! Storage of conversations with a model, which continue after a restart or on another replica.
 
 use futures::future::BoxFuture;
 
-/// A conversation to keep.
+/// A conversation to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptChat {
-    /// Names its session.
+    /// Id of its session.
     pub id: String,
-    /// Whose it is; nobody else sees it.
+    /// Its owner; hidden from everyone else.
     pub owner: String,
     /// Its first words.
     pub title: String,
@@ -17,19 +17,19 @@ pub struct KeptChat {
     pub talk: String,
 }
 
-/// What comes of asking a store.
+/// The future result of a store operation.
 pub(crate) type Stored<'a, T> = BoxFuture<'a, Result<T, String>>;
 
-/// Keeps conversations. Errors say why the store could not be used.
+/// Stores conversations. Errors say why the store could not be used.
 pub trait ChatStore: Send + Sync + 'static {
-    /// Keeps a conversation in place of what was kept of it before.
+    /// Saves a conversation, replacing its earlier state.
     fn save(&self, chat: KeptChat) -> Stored<'_, ()>;
 
     /// The number of the last event and the messages of a conversation of this owner.
     fn load<'a>(&'a self, id: &'a str, owner: &'a str) -> Stored<'a, Option<(u64, String)>>;
 
-    /// Ids and titles of this owner's conversations, the newest first; none where only who knows an
-    /// id comes back to one.
+    /// Ids and titles of this owner's conversations, newest first; empty for a store where a
+    /// conversation can only be resumed by its id.
     fn list<'a>(&'a self, _owner: &'a str) -> Stored<'a, Vec<(String, String)>> {
         Box::pin(async { Ok(Vec::new()) })
     }

@@ -1,5 +1,5 @@
-//! Who uses this deck from outside: every client of a service with what it does, and what the
-//! operator decides about it (pause, cut, revoke). The service writes, a screen reads.
+//! The clients of a service: what each of them does, and what the operator decided about it (pause,
+//! cut, revoke). Written by the service, read by screens.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,36 +15,36 @@ use crate::base::{SafeText, Timestamp};
 use crate::error::Error;
 use crate::host::{CallOutcome, Principal};
 
-/// Most clients that are remembered; of more, the one that was silent longest is forgotten.
+/// Most clients that are tracked; beyond that, the one idle the longest is dropped.
 const REMEMBERED: usize = 1_000;
 
-/// A client as it stands now.
+/// The current state of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientView {
-    /// Who it is to decisions: the origin holds the id of its token.
+    /// Its identity for policy decisions: the origin holds the id of its token.
     pub principal: Principal,
-    /// The name and the version it gives itself.
+    /// The name and version it reports.
     pub name: Option<SafeText>,
-    /// The protocol it speaks; nothing for REST.
+    /// The protocol it speaks; `None` for REST.
     pub protocol: Option<SafeText>,
-    /// Its first request since the service began.
+    /// Time of its first request since the service began.
     pub since: Timestamp,
-    /// Its newest request.
+    /// Time of its latest request.
     pub seen: Timestamp,
-    /// What it calls now, `server.tool`, oldest first.
+    /// Its calls in flight, `server.tool`, oldest first.
     pub active: Vec<SafeText>,
-    /// Calls that ended.
+    /// Number of calls that ended.
     pub calls: u64,
-    /// Those of them that failed or were refused.
+    /// Number of those that failed or were refused.
     pub failed: u64,
-    /// Time that servers took for it.
+    /// Time that servers spent on its calls.
     pub busy: Duration,
-    /// Time that a person took to answer during its calls.
+    /// Time spent waiting for the user during its calls.
     pub human: Duration,
-    /// Whether its calls wait until the operator lets them go on.
+    /// Whether its calls are held until the operator resumes them.
     pub is_paused: bool,
-    /// Whether its token was ended.
+    /// Whether its token was revoked.
     pub is_revoked: bool,
 }
 
@@ -55,7 +55,7 @@ struct Known {
     cut: CancellationToken,
 }
 
-/// Ends a client's token; says why it could not.
+/// Revokes a client's token; the error is the reason it could not.
 type Revoke = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 #[derive(Default)]
@@ -72,7 +72,7 @@ pub struct Clients {
     inner: Arc<ClientsInner>,
 }
 
-/// A call under way; it has failed when it is dropped before [`Active::end`].
+/// A call in flight; counts as failed when it is dropped before [`Active::end`].
 pub struct Active {
     clients: Clients,
     origin: String,
@@ -81,7 +81,7 @@ pub struct Active {
 }
 
 impl Clients {
-    /// A client has sent a request. Gives what ends its streams and calls when it is cut.
+    /// Records a request of a client; returns the token that a cut cancels.
     pub fn seen(&self, principal: &Principal, now: Timestamp) -> CancellationToken {
         let mut known = self.inner.known.lock();
         let origin = principal.origin.to_string();
@@ -115,7 +115,7 @@ impl Clients {
         one.cut.clone()
     }
 
-    /// A client has said what it is.
+    /// Records the name and protocol that a client reported.
     pub fn introduced(&self, principal: &Principal, name: &str, protocol: &str) {
         self.with(&principal.origin.to_string(), |Known { view, .. }| {
             if view.name.as_deref() != Some(name) || view.protocol.as_deref() != Some(protocol) {
@@ -125,12 +125,12 @@ impl Clients {
         });
     }
 
-    /// Does something with a client, when it is known.
+    /// Runs `work` on a client, if it is known.
     fn with<T>(&self, origin: &str, work: impl FnOnce(&mut Known) -> T) -> Option<T> {
         self.inner.known.lock().get_mut(origin).map(work)
     }
 
-    /// A client makes a call.
+    /// Records the start of a call.
     pub fn begin(&self, principal: &Principal, target: &str) -> Active {
         let origin = principal.origin.to_string();
         let number = self.inner.begun.fetch_add(1, Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl Clients {
         all
     }
 
-    /// Holds the calls of a client back, or lets them go on; gives whether they are held now.
+    /// Toggles whether the calls of a client are held; returns whether they are held now.
     pub fn pause(&self, origin: &str) -> bool {
         let held = self.with(origin, |one| {
             one.paused.send_modify(|paused| *paused = !*paused);
@@ -168,15 +168,15 @@ impl Clients {
         held.unwrap_or_default()
     }
 
-    /// Cancels the calls of a client and ends its streams; it may come again.
+    /// Cancels the calls of a client and ends its streams; it may reconnect.
     pub fn cut(&self, origin: &str) {
         self.with(origin, |one| std::mem::take(&mut one.cut).cancel());
     }
 
-    /// Ends a client's token, and what it does.
+    /// Revokes a client's token and cancels its calls and streams.
     ///
     /// # Errors
-    /// Why its token could not be ended; it is cut all the same.
+    /// Why its token could not be revoked; it is cut nevertheless.
     pub fn revoke(&self, origin: &str) -> Result<(), String> {
         self.cut(origin);
         let revoke = self.inner.revoke.get().ok_or("there is no service")?;
@@ -188,24 +188,24 @@ impl Clients {
         Ok(())
     }
 
-    /// Where they come in, said once, by the service.
+    /// Sets the address of the service; called once, by the service.
     pub fn served_at(&self, place: &str) {
         let _ = self.inner.served_at.set(SafeText::line(place));
     }
 
-    /// Where they come in; `None` while nothing is served.
+    /// The address of the service; `None` while nothing is served.
     pub fn place(&self) -> Option<&SafeText> {
         self.inner.served_at.get()
     }
 
-    /// How tokens are ended; said once, by the service.
+    /// Sets how tokens are revoked; called once, by the service.
     pub fn revoke_with(&self, revoke: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) {
         let _ = self.inner.revoke.set(Box::new(revoke));
     }
 }
 
 impl Active {
-    /// The call is over.
+    /// Records the outcome of the call.
     pub fn end(mut self, outcome: &Result<CallOutcome, Error>) {
         let done = outcome.as_ref().ok().filter(|outcome| !outcome.is_error);
         self.ended = done.map(|outcome| (outcome.duration, outcome.waiting));

@@ -6,57 +6,56 @@ use serde_json::Value;
 
 use super::situation::{FileText, Situation};
 use crate::base::{SafeText, Secret, ServerName};
-use crate::config::edit::entry::ShownEntry;
-use crate::config::{ConfigChange, McpConfig};
+use crate::config::{ConfigChange, McpConfig, ShownEntry};
 use crate::error::Error;
 use crate::host::HostView;
 
 /// Called with every configuration before it is used, so that its secrets are kept out of the log.
 pub type Masks = Arc<dyn Fn(&McpConfig) + Send + Sync>;
 
-/// Called with what the servers of a configuration offer, soon after that changed.
+/// Called with what the servers of a configuration offer, soon after a change of it.
 pub type Notebook = Arc<dyn Fn(&McpConfig, &HostView) + Send + Sync>;
 
 /// What happened to the configuration.
 #[derive(Clone, Debug)]
 pub enum DeckEvent {
-    /// This configuration is used from now on; with the text of its files.
+    /// This configuration is in use from now on; with the text of its files.
     Loaded(Arc<McpConfig>, Arc<[FileText]>),
-    /// A change was applied: servers that were added and changed are on their way.
+    /// A change was applied: added and changed servers are starting.
     Reloaded(ConfigChange),
-    /// The files cannot be used, with every problem; what ran runs on.
+    /// The files cannot be used, with every problem; the previous configuration stays in use.
     Rejected(Error, Arc<[FileText]>),
-    /// The files changed and are not used yet: the change waits for [`ConfigCommand::Apply`].
+    /// The files changed but are not in use yet: the change waits for [`ConfigCommand::Apply`].
     Waiting(Arc<[FileText]>),
     /// These servers are not started before [`ConfigCommand::Approve`].
     TrustNeeded(Vec<ServerName>),
     /// These inputs have to be answered ([`ConfigCommand::Answer`]) before servers that use them
     /// start.
     InputNeeded(Vec<String>),
-    /// How the configuration stands, after each change of it.
+    /// The state of the configuration, after each change of it.
     Situation(Arc<Situation>),
     /// An entry to edit ([`ConfigCommand::OpenEntry`]).
     Entry(Box<ShownEntry>),
-    /// An edited entry was written, or why not ([`ConfigCommand::SaveEntry`]).
+    /// An edited entry was written, or the reason it was not ([`ConfigCommand::SaveEntry`]).
     Saved(Result<SafeText, SafeText>),
-    /// A command was carried out; a word about it.
+    /// A command was carried out, with a short message about it.
     Done(SafeText),
-    /// A command could not be carried out.
+    /// A command failed.
     Failed(Error),
-    /// The reader was slow: so many events are lost.
+    /// The reader was too slow: this many events were lost.
     Missed(u64),
 }
 
-/// Something to do with the configuration.
+/// A command about the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigCommand {
-    /// Use the changed files that wait (`"reload": "ask"`).
+    /// Use the changed files that are waiting (`"reload": "ask"`).
     Apply,
-    /// From now on, and in this run only, changed files are shown before they are used, or used at
-    /// once: the opposite of what was so.
+    /// Toggle, for this run only, whether changed files are shown before they are used or used at
+    /// once.
     AskFirst,
-    /// Let servers run from now on, as they were shown: each with the hash of its review
-    /// ([`crate::deck::Review::shown_hash`]). One that is another by now is not approved.
+    /// Approve servers as they were shown, each with the hash of its review
+    /// ([`crate::deck::Review::shown_hash`]). One that has changed since is not approved.
     Approve(Vec<(ServerName, String)>),
     /// Use an answer to an input.
     Answer {
@@ -75,7 +74,7 @@ pub enum ConfigCommand {
     SaveEntry(Box<Saving>),
     /// Change the file without a form.
     Change(FileChange),
-    /// Take the last edit back.
+    /// Undo the last edit.
     Undo,
 }
 
@@ -84,20 +83,20 @@ pub enum ConfigCommand {
 pub struct Saving {
     /// As it was shown; `None` for a new one.
     pub before: Option<ShownEntry>,
-    /// As it is wanted, its name under [`crate::config::edit::entry::NAME`].
+    /// As edited, its name under [`crate::config::ENTRY_NAME`].
     pub edited: Value,
 }
 
 /// A change of a file that needs no form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileChange {
-    /// Listed but not started any more.
+    /// Disables a server: listed but not started.
     Disable(ServerName),
-    /// Started again.
+    /// Enables a disabled server.
     Enable(ServerName),
-    /// A copy under a free name.
+    /// Copies a server under a free name.
     Duplicate(ServerName),
-    /// Gone.
+    /// Removes a server.
     Remove(ServerName),
 }
 

@@ -1,6 +1,6 @@
-//! What servers offered in their last session, kept in the folder `definitions` of the state folder
-//! by what a server is reached by: for those that sleep (`"start": "onDemand"`, else from the lock
-//! file beside the configuration), for choosing the server of a tool, and for names in the shell.
+//! What servers offered in their last session, kept in the folder `definitions` of the state
+//! folder, keyed by how a server is reached: for servers that start on demand (or from the lock
+//! file beside the configuration), for finding the server of a tool, and for shell completion.
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -19,21 +19,21 @@ use crate::mcp::{Capabilities, Era, FetchedList, ListKind, SessionView};
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 32 << 20;
-/// Most servers that are kept.
+/// Most servers whose definitions are kept.
 const MOST: usize = 500;
 
-/// What servers offered. Nothing where there is no state folder.
+/// What servers offered. Empty without a state folder.
 pub struct KeptDefinitions {
     folder: Option<PathBuf>,
 }
 
 impl KeptDefinitions {
-    /// What is kept here.
+    /// Opens the definitions in the state folder of `env`.
     pub fn of(env: &Environment) -> Self {
         Self { folder: env.state_dir.as_ref().map(|state| state.join("definitions")) }
     }
 
-    /// The lists of a server as it was last seen, and how long ago that was.
+    /// The lists of a server as last seen, and how long ago that was.
     pub fn lists(&self, config: &ServerConfig) -> Option<(Capabilities, Duration)> {
         let file = self.file(config)?;
         let seen = file.path().metadata().ok()?.modified().ok()?;
@@ -41,8 +41,8 @@ impl KeptDefinitions {
         Some((known.capabilities, seen.elapsed().ok()?))
     }
 
-    /// Keeps what the servers of configuration files offer now. One that could not be started keeps
-    /// what it offered before, if anything: that it was asked in vain is known too.
+    /// Stores what the servers of configuration files offer now. One that could not be started
+    /// keeps its previous definitions, or an empty entry that records the failed attempt.
     pub fn remember(&self, config: &McpConfig, view: &HostView) {
         for (name, server) in &config.servers {
             let Some(now) =
@@ -76,7 +76,7 @@ impl KeptDefinitions {
 impl Memory for KeptDefinitions {
     fn recall(&self, config: &ServerConfig) -> Option<Definitions> {
         let known: Option<Definitions> = self.file(config).and_then(|file| file.load(parse_json));
-        // One that was never up has no lists.
+        // A server that never started has no lists.
         known
             .filter(|known| known.capabilities != Capabilities::default())
             .or_else(|| locked(config))
@@ -98,12 +98,12 @@ impl Memory for KeptDefinitions {
             }
         };
         if let Err(error) = kept {
-            tracing::warn!(server = %config.name, %error, "what it offers is not kept");
+            tracing::warn!(server = %config.name, %error, "its definitions were not saved");
         }
     }
 }
 
-/// What the lock file says of a server.
+/// The definitions of a server from the lock file.
 fn locked(config: &ServerConfig) -> Option<Definitions> {
     let lock = Lock::read(&config.at.file.with_file_name(lock::LOCK_FILE)).ok()?;
     let locked = lock.servers.get(config.name.as_str())?;
@@ -116,7 +116,7 @@ fn locked(config: &ServerConfig) -> Option<Definitions> {
     Some(known)
 }
 
-/// A server without lists, with what it says of itself.
+/// Definitions without lists, with what the server reports about itself.
 fn unlisted(info: Value, instructions: Option<&str>) -> Definitions {
     let about = SessionView::new(Era::Legacy, "", info, instructions);
     Definitions { about, capabilities: Capabilities::default() }

@@ -1,24 +1,25 @@
-//! Edits of the person written into the files: by pieces, checked before anything is written, with
-//! an undo.
+//! Writes the user's edits into the files: minimal changes, checked before anything is written,
+//! with undo.
 
 use std::path::{Path, PathBuf};
 
 use super::command::{FileChange, Saving};
 use crate::base::ServerName;
-use crate::config::edit::entry::{self, NAME, ShownEntry};
-use crate::config::edit::{self, Edit, EditError, Undo, apply, write_with_backup};
-use crate::config::{Environment, Loaded, load_text};
+use crate::config::{
+    ENTRY_NAME, Edit, EditError, Environment, Loaded, ShownEntry, Undo, apply_edit, load_text,
+    read_for_edit, restored_entry, shown_entry, write_with_backup,
+};
 
 /// An edit that was made.
 pub(super) struct Made {
     pub(super) undo: Undo,
-    /// The servers it is about.
+    /// The servers it affects.
     pub(super) servers: Vec<ServerName>,
-    /// What it was, in words.
+    /// Its description.
     pub(super) words: String,
 }
 
-/// The files as they were loaded last, to edit.
+/// The files as last loaded, to edit.
 #[derive(Clone, Copy)]
 pub(super) struct FileEditor<'a> {
     pub(super) files: &'a [PathBuf],
@@ -27,28 +28,28 @@ pub(super) struct FileEditor<'a> {
 }
 
 impl FileEditor<'_> {
-    /// An entry for the person to edit.
+    /// An entry for the user to edit.
     pub(super) fn shown(self, name: &ServerName) -> Result<ShownEntry, EditError> {
-        entry::shown(&self.file_of(name), name)
+        shown_entry(&self.file_of(name), name)
     }
 
-    /// Writes what the person made of an entry.
+    /// Writes an entry as the user edited it.
     pub(super) fn save(self, saving: Saving) -> Result<Made, EditError> {
         let mut edited = saving.edited;
-        let name = edited.as_object_mut().and_then(|entry| entry.shift_remove(NAME));
+        let name = edited.as_object_mut().and_then(|entry| entry.shift_remove(ENTRY_NAME));
         let name = ServerName::new(name.as_ref().and_then(|n| n.as_str()).unwrap_or_default());
         let Some(before) = saving.before else {
             let edit = Edit::Add { name: name.clone(), entry: edited };
             let words = format!("{name} was added");
             let file = self.own_file();
-            return self.write(&file, edit::read(&file)?, &[edit], (vec![name], words));
+            return self.write(&file, read_for_edit(&file)?, &[edit], (vec![name], words));
         };
-        if let (Some(own), Some(entry)) = (before.shown.get(NAME), edited.as_object_mut()) {
-            // The form has no row for a setting that means nothing.
-            entry.insert(NAME.to_owned(), own.clone());
+        if let (Some(own), Some(entry)) = (before.shown.get(ENTRY_NAME), edited.as_object_mut()) {
+            // The form has no row for an unused setting.
+            entry.insert(ENTRY_NAME.to_owned(), own.clone());
         }
-        let text = edit::read(&before.file)?;
-        let entry = entry::restored(text.as_deref().unwrap_or_default(), &before, &edited)?;
+        let text = read_for_edit(&before.file)?;
+        let entry = restored_entry(text.as_deref().unwrap_or_default(), &before, &edited)?;
         let mut edits = vec![Edit::Replace { name: before.name.clone(), entry }];
         let mut servers = vec![before.name.clone()];
         if name != before.name {
@@ -73,7 +74,7 @@ impl FileEditor<'_> {
             }
         };
         let file = about.0.last().map(|name| self.file_of(name)).unwrap_or_default();
-        self.write(&file, edit::read(&file)?, &[edit], about)
+        self.write(&file, read_for_edit(&file)?, &[edit], about)
     }
 
     fn write(
@@ -84,7 +85,7 @@ impl FileEditor<'_> {
         (servers, words): (Vec<ServerName>, String),
     ) -> Result<Made, EditError> {
         let start = before.clone().unwrap_or_default();
-        let after = edits.iter().try_fold(start, |text, edit| apply(&text, edit))?;
+        let after = edits.iter().try_fold(start, |text, edit| apply_edit(&text, edit))?;
         let removes = matches!(edits, [Edit::Remove { .. } | Edit::Disable { .. }]);
         if !removes {
             self.check(file, &after, servers.first())?;
@@ -111,7 +112,7 @@ impl FileEditor<'_> {
         self.loaded.config.servers.contains_key(name) || self.loaded.left_out.contains(name)
     }
 
-    /// The file an entry stands in; the one that wins when it is nowhere.
+    /// The file of an entry; the one with the highest precedence when it is in none.
     fn file_of(self, name: &ServerName) -> PathBuf {
         let server = self.loaded.config.servers.get(name);
         server.map_or_else(|| self.own_file(), |server| server.at.file.clone())

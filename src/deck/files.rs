@@ -1,4 +1,4 @@
-//! Files of JSON: read with complaints that name the file, written whole or not at all.
+//! JSON files: read with errors that name the file, and written atomically.
 
 use std::fmt::Display;
 use std::io;
@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::base::atomic::{Readers, replace};
 use crate::base::file::read_text;
 use crate::base::text::path::spelled;
-use crate::config::edit::without_mark;
+use crate::config::without_mark;
 
-/// What `parse` makes of a text of at most `limit` bytes, a byte order mark left out; `None` when there
-/// is no such file.
+/// Reads a text of at most `limit` bytes, without its byte order mark, and parses it; `None` when
+/// the file does not exist.
 ///
 /// # Errors
 /// Names the file and what is wrong with it.
@@ -29,7 +29,7 @@ pub(crate) fn load_json<T>(
     text.map(parse).transpose()
 }
 
-/// JSON.
+/// Parses JSON.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -37,7 +37,7 @@ pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String>
     serde_json::from_slice(bytes).map_err(|error| error.to_string())
 }
 
-/// JSON with comments and trailing commas; null where there is nothing else.
+/// Parses JSON with comments and trailing commas; null for an empty document.
 ///
 /// # Errors
 /// What is wrong with it, and where.
@@ -46,7 +46,7 @@ pub(crate) fn parse_jsonc(text: &str) -> Result<Value, String> {
     Ok(root.map_err(|error| error.to_string())?.to_serde_value().unwrap_or_default())
 }
 
-/// Writes a value for people to read; the user alone may read it.
+/// Writes a value as pretty-printed JSON, readable only by the user.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -54,11 +54,11 @@ pub(crate) fn save(path: &Path, value: &impl Serialize) -> io::Result<()> {
     replace(path, (serde_json::to_string_pretty(value)? + "\n").as_bytes(), Readers::Owner)
 }
 
-/// Writes a file that people edit too: with everything else in it as it was written where `edit`
-/// can put the change into its text, else `all` as it is now.
+/// Writes a file that users also edit by hand: if `edit` can change its text, the rest of the text
+/// is kept, else all of `all` is written.
 ///
 /// # Errors
-/// Names the file and says why it cannot be written.
+/// Names the file and why it cannot be written.
 pub(crate) fn put(
     path: &Path,
     limit: u64,
@@ -89,7 +89,7 @@ pub(crate) fn newest(folder: &Path, most: usize) -> Vec<PathBuf> {
     files.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Removes a file; one that is gone is no failure.
+/// Removes a file; a missing one is not an error.
 ///
 /// # Errors
 /// When it cannot be removed.

@@ -1,6 +1,6 @@
 //! `Deck`: one running configuration, without a screen. Loads it, starts its servers, follows its
-//! files, and applies each change as a plan; what needs a person (trust, inputs) is an event and a
-//! command. `task` is what does the work.
+//! files, and applies each change as a plan; what needs the user (trust, inputs) is an event and a
+//! command. `task` does the work.
 
 use std::path::{Path, PathBuf};
 
@@ -36,22 +36,21 @@ pub struct DeckBuilder {
     pub(super) environment: Option<Environment>,
     pub(super) gate: TrustGate,
     pub(super) host: HostBuilder,
-    /// Gets every configuration before it is used.
+    /// Called with every configuration before it is used.
     pub masks: Option<Masks>,
-    /// Gets what servers offer, at most once a second.
+    /// Called with what servers offer, at most once a second.
     pub notebook: Option<Notebook>,
-    /// Opens files that cannot be used too: they are [`DeckEvent::Rejected`], and used when they
-    /// can be.
+    /// Also opens unusable files: they are reported as [`DeckEvent::Rejected`], and used once they
+    /// are valid.
     pub keep_watching: bool,
-    /// Is done with the host, and with what decides where that is kept, once it runs, until the
-    /// deck ends.
+    /// Work to run with the host, and with the policy if it is kept, until the deck ends.
     pub alongside: Option<Alongside>,
-    /// Decides about callers that are not the person by the files of the policy, and keeps what was
-    /// approved of the servers ([`Deck::policy`]).
+    /// Applies the policy files to callers other than the user, and stores reviews of what the
+    /// servers offer ([`Deck::policy`]).
     pub keeps_policy: bool,
 }
 
-/// Work that is done as long as a deck is open.
+/// Work that runs while a deck is open.
 pub type Alongside = Box<dyn FnOnce(Host, Option<PolicyKeeper>) -> BoxFuture<'static, ()> + Send>;
 
 impl DeckBuilder {
@@ -62,7 +61,7 @@ impl DeckBuilder {
         self
     }
 
-    /// Uses this configuration as it is: nothing is followed, nobody is asked for trust.
+    /// Uses this configuration as is: no files are followed, and no approval is needed.
     #[must_use]
     pub fn config(mut self, config: McpConfig) -> Self {
         self.source = DeckSource::Ready(Box::new(config));
@@ -76,16 +75,16 @@ impl DeckBuilder {
         self
     }
 
-    /// Whose word counts before a command of the files runs; by default that of the program which
-    /// opens them ([`TrustGate::Open`]).
+    /// What decides whether the commands of the files may run; by default they run without approval
+    /// ([`TrustGate::Open`]).
     #[must_use]
     pub fn trust(mut self, gate: TrustGate) -> Self {
         self.gate = gate;
         self
     }
 
-    /// The engine to use: who answers requests of servers, and what a server that does not start
-    /// means. Its configuration is not used.
+    /// The engine to use, with its handling of requests from servers and of servers that do not
+    /// start. Its configuration is ignored.
     #[must_use]
     pub fn host(mut self, host: HostBuilder) -> Self {
         self.host = host;
@@ -153,7 +152,7 @@ pub struct Deck {
 
 impl Deck {
     /// Starts every server of a configuration file and follows the file; all servers must become
-    /// ready. What the file names runs: [`DeckBuilder::trust`] asks before.
+    /// ready. They run without approval, unless [`DeckBuilder::trust`] requires it.
     ///
     /// # Errors
     /// As [`DeckBuilder::open`].
@@ -181,7 +180,7 @@ impl Deck {
         &self.host
     }
 
-    /// What decides about callers that are not the person ([`DeckBuilder::keeps_policy`]).
+    /// The policy for callers other than the user ([`DeckBuilder::keeps_policy`]).
     pub const fn policy(&self) -> Option<&PolicyKeeper> {
         self.policy.as_ref()
     }
@@ -196,7 +195,7 @@ impl Deck {
         }
     }
 
-    /// Asks for something; what comes of it is an event.
+    /// Sends a command; its outcome is an event.
     ///
     /// # Errors
     /// [`ErrorCode::RateLimited`] while too many commands wait.
@@ -205,7 +204,7 @@ impl Deck {
         self.commands.try_send(command).map_err(busy)
     }
 
-    /// Stops following the files, then every server; waits for that.
+    /// Stops following the files, then stops every server; waits until they have ended.
     pub async fn shutdown(self) -> ShutdownReport {
         drop(self.guard);
         self.task.await.unwrap_or_default()

@@ -1,8 +1,8 @@
-//! The history of calls made in the dashboard, and half-filled forms, kept across runs of the program.
+//! The history of calls made in the dashboard, and half-filled forms, kept across runs.
 //!
-//! One JSON object per line, only ever appended while the program runs: a crash loses nothing, and
-//! a call that began and never ended is known to have an unknown outcome. Nothing here is ever sent
-//! again by itself.
+//! One JSON object per line, only appended while the program runs: a crash loses nothing, and a
+//! call without an end record is known to have an unknown outcome. Nothing here is ever sent again
+//! automatically.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -24,7 +24,7 @@ pub enum HistoryRecord {
     /// A call began.
     #[serde(rename_all = "camelCase")]
     Began {
-        /// Tells it from others; unique in the file.
+        /// Identifies the call; unique in the file.
         id: u64,
         /// Microseconds since 1970-01-01 UTC.
         at: u64,
@@ -36,19 +36,19 @@ pub enum HistoryRecord {
     /// A call ended.
     #[serde(rename_all = "camelCase")]
     Ended {
-        /// Which.
+        /// The id of the call.
         id: u64,
         /// `ok`, `tool error`, or the code of the error.
         outcome: String,
-        /// How long it took, without waiting for a person.
+        /// Duration in milliseconds, without the time spent waiting for the user.
         millis: u64,
     },
-    /// A form as it is; empty when it was emptied. Kept in a file of its own: see [`save`].
+    /// The content of a form; empty when it was cleared. Kept in a separate file: see [`save`].
     #[serde(rename_all = "camelCase")]
     Draft {
-        /// What it calls.
+        /// What the form calls.
         target: String,
-        /// What is in it.
+        /// Its content.
         #[serde(flatten)]
         draft: FormDraft,
     },
@@ -63,11 +63,11 @@ pub struct HistoryEntry {
     pub at: u64,
     /// Its arguments.
     pub arguments: Value,
-    /// How it ended; `None` when the program did not live to see it.
+    /// How it ended, with its duration in milliseconds; `None` when the program ended first.
     pub outcome: Option<(String, u64)>,
 }
 
-/// What is known of the past, newest first per target.
+/// Past calls and drafts, newest first per target.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     entries: HashMap<String, Vec<HistoryEntry>>,
@@ -79,29 +79,29 @@ pub struct History {
 impl History {
     /// Most calls kept per target.
     pub const PER_TARGET: usize = 50;
-    /// Longest record that is kept, in bytes; a longer one is a call without its arguments.
+    /// Longest record in bytes; a longer one is kept without its arguments.
     pub const LONGEST: usize = 256 << 10;
-    /// Most bytes of arguments in memory; beyond them the oldest calls are forgotten.
+    /// Most bytes of arguments in memory; beyond that, the oldest calls are dropped.
     pub const MOST_BYTES: usize = 16 << 20;
     /// Largest file that is read, in bytes.
     const LARGEST: u64 = 64 << 20;
-    /// File size at which [`History::load`] writes it anew.
+    /// File size in bytes at which [`History::load`] compacts it.
     const COMPACT_AT: u64 = 4 << 20;
 
-    /// Reads the file; what cannot be read is left out, a missing file is an empty history.
+    /// Reads the file; unreadable lines are skipped, a missing file is an empty history.
     pub fn load(path: &Path) -> Self {
         let mut history = Self { drafts: load(path), ..Self::default() };
         history.read(path);
         if std::fs::metadata(path).is_ok_and(|m| m.len() > Self::COMPACT_AT) {
-            // Read again, alone: another window may have added to it meanwhile.
+            // Read again under the lock: another window may have added to it since.
             let _ = alone(path, || Self::compact(path));
         }
         history
     }
 
-    /// Folds the records of a file in. A line that is none says nothing about the others.
+    /// Folds the records of a file in, skipping invalid lines.
     fn read(&mut self, path: &Path) {
-        // What a killed program left half written is a line that is none: nothing is broken here.
+        // A half-written line of a killed program is skipped, not treated as a broken file.
         let bytes = Self::kept(path).load(|bytes| Ok(bytes.to_vec())).unwrap_or_default();
         for line in String::from_utf8_lossy(&bytes).lines() {
             if let Ok(record) = serde_json::from_str(line) {
@@ -165,12 +165,12 @@ impl History {
         all
     }
 
-    /// The form of a target as it was left.
+    /// The draft of a target's form.
     pub fn draft(&self, target: &str) -> Option<&FormDraft> {
         self.drafts.get(target)
     }
 
-    /// Appends one record to the file, which only its owner may read; a draft goes to its own.
+    /// Appends one record to the file, readable only by its owner; a draft goes to its own file.
     ///
     /// # Errors
     /// Those of the file system.
@@ -212,7 +212,7 @@ impl History {
         }
         let written = file.write_all(line.as_bytes());
         if written.is_err() {
-            // Half a line would spoil the next one too.
+            // A partial line would corrupt the next one too.
             let _ = file.set_len(before);
         }
         written
@@ -223,7 +223,7 @@ impl History {
         let all = Self::kept(path).load(|bytes| Ok(bytes.to_vec())).unwrap_or_default();
         let cut = all.len().saturating_sub(Self::COMPACT_AT as usize / 2);
         let rest = match memchr::memchr(b'\n', &all[cut..]) {
-            // Another window was here before.
+            // Another window has already compacted it.
             _ if cut == 0 => 0,
             Some(end) => cut + end + 1,
             None => all.len(),
@@ -233,13 +233,13 @@ impl History {
 }
 
 impl HistoryEntry {
-    /// What is counted of it: nothing of arguments that were too long to be kept.
+    /// Its size for [`History::MOST_BYTES`]; 0 when the arguments were too long to keep.
     fn bytes(&self) -> usize {
         if self.arguments.is_null() { 0 } else { weigh(&self.arguments) }
     }
 }
 
-/// Whether the last line has no end: a program died while it wrote it.
+/// Whether the last line is incomplete because a program died while writing it.
 fn is_cut_short(file: &mut std::fs::File) -> io::Result<bool> {
     if file.metadata()?.len() == 0 {
         return Ok(false);
@@ -250,18 +250,18 @@ fn is_cut_short(file: &mut std::fs::File) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
-// Half-filled forms, kept while they are typed: one small file per form in a folder beside the
-// history, replaced whole, so that a killed program leaves the last or the one before. Decides
-// nothing about what is secret: what comes here is written.
+// Half-filled forms, saved while the user types: one small file per form in a folder beside the
+// history, replaced atomically, so that a killed program leaves the last version or the one before.
+// Does not decide what is secret: callers must pass only what may be written.
 
 /// A half-filled form.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FormDraft {
-    /// What is a value already; `null` when nothing is.
+    /// The fields that are valid values; `null` when there are none.
     #[serde(default)]
     pub value: Value,
-    /// What was typed and is no value yet, by the JSON pointer of its field; the whole as JSON under
-    /// the empty one.
+    /// Typed text that is not a valid value yet, by the JSON pointer of its field; the empty
+    /// pointer holds the whole as JSON.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub typed: BTreeMap<String, String>,
 }
@@ -287,7 +287,7 @@ struct KeptDraft<T> {
     draft: T,
 }
 
-/// Most drafts that are kept; beyond them the oldest are forgotten.
+/// Most drafts that are kept; beyond that, the oldest are removed.
 const MOST: usize = 200;
 /// Largest draft that is kept, in bytes of JSON.
 pub const LARGEST: usize = 1 << 20;
@@ -297,13 +297,13 @@ pub fn folder(history: &Path) -> PathBuf {
     history.with_extension("drafts")
 }
 
-/// Keeps the draft of `target`, or forgets it when there is nothing in it. One that is larger than
-/// [`LARGEST`] is not kept; what was kept of that form before stays.
+/// Saves the draft of `target`, or removes it when it is empty. One larger than [`LARGEST`] is not
+/// saved; the previous draft of that form stays.
 ///
 /// # Errors
 /// Those of the file system; [`io::ErrorKind::FileTooLarge`] for a draft that is not kept.
 pub fn save(history: &Path, target: &str, draft: &FormDraft) -> io::Result<()> {
-    // Targets are names and URIs of servers: never part of a path.
+    // Targets are names and URIs from servers: never use them in a path.
     let name = hex(&sha2::Sha256::digest(target.as_bytes())[..8]);
     let path = folder(history).join(format!("{name}.json"));
     if draft.is_empty() {
@@ -314,12 +314,12 @@ pub fn save(history: &Path, target: &str, draft: &FormDraft) -> io::Result<()> {
         let message = format!("a form of more than {} MiB is not kept", LARGEST >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
-    // Not synchronised to the disk: this happens while somebody types, and what must survive is
-    // the end of this program, not that of the machine.
+    // Not synchronised to disk: this runs while the user types, and drafts need to survive only the
+    // end of the program, not of the machine.
     replace_quickly(&path, text.as_bytes())
 }
 
-/// Every draft by target. What cannot be read is left out.
+/// Every draft by target. Unreadable ones are skipped.
 pub fn load(history: &Path) -> HashMap<String, FormDraft> {
     let read = |path: PathBuf| {
         let kept: KeptDraft<FormDraft> =

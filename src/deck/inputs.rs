@@ -1,5 +1,5 @@
-//! Answers to inputs that outlive the program: on request in the keyring. Which inputs are there is
-//! remembered by name; values are written nowhere.
+//! Answers to inputs that outlive the program: stored in the keyring on request. Only the names of
+//! the stored inputs are written to a file, never values.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ use crate::base::file::{StateFile, file_key};
 use crate::base::{Secret, ServerName};
 use crate::config::{Environment, Hold};
 
-/// An answer of the keyring.
+/// A reply of the keyring.
 pub(super) enum KeyringAnswer {
-    /// It was asked for the answer to an input.
+    /// The lookup of an answer to an input.
     Found(String, Result<Option<Secret>, String>),
-    /// It was given one.
+    /// The storing of one.
     Kept(String, Result<(), String>),
 }
 
@@ -26,16 +26,16 @@ pub(super) enum KeyringAnswer {
 pub(super) struct KeptInputs {
     keyring: Option<Keyring>,
     names: BTreeSet<String>,
-    /// Where the names are remembered.
+    /// Where the names are stored.
     store: Option<StateFile>,
     /// The configuration file, as the keyring names it.
     file: String,
-    /// Requests to the keyring under way.
+    /// Pending requests to the keyring.
     asked: JoinSet<KeyringAnswer>,
 }
 
 impl KeptInputs {
-    /// Asks the keyring for what was put there before; not without a file.
+    /// Requests the stored answers from the keyring; no-op without a file.
     pub(super) fn open(files: &[PathBuf], environment: &Environment) -> Self {
         let (names, file, asked) = (BTreeSet::new(), String::new(), JoinSet::new());
         let mut out = Self { keyring: None, names, store: None, file, asked };
@@ -55,7 +55,7 @@ impl KeptInputs {
         out
     }
 
-    /// What the keyring answers next; `None` while it is asked for nothing. Cancel-safe.
+    /// The next reply of the keyring; `None` while no request is pending. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<KeyringAnswer> {
         self.asked.join_next().await?.ok()
     }
@@ -65,7 +65,7 @@ impl KeptInputs {
         self.keyring.is_some()
     }
 
-    /// Puts an answer into the keyring; [`KeptInputs::next`] gives whether that worked.
+    /// Puts an answer into the keyring; [`KeptInputs::next`] reports the outcome.
     ///
     /// # Errors
     /// When there is no keyring.
@@ -82,7 +82,7 @@ impl KeptInputs {
         Ok(())
     }
 
-    /// Takes an answer out of the keyring, if it is there.
+    /// Removes an answer from the keyring, if it is there.
     pub(super) fn forget(&mut self, id: &str) {
         if self.names.contains(id) {
             self.note(id, false);
@@ -93,7 +93,7 @@ impl KeptInputs {
         }
     }
 
-    /// Remembers whether this one is in the keyring. The others in the file may be another window's.
+    /// Records whether this one is in the keyring. The others in the file may be another window's.
     pub(super) fn note(&mut self, id: &str, is_kept: bool) {
         let change = |names: &mut BTreeSet<String>| {
             if is_kept { names.insert(id.to_owned()) } else { names.remove(id) }
@@ -106,11 +106,11 @@ impl KeptInputs {
             Ok(Some(serde_json::to_vec(&all)?))
         });
         if let Err(error) = written {
-            tracing::warn!(%error, "which inputs are in the keyring was not remembered");
+            tracing::warn!(%error, "the list of inputs in the keyring was not saved");
         }
     }
 
-    /// The declared inputs and how they stand.
+    /// The declared inputs with their states.
     pub(super) fn views(&self, environment: &Environment, passed: &Passed) -> Vec<InputView> {
         let declared = passed.config.inputs.iter();
         declared
@@ -125,7 +125,7 @@ impl KeptInputs {
                     InputState::Open
                 };
                 let waiting = passed.needs.iter().find(|need| need.input.id == *id);
-                // What is not approved yet has no claim to be given anything.
+                // An unapproved server must not receive any answer.
                 let waits = |name: &&ServerName| {
                     let server = passed.config.servers.get(*name);
                     matches!(server.and_then(|s| s.hold.as_ref()), Some(Hold::Input(_)))

@@ -1,7 +1,7 @@
-//! The keyring of the person's system, through the program the system has for it: `secret-tool` of
-//! the Secret Service on Linux and the BSDs, `security` on macOS. Values go in and out through
-//! pipes, never through arguments. Asked for nothing that was not kept here before: a keyring may
-//! have to be unlocked manually.
+//! The keyring of the user's system, through its command line program: `secret-tool` for the Secret
+//! Service on Linux and the BSDs, `security` on macOS. Values are passed through pipes, never as
+//! arguments. Only values stored here before are requested, because a keyring may have to be
+//! unlocked manually.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,12 +12,12 @@ use tokio::process::Command;
 
 use crate::base::Secret;
 
-/// How long a person may take to unlock it.
+/// How long the user may take to unlock it.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Longest value that is read back, in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// The program that speaks to the keyring.
+/// The keyring, through its command line program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyring {
     program: PathBuf,
@@ -30,7 +30,7 @@ enum KeyringKind {
     Security,
 }
 
-/// Which input of which file.
+/// The place of a value: an input of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyringPlace {
     /// The configuration file, absolute.
@@ -50,15 +50,15 @@ impl Keyring {
         Some(Self { program, kind })
     }
 
-    /// The program that speaks to the keyring of this system.
+    /// The name of the keyring program on this system.
     pub const fn program_name() -> &'static str {
         if cfg!(target_os = "macos") { "security" } else { "secret-tool" }
     }
 
-    /// Keeps a value.
+    /// Stores a value.
     ///
     /// # Errors
-    /// A sentence without the value.
+    /// A message that does not contain the value.
     pub async fn set(&self, place: &KeyringPlace, value: &Secret) -> Result<(), String> {
         let (args, input) = match self.kind {
             KeyringKind::SecretTool => {
@@ -67,14 +67,14 @@ impl Keyring {
                 args.extend(attributes(place));
                 (args, value.expose().to_owned())
             }
-            // Its commands end with the line: the rest of the value would be read as the next one.
+            // A command ends at a line break: the rest of the value would be read as the next one.
             KeyringKind::Security if value.expose().contains(['\n', '\r']) => {
                 return Err(
                     "the keyring (security): a value of several lines cannot be kept".to_owned()
                 );
             }
             KeyringKind::Security => {
-                // Its own command language, read from stdin: nothing stands in the arguments.
+                // Its own command language, read from stdin: nothing is passed as arguments.
                 let line = format!(
                     "add-generic-password -U -s {} -a {} -w {}\n",
                     quoted("mcpdeck"),
@@ -87,7 +87,7 @@ impl Keyring {
         self.run(&args, &input).await.map(|_| ())
     }
 
-    /// The value that was kept; `None` when there is none.
+    /// The stored value, if there is one.
     ///
     /// # Errors
     /// A sentence.
@@ -101,7 +101,7 @@ impl Keyring {
         Ok((!text.is_empty()).then(|| Secret::new(text)))
     }
 
-    /// Forgets a value.
+    /// Removes a value.
     ///
     /// # Errors
     /// A sentence.
@@ -110,7 +110,7 @@ impl Keyring {
         self.run(&args, "").await.map(|_| ())
     }
 
-    /// Arguments that ask about a place, by the words of either program.
+    /// Arguments of a query for a place, for either program.
     fn query(&self, secret_tool: &str, security: &[&str], place: &KeyringPlace) -> Vec<String> {
         let (words, place): (&[&str], Vec<String>) = match self.kind {
             KeyringKind::SecretTool => (&[secret_tool], attributes(place).to_vec()),
@@ -121,16 +121,16 @@ impl Keyring {
 
     async fn run(&self, args: &[String], input: &str) -> Result<String, String> {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let said = spoken(&self.program, args, input, PATIENCE).await;
+        let said = run_program(&self.program, args, input, PATIENCE).await;
         said.map_err(|what| format!("the keyring ({name}): {what}"))
     }
 }
 
-/// What a program says to an input on stdin.
+/// The output of a program for an input on stdin.
 ///
 /// # Errors
-/// Why it says nothing that counts: it cannot be run, fails, or takes too long.
-pub(super) async fn spoken(
+/// Why there is no usable output: it cannot be run, fails, or times out.
+pub(super) async fn run_program(
     program: &Path,
     args: &[String],
     input: &str,
@@ -142,9 +142,9 @@ pub(super) async fn spoken(
         std::io::ErrorKind::NotFound => "the program is not there".to_owned(),
         _ => error.to_string(),
     })?;
-    let spoken = async {
+    let run_program = async {
         if let Some(mut stdin) = child.stdin.take() {
-            // One that failed before it read this says so by how it ends.
+            // A program that fails before it reads this reports it by its exit status.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         let mut text = String::new();
@@ -153,7 +153,7 @@ pub(super) async fn spoken(
         }
         Ok::<_, std::io::Error>((child.wait().await?, text))
     };
-    match tokio::time::timeout(patience, spoken).await {
+    match tokio::time::timeout(patience, run_program).await {
         Ok(Ok((status, text))) if status.success() => Ok(text),
         Ok(Ok((status, _))) => Err(status.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
@@ -169,7 +169,7 @@ fn account(place: &KeyringPlace) -> String {
     format!("{}#{}", place.file, place.input)
 }
 
-/// A word of the command language of `security -i`.
+/// Quotes a word for the command language of `security -i`.
 fn quoted(word: &str) -> String {
     format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
 }

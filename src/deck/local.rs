@@ -1,9 +1,9 @@
-//! The local socket of a running service: for a dashboard that attaches to it, and for the bridge of
-//! a browser. One JSON object a line, each answered by one, but for `follow`, which is answered by all
-//! that changes; only the user's own programs get in.
+//! The local socket of a running service, for dashboards that attach and for the bridge of a
+//! browser. One JSON object per line, each with one reply, except `follow`, which is answered by a
+//! stream of all changes. Only programs of the same user are accepted.
 //!
-//! Owns the socket and who may connect; the dashboard that attaches and [`native`] own what the
-//! requests mean.
+//! Owns the socket and its access control; the attaching dashboard and [`native`] own the meaning
+//! of the requests.
 
 pub mod native;
 
@@ -26,24 +26,24 @@ use super::policy::PolicyKeeper;
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, Host};
 
-/// Longest line in either direction, in bytes: what a browser may send.
+/// Longest line in either direction, in bytes: the limit of browser messages.
 pub const MAX_LOCAL_LINE: u64 = 64 << 20;
-/// Connections that are served at once; more wait.
+/// Connections served concurrently; more wait.
 const CONNECTIONS: usize = 64;
-/// News that waits for a slow dashboard; the rings drop their oldest meanwhile.
+/// Queued news for a slow dashboard; when full, the rings drop their oldest records.
 const NEWS: usize = 16;
 
-/// What is reached through the socket.
+/// What the socket gives access to.
 pub struct Local {
     /// The engine.
     pub host: Host,
-    /// What decides, and keeps grants.
+    /// Decides about callers and stores grants.
     pub policy: PolicyKeeper,
     /// Clients of the service.
     pub clients: Clients,
 }
 
-/// A socket that is listened at; dropping it takes it away.
+/// A listening socket; dropping it removes it.
 pub struct Listening {
     path: PathBuf,
     _stop: DropGuard,
@@ -55,8 +55,8 @@ impl Drop for Listening {
     }
 }
 
-/// Sockets of services below a state folder, those of services that are gone left out; the newest
-/// first.
+/// Sockets of running services below a state folder, newest first. Sockets of services that ended
+/// are removed.
 pub fn local_sockets(state: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder(state)).into_iter().flatten().flatten();
     let found = entries.map(|entry| entry.path()).filter(|path| {
@@ -77,18 +77,18 @@ fn folder(state: &Path) -> PathBuf {
 }
 
 impl Local {
-    /// Listens in a state folder, at a socket that its user alone can open, until what it gives is
-    /// dropped.
+    /// Listens on a socket in a state folder, accessible only to its user, until the returned value
+    /// is dropped.
     ///
     /// # Errors
-    /// When there can be no socket.
+    /// When the socket cannot be created.
     pub fn listen(self, state: &Path) -> io::Result<Listening> {
         use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
         let folder = folder(state);
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
         let path = folder.join(format!("{}.sock", std::process::id()));
-        // Left by a program that had this number before.
+        // Left by an earlier process with the same id.
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
@@ -98,7 +98,7 @@ impl Local {
         Ok(Listening { path, _stop: stop.drop_guard() })
     }
 
-    /// Answers one connection until it ends.
+    /// Serves one connection until it ends.
     async fn serve(&self, stream: UnixStream) -> io::Result<()> {
         if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
             return Ok(());
@@ -129,15 +129,15 @@ impl Local {
             let reply = tokio::select! {
                 biased;
                 reply = reply => reply,
-                // Who hangs up wants no answer: what was begun for it ends.
+                // The client disconnected: drop the request, which cancels it.
                 Ok(true) = hung_up(&mut read) => return Ok(()),
             };
             write_line(&mut write, &reply).await?;
         }
     }
 
-    /// Writes what changes, one line each, until the connection or the service ends. Somebody sees
-    /// what waits for an answer meanwhile.
+    /// Writes changes, one line each, until the connection or the service ends. Meanwhile a user
+    /// counts as present for requests that wait for an answer.
     async fn follow(
         &self,
         mut read: impl AsyncBufReadExt + Unpin,
@@ -158,7 +158,7 @@ impl Local {
         }
     }
 
-    /// What a dashboard may change here.
+    /// What orders of a dashboard act on.
     fn operated(&self) -> Operated {
         Operated {
             host: self.host.clone(),
@@ -185,7 +185,7 @@ async fn accept(local: Arc<Local>, listener: UnixListener, stop: CancellationTok
     let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        // What cannot be accepted now, for want of files perhaps, is tried again.
+        // Retry after a failure, for example without free file descriptors.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             continue;
@@ -198,18 +198,18 @@ async fn accept(local: Arc<Local>, listener: UnixListener, stop: CancellationTok
     }
 }
 
-/// An error of ours as it goes out.
+/// An error as sent over the socket.
 fn failed(error: &Error) -> Value {
     json!({"error": {"code": error.code, "message": error.message, "help": error.help}})
 }
 
-/// Carries out an order; `{"done": ...}` with a note about it, or why not.
+/// Executes an order; replies `{"done": ...}` with its message, or fails.
 async fn order(local: &Local, request: &Value) -> Result<Value, Error> {
     let order: Order = asked(request, "order")?;
     Ok(json!({ "done": order.perform(local.operated()).await? }))
 }
 
-/// Makes a call under an id that was given out before; `{"ended": ...}` with how it ended.
+/// Makes a call under an id that was issued before; replies `{"ended": ...}` with the outcome.
 async fn call(local: &Local, request: &Value) -> Result<Value, Error> {
     let call: CallRequest = asked(request, "request")?;
     let options = CallOptions { id: Some(asked(request, "id")?), ..CallOptions::default() };

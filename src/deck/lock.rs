@@ -1,5 +1,5 @@
-//! The lock file (`mcp.lock.json`): every definition as it was reviewed. Owns its shape, its stability
-//! under reordering, and how definitions differ from it. Written only when asked for.
+//! The lock file (`mcp.lock.json`): every definition as reviewed. Owns its format, its stability
+//! under reordering, and the comparison of definitions. Written only on request.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,7 @@ use crate::mcp::{FieldChange, ListKind, every_difference, is_set_keyword};
 
 /// Name of the file beside the configuration.
 pub const LOCK_FILE: &str = "mcp.lock.json";
-/// Version of the file's shape.
+/// Version of the file format.
 pub const VERSION: u32 = 1;
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
@@ -61,25 +61,25 @@ pub struct LockedServer {
     pub resource_templates: BTreeMap<String, Value>,
 }
 
-/// What of a server a difference is about.
+/// The part of a server that a difference is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriftPlace {
     /// `instructions`
     Instructions,
     /// `serverInfo`
     ServerInfo,
-    /// Where signing in leads.
+    /// Issuer and endpoints for signing in.
     Authorization,
     /// An entry of a list, by its name or URI.
     Entry(ListKind, String),
 }
 
-/// What became of it.
+/// How it differs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Drift {
     /// It is new.
     Added,
-    /// It is gone.
+    /// It was removed.
     Removed,
     /// These fields differ.
     Changed(Vec<FieldChange>),
@@ -92,7 +92,7 @@ impl Default for Lock {
 }
 
 impl Lock {
-    /// Reads a file; nothing is locked where there is none.
+    /// Reads a file; a missing file locks nothing.
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
@@ -101,10 +101,10 @@ impl Lock {
         Ok(files::load_json(path, LARGEST, parse)?.unwrap_or_default())
     }
 
-    /// The lock, when this program knows its version.
+    /// The lock, if its version is supported.
     ///
     /// # Errors
-    /// Says which version it has.
+    /// Names the unsupported version.
     pub fn known(self) -> Result<Self, String> {
         match self.lock_version {
             VERSION => Ok(self),
@@ -112,7 +112,7 @@ impl Lock {
         }
     }
 
-    /// Writes it, whole or not at all: keys sorted, so that reordering on a server's side changes
+    /// Writes it atomically, with sorted keys, so that reordering on the server's side changes
     /// nothing.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl Lock {
         Ok(Self::of(scan.so_far().1))
     }
 
-    /// What the servers of a view offer. One whose lists are not all known is left out.
+    /// What the servers of a view offer. Servers whose lists are incomplete are left out.
     pub fn of(view: &HostView) -> Self {
         let whole = view
             .servers
@@ -160,7 +160,7 @@ impl LockedServer {
         for (kind, raw) in entries {
             let list = locked.list_mut(kind);
             let mut id = raw.get(kind.id_key()).and_then(Value::as_str).unwrap_or("").to_owned();
-            // A server may list a name twice; both are kept, told apart in the order sent.
+            // A server may list a name twice; both are kept, distinguished in the order sent.
             while list.contains_key(&id) {
                 id.push('#');
             }
@@ -197,8 +197,8 @@ impl LockedServer {
         }
     }
 
-    /// How `now` differs from this. Of the lists in `partial` not everything is known now: nothing
-    /// is gone from them.
+    /// How `now` differs from this. The lists in `partial` are incomplete in `now`: nothing is
+    /// reported as removed from them.
     pub fn drift(&self, now: &Self, partial: &[ListKind]) -> Vec<(DriftPlace, Drift)> {
         let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::String);
         let mut found = Vec::new();
@@ -210,7 +210,7 @@ impl LockedServer {
         };
         compare(DriftPlace::Instructions, &text(&self.instructions), &text(&now.instructions));
         compare(DriftPlace::ServerInfo, &self.server_info, &now.server_info);
-        // Nothing is known where nobody has signed in, or its metadata could not be had.
+        // Unknown without a sign-in, or when its metadata was unavailable.
         if !now.authorization.is_null() {
             compare(DriftPlace::Authorization, &self.authorization, &now.authorization);
         }
@@ -246,7 +246,7 @@ impl LockedServer {
         }
     }
 
-    /// Accepts what is at a place now.
+    /// Takes over the definition at a place from `now`.
     pub fn accept(&mut self, place: &DriftPlace, now: &Self) {
         match place {
             DriftPlace::Instructions => self.instructions.clone_from(&now.instructions),
@@ -263,7 +263,7 @@ impl LockedServer {
     }
 }
 
-/// A value with sorted keys, and with lists that mean sets sorted too.
+/// A value with sorted keys; lists that represent sets are sorted too.
 pub fn canonical_json(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

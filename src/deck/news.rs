@@ -1,6 +1,6 @@
-//! What a dashboard shows of a running configuration, here or over the socket of a service: waits for
-//! changes, reads rings by cursor and takes snapshots, at most thirty times a second. Nothing is read
-//! while nothing changes.
+//! News of a running configuration for a dashboard, local or over the socket of a service: waits
+//! for changes, reads rings by cursor and takes snapshots, at most thirty times a second. When
+//! idle, only the process table and the clients are polled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const ROUND: Duration = Duration::from_millis(33);
 const SNAPSHOT: Duration = Duration::from_millis(250);
 /// Pause between two readings of the process table.
 const USAGE: Duration = Duration::from_secs(5);
-/// Pause between two looks at the clients of the service.
+/// Pause between two reads of the clients of the service.
 const CLIENTS: Duration = Duration::from_millis(500);
 /// Most records in one piece of news.
 const BATCH: usize = 2_048;
@@ -44,19 +44,19 @@ pub enum News {
     Metrics(Vec<(ServerName, ServerMetrics)>),
     /// Calls in flight.
     Calls(Vec<CallView>),
-    /// Clients of the service, and what was denied lately.
+    /// Clients of the service, and recent denials.
     Clients(Vec<ClientView>, Vec<Blocked>),
-    /// Who may do what.
+    /// The policy in effect.
     Policy(PolicyView),
     /// The cache.
     Cache(CacheView),
-    /// Use of memory and processor.
+    /// Memory and CPU usage.
     Usage(Vec<(ServerName, Usage)>),
 }
 
-/// Sends everything there is, then what changes, until nobody receives it or the engine has ended.
-/// Overflow policy: it waits while `to` is full; the rings drop their oldest meanwhile, and a batch
-/// says how many were missed.
+/// Sends the current state, then changes, until the receiver is dropped or the engine has ended.
+/// Overflow policy: waits while `to` is full; the rings drop their oldest records, and a batch
+/// counts the missed ones.
 pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
     let Operated { host, clients, policy } = of;
     let (mut view, mut decided) = (host.view(), host.follow_policy());
@@ -83,11 +83,11 @@ pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
         }
         let now = Instant::now();
         let mut news = Vec::new();
-        // First, because it takes a while: what is read after it is newer.
+        // First, because it is slow: what is read after it is newer.
         if now >= usage_at {
             usage_at = now + USAGE;
             let host = host.clone();
-            // Reads the process table: not on a task of the engine or the screen.
+            // Reads the process table: keep it off the runtime's threads.
             let usage = tokio::task::spawn_blocking(move || usage(&host)).await;
             news.extend(usage.map(News::Usage));
         }
@@ -98,7 +98,7 @@ pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
         {
             decided.mark_unchanged();
             let policy = policy.clone();
-            // Compares definitions: not there either.
+            // Compares definitions: also too slow for the runtime's threads.
             let policy = tokio::task::spawn_blocking(move || policy.view()).await;
             news.extend(policy.map(News::Policy));
         }
@@ -124,7 +124,7 @@ pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
         }
         if snapshot_at.is_some_and(|at| now >= at) {
             let calls = host.calls();
-            // The end of a call need not leave a trace in the traffic: looked for until all ended.
+            // A call may end without traffic: poll until all have ended.
             snapshot_at = (!calls.is_empty()).then(|| now + SNAPSHOT);
             news.push(News::Metrics(host.get_metrics()));
             news.push(News::Calls(calls));
@@ -139,7 +139,7 @@ pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
     }
 }
 
-/// What a ring holds from a place on, and the oldest record it holds.
+/// The batches of a ring from a cursor on, each with the oldest record still held.
 fn pull<T: Weighed>(ring: &Ring<T>, from: &mut u64) -> impl Iterator<Item = (Batch<T>, u64)> {
     let batches = std::iter::from_fn(move || {
         let batch = ring.read(*from, BATCH);
@@ -153,7 +153,7 @@ fn usage(host: &Host) -> Vec<(ServerName, Usage)> {
     let view = host.snapshot();
     let usage = view.servers.keys().filter_map(|name| {
         let mut usage = host.usage(name)?;
-        // In steps that can be seen, so that a resting screen rests.
+        // Rounded to visible steps, so that an idle screen is not redrawn.
         usage.memory -= usage.memory % 1_000_000;
         usage.cpu_percent = usage.cpu_percent.round();
         Some((name.clone(), usage))

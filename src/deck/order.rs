@@ -1,5 +1,5 @@
-//! What a dashboard asks of a running configuration, here or over the socket of a service: commands
-//! to servers, calls, answers, decisions of the operator. Plain data that does itself.
+//! Orders of a dashboard to a running configuration, local or over the socket of a service:
+//! commands to servers, calls, answers, decisions of the operator. Plain data with its execution.
 
 use std::time::Duration;
 
@@ -19,23 +19,23 @@ use crate::host::{
 };
 use crate::mcp::{Answer, ApprovalId, ListKind};
 
-/// Something to be done that is reported in a line at most.
+/// An order whose outcome is at most one line of text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Order {
     /// A command to one server.
     Server(ServerName, ServerCommand),
-    /// Answer a request of a server.
+    /// Answer a request from a server.
     Answer(ApprovalId, Answer),
-    /// Deny these together; those that are no longer open are only counted.
+    /// Deny these together; those no longer open are only counted.
     Deny(Vec<(ApprovalId, Answer)>),
     /// Give a request more time.
     MoreTime(ApprovalId, Duration),
-    /// Set or take back a rule of this session.
+    /// Set or remove a rule of this session.
     ApprovalRule(ServerName, RuleKind, Option<SessionRule>),
-    /// Do something about a client of the service, by its origin.
+    /// Act on a client of the service, by its origin.
     Client(ClientOrder, String),
-    /// Decide something of the policy.
+    /// A decision about the policy.
     Policy(PolicyOrder),
 }
 
@@ -51,19 +51,19 @@ pub enum ServerCommand {
     Restart,
     /// Fetch its lists again.
     Refresh,
-    /// The person has seen that these entries of its lists changed.
+    /// The user has seen that these entries of its lists changed.
     ChangesSeen(Vec<(ListKind, SafeText)>),
     /// Close its breaker, or that of one of its tools.
     ResetBreaker(Option<String>),
-    /// Ask the person to sign in.
+    /// Ask the user to sign in.
     SignIn,
-    /// See whether it answers.
+    /// Check whether it responds.
     Ping,
-    /// Get another token.
+    /// Refresh its token.
     RefreshToken,
     /// Revoke and forget its token.
     SignOut,
-    /// Ask for another log level.
+    /// Set its log level.
     LogLevel(LogLevel),
     /// Share these roots.
     Roots(Vec<RootConfig>),
@@ -73,19 +73,19 @@ pub enum ServerCommand {
     Unsubscribe(String),
 }
 
-/// A call the person makes.
+/// A call made by the user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallRequest {
-    /// The server that is meant.
+    /// The server to call.
     pub server: ServerName,
     /// What is called.
     pub target: CallTarget,
-    /// Whether arguments must fit.
+    /// Whether arguments must match the schema.
     pub validation: Validation,
     /// Do not answer from the cache.
     pub bypass_cache: bool,
-    /// Deadline instead of the server's.
+    /// Deadline that overrides the server's.
     pub timeout: Option<Duration>,
 }
 
@@ -105,54 +105,54 @@ pub enum CallTarget {
     Request(String, Option<Value>),
 }
 
-/// What is done about a client of the service.
+/// An action on a client of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ClientOrder {
-    /// Its calls wait, or go on.
+    /// Pauses its calls, or resumes them.
     Pause,
-    /// Its calls and streams end.
+    /// Cancels its calls and streams.
     Cut,
-    /// Its token ends.
+    /// Revokes its token.
     Revoke,
 }
 
-/// What is decided of the policy.
+/// A decision about the policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PolicyOrder {
-    /// A definition as it was shown is accepted, or refused.
+    /// Accepts or refuses a definition as it was shown.
     Review {
         /// Its server.
         server: ServerName,
         /// The tool; `None` for the instructions.
         tool: Option<String>,
-        /// What was shown.
+        /// Digest of the definition that was shown.
         digest: Digest,
         /// Whether it is accepted.
         accept: bool,
     },
-    /// A grant is taken back.
+    /// Revokes a grant.
     Revoke(GrantId),
 }
 
-/// What orders are about.
+/// What orders act on.
 #[derive(Clone)]
 pub struct Operated {
     /// The engine.
     pub host: Host,
     /// Clients of the service, when there is one.
     pub clients: Option<Clients>,
-    /// What decides about callers that are not the person, where that is kept.
+    /// Decides about callers other than the user, if a policy is kept.
     pub policy: Option<PolicyKeeper>,
 }
 
 impl Order {
-    /// Does it; what takes no time is done when this returns. Gives what there is to say.
+    /// Executes it; immediate effects are done when this returns. Resolves to a message, if any.
     ///
     /// # Errors
-    /// Those of the engine; [`ErrorCode::Configuration`] where a file cannot be changed, or where
-    /// there are no clients or there is no policy.
+    /// Those of the engine; [`ErrorCode::Configuration`] when a file cannot be changed, or when
+    /// there are no clients or no policy.
     pub fn perform(self, on: Operated) -> BoxFuture<'static, Result<Option<SafeText>, Error>> {
         let Operated { host, clients, policy } = on;
         let done = match self {
@@ -188,7 +188,7 @@ impl Order {
     }
 }
 
-/// What waits for files, away from the tasks of the engine.
+/// Runs work that waits for files on the blocking pool.
 async fn blocking(
     work: impl FnOnce() -> Result<String, String> + Send + 'static,
 ) -> Result<Option<SafeText>, Error> {
@@ -241,9 +241,9 @@ impl ServerCommand {
 }
 
 impl CallRequest {
-    /// Makes the call. Of `options` those are used that are no part of the request; unless the person
-    /// asked to see them (`reveal`), values of the configuration are masked in the result: it may be
-    /// shown to others, copied and saved.
+    /// Makes the call. `options` supplies what is not part of the request. Unless `reveal` is set
+    /// at the user's request, configured secrets are masked in the result: it may be shown to
+    /// others, copied and saved.
     ///
     /// # Errors
     /// Those of [`Host::call_tool_with`].

@@ -1,5 +1,5 @@
-//! Who may do what, from files: the policy of the configuration, what was granted, what was
-//! reviewed. Keeps them, follows them while a host runs, and gives the host what decides.
+//! Access policy from files: the rules of the configuration, grants and reviews. Stores them,
+//! follows them while a host runs, and sets the policy of the host.
 
 mod file;
 mod keeper;
@@ -39,11 +39,11 @@ pub struct PolicyFile {
     pub rules: Rules,
 }
 
-/// Loads the policy of a configuration: the last file that has one, with the policy file beside it
-/// before its own `"policy"`.
+/// Loads the policy of a configuration: that of the last file with one; the policy file beside it
+/// takes precedence over its own `"policy"`.
 ///
 /// # Errors
-/// Every problem, each naming the file: nothing may be permitted by half a policy.
+/// Every problem, each naming the file: a partial policy must not permit anything.
 pub fn load_policy(configs: &[PathBuf]) -> Result<PolicyFile, Vec<String>> {
     let read = |path: &Path| files::load_json(path, LARGEST, files::parse_jsonc);
     for config in configs.iter().rev() {
@@ -51,7 +51,7 @@ pub fn load_policy(configs: &[PathBuf]) -> Result<PolicyFile, Vec<String>> {
         if let Some(value) = read(&beside).map_err(|problem| vec![problem])? {
             return compiled(&beside, value);
         }
-        // A file that cannot be read is the loader's to complain about.
+        // The loader reports configuration files that cannot be read.
         let mut own = read(config).ok().flatten();
         if let Some(value) = own.as_mut().and_then(|value| value.get_mut("policy")) {
             return compiled(config, value.take());
@@ -75,7 +75,7 @@ pub fn policy_schema() -> Value {
     schemars::schema_for!(PolicyConfig).to_value()
 }
 
-/// Grants that are kept for one configuration file.
+/// The stored grants of one configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GrantFile {
@@ -84,14 +84,14 @@ pub struct GrantFile {
     grants: Vec<Grant>,
 }
 
-/// The grants for one configuration file. A file that cannot be trusted gives none, and takes none.
+/// The grants for one configuration file. An untrusted file is neither read nor written.
 #[derive(Clone, Debug)]
 pub struct GrantStore {
     file: TrustedFile,
 }
 
 impl GrantStore {
-    /// The store for a configuration file. `None` when there is no folder to keep it in.
+    /// The store for a configuration file. `None` without a state folder.
     pub fn of(config: &Path, env: &Environment) -> Option<Self> {
         Some(Self { file: TrustedFile::new(state_path(config, env, "grants")?) })
     }
@@ -104,14 +104,14 @@ impl GrantStore {
     /// All grants that have not ended.
     ///
     /// # Errors
-    /// One sentence, when the file cannot be trusted: nothing is granted then.
+    /// A message when the file cannot be trusted: nothing is granted then.
     pub fn list(&self, now: Timestamp) -> Result<Vec<Grant>, String> {
         let mut kept: GrantFile = self.file.read()?.unwrap_or_default();
         kept.grants.retain(|grant| !grant.is_over(now));
         Ok(kept.grants)
     }
 
-    /// Keeps a grant. One that ends with a session is not kept: it belongs to a running host.
+    /// Stores a grant. Not for one that ends with a session, which belongs to a running host.
     ///
     /// # Errors
     /// As [`GrantStore::list`], or when the file cannot be written; nothing is granted then.
@@ -125,7 +125,7 @@ impl GrantStore {
         })
     }
 
-    /// Takes a grant back; gives it when there was one.
+    /// Revokes a grant; returns it, if there was one.
     ///
     /// # Errors
     /// As [`GrantStore::add`].
@@ -137,7 +137,7 @@ impl GrantStore {
         })
     }
 
-    /// Changes the grants in place; `change` says whether it did.
+    /// Changes the grants in place; `change` returns whether it did.
     pub(crate) fn change(
         &self,
         change: impl FnOnce(&mut Vec<Grant>) -> bool,
@@ -146,7 +146,7 @@ impl GrantStore {
     }
 }
 
-/// A grant of what is wanted.
+/// Makes a grant from a request for one.
 pub(crate) fn granted(id: GrantId, new: NewGrant, now: Timestamp) -> Grant {
     Grant {
         id,
@@ -160,14 +160,14 @@ pub(crate) fn granted(id: GrantId, new: NewGrant, now: Timestamp) -> Grant {
     }
 }
 
-/// Whether a grant lives in a running host alone.
+/// Whether a grant exists only in a running host.
 pub(crate) const fn of_session(kind: &GrantKind) -> bool {
     matches!(kind, GrantKind::Once { session: Some(_), .. } | GrantKind::Once { until: None, .. })
 }
 
-/// Where something is kept for a configuration file.
+/// Path of the state of kind `what` for a configuration file.
 pub(crate) fn state_path(config: &Path, env: &Environment, what: &str) -> Option<PathBuf> {
-    let file = crate::config::environment::clean(&env.absolute(config));
+    let file = crate::config::clean_path(&env.absolute(config));
     Some(env.state_dir.as_ref()?.join("policy").join(format!("{}.{what}.json", file_key(file))))
 }
 

@@ -1,12 +1,12 @@
 //! Recordings: what a host and its servers did, as JSON lines that can be read again elsewhere.
 //!
 //! Every line is an object with a `type`: `header` (once, first), `fact` (what the view is folded
-//! from), `frame` (a message of a server in either direction), `log`, `chat` (what the person said
-//! to a model), `missed` (what came faster than it could be kept) and `end`. A cut last line is a program that was killed, not a fault.
-//! Secrets are masked before anything is written, as everywhere else that keeps something.
+//! from), `frame` (a message from or to a server), `log`, `chat` (a message of the user to a
+//! model), `missed` (counts of dropped records) and `end`. An incomplete last line means that the
+//! program was killed, and is not an error. Secrets are masked before anything is written.
 //!
 //! A file whose name ends with `.gz` is compressed when the recording ends, in members (RFC 1952)
-//! of about 1 MiB, so that a reader can begin at any of them.
+//! of about 1 MiB, so that a reader can start at any of them.
 
 mod export;
 mod operations;
@@ -44,10 +44,10 @@ pub struct Header {
     pub product: String,
     /// When it began.
     pub began: Timestamp,
-    /// Whether [`Scrubber`] has been over it.
+    /// Whether [`Scrubber`] has processed it.
     #[serde(default)]
     pub scrubbed: bool,
-    /// The servers as they were configured when it began, secrets as their names (`mcpdeck config`).
+    /// The servers as configured when it began, secrets masked (`mcpdeck config`).
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub servers: Value,
 }
@@ -56,15 +56,15 @@ pub struct Header {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum RecordingLine {
-    /// What this is.
+    /// The header.
     Header(Header),
     /// A fact about the host or a server.
     Fact(Arc<Record>),
-    /// A message, or a line that is none.
+    /// A message, or an invalid line.
     Frame(Arc<TrafficRecord>),
     /// A line of a log.
     Log(Arc<LogRecord>),
-    /// What the person said to a model.
+    /// A message of the user to a model.
     Chat {
         /// When.
         at: Timestamp,
@@ -80,7 +80,7 @@ pub enum RecordingLine {
         /// Lines of logs.
         logs: u64,
     },
-    /// The recording was ended; without it the program was killed.
+    /// The recording ended normally; missing if the program was killed.
     End {
         /// When.
         at: Timestamp,
@@ -136,7 +136,7 @@ pub fn recording_schema() -> Value {
 }
 
 impl RecordingLine {
-    /// When it happened; the first line and counts have no time of their own.
+    /// When it happened; `None` for the header and for counts.
     pub fn at(&self) -> Option<Timestamp> {
         match self {
             Self::Fact(record) => Some(record.at),
@@ -158,11 +158,11 @@ impl RecordingLine {
     }
 }
 
-/// A recording that is read line by line; compressed ones (gzip) too.
+/// Reads a recording line by line, compressed (gzip) or not.
 pub struct Recording {
     header: Header,
     blocks: BlockReader,
-    /// The block that is read, and where its next line begins.
+    /// The current block, and the offset of its next line.
     text: Vec<u8>,
     at: usize,
     number: usize,
@@ -172,7 +172,7 @@ impl Recording {
     /// Opens a recording.
     ///
     /// # Errors
-    /// When the file cannot be read, or is no recording of a version that is known.
+    /// When the file cannot be read, or is not a recording of a supported version.
     pub fn open(path: &Path) -> io::Result<Self> {
         let blocks = BlockReader::open(path)?;
         let mut recording =
@@ -220,8 +220,8 @@ fn invalid(message: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message.into())
 }
 
-// A recording in blocks of whole lines, each of which can be read again by its place in the file:
-// what makes a large one as quick to open as a small one.
+// Reads a recording in blocks of whole lines, each addressed by its offset in the file, so that
+// opening a large file is as fast as opening a small one.
 
 /// Bytes of a block of a file that is not compressed.
 const BLOCK: u64 = 1 << 20;
@@ -234,7 +234,7 @@ pub struct BlockReader {
 }
 
 impl BlockReader {
-    /// Opens a file; nothing is known of what is in it.
+    /// Opens a file without checking its content.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -247,20 +247,20 @@ impl BlockReader {
     /// Size of the file, in bytes.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// When its metadata cannot be read.
     pub fn size(&self) -> io::Result<u64> {
         Ok(self.file.get_ref().metadata()?.len())
     }
 
-    /// Goes to a place that [`BlockReader::next_block`] gave; the first is 0.
+    /// Seeks to an offset returned by [`BlockReader::next_block`]; the first is 0.
     ///
     /// # Errors
-    /// When the system cannot.
+    /// When the seek fails.
     pub fn seek(&mut self, place: u64) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(place)).map(drop)
     }
 
-    /// The block at a place that [`BlockReader::next_block`] gave.
+    /// The block at an offset returned by [`BlockReader::next_block`].
     ///
     /// # Errors
     /// When it cannot be read.
@@ -269,7 +269,7 @@ impl BlockReader {
         Ok(self.next_block()?.map_or_else(Vec::new, |(_, text)| text))
     }
 
-    /// The next block with its place; `None` at the end. A line that was cut is left out.
+    /// The next block with its offset; `None` at the end. An incomplete last line is left out.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use crate::base::atomic::alone;
 use crate::base::file::read_text;
 use crate::base::text::nearest;
-use crate::config::edit::{put, without_mark};
+use crate::config::{put_member, without_mark};
 use crate::deck::files;
 
 /// Largest file that is read, in bytes.
@@ -55,7 +55,7 @@ pub struct SavedCall {
     /// Deadline in seconds instead of the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
-    /// Send it past validation, on purpose.
+    /// Send it even if validation fails.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }
@@ -78,7 +78,7 @@ pub enum SavedTarget {
     Resource {
         /// Its URI.
         resource: String,
-        /// The server that is meant.
+        /// The server that offers it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         server: Option<String>,
     },
@@ -107,11 +107,11 @@ impl SavedCalls {
         config.with_file_name(SAVED_CALLS_FILE)
     }
 
-    /// Reads the file; one that does not exist holds no calls. Comments and trailing commas are
-    /// allowed, as in `mcp.json`.
+    /// Reads the file; a missing file holds no calls. Comments and trailing commas are allowed, as
+    /// in `mcp.json`.
     ///
     /// # Errors
-    /// Names the file and what is wrong with it, and the line of what it should not hold.
+    /// Names the file, the position and what is wrong.
     pub fn load(path: &Path) -> Result<Self, String> {
         let text = read_text(path, LARGEST).map_err(|e| format!("{}: {e}", path.display()))?;
         text.map_or_else(|| Ok(Self::default()), |text| Self::parse(without_mark(&text), path))
@@ -148,7 +148,7 @@ impl SavedCalls {
     /// The call of this name; a leading `@` is not part of it.
     ///
     /// # Errors
-    /// That there is none, with a similar name.
+    /// When there is none; suggests a similar name.
     pub fn get(&self, name: &str) -> Result<&SavedCall, String> {
         let name = name.strip_prefix('@').unwrap_or(name);
         self.calls.get(name).ok_or_else(|| {
@@ -164,17 +164,17 @@ impl SavedCalls {
         self.calls.insert(name.into(), call);
     }
 
-    /// Puts one call into the file, made if need be: alone, so that another window that does the
-    /// same at the moment loses nothing, and with everything else in it as it was written.
+    /// Puts one call into the file, created if missing: under a lock, so that concurrent changes of
+    /// other windows are not lost, and with the rest of the text unchanged.
     ///
     /// # Errors
-    /// Names the file and what is wrong with it; it is then as it was.
+    /// Names the file and what is wrong with it; the file is then unchanged.
     pub fn put(path: &Path, name: &str, call: SavedCall) -> Result<(), String> {
         alone(path, || {
             let mut all = Self::load(path)?;
             let value = serde_json::to_value(&call).map_err(|error| error.to_string())?;
             all.set(name, call);
-            files::put(path, LARGEST, &all, |text| put::member(text, "calls", name, &value))
+            files::put(path, LARGEST, &all, |text| put_member(text, "calls", name, &value))
         })
     }
 }

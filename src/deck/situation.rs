@@ -1,45 +1,43 @@
-//! How the configuration stands beyond what runs: what awaits approval, what waits for an input, a
-//! changed file that is not used yet, and the text of the files.
+//! The state of the configuration beyond what runs: what awaits approval or an input, a changed
+//! file that is not in use yet, and the text of the files.
 
 use std::path::{Path, PathBuf};
 
 use super::trust::Awaiting;
 use crate::base::{SafeText, ServerName};
-use crate::config::overview::{ServerValues, SourceFile};
-use crate::config::source::SourceText;
-use crate::config::{ConfigChange, InputConfig};
+use crate::config::{ConfigChange, InputConfig, ServerValues, SourceFile, SourceText};
 
-/// How the configuration stands.
+/// The state of the configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Situation {
-    /// Counts situations.
+    /// Incremented for each situation.
     pub revision: u64,
     /// Servers that await approval, in file order.
     pub awaiting: Vec<Awaiting>,
     /// The declared inputs.
     pub inputs: Vec<InputView>,
-    /// Whether answers can be kept in the keyring of the system.
+    /// Whether answers can be stored in the keyring of the system.
     pub keyring: bool,
-    /// The files there are and what each contributes.
+    /// The configuration files and what each contributes.
     pub sources: Vec<SourceFile>,
     /// Every value in effect.
     pub values: Vec<ServerValues>,
-    /// Why changes of the files are looked for by the clock, when they are.
+    /// Why the files are polled for changes, if they are.
     pub polling: Option<SafeText>,
-    /// Whether there is an edit to take back.
+    /// Whether there is an edit to undo.
     pub undo: bool,
     /// Whether a changed file is shown before it is used.
     pub asks: bool,
-    /// What a changed file would do that is not used yet.
+    /// What a changed file that is not in use yet would change.
     pub plan: Option<ConfigChange>,
 }
 
-/// A declared input and how it stands.
+/// A declared input and its state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputView {
-    /// As it is declared.
+    /// Its declaration.
     pub input: InputConfig,
-    /// How it stands.
+    /// Where its answer comes from.
     pub state: InputState,
     /// Approved servers that wait for it.
     pub servers: Vec<ServerName>,
@@ -48,9 +46,9 @@ pub struct InputView {
 /// Where the answer to an input comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputState {
-    /// There is none.
+    /// There is no answer.
     Open,
-    /// The person, in this run.
+    /// The user, in this run.
     Answered,
     /// The keyring.
     Kept,
@@ -59,17 +57,17 @@ pub enum InputState {
 }
 
 impl Situation {
-    /// The inputs that something waits for.
+    /// The inputs that a server waits for.
     pub fn wanted(&self) -> impl Iterator<Item = &InputView> {
         self.inputs.iter().filter(|input| !input.servers.is_empty())
     }
 
-    /// Servers a person is asked about now: switched off ones only when they are wanted.
+    /// Servers to ask the user about now: disabled ones are left out.
     pub fn asked(&self) -> impl Iterator<Item = &Awaiting> {
         self.awaiting.iter().filter(|awaiting| !awaiting.disabled)
     }
 
-    /// What there is to approve of a server.
+    /// The pending approval of a server.
     pub fn awaiting(&self, server: &ServerName) -> Option<&Awaiting> {
         self.awaiting.iter().find(|awaiting| awaiting.review.server == *server)
     }

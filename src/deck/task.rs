@@ -1,5 +1,5 @@
-//! What a deck does while it runs: loads, lets through the gate, hands over to the host, reloads;
-//! does what is asked of the configuration.
+//! The task of a deck: loads the configuration, applies the trust gate, passes it to the host,
+//! reloads it, and executes commands about it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,15 +17,17 @@ use super::situation::{FileText, Situation};
 use super::trust::{Passed, TrustGate, TrustVerdict};
 use super::watch::{ConfigWatch, LoadResult, WatchOptions};
 use crate::base::{SafeText, Secret, ServerName, WatchMode};
-use crate::config::overview::{sources, values};
-use crate::config::{self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode};
+use crate::config::{
+    self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode, effective_values,
+    source_files,
+};
 use crate::error::{Error, ErrorCode};
 use crate::host::{Host, HostView, ShutdownReport, Startup, reload_plan};
 
-/// Least time between two looks at what servers offer.
+/// Minimum time between two calls of the notebook.
 const NOTED: Duration = Duration::from_secs(1);
 
-/// Edits that can be taken back.
+/// Most edits that can be undone.
 const UNDO: usize = 50;
 
 /// State of the task.
@@ -37,25 +39,25 @@ pub(super) struct DeckTask {
     gate: TrustGate,
     masks: Option<Masks>,
     notebook: Option<Notebook>,
-    /// What was loaded last and can be used.
+    /// The last usable load.
     latest: Option<Loaded>,
-    /// The same, behind the gate.
+    /// The same after the gate.
     passed: Passed,
-    /// What the host runs; nothing until a configuration could be used.
+    /// What the host runs; `None` until a configuration was usable.
     running: Option<McpConfig>,
-    /// Edits of the person that can be taken back.
+    /// Edits of the user that can be undone.
     edits: Vec<Made>,
-    /// A changed configuration that waits for a yes, with what it would change.
+    /// A changed configuration that waits for confirmation, with what it would change.
     waiting: Option<(McpConfig, ConfigChange)>,
-    /// The person's choice for this run, which goes before `"reload"`.
+    /// The user's choice for this run, which overrides `"reload"`.
     ask: Option<ReloadMode>,
-    /// The next change was asked for and needs no question.
+    /// Whether the user requested the next change, so that it needs no confirmation.
     expected: bool,
     kept: KeptInputs,
-    /// Whether the newest state of the files could be used.
+    /// Whether the newest state of the files is usable.
     sound: bool,
     revision: u64,
-    /// Servers and inputs a person was asked for last.
+    /// Servers and inputs the user was last asked about.
     asked_for: (Vec<ServerName>, Vec<String>),
     events: broadcast::Sender<DeckEvent>,
 }
@@ -80,13 +82,13 @@ impl DeckTask {
         };
         let startup = host.startup_mode();
         let result = match result {
-            // Under `All` a bad entry is a server that does not start.
+            // Under `All` an invalid entry counts as a server that does not start.
             Ok(loaded) if startup == Startup::All && !keep_watching && !files.is_empty() => {
                 loaded.clone().complete().map(|_| loaded)
             }
             result => result,
         };
-        // For file systems that report nothing and are not known for it.
+        // For file systems that report no events and are not detected as such.
         let how = environment.var("MCPDECK_WATCH");
         let poll_only = how.is_some_and(|how| how.eq_ignore_ascii_case("poll"));
         let known = result.clone();
@@ -145,7 +147,7 @@ impl DeckTask {
         Ok(work)
     }
 
-    /// Runs until it is stopped; then every server has ended.
+    /// Runs until stopped; returns when every server has ended.
     pub(super) async fn run(
         mut self,
         mut commands: mpsc::Receiver<ConfigCommand>,
@@ -215,7 +217,7 @@ impl DeckTask {
         }
     }
 
-    /// Uses an answer of the person.
+    /// Uses an answer of the user.
     fn answer(&mut self, id: String, value: Secret, keep: KeepInput) {
         self.environment.inputs.insert(id.clone(), value.clone());
         self.fresh_answers();
@@ -229,7 +231,7 @@ impl DeckTask {
         }
     }
 
-    /// The answers changed: the files are read anew with them, which the person asked for.
+    /// Reloads the files with changed answers, at the user's request.
     fn fresh_answers(&mut self) {
         self.expected = true;
         if let Some(watch) = &self.watch {
@@ -237,11 +239,11 @@ impl DeckTask {
         }
     }
 
-    /// The keyring has answered.
+    /// Handles a reply of the keyring.
     fn keyring_answered(&mut self, answer: KeyringAnswer) {
         match answer {
             KeyringAnswer::Found(id, Ok(Some(value))) => {
-                // What the person typed meanwhile is newer.
+                // An answer typed in the meantime takes precedence.
                 if self.environment.input(&id).is_none() {
                     self.environment.inputs.insert(id, value);
                     self.fresh_answers();
@@ -266,7 +268,7 @@ impl DeckTask {
         FileEditor { files: files.as_slice(), environment, loaded: &passed.reviewed }
     }
 
-    /// An edit was written; gives what there is to say about it.
+    /// Applies an edit that was written; returns the message about it.
     async fn made(&mut self, made: Made) -> SafeText {
         let trusted = self.trusted();
         let added = made.servers.len() == 1 && !self.editor().knows(&made.servers[0]);
@@ -279,7 +281,7 @@ impl DeckTask {
         said
     }
 
-    /// Takes the last edit back, unless the file is another by now.
+    /// Undoes the last edit, unless the file has changed since.
     async fn undo(&mut self) {
         let Some(made) = self.edits.pop() else {
             return self.fail("there is nothing to undo".to_owned());
@@ -294,15 +296,15 @@ impl DeckTask {
         }
     }
 
-    /// The servers that are approved as they stand in the files now.
+    /// The servers that are approved as they are in the files now.
     fn trusted(&self) -> Vec<ServerName> {
         let TrustGate::Guarded(store) = &self.gate else { return Vec::new() };
         let reviews = store.review(&self.passed.reviewed).into_iter();
         reviews.filter(|r| r.verdict == TrustVerdict::Approved).map(|r| r.server).collect()
     }
 
-    /// Our own edit is on the disk: it is loaded, approved as far as what it was made of was
-    /// approved (what the person typed is approved by typing it), and applied.
+    /// Loads and applies an edit that was written. It counts as approved if one of its servers was
+    /// approved before, or if the user typed it as a new server.
     async fn written(&mut self, servers: &[ServerName], trusted: &[ServerName], typed: bool) {
         let Ok(result) = load(&self.files, &self.environment).await else { return };
         if let (Ok(loaded), true) = (&result, typed || servers.iter().any(|s| trusted.contains(s)))
@@ -311,7 +313,7 @@ impl DeckTask {
             if let TrustGate::Guarded(store) = &mut self.gate
                 && let Err(error) = store.approve(&passed.reviewed, servers)
             {
-                tracing::warn!(%error, "an edit of the person could not be remembered as approved");
+                tracing::warn!(%error, "the approval of an edit could not be saved");
                 store.approve_for_session(&passed.reviewed, servers);
             }
         }
@@ -319,19 +321,19 @@ impl DeckTask {
         self.changed(result).await;
     }
 
-    /// What happens to a change: the person's word in this run goes before the file's.
+    /// The reload mode: the user's choice for this run overrides the file's.
     fn mode(&self, config: &McpConfig) -> ReloadMode {
         self.ask.unwrap_or(config.reload)
     }
 
-    /// Lets what was loaded last through the gate.
+    /// Applies the gate to the last usable load.
     fn pass(&mut self) -> McpConfig {
         let loaded = self.latest.clone().unwrap_or_default();
         self.passed = self.gate.pass(loaded, &self.environment, self.running.as_ref());
         self.passed.config.clone()
     }
 
-    /// Remembers that the person approves servers as they were shown, and lets them start.
+    /// Stores the user's approval of servers as they were shown, and lets them start.
     async fn approve(&mut self, shown: &[(ServerName, String)]) {
         let TrustGate::Guarded(store) = &mut self.gate else { return };
         let same = |(name, hash): &&(ServerName, String)| {
@@ -358,7 +360,7 @@ impl DeckTask {
         }
         let config = self.pass();
         if let Some((_, change)) = self.waiting.take() {
-            // The rest of the changed file still waits for its own yes.
+            // The rest of the changed file still waits for its own confirmation.
             self.waiting = Some((config, change));
         } else {
             self.take(config).await;
@@ -371,7 +373,7 @@ impl DeckTask {
     }
 
     fn send(&self, event: DeckEvent) {
-        // Nobody has to listen.
+        // Fails only without receivers, which is fine.
         let _ = self.events.send(event);
     }
 
@@ -383,22 +385,22 @@ impl DeckTask {
         self.send(DeckEvent::Loaded(Arc::new(self.passed.config.clone()), self.texts()));
     }
 
-    /// Sends how the configuration stands, and what is newly wanted of a person.
+    /// Sends the situation, and what is newly needed from the user.
     fn publish(&mut self) {
         self.revision += 1;
         let Passed { config, reviewed, .. } = &self.passed;
-        // What runs, or would if it were let, with the origins of its values.
+        // What runs, or would run if approved, with the origins of its values.
         let (config, origins) = (config.clone(), reviewed.origins.clone());
         let in_effect = Loaded { config, origins, ..Loaded::default() };
-        let sources = || sources(&self.files, &self.environment, reviewed);
+        let source_files = || source_files(&self.files, &self.environment, reviewed);
         let situation = Situation {
             revision: self.revision,
             awaiting: self.passed.awaiting.clone(),
             inputs: self.kept.views(&self.environment, &self.passed),
             keyring: self.kept.is_possible(),
             undo: !self.edits.is_empty(),
-            sources: if self.files.is_empty() { Vec::new() } else { sources() },
-            values: values(&in_effect),
+            sources: if self.files.is_empty() { Vec::new() } else { source_files() },
+            values: effective_values(&in_effect),
             polling: match self.watch.as_ref().map(ConfigWatch::mode) {
                 Some(WatchMode::Polling(reason)) => Some(SafeText::line(&reason)),
                 _ => None,
@@ -418,11 +420,11 @@ impl DeckTask {
         self.asked_for = (servers, inputs);
     }
 
-    /// The files are in this state now.
+    /// Handles a new state of the files.
     async fn changed(&mut self, result: LoadResult) {
         let waited = self.waiting.take();
         if result.as_ref().ok() == self.latest.as_ref() && self.running.is_some() && self.sound {
-            // Our own edit, which is in use already.
+            // Our own edit, which is already in use.
             self.waiting = waited;
             return;
         }
@@ -447,7 +449,7 @@ impl DeckTask {
         }
     }
 
-    /// Holds a changed configuration back until the person has seen what it would do.
+    /// Holds back a changed configuration until the user has seen what it would do.
     async fn plan(&mut self, config: McpConfig) {
         match self.host.plan_reload(config.clone()).await {
             Ok(plan) => {
@@ -463,7 +465,7 @@ impl DeckTask {
             masks(&config);
         }
         self.loaded();
-        // A server that was taken out and does not want to end holds up no later change.
+        // Does not wait: a removed server that is slow to stop must not delay later changes.
         match self.host.begin_reload(config.clone()).await {
             Ok(_) => {
                 let before = self.running.replace(config.clone()).unwrap_or_default();
@@ -485,7 +487,7 @@ impl DeckTask {
     }
 }
 
-/// Loads the files away from the tasks of the runtime: a helper may have to ask the person.
+/// Loads the files on the blocking pool: a helper may have to ask the user.
 async fn load(files: &[PathBuf], env: &Environment) -> Result<LoadResult, Error> {
     let (files, env) = (files.to_vec(), env.clone());
     let loading = tokio::task::spawn_blocking(move || config::load(&files, &env));
@@ -493,7 +495,7 @@ async fn load(files: &[PathBuf], env: &Environment) -> Result<LoadResult, Error>
     loading.await.map_err(stopping)
 }
 
-/// The next state of the files; never, when there are none.
+/// The next state of the files; pends forever without files.
 async fn next_state(watch: &mut Option<ConfigWatch>) -> Option<LoadResult> {
     match watch {
         Some(watch) => watch.next().await,
@@ -501,11 +503,11 @@ async fn next_state(watch: &mut Option<ConfigWatch>) -> Option<LoadResult> {
     }
 }
 
-/// How things stand at the host, at most once in a while; never, when nobody wants to know.
+/// The next view of the host, at most one per [`NOTED`]; pends forever without a notebook.
 async fn next_view(offers: &mut Option<watch::Receiver<Arc<HostView>>>) -> Option<Arc<HostView>> {
     match offers {
         Some(view) => {
-            // First, so that a change is not forgotten when something else comes meanwhile.
+            // Sleep first, so that no change is lost when another branch completes meanwhile.
             tokio::time::sleep(NOTED).await;
             let changed = view.changed().await;
             let now = view.borrow_and_update().clone();

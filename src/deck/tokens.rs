@@ -1,7 +1,7 @@
-//! Tokens of servers, kept for all processes of a user: one file per issuer and resource, for the user
-//! alone, in `tokens` of the state folder; one per issuer for the client. Replaced whole, and locked
-//! while one is refreshed. Where the user keeps secrets (`mcpdeck secret`), tokens and clients are
-//! encrypted among them instead.
+//! Tokens of servers, shared by all processes of a user: one file per issuer and resource, and one
+//! per issuer for the client, in `tokens` of the state folder, readable only by the user. Replaced
+//! atomically, and locked during a refresh. If the user has a secret store (`mcpdeck secret`),
+//! tokens and clients are encrypted there instead.
 
 use std::fs::File;
 use std::io;
@@ -25,16 +25,16 @@ use crate::mcp::{Accounts, StoredClient, StoredToken, TokenStore, token_covers};
 /// Largest file of a token, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// The secrets that hold tokens and clients.
+/// Kind of the secrets that hold tokens and clients.
 const KIND: &str = "token";
 
-/// The files.
+/// The token files.
 pub struct TokenFiles {
     folder: PathBuf,
     secrets: Option<SecretStore>,
 }
 
-/// Accounts kept in the state folder of `env`; `None` where there is none.
+/// Accounts stored in the state folder of `env`; `None` without one.
 pub fn accounts(env: &Environment) -> Option<Accounts> {
     let state = env.state_dir.as_ref()?;
     let files =
@@ -43,12 +43,12 @@ pub fn accounts(env: &Environment) -> Option<Accounts> {
 }
 
 impl TokenFiles {
-    /// Files in `folder`, which is made when the first is written.
+    /// Files in `folder`, which is created on the first write.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), secrets: None }
     }
 
-    /// The names of all that is kept, in files or encrypted.
+    /// The names of all entries, in files or encrypted.
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = self.encrypted()?.unwrap_or_default();
         match std::fs::read_dir(&self.folder) {
@@ -62,7 +62,7 @@ impl TokenFiles {
         Ok(names)
     }
 
-    /// The names of what is encrypted; `None` where the user keeps no secrets.
+    /// The names of encrypted entries; `None` when the user has no secret store.
     fn encrypted(&self) -> io::Result<Option<Vec<String>>> {
         let Some(secrets) = &self.secrets else { return Ok(None) };
         let names = secrets.own(KIND).map_err(io::Error::other)?;
@@ -80,8 +80,7 @@ impl TokenFiles {
         replace(&self.folder.join(name), &serde_json::to_vec_pretty(value)?, Readers::Owner)
     }
 
-    /// What is kept under a name; `None` when there is nothing, or something else: signing in again
-    /// puts it right.
+    /// The entry of a name; `None` when it is missing or invalid: signing in again repairs it.
     fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
         if let Some(secrets) = &self.secrets
             && let Some(text) = secrets.get(&own_name(KIND, name)).map_err(io::Error::other)?
@@ -102,7 +101,7 @@ impl TokenFiles {
         remove(&self.folder.join(name))
     }
 
-    /// Makes the folder, for the user alone.
+    /// Creates the folder, accessible only to the user.
     fn prepare(&self) -> io::Result<()> {
         if self.folder.is_dir() {
             return Ok(());
@@ -125,7 +124,7 @@ fn client_name(issuer: &str) -> String {
     format!("{}.client", key(&[issuer]))
 }
 
-/// The name of a file: what it is for, and nothing that an address could do to a path.
+/// A file name made of a hash, so that an address cannot influence the path.
 fn key(of: &[&str]) -> String {
     let mut name = hex(&Sha256::digest(of.join("\n").as_bytes()));
     name.truncate(32);
@@ -166,7 +165,7 @@ impl TokenStore for TokenFiles {
 
     fn lock(&self, issuer: &str, resource: &str) -> io::Result<Box<dyn Send>> {
         self.prepare()?;
-        // Beside the file, which is replaced and so cannot be locked itself.
+        // A separate file: the token file is replaced, and so cannot be locked itself.
         let path = self.folder.join(token_name(issuer, resource)).with_extension("lock");
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
         file.lock()?;

@@ -1,9 +1,9 @@
-//! Trust in what a configuration runs (rows C5 and C6 of the fault catalogue): approved once by
-//! the user, remembered by content, per file. A pulled branch cannot run something new unseen.
+//! Trust in what a configuration runs (rows C5 and C6 of the fault catalogue): approved once by the
+//! user, stored by content, per file. A pulled branch cannot run anything new unreviewed.
 //!
-//! What is remembered stands in the user's own folder, never in the project. Values of the
-//! environment and of headers are kept as salted hashes. A value that the file takes from the
-//! user's own variables or answers counts as it is written: a renewed token is no new command.
+//! Approvals are stored in the user's state folder, never in the project. Values of the environment
+//! and of headers are stored as salted hashes. A value that the file takes from the user's
+//! variables or answers is compared as written: a renewed token is not a new command.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,28 +17,25 @@ use crate::base::file::{StateFile, file_key, hex};
 use crate::base::secret::MASK;
 use crate::base::text::path::spelled;
 use crate::base::{SafeText, ServerName};
-use crate::config::diagnostics::child;
-use crate::config::hazards::{dangers, is_hidden};
-use crate::config::mask::{masked_address, masked_arguments};
 use crate::config::{
     Diagnostic, Environment, Hold, InputNeed, Loaded, McpConfig, Origins, Position, ServerConfig,
-    Severity, TransportConfig,
+    Severity, TransportConfig, child_pointer, dangers, is_hidden, masked_address, masked_arguments,
 };
 use crate::process::Launch;
 
-/// Format of the store; another one counts as nothing approved.
+/// Version of the store; with any other version nothing counts as approved.
 const VERSION: u32 = 3;
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 64 << 20;
 
-/// Where approvals are kept: one file for each configuration file.
+/// The store of approvals: one file for each configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustStore {
-    /// `None` when there is no place to keep anything.
+    /// `None` without a state folder.
     folder: Option<PathBuf>,
     cwd: PathBuf,
-    /// What is approved until the program ends, without salt, by file and server.
+    /// Approvals until the program ends, unsalted, by file and server.
     session: BTreeMap<(PathBuf, ServerName), ApprovedContent>,
 }
 
@@ -46,28 +43,27 @@ pub struct TrustStore {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Approvals {
     version: u32,
-    /// Spelled by [`spelled`]; the name of the store's file tells apart what is spelled alike.
+    /// Spelled by [`spelled`]; the name of the store's file distinguishes equal spellings.
     file: String,
     salt: String,
     servers: BTreeMap<ServerName, ApprovedContent>,
 }
 
 impl TrustStore {
-    /// The store of the user. `None` when there is no folder to keep it in.
+    /// The store of the user. `None` without a state folder.
     pub fn of(env: &Environment) -> Option<Self> {
         env.state_dir.as_ref()?;
         Some(Self::or_session(env))
     }
 
-    /// The store of the user; without a folder to keep it in, one that forgets everything when the
-    /// program ends.
+    /// The store of the user; without a state folder, approvals last until the program ends.
     pub fn or_session(env: &Environment) -> Self {
         let folder = env.state_dir.as_ref().map(|state| state.join("trust"));
         Self { folder, cwd: env.cwd.clone(), session: BTreeMap::new() }
     }
 
-    /// What there is to say about every server that comes from a file, in file order. Servers
-    /// named on the command line need no approval and do not appear.
+    /// The review of every server that comes from a file, in file order. Servers named on the
+    /// command line need no approval and are left out.
     pub fn review(&self, loaded: &Loaded) -> Vec<Review> {
         let mut known: BTreeMap<PathBuf, Approvals> = BTreeMap::new();
         let from_files = loaded.config.servers.values().filter(|s| has_file(s));
@@ -81,7 +77,7 @@ impl TrustStore {
                     kept.servers.get(&server.name).map(|kept| TrustVerdict::of(kept, &salted));
                 let here = self.session.get(&(file, server.name.clone()));
                 let here = here.map(|here| TrustVerdict::of(here, &unsalted));
-                // What was approved in either way is approved; what is known to either is no news.
+                // Approved in either store is approved; known to either store is not new.
                 let verdict = match kept {
                     Some(TrustVerdict::Approved) => TrustVerdict::Approved,
                     kept => here.or(kept).unwrap_or(TrustVerdict::New),
@@ -139,8 +135,8 @@ impl TrustStore {
         Ok(())
     }
 
-    /// Changes what is kept about a file, alone: another window may approve at the same moment.
-    /// Gives what `change` gives, whether there is anything to write.
+    /// Changes the approvals for a file under a lock: another window may approve concurrently.
+    /// Returns what `change` returns: whether there is anything to write.
     fn change(&self, file: &Path, change: impl FnOnce(&mut Approvals) -> bool) -> io::Result<bool> {
         let missing =
             || io::Error::new(io::ErrorKind::NotFound, "there is no folder to keep it in");
@@ -181,7 +177,7 @@ impl TrustStore {
         out
     }
 
-    /// Takes an approval back; gives whether there was one.
+    /// Revokes an approval; returns whether there was one.
     ///
     /// # Errors
     /// When the store cannot be written.
@@ -195,16 +191,16 @@ impl TrustStore {
     }
 
     fn absolute(&self, file: &Path) -> PathBuf {
-        crate::config::environment::clean(&self.cwd.join(file))
+        crate::config::clean_path(&self.cwd.join(file))
     }
 
-    /// Where the approvals for a file stand.
+    /// The file that stores the approvals for a configuration file.
     fn kept(&self, file: &Path) -> Option<StateFile> {
         let name = file_key(file);
         Some(StateFile::new(self.folder.as_ref()?.join(format!("{name}.json")), LARGEST))
     }
 
-    /// What cannot be used counts as nothing approved.
+    /// Reads the approvals for a file; an unusable store counts as nothing approved.
     fn read(&self, file: &Path) -> Approvals {
         let kept = self.kept(file).and_then(|kept| kept.load(|b| Approvals::parse(b, file)));
         kept.unwrap_or_else(|| Approvals::none(file))
@@ -236,17 +232,17 @@ fn has_file(server: &ServerConfig) -> bool {
     !server.at.file.as_os_str().is_empty()
 }
 
-// What of an entry is approved: everything that decides what runs and what it is given.
+// The part of an entry that is approved: everything that decides what runs and what it receives.
 
 /// The settings of a server that are approved, by their names in the file, in the order in which
 /// they are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct ApprovedContent(IndexMap<String, Setting>);
 
-/// One of them.
+/// One approved setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Setting {
-    /// Its value for reading: escaped, secrets masked.
+    /// Its value for display: escaped, secrets masked.
     shown: String,
     /// Hash of its value, masked parts included.
     hash: String,
@@ -255,10 +251,10 @@ struct Setting {
 impl ApprovedContent {
     /// The content of an entry, its hashes with this salt.
     fn of(server: &ServerConfig, origins: &Origins, salt: &str) -> Self {
-        let base = child("/servers", server.name.as_str());
+        let base = child_pointer("/servers", server.name.as_str());
         let written = |pointer: &str| origins.get(&format!("{base}{pointer}"))?.template();
         let mut all = IndexMap::new();
-        // A value counts as it is written where it depends on the user's variables.
+        // A value that depends on the user's variables is compared as written.
         let mut put = |name: String, pointer: &str, value: &str, shown: &dyn Fn(&str) -> String| {
             let template = written(pointer);
             let kind = if template.is_some() { "written" } else { "value" };
@@ -286,7 +282,12 @@ impl ApprovedContent {
                     put("inheritEnv".to_owned(), "", "true", &plain);
                 }
                 for (name, value) in &stdio.env {
-                    put(format!("env.{name}"), &child("/env", name), value.expose(), &hidden);
+                    put(
+                        format!("env.{name}"),
+                        &child_pointer("/env", name),
+                        value.expose(),
+                        &hidden,
+                    );
                 }
             }
             TransportConfig::Http(http)
@@ -294,7 +295,7 @@ impl ApprovedContent {
             | TransportConfig::WebSocket(http) => {
                 put("url".to_owned(), "/url", http.url.as_str(), &masked_address);
                 for (name, value) in &http.headers {
-                    let pointer = child("/headers", name);
+                    let pointer = child_pointer("/headers", name);
                     put(format!("headers.{name}"), &pointer, value.expose(), &hidden);
                 }
             }
@@ -306,14 +307,14 @@ impl ApprovedContent {
         Self(all)
     }
 
-    /// Tells whether another content is the same.
+    /// A hash to compare contents.
     fn hash(&self) -> String {
         let parts = self.0.iter().flat_map(|(name, setting)| [name.as_str(), &setting.hash]);
         digest(&parts.collect::<Vec<_>>())
     }
 }
 
-/// A hash of words that no shifting of their borders can keep equal.
+/// Hashes words with their lengths, so that moving a word boundary changes the hash.
 fn digest(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -323,46 +324,46 @@ fn digest(parts: &[&str]) -> String {
     hex(&hasher.finalize())
 }
 
-// What a person is shown before a server may run: the whole command line, nothing hidden.
+// What the user is shown before a server may run: the whole command line, nothing hidden.
 
 /// One server to decide on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Review {
     /// The server.
     pub server: ServerName,
-    /// Where its entry stands.
+    /// Position of its entry.
     pub at: Position,
-    /// What is known about it.
+    /// Whether it is approved.
     pub verdict: TrustVerdict,
-    /// Label and value of everything that is approved, untruncated, safe to draw: each argument
+    /// Label and value of everything that is approved, untruncated, safe to display: each argument
     /// on its own line, escaped so that white space, empty and hidden parts show.
     pub shown: Vec<(String, String)>,
-    /// Why to look twice, safe to draw.
+    /// Reasons for caution, safe to display.
     pub dangers: Vec<String>,
-    /// Tells whether another review shows the same, masked values included. Not for keeping.
+    /// Hash to check that another review shows the same, masked values included. Not for storage.
     pub shown_hash: String,
 }
 
-/// What is known about a server.
+/// The approval state of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrustVerdict {
     /// Approved as it is now.
     Approved,
     /// Never approved for this file.
     New,
-    /// Approved once, and different since.
+    /// Changed since it was approved.
     Changed(Vec<ApprovalChange>),
 }
 
-/// One difference to what was approved. Values are escaped; values of the environment and of
-/// headers are not known, only that they differ.
+/// One difference from what was approved. Values are escaped; for values of the environment and of
+/// headers, only the fact that they differ is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalChange {
     /// Setting, as in the file, for example `args[1]` or `env.PATH`.
     pub field: String,
-    /// What was approved; `None` when it was not there.
+    /// The approved value; `None` if it was absent.
     pub before: Option<String>,
-    /// What it is now; `None` when it is gone.
+    /// The current value; `None` if it was removed.
     pub after: Option<String>,
 }
 
@@ -393,7 +394,7 @@ impl Review {
     }
 }
 
-/// A bare command that PATH finds in the working directory, which is often a project of others.
+/// Warns of a bare command that a relative folder of PATH resolves, often in a project of others.
 fn relative(server: &ServerConfig) -> Option<String> {
     let TransportConfig::Stdio(stdio) = &server.transport else { return None };
     if stdio.command.contains(std::path::is_separator) {
@@ -401,7 +402,7 @@ fn relative(server: &ServerConfig) -> Option<String> {
     }
     let launch = crate::process::resolve(stdio).ok().filter(Launch::is_found_relatively)?;
     let (command, program) = (&stdio.command, launch.program.display());
-    Some(format!("a relative folder of PATH makes `{command}` this program: {program}"))
+    Some(format!("a relative folder of PATH resolves `{command}` to {program}"))
 }
 
 fn changes(
@@ -426,8 +427,8 @@ fn changes(
     differing.map(change).collect()
 }
 
-/// A word of a command line as it can be checked by eye: in quotes when it is empty or holds
-/// white space or quotes, hidden and control characters as `\u{...}`, never cut.
+/// Escapes a word of a command line for visual review: in quotes when it is empty or contains white
+/// space or quotes, hidden and control characters as `\u{...}`, never truncated.
 pub fn escaped(word: &str) -> String {
     let plain = !word.is_empty()
         && !word.chars().any(|c| c.is_whitespace() || c == '"' || c == '\\' || is_hidden(c));
@@ -446,7 +447,7 @@ pub fn escaped(word: &str) -> String {
     out
 }
 
-/// Hidden characters of a name, escaped in place.
+/// Escapes the hidden characters of a text.
 fn escape_hidden(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -455,32 +456,32 @@ fn escape_hidden(text: &str) -> String {
     out
 }
 
-// What of a loaded configuration may run now: nothing that the person has not approved, nothing
-// that waits for an input. Decides; asks nobody and starts nothing.
+// Decides what of a loaded configuration may run now: nothing that the user has not approved,
+// nothing that waits for an input. Neither asks the user nor starts anything.
 //
-// Every server stays in the configuration, so that it is seen; one that may not run is held
+// Every server stays in the configuration, so that it is shown; one that may not run is held
 // ([`Hold`]). An approved server whose entry changed into something unapproved keeps running as
-// it was approved until the person has looked.
+// approved until the user decides.
 
-/// Whose word counts.
+/// What decides about approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrustGate {
-    /// Everything a file names may run: whoever started the program said so (`--trust`).
+    /// Everything in the files may run, without approval (`--trust`).
     Open,
-    /// What the person approved, as the store remembers it.
+    /// What the user approved, according to the store.
     Guarded(TrustStore),
 }
 
 /// A server that awaits approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Awaiting {
-    /// What there is to look at.
+    /// The review to show.
     pub review: Review,
-    /// It runs meanwhile as it was approved.
+    /// Whether it keeps running as approved before.
     pub runs_as_before: bool,
-    /// Its entry is switched off: nothing is asked until it is wanted.
+    /// Whether its entry is disabled: the user is not asked until it is enabled.
     pub disabled: bool,
-    /// Where it would run, when that is not the folder of its file.
+    /// Its working directory, if that is not the folder of its file.
     pub elsewhere: Option<PathBuf>,
 }
 
@@ -493,12 +494,12 @@ pub struct Passed {
     pub awaiting: Vec<Awaiting>,
     /// Inputs without an answer.
     pub needs: Vec<InputNeed>,
-    /// What was reviewed: approvals are for this and nothing newer.
+    /// What was reviewed: approvals apply to this and nothing newer.
     pub reviewed: Loaded,
 }
 
 impl TrustGate {
-    /// Lets `loaded`, which was loaded in `env`, through. `running` is what runs now.
+    /// Applies the gate to `loaded`, which was loaded in `env`. `running` is what runs now.
     pub fn pass(&self, loaded: Loaded, env: &Environment, running: Option<&McpConfig>) -> Passed {
         let needs = loaded.needs.clone();
         let reviewed = loaded.with_waiting();
@@ -537,9 +538,9 @@ fn elsewhere(server: &ServerConfig, env: &Environment) -> Option<PathBuf> {
     (own.parent() != Some(&cwd)).then_some(cwd)
 }
 
-/// Whether a server may run on as it was approved, although its entry is another now.
+/// Whether a server may keep running as approved although its entry has changed.
 fn may_stay(before: &ServerConfig, now: &ServerConfig) -> bool {
-    // What is switched off stops at once, and what waits for others is started in their order.
+    // A disabled server stops at once, and changed dependencies need a new start order.
     before.hold.is_none()
         && !before.disabled
         && !now.disabled

@@ -1,15 +1,14 @@
-//! Follows the files of a configuration and delivers each state that stays (requirement C8).
+//! Follows the files of a configuration and delivers each stable state (requirement C8).
 //!
-//! Watches folders, never files: a file that is replaced by rename, deleted and made again, or
-//! swapped behind a symbolic link is another file, and a watch on the old one hears nothing. A
-//! valid state is delivered after a short silence; one with errors only after a longer one,
-//! because half a file, an empty file and a file that is away for a moment all look like errors.
-//! Every state is read twice around loading, so that none is delivered that was being written.
+//! Watches folders, never files: a file that is replaced by rename, deleted and recreated, or
+//! swapped behind a symbolic link is a different file, and a watch on the old one reports nothing.
+//! A valid state is delivered after a short debounce; one with errors only after a longer one,
+//! because a partial, empty or briefly missing file looks like an error too. Fingerprints are
+//! compared around loading, so that no state is delivered that was being written.
 //!
-//! Overflow policy: one state waits for the consumer at most, and a newer one replaces it. What
-//! the file system reports is only a reason to look; a report lost or doubled changes nothing.
-//! File system reports can fail (full watch tables, network file systems): then, and slowly also
-//! otherwise, the files are looked at by the clock.
+//! Overflow policy: at most one state waits for the consumer, and a newer one replaces it. File
+//! system events only trigger a check; a lost or duplicate event changes nothing. Events can fail
+//! (full watch tables, network file systems): then the files are polled, and slowly also otherwise.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,24 +24,24 @@ use crate::config::{Diagnostic, Environment, Loaded, load};
 
 use crate::base::watch::{Fingerprint, FolderWatch, Targets, WatchMode};
 
-/// What was loaded: a state of the files.
+/// A loaded state of the files.
 pub type LoadResult = Result<Loaded, Vec<Diagnostic>>;
 
-/// Silence before a valid state is taken.
+/// Debounce before a valid state is delivered.
 const QUIET: Duration = Duration::from_millis(40);
-/// How often the files are looked at when the file system reports changes.
+/// Polling interval when the file system reports changes.
 const SWEEP: Duration = Duration::from_secs(2);
-/// How often when it does not.
+/// Polling interval when it does not.
 const POLL: Duration = Duration::from_millis(250);
 
 /// How to start watching.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
-    /// Silence before a state with errors is taken (default 500 ms).
+    /// Debounce before a state with errors is delivered (default 500 ms).
     pub patience: Duration,
-    /// Look by the clock even where the file system would report.
+    /// Poll even where the file system reports changes.
     pub poll_only: bool,
-    /// What the consumer knows already; without it the first state is delivered too.
+    /// The state that the consumer already has; without it the first state is delivered too.
     pub known: Option<LoadResult>,
 }
 
@@ -89,13 +88,13 @@ impl ConfigWatch {
         self.states.recv().await
     }
 
-    /// Loads again with other surroundings, for example when an input was answered.
+    /// Reloads with another environment, for example when an input was answered.
     pub fn set_environment(&self, env: Environment) {
         self.environment.send_replace(Arc::new(env));
         self.wake.notify_one();
     }
 
-    /// How changes are noticed.
+    /// How changes are detected.
     pub fn mode(&self) -> WatchMode {
         self.mode.borrow().clone()
     }
@@ -107,7 +106,7 @@ impl Drop for ConfigWatch {
     }
 }
 
-/// What the file system reports.
+/// File system events.
 struct Reports {
     watch: FolderWatch,
     targets: Arc<Mutex<Targets>>,
@@ -116,10 +115,10 @@ struct Reports {
 impl Reports {
     fn open(poll_only: bool, wake: Arc<Notify>) -> Self {
         let targets = Arc::new(Mutex::new(Targets::default()));
-        let heard = Arc::clone(&targets);
+        let event_targets = Arc::clone(&targets);
         let watch = FolderWatch::open(poll_only, move |event| {
-            // Of what was lost nothing is known: look rather than miss.
-            if event.is_none_or(|event| concerns(&event, &heard)) {
+            // After lost events, check rather than miss a change.
+            if event.is_none_or(|event| concerns(&event, &event_targets)) {
                 wake.notify_one();
             }
         });
@@ -128,8 +127,8 @@ impl Reports {
 
     /// Watches the folders of `wanted`, and no others.
     fn aim(&mut self, wanted: Targets) {
-        // The lock is given back before the watcher is spoken to: it answers from the thread
-        // that also asks for this lock to judge an event.
+        // Release the lock before calling the watcher: its event thread also takes this lock, to
+        // filter events.
         self.targets.lock().clone_from(&wanted);
         self.watch.aim(&wanted.folders, wanted.remote);
     }
@@ -193,18 +192,18 @@ impl WatchTask {
         }
     }
 
-    /// Whether the files look other than they did. `None` when the runtime goes down.
+    /// Whether the files changed since the last load. `None` when the runtime shuts down.
     async fn differs(&self) -> Option<bool> {
         let paths: Vec<PathBuf> = self.seen.iter().map(|f| f.path.clone()).collect();
         Some(blocking(move || crate::base::watch::fingerprints(&paths)).await? != self.seen)
     }
 
-    /// The state of the files once they rest. `None` when the runtime goes down.
+    /// The state of the files once they are stable. `None` when the runtime shuts down.
     async fn settled(&mut self) -> Option<LoadResult> {
         let mut patient = false;
         loop {
             if patient {
-                // Perhaps half a file: wait for the rest of it. A change starts over.
+                // Possibly a partial file: wait for the rest. A change restarts this.
                 patient = timeout(self.patience, self.changed()).await.is_err();
             }
             if !patient {
@@ -223,7 +222,7 @@ impl WatchTask {
         }
     }
 
-    /// Waits until nothing was reported for a moment; a file that never rests is taken as it is.
+    /// Waits for [`QUIET`] without an event, at most `patience` in total.
     async fn silence(&self) {
         let end = Instant::now() + self.patience;
         while Instant::now() < end {
@@ -233,7 +232,7 @@ impl WatchTask {
         }
     }
 
-    /// Loads, with the fingerprints of before, and watches the folders of what was read.
+    /// Loads with fingerprints taken before, and watches the folders of what was read.
     async fn load(&mut self) -> Option<LoadResult> {
         let (files, env) = (self.files.clone(), Arc::clone(&self.env.borrow()));
         let mut paths: Vec<PathBuf> = files.iter().map(|file| env.absolute(file)).collect();
@@ -246,7 +245,7 @@ impl WatchTask {
             let mut all: Vec<PathBuf> = files.iter().map(|file| env.absolute(file)).collect();
             match &state {
                 Ok(loaded) => all.extend(loaded.reads.iter().map(|file| env.absolute(file))),
-                // What an unreadable state would read is not known: keep what was read before.
+                // The files of an unreadable state are unknown: keep the previous ones.
                 Err(_) => all = paths,
             }
             all.sort();
@@ -268,7 +267,7 @@ impl WatchTask {
     }
 }
 
-/// Runs what touches the disk off the runtime's threads. `None` when the runtime goes down.
+/// Runs disk access on the blocking pool. `None` when the runtime shuts down.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }

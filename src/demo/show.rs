@@ -1,5 +1,5 @@
-//! What happens in the demo by itself, so that every pane has something to show: calls, logs, a
-//! question for the person, a crash, a reload. Ends as soon as the person does something.
+//! The scripted show of the demo, so that every pane has content: calls, logs, a request for the
+//! user, a crash, a reload. Ends as soon as the user does something.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::McpConfig;
 use crate::host::{CallOptions, Host, Origin, ServerState};
 
-/// What is done after a pause, in milliseconds.
+/// The steps: the pause before it in milliseconds, the tool, the arguments.
 fn steps() -> Vec<(u64, &'static str, Value)> {
     vec![
         (300, "atlas.find_airport", json!({"query": "ZRH"})),
@@ -28,14 +28,14 @@ fn steps() -> Vec<(u64, &'static str, Value)> {
     ]
 }
 
-/// The last server of the configuration goes and comes back.
+/// The step that removes the last server of the configuration and adds it again.
 const RELOAD: &str = "reload";
-/// How long it is away.
+/// How long that server stays removed.
 const AWAY: Duration = Duration::from_secs(2);
-/// Pause before everything is done once more.
+/// Pause before the steps are repeated.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// Repeats the steps until it is stopped. It answers no request: those wait for the person.
+/// Repeats the steps until it is stopped. Answers no requests: those are left to the user.
 pub async fn show(host: Host, config: McpConfig, stop: CancellationToken) {
     let all_settled = |view: &std::sync::Arc<crate::host::HostView>| {
         let settled = |state| matches!(state, ServerState::Ready | ServerState::Unavailable);
@@ -59,7 +59,7 @@ pub async fn show(host: Host, config: McpConfig, stop: CancellationToken) {
                 tokio::spawn(async move {
                     let options =
                         CallOptions { origin: Origin::Dashboard, ..CallOptions::default() };
-                    // What comes of it is seen on the screen.
+                    // The outcome is visible on the screen.
                     let _ = host.call_tool_with(name, arguments, options).await;
                 });
             }
@@ -70,7 +70,7 @@ pub async fn show(host: Host, config: McpConfig, stop: CancellationToken) {
     }
 }
 
-/// Not cut short by a person: what was taken out has to come back.
+/// Not cancelled when the show is stopped: the removed server has to come back.
 async fn reload(host: &Host, config: &McpConfig) {
     let mut fewer = config.clone();
     fewer.servers.pop();

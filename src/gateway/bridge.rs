@@ -1,5 +1,5 @@
-//! What servers ask during a client's call (sampling, elicitation) goes to that client when it can
-//! answer; otherwise to the operator.
+//! Routes requests that servers make during a client's call (sampling, elicitation) to that client
+//! if it can answer them, and otherwise to the operator.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,27 +17,27 @@ use crate::error::{Error, ErrorCode};
 use crate::host::{ApprovalRequest, CallOutcome, RequestHandler};
 use crate::mcp::{Answer, CallId, RequestKind};
 
-/// Most calls that wait for the input of a modern client.
+/// Maximum number of calls parked for input from clients (2026-07-28).
 const PARKED: usize = 1_000;
-/// How long such a call waits for its client to come back.
+/// How long a parked call waits for its client's input.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// One request of a server, on its way to the client whose call caused it.
 #[derive(Debug)]
 pub(crate) struct BridgedRequest {
     pub request: Arc<ApprovalRequest>,
-    /// Where the answer goes; `None` says that this client cannot answer.
+    /// Receives the answer; `None` if this client cannot answer.
     pub reply: oneshot::Sender<Option<Answer>>,
 }
 
-/// Brings requests of servers to the client whose call caused them. The handler a host is built
-/// with, so that it is there before the first request.
+/// Forwards requests of servers to the client whose call caused them. Hosts are built with it as
+/// their handler, so that it exists before the first request.
 #[derive(Clone, Debug, Default)]
 pub struct Bridge {
     calls: Arc<Mutex<HashMap<CallId, mpsc::Sender<BridgedRequest>>>>,
 }
 
-/// A call whose requests come here while this lives.
+/// Receives the requests that servers make during one call; unregisters on drop.
 #[derive(Debug)]
 pub(crate) struct BridgeLine {
     bridge: Bridge,
@@ -52,7 +52,7 @@ impl Drop for BridgeLine {
 }
 
 impl Bridge {
-    /// From now on what servers ask during this call is received here.
+    /// Starts receiving the requests that servers make during this call.
     pub(crate) fn open(&self, call: CallId) -> BridgeLine {
         let (sender, asks) = mpsc::channel(8);
         self.calls.lock().insert(call, sender);
@@ -68,8 +68,8 @@ impl RequestHandler for Bridge {
     ) -> BoxFuture<'static, Option<Answer>> {
         let asked = match request.kind {
             RequestKind::Sampling | RequestKind::Elicitation | RequestKind::UrlElicitation => true,
-            // An input of one call. As a request of its own it is about the session, which is shared:
-            // the operator's roots are those of all clients.
+            // Only as an input of a call: otherwise it concerns the shared session, where the
+            // operator's roots apply to all clients.
             RequestKind::Roots => request.deferred,
             _ => false,
         };
@@ -87,10 +87,10 @@ impl RequestHandler for Bridge {
     }
 }
 
-/// A call in flight for a client that cannot be asked while its request is open (2026-07-28): it
-/// goes on while the client fetches the input.
+/// A call in flight for a client that cannot receive requests (2026-07-28): it stays in flight
+/// while the client gathers the input.
 pub(crate) struct Parked {
-    /// Whose it is.
+    /// Id of the client that owns it.
     pub client: Arc<str>,
     /// What the client called; its next request must call the same.
     pub target: String,
@@ -98,16 +98,16 @@ pub(crate) struct Parked {
     pub outcome: BoxFuture<'static, Result<CallOutcome, Error>>,
     pub is_detached: bool,
     pub cancel: CancellationToken,
-    /// What it waits for, by the key in `inputRequests`.
+    /// Pending requests, by their key in `inputRequests`.
     pub waiting: BTreeMap<String, BridgedRequest>,
-    /// What it has waited for.
+    /// Number of inputs requested so far.
     pub asked: u32,
-    /// What its client has answered, for a replica that has to begin it anew.
+    /// Answers given so far, for a replica that has to restart the call.
     pub given: InputResponses,
 }
 
 impl Parked {
-    /// From now on it goes on while nobody waits for its outcome.
+    /// Moves the call to a task of its own, so that it proceeds without being polled.
     pub fn detach(&mut self) {
         if std::mem::replace(&mut self.is_detached, true) {
             return;
@@ -118,12 +118,12 @@ impl Parked {
         self.outcome = Box::pin(async move { outcome.await.unwrap_or_else(|e| Err(lost(e))) });
     }
 
-    /// Waits for the client's response to what a server asks, unless a fitting one is `given`.
+    /// Adds a request that the client has to answer, unless `given` has a valid response.
     pub fn wait_for(&mut self, ask: BridgedRequest, given: &mut InputResponses) {
         self.asked += 1;
         let key = match &ask.request.input {
             Some(place) => place.key.to_string(),
-            // The same wherever the call is made.
+            // Deterministic, so that keys match when another replica repeats the call.
             None => format!("input-{}", self.asked),
         };
         self.waiting.insert(key.clone(), ask);
@@ -132,8 +132,8 @@ impl Parked {
         }
     }
 
-    /// Hands over a client's response. One that does not have the shape of what was asked for is left
-    /// out, so that it is asked for again.
+    /// Passes a client's response to the server. A response of the wrong shape is ignored, so that
+    /// it is requested again.
     pub fn respond(&mut self, key: &str, response: Value) {
         let fits = |ask: &BridgedRequest| match ask.request.kind {
             RequestKind::Sampling => response.get("content").is_some(),
@@ -151,19 +151,19 @@ impl Parked {
 
 impl Drop for Parked {
     fn drop(&mut self) {
-        // Nothing, when it has ended; one that is gone on with was taken out of here before.
+        // No-op if the call has ended.
         self.cancel.cancel();
     }
 }
 
-/// Calls that wait for their client, by the state it holds.
+/// Calls that wait for input, by the `requestState` of their client.
 #[derive(Default)]
 pub(crate) struct Parking {
     parked: Mutex<HashMap<String, (Instant, Parked)>>,
 }
 
 impl Parking {
-    /// Puts a call aside; gives the `requestState` that fetches it, or nothing when too many wait.
+    /// Parks a call; returns the `requestState` that fetches it, or `None` if too many are parked.
     pub fn park(&self, call: Parked) -> Option<String> {
         let state = crate::base::file::random_hex::<32>().ok()?;
         let mut parked = self.parked.lock();
@@ -175,17 +175,17 @@ impl Parking {
         Some(state)
     }
 
-    /// The states of all calls that wait.
+    /// The `requestState` of each parked call.
     pub fn states(&self) -> Vec<String> {
         self.parked.lock().keys().cloned().collect()
     }
 
-    /// Ends a call that nobody will fetch.
+    /// Ends a parked call.
     pub fn forget(&self, state: &str) {
         self.parked.lock().remove(state);
     }
 
-    /// Takes a call back for the client it belongs to.
+    /// Removes and returns a parked call, if client and target match.
     pub fn fetch(&self, state: &str, client: &str, target: &str) -> Option<Parked> {
         let mut parked = self.parked.lock();
         let (since, call) = parked.get(state)?;

@@ -1,5 +1,5 @@
-//! What a client sees of the servers: names within `^[A-Za-z0-9_-]{1,64}$` (decision D13), and the
-//! way back from a name to its server. Pure but for its cache.
+//! The catalog that clients see: names that match `^[A-Za-z0-9_-]{1,64}$` (decision D13), and the
+//! mapping from a name back to its server. Pure except for its cache.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,20 +29,20 @@ pub(crate) struct ClientEntry {
 pub(crate) struct ClientCatalog {
     pub tools: Vec<ClientEntry>,
     pub prompts: Vec<ClientEntry>,
-    /// By URI; several servers may list one.
+    /// By URI; several servers may list the same one.
     pub resources: Vec<ClientEntry>,
     pub templates: Vec<ClientEntry>,
-    /// Where the tools and prompts are, by their names.
+    /// Indices of tools and prompts, by name.
     names: HashMap<(TargetKind, String), usize>,
 }
 
-/// The newest catalog, kept as long as the lists it was made from.
+/// Cache of the latest catalog, valid while the lists it was built from are unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogs {
     kept: Mutex<Option<(Vec<ListSource>, Arc<ClientCatalog>)>>,
 }
 
-/// Whose lists, and whether they can be used.
+/// A server, its lists, and why it is unavailable, if it is.
 type ListSource = (ServerName, Arc<Capabilities>, Option<String>);
 
 impl Catalogs {
@@ -118,7 +118,7 @@ impl ClientCatalog {
         out
     }
 
-    /// The tool or prompt of a name as a client writes it; of a tool also as `server.tool`.
+    /// Finds a tool or prompt by the client's name; a tool also by `server.tool`.
     pub fn named(&self, kind: TargetKind, name: &str) -> Option<&ClientEntry> {
         let dotted = || {
             self.tools.iter().find(|tool| {
@@ -140,7 +140,7 @@ impl ClientEntry {
     }
 }
 
-/// A tool of a server that is down stays in the list and says why it cannot be called.
+/// Adds to a tool's description why it is unavailable; tools of stopped servers stay listed.
 fn unavailable_because(raw: &mut Value, reason: &str) {
     let Some(object) = raw.as_object_mut() else { return };
     let words = object.get("description").and_then(Value::as_str).unwrap_or_default();

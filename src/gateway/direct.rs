@@ -1,6 +1,6 @@
 //! Requests in open sessions over HTTP (basic/transports up to 2025-11-25, "Sending Messages to the
-//! Server"). An answer that is there at once leaves as one JSON document, without the event stream
-//! that rmcp makes of every answer. Everything else goes to rmcp's service.
+//! Server"). An answer that is ready at once is sent as one JSON document, without the event stream
+//! that rmcp uses for every answer. Everything else is passed to rmcp's service.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub(crate) async fn direct(
     stream(sent)
 }
 
-/// Whether a request has nothing that only rmcp looks at.
+/// Whether a request uses nothing that only rmcp handles.
 fn is_plain(request: &Request) -> bool {
     let headers = request.headers();
     let version = headers.get("mcp-protocol-version").map(HeaderValue::as_bytes);
@@ -74,7 +74,7 @@ fn is_plain(request: &Request) -> bool {
         && version.is_none_or(|version| legacy.any(|known| known.as_str().as_bytes() == version))
 }
 
-/// Whether a header is there once and names these media types, in whatever order.
+/// Whether a header occurs exactly once and lists all these media types, in any order.
 fn is(headers: &HeaderMap, name: header::HeaderName, types: &[&str]) -> bool {
     let mut values = headers.get_all(name).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return false };
@@ -82,8 +82,8 @@ fn is(headers: &HeaderMap, name: header::HeaderName, types: &[&str]) -> bool {
     types.iter().all(|kind| value.split(',').any(|given| given.trim() == *kind))
 }
 
-/// The request in a body, when it is one of a session: a handshake and what asks for a newer protocol
-/// are not.
+/// Parses a request within a session; `None` for handshakes and for requests with a newer protocol
+/// version.
 fn request_of(body: &[u8]) -> Option<JsonRpcRequest<ClientRequest>> {
     let message: JsonRpcRequest<ClientRequest> = serde_json::from_slice(body).ok()?;
     let request = &message.request;
@@ -104,5 +104,5 @@ fn stream(events: impl Stream<Item = ServerSseMessage> + Send + 'static) -> Resp
     (head, Sse::new(events).keep_alive(KeepAlive::default())).into_response()
 }
 
-/// Keeps nginx from gathering events.
+/// Disables response buffering in nginx.
 const BUFFERED: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");

@@ -1,5 +1,5 @@
-//! Notifications to clients: changed lists, updates of resources they subscribed to, and what servers
-//! log.
+//! Notifications to clients: changed lists, updates of subscribed resources, and log messages of
+//! servers.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -25,20 +25,20 @@ use crate::base::{LogLevel, ServerName};
 use crate::host::{Host, HostView, TargetKind};
 use crate::mcp::{CallId, Notice, NoticeKind};
 
-/// Most resources that one session is subscribed to.
+/// Maximum number of resource subscriptions per session.
 const SUBSCRIBED: usize = 1_000;
 
-/// The notifications that a client wants, and the lists it knows.
+/// The notifications that a client requested, and the state of the lists it has.
 #[derive(Default)]
 pub(super) struct Interest {
-    /// The lowest level of log messages; none are wanted before it was set.
+    /// Minimum level of log messages; `None` until the client sets one: none are sent.
     level: Mutex<Option<LogLevel>>,
     subscriptions: Mutex<HashMap<String, UpstreamSubscription>>,
-    /// Its lists: as it fetched them last, or as they were when it was last notified.
+    /// Its lists, as of its last fetch or the last notification to it.
     known: Mutex<ListHashes>,
 }
 
-/// A subscription at a server, which ends when this is dropped.
+/// A subscription at a server; dropping it unsubscribes.
 struct UpstreamSubscription {
     host: Host,
     server: ServerName,
@@ -55,17 +55,17 @@ impl Drop for UpstreamSubscription {
 }
 
 impl Interest {
-    /// The lowest level of log messages that is wanted.
+    /// Minimum level of log messages, if the client has set one.
     pub fn level(&self) -> Option<LogLevel> {
         *self.level.lock()
     }
 
-    /// Log messages are wanted from this level on.
+    /// Sets the minimum level of log messages.
     pub fn logged_from(&self, level: LogLevel) {
         *self.level.lock() = Some(level);
     }
 
-    /// The client is given a list as it is in a view.
+    /// Records that the client has fetched a list in the state of this view.
     pub fn lists(&self, gateway: &Gateway, client: &Client, view: &HostView, of: TargetKind) {
         let at = match of {
             TargetKind::Prompt => 1,
@@ -79,7 +79,7 @@ impl Interest {
         self.known.lock()[at] = listed[at];
     }
 
-    /// Subscribes the client to a resource that it may read.
+    /// Subscribes the client to a resource, if it may read it.
     pub async fn subscribe(
         &self,
         gateway: &Gateway,
@@ -105,7 +105,7 @@ impl Interest {
         drop(ended);
     }
 
-    /// The notification that a notice of a server causes, if any.
+    /// Converts a server's notice to the notification for this client, if any.
     fn notification(
         &self,
         gateway: &Gateway,
@@ -117,7 +117,7 @@ impl Interest {
             NoticeKind::Updated { uri } => {
                 let subscriptions = self.subscriptions.lock();
                 let server = &subscriptions.get(&**uri)?.server;
-                // It may have lost the right since.
+                // Access may have been revoked since the subscription.
                 let what = (TargetKind::Resource, &**uri);
                 let is_visible =
                     *server == notice.server && gateway.host.is_visible(&principal, server, what);
@@ -133,7 +133,7 @@ impl Interest {
     }
 }
 
-/// A notice as the log message of a call, or of no call, when it is one of at least this level.
+/// The log message in a notice, if it belongs to `during` and its level is at least `from`.
 pub(super) fn logged_during(
     notice: &Notice,
     during: Option<CallId>,
@@ -144,7 +144,7 @@ pub(super) fn logged_during(
     Some(CustomNotification::new("notifications/message", Some(params?)).into())
 }
 
-/// A level as the engine has it; both spell it as the specification does.
+/// Converts rmcp's log level; both types serialize to the names in the specification.
 pub(super) fn log_level(level: impl Serialize) -> LogLevel {
     serde_json::from_value(json!(level)).unwrap_or(LogLevel::Info)
 }
@@ -153,7 +153,7 @@ pub(super) fn log_level(level: impl Serialize) -> LogLevel {
 pub(super) enum Recipient {
     /// Its session (up to 2025-11-25).
     Session(Peer<RoleServer>),
-    /// Its `subscriptions/listen` (from 2026-07-28), which refuses what was not asked for.
+    /// Its `subscriptions/listen` (from 2026-07-28); it rejects what was not requested.
     Listener(SubscriptionSink),
 }
 
@@ -166,7 +166,7 @@ impl Recipient {
     }
 }
 
-/// Notifies a client of what changes until the host is gone.
+/// Notifies a client of changes until the host shuts down.
 pub(super) async fn follow(
     gateway: Arc<Gateway>,
     client: Client,
@@ -191,15 +191,15 @@ pub(super) async fn follow(
     tokio::join!(lists, notices);
 }
 
-/// A hash of all tools, one of prompts and one of resources, each of the addresses of their
-/// definitions, which are shared.
+/// Hashes of the tools, the prompts and the resources, each over the addresses of their shared
+/// definitions.
 type ListHashes = [u64; 3];
 
-/// Lists settle before clients are notified: a server that starts fills several at once.
+/// Debounce before clients are notified: a starting server fills several lists at once.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// Notifies a client of changes in its lists: in what servers offer, and in what the policy shows of
-/// it. Ends when the host is gone.
+/// Notifies a client when its lists change, in what servers offer or in what the policy lets it
+/// see. Returns when the host shuts down.
 async fn follow_lists(
     gateway: &Gateway,
     client: &Client,
@@ -213,7 +213,7 @@ async fn follow_lists(
         let mut known = interest.known.lock();
         *known = [0, 1, 2].map(|at| if known[at] == 0 { first[at] } else { known[at] });
     }
-    // What was compared last: what servers offered, and what the client knew of it.
+    // The last state compared: what servers offered, and what the client knew of it.
     let mut compared = (lists(&now, |_, _| true), first);
     loop {
         let mut decided_anew = false;
@@ -261,7 +261,7 @@ fn lists(view: &HostView, shows: impl Fn(&ServerName, (TargetKind, &str)) -> boo
         };
         let state = usize::from(server.state.is_callable());
         for tool in &all.tools {
-            // Whether it can be called stands in its description.
+            // The listed description depends on whether the tool can be called.
             add(0, TargetKind::Tool, &tool.name, Arc::as_ptr(tool).addr() | state);
         }
         for prompt in &all.prompts {

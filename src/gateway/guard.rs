@@ -1,5 +1,5 @@
-//! What every request passes first: `Host` and `Origin` (DNS rebinding, foreign pages), the bearer
-//! token, whose a session is, and how many there may be.
+//! Checks that every request passes first: `Host` and `Origin` (DNS rebinding, cross-site pages),
+//! the bearer token, the owner of the session, and the limit on sessions.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::host::OutsideCode;
 
 const SESSION: &str = "mcp-session-id";
 
-/// Lets a request through with its [`Client`] among its extensions, or refuses it.
+/// Passes a request on with its [`Client`] as an extension, or refuses it.
 pub(crate) async fn guard(
     State(gateway): State<Arc<Gateway>>,
     mut request: Request,
@@ -54,7 +54,7 @@ pub(crate) async fn guard(
     if let Some(session) = &session {
         match gateway.owns(&client.id, session).await {
             Ok(true) => client.session = Some(Arc::clone(session)),
-            // The same answer as for a session that never was: an id reveals nothing about others.
+            // The same answer as for an unknown session, so as not to reveal which ids exist.
             Ok(false) => {
                 return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
             }
@@ -71,7 +71,7 @@ pub(crate) async fn guard(
     }
     let mut response = until_cut(response, &client);
     if is_delete && response.status() == StatusCode::ACCEPTED {
-        // What the official Python client takes for a session that was ended.
+        // The status that the official Python client expects for an ended session.
         *response.status_mut() = StatusCode::NO_CONTENT;
     }
     let opened = session_of(response.headers());
@@ -84,7 +84,7 @@ pub(crate) async fn guard(
     response
 }
 
-/// Lets a request through that comes from this site or from no page; looks at no token.
+/// Passes same-origin and non-browser requests on; does not check tokens.
 pub(crate) async fn site(
     State(gateway): State<Arc<Gateway>>,
     mut request: Request,
@@ -93,7 +93,7 @@ pub(crate) async fn site(
     let headers = request.headers();
     let own = headers.get(header::HOST).map(|host| [b"http://", host.as_bytes()].concat());
     let origins = headers.get_all(header::ORIGIN);
-    // The page that is served here; its `Host` is checked like every other.
+    // A page served from here. Its `Host` is checked below like any other.
     if own.is_some_and(|own| origins.iter().count() == 1 && origins.iter().all(|o| *o == own[..])) {
         request.headers_mut().remove(header::ORIGIN);
     }
@@ -103,7 +103,7 @@ pub(crate) async fn site(
     }
 }
 
-/// A stream of events ends when its client is cut.
+/// Ends a response that is an event stream when its client is cut.
 fn until_cut(response: Response, client: &Client) -> Response {
     let is_stream = response
         .headers()
@@ -117,14 +117,14 @@ fn until_cut(response: Response, client: &Client) -> Response {
         .map(|body| Body::from_stream(body.into_data_stream().take_until(cut.cancelled_owned())))
 }
 
-/// Whether a request without a session may be one that opens one: from 2026-07-28 on there are none.
+/// Whether a request without a session may open one: from 2026-07-28 on sessions do not exist.
 fn may_open(request: &Request) -> bool {
     let version = request.headers().get("mcp-protocol-version");
     request.method() == Method::POST
         && version.is_none_or(|version| version.as_bytes() < &b"2026-07-28"[..])
 }
 
-/// Refuses what a page of another site, or a name that was made to point here, would send.
+/// Refuses cross-site requests and rebound host names.
 fn same_site(gateway: &Gateway, request: &Request) -> Result<(), Outside> {
     let refuse = |message: &str| {
         Err(Outside::new(OutsideCode::PermissionDenied, StatusCode::FORBIDDEN, message))
@@ -133,7 +133,7 @@ fn same_site(gateway: &Gateway, request: &Request) -> Result<(), Outside> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match (hosts.next(), hosts.next(), request.uri().authority()) {
         (Some(host), None, None) => host.to_str().unwrap_or_default(),
-        // An address in the request line counts, whatever `Host` says (RFC 9112, section 3.2.2).
+        // The authority in the request line takes precedence over `Host` (RFC 9112, 3.2.2).
         (None, None, Some(authority)) => authority.as_str(),
         (Some(host), None, Some(authority)) if host == authority.as_str() => authority.as_str(),
         _ => return refuse("exactly one Host is expected"),

@@ -1,5 +1,5 @@
-//! The aggregated MCP server: one per client session (or per request, from 2026-07-28 on), over the
-//! same upstream sessions for everybody.
+//! The aggregated MCP server: one per client session (or per request, from 2026-07-28 on); all of
+//! them share the upstream sessions.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -42,31 +42,31 @@ use crate::error::{Error, ErrorCode};
 use crate::host::{AccessScope, CallOptions, CallOutcome, PolicyAction, TargetKind};
 use crate::mcp::{Answer, CLIENT_NAME, HOPS_KEY, RequestKind};
 
-/// Progress of one call that waits to be sent on; more is dropped.
+/// Queue size for progress notifications of one call; further ones are dropped.
 const PROGRESS: usize = 16;
-/// How long the inputs of one round are gathered before the client is asked for them.
+/// How long inputs are collected into one round before the client is asked for them.
 const ROUND: Duration = Duration::from_millis(200);
 
-/// Most decks that a definition or a call comes through.
+/// Maximum number of decks that a definition or a call may pass through.
 const HOPS: u64 = 4;
-/// Most bytes of a call's answers that travel in its `requestState`.
+/// Maximum size of a call's answers inside its `requestState`, in bytes.
 const GIVEN: usize = 32 << 10;
 
-/// Longest time, in milliseconds, for which a client may keep a result: what it may read can change.
+/// Longest time a client may cache a result, in milliseconds: its permissions can change.
 const LONGEST_TTL: u64 = 3_600_000;
 
 /// One client's view of all servers.
 #[derive(Clone)]
 pub(crate) struct Face {
     gateway: Arc<Gateway>,
-    /// Who is at the other end, where no token says it.
+    /// The client of a transport without tokens (stdio).
     client: Option<Client>,
     interest: Arc<Interest>,
-    /// Notifies the client; ends with the last copy.
+    /// The task that notifies the client; aborted with the last clone.
     following: Arc<OnceLock<AbortOnDropHandle<()>>>,
 }
 
-/// What is called, and how: a tool, a prompt, or a resource by its URI.
+/// The tool, prompt or resource (by URI) to call, with its arguments.
 pub(super) struct McpOperation {
     pub kind: TargetKind,
     pub server: Option<ServerName>,
@@ -79,7 +79,7 @@ impl Face {
         Self { gateway, client, interest: Arc::default(), following: Arc::default() }
     }
 
-    /// Answers a request with the result as the server sent it.
+    /// Answers a request with the server's unmodified result.
     async fn answer(
         &self,
         request: ClientRequest,
@@ -91,7 +91,7 @@ impl Face {
         Ok(whole.take().map_or(result, |whole| CustomResult(whole).into()))
     }
 
-    /// What answers the requests of a session.
+    /// The handler for the requests of a session.
     fn answering(&self) -> SessionResponder {
         let face = Arc::new(self.clone());
         Box::new(move |request, context| {
@@ -103,7 +103,7 @@ impl Face {
     fn client(&self, extensions: &Extensions) -> Result<Client, ErrorData> {
         let parts = extensions.get::<axum::http::request::Parts>();
         let sent = parts.and_then(|parts| parts.extensions.get::<Client>()).cloned();
-        let unknown = || ErrorData::invalid_request("nobody is known to have sent this", None);
+        let unknown = || ErrorData::invalid_request("the sender is unknown", None);
         sent.or_else(|| self.client.clone()).ok_or_else(unknown)
     }
 
@@ -117,11 +117,11 @@ impl Face {
         Ok(client)
     }
 
-    /// Whose a request is; what it says of itself is remembered.
+    /// Identifies the client of a request, and records the name and version it reports.
     async fn known(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
         let client = self.client(&context.extensions)?;
         let info = context.client_info();
-        // Another deck may be waiting for this one; it is notified of what comes later.
+        // Decks do not wait, to avoid a deadlock between two; `list_changed` notifies them later.
         if !info.as_ref().is_some_and(is_deck) {
             self.gateway.started().await;
         }
@@ -132,7 +132,7 @@ impl Face {
         Ok(client)
     }
 
-    /// The first server with an entry of this URI that a client may see.
+    /// The first server that lists this URI visibly for the client.
     fn lists(
         &self,
         client: &Client,
@@ -148,7 +148,7 @@ impl Face {
         self.gateway.catalogs.of(&self.gateway.host.snapshot())
     }
 
-    /// Answers with a list: what the client may see, as the servers defined it.
+    /// Answers with a list of what the client may see, as defined by the servers.
     async fn list<T: Default>(
         &self,
         context: &RequestContext<RoleServer>,
@@ -161,14 +161,14 @@ impl Face {
         if !is_modern(context) {
             self.interest.lists(&self.gateway, &client, &view, kind);
         }
-        // A list never fails: what the token is not for is not there.
+        // Listing never fails: without the scope the list is empty.
         let entries = if client.may(scope) { of(&catalog) } else { &[] };
         let mut known = HashSet::new();
         let entries = self.gateway.seen_by(&client, kind, entries);
-        // Of one URI on two servers the first that the client may see.
+        // If several servers list a URI, the first visible one wins.
         let entries = entries.filter(|entry| known.insert(entry.name.as_str()));
         let entries: Vec<Value> = if context.client_info().as_ref().is_some_and(is_deck) {
-            // What decks have of each other would otherwise come back, longer each time.
+            // Limits hops: entries of decks that list each other would otherwise multiply.
             let near = entries.filter_map(|entry| {
                 let hops = entry.raw["_meta"][HOPS_KEY].as_u64().unwrap_or(0);
                 let mut raw = (hops < HOPS).then(|| entry.raw.clone())?;
@@ -191,8 +191,8 @@ impl Face {
         Ok(T::default())
     }
 
-    /// Answers with the result of an operation, or of one that waited for input, or with what the
-    /// server asks the client meanwhile.
+    /// Runs an operation, or resumes one that waited for input. Answers with its result or with the
+    /// input that the server requests.
     async fn run(
         &self,
         context: &RequestContext<RoleServer>,
@@ -230,7 +230,7 @@ impl Face {
         };
         let token = context.meta.get_progress_token();
         if token.is_some() || notices.is_some() {
-            // A client that reads slowly what is sent meanwhile does not hold it up.
+            // A client that reads notifications slowly must not stall the call.
             call.detach();
         }
         let mut asked = FuturesUnordered::new();
@@ -265,7 +265,7 @@ impl Face {
                     call.detach();
                     let of = ask.request.input.as_ref().map_or(1, |place| place.of);
                     let mut next = Some(ask);
-                    // The other inputs of the same round; one that a rule decides never comes.
+                    // The other inputs of this round; those decided by a rule never arrive.
                     let round = async {
                         for _ in 0..of {
                             let ask = match next.take() {
@@ -319,7 +319,7 @@ impl Face {
         Ok(Parked { client, target, line, outcome, is_detached, cancel, waiting, asked: 0, given })
     }
 
-    /// Puts a call aside, and answers with what the server asks for, until the client has fetched it.
+    /// Parks a call until the client provides input; answers with the input requests.
     fn park(&self, context: &RequestContext<RoleServer>, call: Parked) -> Result<(), ErrorData> {
         let asked = |ask: &BridgedRequest| {
             let request = &ask.request;
@@ -346,17 +346,17 @@ impl Face {
     }
 }
 
-/// What a `requestState` is good for.
+/// The context that a `requestState` is bound to.
 fn about(client: &str, target: &str) -> String {
     format!("{client}\n{target}")
 }
 
 impl Gateway {
-    /// The call that waits behind a `requestState`. Nothing when it waits at another replica: it
-    /// begins anew here then, with all that its client has answered.
+    /// Takes the parked call of a `requestState`. Returns `None` when it is parked at another
+    /// replica: it is then restarted here with all answers given so far.
     ///
     /// # Errors
-    /// When no call waits for this client and target, or somebody has gone on with it.
+    /// When no call waits for this client and target, or it was already resumed.
     async fn fetch(
         &self,
         client: &Client,
@@ -375,7 +375,7 @@ impl Gateway {
         }
         let call = self.parked.fetch(&sealed.call, &client.id, target);
         if call.is_none() {
-            // The replica where it waits ends it with its next exchange, and gives its place back.
+            // The replica that holds it ends it at its next exchange and frees its slot.
             tokio::time::sleep(super::store::EXCHANGE).await;
             let now = std::mem::take(given);
             *given = sealed.given.into_iter().chain(now).collect();
@@ -383,7 +383,7 @@ impl Gateway {
         Ok(call)
     }
 
-    /// Does an operation for a client once it may go, and counts it.
+    /// Performs and counts an operation, once the client is not paused.
     pub(super) async fn perform(
         &self,
         client: &Client,
@@ -424,8 +424,8 @@ impl Gateway {
 }
 
 impl McpOperation {
-    /// Its method, and its subject under the name that the conventions for traces have for it. The
-    /// addresses of resources are without number.
+    /// Its method, and its target under the attribute of the OpenTelemetry conventions. Resource
+    /// URIs are left out: their cardinality is unbounded.
     fn traced(&self) -> (&'static str, Option<(&'static str, &str)>) {
         match self.kind {
             TargetKind::Tool => ("tools/call", Some(("gen_ai.tool.name", &self.name))),
@@ -440,7 +440,7 @@ impl McpOperation {
     }
 }
 
-/// Whether the protocol of a request knows no requests from the server (2026-07-28).
+/// Whether the request's protocol has no server-to-client requests (from 2026-07-28).
 fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
@@ -452,7 +452,7 @@ fn is_deck(client: &Implementation) -> bool {
     client.name == CLIENT_NAME
 }
 
-/// Answers with the result of an operation as the server sent it, in the shape of the client's era.
+/// Answers with the server's result, adapted to the client's protocol version.
 fn reply(context: &RequestContext<RoleServer>, outcome: CallOutcome, is_cacheable: bool) {
     let mut result = outcome.result.into_value();
     if let Some(object) = result.as_object_mut() {
@@ -461,7 +461,7 @@ fn reply(context: &RequestContext<RoleServer>, outcome: CallOutcome, is_cacheabl
             if is_cacheable {
                 let ttl = object.get("ttlMs").and_then(Value::as_u64).unwrap_or(0);
                 object.insert("ttlMs".to_owned(), json!(ttl.min(LONGEST_TTL)));
-                // What one client was answered is nobody else's.
+                // The result was authorized for this client only.
                 object.insert("cacheScope".to_owned(), json!("private"));
             }
         } else {
@@ -471,7 +471,7 @@ fn reply(context: &RequestContext<RoleServer>, outcome: CallOutcome, is_cacheabl
     Whole::leave(&context.extensions, result);
 }
 
-/// What a server asks, when the client can answer it; otherwise it goes to the operator.
+/// Returns the request if the client can answer it; otherwise declines, and the operator gets it.
 fn answerable(context: &RequestContext<RoleServer>, ask: BridgedRequest) -> Option<BridgedRequest> {
     let capabilities = context.client_capabilities().unwrap_or_default();
     let can = match ask.request.kind {
@@ -481,7 +481,7 @@ fn answerable(context: &RequestContext<RoleServer>, ask: BridgedRequest) -> Opti
             capabilities.elicitation.as_ref().is_some_and(|modes| modes.url.is_some())
         }
         RequestKind::Roots => capabilities.roots.is_some(),
-        // An agent gives itself no permission.
+        // Agents must not grant themselves permissions.
         RequestKind::Guard
         | RequestKind::Permission
         | RequestKind::SignIn
@@ -494,7 +494,7 @@ fn answerable(context: &RequestContext<RoleServer>, ask: BridgedRequest) -> Opti
     None
 }
 
-/// Asks the client what a server asks during its call, on the stream of that call.
+/// Forwards a server's request to the client, on the stream of the call that caused it.
 async fn forward(context: &RequestContext<RoleServer>, ask: BridgedRequest) {
     let method = ask.request.kind.method().to_owned();
     let mut request = CustomRequest::new(method, Some((*ask.request.params).clone()));
@@ -609,7 +609,7 @@ impl ServerHandler for Face {
         let called = (uri.clone(), McpOperation { kind, server, name, arguments: Value::Null });
         let resumed = (request.request_state, request.input_responses);
         self.run(&context, &client, called, resumed).await.map_err(|mut error| {
-            // Which one there is not (2026-07-28, resources, error handling).
+            // The URI that was not found (2026-07-28, resources, error handling).
             if error.code == RpcCode::INVALID_PARAMS
                 && let Some(Value::Object(data)) = &mut error.data
             {
@@ -697,7 +697,7 @@ impl ServerHandler for Face {
         let client = self.client(&context.request_context().extensions)?;
         let interest = Arc::<Interest>::default();
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
-            // A resource that may not be read, or does not exist, causes no notifications.
+            // Unreadable and nonexistent resources cause no notifications.
             let _ = interest.subscribe(&self.gateway, &client, uri).await;
         }
         let sink = Recipient::Listener(context.sink().clone());
@@ -708,7 +708,7 @@ impl ServerHandler for Face {
         Ok(())
     }
 
-    /// Begins a session, whose requests are answered here from now on (protocol up to 2025-11-25).
+    /// Begins a session and installs its request handler (protocol up to 2025-11-25).
     async fn initialize(
         &self,
         request: InitializeRequestParams,
@@ -721,7 +721,7 @@ impl ServerHandler for Face {
         self.negotiate_initialize(&request)
     }
 
-    /// Notifies the client of what changes from now on (protocol up to 2025-11-25).
+    /// Starts notifying the client of changes (protocol up to 2025-11-25).
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(client) = self.client(&context.extensions) else { return };
         let (gateway, interest) = (Arc::clone(&self.gateway), Arc::clone(&self.interest));

@@ -1,5 +1,5 @@
-//! `GET /metrics` for Prometheus. Counters of calls are kept here; states are read from the view at
-//! each scrape. Labels are names the host knows, never words of a request.
+//! `GET /metrics` for Prometheus. Call counters are kept here; server states are read from the view
+//! at each scrape. Labels are names known to the host, never text from a request.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ use crate::base::ServerName;
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOutcome, Host, ServerState};
 
-/// Upper bounds of the latency buckets, in seconds: from a local answer to the longest call.
+/// Upper bounds of the latency buckets, in seconds: from a local call to the longest timeout.
 const BUCKETS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
 
-/// Labels by their names.
+/// Pairs of label name and value.
 type Labels<const N: usize> = [(&'static str, String); N];
 
-/// What the gateway counts.
+/// The metrics of the gateway.
 #[derive(Debug)]
 pub(crate) struct GatewayMetrics {
     registry: Registry,
@@ -33,7 +33,7 @@ pub(crate) struct GatewayMetrics {
     clients: Family<Labels<2>, Counter>,
 }
 
-/// A call that is being counted.
+/// A call in flight; counted as active until dropped.
 pub(crate) struct CountedCall<'a> {
     metrics: &'a GatewayMetrics,
     labels: Labels<2>,
@@ -41,17 +41,17 @@ pub(crate) struct CountedCall<'a> {
 }
 
 impl GatewayMetrics {
-    /// Everything in the text format of `OpenMetrics`.
+    /// Encodes all metrics in the `OpenMetrics` text format.
     ///
     /// # Errors
-    /// When it cannot be written, which is a fault of ours.
+    /// When encoding fails, which is a bug.
     pub fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
         Ok(text)
     }
 
-    /// Metrics over a host.
+    /// Creates the metrics of a host.
     pub fn new(host: Host) -> Self {
         let mut registry = Registry::default();
         let active = Gauge::default();
@@ -62,13 +62,13 @@ impl GatewayMetrics {
         registry.register("active_tools", "Tool calls in flight", active.clone());
         registry.register_with_unit(
             "tool_duration",
-            "Time of tool calls without the time a person took",
+            "Tool call time, excluding time a person took",
             Unit::Seconds,
             duration.clone(),
         );
         registry.register_with_unit(
             "mcp_server_operation_duration",
-            "Time of operations of servers",
+            "Time of server operations",
             Unit::Seconds,
             duration.clone(),
         );
@@ -78,7 +78,7 @@ impl GatewayMetrics {
         Self { registry, active, duration, failures, clients }
     }
 
-    /// Counts a call of a tool that the host has.
+    /// Counts a call of a known tool.
     pub fn begin(&self, client: &Client, server: &ServerName, tool: &str) -> CountedCall<'_> {
         self.active.inc();
         let (id, profile) = (client.id.to_string(), client.profile.to_string());
@@ -89,7 +89,7 @@ impl GatewayMetrics {
 }
 
 impl CountedCall<'_> {
-    /// The call is over.
+    /// Records the outcome and duration of the call.
     pub fn end(self, outcome: &Result<CallOutcome, Error>) {
         let metrics = self.metrics;
         let took = took(outcome, self.began.elapsed());
@@ -104,11 +104,11 @@ impl CountedCall<'_> {
     }
 }
 
-/// The time of a call without that of a person; `elapsed` is both.
+/// The duration of a call, excluding the time that a person took to answer.
 fn took(outcome: &Result<CallOutcome, Error>, elapsed: Duration) -> Duration {
     match outcome {
         Ok(outcome) => outcome.duration,
-        // Nothing was done but wait for somebody who refused it.
+        // All of the time was spent waiting for a decision that refused the call.
         Err(error)
             if matches!(error.code, ErrorCode::PermissionDenied | ErrorCode::PolicyBlocked) =>
         {
@@ -124,7 +124,7 @@ impl Drop for CountedCall<'_> {
     }
 }
 
-/// The states of the servers, read when they are asked for.
+/// Server states, read at each scrape.
 struct ServerStates(Host);
 
 impl std::fmt::Debug for ServerStates {

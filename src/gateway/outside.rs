@@ -1,4 +1,4 @@
-//! How [`OutsideError`] leaves over HTTP and over MCP; the codes and the words are the host's.
+//! Maps [`OutsideError`] to HTTP and MCP responses; its codes and messages come from the host.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -10,7 +10,7 @@ use super::tokens::Client;
 use crate::error::{Denial, Error, ErrorCode};
 use crate::host::{AccessScope, OutsideCode, OutsideError};
 
-/// An error for a caller outside.
+/// An error for a client of the gateway.
 #[derive(Debug)]
 pub(crate) struct Outside {
     error: Box<OutsideError>,
@@ -27,7 +27,7 @@ impl Outside {
         Self { error: Box::new(error), status, server: None }
     }
 
-    /// The store that replicas share is away: what was decided meanwhile is not known here.
+    /// The shared store is unreachable, so decisions of other replicas are unknown here.
     pub fn away() -> Self {
         let (code, status) = (OutsideCode::ServerUnavailable, StatusCode::SERVICE_UNAVAILABLE);
         let mut out =
@@ -45,14 +45,14 @@ impl Outside {
         out
     }
 
-    /// There is nothing of this name for this caller.
+    /// Nothing with this name is visible to the caller.
     pub fn absent(name: &str) -> Self {
         let name = crate::base::text::SafeText::line(name);
         let message = format!("there is no `{name}`");
         Self::new(OutsideCode::ToolNotFound, StatusCode::NOT_FOUND, message)
     }
 
-    /// With the name that was meant perhaps, where there is nothing of the name that was asked for.
+    /// Adds a similar name to the message of a not-found error.
     pub fn suggest(mut self, name: Option<&str>) -> Self {
         if let (OutsideCode::ToolNotFound, Some(name)) = (self.error.code, name) {
             self.error.message = format!("{}; did you mean `{name}`?", self.error.message);
@@ -60,7 +60,7 @@ impl Outside {
         self
     }
 
-    /// The server of a name has not listed anything, so that nobody knows whether there is one.
+    /// The server has not listed anything yet, so whether the name exists is unknown.
     pub fn unlisted(name: &str, why: &str) -> Self {
         let name = crate::base::text::SafeText::line(name);
         let message = format!("`{name}` is not known yet: its server {why}");
@@ -73,8 +73,8 @@ impl Outside {
         Self::new(OutsideCode::ScopeRequired, StatusCode::FORBIDDEN, message)
     }
 
-    /// An error about what a client calls `asked`: in its words, and the same for what is hidden
-    /// from it as for what does not exist.
+    /// An error about what the client calls `asked`, using that name. Hidden and nonexistent items
+    /// yield the same error.
     pub fn about(error: &Error, asked: &str, client: &Client) -> Self {
         let mut out = Self::from(error);
         match error.denial {
@@ -96,7 +96,7 @@ impl Outside {
         out
     }
 
-    /// As the REST interface answers it.
+    /// The body of a REST response.
     fn to_json(&self) -> Value {
         let mut error = json!(self.error);
         if let Some(server) = &self.server {
@@ -107,7 +107,7 @@ impl Outside {
 }
 
 impl From<Outside> for rmcp::ErrorData {
-    /// As an MCP client gets it. The server's own JSON-RPC error goes through as it is.
+    /// The error for an MCP client. A JSON-RPC error of the server is passed through unchanged.
     fn from(outside: Outside) -> Self {
         if let Some(rpc) = &outside.error.rpc {
             let code = rpc.code.and_then(|code| i32::try_from(code).ok()).unwrap_or(-32_603);

@@ -1,6 +1,6 @@
-//! Results as the servers sent them. The server side of rmcp carries typed results only, which drop
-//! what they do not know (vendor fields, new kinds of content). So a handler answers with an empty
-//! typed result and leaves the whole one beside it, which takes its place when the answer is sent.
+//! Results exactly as the servers sent them. The server side of rmcp supports typed results only,
+//! which drop unknown parts (vendor fields, new kinds of content). So a handler returns an empty
+//! typed result and stores the raw one separately; that replaces it when the answer is sent.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 use rmcp::model::Extensions;
 use serde_json::Value;
 
-/// The whole result of one request, as soon as its handler has left it. Travels with the request,
-/// among the extensions of the message or of the HTTP request that brought it.
+/// The raw result of one request, once its handler has stored it. Passed along in the extensions of
+/// the message or of its HTTP request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Whole(Arc<Mutex<Option<Value>>>);
 
 impl Whole {
-    /// Leaves the result of the request with these extensions.
+    /// Stores the result of the request that has these extensions.
     pub fn leave(extensions: &Extensions, result: Value) {
         let over_http = || extensions.get::<Parts>()?.extensions.get::<Self>();
         if let Some(whole) = extensions.get::<Self>().or_else(over_http) {
@@ -27,22 +27,21 @@ impl Whole {
         }
     }
 
-    /// The result, unless none was left.
+    /// Takes the stored result, if there is one.
     pub fn take(&self) -> Option<Value> {
         self.0.lock().take()
     }
 
-    /// An answer, or an event that holds one, with the whole result in it; `None` for everything
-    /// else.
+    /// Inserts the raw result into an answer, or an event that holds one; `None` for anything else.
     fn restore(&self, sent: &Bytes) -> Option<Bytes> {
         let (key, head) = (br#","result":"#, br#"{"jsonrpc":"2.0","id":"#);
         let begin = memmem::find(sent, key)?;
         let before = sent.get(..begin)?;
         let id = before.strip_prefix(b"data: ").unwrap_or(before).strip_prefix(head)?;
-        // Text of a server may look like an answer within a notification, but not up to here.
+        // Server text in a notification may contain the key, but the prefix would not match.
         serde_json::from_slice::<Value>(id).ok()?;
         let begin = begin + key.len();
-        // One message stands on one line; after its last brace only the end of the event follows.
+        // A message is one line; its last brace closes the message.
         let line = memchr::memchr(b'\n', sent.get(begin..)?).map_or(sent.len(), |end| begin + end);
         let end = memchr::memrchr(b'}', sent.get(..line)?)?;
         let mut out = sent.get(..begin)?.to_vec();
@@ -52,7 +51,7 @@ impl Whole {
     }
 }
 
-/// Puts the whole result in its place in a response over HTTP.
+/// Replaces the placeholder result in an HTTP response with the raw one.
 pub(crate) fn splice(response: Response, whole: Whole) -> Response {
     response.map(|body| {
         let parts = body.into_data_stream();

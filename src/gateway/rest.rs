@@ -20,7 +20,7 @@ use crate::base::ServerName;
 use crate::error::ErrorCode;
 use crate::host::{AccessScope, CallOptions, CallOutcome, OutsideCode, PolicyAction, TargetKind};
 
-/// Longest time a caller may ask for.
+/// Longest timeout a caller may request.
 const LONGEST: Duration = Duration::from_secs(600);
 
 type RestAnswer = Result<Json<Value>, Outside>;
@@ -31,7 +31,7 @@ fn body<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Outside> {
     })
 }
 
-/// `GET /openapi.json`: what this interface takes and gives.
+/// `GET /openapi.json`: the `OpenAPI` description of this interface.
 pub(crate) async fn openapi() -> Response {
     let text = include_str!("openapi.json").replace("VERSION", env!("CARGO_PKG_VERSION"));
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
@@ -43,7 +43,7 @@ pub(crate) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     let reason = if gateway.is_away() {
         Some("the store that the replicas share cannot be reached")
     } else if view.stopping {
-        Some("the service ends")
+        Some("shutting down")
     } else {
         is_starting(&gateway.host, &view).then_some("servers are starting")
     };
@@ -56,7 +56,7 @@ pub(crate) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     }
 }
 
-/// `GET /tools`: every tool, under the name `POST /tools/{name}/call` takes.
+/// `GET /tools`: every visible tool, by the name that `POST /tools/{name}/call` takes.
 pub(crate) async fn tools(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
@@ -79,7 +79,7 @@ pub(crate) async fn tools(
     if tools.is_empty()
         && let Some(tool) = catalog.tools.first()
     {
-        // An empty list because nothing was granted is an error that says so.
+        // An empty list because of missing grants is reported as an error.
         let what = (TargetKind::Tool, &*tool.original);
         let decided =
             gateway.host.check(&client.principal(), PolicyAction::List, &tool.server, what);
@@ -91,7 +91,7 @@ pub(crate) async fn tools(
     Ok(Json(json!({ "tools": tools })))
 }
 
-/// `GET /servers`: every server of which the client may see something, with its state.
+/// `GET /servers`: every server visible to the client, with its state.
 pub(crate) async fn servers(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
@@ -122,7 +122,7 @@ pub(crate) struct Restart {
     server: String,
 }
 
-/// `POST /servers/restart`: restarts one server; answers when it is ready again.
+/// `POST /servers/restart`: restarts one server; responds once it is ready.
 pub(crate) async fn restart(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
@@ -151,7 +151,7 @@ pub(crate) struct CallBody {
     timeout: Option<f64>,
 }
 
-/// `POST /tools/{name}/call`: calls a tool by the name of the list, or as `server.tool`.
+/// `POST /tools/{name}/call`: calls a tool by its listed name or as `server.tool`.
 pub(crate) async fn call(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
@@ -171,7 +171,7 @@ pub(crate) async fn call(
     let trace = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let trace = trace.and_then(super::traces::parent);
     let options = CallOptions { timeout, trace, ..client.options() };
-    // A caller that hangs up drops this future, and with it the call.
+    // When the caller disconnects, this future is dropped, which cancels the call.
     let _hung_up = options.cancel.clone().drop_guard();
     let arguments = Value::Object(request.arguments.unwrap_or_default());
     let (kind, server) = (TargetKind::Tool, Some(server));

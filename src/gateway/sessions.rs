@@ -1,8 +1,8 @@
-//! Sessions of the protocol up to 2025-11-25 (basic/transports, "Session Management"). What is sent
-//! to a client waits a while for it, so that one whose connection broke goes on after the last event
-//! it got ("Resumability and Redelivery"); among replicas it waits in the store, so that any of them
-//! can be asked. Requests go straight to what answers them, and messages straight to the streams of
-//! their client: a quick call needs no task of its own, and an idle session is small.
+//! Sessions of the protocol up to 2025-11-25 (basic/transports, "Session Management"). Sent events
+//! are buffered for a while, so that a client whose connection broke can resume after the last one
+//! it received ("Resumability and Redelivery"); with replicas they are kept in the shared store, so
+//! that any replica can resume. Requests are dispatched directly to their handler and messages to
+//! the client's streams: a quick call needs no task of its own, and an idle session is small.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -33,34 +33,34 @@ use tokio_util::task::TaskTracker;
 use super::store::SharedStore;
 use crate::base::file::random_hex;
 
-/// From one look for later events in the store to the next.
+/// Polling interval for later events in the store.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long events wait in the store while others may follow.
+/// How long events are kept in the store while their stream is open.
 const OPEN: Duration = Duration::from_secs(600);
-/// How long an answer waits for its client, and what was sent before it.
+/// How long an answer, and the events before it, are kept for a client to fetch.
 const ANSWERED: Duration = Duration::from_secs(60);
-/// Largest event that is kept in the store, in bytes; the call of a larger one is made again by its
-/// client.
+/// Largest event kept in the store, in bytes. A client that missed a larger one has to repeat its
+/// call.
 const LARGEST: usize = 4 << 20;
 
-/// A session that nobody uses, and to which no client listens, ends after this time.
+/// A session with no requests and no listening connections ends after this time.
 const IDLE: Duration = Duration::from_secs(300);
-/// Messages that wait in either direction.
+/// Capacity of the message queue in each direction.
 const WAITING: usize = 16;
-/// Events of a stream that wait for a client which comes back.
+/// Events per stream that are buffered for a reconnecting client.
 const KEPT: usize = 16;
-/// Bytes of answers of all sessions that wait for clients which left; the call of one that finds no
-/// room is made again by its client.
+/// Buffer for answers to disconnected clients, over all sessions, in bytes. Answers that do not fit
+/// are dropped; their clients have to repeat the calls.
 const UNCLAIMED: usize = 64 << 20;
-/// What such an answer counts at least, in bytes.
+/// Minimum size accounted for such an answer, in bytes.
 const LEAST: usize = 4 << 10;
-/// Connections at once that wait for what belongs to no request; the first of them gets it.
+/// Maximum number of standalone streams per session; the first open one receives the messages.
 const LISTENERS: usize = 8;
-/// An answer that is there within this time leaves together with the head of its response.
+/// An answer ready within this time is sent together with the response head.
 const QUICK: Duration = Duration::from_millis(5);
-/// When a client whose connection broke is to come back.
+/// Reconnection delay that clients are asked to use (SSE `retry`).
 const RETRY: Duration = Duration::from_secs(3);
-/// How long requests in flight may take to be answered after their session has ended.
+/// Longest time for requests in flight to finish after their session has ended.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Answers a request of a session.
@@ -76,14 +76,14 @@ pub(super) type SessionResponder = Box<
 type StreamReader = mpsc::Sender<ServerSseMessage>;
 type StreamEvents = mpsc::Receiver<ServerSseMessage>;
 
-/// Most sessions at once, over all clients.
+/// Maximum number of open sessions, over all clients.
 const SESSIONS: usize = 1_000;
 
-/// All sessions that are open here.
+/// All sessions open in this process.
 pub(crate) struct ClientSessions {
     open: Mutex<HashMap<SessionId, OpenStream>>,
     kept: Option<Arc<dyn SharedStore>>,
-    /// Room for answers that nobody has claimed, in bytes.
+    /// Remaining buffer for unclaimed answers, in bytes.
     room: Arc<Semaphore>,
 }
 
@@ -91,29 +91,29 @@ pub(crate) struct ClientSessions {
 struct OpenStream {
     inbox: mpsc::Sender<Box<ClientJsonRpcMessage>>,
     session: Arc<ClientSession>,
-    /// The id of the token that it belongs to: an id of a session alone opens nothing.
+    /// Id of the token that owns the session: knowing a session id alone grants no access.
     owner: Option<Arc<str>>,
 }
 
-/// One client: what it is sent, stream by stream.
+/// One client session: the events sent to it, by stream.
 pub(super) struct ClientSession {
     sent: Mutex<SentEvent>,
     kept: Option<Arc<dyn SharedStore>>,
-    /// What answers its requests, as soon as its handshake has begun.
+    /// Answers its requests; set when the handshake begins.
     server: OnceLock<(Peer<RoleServer>, SessionResponder)>,
-    /// Its requests in flight, and what ends them with the session.
+    /// Requests in flight; `over` cancels them when the session ends.
     calls: TaskTracker,
     over: CancellationToken,
 }
 
 struct SentEvent {
-    /// Who waits for the answer to `initialize`.
+    /// Receives the answer to `initialize`.
     hello: Option<oneshot::Sender<ServerJsonRpcMessage>>,
-    /// The first is for what belongs to no request; the others, oldest first, have one each.
+    /// The first is the standalone stream; the others, oldest first, belong to one request each.
     streams: Vec<ClientStream>,
-    /// Streams so far.
+    /// Number of streams created so far.
     made: u64,
-    /// When the client was last heard.
+    /// Time of the client's last request.
     used: Instant,
     room: Arc<Semaphore>,
 }
@@ -122,47 +122,47 @@ struct SentEvent {
 #[derive(Default)]
 struct ClientStream {
     number: u64,
-    /// Names it in the store.
+    /// Key in the store.
     name: String,
     request: Option<RequestId>,
     progress: Option<ProgressToken>,
-    /// Ends its request.
+    /// Cancels its request.
     cancel: CancellationToken,
-    /// Connections on which it is sent: on the first that is open.
+    /// Connections of the stream; events are sent on the first open one.
     readers: Vec<StreamReader>,
-    /// What was sent last, with its number in the stream.
+    /// The latest events, each with its number in the stream.
     kept: VecDeque<(u64, ServerSseMessage)>,
-    /// Events so far.
+    /// Number of events so far.
     made: u64,
-    /// The last event that was sent on a connection.
-    heard: u64,
-    /// When its request was answered without a connection to send that on, or cancelled.
+    /// Number of the last event sent on a connection.
+    delivered: u64,
+    /// When its request was cancelled, or answered without an open connection.
     over: Option<Instant>,
-    /// The room of that answer.
+    /// The buffer space that answer occupies.
     room: Option<OwnedSemaphorePermit>,
 }
 
-/// The session as its server sees it.
+/// The server's end of a session.
 pub(crate) struct SessionPipe {
     inbox: mpsc::Receiver<Box<ClientJsonRpcMessage>>,
     session: Arc<ClientSession>,
 }
 
-/// An event as it is kept in the store.
+/// An event as stored.
 #[derive(Default, Serialize, Deserialize)]
 struct KeptEvent<M> {
     message: Option<M>,
-    /// When to come back, in milliseconds.
+    /// Reconnection delay in milliseconds.
     retry: Option<u64>,
 }
 
-/// Whether a request is answered with it, which ends its stream.
+/// Whether the event answers a request, which ends its stream.
 pub(super) fn is_answer(event: &ServerSseMessage) -> bool {
     let message = event.message.as_deref();
     matches!(message, Some(ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_)))
 }
 
-/// Sent first, so that a client knows from where to go on.
+/// The first event of a stream; its id lets the client resume from the start.
 fn priming(id: String) -> ServerSseMessage {
     ServerSseMessage::priming(id, RETRY)
 }
@@ -172,7 +172,7 @@ fn events(mut of: StreamEvents) -> impl Stream<Item = ServerSseMessage> + Send +
 }
 
 impl ClientStream {
-    /// The id of an event where no store gives one.
+    /// The id of an event when there is no store to assign one.
     fn id(&self, event: u64) -> String {
         match self.number {
             0 => event.to_string(),
@@ -199,7 +199,7 @@ impl SentEvent {
         Self { hello: None, streams, made: 0, used: Instant::now(), room }
     }
 
-    /// The stream on which a message belongs.
+    /// Index of the stream that a message belongs to.
     fn stream_of(&self, message: &ServerJsonRpcMessage) -> usize {
         let of = |request: &RequestId| {
             self.streams.iter().rposition(|stream| stream.request.as_ref() == Some(request))
@@ -225,7 +225,7 @@ impl SentEvent {
         found.unwrap_or_default()
     }
 
-    /// Hands an event to its client; gives it back while there is no room on its connection.
+    /// Sends an event to the client; returns it if the queue of the connection is full.
     fn push(&mut self, mut event: ServerSseMessage) -> Option<(StreamReader, ServerSseMessage)> {
         let at = self.stream_of(event.message.as_deref()?);
         let stream = &mut self.streams[at];
@@ -234,7 +234,7 @@ impl SentEvent {
         event.event_id.get_or_insert(id);
         let is_last = at > 0 && is_answer(&event);
         if stream.is_read() {
-            stream.heard = stream.made;
+            stream.delivered = stream.made;
             let reader = stream.readers[0].clone();
             if is_last {
                 self.streams.remove(at);
@@ -259,7 +259,7 @@ impl SentEvent {
         None
     }
 
-    /// A stream for a request, and the connection on which it is sent; `cancel` ends the request.
+    /// Opens a stream for a request; returns its number and events. `cancel` ends the request.
     fn begin(
         &mut self,
         message: &ClientJsonRpcMessage,
@@ -279,13 +279,13 @@ impl SentEvent {
         (self.made, events)
     }
 
-    /// What a stream still sends on a new connection: all after an event, or all that was never
-    /// sent. Nothing of a stream that is forgotten.
+    /// Resumes a stream on a new connection, after the given event or else with the events never
+    /// sent. Returns `None` when the stream is no longer kept.
     fn go_on(&mut self, number: u64, after: Option<u64>) -> Option<StreamEvents> {
         let stream = self.streams.iter_mut().find(|stream| stream.number == number)?;
         let (reader, events) = mpsc::channel(WAITING.max(KEPT));
-        // A connection that is asked for with an event of this stream replaces the one on which that
-        // was sent. Of others for what belongs to no request the first that is open gets it.
+        // A connection that resumes after an event replaces the one on which that was sent. Further
+        // standalone connections are queued: the first open one receives the messages.
         if number == 0 && after.is_none_or(|after| after == 0) && stream.is_read() {
             if stream.readers.len() >= LISTENERS {
                 stream.readers.remove(1);
@@ -293,11 +293,11 @@ impl SentEvent {
             stream.readers.push(reader);
             return Some(events);
         }
-        let after = after.unwrap_or(stream.heard);
+        let after = after.unwrap_or(stream.delivered);
         for (_, event) in stream.kept.iter().filter(|(at, _)| *at > after) {
             let _ = reader.try_send(event.clone());
         }
-        stream.heard = stream.made;
+        stream.delivered = stream.made;
         stream.readers.clear();
         if stream.over.is_none() {
             stream.readers.push(reader);
@@ -305,7 +305,7 @@ impl SentEvent {
         Some(events)
     }
 
-    /// Whether nobody uses the session, or waits for anything of it.
+    /// Whether the session is unused and no connection or request is open.
     fn is_idle(&mut self) -> bool {
         let mut waits = self.streams.iter_mut();
         self.used.elapsed() > IDLE
@@ -314,12 +314,12 @@ impl SentEvent {
 }
 
 impl ClientSession {
-    /// From now on its requests are answered by this.
+    /// Sets the handler for the session's requests.
     pub fn answered_by(&self, peer: Peer<RoleServer>, answering: SessionResponder) {
         let _ = self.server.set((peer, answering));
     }
 
-    /// An event of a message; `None` for the answer to `initialize`, whose sender waits for it.
+    /// Wraps a message in an event; `None` for the answer to `initialize`, sent to its waiter.
     fn event(&self, message: ServerJsonRpcMessage) -> Option<ServerSseMessage> {
         match self.sent.lock().hello.take() {
             Some(hello) => _ = hello.send(message),
@@ -328,7 +328,7 @@ impl ClientSession {
         None
     }
 
-    /// Sends a message once it is kept in the store, when there is room for it.
+    /// Stores a message and sends it, waiting for space in the queue of the connection.
     async fn send(&self, message: ServerJsonRpcMessage) {
         let Some(event) = self.event(message) else { return };
         if let Some((reader, event)) = self.keep_and_push(event).await {
@@ -336,7 +336,7 @@ impl ClientSession {
         }
     }
 
-    /// Hands an event to its client after it was kept in the store.
+    /// Stores an event, then pushes it to the client.
     async fn keep_and_push(
         &self,
         mut event: ServerSseMessage,
@@ -362,7 +362,7 @@ impl Transport<RoleServer> for SessionPipe {
     ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
         let session = Arc::clone(&self.session);
         let mut event = session.event(message);
-        // Without a store nothing has to be waited for.
+        // Without a store the event can be pushed synchronously.
         let mut full = None;
         if session.kept.is_none() {
             full = event.take().and_then(|event| session.sent.lock().push(event));
@@ -400,12 +400,12 @@ impl ClientSessions {
         self.open.lock().keys().map(ToString::to_string).collect()
     }
 
-    /// Whose a session is that is open here.
+    /// The owner of a session that is open in this process.
     pub fn owner(&self, id: &str) -> Option<Arc<str>> {
         self.open.lock().get(id)?.owner.clone()
     }
 
-    /// A session that is open here belongs to this client, unless it has an owner already.
+    /// Sets the owner of a session that is open here, unless it has one.
     pub fn own(&self, id: &str, client: &Arc<str>) {
         if let Some(open) = self.open.lock().get_mut(id) {
             open.owner.get_or_insert_with(|| Arc::clone(client));
@@ -417,7 +417,7 @@ impl ClientSessions {
         self.open.lock().len() < SESSIONS
     }
 
-    /// Ends the sessions that nobody uses.
+    /// Ends idle sessions.
     pub fn end_idle(&self) {
         self.open.lock().retain(|_, open| !open.session.sent.lock().is_idle());
     }
@@ -440,17 +440,17 @@ impl ClientSessions {
         Ok(SessionPipe { inbox, session })
     }
 
-    /// Whether the requests of a session can be answered here, and their answers are kept nowhere.
+    /// Whether requests of the session can be answered here and need no shared store.
     pub fn answers(&self, id: &str) -> bool {
         let open = self.open.lock();
         self.kept.is_none() && open.get(id).is_some_and(|open| open.session.server.get().is_some())
     }
 
-    /// Begins the stream of events of a request; gives the first event, with the second when that
-    /// is there at once, and all others.
+    /// Begins the event stream of a request. Returns the first event, with the second one if that
+    /// is ready within `QUICK`, and a stream of the others.
     ///
     /// # Errors
-    /// When the session is over.
+    /// When the session has ended.
     pub async fn begin(
         &self,
         id: &SessionId,
@@ -469,7 +469,7 @@ impl ClientSessions {
             None => format!("0/{number}"),
         };
         let mut asked = open.ask(message, cancel).await?;
-        // A quick answer is waited for here: no task has to be woken for it.
+        // Polled here so that a quick answer needs no task of its own.
         let quick = async {
             tokio::select! {
                 biased;
@@ -496,7 +496,7 @@ impl OpenStream {
         self.inbox.send(Box::new(message)).await.map_err(over)
     }
 
-    /// Has a request answered; during the handshake by whoever reads the inbox.
+    /// Starts answering a request; during the handshake it goes to the inbox instead.
     async fn ask(
         &self,
         message: ClientJsonRpcMessage,
@@ -517,7 +517,7 @@ impl OpenStream {
                 Ok(result) => ServerJsonRpcMessage::response(result, id),
                 Err(error) => ServerJsonRpcMessage::error(error, Some(id)),
             };
-            // What was cancelled is not answered.
+            // Cancelled requests get no answer.
             if !cancel.is_cancelled() {
                 session.send(message).await;
             }
@@ -526,7 +526,7 @@ impl OpenStream {
     }
 }
 
-/// A request that is being answered; when this is dropped before it is, it goes on by itself.
+/// A request being answered; if dropped before completion, it continues as a task.
 struct RunningRequest(Option<BoxFuture<'static, ()>>);
 
 impl RunningRequest {
@@ -597,7 +597,7 @@ impl SessionManager for ClientSessions {
             && let ClientNotification::CancelledNotification(cancelled) = &sent.notification
             && let Some(request) = &cancelled.params.request_id
         {
-            // It is not answered any more.
+            // A cancelled request gets no answer.
             let mut sent = open.session.sent.lock();
             let of = |stream: &&mut ClientStream| stream.request.as_ref() == Some(request);
             if let Some(stream) = sent.streams.iter_mut().rfind(of) {
@@ -629,10 +629,10 @@ impl SessionManager for ClientSessions {
         }
         let unknown = |_| Error::new(ErrorKind::InvalidInput, "no event has this id");
         let (event, stream) = (event.parse().map_err(unknown)?, stream.parse().map_err(unknown)?);
-        // With a store the events of this stream have other ids: the client has none of them.
+        // With a store the events of this stream have other ids, so this one matches none of them.
         let after = self.kept.is_none().then_some(event);
         let sent = open.session.sent.lock().go_on(stream, after);
-        let gone = || Error::new(ErrorKind::NotFound, "nothing is kept of its stream");
+        let gone = || Error::new(ErrorKind::NotFound, "its stream has expired");
         Ok(events(sent.ok_or_else(gone)?))
     }
 
@@ -644,20 +644,20 @@ impl SessionManager for ClientSessions {
     }
 }
 
-/// Keeps an event in the store; gives its id. One that cannot be kept is sent all the same.
+/// Stores an event and returns its id. If storing fails, the event is still sent.
 async fn append(store: &dyn SharedStore, stream: &str, event: &ServerSseMessage) -> String {
     let retry = event.retry.map(|retry| retry.as_millis() as u64);
     let kept = serde_json::to_string(&KeptEvent { message: event.message.as_deref(), retry });
     let kept = kept.ok().filter(|kept| kept.len() <= LARGEST).unwrap_or_default();
     let keep = if is_answer(event) { ANSWERED } else { OPEN };
     store.append(stream, kept, keep).await.unwrap_or_else(|error| {
-        tracing::warn!(target: "mcpdeck::gateway", "an event is not shared: {error}");
+        tracing::warn!(target: "mcpdeck::gateway", "event not shared: {error}");
         format!("{stream}/0-0")
     })
 }
 
-/// What follows an event, until the answer is there, which is the end of the stream of a request, or
-/// nothing is kept of the stream any more.
+/// Streams the events after `last` from the store, until the answer, which ends the stream of a
+/// request, or until the stream has expired.
 fn follow(store: Arc<dyn SharedStore>, mut last: String) -> StreamEvents {
     let (sender, events) = mpsc::channel(WAITING);
     tokio::spawn(async move {
@@ -665,7 +665,7 @@ fn follow(store: Arc<dyn SharedStore>, mut last: String) -> StreamEvents {
             for (id, kept) in found {
                 last.clone_from(&id);
                 let event = sent_before(id, &kept);
-                // One that was too large to keep may have been the answer.
+                // An event too large to store may have been the answer.
                 let is_last = kept.is_empty() || is_answer(&event);
                 if sender.send(event).await.is_err() || is_last {
                     return;
@@ -680,7 +680,7 @@ fn follow(store: Arc<dyn SharedStore>, mut last: String) -> StreamEvents {
     events
 }
 
-/// An event from the store.
+/// Restores an event from the store.
 fn sent_before(id: String, kept: &str) -> ServerSseMessage {
     let kept: KeptEvent<Value> = serde_json::from_str(kept).unwrap_or_default();
     let mut event = ServerSseMessage::default();
@@ -690,7 +690,7 @@ fn sent_before(id: String, kept: &str) -> ServerSseMessage {
     event
 }
 
-/// A message, of which a result stays as the server sent it.
+/// Parses a message, keeping a result exactly as the server sent it.
 fn message_of(mut message: Value) -> Option<ServerJsonRpcMessage> {
     let Some(result) = message.get_mut("result").map(Value::take) else {
         return serde_json::from_value(message).ok();

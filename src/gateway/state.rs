@@ -1,4 +1,4 @@
-//! What all requests of a service share, and whose a token is.
+//! State shared by all requests of a service, and the lookup of clients by token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::deck::Clients;
 use crate::host::{Host, HostView, Origin, PolicyAction, ServerState, ServerView, TargetKind};
 use crate::mcp::Capabilities;
 
-/// How long the first requests wait for servers that start, as clients do that list once: less than
-/// the sixty seconds after which the official SDKs give up.
+/// How long the first requests wait for starting servers, for clients that list only once. Less
+/// than the 60 seconds after which the official SDKs time out.
 const STARTING: Duration = Duration::from_secs(50);
 
-/// Whether a server has neither started nor failed yet. One that a call wakes is listed already; one
-/// that waits for the person may do so for hours.
+/// Whether any server has neither started nor failed yet. Servers that start on demand already have
+/// lists and do not count; nor do servers held for the operator, possibly for hours.
 pub(super) fn is_starting(host: &Host, view: &HostView) -> bool {
     view.servers.values().any(|server| {
         matches!(server.state, ServerState::Starting | ServerState::Waiting)
@@ -33,19 +33,19 @@ pub(super) fn is_starting(host: &Host, view: &HostView) -> bool {
     })
 }
 
-/// Whether a server waits for the person.
+/// Whether a server is held until the operator releases it.
 fn is_held(host: &Host, name: &ServerName) -> bool {
     host.server_config(name).is_some_and(|config| config.hold.is_some())
 }
 
-/// What a service is started with.
+/// Options of a service.
 #[derive(Default)]
 pub struct ServeOptions {
     /// The operator's own token.
     pub owner: OwnerToken,
-    /// Tokens of others, by hash.
+    /// Client tokens, by hash.
     pub tokens: ClientTokens,
-    /// Where is kept who is there, for whoever watches.
+    /// Registry of connected clients, for monitoring.
     pub clients: Clients,
     /// The profile of the operator's token.
     pub profile: String,
@@ -53,13 +53,13 @@ pub struct ServeOptions {
     pub allowed_hosts: Vec<String>,
     /// `Origin` values accepted; a request with any other is refused.
     pub allowed_origins: Vec<String>,
-    /// Where calls are traced.
+    /// Destination of traces.
     pub traces: Traces,
-    /// What this replica shares with others; nothing when there are none.
+    /// The store shared with other replicas, if any.
     pub store: Option<Arc<dyn SharedStore>>,
 }
 
-/// What all requests share.
+/// State shared by all requests.
 pub(crate) struct Gateway {
     pub host: Host,
     pub options: ServeOptions,
@@ -68,7 +68,7 @@ pub(crate) struct Gateway {
     pub catalogs: Catalogs,
     pub metrics: GatewayMetrics,
     pub sessions: Arc<ClientSessions>,
-    /// The first start of all servers is over, or took too long.
+    /// Set once all servers have started, or the wait for them timed out.
     started: OnceCell<()>,
 }
 
@@ -96,8 +96,8 @@ impl Gateway {
         })
     }
 
-    /// Waits, once, until every server has started or failed to: what is listed before would be a
-    /// part of it. Servers that come later are announced by `list_changed`.
+    /// Waits, once, until every server has started or failed, as earlier lists would be incomplete.
+    /// Servers that start later are announced by `list_changed`.
     pub async fn started(&self) {
         let waiting = || async {
             let mut view = self.host.view();
@@ -109,7 +109,7 @@ impl Gateway {
         self.started.get_or_init(waiting).await;
     }
 
-    /// Has the servers that a client sees log from a level on; none logs less than before.
+    /// Lowers the log level of the servers visible to a client; never raises it.
     pub async fn log_from(&self, client: &Client, level: LogLevel) {
         let (host, view, principal) = (&self.host, self.host.snapshot(), client.principal());
         let logs = |server: &&Arc<ServerView>| {
@@ -119,11 +119,11 @@ impl Gateway {
                 && host.log_level(&server.name).is_none_or(|now| level < now)
         };
         let servers = view.servers.values().filter(logs);
-        // What one server refuses is nothing to the others.
+        // A server that refuses does not affect the others.
         futures::future::join_all(servers.map(|s| host.set_log_level(&s.name, level))).await;
     }
 
-    /// Whose a bearer token is; `None` for none of ours, and for one that has expired.
+    /// The client of a bearer token; `None` if the token is unknown or expired.
     pub fn client(&self, bearer: &str) -> Option<Client> {
         let now = self.host.clock().now();
         let mut client = if self.options.owner.is(bearer) {
@@ -135,7 +135,7 @@ impl Gateway {
         Some(client)
     }
 
-    /// Ends what clients do whose tokens have ended meanwhile.
+    /// Cuts the clients whose tokens were revoked or have expired.
     pub fn cut_the_revoked(&self) {
         let now = self.host.clock().now();
         let tokens = self.options.tokens.list().unwrap_or_default();
@@ -149,7 +149,7 @@ impl Gateway {
         }
     }
 
-    /// What of the lists a client may see.
+    /// The entries that a client may see.
     pub fn seen_by<'e>(
         &self,
         client: &Client,
@@ -162,10 +162,10 @@ impl Gateway {
         })
     }
 
-    /// The tool or prompt that a client means, as its server spells it, when it may use it.
+    /// Resolves a client's name for a tool or prompt to its server and original name.
     ///
     /// # Errors
-    /// The same for what is hidden from the client as for what does not exist.
+    /// When it does not exist, is hidden (same error), or may not be used.
     pub fn find(
         &self,
         client: &Client,
@@ -193,7 +193,7 @@ impl Gateway {
         })
     }
 
-    /// Why nothing has a name: its server may have listed nothing yet.
+    /// The error for an unknown name: its server may have listed nothing yet.
     fn missing(&self, server: Option<&Arc<ServerView>>, name: &str) -> Outside {
         let Some(server) = server.filter(|server| *server.capabilities == Capabilities::default())
         else {
@@ -205,10 +205,10 @@ impl Gateway {
         Outside::unlisted(name, &format!("is {}", server.state.as_str()))
     }
 
-    /// Whether a session belongs to a client; among replicas, one that another opened too.
+    /// Whether a session belongs to a client, including sessions opened by other replicas.
     ///
     /// # Errors
-    /// When the store cannot say it, or too many sessions are open to take that one over.
+    /// When the store cannot be reached, or too many sessions are open to take that one over.
     pub async fn owns(&self, client: &str, session: &str) -> Result<bool, Outside> {
         if let Some(owner) = self.sessions.owner(session) {
             return Ok(*owner == *client);
@@ -222,13 +222,13 @@ impl Gateway {
         Ok(is_own)
     }
 
-    /// Whether what replicas share is known here.
+    /// Whether there is a shared store that cannot be used now.
     pub fn is_away(&self) -> bool {
         self.options.store.as_ref().is_some_and(|store| store.away().borrow().is_some())
     }
 
-    /// Takes over what other replicas have changed, every time it is called; with `keep` also keeps
-    /// the sessions that are open here.
+    /// Exchanges changes with the other replicas; with `keep`, also renews the sessions that are
+    /// open here.
     pub async fn exchange(&self, keep: bool) {
         let Some(store) = &self.options.store else { return };
         let open = if keep { self.sessions.ids() } else { Vec::new() };
@@ -238,7 +238,7 @@ impl Gateway {
     }
 }
 
-/// The server and the name there that a name seems to mean which leads nowhere.
+/// Guesses the server, and the name at it, from a name that no entry has.
 fn meant<'s>(servers: impl Iterator<Item = &'s ServerName>, name: &str) -> (ServerName, Arc<str>) {
     let rest = |server: &'s ServerName| {
         let rest = name.strip_prefix(server.as_str())?;

@@ -1,5 +1,5 @@
-//! What the replicas of a service share, and what a store of it must be able to do. The service
-//! knows this trait alone.
+//! The state that replicas of a service share, and the trait of the store that holds it. The
+//! service depends only on this trait.
 
 #[cfg(feature = "cluster")]
 mod merge;
@@ -20,27 +20,27 @@ use crate::host::SharedLimits;
 #[cfg(feature = "cluster")]
 pub use valkey::Valkey;
 
-/// From one exchange with the store to the next.
+/// Interval between exchanges with the store.
 pub(super) const EXCHANGE: Duration = Duration::from_millis(250);
 
-/// A call that waits for its client, as its `requestState` describes it to any replica.
+/// A parked call, as encoded in its `requestState` for any replica.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ParkedCall {
-    /// Names it at the replica where it waits.
+    /// Its id at the replica where it is parked.
     pub call: String,
-    /// What its client has answered so far.
+    /// The client's answers so far.
     pub given: InputResponses,
 }
 
-/// Events with their ids, oldest first; nothing when nothing is kept of their stream any more.
+/// Events with their ids, oldest first; `None` when their stream has expired.
 pub type KeptEvents = Option<Vec<(String, String)>>;
 
-/// What the replicas of a service share: legacy sessions with what was sent to their clients, limits,
-/// conversations with a model, the keys of `requestState`, and the files of tokens, grants and
-/// reviewed definitions.
+/// A store shared by the replicas of a service: legacy sessions with their sent events, limits,
+/// model conversations, the keys of `requestState`, and the files of tokens, grants and reviewed
+/// definitions.
 #[async_trait::async_trait]
 pub trait SharedStore: SessionStore + SharedLimits + ChatStore {
-    /// Why it cannot be used now, for the operator; nothing that decides is to be believed then.
+    /// Why it cannot be used now, for the operator. Decisions must not rely on its data then.
     fn away(&self) -> watch::Receiver<Option<Arc<str>>>;
 
     /// The id of the token that a session belongs to.
@@ -49,32 +49,32 @@ pub trait SharedStore: SessionStore + SharedLimits + ChatStore {
     /// When the store cannot be reached.
     async fn owner(&self, session: &str) -> Result<Option<String>, String>;
 
-    /// Remembers whose a session is.
+    /// Records the owner of a session.
     async fn own(&self, session: &str, client: &str);
 
-    /// Keeps what was sent to a client, and what was sent on the same stream before, for so long;
-    /// gives the id after which it may want what follows.
+    /// Appends an event to a client's stream and keeps the whole stream for `keep`; returns the id
+    /// from which the client can resume.
     ///
     /// # Errors
     /// When the store cannot be reached.
     async fn append(&self, stream: &str, event: String, keep: Duration) -> Result<String, String>;
 
-    /// What was sent on the same stream after an event.
+    /// The events of the same stream after the given one.
     ///
     /// # Errors
     /// When the store cannot be reached.
     async fn events_after(&self, id: &str) -> Result<KeptEvents, String>;
 
-    /// A call as a `requestState` that is good for this context alone.
+    /// Encodes a call as a `requestState` that is valid only in this context.
     fn seal(&self, waiting: &ParkedCall, context: &str) -> Option<String>;
 
-    /// What a `requestState` holds, when a replica sealed it for this context.
+    /// Decodes a `requestState`, if a replica sealed it for this context.
     fn open(&self, state: &str, context: &str) -> Option<ParkedCall>;
 
-    /// Takes a call that waits, to go on with it; false when somebody has done so before.
+    /// Claims a parked call in order to resume it; false if it was already claimed.
     async fn take(&self, call: &str) -> bool;
 
-    /// Takes over what has changed, and keeps these sessions and all calls under way alive. Gives
-    /// those of the calls that wait here which another replica has taken.
+    /// Exchanges changes, and renews these sessions and the leases of calls in flight. Returns the
+    /// parked calls in `waiting` that have been claimed.
     async fn exchange(&self, sessions: Vec<String>, waiting: Vec<String>) -> Vec<String>;
 }

@@ -1,5 +1,5 @@
-//! Tokens of the gateway: the operator's own, kept in a file that only the operator reads, and
-//! those given to others, of which only a hash is kept.
+//! Tokens of the gateway: the operator's own, in a file that only the operator can read, and client
+//! tokens, of which only a hash is stored.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ use crate::base::secret::Secret;
 use crate::base::watch::Fingerprint;
 use crate::host::{AccessScope, CallOptions, Origin, Principal};
 
-/// Format of the file of hashes.
+/// Format version of the file of hashes.
 const VERSION: u32 = 1;
-/// Largest token file that is read, in bytes.
+/// Maximum size of a token file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// The scopes of a token that is made without `--scope`. They are the most it can do; what it may do
-/// is granted.
+/// The scopes of a token created without `--scope`. Scopes are an upper bound: grants decide what
+/// the token may do.
 pub const DEFAULT_SCOPES: [AccessScope; 4] = [
     AccessScope::ToolsList,
     AccessScope::ToolsCall,
@@ -33,7 +33,7 @@ pub const DEFAULT_SCOPES: [AccessScope; 4] = [
     AccessScope::PromptsGet,
 ];
 
-/// Who sent a request, by its token.
+/// The client that sent a request, identified by its token.
 #[derive(Clone, Debug)]
 pub struct Client {
     /// The token's id; `owner` for the operator's own.
@@ -43,9 +43,9 @@ pub struct Client {
     /// Whether it is the operator's own token, which carries every scope.
     pub is_owner: bool,
     scopes: Vec<AccessScope>,
-    /// The MCP session it calls in, when it has one.
+    /// Its MCP session, if any.
     pub(crate) session: Option<Arc<str>>,
-    /// Ends its streams and calls.
+    /// Cancels its streams and calls.
     pub(crate) cut: CancellationToken,
 }
 
@@ -57,25 +57,25 @@ impl Client {
         Self { id, profile, is_owner: true, scopes, session: None, cut }
     }
 
-    /// Who calls, for the engine.
+    /// The origin of its calls, for the engine.
     pub fn origin(&self) -> Origin {
         Origin::Gateway(self.id.to_string())
     }
 
-    /// Who calls, for decisions.
+    /// The principal of its calls, for policy decisions.
     pub fn principal(&self) -> Principal {
         let principal = Principal::new(self.origin()).with_profile(Arc::clone(&self.profile));
         Principal { session: self.session.clone(), ..principal }
     }
 
-    /// Options of a call it makes.
+    /// Options for a call by this client.
     pub(crate) fn options(&self) -> CallOptions {
         let (origin, profile) = (self.origin(), Some(Arc::clone(&self.profile)));
         let (session, cancel) = (self.session.clone(), self.cut.child_token());
         CallOptions { cancel, origin, profile, session, ..CallOptions::default() }
     }
 
-    /// Refuses what its token does not carry.
+    /// Returns an error unless its token carries the scope.
     pub(crate) fn allows(&self, scope: AccessScope) -> Result<(), Outside> {
         if self.may(scope) { Ok(()) } else { Err(Outside::scope(scope)) }
     }
@@ -86,7 +86,7 @@ impl Client {
     }
 }
 
-/// The operator's own token; by default none opens anything.
+/// The operator's own token; the default matches no token.
 #[derive(Default)]
 pub struct OwnerToken {
     digest: Option<[u8; 32]>,
@@ -99,11 +99,11 @@ impl fmt::Debug for OwnerToken {
 }
 
 impl OwnerToken {
-    /// The token in a file. Where there is none, one of 256 bits is made and written so that only
-    /// its owner can read it; the second value is that new token, to be shown once.
+    /// Reads the token from a file. If there is none, creates it with a new 256-bit token, readable
+    /// only by its owner; the second value is that new token, to be shown once.
     ///
     /// # Errors
-    /// When the file cannot be read or written, is empty, or others may read it.
+    /// When the file cannot be read or written, holds no valid token, or others may read it.
     pub fn open(path: &Path) -> Result<(Self, Option<Secret>), String> {
         if let Some(text) = read_private(path)? {
             let token = text.trim();
@@ -120,32 +120,32 @@ impl OwnerToken {
         Ok((Self { digest: Some(digest(&token)) }, Some(Secret::new(token))))
     }
 
-    /// Whether this is it.
+    /// Whether `token` is the operator's; compares in constant time.
     pub fn is(&self, token: &str) -> bool {
         self.digest.is_some_and(|own| equal(&own, &digest(token)))
     }
 }
 
-/// A token given to somebody, as it is kept.
+/// The stored record of a client token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenRecord {
-    /// Short name of the token; part of every record of what it did.
+    /// Short id of the token, included in every audit record.
     pub id: String,
-    /// SHA-256 of the token. The token has 256 random bits, so that a slow hash adds nothing.
+    /// SHA-256 of the token. It has 256 random bits, so a slow hash would add no security.
     hash: String,
     /// The profile it acts under.
     pub profile: String,
-    /// What it allows.
+    /// Its scopes.
     pub scopes: Vec<AccessScope>,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// When it stops counting.
+    /// When it expires; `None` for never.
     pub expires: Option<Timestamp>,
 }
 
 impl TokenRecord {
-    /// Whether it counts no more.
+    /// Whether it has expired.
     pub fn is_over(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|end| end <= now)
     }
@@ -157,15 +157,15 @@ struct TokenFile {
     tokens: Vec<TokenRecord>,
 }
 
-/// The tokens given to others; by default nobody is known.
+/// The store of client tokens; the default is empty and has no file.
 #[derive(Clone, Debug, Default)]
 pub struct ClientTokens {
     path: Option<PathBuf>,
-    /// What the file held when it was read last.
+    /// The tokens as of the last read of the file.
     read: Arc<Mutex<Option<ReadTokens>>>,
 }
 
-/// The tokens of a file, and its fingerprint when they were read.
+/// The file's fingerprint at the time of the read, and its tokens.
 type ReadTokens = (Fingerprint, Arc<[TokenRecord]>);
 
 impl ClientTokens {
@@ -174,16 +174,16 @@ impl ClientTokens {
         Self { path: Some(state.join("gateway").join("tokens.json")), ..Self::default() }
     }
 
-    /// The file; `None` where nothing is kept.
+    /// The file; `None` if nothing is stored.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Every token that was given and not revoked; read anew whenever the file has changed, so that a
-    /// revoked token ends at once.
+    /// Every token that was not revoked. The file is read again whenever it has changed, so that a
+    /// revocation takes effect at once.
     ///
     /// # Errors
-    /// When the file is there and cannot be used; nobody is let in then.
+    /// When the file exists but cannot be used; callers must then reject all tokens.
     pub fn list(&self) -> Result<Arc<[TokenRecord]>, String> {
         let Some(path) = &self.path else { return Ok(Arc::default()) };
         let now = Fingerprint::of(path);
@@ -194,7 +194,7 @@ impl ClientTokens {
         }
         let Some(text) = read_private(path)? else { return Ok(Arc::default()) };
         let file: TokenFile = serde_json::from_str(&text).map_err(|error| {
-            about(path, format!("{error}; no token counts until it is repaired or deleted"))
+            about(path, format!("{error}; no token works until it is repaired or deleted"))
         })?;
         if file.version != VERSION {
             return Err(about(path, "it was written by another version of mcpdeck"));
@@ -204,7 +204,7 @@ impl ClientTokens {
         Ok(tokens)
     }
 
-    /// Makes a token; gives it and what is kept of it.
+    /// Creates a token; returns it and its stored record.
     ///
     /// # Errors
     /// When the store cannot be read or written.
@@ -222,14 +222,14 @@ impl ClientTokens {
         let record =
             TokenRecord { id, hash, profile: profile.to_owned(), scopes, created: now, expires };
         self.change(|tokens| {
-            // What has expired is gone for good.
+            // Removes expired tokens.
             tokens.retain(|kept| !kept.is_over(now));
             tokens.push(record.clone());
         })?;
         Ok((Secret::new(token), record))
     }
 
-    /// Takes a token back; gives whether there was one.
+    /// Revokes a token; returns whether it existed.
     ///
     /// # Errors
     /// When the store cannot be read or written.
@@ -239,7 +239,7 @@ impl ClientTokens {
         Ok(found)
     }
 
-    /// Whose a token is.
+    /// The client of a token; `None` if it is unknown or expired.
     pub(crate) fn client(&self, token: &str, now: Timestamp) -> Option<Client> {
         let own = hex(&digest(token));
         let tokens = match self.list() {
@@ -279,7 +279,7 @@ fn about(path: &Path, why: impl fmt::Display) -> String {
     format!("{}: {why}", path.display())
 }
 
-/// A file that nobody else may read; `None` when there is none.
+/// Reads a file that only its owner may read; `None` if it does not exist.
 fn read_private(path: &Path) -> Result<Option<String>, String> {
     let meta = std::fs::symlink_metadata(path);
     if meta.as_ref().is_ok_and(std::fs::Metadata::is_symlink) {
@@ -301,7 +301,7 @@ fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
-/// Equality whose time does not depend on where two values differ.
+/// Constant-time comparison.
 fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }

@@ -1,5 +1,5 @@
-//! Traces for an OpenTelemetry collector (OTLP over HTTP, JSON): a span for each operation of a client,
-//! under the one that its `_meta.traceparent` names. Arguments and results stay out.
+//! Traces for an OpenTelemetry collector (OTLP over HTTP, JSON): a span for each client operation,
+//! as a child of the span in its `_meta.traceparent`. Arguments and results are not recorded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use crate::error::Error;
 use crate::host::CallOutcome;
 use crate::mcp::client_builder;
 
-/// Spans that wait to be sent; more are dropped.
+/// Capacity of the queue of spans; further ones are dropped.
 const WAITING: usize = 2_048;
-/// Spans in one request.
+/// Maximum number of spans per request.
 const BATCH: usize = 512;
-/// Between two requests.
+/// Pause between two requests.
 const EVERY: Duration = Duration::from_secs(2);
-/// Longest wait for the collector.
+/// Timeout of requests to the collector.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where spans go; nowhere by default.
+/// Exporter for spans; disabled by default.
 #[derive(Clone, Debug, Default)]
 pub struct Traces {
     spans: Option<mpsc::Sender<Value>>,
 }
 
-/// An operation under way.
+/// The span of an operation in progress.
 pub(super) struct TraceSpan {
     spans: mpsc::Sender<Value>,
     trace: String,
@@ -39,10 +39,10 @@ pub(super) struct TraceSpan {
 }
 
 impl Traces {
-    /// To the collector at an address such as `http://127.0.0.1:4318`. Must be called in a runtime.
+    /// Exports to a collector such as `http://127.0.0.1:4318`. Must be called in a Tokio runtime.
     ///
     /// # Errors
-    /// When HTTP cannot be set up.
+    /// When the HTTP client cannot be built.
     pub fn to(collector: &Url) -> Result<Self, String> {
         let address = format!("{}/v1/traces", collector.as_str().trim_end_matches('/'));
         let http = client_builder(collector, &TlsConfig::default())?
@@ -62,7 +62,7 @@ impl Traces {
                 let sent = http.post(&address).json(&body).send().await;
                 if let Err(error) = sent.and_then(reqwest::Response::error_for_status) {
                     let error = error.without_url();
-                    tracing::warn!(target: "mcpdeck::gateway", "traces are not taken: {error}");
+                    tracing::warn!(target: "mcpdeck::gateway", "traces not exported: {error}");
                 }
                 tokio::time::sleep(EVERY).await;
             }
@@ -70,14 +70,15 @@ impl Traces {
         Ok(Self { spans: Some(spans) })
     }
 
-    /// An operation begins, under the caller's span if it names one.
+    /// Begins the span of an operation, as a child of the caller's span, if there is one. `None` when
+    /// nothing is exported or the caller does not sample its trace (W3C Trace Context, section 3.2.2.5).
     pub(super) fn begin(
         &self,
         (method, target): (&str, Option<(&str, &str)>),
         parent: Option<&str>,
         now: Timestamp,
     ) -> Option<TraceSpan> {
-        let spans = self.spans.clone()?;
+        let spans = self.spans.clone().filter(|_| parent.is_none_or(is_sampled))?;
         let (mut trace, id) = (random_hex::<16>().ok()?, random_hex::<8>().ok()?);
         let mut text = json!({
             "name": method, "kind": 2, "spanId": id, "startTimeUnixNano": nanos(now),
@@ -102,7 +103,7 @@ impl TraceSpan {
         format!("00-{}-{}-01", self.trace, self.id).into()
     }
 
-    /// The operation is over.
+    /// Ends the span and queues it.
     pub fn end(mut self, outcome: &Result<CallOutcome, Error>, now: Timestamp) {
         self.text["endTimeUnixNano"] = nanos(now).into();
         let failed = match outcome {
@@ -118,7 +119,7 @@ impl TraceSpan {
     }
 }
 
-/// The trace context of a caller that is sampled, when it is one (W3C Trace Context, version 00).
+/// Validates a caller's `traceparent` (W3C Trace Context, version 00).
 pub(super) fn parent(text: &str) -> Option<Arc<str>> {
     let digits = |text: &&str| text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     let parts: Vec<&str> = text.split('-').filter(digits).collect();
@@ -128,11 +129,15 @@ pub(super) fn parent(text: &str) -> Option<Arc<str>> {
     is_one.then(|| text.into())
 }
 
+fn is_sampled(parent: &str) -> bool {
+    parent.get(53..).and_then(|flags| u8::from_str_radix(flags, 16).ok()).is_none_or(|f| f & 1 == 1)
+}
+
 fn attribute(key: &str, value: &str) -> Value {
     json!({"key": key, "value": {"stringValue": value}})
 }
 
-/// 64-bit numbers are text in OTLP/JSON.
+/// OTLP/JSON encodes 64-bit numbers as strings.
 fn nanos(at: Timestamp) -> String {
     format!("{}000", at.0)
 }

@@ -1,4 +1,4 @@
-//! Requests of servers to their host (requirements S1, S2): what waits, who answers, and how.
+//! Requests from servers to the host (requirements S1, S2): their data, deciders and outcomes.
 
 pub mod queue;
 
@@ -14,18 +14,18 @@ use crate::base::{SafeText, ServerName, Timestamp};
 use crate::config::ApprovalRule;
 use crate::mcp::{Answer, ApprovalId, CallId, InputPlace, RequestKind};
 
-/// A request of a server that is open.
+/// An open request from a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
     /// Its id.
     pub id: ApprovalId,
-    /// Who asks.
+    /// The server that sent it.
     pub server: ServerName,
-    /// What for.
+    /// The kind of request.
     pub kind: RequestKind,
-    /// The call during which it asks, when known.
+    /// The call during which it was sent, if known.
     pub call: Option<CallId>,
-    /// That call's target, to show.
+    /// The target of that call, for display.
     pub during: Option<SafeText>,
     /// `params` exactly as sent.
     pub params: Arc<Value>,
@@ -33,11 +33,11 @@ pub struct ApprovalRequest {
     pub bytes: usize,
     /// When it arrived.
     pub arrived: Timestamp,
-    /// When the host gives up on it ([`crate::config::WireLimits::max_waiting`]).
+    /// When it times out ([`crate::config::WireLimits::max_waiting`]).
     pub deadline: Timestamp,
-    /// Whether it came as `input_required` (2026-07-28 and later) and nothing is open meanwhile.
+    /// Whether it came as `input_required` (2026-07-28 and later), without an open request.
     pub deferred: bool,
-    /// Which input of its result it is then.
+    /// Which input of that result it is, if deferred.
     #[serde(skip)]
     pub input: Option<InputPlace>,
 }
@@ -46,13 +46,13 @@ pub struct ApprovalRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Decider {
-    /// A person at the dashboard.
+    /// The user.
     Person,
     /// The registered callback.
     Callback,
-    /// A rule of the configuration or of the session, by its words.
+    /// A rule of the configuration or of the session, by its description.
     Rule(String),
-    /// Nobody: refused by default or withdrawn.
+    /// None: refused by default.
     Nobody,
 }
 
@@ -60,32 +60,32 @@ pub enum Decider {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Settlement {
-    /// Answered; the answer went out.
+    /// Answered; the answer was sent.
     Answered {
         /// Who decided.
         by: Decider,
-        /// Short word for the record: `result`, `accept`, `decline`, `cancel`, `refused`.
+        /// Short description: `result`, `accept`, `decline`, `cancel`, or `refused: ...`.
         how: String,
     },
-    /// Withdrawn before an answer: the server cancelled, died, stopped, or time ran out.
+    /// Withdrawn before an answer: the server cancelled, died or stopped, or it timed out.
     Withdrawn {
         /// Why.
         reason: SafeText,
     },
 }
 
-/// The application's answer to servers (requirement S1). One registration serves both eras.
+/// The application's handler for requests from servers (requirement S1), in both eras.
 ///
-/// An async closure is one:
+/// Implemented for async closures:
 ///
 /// ```
 /// use std::sync::Arc;
 /// use mcpdeck::Host;
-/// use mcpdeck::host::PendingRequest;
+/// use mcpdeck::host::ApprovalRequest;
 /// use mcpdeck::mcp::{Answer, RequestKind};
 /// use serde_json::json;
 ///
-/// let builder = Host::builder().handler(|request: Arc<PendingRequest>| async move {
+/// let builder = Host::builder().handler(|request: Arc<ApprovalRequest>| async move {
 ///     match request.kind {
 ///         RequestKind::Elicitation => Some(Answer::Result(json!({"action": "decline"}))),
 ///         _ => None,
@@ -93,11 +93,11 @@ pub enum Settlement {
 /// });
 /// ```
 ///
-/// The future may take minutes; the deadline of the call that waits for it stands still. When
-/// `withdrawn` fires the answer is no longer wanted and the future is dropped.
+/// The future may take minutes; the timeout of the waiting call is suspended meanwhile. When
+/// `withdrawn` fires, the answer is no longer needed and the future is dropped.
 pub trait RequestHandler: Send + Sync + 'static {
-    /// Answers one request. `None` means "nobody here can": it is refused as the specification
-    /// says.
+    /// Answers one request. With `None` the request is passed on to the user, or refused as the
+    /// specification requires.
     fn handle(
         &self,
         request: Arc<ApprovalRequest>,
@@ -119,14 +119,14 @@ where
     }
 }
 
-/// A rule of this session: how the next requests of one kind are decided without asking. Set by a
-/// person while the deck runs; forgotten when it ends.
+/// A session rule: decides requests of one kind without asking. Set by the user at run time;
+/// not persisted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionRule {
-    /// What is done; [`ApprovalRule::Ask`] overrules an entry that denies or answers by itself.
+    /// The decision; [`ApprovalRule::Ask`] overrides an entry that denies or has a canned answer.
     pub rule: ApprovalRule,
-    /// How many more requests it decides; `None` until it is taken back.
+    /// Number of requests left to decide; `None` means until it is removed.
     pub left: Option<u32>,
 }
 
@@ -141,7 +141,7 @@ pub enum RuleKind {
 }
 
 impl RuleKind {
-    /// The rule that covers `kind`, when one can.
+    /// The rule kind that covers `kind`, if any.
     pub const fn of(kind: &RequestKind) -> Option<Self> {
         match kind {
             RequestKind::Sampling => Some(Self::Sampling),
@@ -193,20 +193,20 @@ impl fmt::Display for SessionRule {
     }
 }
 
-// Where a model comes in: it may draft the answer to a request, and a person still approves it.
+// Drafts: a model may draft the answer to a request, which the user still has to approve.
 //
-// A drafter never answers. What it gives is shown as a draft that the person edits, sends or
-// throws away; the host passes it on to nobody.
+// A drafter never answers a request. Its result is displayed as a draft that the user edits, sends
+// or discards.
 
-/// Something that drafts answers: a model, a script, another program.
+/// Drafts answers: a model, a script, another program.
 ///
-/// Registered with [`crate::Host::set_drafter`]; asked by [`crate::Host::draft`] when a person wants
-/// a draft, never by itself.
+/// Registered with [`crate::Host::set_drafter`]; called by [`crate::Host::draft`] on request of the
+/// user, never automatically.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use futures::future::BoxFuture;
-/// use mcpdeck::host::approvals::{Drafter, PendingRequest};
+/// use mcpdeck::host::{ApprovalRequest, Drafter};
 /// use serde_json::{Value, json};
 ///
 /// struct Parrot;
@@ -218,7 +218,7 @@ impl fmt::Display for SessionRule {
 ///
 ///     fn draft(
 ///         &self,
-///         _request: Arc<PendingRequest>,
+///         _request: Arc<ApprovalRequest>,
 ///         params: Arc<Value>,
 ///     ) -> BoxFuture<'static, Result<Value, String>> {
 ///         let heard = params["messages"][0]["content"]["text"].clone();
@@ -230,16 +230,16 @@ impl fmt::Display for SessionRule {
 /// }
 /// ```
 pub trait Drafter: Send + Sync + 'static {
-    /// What it is called, to show beside its drafts.
+    /// Its name, displayed with its drafts.
     fn name(&self) -> &str;
 
     /// Drafts the `result` for a request: a `CreateMessageResult`, or the `content` of a form.
     ///
-    /// `params` are the request's parameters as the person edited them; `request` is what the
-    /// server sent. The future is dropped when the request is withdrawn.
+    /// `params` are the request's parameters as edited by the user; `request` is what the server
+    /// sent. The future is dropped when the request is withdrawn.
     ///
     /// # Errors
-    /// In words for the person.
+    /// A message for the user.
     fn draft(
         &self,
         request: Arc<ApprovalRequest>,
@@ -247,7 +247,7 @@ pub trait Drafter: Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<Value, String>>;
 }
 
-/// A draft and who made it.
+/// A draft and its author.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drafted {
     /// The drafter's name.

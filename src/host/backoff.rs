@@ -1,21 +1,21 @@
-//! Backoff: how long to wait before the next attempt. Pure; randomness comes in as a number.
+//! Backoff: how long to wait before the next attempt. Pure; randomness is an argument.
 
 use std::time::Duration;
 
 use crate::config::{RestartConfig, RetryConfig};
 
 /// Delay before retry number `attempt` (from 1) of a start or a request (requirement L3):
-/// exponential, capped, with full jitter over its upper half. `random` is in `0.0..1.0`.
+/// exponential, capped, jittered between half and all of it. `random` is in `0.0..1.0`.
 pub fn retry_delay(config: &RetryConfig, attempt: u32, random: f64) -> Duration {
     let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
     let full = config.initial.as_secs_f64() * config.factor.powi(exponent);
-    // Nothing times a factor beyond all numbers is no number: then there is nothing to wait for.
+    // Zero times infinity is NaN; an initial delay of zero means no delay.
     let full = if full.is_nan() { 0.0 } else { full };
     let capped = full.min(config.max_delay.as_secs_f64()).max(0.0);
     Duration::from_secs_f64(capped * (0.5 + 0.5 * random.clamp(0.0, 1.0)))
 }
 
-/// Delay before automatic restart number `attempt` (from 1) after a death (decision D1):
+/// Delay before automatic restart number `attempt` (from 1) after a crash (decision D1):
 /// `backoff` times the attempt, jittered by up to a fifth either way, at most 60 s.
 pub fn restart_delay(config: &RestartConfig, attempt: u32, random: f64) -> Duration {
     let full = config.backoff.as_secs_f64() * f64::from(attempt.max(1));
@@ -23,17 +23,17 @@ pub fn restart_delay(config: &RestartConfig, attempt: u32, random: f64) -> Durat
     Duration::from_secs_f64(jittered.min(60.0))
 }
 
-/// Counts deaths to decide when to give up: more than `max` in a row without a stable minute.
+/// Counts crashes to decide when to give up: after `max` restarts in a row without a stable minute.
 #[derive(Clone, Debug, Default)]
 pub struct RestartBudget {
     used: u32,
 }
 
 impl RestartBudget {
-    /// A server has to live this long, with an answered request, for its count to go back to zero.
+    /// How long a server has to stay up for its restart count to be reset.
     pub const STABLE: Duration = Duration::from_secs(60);
 
-    /// Notes a death after `lived`; gives the restart's number, or `None` when it is given up.
+    /// Records a crash after `lived`; returns the number of the restart, or `None` to give up.
     pub fn next(&mut self, config: &RestartConfig, lived: Duration) -> Option<u32> {
         if lived >= Self::STABLE {
             self.used = 0;
@@ -45,7 +45,7 @@ impl RestartBudget {
         Some(self.used)
     }
 
-    /// A restart on request forgives everything.
+    /// Resets the count, for a restart on request.
     pub fn reset(&mut self) {
         self.used = 0;
     }

@@ -1,7 +1,7 @@
 //! Circuit breaker (decisions D4 and D8, requirement H2): pure, `now` is an argument.
 //!
 //! Closed until `threshold` failures in a row within `window`; then open for `cooldown`; then
-//! half-open, where one probe at a time is let through. A success closes it from any state.
+//! half-open, where one probe at a time is admitted. A success closes it from any state.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{SafeText, Timestamp};
 use crate::config::BreakerConfig;
 
-/// State of a breaker as it is shown.
+/// State of a breaker, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum BreakerView {
@@ -20,12 +20,12 @@ pub enum BreakerView {
     Closed,
     /// Calls are rejected until the next probe.
     Open {
-        /// When one call will be let through.
+        /// When the next probe will be admitted.
         until: Timestamp,
         /// The failure that opened it.
         cause: SafeText,
     },
-    /// One probe is let through.
+    /// One probe at a time is admitted.
     HalfOpen {
         /// The failure that opened it.
         cause: SafeText,
@@ -33,7 +33,7 @@ pub enum BreakerView {
 }
 
 impl BreakerView {
-    /// Whether calls go through freely.
+    /// Whether the breaker is closed.
     pub const fn is_closed(&self) -> bool {
         matches!(self, Self::Closed)
     }
@@ -42,22 +42,22 @@ impl BreakerView {
 /// A breaker.
 #[derive(Clone, Debug, Default)]
 pub struct Breaker {
-    /// Failures since the last success, newest last: when, and of which tool. At most as many as
-    /// open it.
+    /// Failures since the last success, newest last: when, and of which tool. At most `threshold`
+    /// entries.
     failures: VecDeque<(Timestamp, FailureSource)>,
     open: Option<(Timestamp, SafeText)>,
     probing: bool,
 }
 
-/// What a failure is about: one tool, or more than that.
+/// The tool a failure is attributed to; `None` when it concerns the whole server.
 pub type FailureSource = Option<Arc<str>>;
 
 impl Breaker {
-    /// Asks to let a call through; gives whether it is the one probe of a half-open breaker, whose
-    /// result must be reported.
+    /// Admits or rejects a call; returns whether it is the probe of a half-open breaker, whose
+    /// result callers must report.
     ///
     /// # Errors
-    /// When one call will be let through, and the failure that opened the breaker.
+    /// When the next probe will be admitted, and the failure that opened the breaker.
     pub fn admit(&mut self, now: Timestamp) -> Result<bool, (Timestamp, SafeText)> {
         match &self.open {
             None => Ok(false),
@@ -69,15 +69,15 @@ impl Breaker {
         }
     }
 
-    /// Reports success; gives whether the shown state changed.
+    /// Reports a success; returns whether the displayed state changed.
     pub fn success(&mut self) -> bool {
         let was_open = self.open.is_some();
         *self = Self::default();
         was_open
     }
 
-    /// Reports a failure; gives whether the shown state changed. Failures of one tool alone do not
-    /// open the breaker of its server.
+    /// Reports a failure; returns whether the displayed state changed. Failures of a single tool
+    /// do not open the breaker of its server.
     pub fn failure(
         &mut self,
         config: &BreakerConfig,
@@ -102,12 +102,12 @@ impl Breaker {
         opens
     }
 
-    /// Reports that a probe ended without a verdict (it was cancelled): the next may probe.
+    /// Reports that a probe ended without a result (it was cancelled): the next call may probe.
     pub fn abandoned(&mut self) {
         self.probing = false;
     }
 
-    /// What is shown.
+    /// The state for display.
     pub fn view(&self, now: Timestamp) -> BreakerView {
         match &self.open {
             None => BreakerView::Closed,
@@ -144,7 +144,7 @@ mod tests {
         assert!(fails(&mut tool, at(15 * 19), None));
     }
 
-    /// The breaker as the requirement words it, from the whole history.
+    /// A reference model of the requirement, computed from the whole history.
     #[derive(Default)]
     struct Model {
         failures: Vec<u64>,

@@ -1,7 +1,7 @@
 //! Cache of prompts and resources (requirement X1), and stale answers for dead servers (R7).
 //!
-//! Owns what was answered, for how long it counts and in which order it goes. Never asks a server;
-//! time is an argument.
+//! Owns the cached results, their time to live and the eviction order. Never sends requests; time
+//! is an argument.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,39 +25,39 @@ pub struct CacheKey {
     pub params: String,
 }
 
-/// One entry as it is shown.
+/// One entry, for display.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheEntryView {
     /// Its key.
     pub key: CacheKey,
-    /// URI or prompt name to draw.
+    /// URI or prompt name to display.
     pub label: SafeText,
     /// When it was stored.
     pub stored: Timestamp,
     /// Its time to live.
     pub ttl: Duration,
-    /// Times it answered.
+    /// Number of hits.
     pub hits: u64,
     /// Its size in bytes.
     pub bytes: usize,
 }
 
-/// The whole cache as it is shown.
+/// The whole cache, for display.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CacheView {
     /// Entries, most recently used first.
     pub entries: Vec<CacheEntryView>,
-    /// Answers from the cache.
+    /// Requests answered from the cache.
     pub hits: u64,
-    /// Questions it could not answer.
+    /// Requests without a fresh entry.
     pub misses: u64,
-    /// Entries dropped for room.
+    /// Entries evicted because of a size limit.
     pub evictions: u64,
-    /// Newest invalidations with their reason, newest last, at most 100.
+    /// The most recent invalidations with their reason, newest last, at most 100.
     pub invalidated: Vec<(Timestamp, CacheKey, SafeText)>,
 }
 
-/// The cache of one host. Limits hold per server, as each entry configures them.
+/// The cache of one host. Limits apply per server, as configured in its entry.
 #[derive(Default)]
 pub struct Cache {
     inner: Mutex<CacheInner>,
@@ -65,7 +65,7 @@ pub struct Cache {
 
 #[derive(Default)]
 struct CacheInner {
-    /// The most recently used last.
+    /// Most recently used last.
     entries: IndexMap<CacheKey, CacheEntry>,
     /// Counts invalidations.
     version: u64,
@@ -75,36 +75,36 @@ struct CacheInner {
     invalidated: VecDeque<(Timestamp, CacheKey, SafeText)>,
 }
 
-/// An answer that was kept.
+/// A cached result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CachedAnswer {
     /// The result as sent.
     pub result: Payload,
     /// How old it is.
     pub age: Duration,
-    /// Whether its time to live has not passed.
+    /// Whether its time to live has not expired.
     pub fresh: bool,
 }
 
-/// What is to be kept.
+/// A result to store.
 pub struct CachePut {
     /// Its key.
     pub key: CacheKey,
-    /// URI or prompt name to draw.
+    /// URI or prompt name to display.
     pub label: SafeText,
     /// The result as sent.
     pub result: Payload,
-    /// [`Cache::version`] before the question was sent.
+    /// [`Cache::version`] from before the request was sent.
     pub version: u64,
 }
 
 impl Cache {
-    /// Invalidations remembered.
+    /// Number of invalidations remembered.
     const INVALIDATIONS: usize = 100;
-    /// Longest time to live a server can ask for.
+    /// Longest time to live a server can request.
     const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 
-    /// A fresh answer, counted as a hit or a miss.
+    /// A fresh result; counts a hit or a miss.
     pub fn fresh(&self, key: &CacheKey, now: Timestamp) -> Option<CachedAnswer> {
         let mut inner = self.inner.lock();
         let found = inner.touch(key, now, |kept| kept.fresh);
@@ -113,7 +113,7 @@ impl Cache {
         found
     }
 
-    /// An answer of any age, for when the server cannot be asked (R7).
+    /// A result of any age, for when the server is unavailable (R7); counts a hit.
     pub fn any(&self, key: &CacheKey, now: Timestamp) -> Option<CachedAnswer> {
         let mut inner = self.inner.lock();
         let found = inner.touch(key, now, |_| true);
@@ -121,14 +121,14 @@ impl Cache {
         found
     }
 
-    /// Counts invalidations. Read before a question is sent and given to [`Cache::keep`], so that an
-    /// answer that was invalidated on its way is not kept.
+    /// The invalidation count. Callers read it before sending a request and pass it to
+    /// [`Cache::keep`], so that a result invalidated while in flight is not stored.
     pub fn version(&self) -> u64 {
         self.inner.lock().version
     }
 
-    /// Keeps an answer within the limits of its server. An answer larger than the whole cache is
-    /// not kept.
+    /// Stores a result within the limits of its server. A result larger than the whole cache is
+    /// discarded.
     pub fn keep(&self, config: &CacheConfig, keep: CachePut, now: Timestamp) {
         if !config.enabled {
             return;
@@ -160,7 +160,7 @@ impl Cache {
         }
     }
 
-    /// Drops the entries for which `doomed` holds, and remembers why.
+    /// Drops the entries for which `doomed` holds, and records the reason.
     pub fn invalidate(
         &self,
         reason: &SafeText,
@@ -178,13 +178,13 @@ impl Cache {
         }
     }
 
-    /// The content of an entry, whatever its age; no hit.
+    /// The content of an entry of any age; does not count as a hit.
     pub fn content(&self, key: &CacheKey) -> Option<Payload> {
         let inner = self.inner.lock();
         Some(inner.entries.get(key)?.result.clone())
     }
 
-    /// What is shown.
+    /// A snapshot for display.
     pub fn view(&self) -> CacheView {
         let inner = self.inner.lock();
         CacheView {
@@ -216,23 +216,23 @@ impl CacheInner {
     }
 }
 
-/// The parameters of a `resources/read` as they stand in a key.
+/// The parameters of a `resources/read`, as used in [`CacheKey::params`].
 pub fn resource_params(uri: &str) -> String {
     serde_json::json!({ "uri": uri }).to_string()
 }
 
-/// What the server says about how long its answer counts (`ttlMs`, 2026-07-28), kept within sense.
-/// `cacheScope` is about who may share it; this host shares nothing between people.
+/// The time to live requested by the server (`ttlMs`, 2026-07-28), capped. `cacheScope` limits
+/// sharing between users and is ignored: a host has one user.
 fn server_ttl(result: &Payload) -> Option<Duration> {
     let hint = result.get("ttlMs")?;
     let millis = hint.as_u64().or_else(|| {
-        // Negative and fractional numbers are numbers too; anything else is no hint.
+        // Negative and fractional numbers are accepted; anything else is ignored.
         hint.as_f64().map(|number| number.max(0.0) as u64)
     })?;
     Some(Duration::from_millis(millis).min(Cache::MAX_TTL))
 }
 
-/// One answer.
+/// One stored result.
 struct CacheEntry {
     view: CacheEntryView,
     result: Payload,

@@ -1,4 +1,4 @@
-//! One operation of a caller: its options, its progress and its outcome (requirement R1).
+//! One operation of a caller: its options, its view and its outcome (requirement R1).
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::error::Violation;
 use crate::host::policy::{DEFAULT_PROFILE, Principal};
 use crate::mcp::{CallId, Finding, Payload, Progress};
 
-/// Who calls; permissions and limits are decided on it.
+/// The origin of a call; permissions and limits depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Origin {
     /// The program that embeds the library.
     #[default]
     Library,
-    /// The person at the dashboard.
+    /// The user of the dashboard.
     Dashboard,
     /// The headless check.
     Check,
@@ -29,7 +29,7 @@ pub enum Origin {
     Cli,
     /// A client of the gateway, by the id of its token.
     Gateway(String),
-    /// A page in a browser, by its origin (`https://example.com`).
+    /// A web page, by its origin (`https://example.com`).
     Browser(String),
     /// A chat session, by its id.
     Chat(String),
@@ -39,7 +39,7 @@ impl Origin {
     /// The id of the operator's own token at the gateway.
     pub const OWNER: &str = "owner";
 
-    /// Whether it is the person: nothing is decided for others then.
+    /// Whether the user makes the call, directly or with the operator's token.
     pub fn is_person(&self) -> bool {
         match self {
             Self::Library | Self::Dashboard | Self::Check | Self::Cli => true,
@@ -48,7 +48,7 @@ impl Origin {
         }
     }
 
-    /// Its kind, and which one of them it is where there are several.
+    /// Its kind, and its id for kinds with several instances.
     pub fn parts(&self) -> (&'static str, Option<&str>) {
         match self {
             Self::Library => ("library", None),
@@ -61,7 +61,7 @@ impl Origin {
         }
     }
 
-    /// The origin that [`fmt::Display`] spells so.
+    /// Parses the [`fmt::Display`] form.
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "library" => Self::Library,
@@ -89,60 +89,60 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Whether arguments must fit the schema before they are sent.
+/// Whether arguments must match the schema before they are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Validation {
-    /// Refuse what does not fit (requirement R3).
+    /// Reject arguments that violate the schema (requirement R3).
     #[default]
     Enforce,
-    /// Send it anyway, to test the server; the outcome is marked `forced`.
+    /// Send them anyway, to test the server; the outcome is marked `forced`.
     Force,
 }
 
-/// Options of one call. The default is the server's configuration.
+/// Options of one call. Defaults come from the server's configuration.
 #[derive(Clone, Debug, Default)]
 pub struct CallOptions {
-    /// Deadline instead of the server's `timeout`. Progress extends it, waiting for a person stops
-    /// it.
+    /// Overrides the server's `timeout`. Progress extends the deadline; waiting for the user
+    /// suspends it.
     pub timeout: Option<Duration>,
-    /// Cancels the call; the server is told with `notifications/cancelled`.
+    /// Cancels the call; the server receives `notifications/cancelled`.
     pub cancel: CancellationToken,
     /// Receives progress. Overflow policy: the newest is dropped when the channel is full.
     pub progress: Option<mpsc::Sender<Progress>>,
-    /// Repeats of a call that may be repeated, instead of the server's `retry`.
+    /// Overrides the server's `retry`, for calls that may be retried.
     pub retry: Option<RetryConfig>,
     /// Do not answer from the cache.
     pub bypass_cache: bool,
-    /// Who calls.
+    /// The origin of the call.
     pub origin: Origin,
-    /// The caller's profile; [`crate::host::policy::DEFAULT_PROFILE`] when it names none.
+    /// The caller's profile; `None` means [`crate::host::policy::DEFAULT_PROFILE`].
     pub profile: Option<Arc<str>>,
-    /// The tab or session of the caller, to which a grant may be limited.
+    /// The caller's tab or session; grants may be limited to it.
     pub session: Option<Arc<str>>,
-    /// The run the call belongs to: its calls share a budget, and what it has read is remembered.
+    /// The run the call belongs to: its calls share a budget and the record of what was read.
     pub run: Option<Arc<str>>,
-    /// Whether arguments are checked.
+    /// Whether schema violations reject the call.
     pub validation: Validation,
-    /// Only this server is meant (`server=` of requirement R2).
+    /// Restricts name resolution to this server (`server=` of requirement R2).
     pub server: Option<ServerName>,
-    /// The caller's span (W3C `traceparent`), which the server is told of in `_meta`.
+    /// The caller's span (W3C `traceparent`), passed to the server in `_meta`.
     pub trace: Option<Arc<str>>,
-    /// How many decks the call came through already, when it came through a gateway.
+    /// Number of decks the call has already passed through, when it came through a gateway.
     pub hops: Option<u64>,
-    /// Use this id, reserved before with [`crate::Host::next_call_id`].
+    /// The call id, reserved with [`crate::Host::next_call_id`].
     pub id: Option<CallId>,
 }
 
 impl CallOptions {
-    /// Who calls, as decisions see it.
+    /// The caller, for policy decisions.
     pub fn principal(&self) -> Principal {
         let profile = self.profile.clone().unwrap_or_else(|| DEFAULT_PROFILE.into());
         Principal { origin: self.origin.clone(), profile, session: self.session.clone() }
     }
 }
 
-/// A call in flight, as a table shows it.
+/// A call in flight, for display.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallView {
     /// Its id.
@@ -155,15 +155,15 @@ pub struct CallView {
     pub target: SafeText,
     /// When it began.
     pub started: Timestamp,
-    /// Time spent waiting for a person so far.
+    /// Time spent waiting for the user so far.
     pub waiting: Duration,
-    /// Whether it waits for a person now.
+    /// Whether it is waiting for the user now.
     pub is_waiting: bool,
     /// Last progress.
     pub progress: Option<Progress>,
 }
 
-/// What a successful round gave. A tool error (`isError`) is an outcome, not an error.
+/// The outcome of a completed call. A tool error (`isError`) is an outcome, not an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallOutcome {
     /// The call.
@@ -174,41 +174,41 @@ pub struct CallOutcome {
     pub target: String,
     /// The result exactly as sent.
     pub result: Payload,
-    /// Whether the tool says that it failed (`isError: true`).
+    /// Whether the tool reported a failure (`isError: true`).
     pub is_error: bool,
-    /// Where `structuredContent` does not fit `outputSchema`.
+    /// Where `structuredContent` violates `outputSchema`.
     pub output_violations: Vec<Violation>,
-    /// Suspicious arguments that were let through (R9).
+    /// Guard warnings about arguments that were sent anyway (R9).
     pub guard_warnings: Vec<Violation>,
-    /// Whether validation was forced past.
+    /// Whether validation was overridden.
     pub forced: bool,
-    /// Wall time without the time waiting for a person.
+    /// Wall time, excluding the time spent waiting for the user.
     pub duration: Duration,
-    /// Time waiting for a person.
+    /// Time spent waiting for the user.
     pub waiting: Duration,
-    /// What was found about the answer: text that was repaired, an odd shape.
+    /// Findings about the response: repaired text, an unexpected shape.
     pub findings: Vec<Finding>,
     /// Where the answer came from.
     pub source: AnswerSource,
-    /// For whom it was done, and which rule let it through.
+    /// The caller, and the rule that permitted the call.
     pub caller: Caller,
 }
 
-/// For whom something was done.
+/// The caller of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Caller {
     /// Where the call came from.
     pub origin: Origin,
-    /// In which profile, when one was named.
+    /// The profile, when one was given.
     pub profile: Option<Arc<str>>,
-    /// The rule or grant that let it through, when one was needed.
+    /// The rule or grant that permitted it, when one was needed.
     pub rule: Option<Arc<str>>,
     /// The version the server says it has.
     pub version: Option<SafeText>,
 }
 
-/// Where a result comes from and what it took, for whoever gets it (requirements section 11).
+/// Source and cost of a result, for its recipient (requirements section 11).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Provenance {
@@ -218,17 +218,17 @@ pub struct Provenance {
     pub tool: String,
     /// The version the server says it has.
     pub version: Option<SafeText>,
-    /// Who called.
+    /// The origin of the call.
     pub origin: String,
-    /// In which profile.
+    /// The caller's profile.
     pub profile: Arc<str>,
-    /// Time without the time a person took, in milliseconds.
+    /// Time excluding the wait for the user, in milliseconds.
     pub duration_ms: u64,
-    /// Time a person took, in milliseconds.
+    /// Time spent waiting for the user, in milliseconds.
     pub human_ms: u64,
     /// Where the answer came from.
     pub source: AnswerSource,
-    /// The rule or grant that let it through.
+    /// The rule or grant that permitted it.
     pub rule: Option<Arc<str>>,
 }
 
@@ -245,7 +245,7 @@ pub enum AnswerSource {
 }
 
 impl CallOutcome {
-    /// Where the result comes from and what it took.
+    /// Source and cost of the result.
     pub fn provenance(&self) -> Provenance {
         let Caller { origin, profile, rule, version } = self.caller.clone();
         Provenance {
@@ -261,14 +261,14 @@ impl CallOutcome {
         }
     }
 
-    /// The text of the result: text blocks of a tool's `content`, of a prompt's `messages` or of a
-    /// resource's `contents`, one after the other on lines of their own. What is no text (pictures,
-    /// blobs, `structuredContent`) is left out.
+    /// The text of the result: the text blocks of a tool's `content`, of a prompt's `messages` or
+    /// of a resource's `contents`, joined by newlines. Other content (images, blobs,
+    /// `structuredContent`) is left out.
     pub fn text(&self) -> String {
         Self::text_of(&self.result)
     }
 
-    /// The same of a result alone.
+    /// Like [`CallOutcome::text`], for a bare result.
     pub(crate) fn text_of(result: &serde_json::Value) -> String {
         let list = |key: &str| result[key].as_array().map(Vec::as_slice).unwrap_or_default();
         let messages = list("messages").iter().filter_map(|message| message.get("content"));
@@ -283,7 +283,7 @@ impl CallOutcome {
     /// The result decoded as `T`, for example `rmcp::model::CallToolResult`.
     ///
     /// # Errors
-    /// Gives serde's reason when the server sent another shape.
+    /// The serde error when the result has another shape.
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         T::deserialize(&*self.result)
     }

@@ -1,8 +1,8 @@
-//! Development (`dev` of an entry): when sources of a server change, it is built and restarted.
+//! Development mode (`dev` of an entry): rebuilds and restarts a server when its sources change.
 //!
-//! One task per server that has `dev.watch`, beside its actor and never in it: a build takes long,
-//! and the server runs on meanwhile. A task ends with its build, so nothing outlives the host.
-//! Owns what people see of it ([`DevView`]); the restart itself is the actor's.
+//! One task per server that has `dev.watch`, separate from its actor: a build takes long, and the
+//! server keeps running meanwhile. A task that ends stops its build, so nothing outlives the host.
+//! Owns the displayed state ([`DevView`]); the restart itself is done by the actor.
 
 mod sources;
 mod task;
@@ -23,31 +23,31 @@ use crate::host::shared::HostShared;
 
 pub use view::{BuildEnd, BuildView, DevView};
 
-/// The tasks that follow sources. Stops them when it is dropped.
+/// The tasks that watch sources. Dropping it stops them.
 #[derive(Default)]
 pub struct Crew {
-    /// Whether files are only looked at by the clock; `None` when nobody asked to act on `dev`.
+    /// Whether to poll instead of using file system events; `None` when `dev` is ignored.
     poll_only: Option<bool>,
     members: HashMap<ServerName, FollowedServer>,
     tasks: JoinSet<()>,
 }
 
-/// One server that is followed.
+/// One server whose sources are watched.
 struct FollowedServer {
     slot: Arc<Slot>,
     config: Arc<ServerConfig>,
-    /// Ends its task when it is dropped.
+    /// Stops its task when dropped.
     _stop: DropGuard,
 }
 
 impl Crew {
-    /// A crew that follows sources this way, or not at all.
+    /// Creates a crew without tasks; `poll_only` as in the field.
     pub fn new(poll_only: Option<bool>) -> Self {
         Self { poll_only, ..Self::default() }
     }
 
-    /// Follows the sources of the servers there are now, as far as they are `there`. A task whose
-    /// server did not change goes on; one whose server did ends, and its build with it.
+    /// Watches the sources of all current servers for which `there` holds. Tasks of unchanged
+    /// servers keep running; those of changed or removed servers end, with their builds.
     pub fn follow(&mut self, deck: &Arc<HostShared>, there: impl Fn(&ServerName) -> bool) {
         let Some(poll_only) = self.poll_only else { return };
         while self.tasks.try_join_next().is_some() {}
@@ -64,7 +64,7 @@ impl Crew {
         for (name, member) in gone {
             drop(member);
             if slots.contains_key(&name) && there(&name) {
-                let what = SafeText::line("its sources are not watched any more");
+                let what = SafeText::line("its sources are no longer watched");
                 let (dev, level) = (None, LogLevel::Debug);
                 deck.facts.post(&name, Fact::DevChanged { dev, level, what });
             }
@@ -72,7 +72,7 @@ impl Crew {
         for (name, slot) in slots.iter() {
             let config = Arc::clone(&slot.live().config);
             let wanted = config.dev.as_ref().is_some_and(|dev| !dev.watch.is_empty());
-            // What may not run may not be built either.
+            // A server that may not run may not be built either.
             let possible = config.hold.is_none() && there(name);
             if !wanted || !possible || self.members.contains_key(name) {
                 continue;
@@ -85,7 +85,7 @@ impl Crew {
         }
     }
 
-    /// Ends every task, and every build, and waits for that.
+    /// Stops all tasks and their builds, and waits until they have ended.
     pub async fn stop(&mut self) {
         self.members.clear();
         while self.tasks.join_next().await.is_some() {}

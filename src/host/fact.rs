@@ -1,14 +1,12 @@
-//! Facts: what happened, in the past tense. Lossless; folded by [`crate::host::HostView::apply`],
-//! recorded as JSON lines, so that a session can be shown again from its record.
+//! Facts: events of a host, in the past tense. Lossless; folded by [`crate::host::HostView::apply`]
+//! and recorded as JSON lines, so that a session can be replayed. Also the ring of recent facts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
-use tokio::sync::mpsc;
 
 use super::approvals::{ApprovalRequest, RuleKind, SessionRule, Settlement};
 use super::breaker::BreakerView;
@@ -20,14 +18,14 @@ use crate::config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, Transpo
 use crate::mcp::{ApprovalId, AuthStep, Capabilities, Finding, ListChanges, ListKind, SessionView};
 use crate::process::ExitView;
 
-/// A fact with its place in the order of all facts of one host.
+/// A fact with its sequence number among all facts of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// 1, 2, 3, ... without gaps.
     pub seq: u64,
     /// When it happened.
     pub at: Timestamp,
-    /// The server it is about, when it is about one.
+    /// The server it concerns, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerName>,
     /// What happened.
@@ -40,7 +38,7 @@ pub struct Record {
 #[serde(tag = "fact", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[strum(serialize_all = "camelCase")]
 pub enum Fact {
-    /// A configuration was taken into use.
+    /// A configuration was put into use.
     ConfigLoaded {
         /// The files it came from.
         #[serde(serialize_with = "crate::base::text::path::many")]
@@ -51,7 +49,7 @@ pub enum Fact {
         #[serde(default)]
         order: Vec<ServerName>,
     },
-    /// A changed configuration could not be used; the last good one stays.
+    /// A changed configuration was rejected; the last good one stays in use.
     ConfigRejected {
         /// What is wrong.
         diagnostics: Vec<Diagnostic>,
@@ -62,11 +60,11 @@ pub enum Fact {
     ServerAdded {
         /// How it is reached.
         transport: TransportKind,
-        /// Command line or URL to show, secrets masked.
+        /// Command line or URL to display, secrets masked.
         target: SafeText,
         /// What it depends on.
         dependencies: Vec<ServerName>,
-        /// What may be made of what it sends.
+        /// Limits on processing the content it sends.
         #[serde(default)]
         limits: ContentLimits,
     },
@@ -83,33 +81,33 @@ pub enum Fact {
         /// When the next attempt will be made, when one is planned.
         retry_at: Option<Timestamp>,
     },
-    /// What to do about the state it is in or is about to be in.
+    /// Advice about the server's current or next state.
     Advised {
-        /// A sentence for a person.
+        /// A sentence for the user.
         help: SafeText,
     },
     /// A step of a start began or ended.
     StepChanged {
         /// The step.
         step: StartStep,
-        /// How it stands.
+        /// Its status.
         status: StepStatus,
         /// How long it took; `None` while it runs.
         took: Option<Duration>,
-        /// What was found: a path, a pid, a version, a count, a cause.
+        /// The result: a path, a pid, a version, a count, a cause.
         detail: Option<SafeText>,
     },
-    /// A step of signing in at the server was made.
+    /// A step of signing in at the server was completed.
     AuthStepped {
         /// The step.
         step: AuthStep,
     },
-    /// Another token is in use at the server.
+    /// The token used at the server changed.
     AccountChanged {
-        /// What is known of it; `None` when there is none any more.
+        /// The account of the new token; `None` when there is no token now.
         account: Option<AccountView>,
     },
-    /// The process exists.
+    /// The process was spawned.
     Spawned {
         /// Process id (also its session and group on Unix).
         pid: u32,
@@ -119,11 +117,11 @@ pub enum Fact {
         /// What was negotiated.
         session: Arc<SessionView>,
     },
-    /// Lists were fetched, first or again.
+    /// Lists were fetched, for the first time or again.
     Listed {
-        /// All lists now.
+        /// All current lists.
         capabilities: Arc<Capabilities>,
-        /// What changed since before; `None` on the first fetch.
+        /// The changes since the last fetch; `None` on the first one.
         changes: Option<Arc<ListChanges>>,
     },
     /// The process ended.
@@ -133,18 +131,18 @@ pub enum Fact {
         /// The last lines of stderr.
         stderr_tail: Vec<SafeText>,
     },
-    /// The connection or the process of a server that was in use ended, and nobody had asked for it.
+    /// The connection or the process of a server in use ended unexpectedly.
     Crashed {
         /// How.
         reason: SafeText,
     },
-    /// It will be restarted, as its policy says (decision D1).
+    /// A restart was scheduled by the restart policy (decision D1).
     RestartPlanned {
         /// The number of this restart, from 1.
         number: u32,
-        /// How many there may be in a row.
+        /// Maximum number of restarts in a row.
         max: u32,
-        /// After how long.
+        /// The delay before it.
         delay: Duration,
     },
     /// It was restarted too often in a row and stays down.
@@ -152,29 +150,29 @@ pub enum Fact {
         /// How often.
         restarts: u32,
     },
-    /// Somebody has looked at what changed in its lists.
+    /// The user has viewed changes in its lists.
     ChangesSeen {
         /// The item; `None` for all.
         item: Option<(ListKind, SafeText)>,
     },
-    /// The server did something against the protocol.
+    /// The server violated the protocol.
     Found {
-        /// What.
+        /// The violation.
         finding: Finding,
     },
     /// A circuit breaker changed.
     BreakerChanged {
         /// The tool; `None` for the server's own breaker.
         tool: Option<SafeText>,
-        /// How it stands.
+        /// Its new state.
         breaker: BreakerView,
     },
-    /// A server asks for something.
+    /// A request from a server arrived.
     RequestArrived {
-        /// What it asks.
+        /// The request.
         request: Arc<ApprovalRequest>,
     },
-    /// A request of a server is no longer open.
+    /// A request from a server is no longer open.
     RequestSettled {
         /// Which.
         id: ApprovalId,
@@ -183,16 +181,16 @@ pub enum Fact {
         /// How long it was open.
         after: Duration,
     },
-    /// A person gave an open request more time.
+    /// The user extended the deadline of an open request.
     RequestExtended {
         /// Which.
         id: ApprovalId,
-        /// When the host gives up on it now.
+        /// The new deadline.
         deadline: Timestamp,
     },
-    /// Other roots are shared with a server.
+    /// The roots shared with a server changed.
     RootsShared {
-        /// All of them.
+        /// All current roots.
         roots: Vec<RootConfig>,
     },
     /// Calls in flight did not finish before their server was stopped or restarted.
@@ -202,23 +200,23 @@ pub enum Fact {
         /// Why the server ended.
         reason: SafeText,
     },
-    /// What is known of the sources of a server (`dev.watch`) and of their build is another now.
+    /// The state of a server's watched sources (`dev.watch`) or of their build changed.
     DevChanged {
-        /// All of it; `None` when its sources are watched no more.
+        /// The new state; `None` when its sources are no longer watched.
         dev: Option<Arc<DevView>>,
-        /// How much a person should know of it.
+        /// The severity of the change.
         level: LogLevel,
-        /// What happened, in words.
+        /// A description of the change.
         what: SafeText,
     },
-    /// A rule of this session was set, used or taken back.
+    /// A session rule was set, used or removed.
     ApprovalRuleSet {
-        /// Which of them.
+        /// The kind of requests it covers.
         kind: RuleKind,
-        /// The rule from now on; `None` when the entry decides again.
+        /// The current rule; `None` when the entry decides again.
         rule: Option<SessionRule>,
     },
-    /// A task of the host itself failed; it goes on without it.
+    /// A task of the host itself failed; the host keeps running.
     TaskFailed {
         /// Which task.
         task: SafeText,
@@ -230,7 +228,7 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// Roughly how many bytes it holds, shared ones included.
+    /// Its approximate size in bytes, including shared data.
     pub fn weight(&self) -> usize {
         let own = match self {
             Self::Listed { capabilities, .. } => capabilities.weight(),
@@ -254,15 +252,11 @@ impl Fact {
         own + size_of::<Record>()
     }
 
-    /// Its name, as the journal spells it in `fact`.
+    /// Its name, as in the `fact` field of a record.
     pub fn name(&self) -> &'static str {
         self.into()
     }
 }
-
-// The journal: the newest facts, and those who subscribe to the next ones.
-//
-// Written by the projector alone; read by anybody. Never slows the projector down.
 
 impl Weighed for Record {
     fn bytes(&self) -> usize {
@@ -270,49 +264,15 @@ impl Weighed for Record {
     }
 }
 
-/// Newest facts and subscribers.
-pub struct Journal {
-    records: Ring<Record>,
-    subscribers: Mutex<Vec<mpsc::Sender<Arc<Record>>>>,
-}
+/// Maximum number of facts kept.
+pub const FACTS_KEPT: usize = 10_000;
+/// Approximate maximum size of the facts kept, in bytes: lists and requests can be large, and a
+/// noisy server must not fill the host's memory with them.
+const FACTS_BYTES: usize = 32 << 20;
 
-impl Default for Journal {
-    fn default() -> Self {
-        Self { records: Ring::new(Self::KEPT, Self::BYTES), subscribers: Mutex::default() }
-    }
-}
-
-impl Journal {
-    /// Most facts kept.
-    pub const KEPT: usize = 10_000;
-    /// Most bytes of facts kept, roughly: lists and requests of servers can be large, and a noisy
-    /// server must not fill the host's memory with them.
-    pub const BYTES: usize = 32 << 20;
-    /// Facts that may wait for one subscriber; one that reads more slowly is dropped.
-    pub const WAITING: usize = 4_096;
-
-    /// Keeps a fact and hands it to every subscriber.
-    pub fn push(&self, record: Arc<Record>) {
-        self.subscribers.lock().retain(|reader| reader.try_send(Arc::clone(&record)).is_ok());
-        self.records.push(record);
-    }
-
-    /// Facts from now on; the channel closes when its reader falls behind.
-    pub fn subscribe(&self) -> mpsc::Receiver<Arc<Record>> {
-        let (sender, receiver) = mpsc::channel(Self::WAITING);
-        self.subscribers.lock().push(sender);
-        receiver
-    }
-
-    /// The facts that are kept, and those that come.
-    pub fn ring(&self) -> Ring<Record> {
-        self.records.clone()
-    }
-
-    /// The facts that are kept, oldest first.
-    pub fn records(&self) -> Vec<Arc<Record>> {
-        self.records.tail(Self::KEPT)
-    }
+/// The ring of the most recent facts. Written only by the projector, which it never blocks.
+pub fn fact_ring() -> Ring<Record> {
+    Ring::new(FACTS_KEPT, FACTS_BYTES)
 }
 
 #[cfg(test)]
@@ -327,43 +287,25 @@ mod tests {
 
     #[test]
     fn the_newest_facts_are_kept_and_the_oldest_go() {
-        let journal = Journal::default();
-        for seq in 1..=Journal::KEPT as u64 + 3 {
-            journal.push(record(seq));
+        let facts = fact_ring();
+        for seq in 1..=FACTS_KEPT as u64 + 3 {
+            facts.push(record(seq));
         }
-        let records = journal.records();
-        assert_eq!((records.len(), records[0].seq), (Journal::KEPT, 4));
+        let records = facts.tail(usize::MAX);
+        assert_eq!((records.len(), records[0].seq), (FACTS_KEPT, 4));
     }
 
     #[test]
     fn large_facts_push_out_more_old_ones_than_small_facts_do() {
-        let journal = Journal::default();
+        let facts = fact_ring();
         let text = "x".repeat(1 << 20);
         for seq in 1..=100 {
             let task = crate::base::text::SafeText::line("t");
             let fact = Fact::TaskFailed { task, message: crate::base::text::SafeText::line(&text) };
-            journal.push(Arc::new(Record { seq, at: Timestamp(seq), server: None, fact }));
+            facts.push(Arc::new(Record { seq, at: Timestamp(seq), server: None, fact }));
         }
-        let kept = journal.records();
+        let kept = facts.tail(usize::MAX);
         assert!(kept.len() < 40, "{} facts of 1 MiB are kept", kept.len());
         assert_eq!(kept.last().map(|record| record.seq), Some(100));
-    }
-
-    #[test]
-    fn a_subscriber_that_does_not_read_is_dropped_and_the_others_go_on() {
-        let journal = Journal::default();
-        let mut lazy = journal.subscribe();
-        for seq in 1..=Journal::WAITING as u64 {
-            journal.push(record(seq));
-        }
-        let mut eager = journal.subscribe();
-        journal.push(record(0));
-        assert_eq!(eager.try_recv().map(|r| r.seq), Ok(0));
-        let mut read = 0;
-        while lazy.try_recv().is_ok() {
-            read += 1;
-        }
-        assert_eq!(read, Journal::WAITING);
-        assert_eq!(lazy.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
     }
 }

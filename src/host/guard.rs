@@ -1,24 +1,22 @@
-//! The argument guard (requirement R9): strings that look like an attack on the server's machine.
-//! Pure; what happens then is the policy's.
+//! The argument guard (requirement R9): detects strings that look like an attack on the server's
+//! machine. Pure; the policy decides how to react.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::base::text::cut;
-use crate::config::RootConfig;
-use crate::config::diagnostics::child;
-use crate::config::environment::clean;
+use crate::config::{RootConfig, child_pointer, clean_path};
 use crate::error::Violation;
 
-/// Most warnings of one call.
+/// Maximum number of warnings per call.
 const MAX_WARNINGS: usize = 50;
-/// Longest text that is looked at, in bytes; attacks are short, and documents are not arguments of
-/// a shell.
+/// Length to which a string is inspected, in bytes: attacks are short, and documents are not shell
+/// arguments.
 const MAX_TEXT: usize = 64 << 10;
 
-/// Looks at every string of `arguments`. Warnings carry the JSON pointer and, as keyword, one of
-/// `shell`, `path`, `control`.
+/// Inspects every string in `arguments`. Each warning has the JSON pointer and one of the keywords
+/// `shell`, `path` and `control`.
 pub fn inspect(arguments: &Value, roots: &[RootConfig]) -> Vec<Violation> {
     let roots: Vec<PathBuf> = roots.iter().filter_map(|root| file_path(&root.uri)).collect();
     let mut warnings = Vec::new();
@@ -26,7 +24,7 @@ pub fn inspect(arguments: &Value, roots: &[RootConfig]) -> Vec<Violation> {
     warnings
 }
 
-/// Where a value stands: spelt out only for a warning, which hardly any call has.
+/// The location of a value; formatted as a pointer only for a warning, which is rare.
 enum ArgumentPlace<'a> {
     Root,
     Key(&'a ArgumentPlace<'a>, &'a str),
@@ -38,7 +36,7 @@ impl ArgumentPlace<'_> {
     fn pointer(&self) -> String {
         match self {
             Self::Root => String::new(),
-            Self::Key(parent, key) => child(&parent.pointer(), key),
+            Self::Key(parent, key) => child_pointer(&parent.pointer(), key),
             Self::Index(parent, index) => format!("{}/{index}", parent.pointer()),
         }
     }
@@ -94,7 +92,7 @@ fn look_at(
 
 /// Command substitution, or a command chained after a separator.
 fn shell(text: &str) -> Option<&'static str> {
-    // Every sign below holds one of these.
+    // Fast path: every pattern below contains one of these.
     if !text.contains(['$', '(', '`', ';', '&', '|']) {
         return None;
     }
@@ -104,7 +102,7 @@ fn shell(text: &str) -> Option<&'static str> {
     if text.contains("<(") || text.contains(">(") {
         return Some("<(");
     }
-    // Prose quotes code in pairs of back ticks; a substitution starts a command, or is all there is.
+    // Prose quotes code in backticks too; a substitution starts with a command.
     let mut parts = text.split('`').skip(1).step_by(2);
     let whole = text.trim();
     let alone = whole.starts_with('`') && whole.ends_with('`') && whole.matches('`').count() == 2;
@@ -119,15 +117,15 @@ fn shell(text: &str) -> Option<&'static str> {
         .find(|separator| text.split(separator).skip(1).any(|part| looks_like_command(part, true)))
 }
 
-/// Programs that attacks begin with, whatever follows them.
+/// Programs common in attacks, flagged regardless of what follows.
 const PROGRAMS: &str = "rm curl wget sh bash zsh nc ncat python python3 perl cat chmod chown sudo eval \
      exec powershell mkfifo ls reboot shutdown poweroff halt whoami uname ssh scp dd \
      mkfs nohup xargs ruby php systemctl crontab killall printenv";
-/// The same where the word is one of prose or code too: what follows must be an argument.
+/// Programs whose names are also common in prose or code: flagged only with an argument.
 const AMBIGUOUS: &str = "id node env find kill touch echo sleep ping mv cp tar tee awk sed ps";
 
-/// Whether text begins with a program that attacks begin with; `alone` when it may stand without
-/// arguments.
+/// Whether text begins with a program common in attacks; with `alone`, a program without arguments
+/// matches too.
 fn looks_like_command(text: &str, alone: bool) -> bool {
     let word = text.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_').next();
     let first = word.unwrap_or_default();
@@ -141,12 +139,12 @@ fn looks_like_command(text: &str, alone: bool) -> bool {
         || is_in(AMBIGUOUS) && (nothing || argument)
 }
 
-/// Traversal: out of a root where the server has roots, upwards at all where it has none.
+/// Path traversal: outside the server's roots, or any `..` when it has none.
 fn path(text: &str, roots: &[PathBuf]) -> Option<String> {
     if text.len() > 4_096 || text.contains('\n') {
         return None;
     }
-    // Neither upwards nor absolute, however it is spelt.
+    // Fast path: cannot be absolute or contain `..` in any encoding.
     if !text.contains(['/', '\\', '.', '%', ':']) {
         return None;
     }
@@ -155,7 +153,7 @@ fn path(text: &str, roots: &[PathBuf]) -> Option<String> {
     let climbs = decoded.split('/').any(|part| part == "..") && decoded.contains('/');
     let climbs = climbs || decoded == "..";
     let plain = file_path(&decoded).unwrap_or_else(|| PathBuf::from(&decoded));
-    // On Windows a path without a drive is absolute too: on the drive that is current.
+    // On Windows a rooted path without a drive counts as absolute (on the current drive).
     let rooted = plain.has_root();
     let absolute = rooted && !decoded.contains(' ') && plain.components().count() > 2;
     if roots.is_empty() {
@@ -169,11 +167,11 @@ fn path(text: &str, roots: &[PathBuf]) -> Option<String> {
     (climbs && !rooted && outside()).then(|| "leaves the server's roots".to_owned())
 }
 
-/// The path without `.` and `..`, by its words alone: nothing is looked up on the disk. Windows
-/// names a folder with and without capitals.
+/// The path without `.` and `..`, computed lexically, without file system access. Lowercased on
+/// Windows, where paths are case-insensitive.
 fn normal(path: &Path) -> PathBuf {
     let small = cfg!(windows).then(|| PathBuf::from(path.to_string_lossy().to_lowercase()));
-    clean(small.as_deref().unwrap_or(path))
+    clean_path(small.as_deref().unwrap_or(path))
 }
 
 fn file_path(uri: &str) -> Option<PathBuf> {

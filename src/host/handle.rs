@@ -1,4 +1,4 @@
-//! `Host`: the public handle of the engine. Cheap to clone; dropping the last one stops the servers.
+//! `Host`: the public handle of the engine. Cheap to clone; dropping the last one stops the host.
 
 mod builder;
 mod policy;
@@ -15,7 +15,6 @@ use super::approvals::queue::Presence;
 use super::approvals::{Drafted, Drafter, RequestHandler, RuleKind, SessionRule};
 use super::cache::{CacheKey, CacheView};
 use super::call::{CallOptions, CallOutcome, CallView};
-use super::fact::Journal;
 use super::metrics::ServerMetrics;
 use super::operation::Operation;
 use super::policy::{Admission, PolicyAction, TargetKind};
@@ -37,20 +36,20 @@ use crate::process::{ExitView, Usage};
 pub use builder::HostBuilder;
 use builder::{not_started, settled};
 
-/// What a server that does not start means for the others (decision D2).
+/// How a server that fails to start affects the others (decision D2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Startup {
-    /// All must become ready; otherwise every server is stopped and the error returned.
+    /// All servers must become ready; otherwise all are stopped and the error is returned.
     #[default]
     All,
-    /// Those that start are used; `initialize` returns when every server is ready or has failed.
+    /// Servers may fail; `initialize` returns when every server is ready or has failed.
     Available,
-    /// Return at once; servers come up meanwhile (what a dashboard wants).
+    /// `initialize` returns at once; servers start in the background (as in the dashboard).
     Background,
 }
 
-/// The engine: every server of a configuration, started, supervised, callable. The example at the
-/// top of the crate shows the whole of it.
+/// The engine: starts, supervises and calls every server of a configuration. See the example in the
+/// crate documentation.
 #[derive(Clone)]
 pub struct Host {
     inner: Arc<HostInner>,
@@ -59,11 +58,11 @@ pub struct Host {
 struct HostInner {
     deck: Arc<HostShared>,
     view: watch::Receiver<Arc<HostView>>,
-    journal: Arc<Journal>,
+    facts: Ring<Record>,
     orders: mpsc::Sender<SupervisorCommand>,
     /// Fires when the last handle is dropped.
     abandoned: CancellationToken,
-    /// How the first shutdown went, for those who ask again.
+    /// The report of the first shutdown, for later calls.
     report: Mutex<Option<ShutdownReport>>,
 }
 
@@ -83,10 +82,10 @@ pub struct ShutdownReport {
     pub took: Duration,
 }
 
-// Control: servers started, stopped, restarted; configurations applied; the end.
+// Control: start, stop and restart servers, apply configurations, shut down.
 
-/// A configuration that is in use while servers it has no more are still ending. Dropping it waits
-/// for nothing and takes nothing back.
+/// A reload whose configuration is in use while removed servers may still be stopping. Dropping it
+/// neither waits nor reverts anything.
 #[derive(Debug)]
 #[must_use = "`finished` waits for the servers that were taken out"]
 pub struct Reloading {
@@ -94,18 +93,18 @@ pub struct Reloading {
 }
 
 impl Reloading {
-    /// Waits until the servers that were taken out are gone.
+    /// Waits until the removed servers are gone.
     pub async fn finished(self) {
         self.finished.cancelled().await;
     }
 }
 
 impl Host {
-    /// Stops every server in dependency order and waits until nothing is left. Asked again, it
-    /// waits for the same end.
+    /// Stops every server in dependency order and waits until all are gone. Later calls wait for
+    /// the same shutdown.
     pub async fn shutdown(&self) -> ShutdownReport {
         let began = tokio::time::Instant::now();
-        // A reload that waits for calls in flight must not hold up the end.
+        // A reload that waits for calls in flight must not delay the shutdown.
         self.inner.deck.hurry.cancel();
         let (done, wait) = oneshot::channel();
         if self.inner.orders.send(SupervisorCommand::Shutdown(done)).await.is_ok() {
@@ -123,7 +122,7 @@ impl Host {
         report.clone()
     }
 
-    /// Skips the grace of a running shutdown: kills at once (second Ctrl-C).
+    /// Skips the grace period of a running shutdown and kills at once (second Ctrl-C).
     pub fn force_shutdown(&self) {
         self.inner.deck.force.cancel();
     }
@@ -131,7 +130,7 @@ impl Host {
     /// Starts a server that is stopped, unavailable or disabled. Returns when it is ready.
     ///
     /// # Errors
-    /// [`ErrorCode::ServerStartup`] when it does not get ready, with the reason.
+    /// [`ErrorCode::ServerStartup`] with the reason when it does not become ready.
     pub async fn start(&self, server: &ServerName) -> Result<(), Error> {
         let slot = self.control(server, LifecycleInput::Start).await?;
         self.ready(&slot).await
@@ -140,8 +139,8 @@ impl Host {
     /// Stops a server; it stays in the deck. Returns when its process is gone.
     ///
     /// # Errors
-    /// [`ErrorCode::Configuration`] for an unknown server, [`ErrorCode::RateLimited`] when too many
-    /// commands wait for it.
+    /// [`ErrorCode::Configuration`] for an unknown server, [`ErrorCode::RateLimited`] when its
+    /// command queue is full.
     pub async fn stop(&self, server: &ServerName) -> Result<(), Error> {
         let slot = self.control(server, LifecycleInput::Stop(Next::Rest)).await?;
         settled(&slot).await;
@@ -149,7 +148,7 @@ impl Host {
         Ok(())
     }
 
-    /// Stops and starts a server; forgives its breaker and restart count. Returns when it is ready.
+    /// Stops and starts a server; resets its breakers and restart count. Returns when it is ready.
     ///
     /// # Errors
     /// As [`Host::start`].
@@ -159,22 +158,22 @@ impl Host {
         self.ready(&slot).await
     }
 
-    /// Asks a person to sign in at a server ([`crate::mcp::RequestKind::SignIn`]), also when they
-    /// said "not now" before. Returns at once; the server is started when somebody has signed in.
+    /// Asks the user to sign in at a server ([`crate::mcp::RequestKind::SignIn`]), even after an
+    /// earlier "not now". Returns at once; the server starts after the sign-in.
     ///
     /// # Errors
-    /// [`ErrorCode::Configuration`] where nobody signs in.
+    /// [`ErrorCode::Configuration`] for a server without OAuth sign-in.
     pub fn sign_in(&self, server: &ServerName) -> Result<(), Error> {
         let (slot, _) = self.account(server)?;
         slot.account.ask_again(server);
         Ok(())
     }
 
-    /// Revokes and forgets the token of a server, and restarts the server without one. Nobody is
-    /// asked to sign in until [`Host::sign_in`]. What the issuer said against the revocation.
+    /// Revokes and deletes the token of a server and restarts it without one. The user is not asked
+    /// to sign in again until [`Host::sign_in`]. Returns the error of a failed revocation, if any.
     ///
     /// # Errors
-    /// [`ErrorCode::Configuration`] where nobody signs in; the token is still kept.
+    /// As [`Host::sign_in`]; [`ErrorCode::ServerUnavailable`] when the token cannot be deleted.
     pub async fn sign_out(&self, server: &ServerName) -> Result<Option<AuthFailure>, Error> {
         let (slot, auth) = self.account(server)?;
         slot.account.decline();
@@ -183,19 +182,19 @@ impl Host {
         Ok(done.and_then(|(_, revoked)| revoked.err()))
     }
 
-    /// Gets another token for a server, without a person.
+    /// Refreshes the token of a server, without user interaction.
     ///
     /// # Errors
-    /// [`ErrorCode::Configuration`] where nobody signs in, or why there is none.
+    /// As [`Host::sign_in`]; [`ErrorCode::ServerUnavailable`] when the refresh fails.
     pub async fn refresh_token(&self, server: &ServerName) -> Result<(), Error> {
         let (_, auth) = self.account(server)?;
         auth.refresh_now().await.map(drop).map_err(|failure| refused(&failure, server))
     }
 
-    /// Looks where a server sends those who sign in.
+    /// Discovers the authorization server of a server.
     ///
     /// # Errors
-    /// [`ErrorCode::Configuration`] where nobody signs in, or why its metadata cannot be used.
+    /// As [`Host::sign_in`]; [`ErrorCode::ServerUnavailable`] when the metadata cannot be used.
     pub async fn authorization(&self, server: &ServerName) -> Result<Authorization, Error> {
         let (_, auth) = self.account(server)?;
         auth.authorization().await.map_err(|failure| refused(&failure, server))
@@ -212,7 +211,7 @@ impl Host {
         Ok((slot, auth))
     }
 
-    /// Closes a breaker manually: the server's, or a tool's.
+    /// Closes a breaker manually: that of `tool`, or the server's own.
     ///
     /// # Errors
     /// [`ErrorCode::Configuration`] for an unknown server.
@@ -224,8 +223,8 @@ impl Host {
         Ok(())
     }
 
-    /// Somebody has looked at what changed in the lists of a server: at one item, or at all of it.
-    /// What was looked at is marked no more.
+    /// Clears the change marks in the lists of a server after the user has viewed them: for one
+    /// item, or for all.
     ///
     /// # Errors
     /// [`ErrorCode::Configuration`] for an unknown server.
@@ -239,10 +238,10 @@ impl Host {
         Ok(())
     }
 
-    /// Fetches the lists of a server again. Returns when they are there.
+    /// Fetches the lists of a server again. Returns when they have arrived.
     ///
     /// # Errors
-    /// [`ErrorCode::ServerUnavailable`], or the error of the first list that could not be fetched.
+    /// [`ErrorCode::ServerUnavailable`], or the error of the first list that failed.
     pub async fn refresh(&self, server: &ServerName) -> Result<(), Error> {
         let slot = Arc::clone(self.inner.deck.routes().server(server)?);
         let (done, wait) = oneshot::channel();
@@ -252,27 +251,27 @@ impl Host {
         result
     }
 
-    /// Registers the application's answer to requests of servers (requirement S1); replaces the
-    /// one before. Requests that are open stay with the one they were given to.
+    /// Registers the application's handler for requests from servers (requirement S1), replacing
+    /// the previous one. Open requests stay with the handler that received them.
     pub fn register_callback(&self, handler: impl RequestHandler) {
         self.inner.deck.approvals.set_handler(Some(Arc::new(handler)));
     }
 
-    /// A person answers pending requests until what this gives is dropped
-    /// ([`crate::HostBuilder::person_answers`] says so for good).
+    /// Declares that the user answers pending requests, until the returned guard is dropped
+    /// ([`crate::HostBuilder::person_answers`] declares it permanently).
     pub fn person_arrives(&self) -> Presence {
         self.inner.deck.approvals.person_arrives()
     }
 
-    /// Answers a pending request of a server.
+    /// Answers a pending request from a server.
     ///
     /// # Errors
-    /// [`ErrorCode::Cancelled`] when it was withdrawn meanwhile: nothing was sent.
+    /// [`ErrorCode::Cancelled`] when it was withdrawn meanwhile; nothing is sent.
     pub fn answer(&self, id: ApprovalId, answer: Answer) -> Result<(), Error> {
         self.inner.deck.approvals.answer(id, answer)
     }
 
-    /// Gives a pending request more time, to at most a day in all; gives when it ends now.
+    /// Extends the deadline of a pending request, to at most a day in all; returns the new one.
     ///
     /// # Errors
     /// [`ErrorCode::Cancelled`] when it is no longer open.
@@ -280,22 +279,22 @@ impl Host {
         self.inner.deck.approvals.extend(id, more)
     }
 
-    /// Registers what drafts answers for a person to approve; replaces the one before.
+    /// Registers the drafter of answers for the user to approve, replacing the previous one.
     pub fn set_drafter(&self, drafter: Arc<dyn Drafter>) {
         self.inner.deck.approvals.set_drafter(drafter);
     }
 
-    /// The name of what drafts answers, when something does.
+    /// The name of the drafter, if one is registered.
     pub fn drafter_name(&self) -> Option<SafeText> {
         self.inner.deck.approvals.drafter_name()
     }
 
-    /// Asks the drafter for the answer to a pending request, to be shown to a person. `params` are
-    /// its parameters as edited; those that were sent when `None`. Nothing is answered.
+    /// Asks the drafter for an answer to a pending request, for display. `params` are the edited
+    /// parameters, `None` for those the server sent. Does not answer the request.
     ///
     /// # Errors
     /// [`ErrorCode::Configuration`] without a drafter, [`ErrorCode::Cancelled`] when the request is
-    /// no longer open, [`ErrorCode::Internal`] with the drafter's words.
+    /// no longer open, [`ErrorCode::Internal`] with the drafter's message.
     pub async fn draft(
         &self,
         id: ApprovalId,
@@ -304,8 +303,8 @@ impl Host {
         self.inner.deck.approvals.draft(id, params).await
     }
 
-    /// Decides the next requests of one kind by a rule of this session, before the entry's rule,
-    /// the callback and the person; `None` takes it back. Open requests keep waiting.
+    /// Sets a session rule for new requests of one kind; it takes precedence over the entry's rule,
+    /// the callback and the user. `None` removes it. Open requests keep waiting.
     ///
     /// # Errors
     /// [`ErrorCode::Configuration`] for an unknown server.
@@ -321,18 +320,18 @@ impl Host {
     }
 
     /// Applies another configuration: unchanged servers keep process and session (C8). Returns when
-    /// removed servers are gone and changed ones are on their way: calls in flight on either have
-    /// a grace of five seconds (the entry's `shutdownTimeout` when that is shorter) to finish.
+    /// removed servers are gone and changed ones are restarting; calls in flight on either get five
+    /// seconds (the entry's `shutdownTimeout` when that is shorter) to finish.
     ///
     /// # Errors
-    /// [`ErrorCode::Configuration`] when it cannot be used; the one before stays.
+    /// [`ErrorCode::Configuration`] when it is invalid; the current one stays in use.
     pub async fn reload(&self, config: McpConfig) -> Result<(), Error> {
         self.begin_reload(config).await?.finished().await;
         Ok(())
     }
 
-    /// The same without waiting for removed servers, which may take their `shutdownTimeout`: returns
-    /// when the configuration is in use, and another may be applied.
+    /// Like [`Host::reload`], but does not wait for removed servers, which may take their
+    /// `shutdownTimeout`: returns when the configuration is in use, and another may be applied.
     ///
     /// # Errors
     /// As [`Host::reload`].
@@ -358,15 +357,15 @@ impl Host {
         wait.await.unwrap_or_else(|_| Err(stopping()))
     }
 
-    /// Says what [`Host::reload`] would do with a configuration. Changes nothing.
+    /// Returns what [`Host::reload`] would do with a configuration, without applying it.
     ///
     /// # Errors
-    /// [`ErrorCode::Configuration`] when it cannot be used.
+    /// [`ErrorCode::Configuration`] when it is invalid.
     pub async fn plan_reload(&self, config: McpConfig) -> Result<ConfigChange, Error> {
         self.order(|done| SupervisorCommand::Plan(Box::new(config), done)).await
     }
 
-    /// Shows the problems of a configuration that cannot be used; the one before stays.
+    /// Reports the problems of a rejected configuration; the current one stays in use.
     pub fn reject_config(&self, diagnostics: Vec<Diagnostic>) {
         self.inner.deck.facts.post(None, Fact::ConfigRejected { diagnostics });
     }
@@ -390,10 +389,10 @@ impl Host {
         if live.session.is_some() { Ok(()) } else { Err(not_started(slot, &live)) }
     }
 
-    // Looking: the view, the journal, telemetry, metrics, the cache. Nothing here waits.
+    // Inspection: the view, facts, telemetry, metrics, the cache. Nothing here waits.
 
-    /// All servers that can be called, those that sleep included, with all their capabilities (requirements K2, H1). Servers
-    /// that are down stand in the view, with their last known lists and the reason.
+    /// All callable servers, including sleeping ones, with their capabilities (requirements K2,
+    /// H1). The view has the servers that are down, with the reason and their last known lists.
     pub fn get_tools(&self) -> Vec<(ServerName, Arc<Capabilities>)> {
         let slots = self.inner.deck.slots();
         let live = slots.iter().map(|(name, slot)| (name, slot.live()));
@@ -426,21 +425,21 @@ impl Host {
         Some(Arc::clone(&self.inner.deck.slots().get(server)?.live().config))
     }
 
-    /// Memory and processor time of a server's processes; `None` when it has none, or where the
-    /// platform does not tell. Reads the process table: ask about once a second, off the screen's
-    /// thread.
+    /// Memory and CPU time of a server's processes; `None` without a process, or where the platform
+    /// does not report it. Reads the process table: call at most about once a second, and not on
+    /// the UI thread.
     pub fn usage(&self, server: &ServerName) -> Option<Usage> {
         self.inner.deck.slots().get(server)?.live().process.as_ref()?.usage()
     }
 
-    /// What is masked of a server: the secrets of its entry, and the tokens it was signed in with.
+    /// The masked values of a server: the secrets of its entry and its OAuth tokens.
     pub fn secrets(&self, server: &ServerName) -> Vec<Secret> {
         let Some(slot) = self.inner.deck.slots().get(server).cloned() else { return Vec::new() };
         slot.redactor.learn(slot.live().config.secrets());
         slot.redactor.values()
     }
 
-    /// The roots shared with a server now.
+    /// The roots currently shared with a server.
     pub fn roots(&self, server: &ServerName) -> Vec<RootConfig> {
         self.inner.deck.approvals.roots(server)
     }
@@ -469,31 +468,21 @@ impl Host {
             .invalidate(&reason, deck.clock.now(), |entry| key.is_none_or(|key| key == entry));
     }
 
-    /// The view now: every server with its state and why, its lists, what waits for an answer, the
-    /// problems of the configuration.
+    /// The current view: servers with state, reason and lists, pending requests, and problems of
+    /// the configuration.
     pub fn snapshot(&self) -> Arc<HostView> {
         Arc::clone(&self.inner.view.borrow())
     }
 
-    /// The view now, and every later one.
+    /// The current view, and every later one.
     pub fn view(&self) -> watch::Receiver<Arc<HostView>> {
         self.inner.view.clone()
     }
 
-    /// Facts from now on. Overflow policy: a subscriber that does not read slows nobody; it is
-    /// dropped when 4,096 facts wait, and its channel closes.
-    pub fn subscribe(&self) -> mpsc::Receiver<Arc<Record>> {
-        self.inner.journal.subscribe()
-    }
-
-    /// The newest facts, oldest first, at most 10,000.
-    pub fn journal(&self) -> Vec<Arc<Record>> {
-        self.inner.journal.records()
-    }
-
-    /// The same to read on from: the newest facts and those that come.
+    /// The most recent facts, at most 10,000 and about 32 MiB, and every later one. A reader that
+    /// falls further behind learns how many it missed; it never causes backpressure.
     pub fn facts(&self) -> Ring<Record> {
-        self.inner.journal.ring()
+        self.inner.facts.clone()
     }
 
     /// All traffic.
@@ -501,7 +490,7 @@ impl Host {
         self.inner.deck.traffic.clone()
     }
 
-    /// One server's newest traffic, kept through restarts.
+    /// The most recent traffic of one server, kept across restarts.
     pub fn black_box(&self, server: &ServerName) -> Option<Ring<TrafficRecord>> {
         Some(self.inner.deck.slots().get(server)?.black_box.clone())
     }
@@ -511,24 +500,24 @@ impl Host {
         self.inner.deck.logs.clone()
     }
 
-    /// What servers tell from now on without being asked: updated resources, and what they log. Overflow
-    /// policy: who reads too slowly misses the oldest.
+    /// Future notifications from servers: updated resources and log messages. Overflow policy: a
+    /// receiver that lags misses the oldest.
     pub fn notices(&self) -> broadcast::Receiver<Notice> {
         self.inner.deck.notices.subscribe()
     }
 
-    /// The level that a server is asked to log at; `None` when it was never asked.
+    /// The log level requested from a server; `None` when none was requested.
     pub fn log_level(&self, server: &ServerName) -> Option<LogLevel> {
         let slot = Arc::clone(self.inner.deck.slots().get(server)?);
         slot.log_level().or(slot.live().config.log_level)
     }
 
-    /// The host's time, in which every [`crate::base::Timestamp`] is given.
+    /// The host's clock, the reference of every [`crate::base::Timestamp`].
     pub fn clock(&self) -> Clock {
         self.inner.deck.clock
     }
 
-    // Requests to servers (requirement R1): who is meant, and off it goes.
+    // Requests to servers (requirement R1).
 
     /// Calls a tool with the server's defaults.
     ///
@@ -538,8 +527,8 @@ impl Host {
         self.call_tool_with(name, arguments, CallOptions::default()).await
     }
 
-    /// Calls a tool. `name` is `{server}.{tool}`, or the tool alone when one server has it; `null`
-    /// arguments are an empty object. A tool that says it failed is an outcome, not an error.
+    /// Calls a tool. `name` is `{server}.{tool}`, or just the tool when only one server has it;
+    /// `null` arguments mean an empty object. A tool error is an outcome, not an error.
     ///
     /// # Errors
     /// [`crate::ErrorCode::ToolNotFound`], `Ambiguous`, `Validation`, `PolicyBlocked` and
@@ -565,7 +554,7 @@ impl Host {
         self.get_prompt_with(name, arguments, CallOptions::default()).await
     }
 
-    /// Gets a prompt; `name` as for tools, arguments an object of strings.
+    /// Gets a prompt; `name` as for tools, `arguments` an object of strings.
     ///
     /// # Errors
     /// As [`Host::call_tool_with`].
@@ -582,7 +571,7 @@ impl Host {
         self.operate(route, "prompts/get", request, (options, admission)).await
     }
 
-    /// Reads a resource from the server that lists it, or whose template fits it, with the server's
+    /// Reads a resource from the server that lists it or has a matching template, with the server's
     /// defaults.
     ///
     /// # Errors
@@ -591,8 +580,8 @@ impl Host {
         self.get_resource_with(uri, CallOptions::default()).await
     }
 
-    /// Reads a resource from the server that lists it, or whose template fits it (R2); from
-    /// [`CallOptions::server`] when one is named there.
+    /// Reads a resource from [`CallOptions::server`] when set, otherwise from the server that lists
+    /// it or has a matching template (R2).
     ///
     /// # Errors
     /// As [`Host::call_tool_with`]; `Ambiguous` with the servers when several offer it.
@@ -607,11 +596,11 @@ impl Host {
         self.operate((slot, uri), "resources/read", request, (options, admission)).await
     }
 
-    /// Asks for completions; `params` as in `completion/complete`.
+    /// Requests completions; `params` as in `completion/complete`.
     ///
     /// # Errors
-    /// As [`Host::call_tool_with`]; `Protocol`, and nothing is sent, when the server does not offer
-    /// completions.
+    /// As [`Host::call_tool_with`]; `Protocol`, before anything is sent, when the server does not
+    /// offer completions.
     pub async fn complete(
         &self,
         server: &ServerName,
@@ -635,7 +624,7 @@ impl Host {
         self.operate((slot, "".into()), "completion/complete", request, (options, admission)).await
     }
 
-    /// The server from which a caller reads a resource; nothing is sent.
+    /// The server a resource would be read from; sends nothing.
     ///
     /// # Errors
     /// As [`Host::get_resource_with`].
@@ -655,13 +644,13 @@ impl Host {
         routed("resources/read", uri, found)
     }
 
-    /// Sends any request, `ping` among them, and gives its result: to try what a server does. `params`
-    /// are sent as they are; what `tools/call`, `prompts/get` and `resources/read` ask for on the way
-    /// (`input_required`) is answered as in a call.
+    /// Sends any request, including `ping`, and returns its result, for testing a server. `params`
+    /// are sent unchanged; input that `tools/call`, `prompts/get` and `resources/read` require
+    /// (`input_required`) is provided as in a call.
     ///
     /// # Errors
-    /// `Validation` for `params` that are no object; `PermissionDenied` to everybody but the person;
-    /// the others as [`Host::call_tool_with`].
+    /// `Validation` when `params` is not an object; `PermissionDenied` for any caller but the user;
+    /// others as [`Host::call_tool_with`].
     pub async fn request(
         &self,
         server: &ServerName,
@@ -677,7 +666,7 @@ impl Host {
             return fail(ErrorCode::Validation, "`params` have to be a JSON object");
         }
         if !options.principal().is_person() {
-            return fail(ErrorCode::PermissionDenied, "only the person may send any request");
+            return fail(ErrorCode::PermissionDenied, "only the user may send raw requests");
         }
         let slot = self.inner.deck.routes().server(server).cloned();
         let slot = routed("request", server.as_str(), slot)?;
@@ -685,9 +674,9 @@ impl Host {
         self.operate((slot, method), "request", request, (options, None)).await
     }
 
-    /// Subscribes to a resource; updates come as [`Host::notices`] and invalidate the cache. The
-    /// subscription is renewed when the server is restarted, and ends at the server when everybody
-    /// who subscribed has ended it.
+    /// Subscribes to a resource; updates arrive as [`Host::notices`] and invalidate the cache. The
+    /// subscription survives restarts of the server, and is reference-counted: the server is
+    /// unsubscribed when the last subscriber unsubscribes.
     ///
     /// # Errors
     /// As [`Host::call_tool_with`].
@@ -711,7 +700,7 @@ impl Host {
         self.ask(server, Request::Unsubscribe { uri: uri.into() }).await
     }
 
-    /// Asks a server for another log level; it holds for later sessions too.
+    /// Sets the log level of a server, also for later sessions.
     ///
     /// # Errors
     /// As [`Host::call_tool_with`].
@@ -724,7 +713,7 @@ impl Host {
         self.ask(server, Request::SetLogLevel(level)).await
     }
 
-    /// Shares other roots with a server and tells it.
+    /// Replaces the roots shared with a server and notifies it.
     ///
     /// # Errors
     /// [`crate::ErrorCode::Configuration`] for an unknown server.
@@ -737,7 +726,7 @@ impl Host {
         Ok(())
     }
 
-    /// The tool that `name` means and its server; nothing is sent.
+    /// Resolves `name` to a tool and its server; sends nothing.
     ///
     /// # Errors
     /// [`crate::ErrorCode::ToolNotFound`], `Ambiguous`, `PermissionDenied` or `ServerUnavailable`.
@@ -749,7 +738,7 @@ impl Host {
         live.callable().map(|()| (slot.name.clone(), tool))
     }
 
-    /// The prompt that `name` means and its server; nothing is sent.
+    /// Resolves `name` to a prompt and its server; sends nothing.
     ///
     /// # Errors
     /// As [`Host::find_tool`].
@@ -762,12 +751,12 @@ impl Host {
         live.callable().map(|()| (slot.name.clone(), prompt))
     }
 
-    /// Reserves an id for a call that is about to be made.
+    /// Reserves an id for a later call ([`CallOptions::id`]).
     pub fn next_call_id(&self) -> CallId {
         self.inner.deck.next_call_id()
     }
 
-    /// The tool or prompt that a caller means.
+    /// Resolves the name of a tool or prompt for a caller.
     fn named(
         &self,
         method: &str,
@@ -801,7 +790,7 @@ impl Host {
         Operation { deck, slot, request, method, target, options, id, admission }.run().await
     }
 
-    /// A request whose result says nothing.
+    /// Sends a request of the host and discards the result.
     async fn ask(&self, server: &ServerName, request: Request) -> Result<(), Error> {
         let deck = &self.inner.deck;
         let slot = Arc::clone(deck.routes().server(server)?);
@@ -829,8 +818,8 @@ fn send(slot: &Slot, command: Command) -> Result<(), Error> {
     })
 }
 
-/// A name that leads nowhere is a rejected request: named in the error, and a record of the log
-/// (requirement O2).
+/// Logs a name that cannot be resolved as a rejected request (requirement O2) and adds the request
+/// to the error.
 fn routed<T>(method: &str, asked: &str, route: Result<T, Error>) -> Result<T, Error> {
     route.map_err(|error| {
         let (server, status) = (error.server.as_ref().map(ServerName::as_str), error.code.as_str());
@@ -841,8 +830,8 @@ fn routed<T>(method: &str, asked: &str, route: Result<T, Error>) -> Result<T, Er
     })
 }
 
-/// Whether completions were negotiated (MCP, utilities, completion). The first version had no word
-/// for it.
+/// Whether completions were negotiated (MCP, utilities, completion). Version 2024-11-05 has no
+/// capability for them.
 fn completes(session: &SessionView) -> bool {
     let declared = session.capabilities.get("completions").is_some_and(|value| !value.is_null());
     declared || session.protocol_version.as_str() == "2024-11-05"

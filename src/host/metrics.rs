@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 use crate::base::Timestamp;
 use crate::error::ErrorCode;
 
-/// Counters of one server or one tool. The owner keeps it behind its own lock.
+/// Counters of one server or one tool. Callers must provide locking.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
-    /// Without rates and latency, which are computed when they are asked for.
+    /// Without rates and latency, which [`Metrics::view`] computes.
     counts: MetricsView,
     average: Option<f64>,
     latency: Option<Box<Histogram<u64>>>,
 }
 
-/// How a request ended, as metrics count it.
+/// How a request ended, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// With a result.
     Success,
-    /// With a result that says `isError`.
+    /// With a result that has `isError` set.
     ToolError,
     /// With an error.
     Failed(ErrorCode),
 }
 
 impl Ending {
-    /// The word of the log: `ok`, `toolError`, or the error's code.
+    /// The spelling in the log: `ok`, `toolError`, or the error's code.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Success => "ok",
@@ -40,25 +40,25 @@ impl Ending {
     }
 }
 
-/// The failure that was seen last.
+/// The most recent failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastFailure {
     /// When.
     pub at: Timestamp,
-    /// Its code; `None` when the tool said `isError`.
+    /// Its code; `None` for a tool error (`isError`).
     pub code: Option<ErrorCode>,
 }
 
-/// What metrics show.
+/// A snapshot of [`Metrics`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricsView {
-    /// Requests begun.
+    /// Requests started.
     pub requests: u64,
-    /// Requests that gave a result.
+    /// Requests that returned a result without `isError`.
     pub successes: u64,
-    /// Results that said `isError`.
+    /// Results with `isError` set.
     pub tool_errors: u64,
     /// Failures by code.
     pub errors: BTreeMap<ErrorCode, u64>,
@@ -70,13 +70,13 @@ pub struct MetricsView {
     pub bytes_out: u64,
     /// Last use.
     pub last_used: Option<Timestamp>,
-    /// The last failure; what was cancelled is none.
+    /// The last failure; cancellations do not count.
     #[serde(default)]
     pub last_failure: Option<LastFailure>,
-    /// Share of the requests that ended well, from 0 to 1; what was cancelled does not count.
+    /// Share of successful requests, from 0 to 1; cancellations do not count.
     #[serde(default)]
     pub success_rate: Option<f64>,
-    /// The same of those that failed, or whose tool said so.
+    /// Share of failed requests and tool errors, from 0 to 1; cancellations do not count.
     #[serde(default)]
     pub error_rate: Option<f64>,
     /// Latency of answered requests.
@@ -102,41 +102,40 @@ pub struct LatencyView {
     pub average: Duration,
 }
 
-/// Metrics of one server with those of its tools.
+/// Metrics of one server and its targets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerMetrics {
     /// All requests of the server.
     pub total: MetricsView,
-    /// By tool, prompt or resource method; key `tools/call echo`.
+    /// By tool, prompt or resource method, for example `tools/call echo`.
     pub by_target: BTreeMap<String, MetricsView>,
 }
 
 impl MetricsView {
-    /// Calls that went wrong: all that failed, and those whose tool said so. What was cancelled is
-    /// not among them: somebody wanted that.
+    /// Failed calls and tool errors, without cancellations, which are intended.
     pub fn failed(&self) -> u64 {
         self.errors.values().sum::<u64>() - self.cancelled() + self.tool_errors
     }
 
-    /// Calls that were cancelled.
+    /// Cancelled calls.
     pub fn cancelled(&self) -> u64 {
         self.errors.get(&ErrorCode::Cancelled).copied().unwrap_or_default()
     }
 }
 
 impl Metrics {
-    /// Weight of the newest value in the moving average.
+    /// Weight of the latest value in the moving average.
     pub const ALPHA: f64 = 0.2;
 
-    /// A request begins.
+    /// Counts a request that starts.
     pub fn begin(&mut self, now: Timestamp) {
         self.counts.requests += 1;
         self.counts.in_flight += 1;
         self.counts.last_used = Some(now);
     }
 
-    /// A request ends after `took` (without the time a person held it).
+    /// Counts a request that ended after `took`, excluding the time spent waiting for the user.
     pub fn end(&mut self, ending: Ending, took: Duration, at: Timestamp) {
         self.counts.in_flight = self.counts.in_flight.saturating_sub(1);
         match ending {
@@ -161,7 +160,7 @@ impl Metrics {
         self.average = Some(average + Self::ALPHA * (value - average));
     }
 
-    /// Bytes went through.
+    /// Counts transferred bytes.
     pub fn transferred(&mut self, bytes_in: u64, bytes_out: u64) {
         self.counts.bytes_in += bytes_in;
         self.counts.bytes_out += bytes_out;
@@ -188,7 +187,7 @@ impl Metrics {
     }
 }
 
-/// Microseconds up to an hour, two significant digits: about 20 kB at its fullest.
+/// Microseconds up to an hour, two significant digits: at most about 20 kB.
 fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_max(3_600_000_000, 2)
         .unwrap_or_else(|_| unreachable!("an hour and two digits are within the bounds"))

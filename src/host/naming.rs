@@ -1,5 +1,5 @@
-//! Names of tools: `{server}.{tool}` and what else is accepted (decision D3), and the spelling that
-//! models and clients take (decision D13). Pure.
+//! Names of tools: the canonical `{server}.{tool}` and accepted variants (decision D3), and those
+//! exposed to models and clients (decision D13). Pure.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -57,18 +57,18 @@ pub fn resolve_name<'a>(
     }
 }
 
-/// The canonical name.
+/// The canonical name, `{server}.{name}`.
 pub fn canonical_name(server: &ServerName, name: &str) -> String {
     format!("{server}.{name}")
 }
 
-/// Longest name that models and clients accept.
+/// Maximum length of a name accepted by models and clients.
 const LONGEST: usize = 64;
-/// Hexadecimal digits of a hash that tells names apart.
+/// Number of hexadecimal digits of the hash in a name.
 const DIGITS: usize = 8;
 
-/// `server__tool`, or the bare name without a server, within `^[A-Za-z0-9_-]{1,64}$`: what is not
-/// accepted there is replaced by `_`, and a hash tells apart what that made alike.
+/// `server__tool`, or the bare name without a server, within `^[A-Za-z0-9_-]{1,64}$`: other
+/// characters are replaced by `_`, and an appended hash keeps such names distinct.
 pub fn exposed_name(server: Option<&ServerName>, name: &str) -> String {
     let whole = match server {
         Some(server) => format!("{server}__{name}"),
@@ -82,7 +82,7 @@ pub fn exposed_name(server: Option<&ServerName>, name: &str) -> String {
     hashed_name(&plain, &whole)
 }
 
-/// A name with the hash of what it stands for.
+/// A name, truncated if necessary, with the hash of `of` appended.
 pub fn hashed_name(name: &str, of: &str) -> String {
     let mut out: String = name.chars().take(LONGEST - DIGITS - 1).collect();
     out.push('_');
@@ -90,7 +90,7 @@ pub fn hashed_name(name: &str, of: &str) -> String {
     out
 }
 
-/// The server that a name begins with, the longest of them, and the rest of the name.
+/// Splits a name at the longest server name it begins with.
 pub fn split_name<'a, 's>(
     asked: &'a str,
     servers: impl IntoIterator<Item = &'s str>,
@@ -104,7 +104,7 @@ pub(super) fn split<'a>(asked: &'a str, server: &ServerName) -> Option<&'a str> 
     asked.strip_prefix(server.as_str())?.strip_prefix(['.', ':', '/'])
 }
 
-// Which tools of a server are visible (`tools.allow`, `tools.deny`): globs over names, deny wins.
+// The filter of visible tools (`tools.allow`, `tools.deny`): globs over names, deny wins.
 
 /// A compiled filter.
 pub struct Visible {
@@ -113,21 +113,21 @@ pub struct Visible {
 }
 
 impl Visible {
-    /// Compiles a filter. A pattern that is no glob matches nothing; the configuration reports it.
+    /// Compiles a filter. An invalid glob matches nothing; the configuration reports it.
     pub fn new(filter: &ToolFilter) -> Self {
         let allow = (!filter.allow.is_empty()).then(|| globs(&filter.allow));
         Self { allow, deny: globs(&filter.deny) }
     }
 
-    /// Whether a tool is shown.
+    /// Whether a tool is visible.
     pub fn shows(&self, name: &str) -> bool {
         let name = &*literal(name);
         self.allow.as_ref().is_none_or(|allow| allow.is_match(name)) && !self.deny.is_match(name)
     }
 }
 
-/// On Windows globs take a backslash for a slash; in names of tools these are two characters. One
-/// that is private to us, and so in no name, stands for it there.
+/// On Windows globs treat a backslash as a slash, which must stay distinct in tool names, so it is
+/// replaced by a private-use character.
 fn literal(text: &str) -> Cow<'_, str> {
     if cfg!(windows) && text.contains('\\') {
         Cow::Owned(text.replace('\\', "\u{f05c}"))
@@ -138,7 +138,7 @@ fn literal(text: &str) -> Cow<'_, str> {
 
 fn globs(patterns: &[String]) -> GlobSet {
     let globs = patterns.iter().filter_map(|pattern| {
-        // Tool names are no paths: `*` crosses `/`, and a backslash is a character like another.
+        // Tool names are not paths: `*` crosses `/`, and a backslash is a literal character.
         let pattern = literal(pattern);
         GlobBuilder::new(&pattern).literal_separator(false).backslash_escape(false).build().ok()
     });

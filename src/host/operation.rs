@@ -1,5 +1,5 @@
 //! One operation of a caller from admission to outcome (requirements R1 to R9): runs in the
-//! caller's own task, holds no lock while it waits, records no fact unless something changed.
+//! caller's own task, holds no lock across an await, records facts only for changes.
 
 mod arguments;
 mod breakers;
@@ -29,43 +29,43 @@ use crate::error::{Error, ErrorCode};
 use crate::mcp::{CallId, Payload, PendingRequest, Request, RequestKind, Tool};
 use arguments::CheckedArguments;
 
-/// An operation that is about to run.
+/// A prepared operation.
 pub struct Operation {
-    /// What the host shares.
+    /// The shared state of the host.
     pub deck: Arc<HostShared>,
     /// The server it goes to.
     pub slot: Arc<Slot>,
-    /// What is asked.
+    /// The request.
     pub request: Request,
     /// Its method.
     pub method: &'static str,
     /// Tool, prompt or URI as its server spells it; empty for a completion.
     pub target: Arc<str>,
-    /// How the caller wants it.
+    /// The caller's options.
     pub options: CallOptions,
     /// Its id.
     pub id: CallId,
-    /// What was decided about it; nothing where the caller is free.
+    /// The policy decision; `None` when the caller is exempt from the policy.
     pub admission: Option<Admission>,
 }
 
-/// How one round ended that gave no result.
+/// A failed round.
 struct RoundFailure {
     error: Error,
-    /// Whether the server has not seen the request.
+    /// Whether nothing was sent to the server.
     is_unsent: bool,
 }
 
 impl Operation {
-    /// How long a failed call waits to learn why its server is gone.
+    /// How long a failed call waits for the reason why its server ended.
     const POST_MORTEM: Duration = Duration::from_millis(800);
-    /// The same where there is no process whose exit could tell more.
+    /// Like [`Self::POST_MORTEM`], for a server without a process.
     const NO_BODY: Duration = Duration::from_millis(50);
 
-    /// Runs it.
+    /// Runs the operation.
     ///
     /// # Errors
-    /// Every [`ErrorCode`] but those of configuration and start.
+    /// Any [`ErrorCode`] except those of configuration and startup.
     pub async fn run(mut self) -> Result<CallOutcome, Error> {
         let live = self.slot.live();
         if let Some(kept) = self.fresh_answer(&live) {
@@ -90,7 +90,7 @@ impl Operation {
         outcome.or_else(|error| self.stale_answer(&live, error))
     }
 
-    /// Starts the server when it sleeps. What it offers then must be what the caller was shown.
+    /// Starts the server when it sleeps, and checks that the tool did not change meanwhile.
     async fn wake(&self) -> Result<(), Error> {
         let before = self.slot.live();
         if !before.is_asleep() {
@@ -112,15 +112,15 @@ impl Operation {
     }
 
     /// # Errors
-    /// [`ErrorCode::PolicyBlocked`] for a tool whose definition is another one now.
+    /// [`ErrorCode::PolicyBlocked`] for a tool whose definition changed.
     fn as_shown(&self, before: &Live, now: &Live) -> Result<(), Error> {
         let Some(shown) = self.tool(before) else { return Ok(()) };
         let same = |now: Arc<Tool>| Digest::of_value(&now.raw) == Digest::of_value(&shown.raw);
         if self.tool(now).is_some_and(same) {
             return Ok(());
         }
-        let message = "the server was asleep, and offers another definition of this tool now than \
-                       was shown; nothing was sent";
+        let message =
+            "the definition of this tool changed while the server was asleep; nothing was sent";
         Err(Error::new(ErrorCode::PolicyBlocked, message)
             .help("look at the definition, then call again"))
     }
@@ -140,16 +140,16 @@ impl Operation {
         Ok((checked, answer, tool))
     }
 
-    /// Asks, and asks again where that cannot do harm (requirement R5).
+    /// Sends the request, and retries where that is safe (requirement R5).
     async fn rounds(&self, tool: Option<&Tool>, flight: &Flight) -> Result<Payload, Error> {
         let mut attempt = 0;
         loop {
-            // It may have fallen asleep just now.
+            // It may have gone to sleep meanwhile.
             self.wake().await?;
             let live = self.slot.live();
             let retry = self.options.retry.as_ref().unwrap_or(&live.config.retry);
-            // The time of callers that are not the person is limited as a whole: once it has run
-            // out there is none for another try.
+            // For callers other than the user the total time is limited, so that a timeout leaves
+            // none for a retry.
             let may_repeat = attempt < retry.max_retries
                 && is_repeatable(tool)
                 && self.options.origin.is_person();
@@ -161,7 +161,7 @@ impl Operation {
             let passing = match failure.error.code {
                 ErrorCode::ServerUnavailable | ErrorCode::RateLimited => true,
                 ErrorCode::Timeout => may_repeat,
-                // The server was just being replaced when the call came.
+                // The server was being restarted when the call arrived.
                 ErrorCode::Cancelled => failure.is_unsent && !self.options.cancel.is_cancelled(),
                 _ => false,
             };
@@ -185,13 +185,13 @@ impl Operation {
         done.ok_or_else(|| Error::new(ErrorCode::Cancelled, "cancelled by the caller"))
     }
 
-    /// Whether the request may be executed twice.
+    /// Whether the request may safely be executed twice.
     fn is_harmless(&self, tool: Option<&Tool>) -> bool {
         let may_act = matches!(self.request, Request::CallTool { .. } | Request::Raw { .. });
         is_repeatable(tool) || !may_act
     }
 
-    /// One round with the server. A timeout has no consequences while the call is `repeated`.
+    /// One request to the server. With `repeated`, a timeout has no consequences for the server.
     async fn round(
         &self,
         live: &Live,
@@ -221,8 +221,8 @@ impl Operation {
         }
     }
 
-    /// What a failure means for the server (decision D4), and what the server's end means for the
-    /// error.
+    /// Applies the consequences of a failure to the server (decision D4), and adds the reason of
+    /// the server's end to the error.
     async fn consequences(&self, live: &Live, error: Error) -> Error {
         let process = live.process.as_ref().filter(|process| process.is_suspended());
         let error = match process {
@@ -241,7 +241,7 @@ impl Operation {
                 error
             }
             ErrorCode::ServerUnavailable if !error.answered => {
-                // Nothing else tells that nobody is at an address any more.
+                // Only a failed request reveals that an address is no longer reachable.
                 if live.config.transport.is_address() {
                     self.turn_away(live, &error.message, Command::Unreachable).await;
                 }
@@ -258,7 +258,7 @@ impl Operation {
         }
     }
 
-    /// The connection broke under the call: how the server ended is known a moment later.
+    /// After a lost connection, waits briefly for the reason of the server's end.
     async fn post_mortem(&self, live: &Live, mut error: Error) -> Error {
         let mut watch = self.slot.watch();
         let verdict = watch.wait_for(|now| {
@@ -301,7 +301,7 @@ impl Operation {
         }
     }
 
-    /// What was answered, with nothing to say of it.
+    /// An outcome without warnings, violations and timings.
     fn bare_outcome(&self, live: &Live, result: Payload, source: AnswerSource) -> CallOutcome {
         CallOutcome {
             call: self.id,
@@ -320,7 +320,7 @@ impl Operation {
         }
     }
 
-    /// The request in the way its tool wants it.
+    /// The request to send: a call, or a task where the tool requires one.
     fn as_sent(&self, live: &Live) -> Request {
         match (&self.request, self.tool(live)) {
             (Request::CallTool { name, arguments }, Some(tool)) if tool.needs_task() => {
@@ -346,7 +346,7 @@ impl Operation {
         }
     }
 
-    /// For whom it was done.
+    /// The caller, for the outcome.
     fn caller(&self, live: &Live) -> Caller {
         let version = live.session.as_ref().map(|session| session.view().version.clone());
         let rule = self.admission.as_ref().and_then(|admission| admission.decision.rule.clone());
@@ -362,10 +362,10 @@ impl Operation {
         format!("{} {}", self.method, self.target)
     }
 
-    // A caller that is not free: its limits, the policy service, and the person who is asked, before
+    // Callers subject to the policy: limits, the policy service and the consent of the user, before
     // anything is sent.
 
-    /// Lets the operation through, or says why not; what it gives is held until the answer is there.
+    /// Permits or rejects the operation; callers must hold the permit until the response arrives.
     async fn permitted(
         &self,
         tool: Option<&Arc<Tool>>,
@@ -389,7 +389,7 @@ impl Operation {
             if let Err(reason) = passed.await {
                 let message = format!("Compliance Blocked: {reason}");
                 return Err(Error::new(ErrorCode::PolicyBlocked, message)
-                    .help("ask whoever runs the policy service"));
+                    .help("ask the policy service's operator"));
             }
         }
         if decision.effect == PolicyEffect::Ask {
@@ -398,7 +398,7 @@ impl Operation {
         Ok(permit)
     }
 
-    /// Limits hold for callers that are not the person.
+    /// Applies the limits of callers other than the user.
     async fn limited(&self, admission: &Admission, full: &str) -> Result<Option<Permit>, Error> {
         let principal = &admission.principal;
         if principal.is_person() {
@@ -421,7 +421,7 @@ impl Operation {
         Ok(Some(permit))
     }
 
-    /// Asks the person; the caller's clock stands still meanwhile.
+    /// Asks the user; the call's timeout is suspended meanwhile.
     async fn asked(
         &self,
         admission: &Admission,
@@ -437,10 +437,10 @@ impl Operation {
             "why": decision.words(),
         });
         let allowed = self.consent(RequestKind::Permission, params, flight).await?;
-        let Err(nobody) = allowed else { return Ok(()) };
+        let Err(no_caller) = allowed else { return Ok(()) };
         let principal = &admission.principal;
         self.deck.policy.block(principal, PolicyAction::Call, full, decision);
-        let message = match nobody {
+        let message = match no_caller {
             Some(why) => format!(
                 "a rule asks the operator before this call; the answer: {why}. The operator answers \
                  in the dashboard (`mcpdeck --serve`), or takes the rule out of the policy"
@@ -450,7 +450,7 @@ impl Operation {
         Err(Error::new(ErrorCode::PermissionDenied, message).help(decision.words()))
     }
 
-    /// Remembers what the answer has brought into the caller's run.
+    /// Records what the caller's run has read.
     fn has_read(&self, tool: Option<&Arc<Tool>>) {
         if let Some(admission) = &self.admission {
             let run = self.options.run.as_ref();
@@ -469,8 +469,7 @@ impl Operation {
         PolicyTarget { kind, hints, ..PolicyTarget::tool(self.slot.name.as_str(), &self.target) }
     }
 
-    // Answers from the cache: fresh ones instead of a round trip, stale ones instead of an error (X1,
-    // R7).
+    // The cache: fresh results instead of a request, stale ones instead of an error (X1, R7).
 
     fn fresh_answer(&self, live: &Live) -> Option<CallOutcome> {
         if self.options.bypass_cache || !live.config.cache.enabled || live.session.is_none() {
@@ -481,7 +480,7 @@ impl Operation {
         Some(self.answer_with(kept, source))
     }
 
-    /// A kept answer of any age in place of the error, when the server cannot be asked.
+    /// A cached result of any age instead of the error, when the server is unavailable.
     fn stale_answer(&self, live: &Live, error: Error) -> Result<CallOutcome, Error> {
         let down = matches!(error.code, ErrorCode::ServerUnavailable | ErrorCode::CircuitOpen);
         let cache = &live.config.cache;
@@ -491,12 +490,12 @@ impl Operation {
         let kept =
             self.cache_key().and_then(|key| self.deck.cache.any(&key, self.deck.clock.now()));
         let kept = kept.ok_or(error)?;
-        // However young it is: its server could not be asked.
+        // Stale at any age, because the server could not be reached.
         let source = AnswerSource::Stale(kept.age);
         Ok(self.answer_with(kept, source))
     }
 
-    /// Keeps an answer, unless a person had a part in it.
+    /// Caches a result, unless the user took part in the call.
     fn keep(&self, live: &Live, answer: &Payload, (waited, version): (Duration, u64)) {
         if let Some(key) = self.cache_key()
             && waited == Duration::ZERO
@@ -515,9 +514,9 @@ impl Operation {
         self.bare_outcome(&self.slot.live(), kept.result, source)
     }
 
-    /// The key of this operation, when its answer may be kept at all.
+    /// The cache key of this operation; `None` when it is not cacheable.
     fn cache_key(&self) -> Option<CacheKey> {
-        // Nothing is shared between callers that are decided about one by one.
+        // Callers subject to the policy share no cached results.
         if self.admission.is_some() {
             return None;
         }
@@ -525,7 +524,7 @@ impl Operation {
             Request::ReadResource { uri } => resource_params(uri),
             Request::GetPrompt { name, arguments } => {
                 let mut params = json!({"arguments": arguments, "name": &**name});
-                // Two spellings are one key.
+                // The key must not depend on the order of arguments.
                 params.sort_all_objects();
                 params.to_string()
             }
@@ -536,7 +535,7 @@ impl Operation {
     }
 }
 
-/// Whether its server says that a tool may run twice.
+/// Whether the tool is declared idempotent or read-only.
 fn is_repeatable(tool: Option<&Tool>) -> bool {
     tool.is_some_and(|t| t.hints.idempotent == Some(true) || t.hints.read_only == Some(true))
 }
@@ -545,15 +544,14 @@ fn is_error(result: &Payload) -> bool {
     result["isError"] == true
 }
 
-// The row of a call in flight, and its place in the metrics.
-//
-// Dropping it unfinished, because the caller dropped the call, counts it as cancelled.
+// Calls in flight and their metrics.
 
-/// See the module.
+/// A call in flight. Dropping it unfinished, because the caller dropped the call, counts it as
+/// cancelled.
 struct Flight {
     slot: Arc<Slot>,
     row: Arc<InFlight>,
-    /// Which of the server's sessions it began on.
+    /// The number of the session on which it began.
     session: u64,
     key: Arc<str>,
     began: Instant,
@@ -593,17 +591,17 @@ impl Flight {
         Self { slot, row, session, key, began: Instant::now(), ended: false }
     }
 
-    /// The request, as the session sees it.
+    /// The request, for the session.
     fn pending(&self) -> &Arc<PendingRequest> {
         &self.row.pending
     }
 
-    /// Time so far, without the time that a person has held it.
+    /// Elapsed time, excluding the time spent waiting for the user.
     fn took(&self) -> Duration {
         self.began.elapsed().saturating_sub(self.row.pending.waited())
     }
 
-    /// Counts the end of an operation and puts it into the log.
+    /// Counts and logs the end of an operation.
     fn end(mut self, operation: &Operation, outcome: &Result<CallOutcome, Error>) {
         let ending = match outcome {
             Ok(outcome) if outcome.is_error => Ending::ToolError,
@@ -611,7 +609,7 @@ impl Flight {
             Err(error) => Ending::Failed(error.code),
         };
         let (mut arguments, mut result) = (None, None);
-        // Written out only where somebody wants to read it (`--log-payloads`).
+        // Serialized only with `--log-payloads`.
         if tracing::enabled!(target: "mcpdeck::payload", Level::ERROR) {
             arguments = operation.arguments().map(ToString::to_string);
             result = outcome.as_ref().ok().and_then(|o| serde_json::to_string(&o.result).ok());
@@ -665,7 +663,7 @@ impl Drop for Flight {
 }
 
 impl InFlight {
-    /// The call as a table shows it now.
+    /// The current view of the call, for display.
     pub fn show(&self) -> CallView {
         CallView {
             waiting: self.pending.waited(),

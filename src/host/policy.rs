@@ -1,6 +1,6 @@
-//! Who may do what: one pure decision for lists, calls, reads, prompts, completions, subscriptions
-//! and connections (invariant 11), and the check point that every operation of a caller who is not
-//! the person goes through. Knows no file: rules, grants and pins come from the deck.
+//! Access control: one pure decision for lists, calls, reads, prompts, completions, subscriptions
+//! and connections (invariant 11), and the check point for every operation of callers other than
+//! the user. Accesses no files: rules, grants and pins come from the deck.
 
 mod decide;
 mod grants;

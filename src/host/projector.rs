@@ -1,8 +1,8 @@
-//! The projector: the one task that numbers facts, folds them into the view and publishes both.
+//! The projector: the task that numbers facts, folds them into the view and publishes both.
 //!
-//! Facts arrive over one channel from every actor; whoever produces too many waits for a
-//! place, and nobody else does (invariant 6). The view is published once per batch, so a burst costs
-//! its readers one wake-up.
+//! Facts arrive from every actor over one bounded channel, which applies backpressure to their
+//! producers (invariant 6). The view is published once per batch, so a burst wakes its readers only
+//! once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
-use super::fact::Journal;
+use super::fact::fact_ring;
 use crate::base::human::{Dur, count};
 use crate::base::{Clock, LogLevel, LogRecord, LogSource, Ring, SafeText, ServerName, Timestamp};
 use crate::config::ConfigChange;
@@ -19,10 +19,10 @@ use crate::host::breaker::BreakerView;
 use crate::host::{Fact, HostView, Record, ServerState};
 use crate::mcp::{ListChanges, ListKind};
 
-/// Facts that may wait for the projector, recorded where somebody can wait for a place.
+/// Queue capacity for facts recorded with backpressure.
 const WAITING: usize = 1_024;
 
-/// Room in the channel besides, for facts recorded where nothing can wait.
+/// Additional capacity for facts recorded where the producer cannot wait.
 const POSTED: usize = 8 * WAITING;
 
 enum ProjectorMessage {
@@ -30,7 +30,7 @@ enum ProjectorMessage {
     Flush(oneshot::Sender<()>),
 }
 
-/// Facts about one server, or about the host; several at once cost the readers of the view one copy.
+/// Facts about one server or the host, folded into the view together.
 struct FactBatch {
     at: Timestamp,
     server: Option<ServerName>,
@@ -38,24 +38,23 @@ struct FactBatch {
     _place: Option<OwnedSemaphorePermit>,
 }
 
-/// Where facts go in. Cheap to clone.
+/// The sink for facts. Cheap to clone.
 #[derive(Clone)]
 pub struct Facts {
     sender: mpsc::Sender<ProjectorMessage>,
-    /// Taken by those who can wait, so that the rest of the channel is left to the others.
+    /// Limits producers that can wait, so that the rest of the channel is left to the others.
     places: Arc<Semaphore>,
     lost: Arc<AtomicU64>,
     clock: Clock,
 }
 
 impl Facts {
-    /// Records a fact about a server, or about the host (`None`); waits for a place when many are
-    /// waiting.
+    /// Records a fact about a server or the host (`None`); waits while the queue is full.
     pub async fn record<'a>(&self, server: impl Into<Option<&'a ServerName>>, fact: Fact) {
         self.record_all(server, vec![fact]).await;
     }
 
-    /// Records facts that belong together, in one step of the view.
+    /// Records related facts, which become visible in the view together.
     pub async fn record_all<'a>(
         &self,
         server: impl Into<Option<&'a ServerName>>,
@@ -69,8 +68,8 @@ impl Facts {
             .await;
     }
 
-    /// Records a fact from where nothing can wait. Overflow policy: when the channel is full the
-    /// fact is lost, counted, and the count is a failure of the host that everybody sees.
+    /// Records a fact without waiting. Overflow policy: when the channel is full the fact is
+    /// dropped and counted, and the count is reported as a failed task of the host.
     pub fn post<'a>(&self, server: impl Into<Option<&'a ServerName>>, fact: Fact) {
         let (at, server, facts) = (self.clock.now(), server.into().cloned(), vec![fact]);
         let message = ProjectorMessage::Facts(FactBatch { at, server, facts, _place: None });
@@ -79,7 +78,7 @@ impl Facts {
         }
     }
 
-    /// Returns when every fact recorded before is in the view.
+    /// Waits until all facts recorded so far are in the view.
     pub async fn flush(&self) {
         let (done, wait) = oneshot::channel();
         if self.sender.send(ProjectorMessage::Flush(done)).await.is_ok() {
@@ -87,49 +86,49 @@ impl Facts {
         }
     }
 
-    /// The host's time.
+    /// The host's clock.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 }
 
-/// What the projector keeps up to date.
+/// The interface of a running projector.
 pub struct Projection {
-    /// Where facts go in.
+    /// The sink for facts.
     pub facts: Facts,
-    /// The view now, and every later one.
+    /// The current view, and every later one.
     pub view: watch::Receiver<Arc<HostView>>,
-    /// The newest facts.
-    pub journal: Arc<Journal>,
+    /// The most recent facts.
+    pub kept: Ring<Record>,
 }
 
 /// Starts the projector on the current runtime. It ends when the last [`Facts`] is dropped.
 pub fn start(clock: Clock, logs: Ring<LogRecord>) -> Projection {
     let (sender, receiver) = mpsc::channel(WAITING + POSTED);
     let (publish, view) = watch::channel(Arc::new(HostView::default()));
-    let journal = Arc::new(Journal::default());
+    let kept = fact_ring();
     let lost = Arc::default();
     let projector = Projector {
         view: HostView::default(),
         publish,
-        journal: Arc::clone(&journal),
+        kept: kept.clone(),
         logs,
         lost: Arc::clone(&lost),
         sessions: HashMap::new(),
     };
     tokio::spawn(projector.run(receiver));
     let places = Arc::new(Semaphore::new(WAITING));
-    Projection { facts: Facts { sender, places, lost, clock }, view, journal }
+    Projection { facts: Facts { sender, places, lost, clock }, view, kept }
 }
 
 struct Projector {
     view: HostView,
     publish: watch::Sender<Arc<HostView>>,
-    journal: Arc<Journal>,
+    kept: Ring<Record>,
     logs: Ring<LogRecord>,
-    /// Facts that found no place and were not told yet.
+    /// Number of dropped facts not yet reported.
     lost: Arc<AtomicU64>,
-    /// Starts of each server so far.
+    /// Number of starts per server.
     sessions: HashMap<ServerName, u64>,
 }
 
@@ -149,7 +148,7 @@ impl Projector {
                     }
                 }
             }
-            self.tell_loss();
+            self.report_lost();
             if self.view.seq != before {
                 self.publish.send_replace(Arc::new(self.view.clone()));
             }
@@ -163,13 +162,13 @@ impl Projector {
         let record = Record { seq: self.view.seq + 1, at, server, fact };
         let flapped = self.is_unstable(record.server.as_ref());
         self.view.apply(&record);
-        // A server whose lists change all the time says so once.
+        // Report a server with unstable lists only once.
         let again = flapped && matches!(record.fact, Fact::Listed { .. });
         let turned = !flapped && self.is_unstable(record.server.as_ref());
         if !again {
             note(&record, turned, &mut self.sessions, &self.logs);
         }
-        self.journal.push(Arc::new(record));
+        self.kept.push(Arc::new(record));
     }
 
     fn is_unstable(&self, server: Option<&ServerName>) -> bool {
@@ -177,7 +176,7 @@ impl Projector {
         server.is_some_and(|server| server.unstable.is_some())
     }
 
-    fn tell_loss(&mut self) {
+    fn report_lost(&mut self) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let task = SafeText::line("projector");
@@ -187,8 +186,8 @@ impl Projector {
     }
 }
 
-/// Every fact is one structured record of the log (requirement O2), and the ones a person would
-/// ask about stand in the log ring too. `sessions` counts the starts of each server.
+/// Logs a fact as one structured record (requirement O2), and adds facts of interest to the user to
+/// the log ring too. `sessions` counts the starts per server.
 fn note(
     record: &Record,
     unstable: bool,
@@ -250,7 +249,7 @@ fn note(
     }
 }
 
-/// How what happened ended, in a word, and how long it took.
+/// The `status` of a fact for the log, and its duration.
 fn status(fact: &Fact) -> (Option<&str>, Option<Duration>) {
     match fact {
         Fact::StateChanged { state, .. } => (Some(state.as_str()), None),
@@ -267,7 +266,7 @@ fn status(fact: &Fact) -> (Option<&str>, Option<Duration>) {
     }
 }
 
-/// The records that only the log file has.
+/// Level and text of facts that go to the log file only.
 fn quiet(fact: &Fact) -> (LogLevel, String) {
     match fact {
         Fact::ConfigLoaded { order, .. } => {
@@ -390,14 +389,14 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
             (LogLevel::Info, format!("uses a token of {}", account.issuer))
         }
         Fact::AccountChanged { account: None, .. } => {
-            (LogLevel::Info, "uses no token any more".to_owned())
+            (LogLevel::Info, "no longer uses a token".to_owned())
         }
         Fact::DevChanged { level, what, .. } => (*level, what.to_string()),
         _ => return None,
     })
 }
 
-/// What changed in the lists, by list, item and field; the first few of many.
+/// The changes of the lists by list, item and field, at most the first eight.
 fn in_words(changes: &ListChanges) -> String {
     const MOST: usize = 8;
     let plain = |kind: &ListKind, name: &SafeText| format!("{}: `{name}`", kind.key());
@@ -428,7 +427,7 @@ mod tests {
         }
         projection.facts.flush().await;
         assert_eq!(projection.view.borrow().seq, 5_000);
-        let seqs: Vec<u64> = projection.journal.records().iter().map(|r| r.seq).collect();
+        let seqs: Vec<u64> = projection.kept.tail(usize::MAX).iter().map(|r| r.seq).collect();
         assert_eq!(seqs, (1..=5_000).collect::<Vec<_>>());
     }
 

@@ -1,8 +1,8 @@
-//! Where a name or a URI leads (decision D3, requirement R2): built anew when lists change, read by
-//! every call.
+//! Resolves names and URIs to servers (decision D3, requirement R2): rebuilt when lists change,
+//! read by every call.
 //!
-//! Holds the last known lists of dead servers too: a tool of a server that is down is *unavailable
-//! because ...*, never unknown.
+//! Includes the last known lists of servers that are down: their tools are reported as unavailable,
+//! with the reason, never as unknown.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,25 +15,25 @@ use crate::base::ServerName;
 use crate::error::{Error, ErrorCode};
 use crate::mcp::ListKind;
 
-/// A server and what is meant of it, as the server spells it.
+/// A server and one of its items, as the server spells it.
 pub type Route = (Arc<Slot>, Arc<str>);
 
 type Names = Vec<(ServerName, Arc<str>)>;
 
-/// All routes of a moment.
+/// A snapshot of all routes.
 #[derive(Default)]
 pub struct Routes {
     slots: Slots,
     tools: Names,
     prompts: Names,
-    /// Canonical tool names: the way nearly every call goes.
+    /// Canonical tool names, the fast path of most calls.
     canonical: HashMap<Box<str>, Route>,
     resources: HashMap<Arc<str>, Vec<Arc<Slot>>>,
     templates: Vec<(Arc<str>, Arc<Slot>)>,
 }
 
 impl Routes {
-    /// Reads the lists of every server.
+    /// Builds the routes from the lists of every server.
     pub fn build(slots: &Slots) -> Self {
         let mut routes = Self { slots: slots.clone(), ..Self::default() };
         for slot in slots.values() {
@@ -67,7 +67,7 @@ impl Routes {
     /// A server by name.
     ///
     /// # Errors
-    /// [`ErrorCode::Configuration`] with the names there are.
+    /// [`ErrorCode::Configuration`] with the known names.
     pub fn server(&self, name: &ServerName) -> Result<&Arc<Slot>, Error> {
         self.slots.get(name).ok_or_else(|| {
             Error::new(ErrorCode::Configuration, format!("no server `{name}`"))
@@ -75,12 +75,12 @@ impl Routes {
         })
     }
 
-    /// Every tool or prompt there is, with its server.
+    /// Every tool or prompt, with its server.
     pub fn names(&self, kind: TargetKind) -> &[(ServerName, Arc<str>)] {
         if kind == TargetKind::Tool { &self.tools } else { &self.prompts }
     }
 
-    /// The tool meant by `asked`, of `server` when one is given.
+    /// Resolves `asked` to a tool or prompt, of `server` when given.
     ///
     /// # Errors
     /// [`ErrorCode::ToolNotFound`], [`ErrorCode::Ambiguous`]; [`ErrorCode::PermissionDenied`] for a
@@ -120,7 +120,7 @@ impl Routes {
         }
     }
 
-    /// What is not found may stand in a list that failed or was cut: the error names those.
+    /// Adds the incomplete lists to a "not found" error, since they might contain the item.
     fn with_partial_lists(
         &self,
         mut error: Error,
@@ -139,7 +139,7 @@ impl Routes {
         error
     }
 
-    /// A better answer than "not found", where there is one.
+    /// A more specific error than "not found", if there is one.
     fn hidden_or_down(&self, asked: &str, server: Option<&ServerName>) -> Option<Error> {
         let strip = |name: &ServerName| split(asked, name);
         let hides = |slot: &Slot, name: &str| slot.live().hidden.iter().any(|h| &**h == name);
@@ -170,12 +170,11 @@ impl Routes {
         (!live.is_callable()).then(|| live.unavailable())
     }
 
-    /// The server that has the resource `uri`: the one that lists it, else the one whose template
-    /// fits it.
+    /// The server of the resource `uri`: the one that lists it, otherwise the one with the best
+    /// matching template.
     ///
     /// # Errors
-    /// [`ErrorCode::ToolNotFound`] or [`ErrorCode::Ambiguous`], both with the servers to choose
-    /// from.
+    /// [`ErrorCode::ToolNotFound`] or [`ErrorCode::Ambiguous`], both with the candidate servers.
     pub fn resource(&self, uri: &str, server: Option<&ServerName>) -> Result<Arc<Slot>, Error> {
         if let Some(server) = server {
             return self.server(server).cloned();
@@ -214,12 +213,12 @@ impl Routes {
     }
 }
 
-/// Longest template that is matched, in bytes.
+/// Maximum length of a template, in bytes; longer ones never match.
 const TEMPLATE: usize = 8 << 10;
 
-/// Whether a URI could be an expansion of an RFC 6570 template, with the bytes of its literal text:
-/// of two templates that fit, the one with more is meant. What is no expression counts as literal
-/// text.
+/// Matches a URI against an RFC 6570 template; returns the length of the template's literal text in
+/// bytes, where the template with more of it is the better match. Anything but an expression is
+/// literal text.
 pub(crate) fn fit_template(template: &str, uri: &str) -> Option<usize> {
     let start = template.split('{').next().unwrap_or_default();
     if !uri.starts_with(start) || template.len() > TEMPLATE {
@@ -235,7 +234,7 @@ pub(crate) fn fit_template(template: &str, uri: &str) -> Option<usize> {
     {
         literal(text, &mut pattern);
         let simple = expression.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '%');
-        // `{name}` is one segment; `{+path}`, `{#part}`, `{/path*}`, `{?x,y}` and others anything.
+        // `{name}` matches one segment; `{+path}`, `{#part}`, `{/path*}`, `{?x,y}` etc. anything.
         pattern.push_str(if simple { "[^/?#]+" } else { "(?s:.*)" });
         rest = after;
     }

@@ -1,6 +1,6 @@
-//! What all parts of one host share: time, facts, telemetry, the servers, the cache, the approval queue.
+//! State shared by all parts of one host: clock, facts, telemetry, servers, cache, approval queue.
 //!
-//! Held by the handle, the supervisor and every actor. Owns no task; knows no front end.
+//! Held by the handle, the supervisor and every actor. Owns no task; independent of front ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,33 +26,33 @@ use crate::mcp::{CallId, Era, Notice, TrafficRecord};
 
 /// Shared state of a host.
 pub struct HostShared {
-    /// Time.
+    /// The time source.
     pub clock: Clock,
-    /// Where facts go.
+    /// The sink for facts.
     pub facts: Facts,
     /// All traffic.
     pub traffic: Ring<TrafficRecord>,
     /// All logs.
     pub logs: Ring<LogRecord>,
-    /// What servers tell without being asked.
+    /// Notifications from servers.
     pub notices: broadcast::Sender<Notice>,
-    /// Prompts and resources that were fetched.
+    /// Cached prompts and resources.
     pub cache: Cache,
-    /// Requests of servers.
+    /// Requests from servers.
     pub approvals: Arc<ApprovalQueue>,
-    /// Who may do what.
+    /// Policy decisions.
     pub policy: CheckPoint,
     /// Compiled schemas.
     pub validators: Validators,
-    /// How servers are reached.
+    /// Opens servers.
     pub connector: Arc<dyn Connector>,
-    /// What servers offered, for those that start on demand.
+    /// Remembered definitions of servers that start on demand.
     pub memory: Option<Arc<dyn Memory>>,
-    /// Places for servers that start at once.
+    /// Limits concurrent starts.
     pub starting: StartGate,
-    /// Skips every grace: the second Ctrl-C.
+    /// Skips every grace period: the second Ctrl-C.
     pub force: CancellationToken,
-    /// Ends the grace of calls in flight: the host stops.
+    /// Ends the grace period of calls in flight: the host is stopping.
     pub hurry: CancellationToken,
     slots: RwLock<Arc<Slots>>,
     routes: RwLock<Arc<Routes>>,
@@ -62,13 +62,13 @@ pub struct HostShared {
 }
 
 impl HostShared {
-    /// Messages and bytes of traffic that are kept.
+    /// Messages and bytes of traffic kept.
     const TRAFFIC: (usize, usize) = (20_000, 32 << 20);
 
-    /// Notices that wait for a reader; of more, it misses the oldest.
+    /// Capacity of the notice channel; a receiver that lags misses the oldest notices.
     const NOTICES: usize = 1_024;
 
-    /// Nothing but what every host has: no servers yet.
+    /// The state of a new host, without servers.
     pub fn new(
         facts: Facts,
         logs: Ring<LogRecord>,
@@ -105,21 +105,21 @@ impl HostShared {
         Arc::clone(&self.slots.read())
     }
 
-    /// Puts other servers in place. For the supervisor.
+    /// Replaces the servers and rebuilds the routes. Called by the supervisor only.
     pub fn set_slots(&self, slots: Slots) {
         *self.slots.write() = Arc::new(slots);
         self.reroute();
     }
 
-    /// Where names and URIs lead.
+    /// The current routes of names and URIs.
     pub fn routes(&self) -> Arc<Routes> {
         Arc::clone(&self.routes.read())
     }
 
-    /// Builds the routes anew, after the lists of a server changed.
+    /// Rebuilds the routes, after the lists of a server changed.
     pub fn reroute(&self) {
-        // One builder at a time, so that of two changes at once the later one is not overwritten;
-        // callers go on with the old routes meanwhile.
+        // One builder at a time, so that a stale build never overwrites a newer one; readers keep
+        // using the old routes meanwhile.
         let _builder = self.rerouting.lock();
         let routes = Arc::new(Routes::build(&self.slots()));
         *self.routes.write() = routes;
@@ -140,31 +140,29 @@ impl HostShared {
         self.facts.record_all(&slot.name, slot.close_breakers(self.clock.now())).await;
     }
 
-    /// Reserves an id.
+    /// Reserves a call id.
     pub fn next_call_id(&self) -> CallId {
         CallId(self.calls.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// Two entries that reach the same server the same way share what was learned of it. Secrets print
-/// as `***`, so none gets into the key.
+/// Entries with the same transport share their negotiated era. Secrets print as `***`, so the key
+/// contains none.
 fn era_key(config: &ServerConfig) -> String {
     format!("{:?}", config.transport)
 }
 
-// How many servers start at once: twice as many as the machine has processors, and more while those
-// that start leave the processors idle (they download, or wait). What all start at once is slower
-// for everybody, and answers to probes come late.
-
-/// Places for servers that start.
+/// Limits how many servers start at once: twice the number of processors (at least 4), and up to 16
+/// while the starting servers leave the processors idle (they download or wait). Too many
+/// concurrent starts slow each other down and delay responses to probes.
 pub struct StartGate {
     width: usize,
     sure: Arc<Semaphore>,
-    /// Those that are given only while the processors are idle.
+    /// Extra permits, granted only while the processors are idle.
     idle: Arc<Semaphore>,
 }
 
-/// As wide as the machine.
+/// Sized for the processors of this machine.
 impl Default for StartGate {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -175,12 +173,12 @@ impl Default for StartGate {
 }
 
 impl StartGate {
-    /// Most servers that start at the same time.
+    /// Maximum number of concurrent starts.
     const MOST: usize = 16;
-    /// How often it is looked whether the processors are idle.
+    /// How often the processor load is checked.
     const LOOK: Duration = Duration::from_millis(50);
 
-    /// Waits for a place; it is free again when the permit is dropped.
+    /// Waits for a permit; dropping it releases the place.
     pub async fn enter(&self, connector: &dyn Connector) -> Option<OwnedSemaphorePermit> {
         let sure = Arc::clone(&self.sure).acquire_owned();
         tokio::pin!(sure);

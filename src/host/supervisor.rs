@@ -1,7 +1,7 @@
-//! The supervisor: starts an actor per server, stops them in the order of their dependencies, and
-//! applies changed configurations (requirements L2, L5, C8).
+//! The supervisor: starts an actor per server, stops them in dependency order, and applies changed
+//! configurations (requirements L2, L5, C8).
 //!
-//! One task, so that a reload, a shutdown and the end of the last handle never race.
+//! One task, so that a reload, a shutdown and the drop of the last handle never race.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,27 +19,28 @@ use super::server::slot::{Live, Slot, Slots};
 use super::shared::HostShared;
 use super::{Fact, ServerState};
 use crate::base::{SafeText, ServerName};
-use crate::config::graph::{cycles, in_words};
-use crate::config::{ConfigChange, McpConfig, ServerConfig, TransportConfig};
+use crate::config::{
+    ConfigChange, McpConfig, ServerConfig, TransportConfig, cycle_in_words, dependency_cycles,
+};
 use crate::error::{Error, ErrorCode};
 
-/// What may be asked of the supervisor.
+/// Commands to the supervisor.
 pub enum SupervisorCommand {
-    /// Apply the configuration there is with a change; answered when it is in use, with what fires
-    /// when the servers that were taken out are gone too.
+    /// Edit the current configuration and apply it; answered when it is in use, with a token that
+    /// fires when the removed servers are gone.
     Reload(Box<dyn FnOnce(&mut McpConfig) + Send>, ReplySender<CancellationToken>),
-    /// Say what applying another configuration would do.
+    /// Compute the effect of applying another configuration.
     Plan(Box<McpConfig>, ReplySender<ConfigChange>),
-    /// Stop everything and end.
+    /// Stop all servers and exit.
     Shutdown(oneshot::Sender<()>),
 }
 
 type ReplySender<T> = oneshot::Sender<Result<T, Error>>;
 
-/// Orders that may wait.
+/// Capacity of the command channel.
 pub const ORDERS: usize = 8;
 
-/// The task's state.
+/// State of the supervisor task.
 pub struct Supervisor {
     deck: Arc<HostShared>,
     config: McpConfig,
@@ -49,17 +50,17 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// A supervisor with an actor for every server of `config`; they start when this runs.
+    /// Creates a supervisor; [`Supervisor::begin`] starts the servers of `config`.
     ///
     /// # Errors
-    /// [`crate::error::ErrorCode::Configuration`] when the dependencies are unknown or go in a
-    /// circle.
+    /// [`crate::error::ErrorCode::Configuration`] when a dependency is unknown, disabled or
+    /// cyclic.
     pub fn new(deck: Arc<HostShared>, config: McpConfig, crew: Crew) -> Result<Self, Error> {
         check(&config)?;
         Ok(Self { deck, config, actors: JoinSet::new(), crew, leaving: LeavingServer::default() })
     }
 
-    /// Puts every server into the deck and starts it.
+    /// Adds every server to the deck and starts it.
     pub async fn begin(&mut self) {
         self.deck.facts.record(None, loaded(&self.config)).await;
         let mut slots = Slots::new();
@@ -70,7 +71,7 @@ impl Supervisor {
             actors.push((slot, commands));
         }
         self.deck.set_slots(slots);
-        // Told in the order of the file and before anything starts: the first screen is complete.
+        // Recorded in file order before anything starts, so that the first view is complete.
         for (slot, _) in &actors {
             self.introduce(slot).await;
         }
@@ -81,7 +82,7 @@ impl Supervisor {
         self.follow_sources();
     }
 
-    /// Runs until a shutdown is ordered or `abandoned` fires, and everything is stopped.
+    /// Runs until a shutdown is requested or `abandoned` fires, then stops everything.
     pub async fn run(
         mut self,
         mut orders: mpsc::Receiver<SupervisorCommand>,
@@ -121,13 +122,13 @@ impl Supervisor {
             self.stops(&all, &LifecycleInput::Stop(Next::Leave)).into_iter().map(|(_, stop)| stop);
         let stopping = futures::future::join_all(stops);
         let leaving = std::mem::take(&mut self.leaving).all_gone();
-        // Builds first, or one that ends now would restart its server.
+        // Builds stop too, or one that completes now would restart its server.
         let (gone, ..) = tokio::join!(leaving, self.crew.stop(), stopping);
         for name in &gone {
             self.forget(name).await;
         }
         self.deck.facts.flush().await;
-        // Those who ask for the shutdown while it runs wait for the same end.
+        // Answer further shutdown requests that arrived meanwhile.
         orders.close();
         while let Some(order) = orders.recv().await {
             if let SupervisorCommand::Shutdown(done) = order {
@@ -139,8 +140,8 @@ impl Supervisor {
         }
     }
 
-    /// What stops these servers for good: each as soon as those that depend on it are gone, all
-    /// others at the same time. Nothing happens before they are polled, together.
+    /// Futures that stop and remove these servers: each waits until its dependents are gone, the
+    /// others run concurrently. Lazy; callers must poll them together.
     fn stops(
         &self,
         names: &[ServerName],
@@ -167,14 +168,14 @@ impl Supervisor {
                 for dependent in first {
                     tokio::select! {
                         () = dependent.cancelled() => {}
-                        // In a hurry the order does not matter any more.
+                        // A forced shutdown ignores the order.
                         () = force.cancelled() => {}
                     }
                 }
                 let (done, _) = oneshot::channel();
                 let leave = Command::Control(leave, done);
                 if slot.commands.send(leave).await.is_ok() {
-                    // The actor drops its end when it is done, also when it panics.
+                    // The actor drops its receiver when it ends, also after a panic.
                     slot.commands.closed().await;
                 }
             };
@@ -183,19 +184,19 @@ impl Supervisor {
         stops.collect()
     }
 
-    /// Follows the sources of the servers there are now.
+    /// Updates the source watches for the current servers.
     fn follow_sources(&mut self) {
         let leaving = &self.leaving;
         self.crew.follow(&self.deck, |name| !leaving.awaits(name));
     }
 
-    /// Takes another configuration into use; what it gives fires when the servers that were taken
-    /// out are gone, and those that took their place on their way.
+    /// Applies another configuration; the returned token fires when the removed servers are gone
+    /// and their replacements are starting.
     async fn reload(&mut self, config: McpConfig) -> Result<CancellationToken, Error> {
         check(&config)?;
         let done = CancellationToken::new();
         let reported: Reported = Arc::new(done.clone().drop_guard());
-        // Who still waits for its turn is planned anew.
+        // Replacements that still wait are planned again.
         for heir in self.leaving.heirs.drain(..) {
             self.config.servers.shift_remove(&heir.fresh.0.name);
         }
@@ -220,7 +221,7 @@ impl Supervisor {
         Ok(done)
     }
 
-    /// A server that was taken out is gone.
+    /// Handles the end of a removed server.
     async fn left(&mut self, gone: Gone) {
         self.forget(&gone.name).await;
         let heirs = self.leaving.gone(&gone.name);
@@ -234,7 +235,7 @@ impl Supervisor {
         drop(reported);
     }
 
-    /// Puts the slots of the new configuration in place, in file order; gives the new ones.
+    /// Installs the slots of the new configuration, in file order; returns the new ones.
     fn arrange(&self, plan: &ConfigChange) -> Vec<Fresh> {
         let before = self.deck.slots();
         let mut slots = Slots::new();
@@ -255,7 +256,7 @@ impl Supervisor {
         fresh
     }
 
-    /// Records what a server is before anything is done with it.
+    /// Records the introduction of a server before its actor starts.
     async fn introduce(&self, slot: &Slot) {
         let Live { config, state, .. } = &*slot.live();
         let mut facts = vec![introduction(config)];
@@ -271,13 +272,13 @@ impl Supervisor {
         self.actors.spawn(keep(Arc::clone(&self.deck), slot, commands));
     }
 
-    /// Hands every server that stays its new entry.
+    /// Passes its new entry to every remaining server.
     async fn change(&self, plan: &ConfigChange) {
         let slots = self.deck.slots();
         let of = |name: &ServerName| {
             Some((slots.get(name)?, Arc::new(self.config.servers.get(name)?.clone())))
         };
-        // One that could not be started is tried again with what may have kept it from starting.
+        // Retry a server that is down when a setting that may have prevented its start changed.
         let again = plan.followed.iter().filter(|(name, fields)| {
             let down = |slot: &Arc<Slot>| slot.live().state == ServerState::Unavailable;
             fields.iter().any(|f| STARTING.contains(&f.as_str()))
@@ -317,14 +318,14 @@ fn loaded(config: &McpConfig) -> Fact {
     }
 }
 
-// The graph of dependencies (requirement L2): checked before anything starts, and the order of
-// stopping.
+// The dependency graph (requirement L2): checked before anything starts; determines the stop
+// order.
 
-/// Checks that every dependency exists, is not disabled, and that none goes in a circle. A
-/// configuration that was loaded from a file has been checked before, with positions.
+/// Checks that every dependency exists and is enabled, and that there are no cycles. For
+/// configurations built in code; those loaded from a file are already checked, with positions.
 ///
 /// # Errors
-/// [`ErrorCode::Configuration`] with the first problem; a circle is printed whole.
+/// [`ErrorCode::Configuration`] with the first problem; a cycle is printed in full.
 pub fn check(config: &McpConfig) -> Result<(), Error> {
     for server in config.servers.values() {
         for dependency in &server.dependencies {
@@ -344,12 +345,12 @@ pub fn check(config: &McpConfig) -> Result<(), Error> {
         .values()
         .map(|server| (server.name.clone(), server.dependencies.clone()))
         .collect();
-    let Some(circle) = cycles(&dependencies).into_iter().next() else { return Ok(()) };
-    let message = format!("dependencies form a cycle: {}", in_words(&circle));
+    let Some(circle) = dependency_cycles(&dependencies).into_iter().next() else { return Ok(()) };
+    let message = format!("dependencies form a cycle: {}", cycle_in_words(&circle));
     Err(Error::new(ErrorCode::Configuration, message).help("remove one of these dependencies"))
 }
 
-/// Who depends directly on each server.
+/// The direct dependents of each server.
 fn dependents(config: &McpConfig) -> HashMap<ServerName, Vec<ServerName>> {
     let mut dependents: HashMap<ServerName, Vec<ServerName>> = HashMap::new();
     for server in config.servers.values() {
@@ -360,31 +361,31 @@ fn dependents(config: &McpConfig) -> HashMap<ServerName, Vec<ServerName>> {
     dependents
 }
 
-// Servers that were taken out of the configuration and are not gone yet, and new ones that wait for
-// their end. Owns who waits for whom; stops and starts nothing.
+// Removed servers that are still stopping, and new ones that wait for them. Tracks the waiting
+// only; does not start or stop servers.
 
-/// Tells whoever waits for a reload that it is done, once the last of what belongs to it is dropped.
+/// Signals the end of a reload when its last clone is dropped.
 type Reported = Arc<DropGuard>;
 
-/// See the module.
+/// The removed servers that are still stopping.
 #[derive(Default)]
 struct LeavingServer {
-    /// The ends of those that leave.
+    /// Tasks that end when a removed server is gone.
     ends: JoinSet<Gone>,
-    /// What each of them was, and what fires when it is gone.
+    /// The old entry of each, and the token that fires when it is gone.
     were: HashMap<ServerName, (ServerConfig, CancellationToken)>,
-    /// New servers that wait, in file order.
+    /// New servers that wait for their predecessors, in file order.
     heirs: Vec<Heir>,
 }
 
-/// A server that is gone.
+/// A removed server that is gone.
 struct Gone {
     name: ServerName,
-    /// Dropped when its end has been told.
+    /// Dropped once its removal has been recorded.
     reported: Reported,
 }
 
-/// A new server that takes the place of others and waits until they are gone.
+/// A new server that replaces others and waits until they are gone.
 struct Heir {
     fresh: Fresh,
     of: Vec<ServerName>,
@@ -392,7 +393,7 @@ struct Heir {
 }
 
 impl LeavingServer {
-    /// A server leaves; `end` is over when it is gone.
+    /// Adds a removed server; `end` completes when it is gone.
     fn add(
         &mut self,
         was: ServerConfig,
@@ -408,13 +409,13 @@ impl LeavingServer {
         });
     }
 
-    /// What fires when those that leave and need this server are gone.
+    /// Tokens that fire when the stopping dependents of this server are gone.
     fn dependents(&self, of: &ServerName) -> Vec<CancellationToken> {
         let needs = |(was, _): &&(ServerConfig, _)| was.dependencies.contains(of);
         self.were.values().filter(needs).map(|(_, gone)| gone.clone()).collect()
     }
 
-    /// Keeps a new server back when it takes the place of one that leaves; gives it back when not.
+    /// Holds back a new server that replaces a stopping one; otherwise returns it.
     fn hold_back(&mut self, fresh: Fresh, reported: &Reported) -> Option<Fresh> {
         let live = fresh.0.live();
         let takes_place_of = |was: &ServerConfig| {
@@ -429,7 +430,7 @@ impl LeavingServer {
         None
     }
 
-    /// A server is gone: gives those that waited for it and for nobody else.
+    /// Removes a server that is gone; returns the new servers that no longer wait for any other.
     fn gone(&mut self, name: &ServerName) -> Vec<(Fresh, Reported)> {
         self.were.remove(name);
         for heir in &mut self.heirs {
@@ -439,7 +440,7 @@ impl LeavingServer {
         free.map(|heir| (heir.fresh, heir.reported)).collect()
     }
 
-    /// Waits for the end of all that leave. Who waited for their place gets it no more.
+    /// Waits until all stopping servers are gone; discards their replacements.
     async fn all_gone(mut self) -> Vec<ServerName> {
         self.heirs.clear();
         let mut gone = Vec::new();
@@ -449,13 +450,13 @@ impl LeavingServer {
         gone
     }
 
-    /// Whether a server of the deck only waits for its turn.
+    /// Whether a server of the deck is still waiting for its predecessors.
     fn awaits(&self, name: &ServerName) -> bool {
         self.heirs.iter().any(|heir| heir.fresh.0.name == *name)
     }
 }
 
-/// Whether two entries reach the same thing. Both at once could want the same port or file.
+/// Whether two entries run the same server; both at once could conflict over a port or file.
 fn is_same(old: &TransportConfig, now: &TransportConfig) -> bool {
     match (old, now) {
         (TransportConfig::Stdio(old), TransportConfig::Stdio(now)) => {
@@ -465,9 +466,9 @@ fn is_same(old: &TransportConfig, now: &TransportConfig) -> bool {
     }
 }
 
-// What a changed configuration means for each server (requirement C8). Pure.
+// The effect of a changed configuration on each server (requirement C8). Pure.
 
-/// What a reload does to each server: those that depend on one that restarts restart too.
+/// The effect of a reload on each server; dependents of a restarted server restart too.
 pub fn reload_plan(before: &McpConfig, after: &McpConfig) -> ConfigChange {
     let mut plan = ConfigChange::between(before, after);
     let dependents = dependents(after);
@@ -485,7 +486,7 @@ pub fn reload_plan(before: &McpConfig, after: &McpConfig) -> ConfigChange {
     plan
 }
 
-/// Why a server restarts, in words: the settings that differ, the first three by name.
+/// The reason of a restart, for display: the changed settings, the first three by name.
 fn restart_reason(fields: &[String]) -> SafeText {
     let named =
         |field: &String| if field.contains('`') { field.clone() } else { format!("`{field}`") };
@@ -496,16 +497,16 @@ fn restart_reason(fields: &[String]) -> SafeText {
     SafeText::line(&format!("restarting: {} changed", words.join(", ")))
 }
 
-// Applying another configuration (requirement C8): what did not change is not touched, what
-// changed or left is drained, and a server that takes the place of another waits for its end.
+// Applying another configuration (requirement C8): unchanged servers are not touched, changed and
+// removed ones are drained, and a replacement waits until its predecessor is gone.
 //
-// A configuration is in use when this returns; servers that were taken out may take their time to
-// end, and nobody but those that take their place waits for that: the next change least of all.
+// The configuration is in use when `reload` returns. Removed servers may still be stopping; only
+// their replacements wait for them, further reloads do not.
 
-/// Settings that decide whether and how a server comes up.
+/// Settings that affect whether a start succeeds.
 const STARTING: [&str; 4] = ["timeout", "startupTimeout", "restart", "retry"];
 
-/// A server that is new in the deck.
+/// A new slot and its command receiver.
 type Fresh = (Arc<Slot>, mpsc::Receiver<Command>);
 
 #[cfg(test)]
@@ -598,7 +599,7 @@ mod reload_tests {
     }
 
     #[test]
-    fn added_and_removed_servers_are_told_apart() {
+    fn added_and_removed_servers_are_distinguished() {
         let plan = reload_plan(&config(&[("a", &[])]), &config(&[("b", &[])]));
         assert_eq!((plan.added, plan.removed), (names(&["b"]), names(&["a"])));
     }

@@ -1,7 +1,7 @@
 //! JSON Schema validation of arguments and results (requirement R3), safe against hostile schemas.
 //!
-//! Owns compiling and checking. Must not fetch or read anything: a `$ref` that leaves the document
-//! is refused. Every check ends within [`ContentLimits::schema_time`], whatever schema, pattern or value.
+//! Owns compiling and checking. Must not fetch or read anything: a `$ref` outside the document is
+//! rejected. [`ContentLimits::schema_time`] bounds every check, for any schema, pattern or value.
 
 mod audit;
 mod budget;
@@ -30,20 +30,20 @@ struct ValidatorInner {
     schema: Value,
     limits: ContentLimits,
     audit: audit::Audit,
-    /// With a budget in every sub-schema.
+    /// Compiled with a budget check in every sub-schema.
     validator: jsonschema::Validator,
 }
 
 impl Validator {
-    /// Compiles `schema` with the default limits; 2020-12 unless `$schema` says otherwise.
+    /// Compiles `schema` with the default limits; the dialect is 2020-12 unless `$schema` is set.
     ///
     /// # Errors
-    /// The first [`SchemaProblem`] found; [`schema_problems`] gives all.
+    /// The first [`SchemaProblem`] found; [`schema_problems`] returns all.
     pub fn compile(schema: &Value) -> Result<Self, SchemaProblem> {
         Self::compile_with(schema, Formats::Dialect, ContentLimits::default())
     }
 
-    /// Compiles `schema`, with a choice about formats and limits.
+    /// Compiles `schema` with the given treatment of `format` and limits.
     ///
     /// # Errors
     /// The first [`SchemaProblem`] found.
@@ -59,14 +59,14 @@ impl Validator {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Checks `value`. Returns within microseconds for ordinary schemas; blocks the thread for at
-    /// most about [`ContentLimits::schema_time`] for the others (use [`Validator::check_async`] in a task).
+    /// Checks `value`. Takes microseconds for ordinary schemas; for others blocks the thread while
+    /// the budget [`ContentLimits::schema_time`] lasts (use [`Validator::check_async`] in a task).
     pub fn check(&self, value: &Value) -> SchemaVerdict {
         self.check_in_place(value).unwrap_or_else(|| self.check_on_thread(value))
     }
 
-    /// Checks `value` without ever blocking the executor: in place when that is cheap, otherwise on
-    /// a thread of its own.
+    /// Checks `value` without blocking the executor: in place when that is cheap, otherwise on a
+    /// separate thread.
     pub async fn check_async(&self, value: &Value) -> SchemaVerdict {
         if let Some(verdict) = self.check_in_place(value) {
             return verdict;
@@ -77,7 +77,7 @@ impl Validator {
             .unwrap_or_else(|_| SchemaVerdict::Unknown("the validation failed".to_owned()))
     }
 
-    /// Checks `value` when that takes no more than some milliseconds.
+    /// Checks `value` if that is cheap (a few milliseconds at most); otherwise returns `None`.
     pub fn check_in_place(&self, value: &Value) -> Option<SchemaVerdict> {
         if !self.inner.audit.is_plain || !audit::is_small(value) {
             return None;
@@ -99,8 +99,8 @@ impl std::fmt::Debug for Validator {
     }
 }
 
-/// Every problem of a schema, for a report: limits, dialect, references and all places where it is
-/// against its dialect's meta-schema. Empty when it can be used. Blocks like [`Validator::check`].
+/// All problems of a schema, for a report: limits, dialect, references and violations of the
+/// dialect's meta-schema. Empty when it is usable. Blocks like [`Validator::check`].
 pub fn schema_problems(schema: &Value, limits: ContentLimits) -> Vec<SchemaProblem> {
     if let Err(problem) = audit::audit(schema, &limits) {
         return vec![problem];

@@ -1,4 +1,4 @@
-//! The view: one immutable snapshot of everything a front end needs to draw, folded from facts.
+//! The view: an immutable snapshot of everything a front end displays, folded from facts.
 //!
 //! Changes only in [`HostView::apply`] (invariant 4). Holds an `Arc` per server, so that publishing
 //! copies one map of pointers.
@@ -30,41 +30,41 @@ use crate::process::ExitView;
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum ServerState {
-    /// Not started: its entry says so.
+    /// Disabled by its entry.
     Disabled,
-    /// Waits for a dependency.
+    /// Waiting for a dependency.
     #[default]
     Waiting,
     /// Being started.
     Starting,
     /// In use.
     Ready,
-    /// Cannot be used; the reason says why.
+    /// Unusable, for the given reason.
     Unavailable,
     /// Stopped on purpose, or being stopped.
     Shutdown,
-    /// Its process rests until somebody calls (`"start": "onDemand"`).
+    /// Stopped until the next call (`"start": "onDemand"`).
     Sleeping,
 }
 
 impl ServerState {
-    /// Whether a call is answered: at once, or after the start that it causes.
+    /// Whether it accepts calls: it is ready, or a call starts it.
     pub const fn is_callable(self) -> bool {
         matches!(self, Self::Ready | Self::Sleeping)
     }
 
-    /// Whether it runs, or is about to.
+    /// Whether it is running or about to run.
     pub const fn is_up(self) -> bool {
         matches!(self, Self::Ready | Self::Starting | Self::Waiting)
     }
 
-    /// The word shown.
+    /// The displayed word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// Steps of a start, in order; the doctor's list.
+/// Steps of a start, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StartStep {
@@ -76,7 +76,7 @@ pub enum StartStep {
     FirstByte,
     /// Negotiate version and capabilities.
     Handshake,
-    /// Authorisation, where the server asks for it.
+    /// Authorize, where the server requires it.
     Authorize,
     /// `tools/list`
     Tools,
@@ -100,7 +100,7 @@ impl StartStep {
     }
 }
 
-/// How a step stands.
+/// Status of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -109,7 +109,7 @@ pub enum StepStatus {
     Running,
     /// Done.
     Ok,
-    /// Failed; the detail says why.
+    /// Failed, for the reason in the detail.
     Failed,
     /// Not needed here.
     Skipped,
@@ -118,19 +118,19 @@ pub enum StepStatus {
 /// A step of the current or last start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepView {
-    /// Which.
+    /// The step.
     pub step: StartStep,
-    /// How it stands.
+    /// Its status.
     pub status: StepStatus,
     /// When it began.
     pub began: Timestamp,
     /// How long it took; `None` while it runs.
     pub took: Option<Duration>,
-    /// What was found.
+    /// Its result or cause.
     pub detail: Option<SafeText>,
 }
 
-/// The token that is in use at a server, without the token.
+/// Metadata of the token in use at a server, without the token itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccountView {
@@ -138,17 +138,17 @@ pub struct AccountView {
     pub issuer: SafeText,
     /// What it allows.
     pub scopes: Vec<SafeText>,
-    /// When it ends, when that is known.
+    /// When it expires, if known.
     pub expires: Option<Timestamp>,
-    /// Whether the host gets the next one by itself.
+    /// Whether the host can refresh it.
     pub is_refreshed: bool,
 }
 
 impl AccountView {
-    /// How long before its end people are warned of a token that is not refreshed.
+    /// How long before the expiry of a token without refresh the user is warned.
     const WARNING: Duration = Duration::from_secs(10 * 60);
 
-    /// When people are warned, where somebody will have to sign in again.
+    /// When to warn the user; `None` when no new sign-in will be needed.
     pub fn warn_at(&self) -> Option<Timestamp> {
         let end = self.expires.filter(|_| !self.is_refreshed)?;
         Some(Timestamp(end.0.saturating_sub(Self::WARNING.as_micros() as u64)))
@@ -166,7 +166,7 @@ pub struct ServerView {
     pub target: SafeText,
     /// What it depends on.
     pub dependencies: Vec<ServerName>,
-    /// What may be made of what it sends.
+    /// Limits on processing the content it sends.
     #[serde(default)]
     pub limits: ContentLimits,
     /// State.
@@ -175,58 +175,58 @@ pub struct ServerView {
     pub since: Timestamp,
     /// Why.
     pub reason: Option<SafeText>,
-    /// What to do about it, when that is known.
+    /// What to do about it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub help: Option<SafeText>,
     /// Start attempt, from 1.
     pub attempt: u32,
-    /// Times it became ready.
+    /// Number of times it became ready.
     pub starts: u32,
-    /// Times it became ready after the first without having been stopped on purpose before.
+    /// Number of times it became ready again without having been stopped on purpose.
     pub restarts: u32,
-    /// It was stopped and stayed so: the start that follows is no restart.
+    /// Whether it was stopped on purpose, so that the next start is not a restart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rests: bool,
     /// When the next attempt will be made.
     pub retry_at: Option<Timestamp>,
     /// Process id while it lives.
     pub pid: Option<u32>,
-    /// What was negotiated last; kept when the server dies.
+    /// Its last negotiated session; kept when the server dies.
     pub session: Option<Arc<SessionView>>,
     /// Steps of the current or last start.
     pub steps: Vec<StepView>,
-    /// Steps of signing in since the start began, the newest [`ServerView::AUTH_STEPS`].
+    /// Sign-in steps since the start began, the last [`ServerView::AUTH_STEPS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub auth_steps: Vec<AuthStep>,
-    /// The token in use, where somebody signed in.
+    /// The account of the token in use, if signed in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<AccountView>,
     /// Its lists; kept when the server dies.
     pub capabilities: Arc<Capabilities>,
-    /// What changed in the lists and nobody has looked at ([`Fact::ChangesSeen`]), and when it did
-    /// last.
+    /// Changes in the lists that the user has not viewed ([`Fact::ChangesSeen`]), with the time of
+    /// the last one.
     pub changes: Option<(Timestamp, Arc<ListChanges>)>,
-    /// Since when the same items of its lists change again and again.
+    /// Since when the same items of its lists have been changing repeatedly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unstable: Option<Timestamp>,
-    /// When items changed again before they were looked at, the newest few.
+    /// The last few times when items changed again before the user viewed them.
     #[serde(skip)]
     changed_again: VecDeque<Timestamp>,
-    /// How the process ended last.
+    /// The last exit of its process.
     pub exit: Option<ExitView>,
-    /// Last lines of stderr at that time.
+    /// The last lines of stderr at that exit.
     pub stderr_tail: Vec<SafeText>,
-    /// Newest findings, at most [`ServerView::FINDINGS`].
+    /// Most recent findings, at most [`ServerView::FINDINGS`].
     pub findings: VecDeque<Finding>,
-    /// Findings by kind, never forgotten.
+    /// Total number of findings by kind.
     pub finding_counts: BTreeMap<FindingKind, u64>,
     /// The server's breaker.
     pub breaker: BreakerView,
     /// Breakers of its tools that are not closed.
     pub tool_breakers: BTreeMap<SafeText, BreakerView>,
-    /// Rules of this session for its requests.
+    /// Session rules for its requests.
     pub approval_rules: BTreeMap<RuleKind, SessionRule>,
-    /// Requests of it that were refused because there were too many, or nothing to ask about.
+    /// Number of its requests that were refused because of a limit or without a cause.
     #[serde(default)]
     pub refused_requests: u64,
     /// Roots shared with it.
@@ -238,23 +238,22 @@ pub struct ServerView {
 }
 
 impl ServerView {
-    /// The last lines of stderr up to the one that says why it ended, without what runtimes print
-    /// after it.
+    /// The last lines of stderr, up to the error line; without what runtimes print after it.
     pub fn last_words(&self) -> &[SafeText] {
-        let said = crate::host::server::remedy::telling_at(&self.stderr_tail);
+        let said = crate::host::server::remedy::error_line_at(&self.stderr_tail);
         said.map_or(&[], |at| self.stderr_tail.get(..=at).unwrap_or_default())
     }
 
-    /// Most findings kept.
+    /// Maximum number of findings kept.
     pub const FINDINGS: usize = 64;
-    /// Most steps of signing in kept.
+    /// Maximum number of sign-in steps kept.
     pub const AUTH_STEPS: usize = 64;
 
     fn new(name: ServerName, at: Timestamp) -> Self {
         Self { name, since: at, ..Self::default() }
     }
 
-    // How a fact about one server changes its view. Called by [`super::HostView::apply`] alone.
+    // Folds in a fact about this server. Called by [`super::HostView::apply`] only.
 
     fn apply(&mut self, at: Timestamp, fact: &Fact) {
         match fact {
@@ -356,8 +355,8 @@ impl ServerView {
         }
     }
 
-    /// What changed stays until it is looked at, item by item, whatever changes after it. Items that
-    /// change again and again before that are one state, "definitions unstable".
+    /// Merges changes, which are kept item by item until the user views them. Items that change
+    /// repeatedly before that set the state "definitions unstable".
     fn keep_changes(&mut self, at: Timestamp, newer: &Arc<ListChanges>) {
         const TIMES: usize = 3;
         const WITHIN: Duration = Duration::from_secs(60);
@@ -378,43 +377,43 @@ impl ServerView {
     }
 }
 
-/// Everything a front end needs to draw.
+/// Everything a front end displays.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostView {
-    /// Number of the last fact folded in.
+    /// Sequence number of the last fact folded in.
     pub seq: u64,
-    /// Moment of the last fact folded in.
+    /// Time of the last fact folded in.
     pub at: Timestamp,
     /// Configuration files in use.
     #[serde(serialize_with = "crate::base::text::path::many")]
     pub files: Vec<PathBuf>,
     /// Problems of the configuration in use.
     pub diagnostics: Vec<Diagnostic>,
-    /// Problems of a newer configuration that was not taken into use.
+    /// Problems of a newer configuration that was rejected.
     pub rejected: Vec<Diagnostic>,
     /// Last reload.
     pub reload: Option<(Timestamp, ConfigChange)>,
     /// Servers in file order.
     pub servers: IndexMap<ServerName, Arc<ServerView>>,
-    /// The order of the file.
+    /// Server names in file order.
     #[serde(default)]
     pub order: IndexSet<ServerName>,
-    /// Requests of servers that are open, oldest first.
+    /// Open requests from servers, oldest first.
     pub pending: IndexMap<ApprovalId, Arc<ApprovalRequest>>,
-    /// Requests that ended, newest last, at most [`HostView::SETTLED`].
+    /// Settled requests, newest last, at most [`HostView::SETTLED`].
     pub settled: VecDeque<(Timestamp, Arc<ApprovalRequest>, crate::host::approvals::Settlement)>,
-    /// Tasks of the host that failed.
+    /// Failed tasks of the host: time, task and message.
     pub failures: Vec<(Timestamp, SafeText, SafeText)>,
     /// Whether the host is stopping.
     pub stopping: bool,
 }
 
 impl HostView {
-    /// Most settled requests kept.
+    /// Maximum number of settled requests kept.
     pub const SETTLED: usize = 200;
-    /// Most bytes of settled requests kept; the newest is kept whatever its size.
+    /// Maximum bytes of settled requests kept; the newest is kept regardless of its size.
     pub const SETTLED_BYTES: usize = 8 << 20;
-    /// Most failures of the host's tasks kept.
+    /// Maximum number of task failures kept.
     pub const FAILURES: usize = 100;
 
     /// Folds one fact in. The only place where the view changes.

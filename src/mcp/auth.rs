@@ -1,9 +1,9 @@
-//! OAuth 2.1 as MCP wants it (specification 2026-07-28, authorization): discovery, client, sign-in,
-//! refresh, step-up, sign-out. Discovery, PKCE and the checks of issuers are rmcp's; the store, its
+//! OAuth 2.1 as MCP requires it (specification 2026-07-28, authorization): discovery, client,
+//! sign-in, refresh, step-up, sign-out. rmcp does discovery, PKCE and issuer checks; the store, its
 //! locks, the loopback redirect and every POST that carries a refresh token are here.
 //!
-//! Asks no person by itself: who shows the address is a [`SignInPrompt`]. Keeps nothing by itself:
-//! what keeps tokens is a [`TokenStore`].
+//! Never prompts by itself: a [`SignInPrompt`] shows the address. Stores nothing by itself: a
+//! [`TokenStore`] keeps the tokens.
 
 mod address;
 mod authorizer;

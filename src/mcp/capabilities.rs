@@ -1,5 +1,5 @@
 //! What a server offers (requirements K1, K4): tools, prompts, resources and templates, each with
-//! the entry as it was sent and the fields a front end draws, made safe.
+//! the raw entry and the sanitised fields that a front end draws.
 
 pub mod diff;
 
@@ -31,12 +31,12 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Roughly how many bytes the lists hold.
+    /// Rough size of the lists in bytes.
     pub fn weight(&self) -> usize {
         let lists = ListKind::ALL.iter().flat_map(|kind| self.entries(*kind));
         let rejected = self.rejected.iter().map(|entry| &entry.raw);
         let all = lists.map(|(_, raw)| raw).chain(rejected);
-        // As text twice: once as sent, once in the fields that are drawn; a value takes more.
+        // Held twice, raw and in the fields drawn; a `Value` takes more than its JSON text.
         all.map(|raw| 4 * crate::base::text::json::weigh(&**raw)).sum()
     }
 
@@ -52,8 +52,8 @@ impl Capabilities {
         }
     }
 
-    /// Puts a freshly fetched list in the place of the old one. Secrets are taken out of everything
-    /// that is kept and shown: titles, descriptions, schemas. Names and URIs are sent back as they came.
+    /// Replaces a list with a freshly fetched one. Secrets are masked in everything that is kept or
+    /// shown: titles, descriptions, schemas. Names and URIs stay as sent, for use on the wire.
     pub fn replace(&mut self, kind: ListKind, list: &FetchedList, masks: &Redactor) {
         self.rejected.retain(|entry| entry.list != kind);
         self.partial.retain(|(list, _)| *list != kind);
@@ -181,7 +181,7 @@ pub struct ToolHints {
 }
 
 impl ToolHints {
-    /// Those of a tool as it was sent.
+    /// Reads the hints of a tool as sent.
     pub fn of(tool: &Value) -> Self {
         let hint = |key: &str| tool.get("annotations")?.get(key)?.as_bool();
         Self {
@@ -239,7 +239,7 @@ pub struct Resource {
     pub description: Option<SafeText>,
     /// MIME type to draw.
     pub mime_type: Option<SafeText>,
-    /// Size in bytes when the server says it.
+    /// Size in bytes, if the server states it.
     pub size: Option<u64>,
     /// The entry as sent.
     pub raw: Arc<Value>,
@@ -248,7 +248,7 @@ pub struct Resource {
 /// A list entry that could not be used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RejectedEntry {
-    /// The list it stood in.
+    /// The list it was in.
     pub list: ListKind,
     /// Its index in the list as sent, from 0.
     pub index: usize,
@@ -258,24 +258,24 @@ pub struct RejectedEntry {
     pub raw: Arc<Value>,
 }
 
-/// How the reason ends for an entry whose name stands in its list already.
+/// Suffix of the reason for an entry whose name is already in its list.
 const REPEATED: &str = "is listed twice; the first one counts";
 
 impl RejectedEntry {
-    /// Whether nothing is wrong with it but that its name was taken.
+    /// Whether its only problem is that its name was taken.
     pub fn is_repeated(&self) -> bool {
         self.reason.ends_with(REPEATED)
     }
 }
 
-/// How a list changed since it was fetched before (requirement K3).
+/// How a list changed since the previous fetch (requirement K3).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListChanges {
     /// Entries that are new.
     pub added: Vec<(ListKind, SafeText)>,
     /// Entries that are gone.
     pub removed: Vec<(ListKind, SafeText)>,
-    /// Entries that differ, with the JSON pointers that do.
+    /// Entries that differ, with the fields that do.
     pub changed: Vec<(ListKind, SafeText, Vec<FieldChange>)>,
 }
 
@@ -290,8 +290,8 @@ pub struct FieldChange {
     pub after: Option<Value>,
 }
 
-// From list entries as sent to what the engine uses (requirement K4): one bad entry is set aside
-// with its raw JSON, the others stay.
+// Decoding of list entries (requirement K4): a bad entry is set aside with its raw JSON, the others
+// are kept.
 //
 // Optional fields of the wrong type count as absent, so that a sloppy server stays usable; what a
 // call needs (name, URI, schema) must be right.
@@ -301,7 +301,7 @@ pub const MAX_NAME: usize = 1_024;
 /// Longest URI or URI template, in bytes.
 pub const MAX_URI: usize = 8_192;
 
-/// An entry whose name or URI is good.
+/// An entry with a valid name or URI.
 struct Entry<'a> {
     /// As it was sent.
     sent: &'a Value,
@@ -309,7 +309,7 @@ struct Entry<'a> {
     shown: Arc<Value>,
     /// Its name or URI as it was sent.
     key: Arc<str>,
-    /// The same to draw.
+    /// The same, sanitised to draw.
     label: SafeText,
 }
 

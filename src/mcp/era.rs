@@ -1,4 +1,4 @@
-//! What a handshake settles: the era, the version, who the server says it is.
+//! The result of a handshake: the era, the version, the server's self-description.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub enum Era {
     Modern,
 }
 
-/// What the handshake gave.
+/// The result of the handshake.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionView {
     /// Era.
@@ -40,7 +40,7 @@ pub struct SessionView {
 }
 
 impl SessionView {
-    /// What `serverInfo` and `instructions` say, with no capabilities.
+    /// Takes `serverInfo` and `instructions`; leaves the capabilities empty.
     pub fn new(era: Era, version: &str, info: Value, instructions: Option<&str>) -> Self {
         let text = |key: &str| info.get(key).and_then(Value::as_str).map(SafeText::line);
         Self {
@@ -55,7 +55,7 @@ impl SessionView {
         }
     }
 
-    /// Whether the server says that it has this list.
+    /// Whether the server declares this list.
     pub fn offers(&self, list: ListKind) -> bool {
         let key = match list {
             ListKind::ResourceTemplates => ListKind::Resources.key(),
@@ -64,13 +64,13 @@ impl SessionView {
         self.capabilities.get(key).is_some_and(|value| !value.is_null())
     }
 
-    /// Whether the server can run tools as tasks; without it, none may be asked to.
+    /// Whether the server can run tool calls as tasks; otherwise none may be requested.
     pub(super) fn runs_tasks(&self) -> bool {
         self.capabilities.pointer("/tasks/requests/tools/call").is_some()
     }
 }
 
-// What the host says of itself to a server: name, version, what it can do for it.
+// What the host declares to a server: name, version, capabilities.
 
 /// The newest version that begins with `initialize`.
 pub const LEGACY: &str = "2025-11-25";
@@ -81,8 +81,8 @@ pub const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", LEGAC
 
 /// The name of a deck, as a client and as a server.
 pub const CLIENT_NAME: &str = "mcpdeck";
-/// The key in `_meta` of how many decks a definition or a call came through: decks that serve each
-/// other would list and call in circles.
+/// The `_meta` key that counts the decks a definition or a call has passed through: decks that
+/// serve each other would otherwise list and call in circles.
 pub const HOPS_KEY: &str = "mcpdeck/hops";
 
 /// Parameters of `initialize` that offer `version`.
@@ -106,7 +106,7 @@ fn info() -> Value {
     json!({"name": CLIENT_NAME, "title": "mcpdeck", "version": env!("CARGO_PKG_VERSION")})
 }
 
-/// What the host can do for a server, as far as `version` knows it.
+/// The client capabilities of the host, as far as `version` knows them.
 fn capabilities(version: &str) -> Value {
     let newest = version >= LEGACY;
     json!({

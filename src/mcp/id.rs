@@ -25,6 +25,6 @@ id!(
     CallId
 );
 id!(
-    /// One request of a server that waits for a person or a callback.
+    /// One request of a server that waits for the user or a callback.
     ApprovalId
 );

@@ -1,4 +1,4 @@
-//! Notifications of a server, for those who pass them on to clients of their own.
+//! Notifications, progress and requests of a server, as passed on to the host's own clients.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::base::{LogLevel, SafeText, ServerName};
 /// A notification of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notice {
-    /// Which server.
+    /// The server.
     pub server: ServerName,
-    /// What.
+    /// What it sent.
     pub kind: NoticeKind,
 }
 
@@ -25,19 +25,19 @@ pub enum NoticeKind {
         /// The resource.
         uri: Arc<str>,
     },
-    /// `notifications/message`. Left out when several calls are in flight and nothing says which of
-    /// them it is about: it may be meant for one caller alone.
+    /// `notifications/message`. Dropped when several calls are in flight and it cannot be
+    /// attributed to one of them: it may be meant for one caller alone.
     Logged {
         /// Its level.
         level: LogLevel,
         /// `params` as sent, secrets masked.
         params: Value,
-        /// The call during which it came; `None` when none was in flight.
+        /// The call during which it arrived; `None` when none was in flight.
         call: Option<CallId>,
     },
 }
 
-// What a server says of the progress of a call.
+// Progress of a call, as reported by the server.
 
 /// One progress notification (MCP, basic, utilities, progress), clamped to finite numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,29 +66,29 @@ pub enum RequestKind {
     UrlElicitation,
     /// `roots/list`
     Roots,
-    /// Asked by the host itself: may this call with suspicious arguments go out (requirement R9)?
+    /// From the host itself: may this call with suspicious arguments be sent (requirement R9)?
     /// `params` holds `tool`, `arguments` and `violations`; the answer is `{"action": "accept"}`
     /// or anything else, which refuses.
     Guard,
-    /// Asked by the host itself: may a caller that is not the person do this? `params` holds `tool`,
+    /// From the host itself: may a caller other than the user do this? `params` holds `tool`,
     /// `method`, `arguments`, `caller` and `why`; answered like [`RequestKind::Guard`].
     Permission,
-    /// Asked by the host itself: a person has to sign in at the server. `params` holds `message`,
-    /// `issuer`, `scopes`, `url` and `redirectUri`. Settles by itself when the browser comes back to
-    /// `redirectUri`; is answered by `{"action": "accept", "content": {"address": ADDRESS}}` with the
-    /// address the browser ended at, and anything else means "not now".
+    /// From the host itself: the user has to sign in at the server. `params` holds `message`,
+    /// `issuer`, `scopes`, `url` and `redirectUri`. Resolves by itself when the browser reaches
+    /// `redirectUri`; otherwise `{"action": "accept", "content": {"address": ADDRESS}}` passes the
+    /// address the browser ended at, and any other answer means "not now".
     SignIn,
     /// Any other method.
     Other(String),
 }
 
 impl RequestKind {
-    /// Whether the host itself asks, and not the server.
+    /// Whether the host itself asks, not the server.
     pub const fn is_own(&self) -> bool {
         matches!(self, Self::Guard | Self::Permission | Self::SignIn)
     }
 
-    /// The method of the specification.
+    /// Its method in the specification; for the host's own kinds, one below `mcpdeck/`.
     pub fn method(&self) -> &str {
         match self {
             Self::Sampling => "sampling/createMessage",

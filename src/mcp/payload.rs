@@ -1,5 +1,5 @@
-//! What a server answered: the JSON value, and of an answer that is too large for one its beginning
-//! as a value beside the whole text. Pure; must not know the protocol.
+//! What a server answered: a JSON value; for a very large answer, its beginning as a value beside
+//! the whole text. Pure; must not know the protocol.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,8 +16,8 @@ use crate::base::Redactor;
 
 /// A JSON value that came from a server. Cheap to clone; all clones share it.
 ///
-/// It reads as a [`Value`]. When the answer holds more than a message may take in memory
-/// (`limits.nodes`), that value is its beginning: [`Payload::cut`] says where it ends, and
+/// It dereferences to a [`Value`]. When the answer needs more memory than a message may take
+/// (`limits.nodes`), that value is only its beginning: [`Payload::cut`] says where it ends, and
 /// [`Payload::whole`], serializing and displaying give all of it.
 #[derive(Clone, Default, Deserialize)]
 #[serde(from = "Value")]
@@ -37,14 +37,13 @@ struct Large {
 /// Where the beginning of a large value ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// JSON pointers (RFC 6901) of the lists and objects of which children are missing, innermost
-    /// first.
+    /// JSON pointers (RFC 6901) of the arrays and objects with missing children, innermost first.
     pub places: Vec<String>,
-    /// The one of which most are missing.
+    /// The one with the most missing children.
     pub most: String,
-    /// Children of that one that are there.
+    /// Children of that one that are included.
     pub taken: usize,
-    /// Children it has.
+    /// Children it has in all.
     pub of: usize,
 }
 
@@ -56,7 +55,7 @@ impl fmt::Display for Cut {
 }
 
 impl Cut {
-    /// What of it lies in the structured content, by pointers from there.
+    /// The part of it within the structured content, with pointers relative to that.
     pub fn of_structured(&self) -> Option<Self> {
         let below = |place: &String| Some(place.strip_prefix("/structuredContent")?.to_owned());
         let places: Vec<String> = self.places.iter().filter_map(below).collect();
@@ -66,8 +65,8 @@ impl Cut {
 }
 
 impl Payload {
-    /// The beginning of `text` as a value of at most `most` values. `None` when the text is not one
-    /// JSON value, or nested deeper than `depth` levels.
+    /// The beginning of `text`, as a value of at most `most` nodes. `None` when the text is not
+    /// valid JSON, or nested deeper than `depth` levels.
     pub fn large(text: &RawValue, depth: usize, most: usize) -> Option<Self> {
         let (value, cut) = json::beginning(text.get(), depth, most)?;
         let large = cut.map(|cut| Large { text: text.to_owned(), cut });
@@ -79,17 +78,17 @@ impl Payload {
         self.0.large.as_ref().map(|large| &large.cut)
     }
 
-    /// The whole text of an answer of which the value is only the beginning.
+    /// The whole text, when the value is only the beginning of the answer.
     pub fn whole(&self) -> Option<&str> {
         self.0.large.as_ref().map(|large| large.text.get())
     }
 
-    /// Whether both are the same answer, not only equal ones. Costs nothing.
+    /// Whether both share the same answer, not only equal content. Constant time.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// As a value of its own, whole: of a large answer that costs many times its text.
+    /// The complete value; for a large answer this costs many times its text.
     pub fn into_value(self) -> Value {
         if let Some(text) = self.whole() {
             let all =
@@ -162,7 +161,7 @@ impl PartialEq for Payload {
 }
 
 impl fmt::Debug for Payload {
-    /// A large one is not printed into a log by accident.
+    /// Keeps a large one from being printed into a log by accident.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.whole() {
             None => self.0.value.fmt(f),
@@ -189,13 +188,13 @@ impl Serialize for Payload {
     }
 }
 
-// Large answers: more in memory than a message may take, but read by a person or a program piece by
-// piece. Their text is kept whole (`limits.lineBytes` bounds it) beside its beginning as a value.
+// Large answers: too large for a message in memory, but read piece by piece by a user or a program.
+// Their text is kept whole (bounded by `limits.lineBytes`) beside its beginning as a value.
 
-/// Values that the beginning has.
+/// Most values in the beginning.
 const SHOWN: usize = 100_000;
 
-/// An answer and nothing else; anything odd about it is reported as for any other message.
+/// A plain answer; anything unusual is reported as for any other message.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope<'a> {
@@ -209,7 +208,7 @@ struct Envelope<'a> {
 pub(super) fn answer(line: &[u8], budget: ParseBudget) -> Option<(i64, Payload)> {
     let Envelope { jsonrpc, id, result } = serde_json::from_slice(line).ok()?;
     let plain = jsonrpc == "2.0" && result.get().starts_with('{');
-    // The message around the result is a level.
+    // The message around the result counts as a level.
     let depth = budget.depth.min(ParseBudget::MAX_DEPTH).checked_sub(1)?;
     let payload = Payload::large(result, depth, SHOWN.min(budget.nodes)).filter(|_| plain)?;
     Some((id, payload))

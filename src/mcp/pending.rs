@@ -1,7 +1,7 @@
-//! A request in flight: one value for whoever asked, from the first byte to the answer, however many
-//! round trips it takes. Its deadline, its clock, its progress, its bytes, what was found about it.
+//! A request in flight: one value for the caller, from the first byte to the answer, however many
+//! round trips it takes. Owns its deadline, clock, progress, byte counts and findings.
 //!
-//! The clock stands still while a person is waited for.
+//! The clock is stopped while the user is being waited for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,31 +17,31 @@ use crate::base::SafeText;
 use crate::base::text::cut;
 use crate::error::{Error, ErrorCode};
 
-/// A request in flight. Made by whoever asks, shared by its round trips.
+/// A request in flight. Made by the caller, shared by its round trips.
 #[derive(Debug)]
 pub struct PendingRequest {
     /// The operation; `None` for the session's own requests.
     pub call: Option<CallId>,
-    /// The span of its caller (W3C `traceparent`), which goes with it in `_meta`.
+    /// The span of its caller (W3C `traceparent`), sent in `_meta`.
     pub trace: OnceLock<Arc<str>>,
     /// How many decks it came through; sent in `_meta` to a server that is a deck.
     pub hops: OnceLock<u64>,
-    /// Deadline counted while nobody is waited for; progress starts it again.
+    /// Timeout, not counting time spent waiting for the user; progress restarts it.
     pub timeout: Duration,
-    /// Longest in all, whatever the progress (without waiting for a person).
+    /// Longest total time, whatever the progress (not counting time spent waiting for the user).
     pub max_total: Duration,
     /// Cancels it.
     pub cancel: CancellationToken,
     /// Bytes of its requests and answers; written by the session.
     pub bytes: ByteCount,
-    /// Wakes the round trip that waits: a person began or ceased to hold it, or an answer is doubted.
+    /// Wakes the waiting round trip: a hold began or ended, or an answer is in doubt.
     pub(super) changed: Notify,
     clock: Mutex<CallClock>,
     progress: Mutex<ProgressGate>,
     given_up: AtomicBool,
-    /// When it was asked for.
+    /// When the caller made it.
     asked: Instant,
-    /// Wakes those who wait for that.
+    /// Wakes tasks that wait for it to be given up.
     over: Notify,
     findings: Mutex<Vec<Finding>>,
 }
@@ -50,7 +50,7 @@ pub struct PendingRequest {
 struct CallClock {
     /// When the attempt that runs now began.
     began: Instant,
-    /// Persons or callbacks that hold it now.
+    /// How many users or callbacks hold it now.
     holders: usize,
     held_since: Option<Instant>,
     held: Duration,
@@ -73,15 +73,15 @@ impl CallClock {
 }
 
 impl PendingRequest {
-    /// Longest message of a step that is passed on, in bytes.
+    /// Longest progress message passed on, in bytes.
     pub const MESSAGE: usize = 1 << 10;
-    /// How long a wrong id may be followed by the right one, when only one request is open.
+    /// How long to wait for the right id after a wrong one, when only one request is open.
     const GRACE: Duration = Duration::from_secs(1);
-    /// Findings that are kept of one request; a server may give it any number.
+    /// Most findings kept per request; a server could cause any number.
     const FINDINGS: usize = 32;
 
-    /// A request of a caller. `progress` receives the progress the server reports; overflow policy: the
-    /// newest is dropped when the channel is full.
+    /// A request of a caller. `progress` receives the progress the server reports; overflow policy:
+    /// the newest is dropped when the channel is full.
     pub fn new(
         call: Option<CallId>,
         (timeout, max_total): (Duration, Duration),
@@ -114,17 +114,17 @@ impl PendingRequest {
         })
     }
 
-    /// One of the session itself, or of the host for itself.
+    /// A request of the session itself, or of the host.
     pub fn own(timeout: Duration) -> Arc<Self> {
         Self::new(None, (timeout, timeout), CancellationToken::new(), None)
     }
 
-    /// How long ago a caller asked for it; nothing for one of the session itself.
+    /// How long ago a caller made it; `None` for one of the session itself.
     pub fn queued(&self) -> Option<Duration> {
         self.call.map(|_| self.asked.elapsed())
     }
 
-    /// It is sent, or sent once more: its time begins anew.
+    /// Restarts its time when it is sent or resent.
     pub fn begin(&self) {
         let mut clock = self.clock.lock();
         clock.began = Instant::now();
@@ -134,11 +134,11 @@ impl PendingRequest {
         self.given_up.store(false, Ordering::Release);
     }
 
-    /// When the time since the last sign of life, or since the beginning, runs out; never while
-    /// somebody holds it.
+    /// When it times out next, by silence or in total; not while it is held, unless an answer is in
+    /// doubt.
     ///
     /// # Errors
-    /// It has ended, or the answer that came names another request and the right one did not follow.
+    /// When it has timed out, or an answer named another request and the right one did not follow.
     pub fn deadline(&self) -> Result<Option<Instant>, Error> {
         let clock = self.clock.lock();
         let doubted = clock.doubt.as_ref().map(|(until, _)| *until);
@@ -176,17 +176,17 @@ impl PendingRequest {
         Ok([until, doubted].into_iter().flatten().min())
     }
 
-    /// Whether a person or callback holds it now.
+    /// Whether the user or a callback holds it now.
     pub fn is_held(&self) -> bool {
         self.clock.lock().holders > 0
     }
 
-    /// Time a person or callback has held it so far.
+    /// Time the user or a callback has held it so far.
     pub fn waited(&self) -> Duration {
         self.clock.lock().held()
     }
 
-    /// A person or callback holds it until the guard is dropped.
+    /// Stops the clock, for the user or a callback, until the guard is dropped.
     pub fn hold(self: &Arc<Self>) -> HeldClock {
         let mut clock = self.clock.lock();
         clock.holders += 1;
@@ -198,35 +198,35 @@ impl PendingRequest {
         HeldClock(Arc::clone(self))
     }
 
-    /// A sign of life: `timeout` starts again.
+    /// A sign of life: restarts `timeout`.
     pub fn alive(&self) {
         let mut clock = self.clock.lock();
         clock.mark = clock.active();
     }
 
-    /// An answer came that is probably meant for it but names another request.
+    /// Records an answer that is probably meant for it but names another request.
     pub(super) fn doubt(&self, reason: String) {
         self.clock.lock().doubt.get_or_insert_with(|| (Instant::now() + Self::GRACE, reason));
         self.changed.notify_one();
     }
 
-    /// Nobody waits for its result any more: cancelled, out of time, its caller gone.
+    /// Its result is no longer wanted: cancelled, timed out, or the caller is gone.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::Release);
         self.over.notify_waiters();
     }
 
-    /// Ends when nobody waits for its result any more; never when the result came.
+    /// Completes when its result is no longer wanted; never if the result arrives first.
     pub async fn given_up(&self) {
-        // Listens before it looks, so that nothing falls in between.
+        // Registers before checking, so that no notification is missed.
         let over = self.over.notified();
         if !self.given_up.load(Ordering::Acquire) {
             over.await;
         }
     }
 
-    /// Progress arrived: a sign of life, passed on at a bounded rate. What was held back goes out
-    /// a moment later: the last step of a burst may be the last there is for long.
+    /// Progress arrived: a sign of life, passed on at a bounded rate. What was held back is sent
+    /// shortly after: the last step of a burst may be the last one for a long time.
     pub fn progressed(self: &Arc<Self>, progress: f64, total: Option<f64>, message: Option<&str>) {
         self.alive();
         let Some(call) = self.call else { return };
@@ -242,7 +242,7 @@ impl PendingRequest {
         }
     }
 
-    /// A sign of life that is no step: what is being done, as the server words it.
+    /// A sign of life without progress: what is being done, in the server's words.
     pub(super) fn doing(self: &Arc<Self>, message: Option<&str>) {
         let (progress, total) = {
             let gate = self.progress.lock();
@@ -251,7 +251,7 @@ impl PendingRequest {
         self.progressed(progress, total, message);
     }
 
-    /// The answer is here: what the rate limit held back goes out before it.
+    /// Sends the progress held back by the rate limit, before the answer is delivered.
     pub(super) fn flush_progress(&self) {
         self.progress.lock().flush();
     }
@@ -261,7 +261,7 @@ impl PendingRequest {
         self.progress.lock().last.clone()
     }
 
-    /// Something was odd about its answer.
+    /// Records an oddity of its answer.
     pub(super) fn found(&self, finding: Finding) {
         let mut findings = self.findings.lock();
         if findings.len() < Self::FINDINGS {
@@ -269,13 +269,13 @@ impl PendingRequest {
         }
     }
 
-    /// What was found about it, once.
+    /// Takes the findings recorded so far.
     pub fn take_findings(&self) -> Vec<Finding> {
         std::mem::take(&mut self.findings.lock())
     }
 }
 
-/// Keeps the clock of a request still.
+/// Stops the clock of a request until dropped.
 #[derive(Debug)]
 pub struct HeldClock(Arc<PendingRequest>);
 
@@ -292,7 +292,7 @@ impl Drop for HeldClock {
     }
 }
 
-/// Bytes that passed, counted by the session and read by metrics.
+/// Bytes transferred, counted by the session and read by metrics.
 #[derive(Debug, Default)]
 pub struct ByteCount {
     received: AtomicU64,
@@ -300,12 +300,12 @@ pub struct ByteCount {
 }
 
 impl ByteCount {
-    /// Notes bytes of a message from the server.
+    /// Counts bytes of a message from the server.
     pub fn received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Notes bytes of a message to the server. For a request this is called before the first byte
+    /// Counts bytes of a message to the server. For a request this is called before the first byte
     /// is written, so that zero means: the server cannot have seen it (requirement R5).
     pub fn sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -317,9 +317,9 @@ impl ByteCount {
     }
 }
 
-/// Clamps what a server claims of its progress, and thins it out to a rate that a caller can follow.
-/// Overflow policy: between two that are passed on at least [`ProgressGate::PERIOD`] lies; of those between,
-/// the newest is kept and goes out when that is over, or with the answer.
+/// Clamps the progress a server reports, and throttles it to a rate that a caller can follow.
+/// Overflow policy: updates are at least [`ProgressGate::PERIOD`] apart; of those in between, the
+/// newest is kept and sent when the period ends, or with the answer.
 #[derive(Debug, Default)]
 struct ProgressGate {
     caller: Option<mpsc::Sender<Progress>>,
@@ -328,7 +328,7 @@ struct ProgressGate {
     total: Option<f64>,
     passed: Option<Instant>,
     kept: Option<Progress>,
-    /// Whether what is kept goes out by itself soon.
+    /// Whether a timer will send what is kept.
     armed: bool,
 }
 
@@ -364,20 +364,20 @@ impl ProgressGate {
     }
 }
 
-// Who came first for one request: the answer or the withdrawal. One of them wins, for good; what
-// is told and what goes over the wire follow from it.
+// Which came first for one request: the answer or the withdrawal. Exactly one wins; what is
+// reported and what is sent follows from it.
 
 /// Decided once: answered or withdrawn, never both. Holds the reason of a withdrawal.
 #[derive(Debug, Default)]
 pub struct Claim(OnceLock<Option<SafeText>>);
 
 impl Claim {
-    /// Takes it for an answer; gives whether it is, now or since before.
+    /// Claims it for an answer; returns whether it is answered, now or already.
     pub fn answer(&self) -> bool {
         self.0.get_or_init(|| None).is_none()
     }
 
-    /// Takes it for a withdrawal; gives whether it is, now or since before. The first reason holds.
+    /// Claims it for a withdrawal; returns whether it is withdrawn. The first reason is kept.
     pub fn withdraw(&self, reason: &str) -> bool {
         self.0.get_or_init(|| Some(SafeText::line(reason))).is_some()
     }
@@ -453,7 +453,7 @@ mod tests {
         let first = receiver.recv().await.unwrap();
         assert_eq!((first.progress, first.total), (5.0, None));
         assert!(!first.message.unwrap().contains('\u{1b}'));
-        // What was held back goes out although nothing follows.
+        // What was held back is sent although nothing follows.
         assert!(receiver.recv().await.unwrap().progress > 0.9e15);
         assert!(receiver.try_recv().is_err() && request.progress().unwrap().progress > 0.9e15);
     }

@@ -1,7 +1,7 @@
 //! A session with one server: handshake, requests, notifications, over any transport.
 //!
 //! The contract between the wire (below) and the actor (above): the actor hands over an
-//! [`Endpoint`] and a [`SessionContext`], gets a [`SessionHandle`] back and reads [`SessionEvent`]s.
+//! [`Endpoint`] and a [`SessionContext`], gets a [`SessionHandle`] and reads [`SessionEvent`]s.
 
 use std::sync::Arc;
 
@@ -26,9 +26,9 @@ use crate::mcp::{
 pub enum Endpoint {
     /// stdin and stdout of a child, or an in-memory pipe in tests.
     Pipe {
-        /// What the server writes.
+        /// The server's output.
         read: Box<dyn AsyncRead + Send + Unpin>,
-        /// What the server reads.
+        /// The server's input.
         write: Box<dyn AsyncWrite + Send + Unpin>,
     },
     /// Streamable HTTP.
@@ -46,9 +46,9 @@ pub struct SessionContext {
     pub server: ServerName,
     /// Limits on what it may send.
     pub limits: WireLimits,
-    /// Level asked of the server's logging, when configured.
+    /// Log level to request from the server, when configured.
     pub log_level: Option<LogLevel>,
-    /// Time.
+    /// The clock.
     pub clock: Clock,
     /// Masks secrets in everything that is kept.
     pub redactor: Redactor,
@@ -58,20 +58,19 @@ pub struct SessionContext {
     pub black_box: Ring<TrafficRecord>,
     /// All servers' logs.
     pub logs: Ring<LogRecord>,
-    /// Notifications of the server. Overflow policy: who reads too slowly misses the
-    /// oldest.
+    /// Notifications of the server. Overflow policy: slow readers miss the oldest.
     pub notices: broadcast::Sender<Notice>,
-    /// What the owner must know. Overflow policy: what the channel cannot take is coalesced by its
-    /// kind, and repeats of findings are counted, so that nothing is lost, the amount is bounded and
-    /// answers never wait behind events.
+    /// What the owner must know. Overflow policy: events that the channel cannot take are coalesced
+    /// by kind, and repeated findings are counted, so that memory is bounded and answers never wait
+    /// behind events.
     pub events: mpsc::Sender<SessionEvent>,
     /// Answers the server's requests.
     pub approvals: Arc<dyn Responder>,
-    /// Signs in where the server asks for it.
+    /// Signs in where the server requires it.
     pub auth: Option<Arc<Authorizer>>,
     /// Counts every byte of every message, both ways; written by the session.
     pub bytes: Arc<ByteCount>,
-    /// What arrived so far; written by the session. [`ReceivedSoFar::describe`] says it in words, for the
+    /// What arrived so far; written by the session. [`ReceivedSoFar::describe`] describes it for an
     /// owner that gives up on [`connect`].
     pub seen: Arc<ReceivedSoFar>,
 }
@@ -90,14 +89,14 @@ mod task;
 pub enum SessionEvent {
     /// The first byte arrived.
     FirstByte,
-    /// Something against the protocol.
+    /// A protocol violation.
     Finding(Finding),
     /// A list changed.
     ListChanged(ListKind),
     /// A subscribed resource changed.
     ResourceUpdated(Arc<str>),
-    /// The server had forgotten the session (it was restarted), and another one was opened in its
-    /// place: subscriptions and the log level must be sent again, and its lists may be different.
+    /// The server had lost the session (it was restarted), and a new one was opened in its place:
+    /// subscriptions and the log level must be sent again, and its lists may differ.
     Renewed,
     /// The connection ended by itself (end of file, transport error).
     Closed(SafeText),
@@ -115,9 +114,9 @@ pub enum Attempt {
     Auto,
 }
 
-/// Attempts to make for a choice of the configuration, in order. After a failed attempt that is
-/// not about authorisation the endpoint must be opened anew: servers may lock to an era. The second
-/// attempt is for servers that die of an unknown method, or that lied about the era before.
+/// Attempts to make for a configured choice, in order. After a failed attempt that is not about
+/// authorisation the endpoint must be reopened: servers may lock to an era. The second attempt is
+/// for servers that crash on an unknown method, or that misreported their era before.
 pub fn attempts(choice: &ProtocolChoice, remembered: Option<Era>) -> Vec<Attempt> {
     match (choice, remembered) {
         (ProtocolChoice::Legacy, _) => vec![Attempt::Legacy(None)],
@@ -132,13 +131,13 @@ pub fn attempts(choice: &ProtocolChoice, remembered: Option<Era>) -> Vec<Attempt
 /// Why a handshake failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectError {
-    /// What happened, with what was seen and what was not.
+    /// What happened, including what had arrived.
     pub error: Error,
     /// Whether another attempt (same or other era) can help.
     pub retryable: bool,
-    /// Whether the server asks for authorisation (HTTP 401).
+    /// Whether the server requires authorisation (HTTP 401).
     pub unauthorized: bool,
-    /// Whether the server ended the connection, and not the host that gave up: only then is its
+    /// Whether the server closed the connection, rather than the host giving up: only then is its
     /// exit the cause.
     pub closed: bool,
 }
@@ -203,33 +202,33 @@ pub enum Request {
 pub struct FetchedList {
     /// Entries as sent, pages joined.
     pub entries: Vec<Arc<Value>>,
-    /// Entries that were no objects at all.
+    /// Entries that are not objects, or that could not be called.
     pub rejected: Vec<RejectedEntry>,
-    /// Why it is not complete, when it is not.
+    /// Why it is incomplete, when it is.
     pub partial: Option<SafeText>,
 }
 
 /// Answers requests of servers; implemented by the approval queue of the host.
 pub trait Responder: Send + Sync + 'static {
-    /// Gives the answer to one request. Drop the future to withdraw the request.
+    /// Answers one request. Drop the future to withdraw the request.
     ///
     /// `deferred` is set for `input_required` results (2026-07-28), where nothing is open on the
-    /// wire while a person thinks.
+    /// wire while the user decides.
     fn ask(&self, request: ServerRequest) -> BoxFuture<'static, Answer>;
 
-    /// What happens to sampling and elicitation of a server that works on no call. Asked for every
-    /// such request, so it must not block.
+    /// What happens to sampling and elicitation requests of a server without a call in progress.
+    /// Called for every such request, so it must not block.
     fn outside_calls(&self, server: &ServerName) -> OutsideCalls;
 }
 
 /// A request of a server as the session hands it to the approval queue.
 #[derive(Clone, Debug)]
 pub struct ServerRequest {
-    /// Who asks.
+    /// The server that asks.
     pub server: ServerName,
-    /// What for.
+    /// The kind of request.
     pub kind: RequestKind,
-    /// The call during which it asks, when that is known.
+    /// The call during which it was made, if known.
     pub call: Option<CallId>,
     /// `params` as sent.
     pub params: Arc<Value>,
@@ -237,11 +236,11 @@ pub struct ServerRequest {
     pub bytes: usize,
     /// Whether it came as `input_required`.
     pub deferred: bool,
-    /// Which input of its result it is then.
+    /// If so, which input of its result it is.
     pub input: Option<InputPlace>,
-    /// Fires when the server cancels the request or the session ends; holds the reason afterwards.
+    /// Fires when the server cancels the request or the session ends; `claim` has the reason.
     pub withdrawn: CancellationToken,
-    /// Which of answer and withdrawal was first.
+    /// Whether it was answered or withdrawn first.
     pub claim: Arc<Claim>,
 }
 
@@ -249,16 +248,16 @@ pub struct ServerRequest {
 pub trait SessionHandle: Send + Sync + 'static {
     /// What was negotiated.
     fn view(&self) -> Arc<SessionView>;
-    /// Sends a request and gives the result as sent. Handles progress, cancellation, deadline,
-    /// `input_required` rounds and the stopping of the clock while a person is waited for.
+    /// Sends a request and returns the raw result. Handles progress, cancellation, the deadline,
+    /// `input_required` rounds, and stopping the clock while waiting for the user.
     fn request(
         &self,
         request: Request,
         pending: Arc<PendingRequest>,
     ) -> BoxFuture<'static, Result<Payload, Error>>;
-    /// Fetches a whole list with the page and entry limits.
+    /// Fetches a whole list, within the page and entry limits.
     fn list(&self, kind: ListKind) -> BoxFuture<'static, Result<FetchedList, Error>>;
-    /// Tells the server that the roots changed.
+    /// Notifies the server that the roots changed.
     fn roots_changed(&self) -> BoxFuture<'static, ()>;
     /// Ends the session: no new requests; running ones fail with `reason`. Closes the write half,
     /// which is what asks a stdio server to exit.

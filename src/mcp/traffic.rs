@@ -29,11 +29,11 @@ pub enum MessageKind {
     Response,
     /// Has an error.
     Error,
-    /// Is no JSON-RPC message.
+    /// Not a JSON-RPC message.
     Junk,
 }
 
-/// One message, or one line that is none.
+/// One message, or one line that is not a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrafficRecord {
     /// When it passed the tap.
@@ -56,10 +56,10 @@ pub struct TrafficRecord {
     pub bytes: usize,
     /// For a response: time since its request.
     pub latency: Option<Duration>,
-    /// For a request of a caller: time from when it was asked for until it was sent.
+    /// For a caller's request: how long it was queued before it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<Duration>,
-    /// The text as it passed, secrets masked, cut to [`TrafficRecord::BODY`] bytes. Not made safe:
+    /// The text as it passed, secrets masked, cut to [`TrafficRecord::BODY`] bytes. Not sanitised:
     /// it is parsed again for display, and drawn through [`SafeText`] only.
     pub body: Box<str>,
     /// Whether the body was cut.
@@ -79,19 +79,19 @@ impl Weighed for TrafficRecord {
     }
 }
 
-// What a server did against the protocol, attributed and with the raw text (design, raw tap).
+// Protocol violations of a server, attributed and with the raw text (design, raw tap).
 
 /// The kind of a protocol finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
-    /// A line on stdout that is no JSON-RPC at all: a banner, a log line.
+    /// A line on stdout that is not JSON-RPC at all: a banner, a log line.
     Junk,
-    /// JSON, or nearly, but no valid JSON-RPC message.
+    /// JSON, or nearly, but not a valid JSON-RPC message.
     Malformed,
     /// Longer, deeper or larger than the limits allow.
     TooLarge,
-    /// An answer to an id that was never asked.
+    /// An answer to an id that was never used.
     UnknownId,
     /// A second answer to the same id.
     DuplicateAnswer,
@@ -111,7 +111,7 @@ pub enum FindingKind {
     Flood,
     /// A process that outlived the stop of its server.
     Leftover,
-    /// A request after the session was closed: nobody can answer it any more.
+    /// A request after the session was closed: it can no longer be answered.
     AskedAfterClose,
 }
 
@@ -124,11 +124,11 @@ pub struct Finding {
     pub at: Timestamp,
     /// What is wrong, in one sentence.
     pub message: SafeText,
-    /// The raw text, cut to 4 KiB, made safe; empty when there is none.
+    /// The raw text, cut to 4 KiB, sanitised; empty when there is none.
     pub raw: SafeText,
     /// The request it concerns (`tools/call echo`), when known.
     pub request: Option<SafeText>,
-    /// How many this stands for, itself included: under a flood the repeats are only counted.
+    /// How many occurrences it stands for, including itself: in a flood, repeats are only counted.
     #[serde(default = "one")]
     pub count: u64,
 }
@@ -153,7 +153,7 @@ impl Finding {
         }
     }
 
-    /// Whether requests of the server were refused: too many, or asked out of turn.
+    /// Whether requests of the server were refused: too many, or not allowed.
     pub fn refuses_request(&self) -> bool {
         let asks = |method: &str| {
             matches!(method, "sampling/createMessage" | "elicitation/create" | "roots/list")

@@ -1,18 +1,18 @@
 //! How messages travel: the seam between the session and what carries its bytes.
 //!
-//! A session gives every message to a [`Transport`] and hears of everything that arrives through the
-//! [tap](super::wire::tap), whatever the transport. HTTP+SSE and WebSocket are given to it as a pair of
-//! streams, a [`pipe`]. To add another:
-//! - make a type that holds an `Arc<Tap>` and implements [`Transport`];
-//! - hand every message that arrives to [`Tap::line`](super::wire::tap::Tap::line) as text without a
-//!   line break, in the order in which it came, and every byte to
+//! A session passes every message to a [`Transport`] and receives everything that arrives through
+//! the [tap](super::wire::tap), whatever the transport. HTTP+SSE and WebSocket are adapted to a
+//! pair of streams, a [`pipe`]. To add another:
+//! - define a type that holds an `Arc<Tap>` and implements [`Transport`];
+//! - pass every message that arrives to [`Tap::line`](super::wire::tap::Tap::line) as text without
+//!   a line break, in order of arrival, and the number of bytes read to
 //!   [`Tap::arrived`](super::wire::tap::Tap::arrived);
-//! - account for what nobody asked for with `remote::Unasked`, and wait as long as it says;
-//! - when the connection is over, say so with [`Tap::ended`](super::wire::tap::Tap::ended);
+//! - account for unsolicited bytes with `remote::Unasked`, and pause as long as it says;
+//! - when the connection ends, report it with [`Tap::ended`](super::wire::tap::Tap::ended);
 //! - open it in [`session::connect`](super::session::connect).
 //!
 //! Reading belongs in a task that the transport owns and that ends when it is dropped. Nothing here
-//! knows requests, deadlines or eras; the session knows no socket.
+//! knows of requests, deadlines or eras; the session knows nothing of sockets.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ pub(crate) mod websocket;
 
 /// Carries messages to one server.
 pub trait Transport: Send + Sync + 'static {
-    /// Sends a request, or another message whose arrival matters. The message takes its place in the
-    /// order at once; the future is done when it is with the server, or, where the answer comes in
-    /// the response (HTTP), when that was read to its end. Dropping the future gives up waiting; what
-    /// was begun is not left half written.
+    /// Sends a request, or another message whose delivery matters. The message takes its place in
+    /// the order at once; the future completes when it is delivered to the server, or, where the
+    /// answer comes in the response (HTTP), when that was read to its end. Dropping the future
+    /// stops waiting; a message is never left half written.
     fn send(self: Arc<Self>, message: Outgoing) -> BoxFuture<'static, Result<(), SendError>>;
 
-    /// Queues a message for which nobody waits: an answer or a notification. Bounded: a server that
-    /// asks more than it reads gets [`SendError::Unread`] and is cut off.
+    /// Queues a message without waiting for delivery: an answer or a notification. Bounded: a
+    /// server that requests more than it reads gets [`SendError::Unread`] and is cut off.
     ///
     /// # Errors
     /// Why it will not be sent.
@@ -46,21 +46,21 @@ pub trait Transport: Send + Sync + 'static {
         true
     }
 
-    /// Waits until little enough waits to be sent.
+    /// Waits until the outgoing queue has room.
     fn ready(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// A version was agreed on.
+    /// Called when a version is agreed.
     fn negotiated(&self, _version: &str) {}
 
-    /// Whether it is Streamable HTTP: headers repeat parts of a request (2026-07-28), giving up the
-    /// response cancels it in the modern era, and a session that the server forgot can be renewed.
+    /// Whether it is Streamable HTTP: headers repeat parts of a request (2026-07-28), dropping the
+    /// response cancels it in the modern era, and a session that the server lost can be renewed.
     fn is_http(&self) -> bool {
         false
     }
 
-    /// Ends the connection in an orderly way. Does not wait for a server that does not read.
+    /// Ends the connection gracefully. Does not wait for a server that does not read.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -73,11 +73,11 @@ pub struct Outgoing {
     pub method: Cow<'static, str>,
     /// The text, without a line break.
     pub body: Vec<u8>,
-    /// Headers that go with it over HTTP.
+    /// Headers sent with it over HTTP.
     pub headers: Vec<(String, String)>,
 }
 
-/// What a server that wants a token is said to do.
+/// The error text for a server that requires a token.
 const UNAUTHORIZED: &str = "the server asks for authorisation (HTTP 401)";
 
 /// Why a message was not sent.
@@ -89,8 +89,8 @@ pub enum SendError {
     /// The connection is broken, or there is none.
     #[error("{0}")]
     Broken(String),
-    /// The server reads less than it asks for.
-    #[error("the server does not read the answers to what it asks: {0} messages wait for it")]
+    /// The server requests more than it reads.
+    #[error("the server does not read the answers to its requests: {0} are waiting")]
     Unread(usize),
     /// This message was refused; others may go through.
     #[error("{0}")]

@@ -1,4 +1,4 @@
-//! What a polite server answers: the reactions of a script that says nothing.
+//! The answers of a polite server: the default where a script has no reaction.
 
 use std::fmt::Write as _;
 
@@ -110,7 +110,7 @@ fn capabilities(cx: &ReactionContext) -> Value {
     offered.map(|(name, _, what)| (name, what)).collect()
 }
 
-/// What a handshake says, with the instructions of the server.
+/// The result of a handshake, with the instructions of the server.
 fn instructed(cx: &ReactionContext, mut result: Value) -> Value {
     if let Some(instructions) = &cx.stage.lists.borrow().instructions {
         result["instructions"] = template::text(instructions, cx).into();
@@ -189,12 +189,12 @@ fn list(
     Ok(text)
 }
 
-/// Whether the request at hand is of the `server/discover` era: it says its version itself.
+/// Whether the request is of the `server/discover` era: such a request carries its version.
 fn is_modern(cx: &ReactionContext) -> bool {
     cx.lookup("params").is_some_and(|params| params["_meta"].get(META_VERSION).is_some())
 }
 
-/// A result with what its era asks of every result.
+/// A result with the fields that its era requires of every result.
 pub(crate) fn complete(cx: &ReactionContext, result: &Value) -> String {
     let mut result = result.clone();
     if is_modern(cx) && result.is_object() && result.get("resultType").is_none() {
@@ -203,7 +203,7 @@ pub(crate) fn complete(cx: &ReactionContext, result: &Value) -> String {
     result.to_string()
 }
 
-/// A result that may be kept: with `ttlMs` and `cacheScope` in the modern era.
+/// A cacheable result: with `ttlMs` and `cacheScope` in the modern era.
 fn cached(cx: &ReactionContext, mut result: Value) -> String {
     if is_modern(cx) {
         result["resultType"] = "complete".into();

@@ -19,7 +19,7 @@ use super::script::Respond;
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 type BodyPiece = Result<Frame<Bytes>, io::Error>;
 
-/// Pieces of a body that wait for the connection; a full queue holds the reaction up.
+/// Pieces of a body queued for the connection; a full queue blocks the reaction (backpressure).
 const QUEUE: usize = 64;
 /// Messages kept until the host opens its stream; more are dropped, oldest first.
 const BACKLOG: usize = 256;
@@ -29,12 +29,12 @@ const BACKLOG: usize = 256;
 pub(crate) struct Hub {
     streams: RefCell<Vec<mpsc::Sender<BodyPiece>>>,
     backlog: RefCell<Vec<String>>,
-    /// Exchanges without an answer: kept, so that the host goes on waiting.
+    /// Exchanges without an answer: kept open, so that the host keeps waiting.
     parked: RefCell<Vec<Rc<HttpExchange>>>,
 }
 
 impl Hub {
-    /// Sends a message on the standalone streams, or keeps it for the first.
+    /// Sends a message on the standalone streams, or queues it until there is one.
     async fn message(&self, text: &str) {
         let streams = self.streams.borrow().clone();
         let mut reached = false;
@@ -65,7 +65,7 @@ fn data(text: String) -> Frame<Bytes> {
 pub(crate) struct HttpExchange {
     hub: Rc<Hub>,
     pub(crate) style_stream: bool,
-    /// Whether the host waits for an answer to this very request.
+    /// Whether the host waits for an answer to this request.
     pub(crate) expects: bool,
     /// Headers of the request.
     pub(crate) asked: http::HeaderMap,
@@ -119,7 +119,7 @@ impl HttpExchange {
         }
     }
 
-    /// Text in the event stream, which begins with it if it has not begun.
+    /// Writes text to the event stream, after starting it if needed.
     pub(crate) async fn event_text(&self, text: &str) {
         if self.head.borrow().is_some() {
             self.header("content-type", "text/event-stream");
@@ -132,7 +132,7 @@ impl HttpExchange {
         }
     }
 
-    /// Begins the standalone stream, with what was sent before there was one.
+    /// Starts the standalone stream with the messages queued for it.
     pub(crate) async fn listen(&self) {
         self.event_text(": open\n\n").await;
         let stream = self.stream.borrow().clone();
@@ -167,7 +167,7 @@ impl HttpExchange {
         self.reply(StatusCode::from_u16(respond.status).unwrap_or(StatusCode::OK), full(body));
     }
 
-    /// Ends an event stream, or an answer written in pieces, without more.
+    /// Ends an event stream, or an answer written in pieces.
     pub(crate) fn end(&self) {
         self.stream.borrow_mut().take();
     }
@@ -187,7 +187,7 @@ impl HttpExchange {
         }
     }
 
-    /// Begins an answer that comes in pieces.
+    /// Starts an answer that is written in pieces.
     fn begin(&self) {
         if self.head.borrow().is_none() {
             return;

@@ -1,5 +1,5 @@
-//! What the operating system is needed for: signals, sessions, children, terminals, greed.
-//! The one place of the mock server that differs by platform.
+//! Operating system calls: signals, sessions, child processes, terminals, use of resources.
+//! The only part of the mock server that differs by platform.
 
 use std::io;
 use std::process::{Child, Command, Stdio};
@@ -44,7 +44,7 @@ pub(crate) fn burn(time: Duration) {
     }
 }
 
-/// Memory that is really used, page by page.
+/// Allocates memory and touches every page, so that it is really used.
 pub(crate) fn allocate(bytes: u64) -> Box<dyn std::any::Any> {
     let mut memory = vec![0_u8; bytes as usize];
     for page in memory.chunks_mut(4096) {
@@ -53,7 +53,7 @@ pub(crate) fn allocate(bytes: u64) -> Box<dyn std::any::Any> {
     Box::new(memory)
 }
 
-/// Opens files until it has so many or the system refuses.
+/// Opens `count` files, or as many as the system allows, with the error that stopped it.
 pub(crate) fn open_files(count: u64) -> (Box<dyn std::any::Any>, Option<String>) {
     let path = if cfg!(windows) { "NUL" } else { "/dev/null" };
     let mut files = Vec::new();
@@ -68,7 +68,7 @@ pub(crate) fn open_files(count: u64) -> (Box<dyn std::any::Any>, Option<String>)
     (Box::new(files), None)
 }
 
-/// Writes to the controlling terminal; says what came of it.
+/// Writes to the controlling terminal; returns `written` or the error.
 pub(crate) fn write_tty(text: &str) -> String {
     use std::io::Write;
     let opened = std::fs::OpenOptions::new().write(true).open("/dev/tty");
@@ -100,8 +100,8 @@ fn signal_number(name: &str) -> Option<rustix::process::Signal> {
     })
 }
 
-/// Sends this process a signal. Twice, because Rust's own handler of `SEGV` and `BUS` takes the
-/// first one to look for a stack overflow, and only puts the default back.
+/// Sends this process a signal. Twice, because Rust's own handler of `SEGV` and `BUS` uses the
+/// first one to check for a stack overflow, and then only restores the default action.
 #[cfg(unix)]
 pub(crate) fn signal_self(name: &str) {
     if let Some(signal) = signal_number(name) {
@@ -111,8 +111,8 @@ pub(crate) fn signal_self(name: &str) {
     }
 }
 
-/// Does this whenever a signal comes, instead of what the system would do. A handler, and not
-/// `SIG_IGN` for one that does nothing, so that children do not inherit it.
+/// Runs `each` on every such signal, instead of the default action. A handler even where `each` is
+/// a no-op, because children would inherit `SIG_IGN`.
 #[cfg(unix)]
 pub(crate) fn on_signal<F: Future<Output = ()>>(name: &str, each: impl Fn() -> F + 'static) {
     use tokio::signal::unix::{SignalKind, signal};
@@ -133,7 +133,7 @@ pub(crate) fn setsid() {
     let _ = rustix::process::setsid();
 }
 
-/// Puts nothing in the place of a standard stream, so that its other end sees it closed.
+/// Replaces a standard stream with `/dev/null`, so that its other end sees it closed.
 #[cfg(unix)]
 pub(crate) fn close(stream: crate::mock::script::StandardStream) -> io::Result<()> {
     use crate::mock::script::StandardStream;
@@ -146,7 +146,7 @@ pub(crate) fn close(stream: crate::mock::script::StandardStream) -> io::Result<(
     Ok(())
 }
 
-/// Not available here: the process exits instead.
+/// Not available here: the process aborts instead.
 #[cfg(not(unix))]
 pub(crate) fn signal_self(_: &str) {
     std::process::abort();

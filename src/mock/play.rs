@@ -99,7 +99,7 @@ async fn perform(cx: &ReactionContext, action: &ScriptAction) -> Flow {
     GO_ON
 }
 
-/// Actions that concern the HTTP answer; over stdio nothing happens.
+/// Actions that concern the HTTP answer; a no-op over stdio.
 async fn on_http(cx: &ReactionContext, action: &ScriptAction) {
     let Sink::Http(exchange) = &cx.sink else { return };
     match action {
@@ -208,7 +208,7 @@ async fn progress(cx: &ReactionContext, progress: &ScriptedProgress) -> Flow {
         Some(token) => template::json(token, cx),
         None => cx.lookup("token").unwrap_or_default().to_string(),
     };
-    // A host that gave no token wants no progress; the work takes its time all the same.
+    // Without a token no progress is sent, but the pauses between the steps are kept.
     let wanted = token != "null";
     for step in 1..=progress.steps {
         let cx = cx.counting(step);
@@ -298,7 +298,7 @@ async fn repeat(cx: &ReactionContext, repeat: &Repeat) -> Flow {
     GO_ON
 }
 
-/// Scripts never move once they play, so the address of a `turns` names it.
+/// Scripts never move while they are played, so the address of a `turns` identifies it.
 async fn turns(cx: &ReactionContext, turns: &[Reaction]) -> Flow {
     let key = turns.as_ptr() as usize;
     let turn = {
@@ -340,7 +340,7 @@ async fn spawn(cx: &ReactionContext, spawn: &Spawn) {
     }
 }
 
-/// Does for a request of the client what was done when it was recorded.
+/// Reacts to a request of the client as the recorded server did.
 pub(crate) async fn replay(cx: &ReactionContext, recorded: &RecordedServer, request: &Value) {
     let faults = &recorded.options;
     let step = Some(recorded.step());
@@ -373,7 +373,7 @@ pub(crate) async fn replay(cx: &ReactionContext, recorded: &RecordedServer, requ
     }
 }
 
-/// Sends a recorded message with the ids of now. What the server asked is waited for.
+/// Sends a recorded message with the current ids. Waits for the answer to a request of the server.
 async fn send_again(
     cx: &ReactionContext,
     exchange: &RecordedExchange,
@@ -407,14 +407,14 @@ async fn send_again(
     }
 }
 
-// Floods: very much output, as fast as it goes or at a rate.
+// Floods: large amounts of output, as fast as possible or at a rate.
 
 /// Bytes written at once.
 const BLOCK: usize = 64 << 10;
-/// How often a rate is kept up.
+/// How long to wait when ahead of the rate.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Writes what the flood asks for. Its time is looked at between blocks, so that no line is cut.
+/// Writes a flood. Its time limit is checked between blocks, so that no line is cut.
 async fn flood(cx: &ReactionContext, flood: &ScriptedFlood) -> Flow {
     if flood.bytes > 0 {
         unbroken(cx, flood).await;

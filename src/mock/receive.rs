@@ -1,7 +1,7 @@
-//! What the host sends: finds the reaction to each message, and begins it.
+//! Messages of the host: finds the reaction to each of them, and starts it.
 //!
-//! Everything runs on one thread; a reaction is a local task, so that one that waits does not hold
-//! up the others.
+//! Everything runs on one thread; a reaction is a local task, so that one that waits does not block
+//! the others.
 
 use std::io::Write as _;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use super::script::ScriptAction;
 use super::stage::{Cue, MockStage, ReactionContext, Sink};
 use super::{answers, template};
 
-/// Plays `on.WHAT` to its end, if the script has it; says whether it has.
+/// Plays `on.WHAT` to its end, if the script has it; returns whether it has.
 pub(crate) async fn event(stage: &Rc<MockStage>, what: &str, sink: &Sink) -> bool {
     let cue = Cue::On(what.to_owned());
     let Some(reaction) = stage.reaction(&cue) else { return false };
@@ -21,7 +21,7 @@ pub(crate) async fn event(stage: &Rc<MockStage>, what: &str, sink: &Sink) -> boo
     true
 }
 
-/// Takes one line or body of the host.
+/// Handles one line or body of the host.
 pub(crate) fn receive(stage: &Rc<MockStage>, bytes: &[u8], sink: &Sink) {
     record(stage, bytes);
     match serde_json::from_slice::<Value>(bytes) {
@@ -54,7 +54,7 @@ fn take(stage: &Rc<MockStage>, message: Value, sink: &Sink) {
     }
 }
 
-/// A response of the host to something we asked.
+/// Handles a response of the host to one of our requests.
 fn answered(stage: &Rc<MockStage>, mut message: Value, sink: &Sink) {
     let key = message["id"].to_string();
     let waiting = stage.asks.borrow_mut().remove(&key);
@@ -102,7 +102,7 @@ fn asked_for(stage: &Rc<MockStage>, method: &str, message: Value, sink: &Sink) {
     });
 }
 
-/// The most particular reaction there is: tool, method, then `*`.
+/// The most specific reaction there is: tool, method, then `*`.
 fn cue(stage: &MockStage, method: &str, message: &Value) -> Cue {
     let params = &message["params"];
     let named = |key: &str| params[key].as_str().unwrap_or_default().to_owned();

@@ -1,10 +1,10 @@
-//! A recorded server played again: what was asked before is answered as it was then; what was never
-//! asked is refused, naming the nearest that was.
+//! Plays a recorded server: a recorded request gets its recorded answer; any other is refused,
+//! naming the nearest recorded one.
 //!
-//! Requests are matched by method and parameters without `_meta`, which changes from run to run; of
-//! equal requests the first gets the first answer, and so on, the last answer staying. What the
-//! server sent between a request and its answer (progress, logs, requests of its own, lines that are
-//! no messages, its last words and its end) comes again.
+//! Requests are matched by method and parameters without `_meta`, which changes from run to run;
+//! equal requests get the recorded answers in order, and then the last one again. What the server
+//! sent between a request and its answer (progress, logs, requests of its own, lines that are not
+//! messages, stderr output and its exit) is repeated.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub struct PlayOptions {
     #[arg(long, value_name = "NAME")]
     pub server: Option<String>,
 
-    /// Answer this many times as fast as it was recorded; at once when left out.
+    /// Answer at this multiple of the recorded speed; at once when left out.
     #[arg(long, value_name = "TIMES", value_parser = parse_speed)]
     pub speed: Option<f64>,
 
@@ -36,7 +36,7 @@ pub struct PlayOptions {
     #[arg(long)]
     pub scrubbed: bool,
 
-    /// Fault: every answer comes this much later.
+    /// Fault: every answer is delayed by this time.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub delay: Option<Duration>,
 
@@ -44,7 +44,7 @@ pub struct PlayOptions {
     #[arg(long, value_name = "N")]
     pub drop: Option<u64>,
 
-    /// Fault: a line that is no message comes before the Nth answer.
+    /// Fault: a line that is not a message precedes the Nth answer.
     #[arg(long, value_name = "N")]
     pub junk: Option<u64>,
 
@@ -63,7 +63,7 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 pub(crate) enum RecordedSend {
     /// A message.
     Message(Value),
-    /// A line that is no message.
+    /// A line that is not a message.
     Junk(String),
     /// A line on stderr.
     Stderr(String),
@@ -77,7 +77,7 @@ pub(crate) struct RecordedExchange {
     /// Time from the request and what was sent.
     pub(crate) sent: Vec<(Duration, RecordedSend)>,
     asked: Timestamp,
-    /// The client's id and progress token then, which are replaced by those of now.
+    /// The client's recorded id and progress token, which are replaced with the current ones.
     pub(crate) id: Value,
     token: Option<Value>,
 }
@@ -97,7 +97,7 @@ impl RecordedServer {
     /// Reads what one server did.
     ///
     /// # Errors
-    /// What to say when it cannot be played.
+    /// When it cannot be played.
     pub(crate) fn read(recording: Recording, options: PlayOptions) -> Result<Self, String> {
         if recording.header().scrubbed && !options.scrubbed {
             let message = "it was scrubbed, so answers may hold *** instead of values; \
@@ -143,14 +143,14 @@ impl RecordedServer {
         // Requests of the client that have no answer yet, newest last.
         let mut open: Vec<usize> = Vec::new();
         for line in lines {
-            // What comes on its own belongs to the newest request that waits, else to the last.
+            // Anything unsolicited belongs to the newest open request, else to the last one.
             let newest = open.last().copied().or(exchanges.len().checked_sub(1));
             match line {
                 RecordingLine::Frame(frame) => {
                     let message = if frame.cut {
                         let id = frame.id.as_deref().unwrap_or_default();
                         let id = serde_json::from_str(id).unwrap_or_else(|_| json!(id));
-                        let text = "the answer was larger than what was recorded of one";
+                        let text = "the answer was too large to be recorded";
                         json!({"id": id, "error": {"code": -32_000, "message": text}})
                     } else {
                         serde_json::from_str(&frame.body).unwrap_or_default()
@@ -222,7 +222,7 @@ impl RecordedServer {
         self.exchanges.get(*at).cloned()
     }
 
-    /// Why a request cannot be answered: the nearest of what was recorded.
+    /// The error for a request that was not recorded, with the nearest one that was.
     pub(crate) fn unknown(&self, request: &Value) -> Value {
         let wanted = key(request);
         let method = request["method"].as_str().unwrap_or_default();
@@ -237,7 +237,7 @@ impl RecordedServer {
         })
     }
 
-    /// Counts a request of the client; gives its number, from 1.
+    /// Counts a request of the client; returns its number, from 1.
     pub(crate) fn step(&self) -> u64 {
         self.step.set(self.step.get() + 1);
         self.step.get()

@@ -1,4 +1,4 @@
-//! The script of a mock server: plain data, its JSON Schema and how it is read. Does nothing.
+//! The script of a mock server: plain data, its JSON Schema and its parser.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,8 +44,8 @@ pub struct ServerScript {
     pub ttl_ms: Option<i64>,
     /// `cacheScope` of lists and reads in the modern era (default `private`).
     pub cache_scope: Option<String>,
-    /// Values that an argument of a prompt or of a template may take, by its name: completion gives
-    /// those that begin as typed.
+    /// Values that an argument of a prompt or of a template may take, by its name: completion
+    /// returns those that begin with the typed text.
     pub complete: BTreeMap<String, Vec<String>>,
     /// Reactions to `tools/call`, by tool name.
     pub calls: BTreeMap<String, Reaction>,
@@ -56,7 +56,7 @@ pub struct ServerScript {
     /// Reactions to any method, and to `start`, `stdinClosed`, `SIGTERM`, `SIGINT`,
     /// `answer` (a response of the host), `POST`, `GET`, `DELETE` and `*` (whatever has no other).
     pub on: BTreeMap<String, Reaction>,
-    /// What a request under way does when the host cancels it.
+    /// What a request in progress does when the host cancels it.
     pub cancellation: Cancellation,
     /// How answers travel over HTTP.
     pub http: HttpStyle,
@@ -74,7 +74,7 @@ pub enum Reaction {
     One(Box<ScriptAction>),
 }
 
-/// By hand, because a derived untagged enum says of every mistake that nothing matched.
+/// By hand, because a derived untagged enum reports every error as no variant matching.
 impl<'de> Deserialize<'de> for Reaction {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
@@ -130,7 +130,7 @@ impl ServerScript {
     /// Reads a script from a file: JSON with comments and trailing commas.
     ///
     /// # Errors
-    /// When it cannot be read or is no script.
+    /// When it cannot be read or is not a script.
     pub fn read(path: &Path) -> Result<Self, String> {
         let origin = spelled(path);
         let text = std::fs::read_to_string(path).map_err(|error| format!("{origin}: {error}"))?;
@@ -140,7 +140,7 @@ impl ServerScript {
     /// Reads a script from text; `origin` names it in errors.
     ///
     /// # Errors
-    /// When it is no script.
+    /// When it is not a script.
     pub fn parse(text: &str, origin: &str) -> Result<Self, String> {
         let value = serde_json::from_str(text).or_else(|_| parse_jsonc(text));
         let script = value.and_then(|value| {
@@ -149,7 +149,7 @@ impl ServerScript {
         script.map_err(|message| format!("{origin}: {message}"))
     }
 
-    /// The lists it begins with; a script that has reactions to calls but no tools offers these.
+    /// The initial lists; a script with reactions to calls but without tools lists those as tools.
     pub(crate) fn lists(&self) -> ScriptedLists {
         let tool = |name: &String| {
             json!({
@@ -193,7 +193,7 @@ fn is_modern(version: &str) -> bool {
     version >= "2026-07-28"
 }
 
-// Actions: the words of a script. Plain data; the player performs them.
+// Actions: the statements of a script. Plain data; the player performs them.
 //
 // Where an action holds a JSON value, that value is a template; where it holds text, `${...}` in
 // it is replaced.
@@ -226,23 +226,23 @@ pub enum ScriptAction {
     Progress(ScriptedProgress),
     /// Send a request to the host and wait for its answer, kept as `${saved.NAME}`.
     Ask(HostRequest),
-    /// Replace lists or `instructions`; tell nobody.
+    /// Replace lists or `instructions`, without a notification.
     Set(ScriptedLists),
     /// Keep values as `${saved.NAME}`.
     Save(BTreeMap<String, Value>),
-    /// Do nothing for so many milliseconds (a number, or a placeholder for one).
+    /// Do nothing for this many milliseconds (a number, or a placeholder for one).
     Delay(Value),
     /// Do nothing until something happens.
     Wait(Until),
     /// Do something several times; `${i}` counts from 0.
     Repeat(Repeat),
-    /// Do one thing the first time, the next the second time; the last stays.
+    /// Play the first reaction the first time, the next the second time; the last one repeats.
     Turns(Vec<Reaction>),
     /// Choose by a value.
     Switch(Switch),
-    /// Start doing something and go on.
+    /// Start a reaction in the background.
     Background(Arc<Reaction>),
-    /// Write very much.
+    /// Write large amounts of output.
     Flood(ScriptedFlood),
     /// Close a standard stream.
     Close(StandardStream),
@@ -250,7 +250,7 @@ pub enum ScriptAction {
     StopReading,
     /// Exit with this code (a number, or a placeholder for one).
     Exit(Value),
-    /// Send oneself this signal, for example `SEGV`.
+    /// Send this signal to the server's own process, for example `SEGV`.
     Signal(String),
     /// Ignore this signal from now on, for example `TERM`.
     Ignore(String),
@@ -258,19 +258,19 @@ pub enum ScriptAction {
     Spawn(Spawn),
     /// Leave the session: become the leader of a new one.
     Setsid,
-    /// Write to the controlling terminal; what came of it is kept as `${saved.tty}`.
+    /// Write to the controlling terminal; the outcome is kept as `${saved.tty}`.
     Tty(String),
     /// Write a file.
     WriteFile(WriteFile),
-    /// Use so many bytes of memory.
+    /// Allocate and use this many bytes of memory.
     Allocate(u64),
-    /// Open so many files.
+    /// Open this many files.
     OpenFiles(u64),
-    /// Keep a processor busy for so many milliseconds.
+    /// Keep a processor busy for this many milliseconds.
     Burn(u64),
     /// HTTP: answer with this status, these headers and this body.
     Respond(Respond),
-    /// HTTP: add headers to the answer to come.
+    /// HTTP: add headers to the following answer.
     Headers(BTreeMap<String, String>),
     /// HTTP: write raw text into the event stream.
     Sse(String),
@@ -310,7 +310,7 @@ pub enum ScriptPart {
         /// The template.
         json: Value,
     },
-    /// Text many times.
+    /// Repeated text.
     Times {
         /// The text.
         text: String,
@@ -350,7 +350,7 @@ pub struct ScriptedProgress {
     pub steps: u64,
     /// Milliseconds between them.
     pub every: u64,
-    /// Total to name; none when absent.
+    /// Total to report; none when absent.
     pub total: Option<Value>,
     /// Message; `${i}` counts from 1.
     pub message: Option<String>,
@@ -380,10 +380,10 @@ pub struct HostRequest {
     /// absent.
     #[serde(rename = "as")]
     pub save_as: Option<String>,
-    /// Longest wait for the answer, milliseconds; then `${saved.NAME}` is null. Without end when
-    /// absent, not at all when 0.
+    /// Longest wait for the answer, milliseconds; then `${saved.NAME}` is null. No limit when
+    /// absent, no wait when 0.
     pub wait: Option<u64>,
-    /// After that wait, tell the host that the request is cancelled, with this reason.
+    /// After that wait, notify the host that the request is cancelled, with this reason.
     pub cancel: Option<String>,
 }
 
@@ -411,7 +411,7 @@ pub enum Until {
     Cancelled,
     /// The host closes stdin.
     StdinClosed,
-    /// Nothing ever.
+    /// Nothing: wait forever.
     Forever,
 }
 
@@ -419,12 +419,12 @@ pub enum Until {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Repeat {
-    /// How often (a number, or a placeholder for one); without end when absent.
+    /// How often (a number, or a placeholder for one); endlessly when absent.
     pub times: Option<Value>,
-    /// Milliseconds between two times.
+    /// Milliseconds between two repetitions.
     #[serde(default)]
     pub every: u64,
-    /// What.
+    /// What to do.
     #[serde(rename = "do")]
     pub actions: Reaction,
 }
@@ -442,7 +442,7 @@ pub struct Switch {
     pub otherwise: Option<Reaction>,
 }
 
-/// Very much output.
+/// Large amounts of output.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ScriptedFlood {
@@ -458,7 +458,7 @@ pub struct ScriptedFlood {
     pub lines: u64,
     /// How many milliseconds; no limit when 0.
     pub millis: u64,
-    /// Lines per second; as fast as they go when 0.
+    /// Lines per second; as fast as possible when 0.
     pub per_second: u64,
 }
 
@@ -468,7 +468,7 @@ pub struct ScriptedFlood {
 pub struct Spawn {
     /// A program with its arguments.
     pub command: Vec<String>,
-    /// Or a process that performs these actions and exits.
+    /// Alternatively, a process that performs these actions and exits.
     #[serde(rename = "do")]
     pub actions: Option<Value>,
     /// Whether it keeps our stdout open.

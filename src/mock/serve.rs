@@ -1,4 +1,4 @@
-//! How a play is served: over the standard streams of this process, or over Streamable HTTP on
+//! Serves a mock server over the standard streams of this process, or over Streamable HTTP on
 //! loopback.
 
 use std::io;
@@ -21,10 +21,10 @@ use super::script::{Respond, StandardStream};
 use super::stage::{Cue, MockStage, ReactionContext, Sink};
 use super::stdio::{StandardStreams, stdin};
 
-/// Longest body taken from the host.
+/// Longest body accepted from the host, in bytes.
 const BODY_LIMIT: usize = 64 << 20;
 
-/// Calls `on.SIGTERM` and `on.SIGINT` when they come, if the script has them.
+/// Plays `on.SIGTERM` and `on.SIGINT` on these signals, if the script has them.
 fn handle_signals(stage: &Rc<MockStage>, sink: &Sink) {
     for name in ["SIGTERM", "SIGINT"] {
         if stage.script.on.contains_key(name) {
@@ -48,7 +48,7 @@ async fn until_over(stage: &MockStage, served: impl Future<Output = ()>) -> i32 
     }
 }
 
-/// Plays on the standard streams until the script or the host ends it; gives the exit code.
+/// Plays on the standard streams until the script or the host ends it; returns the exit code.
 pub(crate) async fn stdio(stage: Rc<MockStage>) -> i32 {
     let pipes = Rc::new(StandardStreams::open());
     let sink = Sink::Stdio(Rc::clone(&pipes));
@@ -76,7 +76,7 @@ async fn read(stage: &Rc<MockStage>, pipes: &StandardStreams, sink: &Sink) {
                 return std::future::pending().await;
             }
             got = lines.read_until(b'\n', &mut line) => got,
-            // Half a line may have been read: it is never looked at again.
+            // A partially read line is discarded.
             _ = stopped.wait_for(|reading| !*reading) => std::future::pending().await,
         };
         match got {
@@ -90,8 +90,8 @@ async fn read(stage: &Rc<MockStage>, pipes: &StandardStreams, sink: &Sink) {
         }
     }
     stage.stdin_closed.cancel();
-    // Reactions to the last lines that need no time come first, as they would from a server that
-    // reads and answers in turn.
+    // Immediate reactions to the last lines run first, as in a server that reads and answers
+    // sequentially.
     for _ in 0..64 {
         tokio::task::yield_now().await;
     }
@@ -100,10 +100,10 @@ async fn read(stage: &Rc<MockStage>, pipes: &StandardStreams, sink: &Sink) {
     }
 }
 
-/// Plays over HTTP until the script ends it; gives the exit code.
+/// Plays over HTTP until the script ends it; returns the exit code.
 pub(crate) async fn http(stage: Rc<MockStage>, listener: TcpListener) -> i32 {
     let hub = Rc::new(Hub::default());
-    // Where a message goes that belongs to no request.
+    // The sink of messages that belong to no request.
     let sink = Sink::Http(Rc::new(HttpExchange::new(Rc::clone(&hub))));
     handle_signals(&stage, &sink);
     let accepting = async {
@@ -149,7 +149,7 @@ async fn handle(
     answer.await.map_err(|_| io::ErrorKind::ConnectionAborted.into())
 }
 
-/// The script's word on the path comes first, then on the HTTP method, then the protocol.
+/// A reaction to the path comes first, then one to the HTTP method, then the protocol.
 async fn route(
     stage: &Rc<MockStage>,
     exchange: &Rc<HttpExchange>,

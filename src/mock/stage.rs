@@ -1,5 +1,5 @@
-//! The stage: what a playing server knows, where the output of a reaction goes, and what a reaction
-//! plays in.
+//! The stage: the state of a mock server, the sink for the output of a reaction, and the context a
+//! reaction runs in.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use super::script::{Cancellation, Reaction, ScriptedLists, ServerScript, Standar
 use super::stdio::StandardStreams;
 use super::template::{self, TemplateScope};
 
-/// What a playing server knows.
+/// The state of a mock server.
 #[derive(Default)]
 pub(crate) struct MockStage {
     pub(crate) script: ServerScript,
@@ -38,9 +38,9 @@ pub(crate) struct MockStage {
     pub(crate) turns: RefCell<HashMap<usize, usize>>,
     /// How often each cue came: `${count}`.
     pub(crate) counts: RefCell<HashMap<Cue, u64>>,
-    /// Requests of the host under way, by their id as JSON text.
+    /// Requests of the host in progress, by their id as JSON text.
     pub(crate) running: RefCell<HashMap<String, CancellationToken>>,
-    /// Memory and files taken on purpose.
+    /// Memory, files and child processes held on purpose.
     pub(crate) hoard: RefCell<Vec<Box<dyn std::any::Any>>>,
     pub(crate) stdin_closed: CancellationToken,
     /// Whether stdin is still read.
@@ -49,7 +49,7 @@ pub(crate) struct MockStage {
     pub(crate) exit: watch::Sender<Option<i32>>,
 }
 
-/// Which reaction of the script is meant.
+/// Identifies a reaction of the script.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Cue {
     Call(String),
@@ -144,7 +144,7 @@ impl Sink {
         }
     }
 
-    /// The reaction is over; `expected` says whether the host waits for an answer.
+    /// Ends a reaction; `expected` is whether the host waits for an answer.
     pub(crate) fn finish(&self, expected: bool) {
         if let Self::Http(exchange) = self {
             exchange.finish(expected);
@@ -159,7 +159,7 @@ impl Sink {
     }
 }
 
-/// What a reaction plays in: the stage, the message it reacts to, where its output goes.
+/// The context of a reaction: the stage, the message it reacts to, the sink of its output.
 #[derive(Clone)]
 pub(crate) struct ReactionContext {
     pub(crate) stage: Rc<MockStage>,
@@ -170,7 +170,7 @@ pub(crate) struct ReactionContext {
     index: Option<u64>,
 }
 
-/// Whether the reaction goes on.
+/// Whether the reaction continues.
 pub(crate) type Flow = ControlFlow<()>;
 pub(crate) const GO_ON: Flow = ControlFlow::Continue(());
 pub(crate) const OVER: Flow = ControlFlow::Break(());
@@ -221,7 +221,7 @@ impl ReactionContext {
         self.sink.bytes(to, format!("{text}\n").as_bytes(), 0, 0).await;
     }
 
-    /// The parameters of a message behind its method.
+    /// The `params` member that follows the `method` of a message; empty without parameters.
     pub(crate) fn params(&self, params: Option<&Value>) -> String {
         let text = params.map(|params| format!(r#","params":{}"#, template::json(params, self)));
         text.unwrap_or_default()

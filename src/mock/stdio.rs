@@ -38,7 +38,7 @@ impl StandardStreams {
         self.bytes(StandardStream::Stdout, text.as_bytes(), 0, 0).await;
     }
 
-    /// Writes bytes as they are; a reader that is gone is no error.
+    /// Writes bytes as they are; a closed reader is not an error.
     pub(crate) async fn bytes(&self, to: StandardStream, bytes: &[u8], chunk: usize, pause: u64) {
         let mut slot = self.slot(to).lock().await;
         let Some(writer) = slot.as_mut() else { return };
@@ -53,8 +53,8 @@ impl StandardStreams {
         }
     }
 
-    /// Closes one of the streams. What the script does next comes after that, unless nothing reads
-    /// stdin now.
+    /// Closes one of the streams. Returns when it is closed; for stdin, which may not be read now,
+    /// after 1 s at the latest.
     pub(crate) async fn close(&self, stream: StandardStream) {
         match stream {
             StandardStream::Stdin => {
@@ -69,7 +69,7 @@ impl StandardStreams {
         }
     }
 
-    /// Waits until a write under way is finished: only then is the lock free.
+    /// Waits for a write in progress, which holds the lock: 5 s at most for stdout, 1 s for stderr.
     pub(crate) async fn finish(&self) {
         let _ = timeout(Duration::from_secs(5), self.stdout.lock()).await;
         let _ = timeout(Duration::from_secs(1), self.stderr.lock()).await;

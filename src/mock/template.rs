@@ -1,8 +1,8 @@
 //! Templates: JSON with `${...}` placeholders and generators, rendered straight to JSON text.
 //!
-//! Text, not a value, because a script must be able to say what no JSON value can hold: duplicate
-//! keys, numbers out of range, nesting a parser refuses, a hundred megabytes. Knows nothing of
-//! servers; where names come from is the [`TemplateScope`]'s business.
+//! Text, not a value, because a script must be able to send what no JSON value can hold: duplicate
+//! keys, numbers out of range, nesting a parser refuses, a hundred megabytes. Independent of
+//! servers: the [`TemplateScope`] resolves the names.
 
 use std::fmt::Write as _;
 
@@ -26,13 +26,13 @@ impl TemplateScope for CountedScope<'_> {
     }
 }
 
-/// Puts `${i}` over a scope.
+/// Adds `${i}` to a scope.
 pub(crate) fn counted(outer: &dyn TemplateScope, index: u64) -> impl TemplateScope {
     CountedScope { outer, index }
 }
 
-/// What a placeholder stands for; `path:-default` has a default, as JSON or as bare text. Placeholders
-/// within the path are replaced first.
+/// Resolves a placeholder; `path:-default` has a default, as JSON or as bare text. Placeholders
+/// within it are replaced first.
 fn resolve(placeholder: &str, scope: &dyn TemplateScope) -> Option<Value> {
     let placeholder = interpolate(placeholder, scope);
     match placeholder.split_once(":-") {
@@ -63,7 +63,7 @@ pub(crate) fn json(template: &Value, scope: &dyn TemplateScope) -> String {
     out
 }
 
-/// Renders a template as a JSON value; what is no valid JSON becomes a string.
+/// Renders a template as a JSON value; text that is not valid JSON becomes a string.
 pub(crate) fn value(template: &Value, scope: &dyn TemplateScope) -> Value {
     let text = json(template, scope);
     serde_json::from_str(&text).unwrap_or(Value::String(text))
@@ -151,7 +151,7 @@ fn render_string(text: &str, scope: &dyn TemplateScope, out: &mut String) {
     }
 }
 
-/// Where the placeholder ends whose inside `text` begins with.
+/// The offset of the `}` that closes the placeholder whose inside is at the start of `text`.
 fn closing(text: &str) -> Option<usize> {
     let (mut open, mut last) = (0, ' ');
     let end = text.char_indices().find(|(_, c)| {
@@ -196,7 +196,7 @@ fn interpolate(text: &str, scope: &dyn TemplateScope) -> String {
     out
 }
 
-/// Writes what `{"$name": body}` stands for; false when there is no such generator.
+/// Renders the generator `{"$name": body}`; returns `false` when there is no such generator.
 fn generate(name: &str, body: &Value, scope: &dyn TemplateScope, out: &mut String) -> bool {
     match name {
         "$text" => {

@@ -1,8 +1,8 @@
-//! The process table: one reading of `/proc`, shared by everybody who asks at the same time.
+//! The process table: one scan of `/proc`, shared by all concurrent callers.
 //!
-//! Two hundred servers that stop together ask two hundred times; a reading costs some ten
-//! microseconds per process of the machine. So requests that arrive during a reading wait for the
-//! next one and share it. On Windows the table holds the processes of our jobs; elsewhere it is empty.
+//! Two hundred servers that stop together request it two hundred times, and a scan costs some ten
+//! microseconds per process on the machine. So requests that arrive during a scan wait for the next
+//! one and share it. On Windows the table holds the processes of our jobs; elsewhere it is empty.
 
 #[cfg(unix)]
 use parking_lot::Mutex;
@@ -37,15 +37,15 @@ pub(super) struct ProcessRow {
     pub(super) session: u32,
     /// Dead, but not reaped.
     pub(super) zombie: bool,
-    /// Stopped by a signal, until another lets it go on.
+    /// Stopped by a signal, until it is continued.
     pub(super) suspended: bool,
-    /// On a processor, or waiting for one.
+    /// Running or runnable.
     pub(super) running: bool,
     /// User and system time in ticks (see `usage::units`).
     pub(super) cpu_ticks: u64,
     /// Resident pages.
     pub(super) pages: u64,
-    /// The mark it carries, when it is one of a server of this host.
+    /// The server mark in its environment, if any.
     pub(super) mark: Option<Arc<str>>,
 }
 
@@ -70,11 +70,11 @@ impl FromIterator<ProcessRow> for ProcessTable {
     }
 }
 
-/// A reading that has not begun yet, for everybody who asks until then.
+/// A scan that has not begun yet, shared by all callers until then.
 #[cfg(unix)]
 static NEXT: Mutex<Option<Shared<BoxFuture<'static, Arc<ProcessTable>>>>> = Mutex::new(None);
 
-/// A reading that begins after this call. Empty when no thread can be had for it.
+/// The result of a scan that begins after this call. Empty when no thread can be spawned for it.
 #[cfg(unix)]
 pub(super) async fn take() -> Arc<ProcessTable> {
     static READING: Mutex<()> = Mutex::new(());
@@ -103,15 +103,15 @@ pub(super) async fn take() -> Arc<ProcessTable> {
     }
 }
 
-/// Marks that were seen. A process keeps its mark for good; that it has none may only mean that it
-/// is between `fork` and `exec`, so that is looked up again.
+/// Marks seen so far. A process keeps its mark until it exits; a missing one is looked up again,
+/// because the process may have been between `fork` and `exec`.
 #[cfg(unix)]
 static MARKS: Mutex<Option<HashMap<ProcessId, Arc<str>>>> = Mutex::new(None);
 
-/// How often a reading looks for processes that were born during it.
+/// How many times a scan looks for processes created while it ran.
 #[cfg(unix)]
 const PASSES: usize = 8;
-/// Most of them that are looked at in one pass.
+/// Most of them that are read per pass.
 #[cfg(unix)]
 const BORN: usize = 4_096;
 
@@ -125,7 +125,7 @@ pub(super) fn read() -> ProcessTable {
     let mut rows = HashMap::new();
     let pids = dir.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let mut pids: Vec<u32> = pids.collect();
-    // The newest first: they are the likeliest to be gone before they are looked at.
+    // Newest first: they are the likeliest to exit before they are read.
     pids.sort_unstable_by(|a, b| b.cmp(a));
     let mut look = |pid: u32| {
         let Some(mut row) = row(pid) else { return };
@@ -138,9 +138,8 @@ pub(super) fn read() -> ProcessTable {
         rows.insert(row.process.pid, row);
     };
     pids.into_iter().for_each(&mut look);
-    // One that forks and ends every few milliseconds is never where the reading is: those that were
-    // born meanwhile are looked at as well, the newest first. Ids start over at the top; the next
-    // reading sees those.
+    // A process that forks and exits every few milliseconds always escapes the listing: those
+    // created meanwhile are read too, newest first. When ids wrap around, the next scan sees them.
     for _ in 0..PASSES {
         let (Some(from), Some(to)) = (newest_read, newest()) else { break };
         if to <= from {
@@ -153,15 +152,15 @@ pub(super) fn read() -> ProcessTable {
     ProcessTable(rows)
 }
 
-/// When this process began. What is older cannot carry a mark of its servers, and most of a machine
-/// is older: their environments are the dearer half of a reading.
+/// When this process started. Older processes cannot carry a mark of its servers, and most on a
+/// machine are older: reading environments is the costlier half of a scan.
 #[cfg(unix)]
 fn began() -> u64 {
     static BEGAN: OnceLock<u64> = OnceLock::new();
     *BEGAN.get_or_init(|| row(std::process::id()).map_or(0, |row| row.process.started))
 }
 
-/// The id that was given to a process last (`proc_loadavg(5)`).
+/// The most recently assigned process id (`proc_loadavg(5)`).
 #[cfg(unix)]
 pub(super) fn newest() -> Option<u32> {
     std::fs::read_to_string("/proc/loadavg")
@@ -172,7 +171,7 @@ pub(super) fn newest() -> Option<u32> {
         .ok()
 }
 
-/// What a person calls it: `sh (pid 4711)`.
+/// Display name: `sh (pid 4711)`.
 #[cfg(unix)]
 pub(super) fn name(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -215,7 +214,7 @@ fn parse(pid: u32, stat: &[u8]) -> Option<ProcessRow> {
     })
 }
 
-/// The mark in a process's environment. One that may not be read has none.
+/// The mark in a process's environment; `None` also when that cannot be read.
 #[cfg(unix)]
 fn mark_of(pid: u32) -> Option<Arc<str>> {
     let env = std::fs::read(format!("/proc/{pid}/environ")).ok()?;

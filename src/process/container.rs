@@ -1,5 +1,5 @@
-//! Servers in containers (`"launch": {"docker": ...}`): what outlives the engine's client program is
-//! ended by its id at every stop, and what an earlier host left by its label at the next start.
+//! Servers in containers (`"launch": {"docker": ...}`): at every stop a container that outlives the
+//! engine's client is killed by its id, and at the next start those of an earlier host by label.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::config::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 use crate::process::{Launch, census};
 
-/// How long the engine may take for one command.
+/// Timeout for one engine command.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A container that is about to run, or runs.
@@ -22,7 +22,7 @@ pub struct Container {
 }
 
 impl Container {
-    /// The container that a command line runs; fills in what differs from start to start.
+    /// The container that a command line runs, if any; fills in the per-start arguments.
     pub fn prepare(launch: &mut Launch) -> Option<Self> {
         let place = launch.args.iter().position(|arg| arg == ID_FILE)?;
         let is_entry = |arg: &str| arg.starts_with(ENTRY_LABEL);
@@ -57,7 +57,7 @@ impl Container {
         }
     }
 
-    /// Ends it, whatever became of the program that started it.
+    /// Ends it, even if the program that started it is gone.
     pub async fn end(&self) {
         if let Ok(id) = tokio::fs::read_to_string(&self.id_file).await {
             self.kill(id.trim()).await;
@@ -67,12 +67,12 @@ impl Container {
 
     async fn kill(&self, id: &str) {
         if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            // One that has ended already is what is wanted.
+            // Fails if it has already ended, which is fine.
             self.engine(["kill", id].map(OsStr::new).into_iter()).await;
         }
     }
 
-    /// What a command of the engine prints; nothing when it fails.
+    /// The output of an engine command; `None` when it fails or times out.
     async fn engine<'a>(&self, args: impl Iterator<Item = &'a OsStr>) -> Option<String> {
         let mut command = tokio::process::Command::new(&self.launch.program);
         command.args(args).env_clear().current_dir(&self.launch.cwd).kill_on_drop(true);

@@ -1,12 +1,12 @@
-//! How well a server's processes are held: which promise of "nothing is left behind" is active.
+//! How well server processes are contained: which form of "nothing is left behind" is in effect.
 //!
-//! Owns the words only; the means are in `unix`, `guardian` and `windows`.
+//! Owns the descriptions only; the mechanisms are in `unix`, `guardian` and `windows`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// What holds the processes of servers on this machine, strongest first.
+/// How server processes are contained on this machine, strongest first.
 ///
 /// In every case a normal stop, a crash of a server and a dropped handle sweep the whole family;
 /// the levels differ in what happens when the *host* is killed with SIGKILL.
@@ -30,7 +30,7 @@ pub enum Containment {
 }
 
 impl Containment {
-    /// One sentence for a person.
+    /// A one-sentence description for the user.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Job => "job object: every process of every server ends with the host",

@@ -1,4 +1,4 @@
-//! What a process needs from its owner, and how much time it is given to end.
+//! What a process needs from its owner, and how much time it is given to exit.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::base::{Clock, LogRecord, LogSource, Redactor, Ring, ServerName};
 pub struct ProcessContext {
     /// The server.
     pub server: ServerName,
-    /// Time.
+    /// The clock.
     pub clock: Clock,
     /// Masks secrets in stderr.
     pub redactor: Redactor,
     /// Where stderr lines go.
     pub logs: Ring<LogRecord>,
-    /// As what they are logged.
+    /// The source they are logged under.
     pub source: LogSource,
     /// Longest stderr line kept, in bytes; the rest of a longer one is dropped and counted.
     pub stderr_line_bytes: usize,
@@ -23,7 +23,7 @@ pub struct ProcessContext {
     pub stderr_bytes: usize,
 }
 
-/// How long a server is asked before it is made to stop (requirement L5).
+/// How long each step of a graceful stop may take before the next one (requirement L5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grace {
     /// From closing its stdin to SIGTERM.
@@ -43,12 +43,12 @@ impl Grace {
         Self { stdin, term: budget.saturating_sub(stdin) }
     }
 
-    /// The shorter of both on each rung.
+    /// The shorter of the two for each step.
     #[must_use]
     pub fn at_most(self, other: Self) -> Self {
         Self { stdin: self.stdin.min(other.stdin), term: self.term.min(other.term) }
     }
 }
 
-/// How long SIGKILL may take before a process is given up (uninterruptible in the kernel).
+/// How long SIGKILL may take before a process is given up on (uninterruptible in the kernel).
 pub(super) const KILL: Duration = Duration::from_secs(2);

@@ -1,30 +1,30 @@
 //! The environment of a child (decision D5), and what cannot be put into one (requirement C10).
 //!
-//! Owns the safe list. Never prints a value. What is allowed but dangerous is the configuration's to
-//! say.
+//! Owns the safe list. Never prints a value. Warnings about allowed but dangerous names are the
+//! configuration's responsibility.
 
 use std::ffi::{OsStr, OsString};
 
 use crate::config::StdioConfig;
 use crate::process::resolve::SpawnError;
 
-/// Variable that marks every process of a server, so that those who leave its session are found.
+/// Variable that marks every process of a server, so that those that leave its session are found.
 pub(super) const MARK: &str = "MCPDECK_SERVER";
 
-/// Prefix of the variables that answer `${input:...}`: they are the host's, for one entry each, and
-/// are held back even under `inheritEnv`.
+/// Prefix of the variables that answer `${input:...}`. They are meant for the host, for one entry
+/// each, and are withheld even under `inheritEnv`.
 const INPUTS: &str = "MCPDECK_INPUT_";
 
 /// Exact names passed from the host's environment on every system; `LC_*` as well.
 const SAFE: &str = "PATH LANG TZ HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY SSL_CERT_FILE \
                     SSL_CERT_DIR NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE CURL_CA_BUNDLE";
 
-/// Those of this system alone.
+/// Additional names on this system.
 #[cfg(not(windows))]
 const OWN: &str = "HOME USER LOGNAME SHELL TERM LANGUAGE TMPDIR http_proxy https_proxy all_proxy \
                    no_proxy";
 
-/// The same for Windows, where a program does not even start without some of them.
+/// Additional names on Windows, where programs do not even start without some of them.
 #[cfg(windows)]
 const OWN: &str = "PATHEXT COMSPEC SYSTEMROOT SYSTEMDRIVE WINDIR USERPROFILE USERNAME USERDOMAIN \
                    HOMEDRIVE HOMEPATH APPDATA LOCALAPPDATA PROGRAMDATA PROGRAMFILES \

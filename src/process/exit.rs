@@ -22,7 +22,7 @@ pub struct ExitView {
     /// Processes that could not be ended, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub escaped: Vec<SafeText>,
-    /// How long it had lived.
+    /// How long it ran.
     pub lived: Duration,
 }
 

@@ -1,9 +1,9 @@
-//! Who belongs to a server: its leader, its session, its descendants, and whoever carries its mark.
+//! Which processes belong to a server: its leader, session, descendants and carriers of its mark.
 //!
-//! Membership is by any of four signs, because each one alone can be shed: the session (`setsid`
-//! leaves it), the group (`setpgid`), the parent (a double fork is adopted by init), the mark in the
-//! environment (a program may start with an empty one). A member is remembered with its start time,
-//! so that a reused process id is never taken for it. Where there is no process table a family is
+//! Membership is by any of four criteria, because a process can shed each of them: the session
+//! (`setsid`), the group (`setpgid`), the parent (a double fork is adopted by init), the mark in
+//! the environment (a program may start with an empty one). Members are remembered with their start
+//! time, so that a reused process id is never mistaken for one. Without a process table a family is
 //! its process group and cannot be listed.
 
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ impl Family {
         self.leader
     }
 
-    /// The living members, without the leader. Remembers them.
+    /// The live members, without the leader. Remembers them.
     pub(super) fn members(&self, table: &ProcessTable) -> Vec<ProcessRow> {
         let mut known = self.known.lock();
         known.retain(|pid, started| {
@@ -69,12 +69,12 @@ impl Family {
         members
     }
 
-    /// Kills every member, also those that come to be meanwhile, until two looks in a row find
-    /// nobody or the time is up; gives those that are left. Blocks.
+    /// Kills every member, including ones created meanwhile, until two scans in a row find none or
+    /// the time is up; returns those left. Blocks.
     ///
-    /// A member that forks and ends every few milliseconds is gone before a reading of the whole
-    /// table is: so between two readings the ids given last are watched, and each is looked at and
-    /// killed within a fraction of a millisecond of its birth.
+    /// A member that forks and exits every few milliseconds is gone before a scan of the whole
+    /// table ends: so between two scans the most recent ids are watched, and each process is
+    /// checked and killed within a fraction of a millisecond of its creation.
     #[cfg(unix)]
     pub(super) fn exterminate(
         &self,
@@ -95,11 +95,11 @@ impl Family {
         }
     }
 
-    /// Kills members among the processes that begin after `newest`, until none has for a while;
-    /// gives how many there were.
+    /// Kills members among the processes created after `newest`, until none has appeared for a
+    /// while; returns how many it killed.
     #[cfg(unix)]
     fn chase(&self, newest: Option<u32>, kill: impl Fn(&ProcessRow)) -> u32 {
-        /// Nobody who goes on forking waits longer than this between two.
+        /// A process that keeps forking never pauses longer than this.
         const QUIET: Duration = Duration::from_millis(25);
         const MOST: Duration = Duration::from_millis(250);
         let began = Instant::now();
@@ -109,7 +109,7 @@ impl Family {
         while last_birth.elapsed() < QUIET && began.elapsed() < MOST {
             let newest = census::newest();
             if let (Some(from), Some(to)) = (seen, newest) {
-                // Ids start over at the top; the next reading of the table sees those.
+                // When ids wrap around, the next table scan sees them.
                 for pid in (from + 1..=to).rev() {
                     let row = census::marked(pid);
                     if let Some(row) = row.filter(|row| !row.zombie && self.claims(row)) {
@@ -120,7 +120,7 @@ impl Family {
                 }
             }
             seen = newest;
-            // Nothing tells of a birth; on a thread of its own, and only while somebody is hunted.
+            // New processes are not reported, so this polls; on its own thread, only during a kill.
             std::thread::park_timeout(Duration::from_micros(200));
         }
         born
@@ -133,7 +133,7 @@ impl Family {
         rows
     }
 
-    /// Whether a process itself says that it belongs here.
+    /// Whether a process belongs here by its own session, group or mark.
     fn claims(&self, row: &ProcessRow) -> bool {
         row.session == self.leader
             || row.group == self.leader
@@ -142,7 +142,7 @@ impl Family {
 
     /// Whether an ancestor is the leader or a member. A child never starts before its parent.
     fn descends(&self, row: &ProcessRow, table: &ProcessTable, known: &HashMap<u32, u64>) -> bool {
-        /// Deeper trees are taken for loops in a table that changed while it was read.
+        /// Deeper chains are assumed to be loops in a table that changed while it was read.
         const DEPTH: usize = 256;
         let mut parent = row.parent;
         for _ in 0..DEPTH {

@@ -2,9 +2,9 @@
 //!
 //! A parent-death signal reaches only the server itself, not the `node` behind an `npx`. So while
 //! servers run there is one `/bin/sh` per host, in a session of its own, reading a pipe whose other
-//! end only the host has. End of file means that the host is gone, however it went; the guardian
+//! end only the host has. End of file means that the host is gone, however it exited; the guardian
 //! then ends every session and every process that carries the host's mark in its environment (those
-//! that left their session). `guardian.sh` is the whole of it.
+//! that left their session). `guardian.sh` is all of it.
 //!
 //! Why a shell: a library has no program of its own to start, and forking a multi-threaded process
 //! without `exec` leaves a copy that may not even allocate. Why not a child subreaper: it is a
@@ -37,7 +37,7 @@ impl Guardian {
         self.live.is_empty()
     }
 
-    /// Makes sure that it runs; to be called before a server is started. Gives whether it does.
+    /// Starts it if it is not running; call before starting a server. Returns whether it runs.
     pub(super) fn ensure(&mut self) -> bool {
         let dead = match &mut self.process {
             Some(process) => !matches!(process.try_wait(), Ok(None)),
@@ -46,7 +46,7 @@ impl Guardian {
         if dead {
             self.process = start().ok();
             for group in self.live.clone() {
-                self.tell(&format!("+ {group}\n"));
+                self.send(&format!("+ {group}\n"));
             }
             containment::note_guardian(self.process.is_some());
         }
@@ -56,21 +56,21 @@ impl Guardian {
     /// Adds a process group (the pid of a session leader).
     pub(super) fn guard(&mut self, group: u32) {
         self.live.insert(group);
-        self.tell(&format!("+ {group}\n"));
+        self.send(&format!("+ {group}\n"));
     }
 
-    /// Removes a group that is dead and swept. With the last one the guardian goes too, so that a
-    /// host that stopped its servers has no child left.
+    /// Removes a group that is dead and swept. After the last one the guardian is stopped too, so
+    /// that a host without servers has no child left.
     pub(super) fn release(&mut self, group: u32) {
         self.live.remove(&group);
-        self.tell(&format!("- {group}\n"));
+        self.send(&format!("- {group}\n"));
         if self.live.is_empty() {
             self.dismiss();
         }
     }
 
-    /// Ends it without letting it see the end of the pipe, which it would take for ours. SIGKILL
-    /// also reaches one that a server has stopped.
+    /// Kills it before it can see end of file, which it would take for our death. SIGKILL works
+    /// even when a server has suspended it.
     fn dismiss(&mut self) {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
@@ -78,20 +78,20 @@ impl Guardian {
         }
     }
 
-    /// Starts it again when somebody killed it.
+    /// Restarts it if it was killed.
     pub(super) fn look_after(&mut self) {
         if !self.is_idle() {
             self.ensure();
         }
     }
 
-    fn tell(&mut self, line: &str) {
+    fn send(&mut self, line: &str) {
         let stdin = self.process.as_mut().and_then(|process| process.stdin.as_mut());
         if let Some(stdin) = stdin
             && stdin.write_all(line.as_bytes()).is_err()
         {
-            // It died, or was stopped until the pipe was full. The next look starts another one,
-            // which is told everything.
+            // It died, or was suspended until the pipe was full. The next check starts another one
+            // and sends it every group.
             self.dismiss();
         }
     }
@@ -109,7 +109,7 @@ fn start() -> std::io::Result<Child> {
         .stderr(Stdio::null());
     super::exec::prepare(&mut command, None, Vec::new());
     let mut process = command.spawn()?;
-    // A guardian that does not read must not stop the thread that writes.
+    // A guardian that does not read must not block the thread that writes to it.
     let ready = match &process.stdin {
         Some(stdin) => rustix::io::ioctl_fionbio(stdin, true).map_err(Into::into),
         None => Err(std::io::Error::other("the guardian has no pipe")),

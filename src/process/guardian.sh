@@ -35,8 +35,8 @@ for tick in 1 2 3 4; do
     [ -n "$left" ] || break
     sleep 0.1 2>/dev/null || sleep 1
 done
-# Processes that fork and end every few milliseconds are gone before `look` is through: the ids given
-# last are watched, with nothing but builtins, and each is killed as soon as it is seen.
+# Processes that fork and exit every few milliseconds are gone before `look` ends: the most recent
+# ids are watched, using only builtins, and each match is killed as soon as it is seen.
 chase() {
     read -r _ _ _ _ last </proc/loadavg || return
     quiet=0 killed=0

@@ -17,11 +17,11 @@ use super::pipes::PipeGate;
 use super::platform::{Leader, code_and_signal};
 use crate::base::SafeText;
 
-/// What the owner asked for so far. Only ever rises.
+/// What the owner has requested so far. Only ever escalates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StopOrder {
     asked: StopRequest,
-    /// Its end was being asked for by other means before; dying was no crash from then on.
+    /// Whether the exit was announced beforehand; from then on it is not a crash.
     announced: bool,
 }
 
@@ -51,17 +51,17 @@ impl StopOrder {
     }
 }
 
-/// Members that end together with their leader, or notice that it is gone, get this long before they
-/// count as left behind.
+/// Members that exit with their leader, or notice that it is gone, get this long before they count
+/// as left behind.
 const SETTLE: Duration = Duration::from_secs(1);
-/// After SIGTERM to what was left behind.
+/// Time from SIGTERM to SIGKILL for processes left behind.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(300);
-/// How long pipes are drained after everybody is dead.
+/// How long pipes are drained once every process is dead.
 const DRAIN: Duration = Duration::from_millis(500);
-/// Between two looks at the process table.
+/// Interval between two polls of the process table.
 const LOOK: Duration = Duration::from_millis(15);
 
-/// Watches one process to its end.
+/// Watches one process until it exits.
 pub(super) struct Watchman {
     pub(super) leader: Leader,
     pub(super) began: Instant,
@@ -83,7 +83,7 @@ enum Rung {
 impl Watchman {
     pub(super) async fn run(mut self, done: watch::Sender<Option<ExitView>>) {
         let alive = tokio::select! {
-            // A process that is already dead was not stopped by anybody.
+            // A process that is already dead was not stopped by us.
             biased;
             () = self.leader.dead() => false,
             () = ordered(&mut self.order) => true,
@@ -91,14 +91,14 @@ impl Watchman {
         let rung = if alive {
             Some(self.climb().await)
         } else {
-            // Its owner closed stdin before it gave the order, if it gave one at all.
+            // The owner may have closed stdin before it sent an order, or without sending one.
             self.order.borrow().announced.then_some(Rung::Stdin)
         };
         let lived = self.began.elapsed();
         let (swept, escaped) = self.sweep(rung).await;
         self.stdin.close();
         if timeout(DRAIN, &mut self.stderr).await.is_err() {
-            // Somebody out of reach still holds it open.
+            // An escaped process still holds it open.
             self.stderr.abort();
         }
         let status = if timeout(KILL, self.leader.dead()).await.is_ok() {
@@ -120,8 +120,8 @@ impl Watchman {
         self.end_stdout().await;
     }
 
-    /// The session reads stdout to its end by itself; this ends it when an escaped process holds the
-    /// pipe open.
+    /// The session normally reads stdout to its end; this closes it when an escaped process holds
+    /// the pipe open.
     async fn end_stdout(&self) {
         let until = Instant::now() + DRAIN;
         while !self.stdout.is_closed() && Instant::now() < until {
@@ -130,9 +130,9 @@ impl Watchman {
         self.stdout.close();
     }
 
-    /// Closes stdin, SIGTERM, SIGKILL, each after its grace; gives the last rung needed.
+    /// Closes stdin, then SIGTERM, then SIGKILL, each after its grace; returns the last rung used.
     async fn climb(&mut self) -> Rung {
-        // Remembers who belongs to the family while their parents are still known.
+        // Records the members while their parents are still known.
         let mut members = self.leader.members().await;
         self.stdin.close();
         if self.dead_within(|grace| grace.stdin).await {
@@ -155,7 +155,7 @@ impl Watchman {
         self.order.borrow().asked == StopRequest::Kill
     }
 
-    /// Waits for death for as long as the current order grants; orders may get shorter meanwhile.
+    /// Waits for death for as long as the current order allows; later orders may shorten that.
     async fn dead_within(&mut self, part: impl Fn(Grace) -> Duration) -> bool {
         let began = Instant::now();
         loop {
@@ -172,7 +172,7 @@ impl Watchman {
         }
     }
 
-    /// Ends whoever outlived the leader; gives how many had to be made to, and who could not be.
+    /// Ends what outlived the leader; returns how many processes, and which could not be ended.
     async fn sweep(&mut self, rung: Option<Rung>) -> (u32, Vec<String>) {
         let patient = rung != Some(Rung::Kill) && !self.is_kill();
         let settle = if patient { SETTLE } else { Duration::ZERO };
@@ -182,7 +182,7 @@ impl Watchman {
             self.leader.terminate(&left);
             left = self.gone_within(LEFTOVER_GRACE).await;
         }
-        // Without a process table nothing is listed, but the group can still be killed unseen.
+        // Without a process table nothing is listed, but the process group can still be killed.
         self.leader.kill(&left);
         if left.is_empty() {
             return (swept, Vec::new());
@@ -190,7 +190,7 @@ impl Watchman {
         (swept, self.leader.exterminate().await)
     }
 
-    /// Waits until two looks in a row find nobody; gives who is left when the time is up.
+    /// Waits until two polls in a row find none; returns those left when the time is up.
     async fn gone_within(&self, span: Duration) -> Vec<ProcessRow> {
         let until = Instant::now() + span;
         let mut empty = 0;
@@ -206,6 +206,6 @@ impl Watchman {
 }
 
 async fn ordered(order: &mut watch::Receiver<StopOrder>) {
-    // An error means that every handle is gone, which is an order to kill that was sent before.
+    // An error means that every handle is dropped, which sent a kill order before.
     let _ = order.wait_for(|order| order.asked != StopRequest::Run).await;
 }

@@ -1,10 +1,10 @@
-//! The server's stdin and stdout, with a gate each: the owner of the process can close them even
-//! while somebody reads or writes.
+//! The server's stdin and stdout, each behind a gate: the owner of the process can close them even
+//! while a task is reading or writing.
 //!
-//! stdin has to be closable while a write is blocked (a server that stopped reading); stdout must
-//! report its end when the server is dead although a process that escaped keeps it open. A server
-//! that writes while it ends must not die of a closed pipe: what nobody reads any more is read here
-//! and thrown away until the server is dead.
+//! stdin must be closable while a write is blocked (a server that stopped reading); stdout must
+//! report end of file once the server is dead, even if an escaped process keeps it open. A server
+//! that writes while exiting must not die of a closed pipe: once the reader is dropped, the output
+//! is read here and discarded until the server is dead.
 
 use std::io;
 use std::pin::Pin;
@@ -18,13 +18,13 @@ use tokio::process::{ChildStdin, ChildStdout};
 /// A pipe end that can be taken away from its user.
 struct PipeSlot<T> {
     pipe: Option<T>,
-    /// Who waits on the pipe; dropping the pipe alone would never wake it.
+    /// The task that waits on the pipe; dropping the pipe alone would never wake it.
     waiting: Option<Waker>,
-    /// Bytes that were written to it.
+    /// Bytes written to it.
     written: u64,
-    /// How many of them nobody had read when it was closed, where the system says.
+    /// How many of them were unread when it was closed, where the system reports it.
     unread: Option<u64>,
-    /// Bytes in the pipe that nobody has read yet, where the system says.
+    /// Returns how many bytes in the pipe are unread, where the system reports it.
     ask: fn(&T) -> Option<u64>,
 }
 
@@ -58,7 +58,7 @@ impl<T> PipeGate<T> {
         }
     }
 
-    /// Whether its user saw the end by itself, or it was closed.
+    /// Whether its user reached end of file, or it was closed.
     pub(super) fn is_closed(&self) -> bool {
         self.0.lock().pipe.is_none()
     }
@@ -90,17 +90,16 @@ impl<T> PipeSlot<T> {
     }
 }
 
-/// What the server reads. Shutting it down or dropping it closes the server's stdin.
+/// The server's stdin. Shutting it down or dropping it closes it.
 pub struct ServerStdin(PipeGate<ChildStdin>);
 
-/// What the server writes.
+/// The server's stdout.
 pub struct ServerStdout {
     gate: PipeGate<ChildStdout>,
     /// Whether the pipe was full once.
     ///
-    /// A pipe holds 64 KiB at first: a server that answers with a megabyte then stops sixteen times
-    /// to be read, and each time both sides have to be woken. So one that has filled it gets a larger
-    /// one.
+    /// A pipe holds 64 KiB at first: a server that sends a megabyte then blocks sixteen times until
+    /// it is read, with wake-ups on both sides each time. So a pipe that was full is enlarged.
     was_full: bool,
 }
 
@@ -142,7 +141,7 @@ impl Drop for ServerStdout {
     }
 }
 
-/// Reads to the end, or until the gate closes, and keeps nothing.
+/// Reads and discards everything until end of file, or until the gate closes.
 async fn discard(gate: PipeGate<ChildStdout>) {
     let mut space = vec![0; 16 << 10];
     loop {
@@ -209,7 +208,7 @@ impl AsyncRead for ServerStdout {
             slot.pipe = None;
         }
         if read >= FULL && !std::mem::replace(was_full, true) {
-            // Refused when the user has too many large pipes: then it stays as it is.
+            // Fails when the user has too many large pipes; it then stays as it is.
             #[cfg(target_os = "linux")]
             let _ = slot.pipe.as_ref().map(|pipe| rustix::pipe::fcntl_setpipe_size(pipe, LARGE));
         }
@@ -262,7 +261,7 @@ mod tests {
         for (script, ignored) in [("exit 3", true), ("read line; exit 3", false)] {
             let mut child = shell(script);
             let (mut input, gate) = stdin(child.stdin.take().unwrap());
-            // The first may be gone already, which is no word heard either.
+            // The first may have exited already, which also counts as nothing read.
             let _ = input.write_all(b"{\"a\":1}\n").await;
             assert!(!gate.was_ignored(), "nothing is known before the end");
             child.wait().await.unwrap();

@@ -1,5 +1,5 @@
-//! From an entry's `command` to something that can be started: the executable is found and looked
-//! at first, so that every reason it cannot run has a message of its own (requirement L4).
+//! Resolves an entry's `command` into something that can be started: the executable is located and
+//! inspected first, so that every reason it cannot run has its own message (requirement L4).
 //!
 //! Starts nothing.
 
@@ -21,7 +21,7 @@ use std::io::Read;
 pub struct SpawnError {
     /// Code [`ErrorCode::ServerStartup`], what happened, what to do.
     pub error: Error,
-    /// Whether the same start may succeed a moment later. Nothing about a missing file does.
+    /// Whether the same start may succeed a moment later. Never set for a missing file.
     pub retryable: bool,
 }
 
@@ -32,7 +32,7 @@ impl SpawnError {
         Self { error, retryable: false }
     }
 
-    /// One that may pass: the system has no room for the process now, or says something unknown.
+    /// A possibly transient one: the system lacks resources now, or the error is unknown.
     pub(super) fn passing(message: impl AsRef<str>) -> Self {
         Self { retryable: true, ..Self::new(message) }
     }
@@ -46,7 +46,7 @@ impl SpawnError {
 /// A program that was found and looks startable, with everything it will be given.
 #[derive(Clone)]
 pub struct Launch {
-    /// The executable: absolute, symbolic links not resolved (shims look at their own name).
+    /// The executable: absolute, symbolic links not resolved (shims depend on their own name).
     pub program: PathBuf,
     /// Arguments, passed literally.
     pub args: Vec<OsString>,
@@ -57,8 +57,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Whether a relative folder of PATH led to the program: then whoever fills the working
-    /// directory decides what runs.
+    /// Whether the program was found via a relative folder of PATH: then whoever can write to the
+    /// working directory decides what runs.
     pub fn is_found_relatively(&self) -> bool {
         let path = self.env.iter().find(|(name, _)| is_path(name));
         path.is_some_and(|(_, path)| {
@@ -69,13 +69,13 @@ impl Launch {
     }
 }
 
-/// Finds the executable of an entry and checks what it would be given.
+/// Finds the executable of an entry and checks its arguments, directory and environment.
 ///
 /// A bare name is searched on the PATH the child will have; a name with a separator is taken
 /// relative to the entry's working directory. Reads a few bytes of the file.
 ///
 /// # Errors
-/// [`SpawnError`] with words of its own for each reason.
+/// [`SpawnError`] with its own message for each reason.
 pub fn resolve(config: &StdioConfig) -> Result<Launch, SpawnError> {
     let command = config.command.as_str();
     if command.trim().is_empty() {
@@ -154,7 +154,7 @@ fn search(command: &str, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, Sp
     Err(SpawnError::new(message).help(suggestion(command, path, cwd)))
 }
 
-/// Which PATH was searched: a short one whole; of a long one the number of folders, and the whole
+/// Which PATH was searched: in full if short; otherwise the number of folders, with the full PATH
 /// in the log.
 fn searched(path: Option<&OsStr>) -> String {
     const SHORT: usize = 60;
@@ -170,8 +170,8 @@ fn searched(path: Option<&OsStr>) -> String {
     }
 }
 
-/// Windows finds programs by their extension (`PATHEXT`). Looked for first: beside `npx.cmd` lies an
-/// `npx` that only a POSIX shell can read.
+/// Windows finds programs by their extension (`PATHEXT`). Tried first: beside `npx.cmd` lies an
+/// `npx` that only a POSIX shell can run.
 #[cfg(windows)]
 fn by_extension(command: &str, path: Option<&OsStr>, cwd: &Path) -> Option<PathBuf> {
     which::which_in(command, path, cwd).ok()
@@ -205,7 +205,7 @@ fn not_executable(file: &Path) -> SpawnError {
     })
 }
 
-/// What runs a file of this kind.
+/// The interpreter for a file with this extension.
 fn interpreter(file: &Path) -> Option<&'static str> {
     Some(match file.extension()?.to_str()? {
         "py" => "python3",
@@ -216,9 +216,9 @@ fn interpreter(file: &Path) -> Option<&'static str> {
     })
 }
 
-/// What to do about a command that is not there.
+/// Help for a command that was not found.
 fn suggestion(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
-    /// Most directory entries looked at: a help must not take longer than the error is worth.
+    /// Most directory entries scanned: computing the help must stay fast.
     const ENTRIES: usize = 20_000;
     if let Some(help) = command_line(command, |first| !first.contains(char::is_whitespace)) {
         return help;
@@ -250,7 +250,7 @@ fn suggestion(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
     }
 }
 
-/// What to do about a whole command line in `command`, the beginning of which is a program.
+/// Help for a whole command line in `command`, if it begins with a program.
 fn command_line(command: &str, is_program: impl Fn(&str) -> bool) -> Option<String> {
     let mut split = command.match_indices(char::is_whitespace).map(|(at, _)| command.split_at(at));
     let (first, rest) = split.rfind(|(first, _)| is_program(first))?;
@@ -261,10 +261,10 @@ fn command_line(command: &str, is_program: impl Fn(&str) -> bool) -> Option<Stri
     ))
 }
 
-// A look at the file that is to be executed, because the operating system's own words for what is
-// wrong with it are few and misleading.
+// Inspection of the executable, because the operating system's own error messages about it are few
+// and misleading.
 
-/// Looks at the file itself.
+/// Checks that the program exists, is executable and has a format that can run.
 fn inspect(
     command: &str,
     program: &Path,
@@ -281,14 +281,14 @@ fn inspect(
             };
             SpawnError::new(format!("no such file: {name}{how}")).help(missing(command, cwd))
         }
-        _ => SpawnError::new(format!("{name} cannot be looked at: {error}")),
+        _ => SpawnError::new(format!("{name} cannot be accessed: {error}")),
     })?;
     if meta.is_dir() {
         return Err(SpawnError::new(format!("{name} is a directory, not a program"))
             .help("name the executable inside it"));
     }
     if !executable(program) {
-        // `access` says no on a noexec mount too, whatever the mode bits say.
+        // `access` also fails on a noexec mount, whatever the mode bits.
         return Err(if forbids_execution(program) {
             no_exec(program)
         } else {
@@ -302,14 +302,14 @@ fn inspect(
     Ok(())
 }
 
-/// What to do about a path with nothing at its end.
+/// Help for a path that does not exist.
 fn missing(command: &str, cwd: &Path) -> String {
     if let Some(rest) = command.strip_prefix("~/") {
         return format!(
             "no shell reads this, so `~` means nothing: write \"${{userHome}}/{rest}\""
         );
     }
-    // A path may have spaces of its own: only where a file stands before one is it a command line.
+    // A path may contain spaces: it is a command line only if the part before one is a file.
     command_line(command, |first| cwd.join(first).is_file())
         .unwrap_or_else(|| "correct `command` or `cwd` of the entry".to_owned())
 }
@@ -341,7 +341,7 @@ fn check_format(program: &Path, path: Option<&OsStr>) -> Result<(), SpawnError> 
         Ok(file) => {
             let _ = file.take(256).read_to_end(&mut head);
         }
-        // Executable but not readable is legal; the kernel will say.
+        // Executable but not readable is legal; the kernel will report any problem.
         Err(_) => return Ok(()),
     }
     let name = program.display();
@@ -375,8 +375,13 @@ fn check_format(program: &Path, path: Option<&OsStr>) -> Result<(), SpawnError> 
         return Err(SpawnError::new(format!("{name} needs {interpreter}, which does not exist"))
             .help("install that interpreter, or correct the first line of the file"));
     }
+    let mut takes_value = false;
+    let mut is_program = |word: &&str| {
+        let is_value = std::mem::replace(&mut takes_value, VALUE_OPTIONS.contains(word));
+        !is_value && !word.starts_with('-') && !word.contains('=')
+    };
     if Path::new(interpreter).file_name() == Some(OsStr::new("env"))
-        && let Some(wanted) = words.find(|word| !word.starts_with('-') && !word.contains('='))
+        && let Some(wanted) = words.find(&mut is_program)
         && !on_path(wanted, path)
     {
         let searched = searched(path);
@@ -388,20 +393,24 @@ fn check_format(program: &Path, path: Option<&OsStr>) -> Result<(), SpawnError> 
     Ok(())
 }
 
+/// Options of `env` whose value is the next word.
+#[cfg(unix)]
+const VALUE_OPTIONS: [&str; 4] = ["-u", "--unset", "-C", "--chdir"];
+
 #[cfg(unix)]
 fn on_path(command: &str, path: Option<&OsStr>) -> bool {
     has_separator(command) || folders(path).any(|dir| executable(&dir.join(command)))
 }
 
-/// Whether a binary is one that the kernel does not know: `execvp` of the C library hands such a file
-/// to a shell, which would run garbage and report a syntax error.
+/// Whether a binary has a format the kernel cannot run: the C library's `execvp` would hand it to a
+/// shell, which would run garbage and report a syntax error.
 #[cfg(target_os = "linux")]
 fn is_foreign(head: &[u8]) -> bool {
     // Magic number, class, byte order and machine of an ELF header.
     let kind = |head: &[u8]| Some((head.get(..6)?.to_vec(), head.get(18..20)?.to_vec()));
     let mut own = [0; 20];
     let read = fs::File::open("/proc/self/exe").and_then(|mut file| file.read_exact(&mut own));
-    // The kernel may have been taught more formats: emulators, Java, Wine.
+    // More formats may be registered: emulators, Java, Wine.
     let taught = fs::read_dir("/proc/sys/fs/binfmt_misc").is_ok_and(|mut dir| {
         let own = |name: &OsStr| name == "register" || name == "status";
         dir.any(|entry| entry.is_ok_and(|entry| !own(&entry.file_name())))
@@ -414,9 +423,9 @@ fn is_foreign(_: &[u8]) -> bool {
     false
 }
 
-// Words for what the operating system says when it will not start a program.
+// Messages for the operating system's errors when it refuses to start a program.
 
-/// Words for what the operating system said when the start itself failed.
+/// The error to report when the start itself failed.
 pub(super) fn refused(launch: &Launch, error: &io::Error) -> SpawnError {
     let name = launch.program.display();
     let unknown = SpawnError::passing(format!("{name} could not be started: {error}"));
@@ -473,11 +482,11 @@ fn windows(launch: &Launch, error: &io::Error) -> Option<SpawnError> {
     const NO_SYSTEM_RESOURCES: i32 = 1450;
     const COMMITMENT_LIMIT: i32 = 1455;
     let name = launch.program.display();
-    // How the standard library refuses what cannot be quoted for `cmd.exe`.
+    // The standard library refuses arguments that cannot be quoted for `cmd.exe` this way.
     if error.kind() == io::ErrorKind::InvalidInput && is_batch(&launch.program) {
         let why = format!("{name} is a batch file, and an argument cannot be passed to one safely");
         return Some(SpawnError::new(why).help(
-            "no batch file can be given a line break: pass it in a file or in `env`, or name the \
+            "batch files cannot take a line break: pass it in a file or in `env`, or name the \
              program that the batch file starts",
         ));
     }
@@ -495,7 +504,7 @@ fn windows(launch: &Launch, error: &io::Error) -> Option<SpawnError> {
         }
         ACCESS_DENIED => SpawnError::new(format!("{name}: {error}")),
         VIRUS_INFECTED | DISABLED_BY_POLICY => {
-            SpawnError::new(format!("{name}: {error}")).help("this machine's protection refuses it")
+            SpawnError::new(format!("{name}: {error}")).help("blocked by this machine's security")
         }
         ELEVATION_REQUIRED => SpawnError::new(format!("{name} asks for administrator rights"))
             .help("start mcpdeck as administrator, or use a program that needs no such rights"),

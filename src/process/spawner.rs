@@ -15,7 +15,7 @@ use super::guardian::Guardian;
 
 type SpawnJob = Box<dyn FnOnce(&mut Guardian) + Send>;
 
-/// How often the guardian is looked after while there is something to guard.
+/// How often the guardian is checked while there is something to guard.
 const WATCH: Duration = Duration::from_secs(5);
 
 /// Most jobs waiting. Beyond that the caller gets an error: the system is busy.
@@ -37,7 +37,7 @@ pub(super) async fn run<T: Send + 'static>(
     answer.await.map_err(|_| io::Error::other("the thread that starts processes failed"))
 }
 
-/// The same without waiting, for a place that cannot await.
+/// Like [`run`], but does not wait for the result.
 pub(super) fn post(job: SpawnJob) -> io::Result<()> {
     let mut jobs = JOBS.lock();
     let sender = match &*jobs {

@@ -1,10 +1,10 @@
-//! stderr of a server: always read, cut into lines, masked, made safe, counted (requirement L6).
+//! A server's stderr: always read, split into lines, masked, sanitised, counted (requirement L6).
 //!
-//! Owns the answer to a flood. Reading never stops, so a server is never blocked for good, but two
-//! budgets keep it from costing the others: lines beyond [`LINES_PER_SECOND`] are counted instead
-//! of kept, and bytes beyond their [`Allowance`] wait in the pipe. What was not kept appears as a
-//! log record of its own, at most one a second. The last bytes are always kept raw, so that the
-//! tail that explains a death is exact even then.
+//! Owns flood control. Reading never stops, so a server is never blocked permanently, but two
+//! budgets protect the other servers: lines beyond [`LINES_PER_SECOND`] are counted instead of
+//! kept, and bytes beyond their [`Allowance`] wait in the pipe. Dropped lines are reported in a log
+//! record of their own, at most one a second. The last bytes are always kept raw, so that the tail
+//! that explains a crash is exact even then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use crate::base::allowance::Allowance;
 use crate::base::text::cut;
 use crate::base::{LogLevel, LogRecord, Redactor, SafeText};
 
-/// Lines kept per second and server in the long run.
+/// Sustained rate of lines kept, per second and server.
 const LINES_PER_SECOND: f64 = 2_000.0;
-/// Lines kept at once after a quiet time.
+/// Burst of lines kept after a quiet period.
 const LINES_AT_ONCE: f64 = 10_000.0;
-/// A line without an end is shown after this long: a prompt, a progress bar.
+/// An unterminated line is shown after this long: a prompt, a progress bar.
 const IDLE: Duration = Duration::from_millis(500);
 /// Longest line of the tail in bytes.
 const TAIL_LINE: usize = 4 << 10;
-/// Size of a read, small until the server turns out to write much.
+/// Size of a read: small until the server turns out to write a lot, then large.
 const CHUNK: (usize, usize) = (4 << 10, 64 << 10);
 
-/// What a server's stderr amounted to.
+/// Totals of a server's stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StderrView {
@@ -55,7 +55,7 @@ pub(super) struct StderrTap {
 struct StderrState {
     view: StderrView,
     recent: Vec<u8>,
-    /// Whether bytes before `recent` were let go.
+    /// Whether bytes before `recent` were discarded.
     cut: bool,
 }
 
@@ -76,7 +76,7 @@ impl StderrTap {
         let start = recent.len().saturating_sub(self.kept);
         let mut bytes = &recent[start..];
         if start > 0 || cut {
-            // The first line begins somewhere in its middle, perhaps in the middle of a secret.
+            // The first line is truncated at its start, perhaps in the middle of a secret.
             let skip = memchr::memchr(b'\n', bytes)
                 .map_or_else(|| self.redactor.longest().min(bytes.len()), |end| end + 1);
             bytes = &bytes[skip..];
@@ -165,12 +165,12 @@ pub(super) async fn pump(
 /// Cuts chunks into lines and lines into log records.
 struct Cutter<'a> {
     context: &'a ProcessContext,
-    /// Most bytes of a line that are held: the limit and the longest secret, which may begin at it.
+    /// Most bytes held of a line: the limit plus the longest secret, which may begin there.
     hold: usize,
     line: Vec<u8>,
-    /// Bytes of the line that were not held.
+    /// Bytes of the line beyond that, which are only counted.
     more: usize,
-    /// The line that is being read is not kept.
+    /// Whether the line being read is dropped.
     skipping: bool,
     quota: Allowance,
     dropped: Dropped,
@@ -196,19 +196,19 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// How long a read may wait before [`Cutter::idle`] has something to do.
+    /// How long a read may block before [`Cutter::idle`] has work.
     fn wakes_after(&self) -> Option<Duration> {
         (!self.line.is_empty() || self.dropped.lines > 0).then_some(IDLE)
     }
 
-    /// Takes a chunk; gives how many lines ended in it and how many of these were dropped.
+    /// Processes a chunk; returns how many lines ended in it and how many of these were dropped.
     fn feed(&mut self, chunk: &[u8]) -> (u64, u64) {
         self.quota.refill();
         let (mut lines, mut dropped) = (0, 0);
         let mut rest = chunk;
         while let Some(end) = memchr::memchr(b'\n', rest) {
             if self.skipping || !self.quota.take_one() {
-                // Beyond the quota lines are counted at the speed of memory.
+                // Beyond the quota, lines are only counted.
                 let ends = if self.quota.has_one() {
                     (1, end)
                 } else {
@@ -234,7 +234,7 @@ impl<'a> Cutter<'a> {
                 self.hold(rest);
             }
         }
-        self.tell_dropped();
+        self.report_dropped();
         (lines, dropped)
     }
 
@@ -261,16 +261,16 @@ impl<'a> Cutter<'a> {
         self.skipping = false;
     }
 
-    /// Nothing came for a while: shows what has no end yet, and what was dropped.
+    /// Called after a quiet period: emits an unterminated line and reports what was dropped.
     fn idle(&mut self) {
         if !self.line.is_empty() {
             self.emit();
         }
         self.dropped.reported = None;
-        self.tell_dropped();
+        self.report_dropped();
     }
 
-    fn tell_dropped(&mut self) {
+    fn report_dropped(&mut self) {
         const EVERY: Duration = Duration::from_secs(1);
         let now = Instant::now();
         let due = self.dropped.reported.is_none_or(|at| now.saturating_duration_since(at) >= EVERY);
@@ -301,7 +301,7 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// Words that give a line's level away, the worst first.
+/// Words that indicate a line's level, the worst first.
 const WORDS: &[(LogLevel, &[&str])] = &[
     (LogLevel::Critical, &["fatal", "critical", "panic", "panicked"]),
     (LogLevel::Error, &["error", "err", "traceback", "exception", "uncaught", "unhandled"]),
@@ -312,10 +312,10 @@ const WORDS: &[(LogLevel, &[&str])] = &[
     (LogLevel::Trace, &["trace"]),
 ];
 
-/// The level a line seems to have: the first word in its beginning that is a level's name, or a
-/// compound that ends in `error`; `info` without one.
+/// The apparent level of a line: the first word near its start that names a level, or a compound
+/// that ends in `Error`; `info` otherwise.
 pub(super) fn level(line: &[u8]) -> LogLevel {
-    /// Level words stand in front: after a time, a logger name, a bracket.
+    /// Level words come early: after a time, a logger name, a bracket.
     const LOOK_AT: usize = 96;
     let head = &line[..line.len().min(LOOK_AT)];
     for word in head.split(|b| !b.is_ascii_alphabetic()).filter(|w| w.len() >= 3) {

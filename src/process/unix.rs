@@ -1,7 +1,8 @@
 //! Starting and ending a process on Unix.
 //!
-//! The leader is watched without being reaped (`waitid` with `WNOWAIT`). A zombie keeps its process id, and with it the id of its session and group, so that every signal
-//! sent before [`Leader::reap`] reaches the right processes or none.
+//! The leader is watched without being reaped (`waitid` with `WNOWAIT`). A zombie keeps its process
+//! id, and with it the id of its session and group, so that every signal sent before
+//! [`Leader::reap`] reaches the right processes or none.
 
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(super) struct Leader {
     family: Arc<Family>,
 }
 
-/// Starts a program in a session of its own; gives it with its stdin, stdout and stderr.
+/// Starts a program in a session of its own; returns it with its stdin, stdout and stderr.
 pub(super) async fn start(
     launch: Launch,
 ) -> Result<(Leader, (ChildStdin, ChildStdout, ChildStderr)), SpawnError> {
@@ -49,7 +50,7 @@ pub(super) async fn start(
 
 type ChildPipes = (process::ChildStdin, process::ChildStdout, process::ChildStderr);
 
-/// Runs on the spawner thread. When nobody waits for the result any more, its drop ends the child.
+/// Runs on the spawner thread. If the caller is gone, dropping the result kills the child.
 fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, ChildPipes)> {
     let guarded = guardian.ensure();
     let mark = family::new_mark();
@@ -63,10 +64,10 @@ fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, ChildPi
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // With a guardian a dead host means SIGTERM, and SIGKILL a moment later: a server may
-    // finish the file it is writing. Without one nobody would send the second signal.
-    let farewell = if guarded { Signal::TERM } else { Signal::KILL };
-    prepare(&mut command, Some(farewell), limits(&launch.limits));
+    // With a guardian, the death of the host means SIGTERM, then SIGKILL a moment later, so that a
+    // server may finish the file it is writing. Without one, nothing would send the second signal.
+    let death_signal = if guarded { Signal::TERM } else { Signal::KILL };
+    prepare(&mut command, Some(death_signal), limits(&launch.limits));
     let mut child = command.spawn()?;
     guardian.guard(child.id());
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -78,8 +79,8 @@ fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, ChildPi
     Ok((leader, (stdin, stdout, stderr)))
 }
 
-/// The limits to set, never above what the host itself may have: asking for more is an error, and
-/// the smaller limit is what the entry asked for anyway.
+/// The limits to set, capped at the host's own hard limits: exceeding those is an error, and the
+/// lower limit is at least as strict as the entry's.
 fn limits(config: &ProcessLimits) -> Vec<(Resource, Rlimit)> {
     let mut limits = Vec::new();
     let mut add = |resource, soft: u64, hard: u64| {
@@ -91,7 +92,7 @@ fn limits(config: &ProcessLimits) -> Vec<(Resource, Rlimit)> {
         add(MEMORY, bytes, bytes);
     }
     if let Some(time) = config.cpu_time {
-        // Whole seconds, upwards. SIGXCPU at the soft limit, SIGKILL a second later.
+        // Whole seconds, rounded up. SIGXCPU at the soft limit, SIGKILL a second later.
         let seconds = time.as_millis().div_ceil(1000).max(1) as u64;
         add(Resource::Cpu, seconds, seconds + 1);
     }
@@ -105,7 +106,7 @@ fn limits(config: &ProcessLimits) -> Vec<(Resource, Rlimit)> {
 /// wrong measure, because Node.js and other runtimes reserve tens of gigabytes they never touch.
 #[cfg(target_os = "linux")]
 const MEMORY: Resource = Resource::Data;
-/// Elsewhere the address space is what there is (macOS accepts it and does not enforce it).
+/// Elsewhere only the address space can be limited (macOS accepts it and does not enforce it).
 #[cfg(not(target_os = "linux"))]
 const MEMORY: Resource = Resource::As;
 
@@ -120,8 +121,8 @@ impl Leader {
 
     /// Waits until the leader is dead. Does not reap it. Cancel-safe.
     ///
-    /// Every SIGCHLD of the host is a reason to look; looking costs one system call. (A pidfd would
-    /// wake this task alone, but registering one with the runtime is `unsafe` and Linux only.)
+    /// Checks on every SIGCHLD of the host; a check costs one system call. (A pidfd would wake this
+    /// task alone, but registering one with the runtime is `unsafe` and Linux only.)
     pub(super) async fn dead(&self) {
         let mut children = signal(SignalKind::child());
         while !self.is_dead() {
@@ -140,7 +141,7 @@ impl Leader {
         !matches!(rustix::process::waitid(WaitId::Pid(self.pid), options), Ok(None))
     }
 
-    /// Asks the whole family to end: SIGCONT, because a stopped process takes no notice, SIGTERM.
+    /// Asks the whole family to exit: SIGCONT first, because a suspended process ignores SIGTERM.
     pub(super) fn terminate(&self, members: &[ProcessRow]) {
         self.signal(members, Signal::CONT);
         self.signal(members, Signal::TERM);
@@ -159,13 +160,13 @@ impl Leader {
         }
     }
 
-    /// The living members besides the leader; empty where the platform cannot list them.
+    /// The live members except the leader; empty where the platform cannot list them.
     pub(super) async fn members(&self) -> Vec<ProcessRow> {
         self.family.members(&*census::take().await)
     }
 
-    /// Kills whoever is left besides the leader, also those that are forked meanwhile; gives who
-    /// could not be killed, by name.
+    /// Kills all remaining members except the leader, including ones forked meanwhile; returns the
+    /// names of those that could not be killed.
     pub(super) async fn exterminate(&self) -> Vec<String> {
         let _ = kill_process_group(self.pid, Signal::KILL);
         let (done, wait) = tokio::sync::oneshot::channel();
@@ -176,20 +177,20 @@ impl Leader {
         wait.await.unwrap_or_default()
     }
 
-    /// Takes the exit status; the process id is free afterwards. Only call when it is dead.
+    /// Reaps the leader, which frees its process id. Callers must ensure that it is dead.
     pub(super) async fn reap(&mut self) -> Option<ExitStatus> {
         let group = self.pid();
-        // Waits for the guardian to forget, so that nothing of ours is left when the last server is.
+        // Waits for the guardian, so that no child of ours is left after the last server.
         let _ = spawner::run(move |guardian| guardian.release(group)).await;
         self.child.take()?.wait().ok()
     }
 
-    /// Gives a leader up that cannot be killed (uninterruptible in the kernel). It is reaped when
-    /// it ends after all.
+    /// Gives up on a leader that cannot be killed (uninterruptible in the kernel). It is reaped if
+    /// it exits after all.
     pub(super) fn abandon(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         let group = self.pid();
-        // Without a thread the zombie stays until the host ends; the guardian still knows the group.
+        // Without a thread the zombie stays until the host ends; the guardian keeps the group.
         sweep(&self.family, move |_| {
             let _ = child.wait();
             let _ = spawner::post(Box::new(move |guardian| guardian.release(group)));
@@ -197,8 +198,8 @@ impl Leader {
     }
 }
 
-/// Kills whoever is left of a family, then does `then` with those that could not be killed. On a
-/// thread: the async runtime may be gone before.
+/// Kills what is left of a family, then calls `then` with those that could not be killed. Runs on a
+/// thread, because the async runtime may be shut down before.
 fn sweep(family: &Arc<Family>, then: impl FnOnce(Vec<ProcessRow>) + Send + 'static) {
     let family = Arc::clone(family);
     let work = move || then(family.exterminate(KILL, |row| send(row, Signal::KILL)));
@@ -214,13 +215,13 @@ impl Drop for Leader {
     }
 }
 
-/// Signals one process, not one that got its id later.
+/// Signals one process, and never another that reused its id.
 #[cfg(target_os = "linux")]
 fn send(row: &ProcessRow, signal: Signal) {
     use rustix::process::{PidfdFlags, kill_process, pidfd_open, pidfd_send_signal};
     let Some(pid) = i32::try_from(row.process.pid).ok().and_then(Pid::from_raw) else { return };
     let handle = pidfd_open(pid, PidfdFlags::empty());
-    // The descriptor pins the process; only then is it certain that the row is about it.
+    // The descriptor pins the process; only now can the row be compared reliably.
     if census::row(row.process.pid).is_none_or(|now| now.process != row.process) {
         return;
     }

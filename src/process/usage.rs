@@ -1,7 +1,7 @@
 //! Memory and CPU of a server's family, on demand.
 //!
-//! Linux reads `/proc`; one reading of the table serves every server asked about within half a
-//! second; so does Windows, whose jobs are asked. macOS says nothing yet (it would need `libproc`).
+//! On Linux one scan of `/proc` serves every server queried within half a second; likewise on
+//! Windows, where jobs are queried. macOS reports nothing yet (it would need `libproc`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use super::windows::read;
 pub struct Usage {
     /// Resident memory of all its processes in bytes. Pages shared between them count for each.
     pub memory: u64,
-    /// CPU time since the reading before, in percent of one core; zero at the first.
+    /// CPU time since the previous reading, in percent of one core; zero for the first.
     pub cpu_percent: f32,
     /// How many processes it has.
     pub processes: u32,
@@ -42,7 +42,7 @@ struct UsageReading {
     usage: Usage,
 }
 
-/// How long a reading is good for.
+/// How long a reading is reused.
 const FRESH: Duration = Duration::from_millis(500);
 
 static TABLE: Mutex<Option<(Instant, Arc<ProcessTable>)>> = Mutex::new(None);
@@ -82,7 +82,7 @@ impl Meter {
         let ticks = rows.iter().map(|row| row.cpu_ticks).sum();
         let cpu_percent = (*last).map_or(0.0, |last| {
             let seconds = now.saturating_duration_since(last.at).as_secs_f64();
-            // A process that ended takes its ticks with it; that is no negative use.
+            // An exited process takes its ticks with it; usage is never negative.
             let used = u64::saturating_sub(ticks, last.ticks) as f64 / tick as f64;
             (used / seconds.max(f64::EPSILON) * 100.0) as f32
         });
@@ -102,7 +102,7 @@ fn units() -> (u64, u64) {
     (rustix::param::page_size() as u64, rustix::param::clock_ticks_per_second())
 }
 
-/// What a job counts: bytes, and units of 100 ns.
+/// Units of a job's counters: bytes, and 100 ns.
 #[cfg(not(target_os = "linux"))]
 fn units() -> (u64, u64) {
     (1, 10_000_000)

@@ -1,9 +1,9 @@
 //! Starting and ending a process on Windows: a job object holds the whole family and ends it when
-//! the last handle to it is closed, also by the end of the host.
+//! the last handle to it is closed, including when the host exits.
 //!
 //! Windows has no SIGTERM for a process without a window or a console, so the ladder's middle rung
-//! only waits. Batch files (`npx.cmd`) are run by the standard library, which quotes their arguments
-//! for `cmd.exe` or refuses them.
+//! only waits. Batch files (`npx.cmd`) are run by the standard library, which quotes arguments for
+//! `cmd.exe` or refuses them.
 
 mod job;
 
@@ -24,17 +24,17 @@ use super::family::{self, Family};
 use super::resolve::{Launch, SpawnError, refused};
 use job::Job;
 
-/// A server's first process, in its job. Dropping it ends the job, and with it everybody in it.
+/// A server's first process, in its job. Dropping it ends the job and every process in it.
 pub(super) struct Leader {
-    /// Locked by whoever waits for its end, which is the watchman alone.
+    /// Locked while its exit is awaited, which only the watchman does.
     child: Mutex<Box<dyn ChildWrapper>>,
     status: watch::Sender<Option<ExitStatus>>,
     family: Arc<Family>,
     job: Arc<Job>,
 }
 
-/// Puts a process into our job before its first instruction: it is started suspended, for the job
-/// that `process-wrap` makes inside this one and does not let us ask or limit.
+/// Puts a process into our job before its first instruction: `process-wrap` starts it suspended,
+/// for a nested job of its own that we can neither query nor limit.
 #[derive(Debug)]
 struct Joins(Arc<Job>);
 
@@ -50,7 +50,7 @@ impl CommandWrapper for Joins {
     }
 }
 
-/// Starts a program in a job object of its own; gives it with its stdin, stdout and stderr.
+/// Starts a program in a job object of its own; returns it with its stdin, stdout and stderr.
 pub(super) async fn start(
     launch: Launch,
 ) -> Result<(Leader, (ChildStdin, ChildStdout, ChildStderr)), SpawnError> {
@@ -68,8 +68,8 @@ pub(super) async fn start(
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
     });
-    // A console of its own that nobody sees: on ours it could draw over the dashboard, and Ctrl-C
-    // would end it before it is asked to end.
+    // A hidden console of its own: on ours it could draw over the dashboard, and Ctrl-C would end
+    // it before it is asked to exit.
     wrap.wrap(CreationFlags(CREATE_NO_WINDOW))
         .wrap(KillOnDrop)
         .wrap(Joins(Arc::clone(&job)))
@@ -111,18 +111,18 @@ impl Leader {
     #[expect(clippy::unused_self, reason = "on other systems it takes the leader to do it")]
     pub(super) fn terminate(&self, _: &[ProcessRow]) {}
 
-    /// Ends the job, and with it everybody in it.
+    /// Ends the job and every process in it.
     pub(super) fn kill(&self, _: &[ProcessRow]) {
         self.job.terminate();
     }
 
-    /// The living members besides the leader.
+    /// The live members except the leader.
     pub(super) async fn members(&self) -> Vec<ProcessRow> {
         let pid = self.pid();
         self.family.members(&self.job.rows(pid).into_iter().collect())
     }
 
-    /// Ends the job; gives who is left of it, by process id.
+    /// Ends the job; returns what is left of it, as process ids.
     pub(super) async fn exterminate(&self) -> Vec<String> {
         let until = tokio::time::Instant::now() + super::context::KILL;
         loop {
@@ -143,7 +143,7 @@ impl Leader {
     pub(super) fn abandon(&mut self) {}
 }
 
-/// The members of every server's job: nobody else is asked about.
+/// The processes of every server's job; no others are queried.
 pub(super) fn read() -> ProcessTable {
     job::rows().into_iter().collect()
 }

@@ -1,13 +1,13 @@
-//! A file that starts anew when it is full and keeps a few old ones.
+//! The rotating log file: bounded in size, keeps a few old files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Old files kept, as `NAME.1` (newest) to `NAME.3`.
+/// Number of old files kept, as `NAME.1` (newest) to `NAME.3`.
 const KEEP: u32 = 3;
 
-/// Appends; moves `NAME` to `NAME.1` when it is full.
+/// An append-only file; renames `NAME` to `NAME.1` when it is full.
 pub(super) struct RotatingFile {
     path: PathBuf,
     file: File,
@@ -16,7 +16,7 @@ pub(super) struct RotatingFile {
 }
 
 impl RotatingFile {
-    /// Opens it; a new file is begun at `max` bytes.
+    /// Opens or creates the file; it is rotated at `max` bytes.
     pub(super) fn open(path: &Path, max: u64) -> io::Result<Self> {
         let file = append(path)?;
         let size = file.metadata()?.len();
@@ -37,8 +37,8 @@ impl RotatingFile {
 impl Write for RotatingFile {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.size > 0 && self.size + line.len() as u64 > self.max {
-            // A full disk or a read-only directory must not end logging: go on in the old file, and
-            // ask again only after as much has been written once more.
+            // A full disk or a read-only directory must not stop logging: keep appending to the old
+            // file, and retry the rotation after another `max` bytes.
             if self.rotate().is_err() {
                 self.size = 0;
             }
@@ -53,7 +53,7 @@ impl Write for RotatingFile {
     }
 }
 
-/// Readable by its owner alone: logs hold names of files and tools.
+/// Readable by the owner only: logs contain names of files and tools.
 fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).append(true);

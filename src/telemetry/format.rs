@@ -1,4 +1,4 @@
-//! One record as one JSON line with the fields of requirement O1 first.
+//! Formats each record as one JSON line, the fields of requirement O1 first.
 
 use std::fmt;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use tracing_subscriber::registry::{LookupSpan, Scope};
 
 use crate::base::{Clock, Redactor};
 
-/// Keys every line has, `null` when they do not apply.
+/// Keys present in every line; `null` when they do not apply.
 const FIXED: [&str; 8] = [
     "server",
     "request_id",
@@ -25,10 +25,10 @@ const FIXED: [&str; 8] = [
     "correlation_id",
     "parent_id",
 ];
-/// Fields that hold what was sent or received.
+/// Fields that contain sent or received data.
 const PAYLOADS: [&str; 4] = ["arguments", "result", "payload", "params"];
 
-/// The layer that writes.
+/// The layer that writes the log lines.
 pub(super) struct JsonLines {
     pub(super) queue: NonBlocking,
     pub(super) redactor: Redactor,
@@ -54,8 +54,8 @@ impl JsonLines {
             fields.retain(|key, _| !PAYLOADS.contains(&key.as_str()));
         }
         line.extend(fields);
-        // Every string on its own, before it is escaped: a secret with a quote in it would not be
-        // found in the finished line.
+        // Redact each string before it is escaped: a secret that contains a quote would not be
+        // found in the serialized line.
         for value in line.values_mut() {
             if let Some(masked) = self.redactor.redact_json(value) {
                 *value = masked;
@@ -67,8 +67,8 @@ impl JsonLines {
     }
 }
 
-/// Names what belongs together: `call-7` for all that is about one call, whose parent is the session
-/// it goes over; `files#2` for all that is about the second session of a server.
+/// Adds correlation ids: `call-7` for records of one call, with its session as parent; `files#2`
+/// for records of the second session of server `files`.
 fn correlate(fields: &mut Map<String, Value>) {
     let text = |key: &str| {
         fields.get(key).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
@@ -112,7 +112,7 @@ where
             }
         }
         let line = self.line(event, fields);
-        // The queue drops and counts when the disk is slow; nothing to be done about it here.
+        // The queue drops and counts lines when the disk is slow.
         let _ = self.queue.clone().write_all(line.as_bytes());
     }
 }

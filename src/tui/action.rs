@@ -1,17 +1,17 @@
-//! What a person can want, as one enum: the words for keys, palette, help and keymap files.
+//! All user actions as one enum, with their texts for footer, palette, help and keymap files.
 
 macro_rules! actions {
     ($($name:ident = $id:literal, $label:literal, $help:literal;)*) => {
-        /// An intent of the person at the keyboard or mouse.
+        /// An action the user can trigger by key, mouse or palette.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Action {
             $(#[doc = $help] $name,)*
-            /// A command of the person's keymap file, by its number there.
+            /// A command of the user's keymap file, by index.
             User(u8),
         }
 
         impl Action {
-            /// All of them, in the order of help and palette.
+            /// All built-in actions, in the order of help and palette.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
             /// Its name in keymap files.
@@ -85,8 +85,8 @@ actions! {
     Ping = "ping", "ping", "Ping the server";
     Request = "request", "request", "Send any JSON-RPC request to the server";
     Watched = "subscriptions", "subscriptions", "List subscriptions and tasks";
-    SignIn = "sign-in", "sign in", "Sign in at the server, or again";
-    RefreshToken = "refresh-token", "refresh token", "Get another token for the server now";
+    SignIn = "sign-in", "sign in", "Sign in to the server, or again";
+    RefreshToken = "refresh-token", "refresh token", "Get a new token for the server now";
     SignOut = "sign-out", "sign out", "Revoke and forget the token of the server";
     ResetBreaker = "reset-breaker", "reset breaker", "Close the circuit breaker";
     BlackBox = "black-box", "diagnostics", "Diagnostics: exit, recent output, start steps and messages of the server";
@@ -96,7 +96,7 @@ actions! {
     JumpPair = "jump-pair", "pair", "Jump between request and response";
     Group = "group", "group", "Group messages by operation, or not";
     Waterfall = "waterfall", "waterfall", "Show operations on one axis of time, or messages again";
-    Longer = "longer", "longer", "Show only operations that took longer; after the longest, all";
+    Longer = "longer", "longer", "Raise the shortest duration shown; past the longest, show all";
     Mark = "mark", "mark", "Mark the row; marked servers are restarted and stopped together";
     CopyEntry = "copy-entry", "copy entry", "Copy the entry of the server as an mcp.json, secrets masked";
     Fold = "fold", "fold", "Fold or unfold";
@@ -115,7 +115,7 @@ actions! {
     Refuse = "refuse", "refuse", "Refuse the definition as it is now: callers do not get it";
     Against = "against", "against", "Compare with what was approved, the lock file, or a recording";
     WriteLock = "write-lock", "write lock", "Write every definition as it is now to mcp.lock.json";
-    Revoke = "revoke", "revoke", "Take back a grant; pause, cut or revoke a client";
+    Revoke = "revoke", "revoke", "Revoke a grant; pause, cut or revoke a client";
     Answer = "answer", "answer", "Open what waits for you first";
     DenyAll = "deny-all", "deny all", "Deny every open request of this server";
     ApproveAll = "approve-all", "approve all and start", "Approve every command shown, and start them";
@@ -135,7 +135,7 @@ actions! {
     QrCode = "qr-code", "QR code", "Show the address as a QR code, for another device";
     Decline = "decline", "decline", "Do not sign in; the server stays unavailable";
     Forget = "forget", "forget it", "Forget the answer, also in the keyring";
-    Rules = "rules", "rules", "Decide requests of a server by a rule: ask, deny, answer the same";
+    Rules = "rules", "rules", "Decide requests of a server by rule: ask, deny, same answer";
     Roots = "roots", "roots", "Change the roots shared with a server";
     Palette = "palette", "palette", "Find and run any action";
     Help = "help", "help", "Show the keys that work here";
@@ -157,7 +157,7 @@ actions! {
     Force = "force", "force", "Call without validation, to test the server";
     CancelCall = "cancel-call", "cancel", "Cancel the running call; the server is notified";
     Again = "again", "again", "Make this call again";
-    EditAgain = "edit-again", "edit", "Take the arguments of this call into the form, to change them";
+    EditAgain = "edit-again", "edit", "Copy the arguments of this call into the form, to edit them";
     Switch = "switch", "switch", "Switch between form and result, or request and answer";
     Editor = "editor", "editor", "Edit this field, the JSON or the answer in $EDITOR";
     History = "history", "history", "History of calls";
@@ -170,7 +170,7 @@ actions! {
     Newer = "newer", "newer", "Show the next call";
     Compare = "compare", "compare", "Compare with the previous result";
     Search = "search", "search", "Search the result";
-    Subscribe = "subscribe", "subscribe", "Subscribe to this resource, or end it";
+    Subscribe = "subscribe", "subscribe", "Subscribe to the resource, or stop";
     NextField = "next-field", "next", "Go to the next line or field";
     PreviousField = "previous-field", "previous", "Go to the previous line or field";
     FirstField = "first-field", "first", "Go to the first line";
@@ -219,8 +219,8 @@ impl Action {
         Self::ALL.iter().copied().find(|action| action.id() == id)
     }
 
-    /// By how many rows it moves in a list or a text, whose page has so many; up is negative, and
-    /// first and last are further away than any text is long. `None` when it does not move.
+    /// Rows it moves in a list or text whose pages have `page` rows; negative is up, and first and
+    /// last row exceed the length of any text. `None` if it does not move.
     pub const fn steps(self, page: isize) -> Option<isize> {
         match self {
             Self::Up => Some(-1),

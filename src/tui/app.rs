@@ -1,5 +1,5 @@
-//! The dashboard's state and its one way to change: `update`. Pure: it does nothing outside, reads
-//! no clock, draws nothing; what it wants done comes back as effects.
+//! The dashboard's state and its single entry point, `App::update`. Pure: no I/O and no clock; side
+//! effects are returned as [`Effect`]s.
 
 use std::path::PathBuf;
 
@@ -46,42 +46,42 @@ pub use crate::tui::pane::Redraw;
 pub use calls::Calls;
 pub use server_list::ServerList;
 
-/// Where the keys go.
+/// The part of the dashboard that has the keyboard focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AppFocus {
-    /// The list of servers at the left.
+    /// The server list on the left.
     Servers,
-    /// The pane.
+    /// The current pane.
     #[default]
     Pane,
 }
 
-/// How the dashboard is set up.
+/// Initial settings of the dashboard.
 #[derive(Default)]
 pub struct Setup {
-    /// Use ASCII signs.
+    /// Draw with ASCII glyphs only.
     pub ascii: bool,
-    /// Theme asked for on the command line; otherwise the remembered one.
+    /// Theme from the command line; overrides the saved preference.
     pub theme: Option<String>,
-    /// Colours of the terminal.
+    /// Colour depth of the terminal.
     pub depth: ColorDepth,
-    /// What was remembered.
+    /// Preferences saved by earlier runs.
     pub prefs: Prefs,
-    /// Files of the user.
+    /// The user's keymap and theme files.
     pub user: UserFiles,
     /// The home directory, to shorten paths.
     pub home: Option<PathBuf>,
-    /// Offer the tour.
+    /// Whether this is the demo: shows the tour unless it was shown before.
     pub tour: bool,
-    /// Calls of the past and saved calls.
+    /// Call history and saved calls.
     pub calls: Calls,
-    /// Where the servers come from, for what is copied.
+    /// Where the servers come from, for copied command lines.
     pub origin: ExportOrigin,
-    /// What the terminal can draw.
+    /// Graphics support of the terminal.
     pub graphics: Support,
 }
 
-/// A message in the footer for a moment.
+/// A short-lived message in the footer.
 struct Toast {
     shown: Timestamp,
     text: Ink,
@@ -90,7 +90,7 @@ struct Toast {
 
 /// The dashboard.
 pub struct App {
-    /// What is known of the engine.
+    /// The dashboard's view of the engine.
     pub model: Model,
     size: Rect,
     pane: PaneId,
@@ -98,18 +98,18 @@ pub struct App {
     panes: Panes,
     servers: ServerList,
     overlays: Vec<Overlay>,
-    /// Open screens over the panes, and those that are kept.
+    /// Screens open over the panes, and the state kept for closed ones.
     screens: Screens,
     toast: Option<Toast>,
-    /// Now, also where the screen shows another moment of a recording.
+    /// The current time; during playback, `model.now` is the time in the recording.
     wall: Timestamp,
     look: Appearance,
     setup: Setup,
     redraw: Redraw,
     stale: bool,
-    /// What panes, overlays and screens asked for and the dashboard has not done yet.
+    /// Requests of panes, overlays and screens that are not handled yet.
     out: Out,
-    /// What is wanted done outside since the last message came.
+    /// Effects to return from the current [`App::update`].
     effects: Vec<Effect>,
     moment: DrawnDecision,
     pointer: Pointer,
@@ -119,7 +119,7 @@ impl App {
     /// How long a toast stays.
     pub const TOAST: Duration = Duration::from_secs(4);
 
-    /// The dashboard before anything happened.
+    /// Creates the dashboard in its initial state.
     pub fn new(mut setup: Setup, now: Timestamp) -> Self {
         let (calls, origin) = (std::mem::take(&mut setup.calls), setup.origin.clone());
         let screens = Screens::new(calls, origin);
@@ -147,14 +147,14 @@ impl App {
         app.adopt_user_files();
         app.adopt_prefs();
         if app.setup.tour && !app.setup.prefs.toured {
-            // Shown once, however it is left.
+            // Shown once, no matter how it is closed.
             app.setup.prefs.toured = true;
             app.push_overlay(Overlay::Reader(TextReader::of(ReaderSubject::Tour(0))));
         }
         app
     }
 
-    /// Reacts to something; gives what is to be done outside.
+    /// Handles a message and returns the effects to carry out.
     pub fn update(&mut self, message: Message) -> Vec<Effect> {
         match message {
             Message::Input(event) => self.input(event),
@@ -169,21 +169,21 @@ impl App {
         std::mem::take(&mut self.effects)
     }
 
-    /// Whether a frame is wanted.
+    /// Whether a frame has to be drawn, and how soon.
     pub const fn redraw(&self) -> Redraw {
         self.redraw
     }
 
-    /// When the screen changes by itself: a relative time, a toast that goes.
+    /// When the screen next changes without input: relative times, expiring toasts, running calls.
     pub fn wake(&self) -> Option<Timestamp> {
         let toast = self.toast.as_ref().map(|toast| toast.shown.plus(Self::TOAST));
-        // The time of a recording passes when it is played.
+        // During playback, the player advances the time.
         let shown = self.model.wake().filter(|_| self.model.playback.is_none());
         let calls = self.screens.calls.wake(self.model.now, self.screens.open_call());
         [toast, shown, calls].into_iter().flatten().min()
     }
 
-    /// Brings panes up to date before a frame.
+    /// Updates panes, screens and overlays before a frame is drawn.
     pub fn prepare(&mut self) {
         self.model.reset_wake();
         self.redraw = Redraw::None;
@@ -202,8 +202,7 @@ impl App {
         self.moment.note(self.decision(), self.model.now);
     }
 
-    /// Brings lists up to date: before a frame, and before a key that follows another one faster
-    /// than frames do.
+    /// Updates lists: before a frame, and before a key that arrives before the next frame.
     fn sync(&mut self) {
         self.stale = false;
         self.on_pane(|pane, ui, _| pane.sync(ui));
@@ -215,7 +214,7 @@ impl App {
         }
     }
 
-    /// Builds texts again whose subject may have changed.
+    /// Rebuilds texts whose subject may have changed.
     fn refresh_readers(&mut self) {
         let width = reader_width(self.size);
         let area = Rect { width, ..self.size };
@@ -236,8 +235,8 @@ impl App {
         }
     }
 
-    /// Lets the pane that is shown do something, where there is room for one, and does what it
-    /// wants.
+    /// Runs `act` on the current pane and handles its requests; `None` if the terminal is too small
+    /// to show a pane.
     fn on_pane<R>(&mut self, act: impl FnOnce(&mut dyn Pane, Ui<'_>, &mut Out) -> R) -> Option<R> {
         let area = self.layout()?.main;
         let ui = self.look.ui(&self.model, area);
@@ -246,7 +245,7 @@ impl App {
         Some(done)
     }
 
-    /// Lets the topmost screen do something, and does what it wants.
+    /// Runs `act` on the topmost screen and handles its requests.
     fn on_screen<R: Default>(
         &mut self,
         act: impl FnOnce(&mut dyn Screen, &Cx<'_>, Rect, &mut Out) -> R,
@@ -273,12 +272,12 @@ impl App {
         self.stale = true;
     }
 
-    /// Whether a screen lies over the panes.
+    /// Whether a screen is open over the panes.
     pub fn has_screen(&self) -> bool {
         self.screens.open().is_some()
     }
 
-    /// Where keys are looked up now, innermost first.
+    /// The key scopes currently in effect, innermost first.
     fn scopes(&self) -> Vec<KeyScope> {
         let mut scopes = Vec::with_capacity(4);
         if let Some(overlay) = self.overlays.last() {
@@ -298,7 +297,7 @@ impl App {
         scopes
     }
 
-    /// Whether a line is typed over the panes or in one.
+    /// Whether the topmost overlay or, without one, the pane is taking text.
     fn is_typing(&self) -> bool {
         match self.overlays.last() {
             Some(overlay) => overlay.is_typing(),
@@ -306,7 +305,7 @@ impl App {
         }
     }
 
-    /// A text of ours with the keys that work in the pane or the screen that is shown.
+    /// Replaces each `{action}` in `text` with its key in the current pane or screen.
     fn spelled(&self, text: &str) -> Ink {
         let pane = || self.panes.get(self.pane).scopes().to_vec();
         let mut scopes = self.screens.scopes().unwrap_or_else(pane);
@@ -314,19 +313,18 @@ impl App {
         self.look.keymap.spelled(&scopes, text)
     }
 
-    /// The server a command is for: the selected one of the pane, or the scope.
+    /// The server a command applies to: the pane's selection, the scope, or the only server.
     fn target_server(&self) -> Option<ServerName> {
         let in_pane = self.focus == AppFocus::Pane;
         let chosen = in_pane.then(|| self.panes.get(self.pane).server(&self.model)).flatten();
         let chosen = chosen.or_else(|| self.model.scope.clone());
         let mut servers = self.model.view.servers.keys();
-        // With one server there is no question which is meant.
         chosen.or_else(|| servers.next().filter(|_| self.model.view.servers.len() == 1).cloned())
     }
 
-    // What panes, overlays and screens ask for.
+    // Requests of panes, overlays and screens.
 
-    /// Does what a pane, an overlay or a screen asked for.
+    /// Handles what a pane, an overlay or a screen requested.
     fn absorb(&mut self) {
         let out = std::mem::take(&mut self.out);
         let may_ask_again = !out.effects.is_empty();
@@ -334,7 +332,7 @@ impl App {
             self.mark(out.redraw);
         }
         if out.opened {
-            // What pointed to the inbox goes: here it would only hide the keys.
+            // A toast that points to the inbox would only hide the screen's key line.
             self.drop_toast(Role::Attention);
             self.mark(Redraw::Now);
         }
@@ -358,7 +356,7 @@ impl App {
         }
     }
 
-    /// Does what was asked for that the dashboard does itself; the rest goes outside.
+    /// Carries out effects that concern the dashboard itself and queues the others.
     fn absorb_effect(&mut self, effect: Effect) {
         match &effect {
             Effect::Say(text) => return self.toast(self.spelled(text), Role::Warning),
@@ -399,7 +397,7 @@ impl App {
         self.mark(Redraw::Now);
     }
 
-    /// Takes a message of this kind away, when it is the one that is shown.
+    /// Removes the toast if it has this role.
     fn drop_toast(&mut self, role: Role) {
         self.toast.take_if(|toast| toast.role == role);
     }
@@ -409,17 +407,17 @@ impl App {
         self.mark(Redraw::Now);
     }
 
-    /// Lays a text over the panes.
+    /// Opens a text reader over the panes.
     fn read(&mut self, title: Ink, doc: Doc) {
         self.push_overlay(Overlay::Reader(TextReader::new(title, doc)));
     }
 
-    /// Asks before something is done.
+    /// Asks for confirmation before `yes` is carried out.
     fn confirm(&mut self, title: Ink, lines: Vec<Ink>, yes: Vec<Effect>) {
         self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
     }
 
-    /// Lets the person choose.
+    /// Opens a list for the user to choose from.
     fn choose(&mut self, title: Ink, choices: Vec<Choice>) {
         self.push_overlay(Overlay::Palette(Palette::new(title, choices)));
     }
@@ -431,7 +429,7 @@ impl App {
 
     // The frame.
 
-    /// The pictures that stand in pixels over a frame of this size.
+    /// The pictures to draw as pixels over a frame of this size.
     pub fn placements(&self, area: Rect) -> Vec<Placement> {
         let layout = Layout::compute(area, self.setup.prefs.server_list);
         let (Some(screen), Some(layout)) = (self.screens.top(), layout) else { return Vec::new() };
@@ -439,7 +437,7 @@ impl App {
         screen.placements(&cx.look(), layout.screen())
     }
 
-    /// The frame as it is on the screen now.
+    /// Renders the current frame to a new buffer.
     fn drawn(&self) -> Buffer {
         let mut buf = Buffer::empty(self.size);
         self.render(self.size, &mut buf);
@@ -514,7 +512,7 @@ impl App {
         }
     }
 
-    // The files and preferences of the person.
+    // The user's files and preferences.
 
     fn adopt_user_files(&mut self) {
         let theme = self.setup.theme.as_deref().or(self.setup.prefs.theme.as_deref());

@@ -1,7 +1,7 @@
-//! Manual answers to requests of servers: what they say, read safely, and the drafts of answers.
+//! Manual answers to requests of servers: safe parsing of requests, and drafts of answers.
 //!
-//! `sampling` and `elicitation` read, `answering` is one request being answered with its draft, `draw`
-//! shows it, `roots` is what is shared with a server. None of them sends or opens anything.
+//! `sampling` and `elicitation` parse requests, `answering` is the screen of one request with its
+//! draft, `draw` draws it, `roots` is the form of shared roots. None of them does I/O.
 
 pub mod answering;
 pub mod draw;

@@ -1,5 +1,5 @@
-//! A dashboard on a service that runs elsewhere: the same news comes over a socket that the engine's
-//! own thread sends, and what the person wants goes there as orders.
+//! A dashboard attached to a service in another process: events arrive over a socket instead of
+//! from the engine's thread, and orders of the user go back over it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::tui::message::{CallToken, Message};
 #[derive(Clone, Debug)]
 pub struct AttachedSocket(pub PathBuf);
 
-/// A connection on which requests and what answers them are one line each.
+/// A connection with one line per request and per reply.
 struct SocketLine(BufReader<UnixStream>);
 
 impl SocketLine {
@@ -40,7 +40,7 @@ impl SocketLine {
         }
     }
 
-    /// The answer, or the error that it is.
+    /// Sends a request; returns the reply, or the error it carries.
     async fn reply(&mut self, request: &Value) -> Result<Value, Error> {
         let reply = async {
             self.write(request).await?;
@@ -62,14 +62,14 @@ impl SocketLine {
     }
 }
 
-/// Passes on what happens at the service until the screen or the service is gone.
+/// Forwards the service's events until the screen or the service is gone.
 pub async fn run(remote: AttachedSocket, messages: mpsc::Sender<Message>) {
     let Err(error) = follow(&remote, &messages).await else { return };
     let text = format!("the service is gone: {error}");
     let _ = messages.send(Message::EngineFailed(Error::new(ErrorCode::Internal, text))).await;
 }
 
-/// Ends without an error when the screen is gone.
+/// Returns `Ok` when the screen is gone.
 async fn follow(remote: &AttachedSocket, messages: &mpsc::Sender<Message>) -> io::Result<()> {
     let mut line = SocketLine::open(&remote.0).await?;
     line.write(&json!({"type": "follow"})).await?;
@@ -81,7 +81,7 @@ async fn follow(remote: &AttachedSocket, messages: &mpsc::Sender<Message>) -> io
 }
 
 impl AttachedSocket {
-    /// Has an order done at the service; gives what there is to say.
+    /// Has the service perform an order; returns a message for the user, if any.
     pub fn perform(self, order: Order) -> BoxFuture<'static, Result<Option<SafeText>, Error>> {
         Box::pin(async move {
             let reply = self.line().await?.reply(&json!({"type": "order", "order": order})).await?;
@@ -89,7 +89,7 @@ impl AttachedSocket {
         })
     }
 
-    /// Makes a call at the service. Dropping what this gives cancels it there.
+    /// Makes a call through the service. Dropping the future cancels it there.
     pub async fn call(
         self,
         token: CallToken,
@@ -113,5 +113,5 @@ impl AttachedSocket {
 
 fn lost(error: &io::Error) -> Error {
     Error::new(ErrorCode::Internal, format!("the service does not answer: {error}"))
-        .help("leave, and attach again when it runs")
+        .help("quit, and attach again when it runs")
 }

@@ -1,6 +1,6 @@
-//! Cells as bytes for the terminal. Sixteen colours are written in the way that every terminal with
-//! colours knows (SGR 30 to 37 and 90 to 97), a frame goes out in one write, and the terminal is
-//! never asked anything, since its answers would come among the keys.
+//! Encodes cells as bytes for the terminal. Sixteen colours use the codes that every colour
+//! terminal knows (SGR 30 to 37 and 90 to 97), a frame is a single write, and the terminal is never
+//! queried here, since its replies would arrive among the keys.
 
 use std::io::{self, Write};
 
@@ -11,13 +11,13 @@ use ratatui::style::Color;
 
 use crate::tui::theme::ANSI;
 
-/// Writes frames there; what is given keeps the bytes until it is flushed.
+/// Writes frames to `W`, which must buffer them until it is flushed.
 pub struct Ansi<W: Write>(pub W);
 
 impl<W: Write> Ansi<W> {
     fn style(&mut self, cell: &Cell) -> io::Result<()> {
         self.0.write_all(b"\x1b[0")?;
-        // The bits stand in the order of their codes, from bold (1) to crossed out (9).
+        // Modifier bits are in the order of their SGR codes, from bold (1) to crossed out (9).
         let bits = cell.modifier.bits();
         for code in (1..=9).filter(|code| bits >> (code - 1) & 1 == 1) {
             write!(self.0, ";{code}")?;
@@ -27,7 +27,7 @@ impl<W: Write> Ansi<W> {
         self.0.write_all(b"m")
     }
 
-    /// A colour of the text (`first` 30) or of the ground (40).
+    /// Writes a foreground (`first` 30) or background (`first` 40) colour.
     fn colour(&mut self, colour: Color, first: u8) -> io::Result<()> {
         match colour {
             Color::Reset => Ok(()),
@@ -38,12 +38,12 @@ impl<W: Write> Ansi<W> {
     }
 }
 
-/// The place of a colour with a name after the first: 0 to 7, and 60 to 67 for the bright ones.
+/// Offset of a colour's SGR code: 0 to 7, 60 to 67 for the bright ones, 9 for the default.
 fn ansi(colour: Color) -> u8 {
     match ANSI.iter().position(|(named, _)| *named == colour) {
         Some(n @ 0..8) => n as u8,
         Some(n) => 60 + n as u8 - 8,
-        // The terminal's own: 39 and 49.
+        // The default colour: 39 and 49.
         None => 9,
     }
 }
@@ -81,7 +81,7 @@ impl<W: Write> Backend for Ansi<W> {
     }
 
     fn get_cursor_position(&mut self) -> io::Result<Position> {
-        // Nobody sees it: wherever it is put back to is as good.
+        // The cursor is hidden, so any position will do.
         Ok(Position::ORIGIN)
     }
 

@@ -1,5 +1,5 @@
-//! Manual calls: the form of a tool, prompt or resource template, its calls while they run, and
-//! what they gave. Makes no call itself: it gives effects and takes what happened.
+//! Manual calls: the form of a tool, prompt, resource or request, its running calls, and their
+//! results. Makes no call itself: it returns effects and is updated with their outcome.
 
 mod draw;
 pub mod export;

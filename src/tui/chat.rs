@@ -1,7 +1,7 @@
-//! The chat screen: what was said, calls folded to a line, and the message being typed. Pure: events
-//! come in as the JSON objects of `mcpdeck help chat`, what the person wants goes out as commands.
+//! The chat screen: the conversation, calls folded to a line, and the message being typed. Pure:
+//! takes events as the JSON objects of `mcpdeck help chat`, returns commands.
 //!
-//! What is finished is laid out once; only the end of an answer that still grows is laid out again.
+//! Finished parts are laid out once; only the end of a streaming answer is laid out again.
 
 mod draw;
 pub mod port;
@@ -27,11 +27,11 @@ use crate::tui::widget::{KeyLine, TextInput};
 
 type ChatLine = Vec<MarkdownSpan>;
 
-/// Something that was said or done.
+/// A part of the conversation.
 #[derive(Debug)]
 enum ChatPart {
     Person(String),
-    /// Finished Markdown of the model.
+    /// Complete Markdown blocks of the model.
     Text(String),
     Call(ChatCall),
     Note(SafeText),
@@ -51,50 +51,50 @@ struct ChatCall {
 struct ChatOutcome {
     is_error: bool,
     text: String,
-    /// Milliseconds, where they are known.
+    /// Duration in milliseconds, if known.
     took: Option<u64>,
 }
 
 #[derive(Debug)]
 struct ChatEntry {
     part: ChatPart,
-    /// Empty until it is laid out.
+    /// Laid out lines; empty until then.
     lines: Vec<ChatLine>,
 }
 
-/// The screen.
+/// The chat screen.
 #[derive(Debug, Default)]
 pub struct ChatScreen {
     /// Model and profile.
     with: SafeText,
     entries: Vec<ChatEntry>,
-    /// The end of the answer that still grows.
+    /// The incomplete end of the streaming answer.
     tail: String,
     tail_lines: Vec<ChatLine>,
-    /// For which region and style entries are laid out.
+    /// The region and style that entries are laid out for.
     laid: (Rect, Style),
     status: SafeText,
-    /// A request of a server or a guarded call that waits for the person.
+    /// Hint at a server request or guarded call that waits for the user.
     waits: SafeText,
     is_busy: bool,
     input: TextArea<'static>,
-    /// What is searched, while that is typed, and the row that was found last.
+    /// The search text while it is typed, and the row found last.
     search: Option<(TextInput, Option<usize>)>,
-    /// The call that is selected, by its entry.
+    /// Index of the entry of the selected call.
     selected: Option<usize>,
-    /// Rows between the last one shown and the end; zero follows.
+    /// Rows between the last one shown and the end; 0 follows the end.
     above: usize,
     unfolded: bool,
-    /// Messages of the person so far.
+    /// Messages of the user so far.
     said: Vec<String>,
-    /// The message that is being written again.
+    /// Index of the message being edited and sent again.
     again: Option<usize>,
-    /// What the last turn cost: the event `done`.
+    /// The last `done` event, with the cost of the turn.
     pub(super) turn: Value,
 }
 
 impl ChatScreen {
-    /// Something happened.
+    /// Handles news from the chat task.
     pub fn news(&mut self, news: ChatNews) {
         match news {
             ChatNews::Event(event) => self.event(&event),
@@ -179,7 +179,7 @@ impl ChatScreen {
         self.entries.push(ChatEntry { part, lines: Vec::new() });
     }
 
-    /// Forgets a message of the person and what followed.
+    /// Removes a message of the user and everything after it.
     fn rewind(&mut self, at: usize) {
         self.said.truncate(at);
         let asked = self.entries.iter().enumerate();
@@ -190,7 +190,7 @@ impl ChatScreen {
         }
     }
 
-    /// The model is asked again: what it said since the last call or message is void.
+    /// Discards the answer since the last call or message, as the model is asked again.
     fn void_answer(&mut self) {
         self.tail.clear();
         while self.entries.last().is_some_and(|entry| matches!(entry.part, ChatPart::Text(_))) {
@@ -198,8 +198,8 @@ impl ChatScreen {
         }
     }
 
-    /// Takes blocks that are complete out of the end that grows: up to the last empty line outside of
-    /// a block of code.
+    /// Moves complete blocks from the streaming end to the entries: up to the last empty line
+    /// outside of a code block.
     fn finish_blocks(&mut self) {
         let (mut at, mut cut, mut in_code) = (0, 0, false);
         for line in self.tail.split_inclusive('\n') {
@@ -226,7 +226,7 @@ impl ChatScreen {
         }
     }
 
-    /// Brings lines up to date before a frame.
+    /// Updates the laid out lines before a frame.
     fn lay_out(&mut self, look: &Styles, area: Rect) {
         let before = self.rows();
         let text = self.text_area(area);
@@ -244,7 +244,7 @@ impl ChatScreen {
         } else {
             markdown::lines(&self.tail, text.width, look)
         };
-        // Whoever reads further up goes on reading there.
+        // Keeps the position if the user has scrolled up.
         if self.above > 0 {
             self.above += self.rows().saturating_sub(before);
         }
@@ -263,7 +263,7 @@ impl ChatScreen {
         self.rows().saturating_sub(self.above)
     }
 
-    /// Does an action.
+    /// Performs an action.
     fn apply(&mut self, action: Action, out: &mut Out) {
         let command = match action {
             Action::Back if self.search.take().is_some() => return,
@@ -333,7 +333,7 @@ impl ChatScreen {
         }
     }
 
-    /// Selects the call before the selected one; before the first comes the last.
+    /// Selects the call before the selected one, wrapping around to the last.
     fn select_call(&mut self) {
         let last = |before: usize| (0..before).rev().find(|at| self.call(*at).is_some());
         let len = self.entries.len();
@@ -344,14 +344,14 @@ impl ChatScreen {
         }
     }
 
-    /// Opens arguments and result of a call.
+    /// Opens the arguments and result of a call.
     fn open(&self, at: usize, out: &mut Out) {
         if let Some(call) = self.call(at) {
             out.overlay = Some(Overlay::Reader(draw::viewer(call, self.laid.0)));
         }
     }
 
-    /// Goes to the match above the last one; from the first on to the last.
+    /// Goes to the match above the last one found, wrapping around to the last.
     fn find(&mut self) {
         let Some((typed, found)) = &self.search else { return };
         let typed = typed.text().to_lowercase();
@@ -369,7 +369,7 @@ impl ChatScreen {
         }
     }
 
-    /// Scrolls until a row is seen.
+    /// Scrolls until a row is visible.
     fn reveal(&mut self, row: usize) {
         let end = self.end();
         if row >= end || row < end.saturating_sub(self.page()) {
@@ -379,7 +379,7 @@ impl ChatScreen {
         }
     }
 
-    /// Moves by so many rows; up is negative.
+    /// Scrolls by a number of rows; negative is up.
     fn scroll(&mut self, rows: isize) {
         let most = self.rows().saturating_sub(self.page());
         self.above = self.above.saturating_add_signed(rows.saturating_neg()).min(most);
@@ -425,13 +425,13 @@ impl ChatScreen {
     }
 }
 
-/// Whether a key begins a line of the message, where enter alone sends it.
+/// Whether a key inserts a line break in the message; enter alone sends it.
 fn is_newline(key: KeyEvent) -> bool {
     let modified = key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT);
     key.code == KeyCode::Enter && modified
 }
 
-/// How a turn ended, and what it cost.
+/// The note on how a turn ended and what it cost.
 fn note(done: &Value) -> String {
     let about = if done["usage"]["isEstimate"] == true { "about " } else { "" };
     let number = |value: &Value| value.as_u64().unwrap_or_default();
@@ -467,12 +467,12 @@ impl Screen for ChatScreen {
     }
 
     fn lets_through(&self, action: Action) -> bool {
-        // What a call of the model waits for is approved in between.
+        // Approvals that a call of the model waits for can be opened over the chat.
         action == Action::Answer
     }
 
     fn key(&mut self, key: KeyEvent, bound: Option<Action>, _: &Cx<'_>, _: &mut Out) -> bool {
-        // Shift is no part of a chord here, so that shift-enter seems to be bound as enter is.
+        // An unbound shift-enter falls back to the binding of enter, so check for it first.
         let types = bound.is_none() || is_newline(key) && self.search.is_none();
         if types {
             self.type_key(key);
@@ -513,7 +513,7 @@ impl Screen for ChatScreen {
     }
 
     fn unsaved(&self) -> Option<&'static str> {
-        self.is_busy.then_some("the answer of the model is not complete")
+        self.is_busy.then_some("the model's answer is not complete")
     }
 
     fn prepare(&mut self, cx: &Cx<'_>, area: Rect) {

@@ -35,7 +35,7 @@ const NAMED: &[(&str, KeyCode, &str)] = &[
 ];
 
 impl Chord {
-    /// A chord as it was pressed.
+    /// The chord of a key event.
     pub fn pressed(key: KeyEvent) -> Self {
         Self::new(key.code, key.modifiers)
     }
@@ -56,7 +56,7 @@ impl Chord {
         Self { code, modifiers }
     }
 
-    /// The character it types, when it types one.
+    /// The character it types, if any.
     pub fn typed(self) -> Option<char> {
         match self.code {
             KeyCode::Char(c) if self.modifiers.is_empty() => Some(c),
@@ -64,7 +64,7 @@ impl Chord {
         }
     }
 
-    /// What stands for control, alt and shift, for those it has.
+    /// The signs of the modifiers it has; `signs` are for control, alt and shift.
     fn modifiers_as(self, signs: [&str; 3]) -> String {
         let all = [KeyModifiers::CONTROL, KeyModifiers::ALT, KeyModifiers::SHIFT];
         let held = all.into_iter().zip(signs).filter(|(one, _)| self.modifiers.contains(*one));

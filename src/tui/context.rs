@@ -1,5 +1,5 @@
-//! What drawing and reacting may see: the state of the engine, colours, signs, keys; and what the mouse
-//! did. Named by everything that is drawn, and names none of it.
+//! What drawing and event handling can access: engine state, colours, signs and keys; and mouse
+//! gestures. Everything drawn depends on this module, never the reverse.
 
 use crate::tui::glyph::Glyphs;
 use crate::tui::graphics::Graphics;
@@ -9,7 +9,7 @@ use crate::tui::model::Model;
 use crate::tui::prelude::*;
 use crate::tui::theme::Theme;
 
-/// What drawing sees.
+/// What drawing can access.
 #[derive(Clone, Copy)]
 pub struct Cx<'a> {
     /// The state of the engine.
@@ -22,28 +22,28 @@ pub struct Cx<'a> {
     pub keymap: &'a Keymap,
     /// How pictures are drawn.
     pub graphics: Graphics,
-    /// Whether the keys go to what is drawn.
+    /// Whether what is drawn has the keyboard focus.
     pub focused: bool,
 }
 
 impl Cx<'_> {
-    /// How a role looks.
+    /// The style of a role.
     pub const fn style(&self, role: Role) -> Style {
         self.theme.style(role)
     }
 
-    /// Styles of forms and results. Pictures are pixels only where nothing lies over them.
+    /// Styles of forms and results. Pictures use pixels only where nothing overlaps them.
     pub fn look(&self) -> Styles {
         let graphics = if self.focused { self.graphics } else { self.graphics.as_blocks() };
         Styles::of(self.theme, self.glyphs.is_ascii(), graphics)
     }
 
-    /// A text of ours with the keys that work in these scopes.
+    /// `text` with each `{action}` replaced by its key in these scopes.
     pub fn spelled(&self, scopes: &[KeyScope], text: &'static str) -> Ink {
         self.keymap.spelled(&[scopes, &[KeyScope::List, KeyScope::Global]].concat(), text)
     }
 
-    /// How the selected row looks; `here`: whether its list has the keys within the pane.
+    /// Style of the selected row; `here` is whether its list has the focus within the pane.
     pub const fn selection(&self, here: bool) -> Style {
         if self.focused && here {
             self.style(Role::Selection)
@@ -53,7 +53,7 @@ impl Cx<'_> {
     }
 }
 
-/// What reacting sees: what drawing does, and where it stands.
+/// What event handling can access: the same as drawing, and the pane's region.
 #[derive(Clone, Copy)]
 pub struct Ui<'a> {
     /// What drawing sees.

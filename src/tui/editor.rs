@@ -1,4 +1,4 @@
-//! The person's editor on a temporary file. Needs the terminal to be free.
+//! Runs the user's editor on a text or a file. The terminal must be released first.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,10 +7,10 @@ use std::path::Path;
 use crate::base::atomic::replace_quickly;
 use crate::base::text::SafeText;
 
-/// What every system has.
+/// The editor used when none is configured.
 const DEFAULT: &str = if cfg!(windows) { "notepad" } else { "vi" };
 
-/// Opens `text` in `$VISUAL`, `$EDITOR` or the system's own; gives what was written, or why there is nothing.
+/// Edits `text` in `$VISUAL`, `$EDITOR` or the default editor; returns the new text, or an error.
 pub(super) async fn edit(text: &str, suffix: &str) -> Result<String, SafeText> {
     let fail = |error: io::Error| SafeText::line(&format!("the temporary file: {error}"));
     let path = std::env::temp_dir().join(format!("mcpdeck-{:016x}{suffix}", fastrand::u64(..)));
@@ -22,7 +22,7 @@ pub(super) async fn edit(text: &str, suffix: &str) -> Result<String, SafeText> {
     read.map_err(fail)
 }
 
-/// Opens a file itself, at a line where the editor is known to take one.
+/// Opens a file in place, at a line if the editor is known to accept one.
 pub(super) async fn open(path: &Path, line: u32) -> Result<(), SafeText> {
     let words = words(&command());
     let (program, arguments) = split(&words);
@@ -41,8 +41,8 @@ fn command() -> String {
     set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| DEFAULT.to_owned())
 }
 
-/// The program and its arguments. Quotes keep a path with spaces together; nothing else means
-/// anything, and a whole command that is a file is that program.
+/// Splits a command into program and arguments. Double quotes keep words together, nothing else is
+/// special; if the whole command names an existing file, that is the program.
 fn words(command: &str) -> Vec<String> {
     let command = command.trim();
     if Path::new(command).is_file() {
@@ -64,7 +64,7 @@ fn split(words: &[String]) -> (&str, &[String]) {
     words.split_first().map_or((DEFAULT, &[]), |(program, rest)| (program, rest))
 }
 
-/// A program by its name. On Windows many an editor is a batch file (`code.cmd`), which the system
+/// A program by name. On Windows many editors are batch files (`code.cmd`), which process creation
 /// does not find by itself.
 fn start(program: &str) -> tokio::process::Command {
     #[cfg(windows)]
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn editors_that_are_known_are_told_the_line_and_others_get_the_file_alone() {
+    fn editors_that_are_known_are_reported_the_line_and_others_get_the_file_alone() {
         let words = |program| at_line(program, Path::new("a b.json"), 7);
         assert_eq!(words("/usr/bin/vim"), ["+7", "a b.json"]);
         assert_eq!(words("code"), ["--goto", "a b.json:7"]);

@@ -1,5 +1,4 @@
-//! What the dashboard wants done outside of itself. Effects run outside of `App` and come back as
-//! messages.
+//! Side effects the dashboard requests. They run outside `App`; results come back as messages.
 
 use std::path::PathBuf;
 
@@ -21,40 +20,40 @@ use crate::tui::prelude::*;
 use crate::tui::result::{PictureJob, ResultFile};
 use crate::tui::user_command::FilledCommand;
 
-/// Something to do: by the dashboard itself down to [`Effect::OpenResource`], the others outside.
+/// A side effect; the dashboard itself handles those down to [`Effect::OpenResource`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Show a notice; `{action}` becomes the key of that action.
     Say(String),
     /// Leave the screen.
     Close,
-    /// Let the person choose.
+    /// Let the user choose.
     Choose(Ink, Vec<Choice>),
-    /// Ask the person for a line of text; what is proposed stands there already.
+    /// Ask the user for a line of text; the string is its initial value.
     AskLine(LinePrompt, String),
-    /// Open something that waits for the person.
+    /// Open an item that waits for the user.
     Open(Todo),
     /// Open an entry of a server's list to call, get or read it.
     OpenEntry(ServerName, ListKind, Arc<str>),
     /// Show a resource of the server whose call screen is open.
     OpenResource(String),
-    /// Have something done by the engine, here or where the service runs.
+    /// Have the engine perform an order, here or in the attached service.
     Order(Order),
-    /// Run a command of the person's keymap file.
+    /// Run a command of the user's keymap file.
     Run(Box<FilledCommand>),
     /// Make a call.
     Call(CallToken, CallRequest),
     /// Cancel a call; the server is notified.
     CancelCall(CallToken),
-    /// Ask the registered model for a draft; the parameters as edited, when they were.
+    /// Ask the registered model for a draft, with the parameters if they were edited.
     Draft(ApprovalId, Option<Arc<Value>>),
-    /// Keep an answer beside the configuration.
+    /// Store an answer next to the configuration.
     KeepAnswer(Box<ScriptedAnswer>),
-    /// Say something to the model, or stop it.
+    /// Send a message to the model, or stop it.
     Chat(ChatCommand),
-    /// Read definitions to compare with; they come back.
+    /// Read definitions to compare with; they come back as a message.
     Baseline(Baseline),
-    /// Change the lock file; it comes back as it is then.
+    /// Change the lock file; its new content comes back as a message.
     Lock(LockChange),
     /// Drop a cache entry, or all.
     CacheDrop(Option<CacheKey>),
@@ -64,56 +63,56 @@ pub enum Effect {
     Config(ConfigCommand),
     /// Put text on the clipboard (OSC 52).
     Copy(String),
-    /// Write a file; a relative name goes to the working directory, an existing file is not
-    /// overwritten: the name gets a number.
+    /// Write a file. A relative name is resolved against the working directory; an existing file is
+    /// not overwritten: the name gets a number.
     Save {
         /// Name or path.
         name: PathBuf,
         /// Content.
         content: Vec<u8>,
     },
-    /// Write a file the person named; `~` is the home directory, a relative path goes to the working
-    /// directory.
+    /// Write a file named by the user; `~` is the home directory, a relative path is resolved
+    /// against the working directory.
     SaveAs {
         /// Path.
         path: PathBuf,
         /// Content.
         content: ResultFile,
-        /// What happens to a file that is there.
+        /// What to do if the file exists.
         existing: Existing,
     },
-    /// Check the value of a form; comes back with what was found.
+    /// Validate the value of a form; the findings come back as a message.
     Check(FormToken, Box<CheckJob>),
-    /// Work on a picture of a result; comes back with what came of it.
+    /// Process a picture of a result; the outcome comes back as a message.
     Picture(ViewToken, Box<PictureJob>),
     /// Open text in `$EDITOR`.
     Edit {
-        /// Comes back with the text.
+        /// Identifies the form when the text comes back.
         token: FormToken,
         /// The text.
         text: String,
         /// Suffix of the temporary file, for example `.json`.
         suffix: &'static str,
     },
-    /// Open a file itself in `$EDITOR`, at a line.
+    /// Open a file in place in `$EDITOR`, at a line.
     EditFile(PathBuf, u32),
     /// Read a file for a field of a form.
     ReadFile(FormToken, PathBuf),
-    /// Add a call to the saved ones beside the configuration.
+    /// Add a call to the saved calls next to the configuration.
     SaveCall(String, Box<SavedCall>),
     /// Append to the history of calls.
     Record(HistoryRecord),
-    /// Open a URL that the person has confirmed for this request.
+    /// Open a URL that the user has confirmed for this request.
     OpenUrl(ApprovalId, url::Url),
     /// Remember the preferences.
     SavePrefs(Box<Prefs>),
-    /// Let the program's own log begin at this level.
+    /// Set the minimum level of the program's own log.
     HostLogLevel(LogLevel),
     /// Ring the bell.
     Bell,
     /// Record to a file, or end the recording.
     ToggleRecording,
-    /// Move in the recording that is shown.
+    /// Control playback of the recording.
     Play(PlayCommand),
     /// Draw everything again.
     Redraw,
@@ -121,16 +120,16 @@ pub enum Effect {
     Suspend,
     /// Stop the servers and leave.
     Quit,
-    /// Stop waiting for anything and leave.
+    /// Quit without waiting for anything.
     QuitNow,
 }
 
-/// What happens to a file that is there already.
+/// What to do with a file that already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// It is left alone; the person is asked.
+    /// Leave it alone and ask the user.
     Keep,
-    /// It is replaced: the person confirmed it.
+    /// Replace it; the user confirmed.
     Replace,
 }
 
@@ -146,8 +145,8 @@ pub enum Baseline {
 /// A change of the lock file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LockChange {
-    /// What is at a place of a server now is accepted.
+    /// Accept the current definition at this place of a server.
     Accept(String, DriftPlace, Box<LockedServer>),
-    /// All of this is; entries of other servers stay.
+    /// Accept all of these definitions; entries of other servers are kept.
     All(Box<Lock>),
 }

@@ -1,5 +1,5 @@
-//! The thread that owns what is shown: a deck, a recording, or a service that runs elsewhere. The
-//! screen never waits for it. Passes commands down; what happens comes up as messages.
+//! The thread behind the screen: it runs a deck, plays a recording, or follows an attached service.
+//! The screen never waits for it. Commands go down; events come up as messages.
 
 use std::path::PathBuf;
 
@@ -18,13 +18,13 @@ pub enum DashboardSource {
     Deck(Box<DeckBuilder>),
     /// A recording, with the name of its file: nothing is started.
     Recording(SafeText, Box<Scan>),
-    /// A service that runs elsewhere, by its local socket.
+    /// A service in another process, by its local socket.
     #[cfg(unix)]
     Attached(PathBuf),
 }
 
 impl DashboardSource {
-    /// The files that are followed, or what stands for them where things are remembered.
+    /// The watched files, or a placeholder that keys the stored preferences.
     pub fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::Deck(deck) => deck.followed().to_vec(),
@@ -35,10 +35,10 @@ impl DashboardSource {
     }
 }
 
-/// An open deck: its engine, and what decides about others, where that is kept.
+/// An open deck: its engine, and the policy for other clients, where one is kept.
 pub type OpenedDeck = (Host, Option<PolicyKeeper>);
 
-/// The thread; dropping it stops the servers and waits for that.
+/// The engine thread; dropping it stops the servers and joins the thread.
 pub struct Engine {
     stop: CancellationToken,
     commands: mpsc::Sender<ConfigCommand>,
@@ -91,31 +91,31 @@ impl Engine {
         Ok(Self { stop, commands, thread: Some(thread), host: None, player: Some(player) })
     }
 
-    /// Moves in the recording that is played.
+    /// Controls playback, if a recording is shown.
     pub fn command(&self, command: PlayCommand) {
         if let Some(player) = &self.player {
             let _ = player.send(command);
         }
     }
 
-    /// Keeps the handle, to force the end with.
+    /// Stores the host handle, which [`Engine::force`] needs.
     pub fn attach(&mut self, host: Host) {
         self.host = Some(host);
     }
 
-    /// Asks for something of the configuration; gives whether it was taken. Overflow policy: what
-    /// comes faster than a person asks is refused.
+    /// Queues a configuration command; returns whether it was accepted. Overflow policy: commands
+    /// are rejected while the queue is full.
     pub fn ask(&self, command: ConfigCommand) -> bool {
         self.commands.try_send(command).is_ok()
     }
 
-    /// Asks for the end; the thread ends when every server has.
+    /// Requests shutdown; the thread ends once every server has stopped.
     pub fn stop(&mut self) {
         self.stop.cancel();
         self.player = None;
     }
 
-    /// Skips the grace.
+    /// Skips the grace period.
     pub fn force(&self) {
         if let Some(host) = &self.host {
             host.force_shutdown();
@@ -136,7 +136,7 @@ impl Drop for Engine {
     }
 }
 
-/// Runs until it is stopped. A screen that is gone needs no news.
+/// Runs the deck until stopped. Send errors are ignored: a closed screen needs no events.
 async fn run(
     deck: DeckBuilder,
     opened: &mpsc::Sender<OpenedDeck>,

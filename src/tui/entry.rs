@@ -1,13 +1,12 @@
-//! A form that fills the screen: one server's entry, made from the JSON Schema of the configuration
-//! (secrets stand there as `***` and stay what they are), or the roots shared with a server.
+//! A full-screen form for a server's entry, built from the configuration's JSON Schema (secrets
+//! appear as `***` and are kept), or for the roots shared with a server.
 
 use std::path::{Path, PathBuf};
 
 use crossterm::event::KeyEvent;
 use serde_json::json;
 
-use crate::config::RootConfig;
-use crate::config::edit::entry::{NAME, ShownEntry, schema};
+use crate::config::{ENTRY_NAME, RootConfig, ShownEntry, entry_schema};
 use crate::deck::DeckEvent;
 use crate::tui::approval::roots;
 use crate::tui::effect::{ConfigCommand, Effect, Order, Saving, ServerCommand};
@@ -22,9 +21,9 @@ use crate::tui::widget::KeyLine;
 
 /// What is edited.
 enum EditTopic {
-    /// An entry; as it was shown, when it is not new.
+    /// An entry, with its original state unless it is new.
     Entry(Option<ShownEntry>),
-    /// The roots of a server, with the home folder that `~` stands for.
+    /// The roots of a server, with the home directory that `~` stands for.
     Roots(ServerName, Option<PathBuf>),
 }
 
@@ -33,16 +32,16 @@ pub struct FormScreen {
     /// The form.
     form: FormState,
     about: EditTopic,
-    /// The value the form began with.
+    /// The initial value of the form.
     began: Value,
-    /// What it is about and where it goes, as it is shown.
+    /// Title, and where it is written, as shown.
     title: SafeText,
     place: SafeText,
-    /// Why it was not written.
+    /// Why saving failed.
     problem: Option<SafeText>,
-    /// It is being written.
+    /// Whether a save is in progress.
     saving: bool,
-    /// The person wanted to leave with changes unsaved, once.
+    /// Whether the user already tried to leave with unsaved changes.
     leaving: bool,
 }
 
@@ -58,19 +57,24 @@ impl FormScreen {
         screen
     }
 
-    /// A form for an entry of a file: a new one, or one that stands there `before`.
+    /// A form for an entry of a file: a new one, or the existing one given as `before`.
     pub fn entry(entry: &Value, file: &Path, before: Option<ShownEntry>) -> Self {
         let name = before.as_ref().map_or("", |before| before.name.as_str());
         let mut value = entry.as_object().cloned().unwrap_or_default();
-        value.shift_remove(NAME);
-        value.shift_insert(0, NAME.to_owned(), json!(name));
+        value.shift_remove(ENTRY_NAME);
+        value.shift_insert(0, ENTRY_NAME.to_owned(), json!(name));
         let title = match &before {
             Some(before) => SafeText::line(&format!("edit {}", before.name)),
             None => SafeText::line("add a server"),
         };
         let note = "*** is hidden, and kept unless you type over it";
         let place = SafeText::line(&format!("{}   {note}", file.display()));
-        Self::of(schema(entry), Value::Object(value), EditTopic::Entry(before), (title, place))
+        Self::of(
+            entry_schema(entry),
+            Value::Object(value),
+            EditTopic::Entry(before),
+            (title, place),
+        )
     }
 
     fn of(schema: Value, began: Value, about: EditTopic, said: (SafeText, SafeText)) -> Self {
@@ -80,7 +84,7 @@ impl FormScreen {
         Self { form, about, began, title, place, problem: None, saving: false, leaving: false }
     }
 
-    /// Whether something would be lost by leaving.
+    /// Whether leaving would discard changes.
     fn is_changed(&self) -> bool {
         self.form.arguments() != self.began || self.form.has_drafts()
     }
@@ -191,7 +195,7 @@ impl Screen for FormScreen {
         }
     }
 
-    fn hear(&mut self, message: &Message, out: &mut Out) -> bool {
+    fn receive(&mut self, message: &Message, out: &mut Out) -> bool {
         match message {
             Message::Deck(DeckEvent::Saved(Ok(_))) if self.saving => close(out),
             Message::Deck(DeckEvent::Saved(Err(reason))) if self.saving => {
@@ -212,7 +216,7 @@ impl Screen for FormScreen {
 
     fn prepare(&mut self, _cx: &Cx<'_>, _area: Rect) {
         if let Some(job) = self.form.pending_check() {
-            // Our own schema is small: its check is not worth a trip to another thread.
+            // Our own schema is small enough to check inline.
             self.form.checked(job.run());
         }
     }

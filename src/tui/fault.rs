@@ -1,13 +1,13 @@
-//! Faults on purpose, in debug builds alone: how the program looks when a part of it breaks can be
-//! tried and tested. `MCPDECK_FAULT` names one; drawing the whole screen again (ctrl-l) sets it off.
+//! Deliberate faults, in debug builds only, to test how the program behaves when a part of it
+//! fails. `MCPDECK_FAULT` names one; redrawing the whole screen (ctrl-l) triggers it.
 
-/// Sets off the fault that the environment names, when this is a debug build.
+/// Triggers the fault named by the environment, in debug builds.
 pub(super) fn set_off() {
     #[cfg(debug_assertions)]
     debug::set_off();
 }
 
-/// Breaks while a frame is drawn, when that was set off.
+/// Panics while a frame is drawn, if that fault was triggered.
 pub(super) fn in_render() {
     #[cfg(debug_assertions)]
     debug::in_render();

@@ -1,5 +1,5 @@
 //! The filter language of the traffic pane: `server:time -kind:notification duration:>100ms text`.
-//! Words are joined by "and"; a leading `-` or `!` negates one; `"in quotes"` is text as it stands.
+//! Words are joined by "and"; a leading `-` or `!` negates one; `"in quotes"` is literal text.
 //! Pure.
 
 use std::cmp::Ordering;
@@ -26,7 +26,7 @@ const KEYS: [&str; 12] = [
     "to:",
 ];
 
-/// Keys with a few values, and what each of these lets through.
+/// Keys with a fixed set of values, and the test each value stands for.
 const CHOICES: [(&str, &[(&str, Test)]); 3] = [
     ("dir", &[("in", Test::Direction(Direction::In)), ("out", Test::Direction(Direction::Out))]),
     (
@@ -50,15 +50,15 @@ const CHOICES: [(&str, &[(&str, Test)]); 3] = [
     ),
 ];
 
-/// The values of a key that has a few.
+/// The values of a key that has a fixed set.
 fn choices(key: &str) -> Option<&'static [(&'static str, Test)]> {
     CHOICES.into_iter().find(|(name, _)| *name == key).map(|(_, values)| values)
 }
 
-/// Keys that lines of the logs have a meaning for; other words are searched.
+/// Keys that apply to log lines; other words are searched as text.
 const OF_LOGS: [&str; 4] = ["server", "since", "from", "to"];
 
-/// A filter, read.
+/// A parsed filter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
     terms: Vec<Term>,
@@ -88,15 +88,15 @@ enum Test {
 }
 
 impl Filter {
-    /// Reads a filter; times of the day are the last before `now`.
+    /// Parses a filter; a time of day means its latest occurrence before `now`.
     ///
     /// # Errors
-    /// The word that is not understood, and what would be.
+    /// The word that is not understood, and what is accepted instead.
     pub fn parse(text: &str, now: &Zoned) -> Result<Self, String> {
         Self::of(words(text), now)
     }
 
-    /// Reads what lines of the logs are filtered by, and what is left to search for.
+    /// Parses a filter for log lines; also returns the remaining search text in lower case.
     ///
     /// # Errors
     /// As [`Filter::parse`].
@@ -107,7 +107,7 @@ impl Filter {
         };
         let needle: Vec<&str> = words(text).filter(|word| !filters(word)).collect();
         let filter = Self::of(words(text).filter(filters), now)?;
-        // What has no filter in it is searched as it stands, blanks and all.
+        // Text without a filter is searched verbatim, including blanks.
         let needle = if filter.is_empty() { text.to_owned() } else { needle.join(" ") };
         Ok((filter, needle.to_lowercase()))
     }
@@ -148,7 +148,7 @@ impl Filter {
         self.terms.iter().all(|term| term.test.passes(record) != term.negated)
     }
 
-    /// Whether a line of the logs passes; what belongs to messages alone is not asked of it.
+    /// Whether a log line passes; tests that apply only to messages are skipped.
     pub fn passes_line(&self, record: &LogRecord) -> bool {
         let server = record.server.as_ref().map_or("host", ServerName::as_str);
         self.terms.iter().all(|term| match &term.test {
@@ -160,7 +160,7 @@ impl Filter {
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The last moment before `now` that is this time of the day.
+/// The latest occurrence of a time of day before `now`.
 fn time_of_day(text: &str, now: &Zoned) -> Option<Timestamp> {
     let time: jiff::civil::Time = text.parse().ok()?;
     let today = now.with().time(time).build().ok()?;
@@ -168,7 +168,7 @@ fn time_of_day(text: &str, now: &Zoned) -> Option<Timestamp> {
     u64::try_from(at.timestamp().as_microsecond()).ok().map(Timestamp)
 }
 
-/// The words of a filter: between blanks, but for those in quotes.
+/// The words of a filter, separated by blanks outside quotes.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -229,7 +229,7 @@ fn test(word: &str, now: &Zoned) -> Result<Test, String> {
     })
 }
 
-/// A bound and what is behind it.
+/// A bound (`>` or `<`) and the value after it.
 fn bounded<T>(text: &str, read: fn(&str) -> Option<T>) -> Option<(Ordering, T)> {
     let (bound, limit) = text.split_at_checked(1)?;
     let bound = match bound {
@@ -258,7 +258,7 @@ fn size(text: &str) -> Option<usize> {
 }
 
 impl Test {
-    /// Whether a moment is in its range, when it has one.
+    /// Whether a time is in its range; `None` if the test has no time range.
     fn is_at(&self, at: Timestamp) -> Option<bool> {
         match self {
             Self::From(from) => Some(at >= *from),
@@ -291,12 +291,12 @@ impl Test {
     }
 }
 
-/// Whether `text` contains `part`, which is in lower case, in any case of ASCII letters.
+/// Whether `text` contains `part`, which is in lower case, ignoring ASCII case.
 pub fn contains(text: &str, part: &str) -> bool {
     find(text, part).is_some()
 }
 
-/// Where `part`, which is in lower case, begins in `text` in any case of ASCII letters.
+/// Byte offset of `part`, which is in lower case, in `text`, ignoring ASCII case.
 pub fn find(text: &str, part: &str) -> Option<usize> {
     let (text, part) = (text.as_bytes(), part.as_bytes());
     if part.is_empty() {
@@ -310,7 +310,7 @@ pub fn find(text: &str, part: &str) -> Option<usize> {
     })
 }
 
-/// Completions of the word that ends `text`: keys, then values of a key.
+/// Completions of the last word of `text`: keys, then values of a key.
 pub fn completions<'a>(text: &str, servers: impl Iterator<Item = &'a str>) -> Vec<String> {
     let word = text.rsplit(char::is_whitespace).next().unwrap_or_default();
     let sign_len = word.len() - word.trim_start_matches(['-', '!']).len();

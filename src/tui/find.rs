@@ -1,17 +1,17 @@
-//! How a list is found by typing: the one ranking of list filters, palette and pickers. An exact
-//! name comes first, then names that begin so, then words of the name, then parts of it, then the
-//! description as one stretch; what is none of these is not listed.
+//! Search by typing: the one ranking for list filters, palette and pickers. An exact name ranks
+//! first, then names with that prefix, words of the name, parts of it, and last a contiguous part
+//! of the description; items without a match are not listed.
 
 use std::ops::Range;
 
 use crate::tui::filter::find;
 
-/// What an item is found by.
+/// The searchable texts of an item.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SearchFields<'a> {
-    /// Its name, which matches are marked in.
+    /// Its name, in which matches are highlighted.
     pub name: &'a str,
-    /// Words beside the name: the server it is of, other names.
+    /// Words besides the name: its server, other names.
     pub context: &'a str,
     /// Its description.
     pub text: &'a str,
@@ -23,7 +23,7 @@ impl<'a> From<&'a str> for SearchFields<'a> {
     }
 }
 
-/// How well an item fits; better ones are less.
+/// How well an item matches; lower is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum MatchRank {
     Exact,
@@ -35,10 +35,10 @@ enum MatchRank {
     Text,
 }
 
-/// Longest typed text that is tried as the beginnings of a name's words, in bytes.
+/// Longest typed text that is matched against initials of a name's words, in bytes.
 const INITIALS: usize = 32;
 
-/// Indices of the `items` that fit what is typed, best first; all of them in order when nothing is.
+/// Indices of the `items` that match `typed`, best first; all of them in order if it is empty.
 pub fn rank<'a, T>(
     typed: &str,
     items: &'a [T],
@@ -54,7 +54,7 @@ pub fn rank<'a, T>(
         .filter_map(|(n, item)| {
             let fields = fields(item);
             let (fit, spans) = fit(&typed, &fields)?;
-            // Of names that fit alike: what begins so, then the shorter one, then the order given.
+            // Ranked alike: matches at the start first, then shorter names, then the given order.
             let first = spans.first().is_some_and(|span| span.start > 0);
             let length = if fit < MatchRank::Context { fields.name.len() } else { 0 };
             Some((fit, usize::from(first) << 20 | length.min(1 << 19), n))
@@ -64,13 +64,13 @@ pub fn rank<'a, T>(
     found.into_iter().map(|(.., n)| n).collect()
 }
 
-/// Whether an item fits what is typed.
+/// Whether an item matches `typed`.
 pub fn fits(typed: &str, fields: &SearchFields<'_>) -> bool {
     let typed = typed.trim().to_ascii_lowercase();
     typed.is_empty() || fit(&typed, fields).is_some()
 }
 
-/// The parts of a name that what is typed was found in, as byte ranges in order.
+/// The byte ranges of a name that match `typed`, in order.
 pub fn spans(typed: &str, name: &str) -> Vec<Range<usize>> {
     let typed = typed.trim().to_ascii_lowercase();
     if typed.is_empty() {
@@ -86,7 +86,7 @@ fn fit(typed: &str, fields: &SearchFields<'_>) -> Option<(MatchRank, Vec<Range<u
         let fit = if name.len() == typed.len() { MatchRank::Exact } else { MatchRank::Prefix };
         return Some((fit, one(0..typed.len())));
     }
-    // `server.name` is a name, too.
+    // `server.name` also counts as the name.
     let qualified = typed.strip_prefix(&fields.context.to_ascii_lowercase());
     if qualified
         .and_then(|rest| rest.strip_prefix('.'))
@@ -129,7 +129,7 @@ fn fit(typed: &str, fields: &SearchFields<'_>) -> Option<(MatchRank, Vec<Range<u
         .then(|| (MatchRank::Text, Vec::new()))
 }
 
-/// Whether a text begins with what is typed, which is in small letters.
+/// Whether a text begins with `typed`, which is in lower case, ignoring ASCII case.
 fn begins(text: &str, typed: &str) -> bool {
     text.as_bytes()
         .get(..typed.len())
@@ -140,12 +140,12 @@ fn one(span: Range<usize>) -> Vec<Range<usize>> {
     std::iter::once(span).collect()
 }
 
-/// Where `typed` begins in `name`: at the beginning of a word when it does so anywhere.
+/// Byte offset of `typed` in `name`, preferably at the beginning of a word.
 fn stretch(name: &str, typed: &str) -> Option<usize> {
     starts(name).find(|at| begins(&name[*at..], typed)).or_else(|| find(name, typed))
 }
 
-/// Whether `typed` is made of the beginnings of words of the name in their order.
+/// Whether `typed` consists of prefixes of words of the name, in order.
 fn initials(
     typed: &str,
     name: &str,
@@ -173,7 +173,7 @@ fn initials(
     false
 }
 
-/// Where words begin: after what is no letter or digit, and at a capital after a small letter.
+/// Offsets where words begin: after a non-alphanumeric, or at a capital after a lower-case letter.
 fn starts(text: &str) -> impl Iterator<Item = usize> + '_ {
     let mut before = ' ';
     text.char_indices().filter_map(move |(at, c)| {

@@ -1,7 +1,7 @@
-//! The form: any JSON Schema as fields, over one JSON value that is the only truth.
+//! The form: any JSON Schema as fields, over one JSON value as the single source of truth.
 //!
-//! The value lives in [`FormState`]; rows are derived from schema and value, so that form and JSON
-//! are two views of the same thing and nothing is lost by switching. Owns no server and no call.
+//! The value lives in [`FormState`]; rows are derived from schema and value, so that fields and
+//! JSON are two views of the same value and nothing is lost by switching. Knows no server or call.
 
 pub mod check;
 pub mod draw;

@@ -6,7 +6,7 @@ use crate::mcp::Direction;
 use crate::tui::ink::{Ink, ink};
 use crate::tui::theme::Role;
 
-/// A sign; a single cell wide.
+/// A sign, one cell wide.
 type GlyphText = &'static str;
 
 macro_rules! glyphs {
@@ -37,9 +37,9 @@ glyphs! {
     off: GlyphText = "·", "-";
     /// Done.
     check: GlyphText = "✓", "+";
-    /// Wants a look.
+    /// Needs attention.
     warning: GlyphText = "⚠", "!";
-    /// A person is needed.
+    /// Needs the user.
     hand: GlyphText = "✋", "!";
     /// The selected row.
     cursor: GlyphText = "▸", ">";
@@ -47,7 +47,7 @@ glyphs! {
     open: GlyphText = "▾", "v";
     /// Folded.
     closed: GlyphText = "▸", ">";
-    /// Text goes on.
+    /// Text continues.
     ellipsis: GlyphText = "…", "~";
     /// Horizontal rule.
     horizontal: GlyphText = "─", "-";
@@ -80,11 +80,11 @@ glyphs! {
     /// Heights from nothing to full.
     bars: [GlyphText; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
         [" ", ".", ".", ":", ":", "+", "+", "#", "#"];
-    /// Parts of a bar in the waterfall: queued, sent, in progress, waiting for a person.
+    /// Parts of a bar in the waterfall: queued, sent, in progress, waiting for the user.
     spans: [GlyphText; 4] = ["┈", "━", "█", "░"], [".", "=", "#", ":"];
     /// Follows the end.
     follow: GlyphText = "↓", "v";
-    /// Stands still.
+    /// Paused.
     frozen: GlyphText = "❚", "=";
 }
 
@@ -94,13 +94,13 @@ impl Glyphs {
         *self == ASCII
     }
 
-    /// A bar of a spark-line: so many of at most `most`. Anything above zero shows.
+    /// A bar of a spark-line, `count` of at most `most`. Any non-zero count is visible.
     pub fn bar(&self, count: u32, most: u32) -> GlyphText {
         let level = (count as usize * 8).div_ceil(most.max(4) as usize).min(8);
         self.bars[if count == 0 { 1 } else { level.max(2) }]
     }
 
-    /// A title, with a sign where rows are sorted by it: downwards or not.
+    /// A column title with a sign if rows are sorted by it; `down` means descending.
     pub fn sorted(&self, title: &'static str, down: Option<bool>) -> Ink {
         let sign = down.map_or("", |down| if down { self.descending } else { self.ascending });
         ink!("{}{}", sign, title)
@@ -117,7 +117,7 @@ impl Glyphs {
         }
     }
 
-    /// The sign of a direction, and how it looks.
+    /// The sign of a direction, and its role.
     pub const fn direction(&self, direction: Direction) -> (&'static str, Role) {
         match direction {
             Direction::Out => (self.outbound, Role::Outbound),

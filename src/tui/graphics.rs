@@ -1,6 +1,6 @@
-//! What the terminal can draw beside text: asked once, answered or not. Nothing ever waits for an
-//! answer: until one comes, pictures are drawn with half blocks. Owns the question and the decision;
-//! the pictures themselves are drawn by the result view.
+//! What the terminal can draw besides text. It is queried once, and nothing waits for the reply:
+//! until one comes, pictures are drawn with half blocks. Owns the query, the choice of protocol,
+//! the encoding and the placement; the result view lays the pictures out.
 
 use std::io::Cursor;
 
@@ -12,17 +12,17 @@ use image::{ImageFormat, RgbaImage};
 use crate::tui::prelude::*;
 use crate::tui::theme::ColorDepth;
 
-/// The setting of the person: `auto` (or nothing), `off`, `blocks`, `kitty`, `sixel`, `iterm2`.
+/// The user's setting: `auto` (or nothing), `off`, `blocks`, `kitty`, `sixel`, `iterm2`.
 pub const VARIABLE: &str = "MCPDECK_IMAGES";
 
-/// Asks whether the kitty protocol is understood, how large a cell is, how many colours and pixels
-/// a sixel picture may have (XTSMGRAPHICS), and what the terminal is. The last one is answered by
-/// nearly every terminal, so its answer ends the conversation. Sent before the first frame: a
-/// terminal that prints what it does not know is drawn over.
+/// Queries kitty support, the cell size, the limits of sixel pictures (XTSMGRAPHICS: colours and
+/// pixels), and the terminal's attributes (DA1). Nearly every terminal answers the last, so that
+/// reply ends the exchange. Sent before the first frame, which draws over anything that a terminal
+/// prints because it does not know a query.
 pub const QUESTION: &[u8] =
     b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[16t\x1b[?1;1;0S\x1b[?2;1;0S\x1b[c";
-/// The same for a multiplexer: it lets nothing of the kitty protocol through, and takes the question
-/// for the title of its pane.
+/// The same for multiplexers, which do not pass on the kitty protocol and take its query for a pane
+/// title.
 const QUESTION_INSIDE: &[u8] = b"\x1b[16t\x1b[?1;1;0S\x1b[?2;1;0S\x1b[c";
 
 /// A cell of the terminal in pixels.
@@ -41,25 +41,25 @@ impl Default for CellPixels {
     }
 }
 
-/// What a sixel picture may have in this terminal.
+/// Limits of a sixel picture in this terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SixelLimits {
-    /// Most colours; those beyond would be drawn as others.
+    /// Most colours; any beyond that would be drawn wrong.
     pub colours: u16,
-    /// Most pixels wide; what is larger is cut, or not drawn at all.
+    /// Most pixels wide; larger pictures are cut off, or not drawn at all.
     pub width: u16,
     /// Most pixels high.
     pub height: u16,
 }
 
 impl Default for SixelLimits {
-    /// What terminals that were not asked, or do not answer, take.
+    /// Assumed for terminals that were not queried or do not reply.
     fn default() -> Self {
         Self { colours: 256, width: u16::MAX, height: u16::MAX }
     }
 }
 
-/// What a terminal answered to [`QUESTION`].
+/// A terminal's reply to [`QUESTION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminalReply {
     /// It understands the kitty graphics protocol.
@@ -80,7 +80,7 @@ pub enum TerminalReply {
 /// How pictures are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Graphics {
-    /// Not at all; only what is known of them is shown. Why, in words.
+    /// Not at all; only their properties are shown. The string is the reason.
     Off(&'static str),
     /// Two pixels per cell, in these colours.
     Blocks(ColorDepth, CellPixels),
@@ -110,7 +110,7 @@ impl Graphics {
         }
     }
 
-    /// The same with half blocks instead of pixels: where something else may be drawn over it.
+    /// The same with half blocks instead of pixels, for where something may be drawn on top.
     #[must_use]
     pub fn as_blocks(self) -> Self {
         match self {
@@ -138,17 +138,17 @@ enum WantedPicture {
     Iterm2,
 }
 
-/// What is known of the terminal, and what the person wants.
+/// Known features of the terminal, and the user's setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts of a terminal, each by itself")]
 pub struct Support {
     wanted: WantedPicture,
     depth: ColorDepth,
     ascii: bool,
-    /// The terminal is known not to place kitty's pictures where text would be.
+    /// The terminal is known not to place pictures where the text cursor is.
     no_placement: bool,
     iterm2: bool,
-    /// A multiplexer stands between us and the terminal.
+    /// A multiplexer runs between mcpdeck and the terminal.
     inner: bool,
     kitty: bool,
     sixel: bool,
@@ -157,7 +157,7 @@ pub struct Support {
 }
 
 impl Support {
-    /// Reads the setting and what the environment says of the terminal.
+    /// Reads the setting and the environment variables of the terminal.
     pub fn from_env(get: impl Fn(&str) -> Option<String>, depth: ColorDepth, ascii: bool) -> Self {
         let is = |name: &str, words: &[&str]| {
             get(name).is_some_and(|value| words.iter().any(|word| value.contains(word)))
@@ -170,7 +170,7 @@ impl Support {
             "iterm2" => WantedPicture::Iterm2,
             _ => WantedPicture::Auto,
         };
-        // Inside a multiplexer the outer terminal's variables say nothing of what comes through.
+        // Inside a multiplexer, the outer terminal's variables do not tell what gets through.
         let inner = is("TERM", &["tmux", "screen"]) || get("TMUX").is_some();
         let wezterm = is("TERM_PROGRAM", &["WezTerm"]);
         let konsole = get("KONSOLE_VERSION").is_some();
@@ -187,16 +187,16 @@ impl Support {
         }
     }
 
-    /// The size of a cell as the operating system has it.
+    /// Sets the size of a cell as reported by the operating system.
     #[must_use]
     pub fn with_cell(mut self, cell: Option<CellPixels>) -> Self {
         self.cell = cell;
         self
     }
 
-    /// Whether the terminal is worth asking: not when the answer would change nothing, and not a
-    /// terminal that cannot be expected to swallow the question. Nor on Windows, where an answer
-    /// comes as if its characters had been typed.
+    /// Whether to query the terminal: not if the reply would change nothing, nor if the terminal
+    /// may print the query. Nor on Windows, where replies arrive as if their characters had been
+    /// typed.
     pub fn asks(&self, term: Option<&str>) -> bool {
         let simple = ["", "dumb", "linux", "cons25", "vt52", "ansi"];
         !cfg!(windows)
@@ -212,12 +212,12 @@ impl Support {
             && !simple.contains(&term.unwrap_or_default())
     }
 
-    /// What the terminal is asked.
+    /// The query to send.
     pub const fn question(&self) -> &'static [u8] {
         if self.inner { QUESTION_INSIDE } else { QUESTION }
     }
 
-    /// The terminal answered; gives whether that changes how pictures are drawn.
+    /// Records a reply; returns whether it changes how pictures are drawn.
     pub fn answered(&mut self, reply: TerminalReply) -> bool {
         let before = self.graphics();
         match reply {
@@ -253,8 +253,8 @@ impl Support {
     }
 }
 
-// Pixels as the bytes a terminal draws them from: kitty, sixel, iTerm2. Pure; what is written is
-// made of the pixels alone, and nothing a server wrote is in it.
+// Encodes pixels for the terminal: kitty, sixel, iTerm2. Pure; the output depends on the pixels
+// alone and contains no text from a server.
 
 /// Most bytes of base64 in one command of the kitty protocol.
 const CHUNK: usize = 4_096;
@@ -271,16 +271,16 @@ pub struct Encoded {
 /// How a terminal treats a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureProtocol {
-    /// It keeps the picture under this number and shows any rows of it (kitty). The bytes are for
-    /// once; the cells are this large.
+    /// The terminal stores the picture under this id and shows any rows of it (kitty). The bytes
+    /// are sent once; cells have this size.
     Kept(u32, CellPixels),
-    /// It paints the cells under the cursor, as text does (sixel, iTerm2). The bytes are for every
-    /// time.
+    /// The terminal paints the cells under the cursor, as with text (sixel, iTerm2). The bytes are
+    /// sent every time.
     Painted,
 }
 
-/// `pixels` as bytes that fill `cells` columns and rows in this way; nothing where it draws no
-/// pixels or the picture cannot be written.
+/// Encodes `pixels` to fill `cells` (columns, rows); `None` if `how` draws no pixels or encoding
+/// fails.
 pub fn encode(pixels: &RgbaImage, how: Graphics, cells: (u16, u16)) -> Option<Encoded> {
     let painted = |bytes| Encoded { manner: PictureProtocol::Painted, bytes };
     match how {
@@ -300,7 +300,7 @@ fn png(pixels: &RgbaImage) -> Option<String> {
     Some(STANDARD.encode(png))
 }
 
-/// Sends a picture and shows nothing yet. No answer is wanted (`q=2`): it would come as input.
+/// Transmits a picture without showing it. Replies are off (`q=2`): they would come as input.
 fn kitty(id: u32, pixels: &RgbaImage) -> Option<Vec<u8>> {
     let data = png(pixels)?;
     let mut rest = data.as_str();
@@ -326,7 +326,7 @@ fn sixel(pixels: &RgbaImage, colours: u16) -> Option<Vec<u8>> {
 
 fn iterm2(pixels: &RgbaImage, (columns, rows): (u16, u16)) -> Option<Vec<u8>> {
     let data = png(pixels)?;
-    // In cells: a terminal on a dense screen counts other pixels than its own.
+    // In cells, because terminals on high-density screens count pixels differently.
     let head = format!(
         "\x1b]1337;File=inline=1;width={columns};height={rows};preserveAspectRatio=0;\
          doNotMoveCursor=1:"
@@ -334,11 +334,11 @@ fn iterm2(pixels: &RgbaImage, (columns, rows): (u16, u16)) -> Option<Vec<u8>> {
     Some([head.as_bytes(), data.as_bytes(), b"\x07"].concat())
 }
 
-// Which pictures stand in pixels on the screen, and the bytes that bring the terminal from one
-// frame to the next: what is gone is taken away before the cells are drawn, what is new is put
-// there after them. Nothing is written while nothing moves.
+// Tracks which pictures are on the screen in pixels, and yields the bytes between two frames:
+// removed pictures are erased before the cells are drawn, new ones placed after them. Nothing is
+// written if nothing changed.
 
-/// Most pictures the terminal is left to keep.
+/// Most pictures stored in the terminal.
 const KEPT: usize = 8;
 
 /// A picture, or some rows of it, on the screen.
@@ -372,17 +372,17 @@ impl Placement {
 #[derive(Debug, Default)]
 pub struct Placed {
     now: Vec<Placement>,
-    /// Numbers of pictures the terminal has, the latest last.
+    /// Ids of the pictures stored in the terminal, latest last.
     kept: Vec<u32>,
 }
 
 impl Placed {
-    /// The bytes that take away what is not in `next`; to be written before the cells.
+    /// Bytes that remove the pictures not in `next`; to be written before the cells.
     pub fn take_away(&self, next: &[Placement]) -> Vec<u8> {
         let mut out = Vec::new();
         for old in self.now.iter().filter(|old| !next.contains(old)) {
             match old.number() {
-                // A picture that only moves is put elsewhere in one step.
+                // A picture that only moves is placed anew in one step.
                 Some(id) if next.iter().any(|new| new.number() == Some(id)) => {}
                 Some(id) => out.extend(format!("\x1b_Ga=d,d=i,i={id},q=2\x1b\\").into_bytes()),
                 None => out.extend(erased(old.area)),
@@ -391,7 +391,7 @@ impl Placed {
         out
     }
 
-    /// The bytes that put there what is new in `next`; to be written after the cells.
+    /// Bytes that place the new pictures of `next`; to be written after the cells.
     pub fn put(&mut self, next: Vec<Placement>) -> Vec<u8> {
         let mut out = Vec::new();
         for new in next.iter().filter(|new| !self.now.contains(new)) {
@@ -427,8 +427,8 @@ impl Placed {
         out
     }
 
-    /// The screen is cleared or somebody else's: the bytes that make the terminal forget what it
-    /// keeps. Everything is sent again by the next [`Placed::put`].
+    /// For when the screen was cleared or is released: bytes that make the terminal discard its
+    /// stored pictures. The next [`Placed::put`] sends everything again.
     pub fn forget(&mut self) -> Vec<u8> {
         self.now.clear();
         let kept = std::mem::take(&mut self.kept);
@@ -437,8 +437,8 @@ impl Placed {
     }
 }
 
-/// Erases cells, and with them what was painted over them. The cells a picture stands on are blank
-/// for the screen: what was painted there would stay where another picture leaves a hole.
+/// Erases cells and the pixels painted over them. Cells under a picture are blank in the buffer, so
+/// a cell diff alone would leave old pixels where a new picture does not cover them.
 fn erased(area: Rect) -> Vec<u8> {
     let mut out = b"\x1b[0m".to_vec();
     for y in area.top()..area.bottom() {
@@ -560,7 +560,7 @@ mod encode_tests {
     }
 
     #[test]
-    fn iterm2_is_told_the_cells_and_leaves_the_cursor() {
+    fn iterm2_is_reported_the_cells_and_leaves_the_cursor() {
         let encoded = encode(&pixels(), Graphics::Iterm2(CellPixels::default()), (8, 2)).unwrap();
         let text = String::from_utf8(encoded.bytes).unwrap();
         assert!(text.starts_with("\x1b]1337;File=inline=1;width=8;height=2;"), "{text}");

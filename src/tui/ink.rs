@@ -1,4 +1,4 @@
-//! What may be drawn, by type (invariant 8): text of ours, numbers, and [`SafeText`]; a borrowed
+//! Types of drawable text (invariant 8): our own literals, numbers, and [`SafeText`]; a borrowed
 //! `&str` of unknown origin does not compile. Owns no drawing.
 
 use std::fmt;
@@ -7,7 +7,7 @@ use crate::base::human::Count;
 pub use crate::base::human::{Bytes, Dur, count};
 use crate::base::text::SafeText;
 
-/// Text that is safe to draw because every part of it was.
+/// Text that is safe to draw because all its parts were.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ink(String);
 
@@ -131,7 +131,7 @@ impl fmt::Display for InkSlice<'_> {
     }
 }
 
-/// Lets the compiler refuse a part that is not safe.
+/// Makes the compiler reject unsafe parts.
 #[doc(hidden)]
 pub const fn vouched<T: SafePart>(part: T) -> T {
     part

@@ -1,7 +1,7 @@
 //! Keyboard, mouse, paste and focus as events. Owns the input thread; knows nothing of the app.
 //!
-//! On Unix the bytes are read and decoded here instead of by crossterm, whose reader spins at full
-//! speed when the terminal is gone: here a hang-up is an event like any other.
+//! On Unix the bytes are read and decoded here instead of by crossterm, whose reader busy-loops
+//! when the terminal is gone: here a hang-up is an ordinary event.
 
 mod decode;
 #[cfg(unix)]
@@ -20,7 +20,7 @@ pub use windows::InputThread;
 pub enum Input {
     /// A key, a mouse event, a paste, a change of focus.
     Event(crossterm::event::Event),
-    /// The terminal answered a question of ours.
+    /// The terminal replied to one of our queries.
     Reply(crate::tui::graphics::TerminalReply),
     /// The terminal hung up; nothing more will come.
     Gone,

@@ -15,7 +15,7 @@ mod table;
 pub use table::BINDINGS;
 
 named! {
-    /// Where a binding holds. A key is looked up from the innermost scope outwards.
+    /// Where a binding applies. A key is looked up from the innermost scope outwards.
     pub enum KeyScope {
         /// Everywhere.
         Global = "global",
@@ -43,7 +43,7 @@ named! {
         Inbox = "inbox",
         /// The configuration pane.
         Config = "config",
-        /// A recording that is shown instead of servers that run.
+        /// A recording shown instead of running servers.
         Playback = "playback",
         /// A question with yes and no.
         Confirm = "confirm",
@@ -51,19 +51,19 @@ named! {
         Consent = "consent",
         /// A value the configuration asks for.
         Input = "input",
-        /// A server that wants the person to sign in.
+        /// A server that needs the user to sign in.
         SignIn = "sign-in",
         /// The list of saved filters.
         SavedFilters = "saved-filters",
         /// A line that asks for a name.
         Ask = "ask",
-        /// Help, black box and other texts laid over the panes.
+        /// Help, diagnostics and other texts over the panes.
         Reader = "reader",
-        /// A line being typed: only what is bound here and chords with control work.
+        /// A line being typed: only keys bound here and chords with control work.
         Text = "text",
         /// The whole call screen.
         Call = "call",
-        /// Its form; letters are text there, so these are chords or no letters.
+        /// Its form; letters are text there, so these are chords or keys other than letters.
         Form = "form",
         /// Lines of its form that take no text.
         FormLine = "form-line",
@@ -92,7 +92,7 @@ impl KeyScope {
         Self::ALL.into_iter().find(|scope| scope.name() == name)
     }
 
-    /// Whether these are the own keys of a pane.
+    /// Whether this is the scope of a pane.
     pub fn is_pane(self) -> bool {
         (Self::Servers..=Self::Config).contains(&self)
     }
@@ -111,7 +111,7 @@ impl KeyScope {
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
-    /// Where it holds.
+    /// Where it applies.
     pub scopes: &'static [KeyScope],
     /// The chords, separated by spaces; the first is the one shown.
     pub keys: &'static str,
@@ -119,22 +119,22 @@ pub struct Binding {
     pub action: Action,
     /// Place in the footer, 1 first; 0 keeps it out.
     pub footer: u8,
-    /// A word for the footer in place of the action's.
+    /// Footer word that replaces the action's label.
     pub word: &'static str,
 }
 
-/// Chords and what they mean: the table with the user's changes.
+/// Chords and their actions: the table with the user's changes.
 #[derive(Clone, Debug, Default)]
 pub struct Keymap {
     meanings: HashMap<(KeyScope, Chord), Action>,
     /// What help and footer list.
     listed: Vec<KeyRow>,
-    /// Commands of the person, by number.
+    /// The user's commands, by number.
     pub commands: Vec<UserCommand>,
 }
 
 impl Keymap {
-    /// The table as it is.
+    /// The built-in table.
     pub fn builtin() -> Self {
         let mut keymap = Self::default();
         for &Binding { scopes, keys, action, footer, word } in BINDINGS {
@@ -149,11 +149,11 @@ impl Keymap {
         keymap
     }
 
-    /// The table with the changes of a user's keymap file: a table per scope, `chord = "action"`;
-    /// `"none"` frees a chord; and a table for each command, `[commands.NAME]`.
+    /// The table with the changes of a user's keymap file: one table per scope, `chord = "action"`;
+    /// `"none"` unbinds a chord; and one table per command, `[commands.NAME]`.
     ///
     /// # Errors
-    /// A sentence that says what is wrong; nothing of the file is used then.
+    /// A sentence describing what is wrong; nothing of the file is applied then.
     pub fn with_user(text: &str) -> Result<Self, String> {
         type Entries = BTreeMap<Spanned<String>, toml::Value>;
         let wrong = |at: Range<usize>, what: &str| {
@@ -183,7 +183,7 @@ impl Keymap {
         Ok(keymap)
     }
 
-    /// The command of the person that an action runs.
+    /// The user's command that an action runs.
     pub fn command(&self, action: Action) -> Option<&UserCommand> {
         let Action::User(number) = action else { return None };
         self.commands.get(usize::from(number))
@@ -206,7 +206,7 @@ impl Keymap {
     fn bind(&mut self, scope: KeyScope, key: &str, value: &toml::Value) -> Result<(), String> {
         let id = value.as_str().unwrap_or_default();
         let action = Action::by_id(id).filter(|action| {
-            // One that is bound nowhere is run from the palette over the panes.
+            // An unbound action can be run from the palette over the panes.
             let mut bound = BINDINGS.iter().filter(|row| row.action == *action).peekable();
             let none = bound.peek().is_none() && scope.is_beside(KeyScope::Global);
             none || bound.flat_map(|row| row.scopes).any(|other| scope.is_beside(*other))
@@ -259,15 +259,15 @@ impl Keymap {
         scopes.iter().find_map(|scope| self.meanings.get(&(*scope, chord))).copied()
     }
 
-    /// The action of a key on an open screen, where shift means nothing of its own with an arrow.
+    /// The action of a key on an open screen; shift is ignored where it has no binding of its own.
     pub fn pressed(&self, scopes: &[KeyScope], key: KeyEvent) -> Option<Action> {
         let chord = Chord::pressed(key);
         let plain = Chord { modifiers: chord.modifiers - KeyModifiers::SHIFT, ..chord };
         self.action(scopes, chord).or_else(|| self.action(scopes, plain))
     }
 
-    /// Rows of the dashboard that hold in these scopes, innermost first; a chord taken by an inner
-    /// scope is left out of an outer one, so that what is shown is what works.
+    /// Rows of the dashboard that apply in these scopes, innermost first; a chord bound in an inner
+    /// scope is left out of outer ones, so that only working keys are shown.
     pub fn rows(&self, scopes: &[KeyScope]) -> Vec<KeyRow> {
         self.working(scopes, |_| true).collect()
     }
@@ -338,7 +338,7 @@ impl Keymap {
     }
 
     /// `text` with every `{name}` of an action replaced by the first of its keys that works in
-    /// these scopes, innermost first. What is no name of an action stays as it is.
+    /// these scopes, innermost first. Other names in braces are left as they are.
     pub fn spelled(&self, scopes: &[KeyScope], text: &str) -> Ink {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -358,14 +358,14 @@ impl Keymap {
         Ink::line(&out)
     }
 
-    /// The first key of an action that works while text is typed; any when none does.
+    /// The first key of an action that works while text is typed; otherwise its first key.
     pub fn key_while_typing(&self, scopes: &[KeyScope], name: &str) -> Option<Chord> {
         let chords = self.chords(scopes, name)?;
         chords.iter().find(|chord| chord.typed().is_none()).or_else(|| chords.first()).copied()
     }
 
-    /// Chords of the named action that work in these scopes, of the innermost that has any; empty
-    /// when it lost all of them, `None` when there is no such action.
+    /// Chords of the named action that work in these scopes, from the innermost that has any; empty
+    /// if all were unbound, `None` if there is no such action.
     fn chords(&self, scopes: &[KeyScope], name: &str) -> Option<Vec<Chord>> {
         let found = self.working(scopes, |row| row.action.id() == name).next();
         found.map(|row| row.chords).or_else(|| Action::by_id(name).map(|_| Vec::new()))
@@ -386,10 +386,10 @@ pub struct KeyRow {
     word: &'static str,
 }
 
-// Keys in sentences: texts name an action in braces, and what is shown is the key it has now, so
-// that no sentence lies after a person has moved a key.
+// Keys in sentences: texts name an action in braces, which is replaced by its current key, so that
+// they stay correct when the user rebinds it.
 
-/// What stands for a key that was taken away: the palette still finds the action.
+/// Shown for an action without a key: the palette still finds it.
 const UNBOUND: &str = "the palette";
 
 #[cfg(test)]
@@ -475,14 +475,14 @@ mod tests {
             A::Unset,
             A::RemoveItem,
         ];
-        // What says no is one thing: to a call, to a request, to a kept answer.
+        // All refusals count as one meaning: of a call, a request, a kept answer.
         let meaning = |action| match action {
             A::CancelCall | A::Deny | A::DenyAll | A::Forget | A::Decline => A::Deny,
             A::RemoveItem | A::RemoveFilter | A::DropAll => A::RemoveItem,
             A::Unset | A::DropEntry => A::Unset,
             other => other,
         };
-        // A question takes every key: its yes and no are no other keys' meanings.
+        // A question takes every key, so its yes and no may reuse keys.
         let modal = |scope: &KeyScope| matches!(scope, KeyScope::Confirm | KeyScope::Consent);
         let rows = BINDINGS.iter().filter(|row| !row.scopes.iter().all(modal));
         let mut meanings: BTreeMap<&str, Vec<Action>> = BTreeMap::new();

@@ -1,5 +1,4 @@
-//! Where things are on the screen: one pure function, asked by update (page sizes, mouse) and by
-//! render.
+//! Layout of the screen: one pure function, used by update (page sizes, mouse) and by render.
 
 use ratatui::layout::Constraint::{Length, Min};
 use ratatui::layout::{Layout as Split, Position, Rect};
@@ -33,8 +32,8 @@ pub const SMALLEST: (u16, u16) = (40, 10);
 pub const ROOM_FOR_SERVERS: u16 = 100;
 
 impl Layout {
-    /// Divides `whole`. `server_list` is the person's choice; `None` leaves it to the width. Gives
-    /// nothing when the screen is too small.
+    /// Divides `whole`. `server_list` is the user's choice; `None` decides by width. Returns `None`
+    /// when the screen is too small.
     pub fn compute(whole: Rect, server_list: Option<bool>) -> Option<Self> {
         if whole.width < SMALLEST.0 || whole.height < SMALLEST.1 {
             return None;
@@ -64,13 +63,13 @@ impl Layout {
         })
     }
 
-    /// Where an open screen is: everything between the tabs and the end.
+    /// Region of an open screen: everything below the tabs.
     pub fn screen(&self) -> Rect {
         let top = self.rule.bottom();
         Rect { y: top, height: self.whole.bottom().saturating_sub(top), ..self.whole }
     }
 
-    /// The region of servers or pane under the mouse.
+    /// The region under the mouse: server list or pane.
     pub fn region_at(&self, at: Position) -> Option<Rect> {
         [self.servers, Some(self.main)].into_iter().flatten().find(|area| area.contains(at))
     }

@@ -1,5 +1,5 @@
-//! Styles and signs of forms and results, made from the theme once per frame: what is laid out with
-//! them is laid out anew when they change.
+//! Styles and signs of forms and results, made from the theme once per frame; layouts made with
+//! them are rebuilt when they change.
 
 use crate::tui::graphics::Graphics;
 use crate::tui::prelude::*;
@@ -29,25 +29,25 @@ macro_rules! look {
 look! {
     /// Ordinary text.
     text: Text;
-    /// Labels of less weight, units.
+    /// Secondary labels, units.
     muted: Muted;
-    /// Hints and what is not set.
+    /// Hints, and unset values.
     faint: Faint;
     /// Names of fields.
     label: Heading;
     /// The one accent.
     accent: Accent;
-    /// The row where the keys go.
+    /// The row that has the focus.
     selection: Selection;
     /// Where text is typed.
     input: Input;
-    /// Wants a look.
+    /// Needs attention.
     warning: Warning;
     /// Failed.
     error: Error;
     /// Works.
     ok: Ok;
-    /// Words of a server.
+    /// Text from a server.
     foreign: Foreign;
     /// Rules.
     rule: Rule;
@@ -68,7 +68,7 @@ look! {
 }
 
 impl Styles {
-    /// One of two signs.
+    /// The Unicode or the ASCII sign, whichever is in use.
     pub const fn sign(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
         if self.ascii { ascii } else { unicode }
     }

@@ -19,11 +19,11 @@ use crate::tui::result::{PictureDone, ResultFile};
 /// Something that happened.
 #[derive(Debug)]
 pub enum Message {
-    /// Time went on.
+    /// The current time.
     Now(Timestamp),
-    /// Another moment of a recording.
+    /// The state of a recording at another time.
     Played(Box<Played>),
-    /// Everything is recorded to this file from now on; nothing is when there is none.
+    /// Recording to this file has begun; with `None`, it has ended.
     Recording(Option<SafeText>),
     /// Key, mouse, paste, focus.
     Input(Event),
@@ -33,7 +33,7 @@ pub enum Message {
     EngineReady,
     /// The engine could not be built.
     EngineFailed(Error),
-    /// Something of the engine changed.
+    /// Engine state changed.
     News(News),
     /// Definitions to compare with, or why they cannot be read.
     Baseline(Baseline, Result<Lock, SafeText>),
@@ -41,13 +41,13 @@ pub enum Message {
     CacheContent(CacheKey, Option<Payload>),
     /// What happened to the configuration.
     Deck(DeckEvent),
-    /// A command was carried out; a note about it.
+    /// A command was carried out, with a note for the user.
     Done(SafeText),
-    /// A warning about something the person did not ask for.
+    /// A warning about something the user did not initiate.
     Warned(SafeText),
-    /// What a command of the person wrote, under its name.
+    /// A user command's name and output.
     Output(SafeText, SafeText),
-    /// A command of ours failed.
+    /// One of our commands failed.
     Failed(Error),
     /// A call got its id.
     CallBegan(CallToken, CallId),
@@ -59,29 +59,29 @@ pub enum Message {
     Edited(FormToken, Result<String, SafeText>),
     /// Something happened in the chat.
     Chat(ChatNews),
-    /// What drafts answers.
+    /// The name of the model that drafts answers, if one is registered.
     Drafter(Option<SafeText>),
     /// The registered model has drafted an answer, or could not.
     Drafted(ApprovalId, Result<Drafted, Error>),
     /// A browser was started for a request, or could not be.
     Opened(ApprovalId, Result<(), SafeText>),
-    /// The answers that are kept beside the configuration.
+    /// The answers stored next to the configuration.
     KeptAnswers(Answers),
     /// A file was read for a field.
     FileRead(FormToken, Result<Vec<u8>, SafeText>),
-    /// A file that was to be written is there already.
+    /// A file to be written already exists.
     FileExists(PathBuf, ResultFile),
     /// A form was checked.
     Checked(FormToken, Box<CheckResult>),
     /// A picture of a result was worked on.
     PictureDone(ViewToken, Box<PictureDone>),
-    /// The terminal answered what it can draw.
+    /// The terminal replied to a graphics query.
     Terminal(TerminalReply),
     /// Theme sources and keymap text of the user changed.
     UserFiles(UserFiles),
-    /// The process was asked to end (SIGTERM, SIGHUP, SIGINT).
+    /// The process was asked to shut down (SIGTERM, SIGHUP, SIGINT).
     Terminate,
-    /// A worker of the program failed; the program goes on.
+    /// A background task panicked; the program continues.
     WorkerPanicked(SafeText),
 }
 
@@ -91,14 +91,14 @@ impl From<News> for Message {
     }
 }
 
-/// Files of the user that change how the dashboard looks and listens.
+/// User files that configure themes and keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserFiles {
     /// Themes: name and TOML.
     pub themes: Vec<(String, String)>,
     /// The keymap, when there is one, or why it cannot be read.
     pub keymap: Option<Result<String, String>>,
-    /// Why files of themes cannot be read.
+    /// Why theme files cannot be read.
     pub unread: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ pub struct CallToken {
 pub enum CallPurpose {
     /// The run of this number.
     Run(u64),
-    /// Completions for the field, asked for with this ticket.
+    /// Completions for a field, requested with this ticket.
     Completion(u64),
 }
 

@@ -1,5 +1,5 @@
-//! What the screen knows of the engine: the view, mirrors of the telemetry rings, snapshots.
-//! Changed by `App::update` alone; panes read it.
+//! What the screen knows about the engine: the view, mirrors of the telemetry rings, snapshots.
+//! Changed only by `App::update`; panes read it.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -38,10 +38,10 @@ pub fn zoned(at: Timestamp) -> jiff::Zoned {
     jiff::Timestamp::from_microsecond(micros).unwrap_or_default().to_zoned(zone)
 }
 
-/// Ended calls that are remembered.
+/// Most ended calls that are remembered.
 const ENDED: usize = 64;
 
-/// Where a recording that is shown stands.
+/// Playback position of the recording shown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Playback {
     /// The name of its file.
@@ -52,13 +52,13 @@ pub struct Playback {
     pub end: Timestamp,
     /// The moment that is shown.
     pub at: Timestamp,
-    /// Whether time passes.
+    /// Whether playback is running.
     pub is_playing: bool,
-    /// How fast, times the time that passed then.
+    /// Speed, as a multiple of the recorded pace.
     pub speed: f64,
-    /// The share that was read, while it is being read.
+    /// Share of the file read so far, while it is being read.
     pub read: Option<f64>,
-    /// Whether what is secret was masked.
+    /// Whether secrets were masked.
     pub is_scrubbed: bool,
 }
 
@@ -69,39 +69,39 @@ pub struct Model {
     pub view: Arc<HostView>,
     /// The one server every pane is narrowed to.
     pub scope: Option<ServerName>,
-    /// Servers the person marked: restarted and stopped together; logs and traffic show them alone.
+    /// Servers the user marked: restarted and stopped together; logs and traffic show only these.
     pub marked: BTreeSet<ServerName>,
-    /// Every message, as far as the ring holds it.
+    /// Messages, as far as the ring still holds them.
     pub traffic: Feed<TrafficRecord>,
-    /// Every log line, as far as the ring holds it.
+    /// Log lines, as far as the ring still holds them.
     pub logs: Feed<LogRecord>,
-    /// What was asked for and what became of it, as far as it is kept.
+    /// Operations and their outcomes, as far as they are kept.
     pub operations: Arc<RecordedOperations>,
-    /// The recording that is shown, when there is one instead of servers that run.
+    /// The recording shown instead of running servers, if any.
     pub playback: Option<Playback>,
     /// The file everything is recorded to.
     pub recording: Option<SafeText>,
-    /// Errors logged since the logs were looked at last.
+    /// Errors logged since the logs were last viewed.
     pub unseen_errors: usize,
     /// Metrics by server.
     pub metrics: HashMap<ServerName, ServerMetrics>,
     /// Calls in flight.
     pub calls: Vec<CallView>,
-    /// Calls of ours that have ended lately: a snapshot taken before may come after.
+    /// Our recently ended calls: a snapshot taken before the end may arrive after it.
     ended: VecDeque<CallId>,
-    /// Where others come in, while the dashboard serves.
+    /// The address clients connect to, while the dashboard serves.
     pub served: Option<SafeText>,
     /// Clients of the service.
     pub clients: Vec<ClientView>,
-    /// What was denied lately, oldest first.
+    /// Recent denials, oldest first.
     pub blocked: Vec<Blocked>,
-    /// Who may do what.
+    /// The policy: who may do what.
     pub policy: Arc<PolicyView>,
     /// Subscriptions and tasks.
     pub watched: Watched,
     /// The cache.
     pub cache: CacheView,
-    /// Use of memory and processor by server.
+    /// Memory and CPU use by server.
     pub usage: HashMap<ServerName, Usage>,
     /// Messages per second and server.
     pub activity: Activity,
@@ -111,45 +111,45 @@ pub struct Model {
     pub files: Arc<[FileText]>,
     /// Why the configuration could not be used at all.
     pub refused: Vec<Diagnostic>,
-    /// What of the configuration waits for the person.
+    /// State of the configuration: files, values, and what waits for the user.
     pub situation: Arc<Situation>,
-    /// What drafts answers, when something is registered.
+    /// The name of the model that drafts answers, if one is registered.
     pub drafter: Option<SafeText>,
-    /// Drafts of answers whose requests were withdrawn, with the reasons: kept to be copied.
+    /// Drafts of answers whose requests were withdrawn, with the reasons; kept for copying.
     pub kept_drafts: Vec<(Arc<ApprovalRequest>, SafeText)>,
-    /// Whether the engine is there.
+    /// State of the engine.
     pub engine: EngineState,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
     wake: Cell<Option<Timestamp>>,
 }
 
-/// How the engine stands.
+/// State of the engine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum EngineState {
     /// Being built.
     #[default]
     Starting,
-    /// There.
+    /// Running.
     Running,
-    /// It could not be built; every problem is among the rejected or here.
+    /// It could not be built; the problems are in [`Model::rejected`] or here.
     Failed(SafeText),
-    /// Stopping since.
+    /// Stopping since this time.
     Stopping(Timestamp),
 }
 
 impl Model {
-    /// Nothing known yet, at this moment.
+    /// An empty model at this time.
     pub fn at(now: Timestamp) -> Self {
         Self { now, ..Self::default() }
     }
 
-    /// Errors of the newest file: of one that was loaded anew, or of one nothing runs from.
+    /// Errors of the newest file, whether it failed on reload or at the start.
     pub fn rejected(&self) -> impl Iterator<Item = &Diagnostic> {
         self.refused.iter().chain(&self.view.rejected)
     }
 
-    /// Takes messages; `oldest` is the first record the ring still holds.
+    /// Adds messages; `oldest` is the first record the ring still holds.
     pub fn take_traffic(&mut self, batch: Batch<TrafficRecord>, oldest: u64) {
         let mut operations = self.playback.is_none().then(|| Arc::make_mut(&mut self.operations));
         for record in &batch.items {
@@ -165,14 +165,14 @@ impl Model {
     /// Takes a newer view.
     pub fn take_view(&mut self, view: Arc<HostView>) {
         if let Some(scope) = &self.scope {
-            // A scope remembered from the last run waits for its server; one that was here and
-            // left gives the screen back to all.
+            // A scope remembered from the last run waits for its server; when a server that was
+            // present is removed, the scope is reset.
             let was_here = self.view.servers.contains_key(scope);
             if was_here && !view.servers.contains_key(scope) {
                 self.scope = None;
             }
         }
-        // A recording has its operations whole.
+        // A recording comes with complete operations.
         let servers = view.servers.iter().filter(|_| self.playback.is_none());
         for (name, server) in servers {
             let before = self.view.servers.get(name);
@@ -183,19 +183,19 @@ impl Model {
         self.view = view;
     }
 
-    /// One of our calls has ended: it is in flight no more, whatever an older snapshot says.
+    /// Records that one of our calls ended, so that an older snapshot cannot bring it back.
     pub fn call_ended(&mut self, id: CallId) {
         self.calls.retain(|call| call.id != id);
         self.ended.truncate(ENDED - 1);
         self.ended.push_front(id);
     }
 
-    /// Whether this is one of our calls, and one that has ended not long ago.
+    /// Whether this is one of our recently ended calls.
     pub fn has_ended(&self, id: CallId) -> bool {
         self.ended.contains(&id)
     }
 
-    /// Takes a snapshot of calls in flight; gives whether it differs.
+    /// Takes a snapshot of calls in flight; returns whether it differs.
     pub fn take_calls(&mut self, mut calls: Vec<CallView>) -> bool {
         calls.retain(|call| !self.ended.contains(&call.id));
         let differs = self.calls != calls;
@@ -233,25 +233,25 @@ impl Model {
         self.config.as_ref()?.servers.get(name)
     }
 
-    /// File and line of an entry; of the file that wins without one.
+    /// File and line of an entry; otherwise of the first error, or the file of highest precedence.
     pub fn place_of(&self, name: Option<&ServerName>) -> Option<(PathBuf, u32)> {
         let server = name.and_then(|name| self.entry(name));
         if let Some(server) = server.filter(|s| !s.at.file.as_os_str().is_empty()) {
             return Some((server.at.file.clone(), server.at.line));
         }
-        // A file with an error opens there.
+        // A file with an error opens at the error.
         if let Some(wrong) = self.rejected().next() {
             return Some((wrong.at.file.clone(), wrong.at.line));
         }
         self.files.last().map(|file| (file.path.clone(), 1))
     }
 
-    /// A name to draw.
+    /// A server name as drawable text.
     pub fn name(name: &ServerName) -> Ink {
         Ink::line(name.as_str())
     }
 
-    /// Forgets when the next relative time changes; called before a frame is prepared.
+    /// Clears the next wake time; called before a frame is prepared.
     pub fn reset_wake(&self) {
         self.wake.set(None);
     }
@@ -261,19 +261,19 @@ impl Model {
         self.wake.get()
     }
 
-    /// Something is left to do in the next frame.
+    /// Requests another frame at once.
     pub fn wake_soon(&self) {
         self.wake_at(self.now);
     }
 
-    /// A text on the screen changes at this moment.
+    /// Requests a frame at this time, when a text on the screen changes.
     pub fn wake_at(&self, at: Timestamp) {
         if self.wake.get().is_none_or(|earlier| at < earlier) {
             self.wake.set(Some(at));
         }
     }
 
-    /// Whether a moment has come; the screen is drawn again when it does.
+    /// Whether a time has passed; otherwise requests a frame for that time.
     pub fn is_past(&self, at: Timestamp) -> bool {
         let past = self.now >= at;
         if !past {
@@ -282,17 +282,17 @@ impl Model {
         past
     }
 
-    /// How long there is until something, roughly: `4m`, `3h`, `2d`.
+    /// Rough time left until something: `4m`, `3h`, `2d`.
     pub fn left(&self, at: Timestamp) -> Ink {
         let seconds = at.since(self.now).as_secs();
         let (unit, word) = unit_of(seconds);
         let units = seconds / unit;
-        // One microsecond later there is a unit less.
+        // One microsecond later the count drops by one.
         self.wake_at(Timestamp(at.0.saturating_sub(units * unit * 1_000_000) + 1));
         ink!("{}{}", units, word)
     }
 
-    /// How long ago something settled was: `now`, `4m`, `3h`, `2d`. Changes at most once a minute.
+    /// Rough age of something finished: `now`, `4m`, `3h`, `2d`. Changes at most once a minute.
     pub fn ago(&self, at: Timestamp) -> Ink {
         let seconds = self.now.since(at).as_secs();
         let (unit, word) = unit_of(seconds);
@@ -300,7 +300,7 @@ impl Model {
         if seconds < 60 { ink!("now") } else { ink!("{}{}", seconds / unit, word) }
     }
 
-    /// How long ago something was, in a sentence: `just now`, `4m ago`.
+    /// Rough age as a phrase: `just now`, `4m ago`.
     pub fn when(&self, at: Timestamp) -> Ink {
         match self.ago(at) {
             now if now.as_str() == "now" => ink!("just now"),
@@ -308,7 +308,7 @@ impl Model {
         }
     }
 
-    /// Messages of a server in the newest `n` slots of [`Activity`]; moves on while any is shown.
+    /// Messages of a server in the newest `n` slots of [`Activity`]; redraws while any is shown.
     pub fn recent(&self, server: &ServerName, n: usize) -> Vec<u32> {
         let recent = self.activity.recent(server, n, self.now);
         if recent.iter().any(|count| *count > 0) {
@@ -335,22 +335,20 @@ impl Model {
         seconds_text(seconds)
     }
 
-    /// A moment of the day in so many cells: to the second where milliseconds have no room.
+    /// Time of day in `cells` cells; without milliseconds where they do not fit.
     pub fn time_in(at: Timestamp, cells: u16) -> Ink {
         let time = Self::time_of_day(at);
         let end = if cells < 12 { 8 } else { usize::MAX };
         ink!("{}", crate::tui::ink::InkSlice::of(&time, 0, end))
     }
 
-    /// A moment of the day in local time: `14:03:59.120`.
+    /// Local time of day: `14:03:59.120`.
     pub fn time_of_day(at: Timestamp) -> Ink {
         Ink::line(&zoned(at).strftime("%H:%M:%S%.3f").to_string())
     }
 
-    // Servers of the files that are not there because their entry cannot be used.
-
-    /// Servers of the files that are not there because their entry cannot be used, each with its
-    /// first problem; an error before anything else.
+    /// Servers in the files that are missing because their entry cannot be used, each with its
+    /// first problem; errors take precedence.
     pub fn left_out(&self) -> Vec<(&ServerName, &Diagnostic)> {
         let mut out: Vec<(&ServerName, &Diagnostic)> = Vec::new();
         let errors = self.view.diagnostics.iter().filter(|d| d.is_error());
@@ -365,7 +363,7 @@ impl Model {
     }
 }
 
-/// The unit in which so many seconds are shown, and its sign.
+/// The unit, in seconds, for showing this many seconds, and its suffix.
 const fn unit_of(seconds: u64) -> (u64, &'static str) {
     match seconds {
         0..3_600 => (60, "m"),
@@ -412,7 +410,7 @@ impl Activity {
     }
 }
 
-// A mirror of a telemetry ring: the same records, shared, dropped when the ring drops them.
+// A mirror of a telemetry ring: it shares the records and drops them when the ring does.
 
 /// Records by sequence number. Bounded by the ring it mirrors.
 #[derive(Debug)]
@@ -429,10 +427,10 @@ impl<T> Default for Feed<T> {
 }
 
 impl<T> Feed<T> {
-    /// Takes what was read; `oldest` is the first record the ring still holds.
+    /// Adds a batch of records; `oldest` is the first record the ring still holds.
     pub fn take(&mut self, batch: Batch<T>, oldest: u64) {
         if batch.missed > 0 {
-            // Records were dropped before they were read: what is here is older than the gap.
+            // Records were dropped before they were read: those kept here are older than the gap.
             self.dropped += batch.missed + self.items.len() as u64;
             self.items.clear();
         }
@@ -466,17 +464,17 @@ impl<T> Feed<T> {
         self.items.is_empty()
     }
 
-    /// Records that are gone for room, seen or not.
+    /// Records dropped for lack of space, seen or not.
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// The record of a sequence number, when it is still there.
+    /// The record of a sequence number, if it is still there.
     pub fn get(&self, seq: u64) -> Option<&Arc<T>> {
         self.items.get(usize::try_from(seq.checked_sub(self.first)?).ok()?)
     }
 
-    /// Records from a sequence number on, with theirs.
+    /// Records from a sequence number on, each with its own number.
     pub fn from(&self, seq: u64) -> impl Iterator<Item = (u64, &Arc<T>)> {
         let start = seq.max(self.first);
         let skip = usize::try_from(start - self.first).unwrap_or(usize::MAX).min(self.items.len());

@@ -1,4 +1,4 @@
-//! What is laid over the panes: texts, the palette, questions. A stack; the topmost takes the keys.
+//! Overlays on top of the panes: texts, palette, questions. A stack; the topmost gets the keys.
 
 use crossterm::event::KeyEvent;
 use ratatui::widgets::{Clear, Widget};
@@ -32,7 +32,7 @@ pub enum Overlay {
     Consent(Consent),
     /// A value the configuration asks for.
     Input(Box<InputDialog>),
-    /// A server that wants the person to sign in.
+    /// A server that needs the user to sign in.
     SignIn(Box<SignInDialog>),
     /// A name to type.
     Ask(NamePrompt),
@@ -43,17 +43,17 @@ pub enum Overlay {
 pub struct TextReader {
     /// Its title.
     pub title: Ink,
-    /// Its text, and the part of it that is seen.
+    /// Its text and scroll position.
     pub text: DocView,
-    /// What it is, when it must be kept up to date.
+    /// Its subject, if it must be kept up to date.
     pub subject: ReaderSubject,
     /// Raw text for copying and saving instead of the drawn one.
     pub raw: Option<String>,
-    /// What it is narrowed by, while that is typed, with the whole of it.
+    /// The search text while it is typed, and the unfiltered text.
     pub narrow: Option<(TextInput, Doc)>,
 }
 
-/// What a text is about; the app builds it again when that changes.
+/// The subject of a text; the app rebuilds the text when the subject changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReaderSubject {
     /// Fixed text.
@@ -62,51 +62,51 @@ pub enum ReaderSubject {
     Help,
     /// A server's diagnostics.
     BlackBox(ServerName),
-    /// What a server says of itself.
+    /// A server's information about itself.
     Info(ServerName),
     /// The tour, at a page.
     Tour(usize),
 }
 
-/// A question; nothing happens without a yes.
+/// A yes/no question; nothing happens without a yes.
 #[derive(Clone, Debug)]
 pub struct Confirm {
-    /// What is asked.
+    /// The question.
     pub title: Ink,
     /// What it means.
     pub lines: Vec<Ink>,
     /// What a yes does.
     pub yes: Vec<Effect>,
-    /// Nobody asked for it: a yes counts only when there was time to read.
+    /// Opened unprompted: a yes counts only after there was time to read.
     pub by_itself: bool,
 }
 
-/// What an overlay wants after an action.
+/// An overlay's reply to an action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OverlayReply {
-    /// It stays.
+    /// It stays open.
     Stay,
-    /// It goes.
+    /// It closes.
     Close,
-    /// It goes, and this is done.
+    /// It closes, and this is picked.
     Pick(Pick),
-    /// It is asked for this, as by a key.
+    /// Perform this action on it, as if by a key.
     Act(Action),
-    /// It does not know the action; those outside may.
+    /// Not handled here; the outer scopes may handle it.
     Pass,
 }
 
-/// Cells of a question's yes, and of its yes and no.
+/// Width of the yes in cells, and of yes and no together.
 const YES: u16 = 10;
 const NO: u16 = 20;
 
 impl Confirm {
-    /// A question the person's own key led to.
+    /// A question raised by the user's own key.
     pub const fn new(title: Ink, lines: Vec<Ink>, yes: Vec<Effect>) -> Self {
         Self { title, lines, yes, by_itself: false }
     }
 
-    /// What it means, on a screen of this width: whole, on as many lines as it takes.
+    /// Its lines, wrapped in full for a screen of this width.
     fn text(&self, screen: u16) -> Doc {
         let mut doc = Doc::new(screen.saturating_sub(4).min(60));
         for line in &self.lines {
@@ -123,7 +123,7 @@ impl TextReader {
         Self { title, text, subject: ReaderSubject::Fixed, raw: None, narrow: None }
     }
 
-    /// A text about something, which the app fills in before it is drawn.
+    /// A text on a subject, which the app fills in before it is drawn.
     pub fn of(subject: ReaderSubject) -> Self {
         let title = match &subject {
             ReaderSubject::BlackBox(server) => ink!("diagnostics: {}", Ink::line(server.as_str())),
@@ -165,7 +165,7 @@ impl TextReader {
         OverlayReply::Stay
     }
 
-    /// What it is narrowed by is another.
+    /// Applies the changed search text.
     fn search(&mut self) {
         if let Some((typed, whole)) = &self.narrow {
             self.text = DocView { doc: whole.narrowed(typed.text()), top: 0 };
@@ -239,7 +239,7 @@ impl Overlay {
         }
     }
 
-    /// Does what was asked.
+    /// Performs an action.
     pub fn act(&mut self, action: Action, whole: Rect, out: &mut Out) -> OverlayReply {
         let inner = inner(self.area(whole));
         let passes =
@@ -266,7 +266,7 @@ impl Overlay {
         }
     }
 
-    /// A key that is text; what is listed below follows.
+    /// Handles a typed key; the list below is filtered again.
     pub fn key(&mut self, key: KeyEvent) -> bool {
         let taken = self.typing().is_some_and(|typed| typed.key(key));
         match self {
@@ -367,7 +367,7 @@ impl Overlay {
 
 /// A region of this size in the middle of the screen.
 fn centred(whole: Rect, width: u16, height: u16) -> Rect {
-    // A few columns of the pane beside it would only be noise.
+    // A few remaining columns of the pane beside it would only be noise.
     let width = if width + 8 > whole.width { whole.width } else { width };
     let height = height.min(whole.height);
     Rect {
@@ -392,7 +392,7 @@ fn inner(area: Rect) -> Rect {
     }
 }
 
-/// The keys of a dialog at its foot, each with what it does there; `None` leaves one out.
+/// Draws the keys of a dialog at its foot, each with its label; `None` leaves one out.
 fn keys(
     cx: &Cx<'_>,
     scope: KeyScope,

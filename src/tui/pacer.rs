@@ -1,4 +1,4 @@
-//! When to draw: at most 60 frames a second for input, 30 for telemetry, none for nothing. Pure.
+//! When to draw: at most 60 frames a second for input, 30 for telemetry, none if idle. Pure.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use crate::tui::pane::Redraw;
 
-/// Shortest time between frames the person asked for.
+/// Shortest time between frames caused by input.
 const INPUT: Duration = Duration::from_micros(16_666);
-/// Shortest time between frames that telemetry asked for.
+/// Shortest time between frames caused by telemetry.
 const TELEMETRY: Duration = Duration::from_micros(33_333);
 
 /// Remembers the last frame.
@@ -28,7 +28,7 @@ impl Pacer {
         Some(self.last.map_or(now, |last| (last + pause).max(now)))
     }
 
-    /// A frame was drawn.
+    /// Records that a frame was drawn.
     pub fn drawn(&mut self, now: Instant) {
         self.last = Some(now);
     }

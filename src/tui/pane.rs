@@ -1,4 +1,4 @@
-//! What a pane is, and what it may see and ask for.
+//! The interface of a pane, and what a pane can access and request.
 
 use crate::tui::effect::Effect;
 use crate::tui::keymap::KeyScope;
@@ -31,7 +31,7 @@ named! {
         Metrics = "Metrics",
         /// The cache.
         Cache = "Cache",
-        /// What waits for the person.
+        /// What waits for the user.
         Inbox = "Inbox",
         /// The configuration.
         Config = "Config",
@@ -73,7 +73,7 @@ impl PaneId {
         KEYS[self as usize].1
     }
 
-    /// The pane whose own keys these are, when they are one's.
+    /// The pane of this scope, if it is one.
     pub fn of(scope: KeyScope) -> Option<Self> {
         Self::by_title(scope.name())
     }
@@ -90,22 +90,22 @@ pub enum Redraw {
     /// Nothing changed.
     #[default]
     None,
-    /// Telemetry changed: with the next of 30 frames a second.
+    /// Telemetry changed: redraw at up to 30 frames a second.
     Soon,
-    /// The person did something: with the next of 60 frames a second.
+    /// The user did something: redraw at up to 60 frames a second.
     Now,
 }
 
-/// What reacting asks for.
+/// What event handling requests.
 #[derive(Default)]
 pub struct Out {
-    /// How soon the screen is to be drawn again.
+    /// How soon to redraw the screen.
     pub redraw: Redraw,
     /// A screen was opened over the panes.
     pub opened: bool,
-    /// To be done outside.
+    /// Side effects to perform.
     pub effects: Vec<Effect>,
-    /// To be laid over the panes.
+    /// An overlay to open.
     pub overlay: Option<Overlay>,
     /// A notice to show.
     pub toast: Option<(Ink, Role)>,
@@ -116,7 +116,7 @@ pub struct Out {
 }
 
 impl Out {
-    /// Wants something done outside.
+    /// Requests a side effect.
     pub fn effect(&mut self, effect: Effect) {
         self.effects.push(effect);
     }
@@ -136,17 +136,17 @@ impl Out {
         self.toast(text, Role::Warning);
     }
 
-    /// Wants a frame.
+    /// Requests a frame.
     pub fn mark(&mut self, redraw: Redraw) {
         self.redraw = self.redraw.max(redraw);
     }
 
     /// Shows a notice that names keys: `{action}` becomes the key it has.
-    pub const fn tell(&mut self, text: &'static str, role: Role) {
+    pub const fn notify(&mut self, text: &'static str, role: Role) {
         self.hint = Some((text, role));
     }
 
-    /// Lets the person choose.
+    /// Lets the user choose.
     pub fn choose(&mut self, title: Ink, choices: Vec<Choice>) {
         self.effect(Effect::Choose(title, choices));
     }
@@ -161,7 +161,7 @@ impl Out {
         self.effect(Effect::Save { name: name.into(), content: content.into() });
     }
 
-    /// Copies text; the dashboard says so.
+    /// Copies text; the dashboard confirms it.
     pub fn copy(&mut self, text: String) {
         self.effect(Effect::Copy(text));
     }
@@ -170,7 +170,7 @@ impl Out {
 /// Whether an action can be used now, or why not.
 pub type Availability = Result<(), &'static str>;
 
-/// It can when `condition` holds.
+/// Available if `condition` holds, otherwise not for `reason`.
 pub const fn when(condition: bool, reason: &'static str) -> Availability {
     if condition { Ok(()) } else { Err(reason) }
 }
@@ -180,13 +180,13 @@ pub trait Pane {
     /// Where its keys are bound, innermost first.
     fn scopes(&self) -> &'static [KeyScope];
 
-    /// The state of the engine or the region changed: brings rows and detail up to date.
+    /// Brings rows and detail up to date after a change of the engine state or the region.
     fn sync(&mut self, ui: Ui<'_>);
 
-    /// Does what was asked; gives whether it could.
+    /// Performs an action; returns whether it was handled.
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool;
 
-    /// Whether an action of its own can be used; `None` when it is not its own.
+    /// Whether one of its own actions is available; `None` for other actions.
     fn availability(&self, action: Action, model: &Model) -> Option<Availability>;
 
     /// Reacts to the mouse.
@@ -200,7 +200,7 @@ pub trait Pane {
         None
     }
 
-    /// The same, to change.
+    /// The same, mutable.
     fn filter_mut(&mut self) -> Option<&mut TextInput> {
         None
     }
@@ -215,7 +215,7 @@ pub trait Pane {
         self.filter_mut().filter(|filter| filter.editing)
     }
 
-    /// The server of what is selected, when a command there is for one.
+    /// The server of the selected row, where server commands apply to it.
     fn server(&self, _model: &Model) -> Option<ServerName> {
         None
     }
@@ -227,16 +227,16 @@ pub trait Pane {
         }
     }
 
-    /// Moves the focus inside the pane on; gives whether it stayed inside.
+    /// Moves the focus on within the pane; returns whether it stayed inside.
     fn focus_next(&mut self, _ui: Ui<'_>) -> bool {
         false
     }
 
-    /// What was listed is another now: another moment of a recording.
+    /// The recording jumped to another time: discards what was derived from the earlier rows.
     fn rewound(&mut self) {}
 }
 
-/// What a pane says of the filter line it has in a field.
+/// Implements the filter methods of [`Pane`] for a filter line in a field.
 macro_rules! filtered_by {
     ($($field:ident).+) => {
         fn filter(&self) -> Option<&$crate::tui::widget::TextInput> {
@@ -249,7 +249,7 @@ macro_rules! filtered_by {
     };
 }
 
-/// What every pane over a [`crate::tui::widget::Browser`] says of its filter and its focus.
+/// Implements filter and focus for panes over a [`crate::tui::widget::Browser`].
 macro_rules! of_browser {
     () => {
         filtered_by!(browser.filter);

@@ -1,5 +1,5 @@
-//! What a person can pick from a list that is laid over the screen, and what picking it does. Plain
-//! data: lists, effects and screens name it, and it names none of them.
+//! What the user can pick from a list over the screen, and what picking it does. Plain data: used
+//! by lists, effects and screens, and depends on none of them.
 
 use crate::base::LogLevel;
 use crate::deck::Order;
@@ -25,29 +25,29 @@ pub enum Pick {
     MakeCall(String),
     /// Fill in a call of what a server offers: its list, and the name or URI there.
     Offer(ServerName, ListKind, Arc<str>),
-    /// Take the arguments of a call of the past into its form: the target, and the id of the call.
+    /// Fill a form with the arguments of an earlier call: the target, and the id of the call.
     Past(String, u64),
     /// Read a resource.
     Resource(ServerName, String),
     /// Send a request: `method` and `params`.
     Request(ServerName, Box<Value>),
-    /// Choose further.
+    /// Show another list.
     Among(Ink, Vec<Choice>),
-    /// Something for the call that is open.
+    /// Something for the open call.
     Call(CallPick),
     /// Use a theme.
     Theme(String),
-    /// Do this to a server, whichever is selected.
+    /// Perform this on a server, whichever one is selected.
     OnServer(Action, ServerName),
-    /// Add a server made like this template.
+    /// Add a server from this template.
     Template(usize),
     /// Answer an input of the configuration.
     Input(String),
-    /// Ask something of the chat.
+    /// Send a command to the chat.
     Chat(ChatCommand),
     /// Turn the tour's page.
     TourPage(isize),
-    /// Let the program's own log begin at this level.
+    /// Set the minimum level of the program's own log.
     LogLevel(LogLevel),
     /// Something about requests of servers.
     Approval(ApprovalPick),
@@ -56,8 +56,8 @@ pub enum Pick {
 }
 
 impl Pick {
-    /// How near it is to a whole name that was typed: saved calls first, then what servers offer,
-    /// then whatever else fits.
+    /// Rank of an item for a fully typed name: saved calls first, then what servers offer, then
+    /// everything else.
     pub fn rank(&self, typed: &str) -> u8 {
         match self {
             Self::MakeCall(name) if name.eq_ignore_ascii_case(typed) => 0,
@@ -71,26 +71,26 @@ impl Pick {
             {
                 2
             }
-            // What is about the selected server comes before what names another.
+            // Actions on the selected server rank before those that name another one.
             Self::OnServer(_, server) if !typed.contains(server.as_str()) => 4,
             _ => 3,
         }
     }
 }
 
-/// What is chosen or typed for the call that is open.
+/// What is chosen or typed for the open call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallPick {
     /// Copy it in this way.
     Export(Export),
     /// Take the server's suggestion.
     Suggestion(String),
-    /// A line that was typed, and what for.
+    /// A typed line, and its purpose.
     Line(LinePrompt, String),
 }
 
 named! {
-    /// What a line is typed for, and what is asked.
+    /// The purpose of a typed line, with the text of the prompt.
     pub enum LinePrompt {
         /// The name of a saved call.
         Name = "save under the name",
@@ -106,7 +106,7 @@ named! {
 /// What picking a row does about saved filters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterPick {
-    /// Show the traffic through the one of this name.
+    /// Filter the traffic by the one with this name.
     Use(String),
     /// Save a filter under a name.
     Save {
@@ -115,22 +115,22 @@ pub enum FilterPick {
         /// The filter.
         text: String,
     },
-    /// Remove the one of this name.
+    /// Remove the one with this name.
     Remove(String),
 }
 
 /// What picking a row does about requests of servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApprovalPick {
-    /// Take this result into the draft of the answer.
+    /// Copy this result into the draft of the answer.
     Take(Box<Value>),
     /// Fill in a call of this tool of the request.
     Tool(usize),
-    /// Send the answer, and answer so many of the next ones the same way; `None` for all.
+    /// Send the answer, and answer this many of the next ones the same way; `None` for all.
     SendNext(Option<u32>),
     /// Choose the rule for one kind of requests of a server.
     Rules(ServerName, RuleKind),
-    /// Decide by this rule from now on; `None` lets the entry decide.
+    /// Decide by this rule from now on; `None` lets the server's entry decide.
     Rule(ServerName, RuleKind, Option<SessionRule>),
     /// Change the roots shared with a server.
     Roots(ServerName),
@@ -150,12 +150,12 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// One that can be chosen.
+    /// A choice that can be picked.
     pub const fn new(words: Ink, hint: Ink, pick: Pick) -> Self {
         Self { words, hint, pick, disabled: None }
     }
 
-    /// What it is found by.
+    /// The texts it is searched by.
     pub fn fields(&self) -> SearchFields<'_> {
         let words = self.words.as_str();
         match &self.pick {

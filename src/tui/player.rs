@@ -1,5 +1,5 @@
-//! The thread that plays a recording: what the engine's thread is for servers that run. Reads the
-//! file, lets its time pass, and goes where the person wants.
+//! The playback thread, which takes the place of the engine's thread. Reads the recording, advances
+//! its time, and jumps where the user wants.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Instant;
@@ -9,65 +9,65 @@ use crate::error::{Error, ErrorCode};
 use crate::tui::model::Playback;
 use crate::tui::prelude::*;
 
-/// What a person wants of a recording.
+/// A playback command.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PlayCommand {
-    /// Let time pass, or stop it.
+    /// Play or pause.
     Pause,
     /// Twice as fast, or half.
     Speed(/** Whether faster. */ bool),
-    /// A step on, or back.
+    /// A step forward, or back.
     Step(/** Whether onward. */ bool),
-    /// To the next error, or the one before.
+    /// To the next error, or the previous one.
     Error(/** Whether onward. */ bool),
     /// To this share of the recording, from 0 to 1.
     To(f64),
 }
 
-/// What is to be seen of a recording at a moment.
+/// What to show of a recording at a point in time.
 #[derive(Debug, Default)]
 pub struct Played {
-    /// Where it is.
+    /// The playback position.
     pub playback: Playback,
-    /// Whether the news replaces messages and lines that came before.
+    /// Whether the news replaces the earlier messages and log lines.
     pub is_whole: bool,
-    /// What happened; a view alone while the file is being read.
+    /// What happened; while the file is being read, only a view.
     pub news: Vec<News>,
-    /// Every operation, once.
+    /// All operations; sent once.
     pub operations: Option<Arc<RecordedOperations>>,
 }
 
-/// Pause between two steps while time passes.
+/// Interval between steps during playback.
 const ROUND: Duration = Duration::from_millis(33);
-/// Messages, and lines of logs, that are kept while time passes.
+/// Most messages, and log lines, kept during playback.
 const KEPT: u64 = 20_000;
-/// Pause between two reports of how much of the file was read.
-const TELL: Duration = Duration::from_millis(100);
-/// Slowest and fastest, times the time that passed then.
+/// Interval between progress reports while the file is read.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+/// Slowest and fastest speed, as multiples of the recorded pace.
 const SPEEDS: (f64, f64) = (1.0 / 16.0, 1024.0);
 
-/// Plays until `tell` returns false or the sender of the commands is gone.
+/// Plays until `tell` returns false or the sender of `commands` is dropped.
 pub fn play(
     name: SafeText,
     mut scan: Scan,
     commands: &Receiver<PlayCommand>,
-    tell: &dyn Fn(Result<Box<Played>, Error>) -> bool,
+    report: &dyn Fn(Result<Box<Played>, Error>) -> bool,
 ) {
     let failed = |error: std::io::Error| {
         let text = format!("the recording cannot be read: {error}");
-        tell(Err(Error::new(ErrorCode::Configuration, text)));
+        report(Err(Error::new(ErrorCode::Configuration, text)));
     };
     let mut playback = Playback { name, began: scan.header().began, ..Playback::default() };
     playback.is_scrubbed = scan.header().scrubbed;
     playback.speed = 1.0;
     let mut sent = Instant::now();
     loop {
-        // What is wanted of a recording that is still being read is not kept.
+        // Commands for a recording that is still being read are discarded.
         if commands.try_recv() == Err(TryRecvError::Disconnected) {
             return;
         }
         match scan.advance() {
-            Ok(true) if sent.elapsed() < TELL => {}
+            Ok(true) if sent.elapsed() < REPORT_EVERY => {}
             Ok(true) => {
                 sent = Instant::now();
                 let (read, view) = scan.so_far();
@@ -75,7 +75,7 @@ pub fn play(
                 playback.at = view.at.max(playback.began);
                 let news = vec![News::View(Arc::new(view.clone()))];
                 let played = Played { playback: playback.clone(), news, ..Played::default() };
-                if !tell(Ok(Box::new(played))) {
+                if !report(Ok(Box::new(played))) {
                     return;
                 }
             }
@@ -93,7 +93,7 @@ pub fn play(
             Ok(moment) => moment,
             Err(error) => return failed(error),
         };
-        if !tell(Ok(Box::new(running.report(moment)))) {
+        if !report(Ok(Box::new(running.report(moment)))) {
             return;
         }
         next = match running.wait(commands) {
@@ -131,7 +131,7 @@ impl PlayerState {
         }
     }
 
-    /// Waits for a command, or for time to pass; gives what is to be seen then, nothing at the end.
+    /// Waits for a command or the next step; returns what to show then, or `None` at the end.
     fn wait(&mut self, commands: &Receiver<PlayCommand>) -> Option<std::io::Result<PlayedPart>> {
         let began = Instant::now();
         let command = if self.playback.is_playing {
@@ -153,7 +153,7 @@ impl PlayerState {
             }
             Ok(PlayCommand::Pause) => {
                 self.playback.is_playing = !self.playback.is_playing;
-                // From the end it begins again.
+                // Playing at the end starts over.
                 if self.playback.is_playing && at >= end { start } else { at }
             }
             Ok(PlayCommand::Speed(faster)) => {

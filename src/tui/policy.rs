@@ -1,6 +1,6 @@
-//! The policy screen: definitions that are not as they were approved, locked or recorded, with what
-//! makes each change risky; clients, grants, limits, and what was blocked. Owns its rows and what the
-//! definitions are compared with.
+//! The policy screen: definitions that differ from what was approved, locked or recorded, and what
+//! makes each change risky; clients, grants, limits, denials. Owns its rows and the definitions it
+//! compares with.
 
 use std::path::PathBuf;
 
@@ -22,10 +22,10 @@ use crate::tui::widget::{Browser, Doc, KeyLine, Pen, TextInput};
 
 mod detail;
 
-/// Most of what was blocked that is listed.
+/// Most denials listed.
 const BLOCKED: usize = 50;
 
-/// A row; equal when it is about the same thing.
+/// A row; equal if it has the same subject.
 #[derive(Clone, Debug, PartialEq)]
 enum PolicyRow {
     Title(Section),
@@ -52,7 +52,7 @@ named! {
 struct Differs {
     server: String,
     place: DriftPlace,
-    /// Why callers do not get it, and the digest of what is decided about.
+    /// Why it is withheld from callers, and the digest the decision is about.
     held: Option<(HeldReason, Digest)>,
     changes: Vec<(FieldChange, Vec<Risk>)>,
     renamed_from: Option<String>,
@@ -62,25 +62,25 @@ struct Differs {
 #[derive(Default)]
 pub struct PolicyScreen {
     browser: Browser<PolicyRow>,
-    /// What the definitions are compared with; with what was approved when there is none.
+    /// What the definitions are compared with; `None` is what was approved.
     against: Option<Baseline>,
-    /// The definitions there, once they are read.
+    /// The definitions of the baseline, once they are read.
     known: Option<Result<Lock, SafeText>>,
-    /// The name of a recording that is being typed.
+    /// The file name of a recording, while it is typed.
     naming: Option<TextInput>,
     differs: Vec<Differs>,
-    /// What the differences were found for.
+    /// The inputs for which the differences were computed.
     found_for: Option<Vec<usize>>,
     area: Rect,
 }
 
 impl PolicyScreen {
-    /// A screen that compares with this, which has to be read ([`Effect::Baseline`]).
+    /// A screen that compares with a baseline, which has to be read ([`Effect::Baseline`]).
     pub fn against(baseline: Baseline) -> Self {
         Self { against: Some(baseline), ..Self::default() }
     }
 
-    /// Brings the differences up to date, when what is compared is another.
+    /// Updates the differences if their inputs changed.
     fn compare(&mut self, model: &Model) {
         let servers = || model.view.servers.values().filter(|server| shows(server, model));
         let of = |server: &Arc<ServerView>| Arc::as_ptr(&server.capabilities) as usize;
@@ -165,7 +165,7 @@ impl PolicyScreen {
         Rect { height: area.height.saturating_sub(1), ..area }
     }
 
-    /// Compares with the next: what was approved, the lock file, an earlier recording.
+    /// Switches to the next baseline: what was approved, the lock file, an earlier recording.
     fn turn(&mut self, out: &mut Out) {
         (self.known, self.found_for) = (None, None);
         match self.against.take() {
@@ -181,7 +181,7 @@ impl PolicyScreen {
         self.against = Some(baseline);
     }
 
-    /// Accepts or refuses what is selected.
+    /// Accepts or refuses the selected definition.
     fn decide(&self, accept: bool, model: &Model, out: &mut Out) {
         let Some(one) = self.selected() else {
             return out.warn(ink!("select a definition first"));
@@ -214,17 +214,17 @@ impl PolicyScreen {
             (Some(Baseline::Lock), _) => {
                 out.say(ink!("the lock file stays as it is: --check reports the difference"));
             }
-            _ => out.tell("{against} first: what was approved, or the lock file", Role::Warning),
+            _ => out.notify("{against} first: what was approved, or the lock file", Role::Warning),
         }
     }
 
-    /// Takes back a grant, or chooses what to do about a client.
+    /// Revokes a grant, or offers the actions for a client.
     fn revoke(&self, model: &Model, out: &mut Out) {
         match self.browser.selected() {
             Some(PolicyRow::Grant(id)) => {
                 let Some(grant) = detail::grant(model, *id) else { return };
                 let (who, what) = detail::grant_words(grant);
-                let lines = vec![who, what, ink!("It counts no more at once.")];
+                let lines = vec![who, what, ink!("This takes effect at once.")];
                 let revoke = Effect::Order(Order::Policy(PolicyOrder::Revoke(*id)));
                 out.ask(ink!("revoke grant {}?", id.0), lines, revoke);
             }
@@ -237,7 +237,7 @@ impl PolicyScreen {
         }
     }
 
-    /// What the definitions are compared with, in words.
+    /// The name of the baseline.
     fn basis(&self) -> Ink {
         match &self.against {
             None => ink!("what was approved"),
@@ -247,7 +247,7 @@ impl PolicyScreen {
     }
 }
 
-/// Asks before everything that is offered now is locked.
+/// Asks before locking everything that is offered now.
 fn write_lock(model: &Model, out: &mut Out) {
     if model.playback.is_some() {
         return out.warn(ink!("a recording writes no lock file"));
@@ -262,7 +262,7 @@ fn write_lock(model: &Model, out: &mut Out) {
     out.ask(ink!("write mcp.lock.json?"), lines, lock);
 }
 
-/// Whether the definitions of a server are compared: they are all known.
+/// Whether a server is compared: its definitions must be known.
 fn shows(server: &ServerView, model: &Model) -> bool {
     let is_known = server.state == ServerState::Ready || model.playback.is_some();
     is_known && server.session.is_some() && model.in_scope(&server.name)
@@ -304,7 +304,7 @@ impl Differs {
         Ink::line(&name)
     }
 
-    /// A sign and how it looks: new, gone, changed.
+    /// The sign of the change and its role: new, removed, changed.
     fn sign(&self) -> (&'static str, Role) {
         match self.changes.first() {
             Some((FieldChange { pointer, before: None, .. }, _)) if pointer.is_empty() => {
@@ -318,19 +318,17 @@ impl Differs {
     }
 }
 
-/// What can be done about a client.
+/// The actions for a client.
 fn choices(client: &ClientView) -> Vec<Choice> {
     let origin = client.principal.origin.to_string();
     let is_person = client.principal.is_person();
     let name = || detail::client_name(client);
     let choice = |order: ClientOrder| Choice {
         words: match order {
-            ClientOrder::Pause if client.is_paused => ink!("let {} go on", name()),
+            ClientOrder::Pause if client.is_paused => ink!("resume {}", name()),
             ClientOrder::Pause => ink!("pause {}: its calls wait", name()),
-            ClientOrder::Cut => {
-                ink!("cut {}: its calls and streams end, it may come again", name())
-            }
-            ClientOrder::Revoke => ink!("revoke {}: its token ends for good", name()),
+            ClientOrder::Cut => ink!("cut {}: calls and streams end, it may reconnect", name()),
+            ClientOrder::Revoke => ink!("revoke {}: its token stops working", name()),
         },
         hint: ink!("{} now", count(client.active.len(), "call")),
         pick: Pick::Order(Order::Client(order, origin.clone())),
@@ -408,7 +406,7 @@ impl Screen for PolicyScreen {
         self.browser.filter.editing = false;
     }
 
-    fn hear(&mut self, message: &Message, _out: &mut Out) -> bool {
+    fn receive(&mut self, message: &Message, _out: &mut Out) -> bool {
         let Message::Baseline(of, known) = message else { return false };
         if self.against.as_ref() == Some(of) {
             (self.known, self.found_for) = (Some(known.clone()), None);

@@ -1,5 +1,5 @@
-//! What is remembered of a project between runs: pane, filters, sizes, theme. Plain data and its
-//! text; reading and writing files is an effect.
+//! Preferences of a project that are kept between runs: pane, filters, sizes, theme. Plain data and
+//! its text form; reading and writing files is an effect.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct Prefs {
     pub filters: BTreeMap<String, String>,
     /// Saved traffic filters, newest last.
     pub saved_filters: Vec<SavedFilter>,
-    /// Whether the server list is shown; `None` leaves it to the width.
+    /// Whether the server list is shown; `None` decides by width.
     pub server_list: Option<bool>,
     /// Whether the detail is shown beside the list.
     pub detail: Option<bool>,
@@ -32,7 +32,7 @@ pub struct Prefs {
     pub wrap_logs: bool,
     /// Whether the bell is muted.
     pub mute_bell: bool,
-    /// Whether open work is ended without a question.
+    /// Whether open work is ended without asking.
     pub end_unasked: bool,
     /// Whether the tour was taken or skipped.
     pub toured: bool,
@@ -41,14 +41,14 @@ pub struct Prefs {
 /// A traffic filter under a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedFilter {
-    /// What the person calls it; no other saved filter is called so.
+    /// The user's name for it; unique among saved filters.
     pub name: String,
     /// The filter as it is typed.
     pub text: String,
 }
 
 impl Prefs {
-    /// Reads them.
+    /// Parses them.
     ///
     /// # Errors
     /// Why they cannot be read.

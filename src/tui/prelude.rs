@@ -1,6 +1,6 @@
-//! The names nearly every file here uses: who and when, values and text that is safe to draw,
-//! where it stands and how it looks, what the person wants. Only what names nothing else of the
-//! dashboard, so that the imports of a file still tell which of its parts belong together.
+//! The names nearly every file here uses: identifiers and times, safe values and text, geometry and
+//! styles, actions. Only names that depend on nothing else in the dashboard, so that the imports of
+//! a file still show which parts belong together.
 
 pub use std::sync::Arc;
 pub use std::time::Duration;

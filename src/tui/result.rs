@@ -1,5 +1,5 @@
-//! Results worth reading: every content kind of the specification, structured content with its
-//! violations, and the raw answer. Only visible rows are ever built, whatever the size.
+//! The result viewer: every content kind of the specification, structured content with its
+//! violations, and the raw response. Only visible rows are ever built, whatever the size.
 
 mod compare;
 pub mod content;

@@ -1,5 +1,5 @@
-//! Runs the dashboard: terminal, input, signals, engine and app around one loop. It drains what is
-//! ready, updates, and draws at most once; it sleeps until something happens.
+//! Runs the dashboard: terminal, input, signals, engine and app around one loop. It drains ready
+//! messages, updates, draws at most once, and sleeps until something happens.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,42 +33,42 @@ use crate::tui::signal::{Signal, Signals};
 use crate::tui::state::{Places, read_prefs};
 use crate::tui::theme::ColorDepth;
 
-/// Exit code when a signal or the end of the terminal ended the run, as for the verbs.
+/// Exit code when a signal or a lost terminal ended the run, as for the verbs.
 const INTERRUPTED: u8 = 130;
 
 /// Changes the level of the program's own log.
 pub type HostLogLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
 
-/// How the dashboard is started.
+/// Options of the dashboard.
 pub struct DashboardOptions {
     /// Record everything to this new file.
     pub record: Option<PathBuf>,
     /// Settings from the command line.
     pub setup: Setup,
-    /// Colours whatever the environment says: `Some(false)` for none.
+    /// Overrides the environment's colour setting: `Some(false)` for none.
     pub colour: Option<bool>,
-    /// Changes the level of the program's own log, where it has one.
+    /// Changes the level of the program's own log, if there is one.
     pub log_level: Option<HostLogLevel>,
-    /// Show values of the configuration (environment, headers) that a server sends back: otherwise
-    /// they are masked.
+    /// Show configuration values (environment, headers) that a server sends back; otherwise they
+    /// are masked.
     pub reveal: bool,
-    /// Drafts answers to requests of servers, for the person to approve.
+    /// Drafts answers to server requests, for the user to approve.
     pub drafter: Option<Arc<dyn Drafter>>,
-    /// Clients of the service beside the dashboard, when there is one.
+    /// Other clients of the service, if there is one.
     pub clients: Option<Clients>,
-    /// What happens by itself until the person does something.
+    /// A demonstration that runs until the user does something.
     pub show: Option<Show>,
-    /// Opens a chat with a model, where there is one.
+    /// Opens a chat with a model, if one is available.
     pub chat: Option<OpenChat>,
 }
 
-/// Does something with the servers until it is stopped.
+/// Acts on the servers until it is stopped.
 pub type Show = Box<dyn FnOnce(Host, CancellationToken) -> BoxFuture<'static, ()>>;
 
-/// Runs the dashboard until the person leaves; gives the exit code of the program.
+/// Runs the dashboard until the user quits; returns the exit code of the program.
 ///
 /// # Errors
-/// When the terminal cannot be used: [`io::ErrorKind::Unsupported`] with words for the person.
+/// If the terminal cannot be used: [`io::ErrorKind::Unsupported`] with a text for the user.
 pub fn run(source: DashboardSource, options: DashboardOptions) -> io::Result<ExitCode> {
     if let Some(reason) = refuse_terminal(std::env::var("TERM").ok().as_deref()) {
         return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
@@ -79,7 +79,7 @@ pub fn run(source: DashboardSource, options: DashboardOptions) -> io::Result<Exi
     outcome
 }
 
-/// Everything the loop holds.
+/// The state of the loop.
 struct Dashboard {
     app: App,
     session: TerminalSession,
@@ -94,20 +94,20 @@ struct Dashboard {
     leaving: Option<LeavingStage>,
     /// Whether the terminal is still there.
     terminal_lives: bool,
-    /// A signal or the end of the terminal ends the run, not the person.
+    /// Whether a signal or a lost terminal ends the run, not the user.
     interrupted: bool,
-    /// Fires when the person does something.
+    /// Fires on the first action of the user.
     acted: CancellationToken,
     recorder: Option<(SafeText, Recorder)>,
     chat: Option<mpsc::Sender<ChatCommand>>,
 }
 
-/// The way out.
+/// The stages of leaving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LeavingStage {
     /// The servers are being stopped; the screen shows it.
     Stopping,
-    /// Nothing is waited for any more.
+    /// Leave without waiting for anything.
     Now,
 }
 
@@ -125,7 +125,7 @@ impl Dashboard {
         crate::tui::model::use_local_time();
         let places = Places::of_process();
         let mut files = source.files();
-        // The file beside which a project keeps what belongs to it: that of highest precedence.
+        // The file next to which a project's own files are kept: that of highest precedence.
         let is_live = matches!(source, DashboardSource::Deck(_));
         let project = files.last().filter(|_| is_live).cloned();
         if files.is_empty() {
@@ -157,7 +157,7 @@ impl Dashboard {
         let signals = Signals::listen()?;
         let mut session = TerminalSession::enter()?;
         if asks {
-            // Nobody waits for the answer: it comes as input, or never.
+            // The reply is not awaited: it comes as input, or never.
             session.write(question)?;
         }
         let (width, height) = session.size()?;
@@ -199,7 +199,7 @@ impl Dashboard {
         }
         let outcome = deck.serve(&mut inputs, &mut incoming, &mut opened).await;
         let recorder = deck.recorder.take();
-        // A thread that waits for a place among the messages ends too.
+        // Also ends a thread that waits for room in the message queue.
         drop(incoming);
         drop(deck);
         if let Some((_, recorder)) = recorder {
@@ -289,7 +289,7 @@ impl Dashboard {
         Box::pin(self.update(Message::Failed(Error::new(code, why)))).await
     }
 
-    /// The deck is open: whatever needs its engine begins.
+    /// The deck is open: starts whatever needs its engine.
     async fn opened(&mut self, (host, policy): OpenedDeck) -> io::Result<()> {
         self.engine.attach(host.clone());
         let clients = self.options.clients.take();
@@ -330,7 +330,7 @@ impl Dashboard {
                     self.session.resume()?;
                 }
                 if let Some(cell) = cell_pixels() {
-                    // Another font, perhaps: pictures are fitted to cells.
+                    // The font may have changed: pictures are fitted to cells.
                     self.update(Message::Terminal(TerminalReply::Cell(cell))).await?;
                 }
                 let (width, height) = self.session.size()?;
@@ -367,7 +367,7 @@ impl Dashboard {
                     recorder.said(text);
                 }
                 if let Some(chat) = &self.chat {
-                    // A person does not fill the queue; what does loses commands.
+                    // A user does not fill the queue; if it is full, commands are dropped.
                     let _ = chat.try_send(command);
                 }
             }
@@ -396,7 +396,7 @@ impl Dashboard {
         Ok(())
     }
 
-    /// Begins a recording beside where the program was started, or ends the one that is made.
+    /// Starts a recording in the working directory, or ends the current one.
     async fn record(&mut self) -> io::Result<()> {
         let Some((name, recorder)) = self.recorder.take() else {
             let now = crate::tui::model::zoned(self.clock.now());
@@ -438,15 +438,15 @@ impl Dashboard {
         self.leaving = Some(LeavingStage::Now);
     }
 
-    /// Nobody sees the screen any more: the servers are stopped in order, each with its grace. The
-    /// end of the terminal and the signal that goes with it are one request, in whatever order.
+    /// The screen is lost: stops the servers in order, each with its grace period. A lost terminal
+    /// and the signal that comes with it are one request, in whatever order.
     fn hang_up(&mut self) {
         self.interrupted = true;
         self.leaving.get_or_insert(LeavingStage::Stopping);
         self.engine.stop();
     }
 
-    /// When the loop has to go on by itself: for a frame, a relative time.
+    /// When the loop has to wake up by itself: for a frame or a relative time.
     fn next_wake(&self) -> Option<Instant> {
         let now = Instant::now();
         let frame = self.pacer.due(self.app.redraw(), now);
@@ -466,10 +466,10 @@ impl Dashboard {
         Ok(())
     }
 
-    // What the loop does with the terminal itself: the clipboard, the shell, an editor.
+    // Direct use of the terminal by the loop: clipboard, shell, editor.
 
-    /// OSC 52: the terminal puts it on the clipboard, also through ssh. The text is base64, so
-    /// nothing in it can reach the terminal as a sequence.
+    /// OSC 52: the terminal sets its clipboard, also over ssh. The text is base64, so it cannot
+    /// inject a terminal sequence.
     fn copy(&mut self, text: &str) -> io::Result<()> {
         let encoded = base64::engine::general_purpose::STANDARD.encode(text);
         self.session.write(format!("\x1b]52;c;{encoded}\x07").as_bytes())
@@ -490,8 +490,8 @@ impl Dashboard {
         self.resized()
     }
 
-    /// Hands the terminal to another program and takes it back. The two are one job: they are
-    /// stopped and continued together.
+    /// Hands the terminal to another program and takes it back. Both are one job: they are stopped
+    /// and continued together.
     async fn lend<T>(&mut self, work: impl Future<Output = T>) -> io::Result<T> {
         self.input.pause();
         self.session.leave()?;
@@ -503,7 +503,7 @@ impl Dashboard {
                 signal = self.signals.next() => match signal {
                     Signal::Suspend => self.signals.stop_job().await,
                     Signal::Terminate | Signal::HangUp => end = Some(signal),
-                    // Keys reach every program of the job: these were meant for the other one.
+                    // Keys signal every program of the job: these were meant for the other one.
                     Signal::Interrupt | Signal::Quit | Signal::Resized | Signal::Continued => {}
                 },
                 done = &mut work => break done,
@@ -518,7 +518,7 @@ impl Dashboard {
         Ok(done)
     }
 
-    /// Shows what went wrong while another program had the terminal.
+    /// Shows what failed while another program had the terminal.
     async fn lent(&mut self, done: Result<(), SafeText>) -> io::Result<()> {
         match done {
             Ok(()) => Ok(()),
@@ -527,13 +527,13 @@ impl Dashboard {
     }
 }
 
-// How the app is set up: from the options, the environment and the files of the person, which are
-// looked at again while it runs.
+// Sets up the app from the options, the environment and the user's files, which are polled while it
+// runs.
 
-/// Themes and keymap are few and small: they are looked at by the clock.
+/// Poll interval for themes and keymap, which are few and small.
 const USER_FILES: Duration = Duration::from_secs(2);
 
-/// Sends the themes and the keymap of the person whenever they change.
+/// Sends the user's themes and keymap whenever they change.
 async fn follow_user_files(places: Places, messages: mpsc::Sender<Message>) {
     let read = |places: Places| tokio::task::spawn_blocking(move || places.user_files());
     let Ok(mut known) = read(places.clone()).await else { return };
@@ -549,7 +549,7 @@ async fn follow_user_files(places: Places, messages: mpsc::Sender<Message>) {
     }
 }
 
-/// The app as the options, the environment and the files of the person want it.
+/// The app's setup from the options, the environment and the user's files.
 fn setup(mut setup: Setup, colour: Option<bool>, places: &Places) -> Setup {
     setup.depth = match colour {
         Some(false) => ColorDepth::None,
@@ -571,7 +571,7 @@ fn setup(mut setup: Setup, colour: Option<bool>, places: &Places) -> Setup {
     setup
 }
 
-/// The size of a cell as the operating system has it; many terminals leave it at zero.
+/// The size of a cell as reported by the operating system; many terminals report zero.
 fn cell_pixels() -> Option<graphics::CellPixels> {
     let size = crossterm::terminal::window_size().ok()?;
     let cell =

@@ -1,5 +1,5 @@
-//! Does what the app wants done outside: commands to the host, calls, files. Each effect comes
-//! back as a message when there is something to say.
+//! Performs the effects the app requests: host commands, calls, files. An effect reports back by a
+//! message if there is something to report.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::tui::message::{CallToken, Message};
 use crate::tui::result::{PictureJob, ResultFile};
 use crate::tui::state;
 
-/// Where things are kept beyond the session; without a file they are not.
+/// Where data is stored beyond the session; data without a file is not stored.
 #[derive(Debug, Default)]
 pub struct SessionFiles {
     /// Preferences.
@@ -35,24 +35,24 @@ pub struct SessionFiles {
     pub lock: Option<PathBuf>,
 }
 
-/// Does effects that need no terminal.
+/// Performs effects that need no terminal.
 pub struct Runner {
-    /// The engine, once it is there, and what belongs to it.
+    /// The open deck with its engine, once there is one.
     pub opened: Option<Operated>,
-    /// The service that is watched instead, when it runs elsewhere.
+    /// The attached service, when there is no engine in this process.
     #[cfg(unix)]
     pub remote: Option<crate::tui::attached::AttachedSocket>,
     messages: mpsc::Sender<Message>,
     files: SessionFiles,
     calls: HashMap<CallToken, CancellationToken>,
     reveal: bool,
-    /// Kinds of data whose loss has been reported.
+    /// Kinds of data whose failed storage was already reported.
     not_kept: HashSet<&'static str>,
 }
 
 impl Runner {
-    /// A runner that reports to `messages`; `reveal` says whether results show values of the
-    /// configuration or mask them.
+    /// A runner that reports to `messages`; `reveal` decides whether results show or mask values of
+    /// the configuration.
     pub fn new(messages: mpsc::Sender<Message>, files: SessionFiles, reveal: bool) -> Self {
         Self {
             opened: None,
@@ -66,7 +66,7 @@ impl Runner {
         }
     }
 
-    /// Does one effect; those of the terminal are ignored.
+    /// Performs one effect; those of the terminal are ignored.
     pub fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Order(order) => self.order(order),
@@ -86,7 +86,7 @@ impl Runner {
             Effect::Draft(id, params) => match self.deck() {
                 Ok(Operated { host, .. }) => self
                     .later(async move { Some(Message::Drafted(id, host.draft(id, params).await)) }),
-                Err(error) => self.tell(Message::Drafted(id, Err(error))),
+                Err(error) => self.send(Message::Drafted(id, Err(error))),
             },
             Effect::KeepAnswer(answer) => self.keep_answer(*answer),
             Effect::OpenUrl(id, url) => {
@@ -100,7 +100,7 @@ impl Runner {
                 let content = host.cache_content(&key);
                 Message::CacheContent(key, content)
             }),
-            // A check that failed as a program is no verdict: the engine decides then.
+            // A check that crashed is no verdict: the engine decides then.
             Effect::Check(token, job) => {
                 self.beside(move || Message::Checked(token, Box::new(job.run())));
             }
@@ -114,7 +114,7 @@ impl Runner {
         }
     }
 
-    /// Does something that takes time and sends its message, if there is one.
+    /// Runs something in the background and sends its message, if there is one.
     fn later(&self, work: impl Future<Output = Option<Message>> + Send + 'static) {
         let messages = self.messages.clone();
         tokio::spawn(async move {
@@ -124,7 +124,7 @@ impl Runner {
         });
     }
 
-    /// Does slow work, or work that may wait for the file system, on a thread of its own.
+    /// Runs slow or blocking work on a thread of its own.
     fn beside(&self, work: impl FnOnce() -> Message + Send + 'static) {
         self.later(async move { tokio::task::spawn_blocking(work).await.ok() });
     }
@@ -142,13 +142,13 @@ impl Runner {
 
     /// Does something quick with the engine and sends its message.
     fn at_once(&self, work: impl FnOnce(Host) -> Message) {
-        self.tell(match self.deck() {
+        self.send(match self.deck() {
             Ok(deck) => work(deck.host),
             Err(error) => Message::Failed(error),
         });
     }
 
-    /// Has an order carried out, here or where the service runs, and reports its outcome.
+    /// Performs an order, here or in the attached service, and reports its outcome.
     fn order(&self, order: Order) {
         let said = |done: Result<Option<SafeText>, Error>| match done {
             Ok(done) => done.map(Message::Done),
@@ -160,12 +160,12 @@ impl Runner {
         }
         match self.deck() {
             Ok(deck) => self.later(order.perform(deck).map(said)),
-            Err(error) => self.tell(Message::Failed(error)),
+            Err(error) => self.send(Message::Failed(error)),
         }
     }
 
     /// Overflow policy: effects come from keys; when the queue is full, the message is dropped.
-    fn tell(&self, message: Message) {
+    fn send(&self, message: Message) {
         let _ = self.messages.try_send(message);
     }
 
@@ -186,10 +186,10 @@ impl Runner {
         }
         let host = match self.deck() {
             Ok(deck) => deck.host,
-            Err(error) => return self.tell(Message::CallEnded(token, Box::new(Err(error)))),
+            Err(error) => return self.send(Message::CallEnded(token, Box::new(Err(error)))),
         };
         let id = host.next_call_id();
-        self.tell(Message::CallBegan(token, id));
+        self.send(Message::CallBegan(token, id));
         self.later(async move {
             let (sender, progress) = mpsc::channel(16);
             let options = CallOptions {
@@ -198,21 +198,21 @@ impl Runner {
                 id: Some(id),
                 ..CallOptions::default()
             };
-            let tell = move |step| Message::CallProgress(token, step);
-            let watcher = tokio::spawn(forward(progress, messages.clone(), tell));
+            let send = move |step| Message::CallProgress(token, step);
+            let watcher = tokio::spawn(forward(progress, messages.clone(), send));
             let outcome = request.run(&host, reveal, options).await;
             watcher.abort();
             cancel.cancel();
-            // What runs is reported before what ended, or leaving would ask about a call that is over.
+            // Report active calls before the end, or quitting would ask about an ended call.
             let _ = messages.send(News::Calls(host.calls()).into()).await;
             Some(Message::CallEnded(token, Box::new(outcome)))
         });
     }
 
-    /// Does one effect about files; others are ignored.
+    /// Performs one effect on files; others are ignored.
     fn about_files(&mut self, effect: Effect) {
         match effect {
-            Effect::Save { name, content } => self.tell(match state::save_new(&name, &content) {
+            Effect::Save { name, content } => self.send(match state::save_new(&name, &content) {
                 Ok(path) => done(&format!("saved {}", whole(path).display())),
                 Err(error) => failed(&format!("{} was not saved: {error}", name.display())),
             }),
@@ -257,21 +257,21 @@ impl Runner {
         }
     }
 
-    /// Data that should outlive the program could not be written: reported once, logged every time.
+    /// Reports data that could not be stored beyond the session: once shown, always logged.
     fn kept(&mut self, what: &'static str, written: Option<std::io::Result<()>>) {
         let Some(Err(error)) = written else { return };
         tracing::warn!(%error, "not kept: {what}");
         if self.not_kept.insert(what) {
             let text = format!("not kept beyond this session: {what}: {error}");
-            self.tell(Message::Warned(SafeText::line(&text)));
+            self.send(Message::Warned(SafeText::line(&text)));
         }
     }
 
     fn save_call(&self, name: &str, call: SavedCall) {
         let Some(file) = &self.files.calls else {
-            return self.tell(refused("there is no configuration file to save calls beside"));
+            return self.send(refused("there is no configuration file to save calls beside"));
         };
-        self.tell(match SavedCalls::put(file, name, call) {
+        self.send(match SavedCalls::put(file, name, call) {
             Ok(()) => done(&format!("saved {name} in {}", file.display())),
             Err(problem) => refused(&problem),
         });
@@ -281,14 +281,14 @@ impl Runner {
         let name = answer.name.clone().unwrap_or_default();
         let Some(file) = &self.files.answers else {
             let text = format!("kept {name} until you leave: there is no configuration file");
-            return self.tell(done(&text));
+            return self.send(done(&text));
         };
         match Answers::put(file, answer) {
             Ok(kept) => {
-                self.tell(Message::KeptAnswers(kept));
-                self.tell(done(&format!("kept {name} in {}", file.display())));
+                self.send(Message::KeptAnswers(kept));
+                self.send(done(&format!("kept {name} in {}", file.display())));
             }
-            Err(problem) => self.tell(refused(&problem)),
+            Err(problem) => self.send(refused(&problem)),
         }
     }
 }
@@ -306,13 +306,13 @@ pub async fn forward<T>(
     }
 }
 
-// Effects about files: what the person saves and loads, and what outlives the program. Work that
-// may wait for a disk is not done on the thread that draws.
+// Effects on files: what the user saves and loads, and what outlives the program. Work that may
+// block on a disk does not run on the UI thread.
 
 /// Why there is no lock file.
 const NO_LOCK: &str = "there is no configuration file, so no lock file beside it";
 
-/// Writes a file that a person named.
+/// Writes a file named by the user.
 fn save_as(path: &Path, content: ResultFile, existing: Existing) -> Message {
     let path = state::at_home(path);
     let written = content
@@ -346,17 +346,17 @@ fn failed(text: &str) -> Message {
     Message::Failed(Error::new(ErrorCode::Internal, text))
 }
 
-/// Something in the configuration's folder cannot be done.
+/// A failure in the configuration's folder.
 fn refused(text: &str) -> Message {
     Message::Failed(Error::new(ErrorCode::Configuration, text))
 }
 
-/// A path as it is found again from anywhere.
+/// The absolute path.
 fn whole(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Changes the lock file; gives it as it is then.
+/// Changes the lock file; returns its new content.
 fn lock(file: &Path, change: LockChange) -> Result<Lock, String> {
     let mut lock = Lock::read(file)?;
     match change {

@@ -1,5 +1,5 @@
-//! A JSON Schema as people read it: a signature on one line, and a tree. Pure; bounded in depth
-//! and size, because schemas come from servers.
+//! A JSON Schema in readable form: a signature on one line, and a tree. Pure; bounded in depth and
+//! size, because schemas come from servers.
 
 use serde_json::{Map, Value};
 

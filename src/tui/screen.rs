@@ -1,5 +1,5 @@
-//! What a screen over the panes is. It has keys, mouse and pasted text to itself until it is left;
-//! the dashboard keeps the open ones as a stack (`app/screens.rs`).
+//! The interface of a screen over the panes. It gets all keys, mouse events and pasted text until
+//! it is closed; the dashboard keeps open screens on a stack (`app/screens.rs`).
 
 use crossterm::event::KeyEvent;
 
@@ -13,10 +13,10 @@ use crate::tui::pane::Out;
 use crate::tui::prelude::*;
 use crate::tui::widget::KeyLine;
 
-/// Title of a help, and the scopes it lists, each under a heading.
+/// Title of a help text, and the scopes it lists, each with a heading.
 pub type Help = (&'static str, &'static [(KeyScope, &'static str)]);
 
-/// A screen. What it wants done goes to `out`; [`Effect::Close`] leaves it.
+/// A screen. Its requests go to `out`; [`Effect::Close`] closes it.
 pub trait Screen {
     /// Where its keys are bound, innermost first.
     fn scopes(&self) -> Vec<KeyScope>;
@@ -24,19 +24,19 @@ pub trait Screen {
     /// Its help.
     fn help(&self) -> Help;
 
-    /// Whether a plain character is text now, whatever it is bound to.
+    /// Whether plain characters are text now, whatever they are bound to.
     fn takes_letters(&self) -> bool;
 
-    /// Whether a key of the panes holds here, where no key of its own is bound.
+    /// Whether a key of the panes applies here if it is not bound by the screen.
     fn lets_through(&self, _action: Action) -> bool {
         false
     }
 
-    /// Types a key that the table binds to `bound`; gives whether it was text. What is not text is
-    /// done by [`Screen::act`].
+    /// Handles a key that the table binds to `bound` if it is text; returns whether it was. Other
+    /// keys are handled by [`Screen::act`].
     fn key(&mut self, key: KeyEvent, bound: Option<Action>, cx: &Cx<'_>, out: &mut Out) -> bool;
 
-    /// Does an action.
+    /// Performs an action.
     fn act(&mut self, action: Action, cx: &Cx<'_>, out: &mut Out);
 
     /// Takes pasted text.
@@ -45,12 +45,12 @@ pub trait Screen {
     /// Reacts to the mouse.
     fn mouse(&mut self, gesture: Gesture, cx: &Cx<'_>, area: Rect, out: &mut Out);
 
-    /// Something came from outside; gives whether it was waited for here.
-    fn hear(&mut self, _message: &Message, _out: &mut Out) -> bool {
+    /// Receives a message from outside; returns whether this screen was waiting for it.
+    fn receive(&mut self, _message: &Message, _out: &mut Out) -> bool {
         false
     }
 
-    /// What would be lost by leaving the program now.
+    /// What would be lost by quitting the program now.
     fn unsaved(&self) -> Option<&'static str> {
         None
     }
@@ -61,7 +61,7 @@ pub trait Screen {
     /// Draws itself.
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer);
 
-    /// Pictures that stand in pixels over what is drawn.
+    /// Pictures drawn in pixels over the cells.
     fn placements(&self, _look: &Styles, _area: Rect) -> Vec<Placement> {
         Vec::new()
     }
@@ -81,13 +81,13 @@ pub trait Screen {
     }
 }
 
-/// The keys of these scopes that their last line shows.
+/// The keys of these scopes that the last line shows.
 pub fn keys_of(keymap: &Keymap, scopes: &[KeyScope]) -> KeyLine {
     let labels = keymap.labels(scopes).into_iter();
     KeyLine::new(labels.map(|(key, word, _)| (key, word)).collect(), keymap.help_label())
 }
 
-/// Leaves the screen.
+/// Closes the screen.
 pub fn close(out: &mut Out) {
     out.effect(Effect::Close);
 }

@@ -1,4 +1,4 @@
-//! The terminal: taken when the dashboard starts, given back in every case.
+//! The terminal: acquired when the dashboard starts, restored in every case.
 //!
 //! Owns raw mode, alternate screen, mouse, paste and focus reporting. Restoring is idempotent and
 //! safe to call from a panic hook; a panic on any other thread does not touch the terminal.
@@ -28,10 +28,10 @@ use crate::tui::prelude::*;
 
 type CrosstermTerminal = Terminal<Ansi<BufWriter<io::Stdout>>>;
 
-/// Whether the terminal is ours now.
+/// Whether we hold the terminal now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The terminal while the dashboard has it.
+/// The terminal while the dashboard holds it.
 pub struct TerminalSession {
     screen: CrosstermTerminal,
     pictures: Placed,
@@ -39,7 +39,7 @@ pub struct TerminalSession {
     drawn: Rect,
 }
 
-/// Why the terminal cannot be used, in words for the person.
+/// Why the terminal cannot be used, as a text for the user.
 pub fn refuse_terminal(term: Option<&str>) -> Option<&'static str> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         Some("the dashboard needs a terminal on stdin and stdout; `mcpdeck --check` does not")
@@ -51,7 +51,7 @@ pub fn refuse_terminal(term: Option<&str>) -> Option<&'static str> {
 }
 
 impl TerminalSession {
-    /// Takes the terminal.
+    /// Acquires the terminal.
     pub fn enter() -> io::Result<Self> {
         let backend = Ansi(BufWriter::with_capacity(1 << 16, io::stdout()));
         take()?;
@@ -64,23 +64,23 @@ impl TerminalSession {
         }
     }
 
-    /// Gives the terminal back for a while: the shell, an editor.
+    /// Releases the terminal temporarily: for the shell, an editor.
     pub fn leave(&mut self) -> io::Result<()> {
         let flushed = self.forget_pictures();
         restore();
         flushed
     }
 
-    /// Takes it again; the next frame is drawn whole.
+    /// Acquires it again; the next frame is drawn in full.
     pub fn resume(&mut self) -> io::Result<()> {
         take()?;
         self.redraw()
     }
 
-    /// The next frame is drawn whole.
+    /// Forces the next frame to be drawn in full.
     pub fn redraw(&mut self) -> io::Result<()> {
         self.forget_pictures()?;
-        // Not `clear`: it asks the terminal for the cursor, and the answer comes among the keys.
+        // Not `clear`: it queries the cursor position, and the reply would arrive among the keys.
         let size = self.screen.size()?;
         self.screen.resize(size.into())
     }
@@ -90,7 +90,7 @@ impl TerminalSession {
         self.screen.size().map(|size| (size.width, size.height))
     }
 
-    /// What is on the screen is not there any more, or is to be drawn whole.
+    /// Forgets pictures that are no longer on the screen, or must be drawn again.
     fn forget_pictures(&mut self) -> io::Result<()> {
         let bytes = self.pictures.forget();
         self.write(&bytes)
@@ -101,7 +101,7 @@ impl TerminalSession {
         queue!(self.out(), BeginSynchronizedUpdate)?;
         let size = Rect::from((Position::ORIGIN, self.screen.size()?));
         if size != self.drawn {
-            // The cells are cleared when the size changes, and what stands on them.
+            // A size change clears the cells, and with them the pictures.
             let bytes = self.pictures.forget();
             self.out().write_all(&bytes)?;
             self.drawn = size;
@@ -152,7 +152,7 @@ fn take() -> io::Result<()> {
     taken
 }
 
-/// Gives the terminal back if it was taken; errors are of no use any more.
+/// Restores the terminal if it was acquired; errors are ignored, as nothing can be done.
 pub fn restore() {
     if !TAKEN.swap(false, Ordering::SeqCst) {
         return;
@@ -169,9 +169,9 @@ pub fn restore() {
     let _ = disable_raw_mode();
 }
 
-/// Decides what a panic does from now on: where the screen is drawn (the calling thread) the terminal
-/// is restored first, then the message is printed; in a task or on any other thread the terminal is
-/// left alone and the message becomes an event.
+/// Installs the panic hook. On the thread that draws (the calling one) it restores the terminal
+/// before the message is printed; in a task or on another thread it leaves the terminal alone and
+/// the message becomes an event.
 pub fn catch_panics(events: mpsc::Sender<Message>) {
     let (ui, previous) = (std::thread::current().id(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |info| {
@@ -181,13 +181,13 @@ pub fn catch_panics(events: mpsc::Sender<Message>) {
     }));
 }
 
-/// Gives whether the message became an event.
+/// Returns whether the message became an event.
 fn panicked(
     ui: ThreadId,
     events: &mpsc::Sender<Message>,
     info: &std::panic::PanicHookInfo<'_>,
 ) -> bool {
-    // A task shares its thread with the screen, and its panic ends nothing but the task.
+    // A task may share the UI thread, but its panic ends only the task.
     let in_task = tokio::task::try_id().is_some();
     if std::thread::current().id() == ui && !in_task {
         restore();
@@ -195,7 +195,7 @@ fn panicked(
     }
     let text = SafeText::line(&info.to_string());
     tracing::error!(panic = text.as_str(), "a worker panicked");
-    // A full queue only loses the words; the log has them.
+    // If the queue is full, only the notice is lost; the log has the text.
     let _ = events.try_send(Message::WorkerPanicked(text));
     true
 }

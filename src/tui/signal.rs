@@ -2,19 +2,19 @@
 
 use std::io;
 
-/// What the system asks of the program.
+/// What the system asks the program to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// End in order (SIGTERM; a closed window, the end of a session).
+    /// Shut down in order (SIGTERM; a closed window, the end of a session).
     Terminate,
-    /// The same, asked for by a key (SIGINT; Ctrl-C).
+    /// The same, requested by a key (SIGINT; Ctrl-C).
     Interrupt,
-    /// The terminal is gone (SIGHUP): end in order, however often the signal comes.
+    /// The terminal is gone (SIGHUP): shut down in order, however often the signal comes.
     #[cfg_attr(windows, expect(dead_code, reason = "a closed window is a request to end"))]
     HangUp,
-    /// End at once (SIGQUIT; Ctrl-Break).
+    /// Quit at once (SIGQUIT; Ctrl-Break).
     Quit,
-    /// The terminal has another size.
+    /// The terminal was resized.
     #[cfg_attr(windows, expect(dead_code, reason = "the console says so among the keys"))]
     Resized,
     /// Go to the background.
@@ -34,11 +34,11 @@ mod unix {
     use super::{Signal, io};
     use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-    /// The signals the dashboard listens to, each with what it asks.
+    /// The signals the dashboard handles, each with its meaning.
     pub struct Signals([(Stream, Signal); 7]);
 
     impl Signals {
-        /// Listens from now on.
+        /// Starts listening.
         pub fn listen() -> io::Result<Self> {
             let raw = |signal: rustix::process::Signal| SignalKind::from_raw(signal.as_raw());
             Ok(Self([
@@ -52,7 +52,7 @@ mod unix {
             ]))
         }
 
-        /// The next one.
+        /// The next signal.
         pub async fn next(&mut self) -> Signal {
             std::future::poll_fn(|cx| {
                 let mut all = self.0.iter_mut();
@@ -63,10 +63,10 @@ mod unix {
             .await
         }
 
-        /// Stops the whole foreground job, as the terminal would, and waits until it goes on.
+        /// Stops the whole foreground job, as the terminal would, and waits until it continues.
         pub async fn stop_job(&mut self) {
             if rustix::process::kill_current_process_group(rustix::process::Signal::STOP).is_ok() {
-                // The stop may take effect a moment later: nothing is done before it is over.
+                // The stop may take effect a moment later, so wait for the continue signal.
                 self.0[6].0.recv().await;
             }
         }
@@ -94,7 +94,7 @@ mod windows {
     }
 
     impl Signals {
-        /// Listens from now on.
+        /// Starts listening.
         pub fn listen() -> io::Result<Self> {
             Ok(Self {
                 interrupt: ctrl_c()?,
@@ -105,7 +105,7 @@ mod windows {
             })
         }
 
-        /// The next one. After the last three the system ends the program within seconds.
+        /// The next event. After the last three the system kills the program within seconds.
         pub async fn next(&mut self) -> Signal {
             tokio::select! {
                 _ = self.interrupt.recv() => Signal::Interrupt,
@@ -116,7 +116,7 @@ mod windows {
             }
         }
 
-        /// There is no job control here.
+        /// No-op: there is no job control here.
         pub async fn stop_job(&mut self) {}
     }
 }

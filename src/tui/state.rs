@@ -1,5 +1,5 @@
-//! Files of the person: preferences per project, themes, keymap. Reads and writes; a file that is
-//! not there counts as empty, one of them that cannot be read is named, a write is atomic.
+//! User files: preferences per project, themes, keymap. A missing file counts as empty, an
+//! unreadable one is reported by name, and writes are atomic.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -12,19 +12,19 @@ use crate::tui::effect::Existing;
 use crate::tui::message::UserFiles;
 use crate::tui::prefs::Prefs;
 
-/// Where the files of the person are.
+/// Folders of the user's files.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// Themes and keymap.
     pub config: Option<PathBuf>,
-    /// What is remembered.
+    /// Preferences and other state.
     pub state: Option<PathBuf>,
 }
 
 impl Places {
-    /// `MCPDECK_CONFIG_DIR` and `MCPDECK_STATE_DIR`, or the folders the system has for these.
+    /// `MCPDECK_CONFIG_DIR` and `MCPDECK_STATE_DIR`, or the system's folders for these.
     pub fn of_process() -> Self {
-        // Empty means unset, or the folder one stands in would be taken.
+        // Empty means unset; otherwise it would name the working directory.
         let named = |variable: &str| {
             std::env::var_os(variable).filter(|named| !named.is_empty()).map(PathBuf::from)
         };
@@ -35,7 +35,7 @@ impl Places {
         }
     }
 
-    /// The preferences file of a project, which is named by its configuration files.
+    /// The preferences file of a project, identified by its configuration files.
     pub fn prefs_file(&self, files: &[PathBuf]) -> Option<PathBuf> {
         let mut all = OsString::new();
         for file in files {
@@ -71,10 +71,10 @@ impl Places {
     }
 }
 
-/// Largest file of these that is read, in bytes.
+/// Largest of these files that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// A file of the person, or a sentence that names it and what to do; `None` where there is none.
+/// The text of a user file, or an error that names it and a remedy; `None` if it does not exist.
 fn text_of(path: &Path) -> Option<Result<String, String>> {
     let text = read_text(path, LARGEST).map_err(|error| {
         let next = match error.kind() {
@@ -97,7 +97,7 @@ pub fn write_prefs(file: &Path, prefs: &Prefs) -> io::Result<()> {
     StateFile::new(file, LARGEST).change(Prefs::parse, |_| Ok(Some(bytes))).map(|_| ())
 }
 
-/// Writes a new file; one that exists is left alone and the name gets a number. Gives its path.
+/// Writes a new file; if the name exists, a number is appended. Returns its path.
 pub fn save_new(name: &Path, content: &[u8]) -> io::Result<PathBuf> {
     let stem = name.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
     let suffix = name.extension().map_or_else(String::new, |s| format!(".{}", s.to_string_lossy()));
@@ -115,7 +115,7 @@ pub fn save_new(name: &Path, content: &[u8]) -> io::Result<PathBuf> {
     Err(io::Error::from(io::ErrorKind::AlreadyExists))
 }
 
-/// Writes a file that is not there yet; what could not be written whole is taken away again.
+/// Writes a new file; one that could not be written in full is removed again.
 fn create(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path)?;
     let written = file.write_all(content).and_then(|()| file.sync_all());
@@ -131,8 +131,8 @@ pub fn at_home(path: &Path) -> PathBuf {
     }
 }
 
-/// Writes a file and gives its size. One that is there is kept ([`io::ErrorKind::AlreadyExists`])
-/// or replaced whole; what could not be written whole is taken away again.
+/// Writes a file and returns its size. An existing one is kept ([`io::ErrorKind::AlreadyExists`])
+/// or replaced; a new one that could not be written in full is removed again.
 pub fn write_file(path: &Path, content: &[u8], existing: Existing) -> io::Result<u64> {
     if path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));

@@ -1,5 +1,5 @@
-//! Themes: semantic roles, read from TOML, resolved to styles for the colours the terminal has.
-//! Owns no drawing and reads no file but those built in.
+//! Themes: semantic roles, read from TOML, resolved to styles for the terminal's colours. Owns no
+//! drawing and reads no files other than the built-in ones.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use toml::Spanned;
 use crate::host::ServerState;
 
 named! {
-    /// What is drawn, for a theme to colour.
+    /// The roles that a theme colours.
     pub enum Role {
-        /// Ordinary text and the ground everything stands on.
+        /// Ordinary text, and the background of everything.
         Text = "text",
-        /// Text of less weight: labels, units, times.
+        /// Secondary text: labels, units, times.
         Muted = "muted",
-        /// Text of least weight: hints, placeholders, what is not available.
+        /// The least prominent text: hints, placeholders, what is not available.
         Faint = "faint",
         /// Titles of sections and columns.
         Heading = "heading",
         /// The one accent: the active tab, the focused list.
         Accent = "accent",
-        /// The selected row where the keys go.
+        /// The selected row that has the focus.
         Selection = "selection",
         /// The selected row elsewhere.
         SelectionInactive = "selection-inactive",
@@ -34,13 +34,13 @@ named! {
         Ok = "ok",
         /// Something is under way.
         Busy = "busy",
-        /// Something wants a look.
+        /// Something needs attention.
         Warning = "warning",
         /// Something failed.
         Error = "error",
-        /// A person is needed.
+        /// The user is needed.
         Attention = "attention",
-        /// Words of a server, apart from ours.
+        /// Text from a server, set apart from ours.
         Foreign = "foreign",
         /// What a search or filter found.
         Match = "match",
@@ -79,14 +79,14 @@ impl Role {
     }
 }
 
-/// A theme, resolved.
+/// A resolved theme.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Theme {
     name: String,
     styles: [Style; Role::ALL.len()],
 }
 
-/// The themes that come with the program: name and source.
+/// The built-in themes: name and source.
 pub const SHIPPED: &[(&str, &str)] = &[
     ("default", include_str!("../../themes/default.toml")),
     ("dark", include_str!("../../themes/dark.toml")),
@@ -130,7 +130,7 @@ impl Theme {
     /// The theme of this name among `sources` (name, TOML) and the shipped ones.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it and where.
+    /// A sentence describing what is wrong with it and where.
     pub fn load(name: &str, sources: &[(String, String)]) -> Result<Self, String> {
         let mut chain: Vec<(String, &str, ThemeConfig)> = Vec::new();
         let mut next = Some(name.to_owned());
@@ -199,7 +199,7 @@ impl Theme {
         &self.name
     }
 
-    /// How a role looks.
+    /// The style of a role.
     pub const fn style(&self, role: Role) -> Style {
         self.styles[role as usize]
     }
@@ -210,7 +210,7 @@ fn resolve(spec: &StyleConfig, palette: &BTreeMap<String, String>) -> Result<Sty
     let (fg, bg) = (colour(&spec.fg).transpose()?, colour(&spec.bg).transpose()?);
     let mut style = Style { fg, bg, ..Style::new() };
     if spec.reversed && style.fg.is_none() && style.bg.is_none() {
-        // One ground for a whole row, whatever colours are on it: reversed, each would give its own.
+        // One background for the whole row: reversing each colour would give several.
         style = style.fg(Color::Reset).bg(Color::Reset).remove_modifier(Modifier::DIM);
     }
     for (on, modifier) in [
@@ -227,12 +227,12 @@ fn resolve(spec: &StyleConfig, palette: &BTreeMap<String, String>) -> Result<Sty
     Ok(style)
 }
 
-/// The line (from 1) of a place in a text.
+/// The line number (from 1) of a byte offset in a text.
 pub fn line_at(text: &str, at: usize) -> usize {
     text.get(..at).map_or(1, |before| before.matches('\n').count() + 1)
 }
 
-// Colours: reading them, and fitting them to what the terminal can show.
+// Colours: parsing them, and adapting them to the terminal.
 
 /// How many colours the terminal has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -249,7 +249,7 @@ pub enum ColorDepth {
 }
 
 impl ColorDepth {
-    /// Reads it from the environment as programs agree to say it.
+    /// Detects it from the environment by the usual conventions.
     pub fn from_env(get: impl Fn(&str) -> Option<String>) -> Self {
         let term = get("TERM").unwrap_or_default();
         let colorterm = get("COLORTERM").unwrap_or_default();
@@ -302,7 +302,7 @@ fn parse_colour(text: &str, palette: &BTreeMap<String, String>) -> Result<Color,
     })
 }
 
-/// The sixteen colours with names, in the order of ANSI, and how they look in most terminals.
+/// The sixteen ANSI colours in order, and their usual appearance.
 pub(super) const ANSI: [(Color, [u8; 3]); 16] = [
     (Color::Black, [0, 0, 0]),
     (Color::Red, [170, 0, 0]),

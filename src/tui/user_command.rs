@@ -1,7 +1,7 @@
-//! Commands of the person's keymap file: a line for the shell that is bound to a key.
+//! Commands of the user's keymap file: a shell command bound to a key.
 //!
-//! What servers call their things never becomes a part of that line: a placeholder is replaced by a
-//! quoted reference to an environment variable, which the shell does not read again.
+//! Names chosen by servers never become part of the command line: a placeholder is replaced by a
+//! quoted reference to an environment variable, which the shell does not parse again.
 
 use std::io;
 use std::process::Stdio;
@@ -12,16 +12,16 @@ use tokio::process::{Child, Command};
 
 use crate::tui::prelude::*;
 
-/// Placeholders of a line, with the environment variables that hold their values, and what to do
-/// where there is none.
+/// Placeholders of a command line, the environment variables that hold their values, and the hint
+/// if there is no value.
 pub const PLACES: [(&str, &str, &str); 3] = [
     ("{server}", "COMMAND_SERVER", "select a server first"),
     ("{tool}", "COMMAND_TOOL", "select a tool in Tools first"),
     ("{uri}", "COMMAND_URI", "select a resource in Resources first"),
 ];
-/// How long a command without the terminal may take.
+/// Time limit for a command without the terminal.
 const LONGEST: Duration = Duration::from_secs(60);
-/// How long its output may take to arrive after it has ended.
+/// How long to wait for its output after it has ended.
 const REST: Duration = Duration::from_millis(200);
 /// Most bytes of its output that are shown, of each stream.
 const OUTPUT: u64 = 1 << 20;
@@ -32,7 +32,7 @@ const OUTPUT: u64 = 1 << 20;
 pub struct UserCommand {
     /// Its key.
     pub key: String,
-    /// The line for the shell.
+    /// The shell command line.
     pub run: String,
     /// Where the key is bound.
     #[serde(default = "global")]
@@ -40,7 +40,7 @@ pub struct UserCommand {
     /// A sentence for help and palette.
     #[serde(default)]
     pub help: String,
-    /// Whether a question comes first.
+    /// Whether to ask before running it.
     #[serde(default)]
     pub confirm: bool,
     /// Whether it gets the terminal.
@@ -65,11 +65,11 @@ pub struct FilledCommand {
 }
 
 impl FilledCommand {
-    /// The line as the shell reads it. Directly within double quotes the reference stands as it is,
-    /// elsewhere in quotes of its own, so that a value is never split into words.
+    /// The line as the shell reads it. Directly within double quotes the reference is inserted as
+    /// it is, elsewhere in quotes of its own, so that a value is never split into words.
     fn script(&self) -> String {
         let mut script = String::new();
-        // What is open: quotes, and commands within them.
+        // Open quotes, and open commands within them.
         let mut open = Vec::new();
         let mut rest = self.command.run.as_str();
         while let Some(c) = rest.chars().next() {
@@ -128,7 +128,7 @@ impl FilledCommand {
         SafeText::line(&format!("{}: {why}", self.command.name))
     }
 
-    /// Runs it with the terminal, which has to be free.
+    /// Runs it with the terminal, which must have been released.
     ///
     /// # Errors
     /// Why it could not be started, or how it ended.
@@ -140,8 +140,8 @@ impl FilledCommand {
         }
     }
 
-    /// Runs it without the terminal; gives what it wrote until it ended. What it left in the
-    /// background goes on.
+    /// Runs it without the terminal; returns its output until it ended. Processes it left in the
+    /// background keep running.
     ///
     /// # Errors
     /// Why there is no output.
@@ -168,7 +168,7 @@ impl FilledCommand {
                         group.0.wait().await?
                     }
                     status = group.0.wait() => {
-                        // What runs on in the background may hold the pipes open for ever.
+                        // Background processes may hold the pipes open forever.
                         if let Ok(read) = tokio::time::timeout(REST, read).await {
                             read?;
                         }
@@ -192,7 +192,7 @@ impl FilledCommand {
     }
 }
 
-/// Reads a pipe to its end, or the most that is shown.
+/// Reads a pipe to its end, or up to the most bytes shown.
 async fn read(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>) -> io::Result<()> {
     if let Some(pipe) = pipe {
         pipe.take(OUTPUT).read_to_end(bytes).await?;
@@ -200,7 +200,7 @@ async fn read(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>) -> io::
     Ok(())
 }
 
-/// A shell in a process group of its own, which is killed with it when it is given up.
+/// A shell in its own process group; dropping it kills the whole group.
 struct Group(Child);
 
 #[cfg(unix)]

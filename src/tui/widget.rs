@@ -1,4 +1,4 @@
-//! Small parts panes are drawn with. They draw into a buffer and own no application state.
+//! Small building blocks for panes. They draw into a buffer and own no application state.
 
 use crate::tui::context::Cx;
 use crate::tui::prelude::*;
@@ -24,10 +24,10 @@ pub fn vertical_rule(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     }
 }
 
-/// What stands in a list whose filter lets no row through.
+/// Shown in a list whose filter matches no row.
 pub const NO_MATCHES: &str = "No matches; {back} clears the filter";
 
-/// What stands in a list without rows, on as many lines as it takes; gives how many.
+/// Draws the text of a list without rows, wrapped; returns the number of lines.
 pub fn empty_text(cx: &Cx<'_>, text: &Ink, area: Rect, buf: &mut Buffer) -> u16 {
     let inner = Rect {
         x: area.x + area.width.min(1),
@@ -41,8 +41,8 @@ pub fn empty_text(cx: &Cx<'_>, text: &Ink, area: Rect, buf: &mut Buffer) -> u16 
     doc.len() as u16
 }
 
-/// Draws the line above a list that is filtered by what is typed there: what is typed, or `text` in
-/// its place, and what stands at the right. Gives where it is typed.
+/// Draws the line above a filtered list: the filter text, or `text` in its place, and what is at
+/// the right. Returns the region where the filter is typed.
 pub fn filter_line(
     cx: &Cx<'_>,
     filter: &TextInput,

@@ -1,5 +1,5 @@
-//! The chat as its users meet it: models over their wire formats, tools through the engine, limits,
-//! policy, and the command line.
+//! The chat end to end: models over their wire formats, tools through the engine, limits, policy,
+//! and the command line.
 #![cfg(all(feature = "chat", feature = "cli", feature = "mock"))]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -32,7 +32,7 @@ use provider::{Answer, Piece, Provider};
 
 const KEY: &str = "sk-canary-key-4711";
 
-/// Servers `a` and `b` with tools that echo what they are given.
+/// Servers `a` and `b` with tools that echo their arguments.
 struct Scene {
     world: World,
     host: Host,
@@ -61,7 +61,7 @@ impl Scene {
         Self { world, host, who, limits, events: Arc::default() }
     }
 
-    /// One turn with a model.
+    /// Runs one turn with a model.
     async fn turn(
         &self,
         model: Arc<dyn LanguageModel>,
@@ -158,7 +158,7 @@ async fn the_same_conversation_with_three_calls_goes_over_every_wire_format() {
         assert_eq!(scene.text(), "Let me look: größer. All three are done.");
         let results = scene.results();
         let mut results: Vec<&str> = results.iter().map(|(_, _, text)| text.as_str()).collect();
-        // Two that only read run at once.
+        // Two read-only calls run concurrently, in any order.
         results.sort_unstable();
         let expected = [r#"read got {"path":"2"}"#, r#"read got {"path":"ä"}"#, "write got {}"];
         assert_eq!(results, expected, "{format:?}");
@@ -182,7 +182,7 @@ async fn the_same_conversation_with_three_calls_goes_over_every_wire_format() {
         }
         let second = requests[1].body.to_string();
         assert!(second.contains("read got") && second.contains("größer"), "{second}");
-        // What is signed goes back unchanged.
+        // Signed content is sent back unchanged.
         let signed = matches!(format, Format::Anthropic | Format::Gemini);
         assert_eq!(second.contains("c2lnbmVk"), signed, "{second}");
     }
@@ -304,7 +304,7 @@ async fn what_passes_is_tried_again_and_nothing_is_tried_five_times() {
 }
 
 #[tokio::test]
-async fn what_cannot_pass_is_told_once_without_the_request_or_the_key() {
+async fn what_cannot_pass_is_reported_once_without_the_request_or_the_key() {
     for (answer, code) in [
         (
             Answer::Status(401, "", json!({"error": {"message": format!("bad key {KEY}")}})),
@@ -402,7 +402,7 @@ async fn a_turn_stops_by_itself_with_every_call_answered() {
     };
     let usual = TurnLimits::default();
     failing(vec![again()], usual, DoneReason::Loop, 2).await;
-    // Other arguments each time, and another error.
+    // Different arguments and a different error each time.
     let tries = vec![
         call("b__write", r#"{"n": 1}"#),
         call("b__write", r#"{"n": 2}"#),
@@ -439,7 +439,7 @@ async fn a_generation_and_a_running_tool_can_be_aborted() {
         "{kept:?}"
     );
 
-    // One call is cancelled, the turn goes on.
+    // One call is cancelled; the turn continues.
     let provider = Provider::new(vec![call("a__write", "{}"), text("Then not.")]);
     let scene = Scene::new().await;
     scene.world.server("a").answers(|_, context| async move {
@@ -504,7 +504,7 @@ async fn the_context_is_checked_before_every_answer() {
     assert_eq!(provider.requests().len(), sent, "nothing is sent that cannot fit");
 }
 
-/// A chat that is not the person, with a policy.
+/// A chat under a policy, whose caller is not the user.
 async fn governed(policy: Value) -> (Scene, PolicyKeeper, tempfile::TempDir) {
     let mut scene = Scene::new().await;
     scene.who = Principal::new(Origin::Chat("7".to_owned())).with_session("7");
@@ -530,7 +530,7 @@ async fn the_policy_decides_and_not_the_model() {
     let mut talk = Conversation::default();
     let model = model(Format::Anthropic, &provider);
     assert_eq!(scene.turn(model, &mut talk, "go").await, DoneReason::End);
-    // A tool that is denied and one that does not exist read the same.
+    // Denied and nonexistent tools yield the same result.
     let results = scene.results();
     assert_eq!(results[0].2.replace("b__write", "X"), results[1].2.replace("b__wrote", "X"));
     let first = provider.requests()[0].body.to_string();
@@ -615,12 +615,12 @@ async fn a_model_drafts_the_answer_to_a_sampling_request_and_sends_nothing() {
     assert!(other.unwrap_err().contains("completions only"));
 }
 
-/// A bench with a server that greets, and the program talking to a provider.
+/// Runs the program's chat with a greeter server and this provider.
 fn chat(provider: &Provider, args: &[&str]) -> support::Finished {
     chat_in(&support::Bench::new(), &["--base-url", &provider.url], args)
 }
 
-/// The same in a folder that stays.
+/// The same in an existing bench.
 fn chat_in(bench: &support::Bench, before: &[&str], args: &[&str]) -> support::Finished {
     let script: Value = json!({
         "tools": [{"name": "greet", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}}],
@@ -678,7 +678,7 @@ fn a_recorded_chat_is_asked_again_of_another_model_with_the_recorded_tools() {
         &["-p", "greet Ada and Bob", "--record", file],
     );
     assert_eq!(done.code, Some(0), "{done:#?}");
-    // Nothing but the recording is needed.
+    // Only the recording is needed.
     let again = |answers: Vec<Answer>, args: &[&str]| {
         let other = Provider::new(answers);
         let arguments = ["--base-url", &other.url, "--model", "other", "--replay", file];
@@ -703,7 +703,7 @@ fn a_recorded_chat_is_asked_again_of_another_model_with_the_recorded_tools() {
     let said = requests[1].body["messages"].to_string();
     assert!(said.contains("Hello Ada!") && said.contains("Hello Bob!"), "{said}");
 
-    // What was not recorded is not answered, and other tools are told.
+    // Unrecorded calls fail, and differing tools are reported.
     let (done, _) =
         again(vec![call("greeter__greet", r#"{"name": "Eve"}"#), text("She is new.")], &[]);
     assert_eq!(done.code, Some(1), "{done:#?}");
@@ -747,7 +747,7 @@ fn the_settings_name_the_model_and_where_its_key_is() {
     assert!(request.headers.iter().any(|line| line.contains(KEY)));
     assert_eq!(ask(&["--model", "yours"]).code, Some(0));
     assert_eq!(provider.requests().pop().unwrap().body["model"], "yours");
-    // A key is not written there, and never printed.
+    // A literal key is refused and never printed.
     chat["keys"]["openai"] = json!(KEY);
     settings(chat.clone());
     let done = ask(&[]);

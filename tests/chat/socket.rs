@@ -1,5 +1,5 @@
-//! The chat over its WebSocket, as pages and programs meet it: the flows of a conversation, sessions
-//! that outlive their connection, limits and tokens.
+//! The chat over its WebSocket, for pages and programs: conversations, sessions that outlive their
+//! connection, limits and tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::fake::{World, config, tool};
 use crate::provider::{Answer, Piece, Provider};
 
-/// Longest wait for anything.
+/// Timeout of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Service {
@@ -32,7 +32,7 @@ struct Service {
     sessions: Arc<ChatSessions>,
     provider: Provider,
     address: String,
-    /// Ends the tokens.
+    /// Revokes the tokens.
     revoke: CancellationToken,
 }
 
@@ -81,7 +81,7 @@ impl Service {
         Self { world, _host: host, sessions, provider, address, revoke }
     }
 
-    /// A connection without a token yet.
+    /// Opens a connection without a token.
     async fn open(&self) -> Client {
         let stream = TcpStream::connect(&self.address).await.unwrap();
         let url = format!("ws://{}/ws", self.address);
@@ -113,7 +113,7 @@ impl Client {
         self.socket.send(Frame::Text(message.to_string().into())).await.unwrap();
     }
 
-    /// The next message; why the connection was closed when there is none.
+    /// The next message, or the reason why the connection was closed.
     async fn next(&mut self) -> Result<Value, String> {
         loop {
             let frame = tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("in time");
@@ -134,7 +134,7 @@ impl Client {
         }
     }
 
-    /// Everything up to the first message of a type.
+    /// All messages up to and including the first of a type.
     async fn until(&mut self, kind: &str) -> Vec<Value> {
         let mut all = Vec::new();
         loop {
@@ -147,7 +147,7 @@ impl Client {
         }
     }
 
-    /// One turn.
+    /// Runs one turn.
     async fn ask(&mut self, text: &str) -> Vec<Value> {
         self.send(json!({"type": "message", "text": text})).await;
         self.until("done").await
@@ -197,7 +197,7 @@ async fn a_basic_chat_streams_text_and_remembers() {
     let second = service.provider.requests()[1].body["messages"].to_string();
     assert!(second.contains("Hello there.") && second.contains("and now?"), "{second}");
 
-    // The first message is asked again in other words.
+    // The first message is replaced.
     service.provider.then(text("Good day."));
     client.send(json!({"type": "message", "text": "good day", "at": 0})).await;
     client.until("done").await;
@@ -209,7 +209,7 @@ async fn a_basic_chat_streams_text_and_remembers() {
 }
 
 #[tokio::test]
-async fn a_tool_is_called_in_the_middle_and_its_failure_is_told() {
+async fn a_tool_is_called_in_the_middle_and_its_failure_is_reported() {
     let service = Service::new(usual(vec![
         call("a__read"),
         text("It is 42."),
@@ -315,7 +315,7 @@ async fn a_session_goes_on_after_the_program_was_started_again() {
     client.send(json!({"type": "message", "text": "and outside?"})).await;
     client.until("text").await;
     let later = client.seen;
-    // Another program with the same file; the first does not end in an orderly way.
+    // Another process with the same file, as if the first had been killed.
     let again = Service::new(with_file(vec![text("Still 42.")])).await;
     let mut back = again.connect().await;
     back.resume(&id, later).await;
@@ -346,7 +346,7 @@ async fn a_session_goes_on_after_the_program_was_started_again() {
 }
 
 #[tokio::test]
-async fn what_is_no_longer_kept_is_told_with_a_snapshot() {
+async fn what_is_no_longer_kept_is_reported_with_a_snapshot() {
     let mut options = usual(vec![text("One two three four five six seven eight.")]);
     options.sessions.log = 600;
     let service = Service::new(options).await;
@@ -373,7 +373,7 @@ async fn stale_connections_are_closed_and_turns_that_nobody_waits_for_end() {
     options.sessions.alone = Duration::from_secs(1);
     options.sessions.kept = Duration::from_secs(2);
     let service = Service::new(options).await;
-    // Answers to pings are sent by reading: one that does not read is gone.
+    // Pongs are sent while reading: a client that does not read is disconnected.
     let mut stale = service.connect().await;
     stale.send(json!({"type": "message", "text": "a story"})).await;
     let begun = tokio::time::Instant::now();
@@ -426,7 +426,7 @@ async fn a_connection_needs_a_token_and_its_messages_are_checked() {
         client.send(first).await;
         assert!(client.next().await.unwrap_err().contains("token"));
     }
-    // By header, and never in the address.
+    // The token is accepted as a header, but not in the URL.
     for (path, header, works) in [
         ("/ws", Some("Bearer token-1"), true),
         ("/ws", Some("Bearer no"), false),
@@ -497,7 +497,7 @@ async fn a_token_that_ends_ends_its_connections_and_turns() {
     }
 }
 
-/// A page in a headless browser, driven by its debugging protocol.
+/// A page in a headless browser, controlled over its debugging protocol.
 struct Page {
     browser: std::process::Child,
     socket: WebSocketStream<TcpStream>,
@@ -505,7 +505,7 @@ struct Page {
 }
 
 impl Page {
-    /// Opens an address; nothing where there is no browser.
+    /// Opens a URL; `None` if there is no browser.
     async fn open(url: &str) -> Option<Self> {
         use std::io::BufRead as _;
         let named = std::env::var_os("MCPDECK_CHROMIUM").unwrap_or("/usr/bin/chromium".into());
@@ -536,7 +536,7 @@ impl Page {
         Some(Self { browser, socket, _profile: profile })
     }
 
-    /// The value of an expression.
+    /// Evaluates an expression.
     async fn run(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true});
         let message = json!({"id": 1, "method": "Runtime.evaluate", "params": params});
@@ -550,7 +550,7 @@ impl Page {
         }
     }
 
-    /// Looks until an expression is true.
+    /// Polls until an expression is true.
     async fn until(&mut self, expression: &str) {
         let begun = tokio::time::Instant::now();
         while self.run(expression).await != true {
@@ -572,7 +572,7 @@ async fn the_page_talks_shows_tools_as_text_and_comes_back() {
     let evil = "<img src=x onerror=\"document.title='run'\"> **bold**";
     let service = Service::new(usual(vec![call("a__read"), text(evil), text("Still here.")])).await;
     let Some(mut page) = Page::open(&format!("http://{}/", service.address)).await else { return };
-    // An empty document is complete too, before the page is there.
+    // The initial empty document is `complete` too, before the page is loaded.
     page.until("document.readyState === 'complete' && typeof at === 'function'").await;
     page.run("at('token').value = 'token-1'; at('enter').requestSubmit()").await;
     page.until("!at('say').hidden").await;
@@ -586,7 +586,7 @@ async fn the_page_talks_shows_tools_as_text_and_comes_back() {
         "document.title + document.images.length + document.querySelectorAll('strong').length";
     assert_eq!(page.run(run).await, "mcpdeck chat02", "no markup of a model");
     assert!(!page.run("location.href").await.to_string().contains("token"));
-    // The connection is cut: the session goes on.
+    // The connection is closed; the session continues.
     page.run("socket.close()").await;
     page.until("socket.readyState === 1 && at('state').textContent.startsWith('connected')").await;
     page.run("at('text').value = 'and now?'; at('say').requestSubmit()").await;

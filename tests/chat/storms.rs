@@ -1,5 +1,4 @@
-//! A model that goes wrong: loops, costs and storms of calls. The host decides when it ends, not the
-//! model.
+//! Misbehaving models: loops, costs and storms of calls. The host, not the model, ends the turn.
 
 use super::*;
 
@@ -7,7 +6,7 @@ fn answer(calls: impl Iterator<Item = (&'static str, String)>) -> Answer {
     Answer::Stream(calls.map(|(name, arguments)| Piece::Call(name, arguments.leak())).collect())
 }
 
-/// Calls that went out, by server.
+/// Number of calls that were sent to servers.
 fn sent(scene: &Scene) -> usize {
     scene.events().iter().filter(|event| status(event) == Some(StatusKind::Running)).count()
 }
@@ -19,7 +18,7 @@ fn status(event: &ChatEvent) -> Option<StatusKind> {
     }
 }
 
-/// Every call that the model wanted has one result, and the next answer can be asked for.
+/// Whether every requested call has exactly one result, so that the model can be asked again.
 fn is_whole(talk: &Conversation) -> bool {
     let (mut wanted, mut given) = (Vec::new(), Vec::new());
     for message in &talk.messages {
@@ -43,7 +42,7 @@ async fn a_storm_of_calls_in_one_answer_ends_at_the_limit() {
     let mut talk = Conversation::default();
     let model = model(Format::OpenAi, &provider);
     assert_eq!(scene.turn(model, &mut talk, "go").await, DoneReason::Budget);
-    // Four at once: the last batch may begin below the limit.
+    // Four at once, so the last batch may begin just below the limit.
     assert!((20..24).contains(&sent(&scene)), "{}", sent(&scene));
     assert_eq!(provider.requests().len(), 1, "the model is not asked again");
     assert!(is_whole(&talk));
@@ -69,7 +68,7 @@ async fn the_tokens_of_a_turn_have_a_limit() {
     let calls = (0..50).map(|n| answer([("a__read", json!({"n": n}).to_string())].into_iter()));
     let provider = Provider::new(calls.collect());
     let mut scene = Scene::new().await;
-    // Each answer costs 11 and 7.
+    // Each answer costs 11 + 7 tokens.
     scene.limits.tokens = 60;
     let mut talk = Conversation::default();
     let model = model(Format::Gemini, &provider);

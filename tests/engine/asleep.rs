@@ -1,5 +1,5 @@
-//! Servers that start on demand: asleep until they are called, compared with what was shown, and
-//! asleep again when nobody uses them.
+//! Servers that start on demand: asleep until called, compared with the lists shown before, and
+//! asleep again when idle.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::fake::{World, config, name, state, until};
 
-/// What the last run left.
+/// State stored by the previous run.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Option<Definitions>>>);
 
@@ -41,7 +41,7 @@ async fn start(world: &World, kept: &Kept) -> Host {
     host.startup(Startup::Available).initialize().await.expect("starts")
 }
 
-/// A host that knows the server from a run before, in which it fell asleep too.
+/// A host that knows the server from a previous run, in which it also fell asleep.
 async fn asleep(world: &World) -> Host {
     let kept = Kept::default();
     let host = start(world, &kept).await;

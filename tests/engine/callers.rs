@@ -1,5 +1,5 @@
-//! Callers that are not the person, through the host: what they see and may do, what a person is
-//! asked, what is held, and the files that decide.
+//! Callers other than the user, through the host: what they see and may do, what the user is asked,
+//! what is held, and the policy files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -137,7 +137,7 @@ async fn allowed_always_survives_a_restart_and_a_revoked_grant_counts_no_more() 
     assert_eq!(scene.code("a.read").await, "ok");
     assert_eq!(keeper.grants().len(), 1);
 
-    // A tool that was not there when it was given is not covered.
+    // A grant does not cover tools that did not exist when it was made.
     let more = [
         tool("read", json!({"readOnlyHint": true, "openWorldHint": false})),
         tool("new", json!({})),
@@ -168,7 +168,7 @@ async fn what_is_denied_is_as_if_it_were_not_there() {
     assert_eq!(hidden.0, OutsideCode::ToolNotFound);
     assert!(hidden.2.iter().all(|name| !name.contains("write")), "{hidden:?}");
     assert_eq!(words("b.read").await.0, OutsideCode::ToolNotFound);
-    // The bare name is not ambiguous: the other server is not there.
+    // The bare name is not ambiguous: the other server is hidden.
     scene.call("read").await.expect("only one is seen");
     for variant in ["A.read", "a.READ", "a.re\u{fb01}", "a.read ", "a.\u{ff52}ead"] {
         assert_eq!(words(variant).await.0, OutsideCode::ToolNotFound, "{variant}");
@@ -248,7 +248,7 @@ async fn a_tool_that_changes_is_held_alone_until_it_is_reviewed_also_over_a_rest
     assert!(risks.contains("disregard"), "{risks}");
     drop(keeper);
 
-    // Also without a host, of what was seen last.
+    // Also without a host, for the definitions seen last.
     let policy = scene.config().with_file_name("mcpdeck.policy.json");
     std::fs::write(&policy, r#"{"profiles": {"default": {"allow": ["*"]}}}"#).unwrap();
     let now = scene.host.clock().now();
@@ -323,7 +323,7 @@ async fn private_data_and_untrusted_content_in_one_run_make_sending_a_question()
     };
     call("one", "a.read").await.unwrap();
     call("one", "a.write").await.expect("only private data so far");
-    // What sends outside also brings content from there.
+    // A tool that sends data outside also returns untrusted content.
     let asked = tokio::spawn(call("one", "b.write"));
     until(&scene.host, |view| !view.pending.is_empty()).await;
     let pending = scene.host.snapshot().pending.values().next().cloned().unwrap();
@@ -387,7 +387,7 @@ async fn a_file_of_grants_that_cannot_be_trusted_grants_nothing_and_is_not_merge
         }),
         ("belongs to", |file| std::os::unix::fs::chown(file, Some(65_534), None).unwrap()),
     ];
-    // Only the superuser can give a file away.
+    // Only root can change the owner of a file.
     let harms = &harms[..if rustix::process::geteuid().is_root() { 6 } else { 5 }];
     for (words, harm) in harms {
         let scene = Scene::new(json!({})).await;
@@ -440,7 +440,7 @@ async fn a_broken_policy_permits_nothing_to_others() {
 
 // The policy service.
 
-/// A policy service that answers everything with one HTTP response, or never when it is empty.
+/// A policy service that answers every request with one HTTP response, or never if it is empty.
 struct Compliance {
     url: String,
     asked: Arc<parking_lot::Mutex<Vec<Value>>>,
@@ -490,7 +490,7 @@ impl Compliance {
     }
 }
 
-/// A host whose calls are let through by the service at `url` alone.
+/// A host whose calls are decided only by the service at `url`.
 async fn complying(url: &str, more: Value) -> (Scene, PolicyKeeper) {
     let mut hook = json!({"url": url});
     hook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -551,7 +551,7 @@ async fn a_policy_service_that_says_no_or_nothing_blocks_unless_it_may_fail_open
     }
 }
 
-// What front ends need of the host besides.
+// Other host functions that front ends use.
 
 #[tokio::test(start_paused = true)]
 async fn a_server_comes_and_goes_while_the_others_run() {
@@ -641,7 +641,7 @@ fn secrets_are_kept_encrypted_and_a_new_key_reads_what_the_old_one_wrote() {
     assert_eq!(with.rotate(None).unwrap(), 2);
     assert_eq!(store.get("token").unwrap().unwrap().expose(), "hunter2 is long");
 
-    // A value that was moved to another name is none.
+    // A value moved to another name cannot be read.
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("\"token\"", "\"admin\"")).unwrap();
     assert!(store.get("admin").is_err());

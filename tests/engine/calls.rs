@@ -310,7 +310,7 @@ async fn resources_are_answered_from_the_cache_until_the_server_says_they_change
     }
     assert_eq!(read().await.expect("read").source, AnswerSource::Server);
 
-    // The server is down: the kept answer is served, marked with its age, however young it is.
+    // The server is down: the cached answer is served with its age, even if it is still fresh.
     host.stop(&name("a")).await.expect("stops");
     assert!(matches!(read().await.expect("kept").source, AnswerSource::Stale(_)));
     tokio::time::sleep(Duration::from_secs(1_000)).await;
@@ -419,7 +419,7 @@ async fn suspicious_arguments_are_recorded_refused_or_asked_about_as_the_policy_
         let request = host.view().borrow().pending[0].clone();
         assert_eq!(request.kind, RequestKind::Guard);
         assert_eq!(request.during.as_deref(), Some("echo"));
-        // A minute of thought is the person's, not the server's.
+        // A minute of waiting for the user does not count for the server.
         assert!(host.calls()[0].is_waiting);
         tokio::time::advance(Duration::from_secs(60)).await;
         host.answer(request.id, Answer::Result(json!({"action": action}))).expect("it waits");

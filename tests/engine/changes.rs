@@ -1,4 +1,4 @@
-//! What changes by itself is told and kept: lists, deaths, addresses where nobody is any more.
+//! Spontaneous changes are reported and recorded: lists, deaths, unreachable addresses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ fn tool(name: &str, about: &str) -> Value {
     json!({"name": name, "description": about, "inputSchema": {"type": "object"}})
 }
 
-/// Lists other tools and waits until they are in the view.
+/// Changes the listed tools and waits until they are in the view.
 async fn list(world: &World, host: &Host, tools: &[Value]) {
     let server = world.server("a");
     server.lists(ListKind::Tools, tools);
@@ -110,7 +110,8 @@ async fn a_crash_the_restarts_and_their_end_are_facts_of_their_own() {
     world.server("a").die(9);
     until(&host, |view| view.servers["a"].state == ServerState::Unavailable).await;
     let reported: Vec<String> = host
-        .journal()
+        .facts()
+        .tail(usize::MAX)
         .iter()
         .filter_map(|record| match &record.fact {
             Fact::Crashed { .. } => Some("crashed".to_owned()),
@@ -146,7 +147,7 @@ async fn an_address_where_nobody_is_any_more_is_unavailable_until_somebody_is_th
     host.call_tool("a.echo", json!({})).await.expect("somebody is there");
 
     there.store(false, Ordering::SeqCst);
-    // Several are under way as it goes: enough for its breaker to open.
+    // Several calls fail when it goes away: enough to open its breaker.
     let calls = (0..9).map(|_| host.call_tool("a.echo", json!({})));
     for call in futures::future::join_all(calls).await {
         call.expect_err("nobody is there");

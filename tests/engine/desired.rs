@@ -1,4 +1,4 @@
-//! What the host wants of its servers and what they ask of it: roots, subscriptions, log levels,
+//! Requests in both directions: roots, subscriptions and log levels to servers, and their
 //! callbacks.
 
 use std::sync::{Arc, Mutex};
@@ -39,7 +39,7 @@ async fn subscriptions_and_log_levels_outlive_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_forgot_its_session_is_told_and_asked_everything_again() {
+async fn a_server_that_forgot_its_session_is_reported_and_asked_everything_again() {
     let world = World::default();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
@@ -60,7 +60,7 @@ async fn a_server_that_forgot_its_session_is_told_and_asked_everything_again() {
     assert_eq!(server.opens(), 1, "nothing was restarted");
 }
 
-/// Asks as a session would.
+/// Sends a request as a session would.
 fn ask(world: &World, kind: RequestKind) -> BoxFuture<'static, Answer> {
     let context = world.server("a").context();
     context.approvals.ask(ServerRequest {

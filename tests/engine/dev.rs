@@ -1,4 +1,4 @@
-//! Development: changed sources build and restart a server, and nothing else does.
+//! Development mode: only changed sources rebuild and restart a server.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::fake::{World, config, name};
 
-/// Waits until the view says so, on the real clock.
+/// Waits for a condition of the view, in real time.
 async fn until(host: &Host, mut wanted: impl FnMut(&HostView) -> bool) {
     let mut view = host.view();
     let waiting = view.wait_for(|view| wanted(view));
@@ -21,14 +21,14 @@ async fn until(host: &Host, mut wanted: impl FnMut(&HostView) -> bool) {
     assert!(seen.is_ok(), "it does not happen: {:#?}", host.view().borrow().servers["a"].dev);
 }
 
-/// A deck whose server `a` is made of what lies in `src`; `b` is not.
+/// A deck whose server `a` is built from `src`; `b` is not.
 struct Bench {
     dir: TempDir,
     world: World,
     host: Host,
 }
 
-/// Fakes over real files: the clock is the real one.
+/// Fake servers with real files and a real clock.
 async fn bench(build: Option<&str>) -> Bench {
     bench_with(build, false).await
 }
@@ -77,7 +77,7 @@ impl Bench {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// Waits until the view of the sources is as wanted, and the server ready again.
+    /// Waits for a condition of the view of the sources, with the server ready again.
     async fn until(&self, mut wanted: impl FnMut(&DevView) -> bool) -> Arc<DevView> {
         until(&self.host, |view| dev(view).is_some_and(|dev| wanted(&dev))).await;
         dev(&self.host.view().borrow()).expect("it is watched")
@@ -212,7 +212,7 @@ async fn a_server_stopped_by_hand_stays_so_and_a_broken_one_comes_back() {
     bench.host.stop(&name("a")).await.expect("stops");
     bench.write("src/a.py", "1");
     let dev = bench.until(|dev| dev.note.is_some()).await;
-    assert!(dev.note.as_ref().unwrap().contains("stays so"), "{dev:?}");
+    assert!(dev.note.as_ref().unwrap().contains("stays stopped"), "{dev:?}");
     assert_eq!(bench.opens(), (1, 1));
     bench.host.start(&name("a")).await.expect("starts");
     bench.world.server("a").die(1);
@@ -228,7 +228,7 @@ async fn a_build_that_writes_what_is_watched_comes_to_rest() {
     let bench = bench(Some("echo . >> rounds; cp src/a.py src/out.py")).await;
     bench.write("src/a.py", "1");
     bench.until(|dev| dev.changed_words().as_str() == "src/out.py" && dev.is_taken).await;
-    // Whoever goes on and on would have built again before a change by hand was through.
+    // An endless loop would have built again before this manual change was processed.
     bench.write("b", "not a source");
     let rounds = bench.read("rounds").lines().count();
     assert!((2..=3).contains(&rounds), "{rounds}");

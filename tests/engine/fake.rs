@@ -1,4 +1,4 @@
-//! Servers that live in the test: what they list, how they answer, when they die.
+//! In-process fake servers: what they list, how they answer, when they die.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -28,25 +28,25 @@ type Answer = Arc<
     dyn Fn(Request, Arc<PendingRequest>) -> BoxFuture<'static, Result<Value, Error>> + Send + Sync,
 >;
 
-/// What a fake server does. Shared, so that a test can change it while it runs.
+/// Behavior of a fake server. Shared, so that a test can change it at run time.
 pub struct Server {
     /// How long a start takes.
     pub start: Mutex<Duration>,
-    /// Start attempts that fail before one succeeds, and whether such a failure can pass.
+    /// Start attempts that fail before one succeeds; true for transient failures.
     pub failures: Mutex<Vec<bool>>,
     pub lists: Mutex<HashMap<ListKind, Vec<Value>>>,
     answer: Mutex<Answer>,
-    /// Start attempts so far.
+    /// Number of start attempts.
     pub opens: AtomicU32,
-    /// Fetches of lists so far.
+    /// Number of list fetches.
     pub fetches: AtomicU32,
-    /// How often it was told of other roots.
+    /// Number of notifications of changed roots.
     pub roots_changes: AtomicU32,
-    /// Stops so far.
+    /// Number of stops.
     pub stops: AtomicU32,
     /// How long a stop takes.
     pub stop: Mutex<Duration>,
-    /// Whether requests go on although their session was closed.
+    /// Whether requests continue after their session was closed.
     pub detached: AtomicBool,
     /// Whether its process is stopped by a signal.
     pub suspended: AtomicBool,
@@ -87,7 +87,7 @@ impl Default for Server {
 }
 
 impl Server {
-    /// Answers requests this way from now on.
+    /// Sets how requests are answered.
     pub fn answers<F, R>(&self, answer: F)
     where
         F: Fn(Request, Arc<PendingRequest>) -> R + Send + Sync + 'static,
@@ -96,7 +96,7 @@ impl Server {
         *self.answer.lock().unwrap() = Arc::new(move |r, c| answer(r, c).boxed());
     }
 
-    /// Tells its owner something.
+    /// Sends an event to its owner.
     pub async fn tell(&self, event: SessionEvent) {
         let context = self.context();
         context.events.send(event).await.unwrap();
@@ -108,7 +108,7 @@ impl Server {
         self.live.lock().unwrap().as_ref().unwrap().1.send_replace(Some(exit));
     }
 
-    /// What its current session was given.
+    /// The context of its current session.
     pub fn context(&self) -> SessionContext {
         self.live.lock().unwrap().as_ref().unwrap().0.clone()
     }
@@ -126,7 +126,7 @@ impl Server {
 #[derive(Clone, Default)]
 pub struct World {
     pub servers: Arc<Mutex<HashMap<String, Arc<Server>>>>,
-    /// Names in the order in which their processes were gone.
+    /// Names in the order in which their processes ended.
     pub gone: Arc<Mutex<Vec<String>>>,
 }
 
@@ -140,7 +140,7 @@ impl World {
     }
 }
 
-/// A tool as it is listed.
+/// A listed tool.
 pub fn tool(name: &str, hints: Value) -> Value {
     json!({"name": name, "inputSchema": {"type": "object"}, "annotations": hints})
 }
@@ -168,7 +168,7 @@ pub fn config(servers: &[(&str, &[&str])]) -> McpConfig {
     all
 }
 
-/// Waits until the view says so.
+/// Waits for a condition of the view.
 pub async fn until(host: &Host, wanted: impl FnMut(&mcpdeck::host::HostView) -> bool) {
     let mut wanted = wanted;
     let mut view = host.view();

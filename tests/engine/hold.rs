@@ -1,4 +1,4 @@
-//! Servers that are held: listed with the reason, started by no means until they are let go.
+//! Held servers: listed with the reason, and never started until they are released.
 
 use mcpdeck::config::Hold;
 use mcpdeck::host::{ServerState, Startup};

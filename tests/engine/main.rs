@@ -1,5 +1,5 @@
-//! The engine on a paused clock, with servers that live in the test: what a host promises, through
-//! its public handle.
+//! The engine on a paused clock with in-process fake servers: the guarantees of a host, through its
+//! public handle.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,5 @@
-//! Who may do what: the decision, the grants, the limits and what callers outside are told, each as
-//! a user of the library reaches them.
+//! Policy: decisions, grants, limits and the errors for outside callers, through the public API of
+//! the library.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -286,7 +286,7 @@ fn a_changed_or_new_tool_is_held_alone_until_it_is_accepted() {
     let now = [evil.clone(), b.clone(), new.clone()];
     assert!(pins.observe("s", Digest::default(), "", &now));
     assert!(!pins.observe("s", Digest::default(), "", &now), "told once");
-    // Behind another command it is another server: that was approved with its entry.
+    // With another command it counts as another server, approved with its entry.
     let mut moved = pins.clone();
     assert!(moved.observe("s", Digest::of_text("another"), "", &now));
     assert_eq!(moved.review("s", "", &now), []);
@@ -518,20 +518,20 @@ proptest! {
             policy(config, grants.to_vec()).decide(who, PolicyAction::Call, &target, NOW).effect
         };
         let before = decide(with_profile(all.clone(), &profile), &grants, &client());
-        // One more rule that asks or denies, anywhere, narrows or changes nothing.
+        // Adding a rule that asks or denies never widens the result.
         let (mut all_more, mut profile_more) = (all.clone(), profile.clone());
         let place = if below { &mut profile_more } else { &mut all_more };
         place[key].as_array_mut().expect("a list").push(more.clone());
         let after = decide(with_profile(all_more.clone(), &profile_more), &grants, &client());
         prop_assert!(after <= before);
-        // The person is held by rules only: a whole profile never widens them.
+        // The user is only restricted by rules; a profile never widens them.
         let person = Principal::new(Origin::Cli);
         let held = |mut config: Value| { config["appliesToPerson"] = true.into(); config };
         let ceiling = decide(held(all.clone()), &[], &person);
         prop_assert!(decide(held(with_profile(all.clone(), &profile)), &[], &person) <= ceiling);
-        // And what all may not do, no profile and no grant permits.
+        // No profile or grant permits what the rules for all deny.
         prop_assert!(before <= ceiling);
-        // A grant that denies is never outvoted.
+        // A denying grant always wins.
         let mut denied = grants.clone();
         denied.insert(0, grant(9, &[], &[], GrantKind::Deny));
         prop_assert_eq!(decide(with_profile(all, &profile), &denied, &client()), PolicyEffect::Deny);

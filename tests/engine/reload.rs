@@ -1,4 +1,4 @@
-//! Reload: what did not change keeps its process, session, cache and calls.
+//! Reload: unchanged servers keep their process, session, cache and calls.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -72,7 +72,7 @@ async fn a_kept_server_keeps_its_calls_and_cache_through_a_reload() {
     assert_eq!(host.cache().entries.len(), 1);
 }
 
-/// A server whose calls take so long, and a call to it that is under way.
+/// A server whose calls take this long, and a call to it in progress.
 async fn slow_call(
     seconds: u64,
 ) -> (World, Host, tokio::task::JoinHandle<Result<mcpdeck::host::CallOutcome, mcpdeck::Error>>) {
@@ -122,7 +122,7 @@ async fn a_call_that_does_not_finish_in_time_is_named_as_cancelled() {
     assert_eq!(error.code, ErrorCode::Cancelled);
     assert!(error.message.contains("`limits` changed"), "{error}");
     until(&host, |view| view.servers["a"].state == ServerState::Ready).await;
-    let named = host.journal().iter().any(|record| {
+    let named = host.facts().tail(usize::MAX).iter().any(|record| {
         matches!(&record.fact, Fact::CallsCancelled { calls, .. }
             if calls.iter().map(mcpdeck::base::text::SafeText::as_str).eq(["tools/call echo"]))
     });
@@ -177,7 +177,8 @@ async fn a_server_under_another_name_starts_when_the_old_one_is_gone() {
     host.reload(renamed).await.expect("valid");
     let at = |what: &str, server: &str| {
         let found = host
-            .journal()
+            .facts()
+            .tail(usize::MAX)
             .into_iter()
             .find(|record| record.fact.name() == what && record.server == Some(name(server)));
         found.map(|record| record.seq).expect("it happened")
@@ -186,7 +187,7 @@ async fn a_server_under_another_name_starts_when_the_old_one_is_gone() {
     assert!(at("serverAdded", "free") < at("serverRemoved", "a"), "nobody else waits");
 }
 
-/// A host whose server `a` takes half a minute to end, and the reload that takes it out.
+/// A host whose server `a` takes half a minute to stop, and the reload that removes it.
 async fn stubborn(world: &World) -> (Host, tokio::task::JoinHandle<()>) {
     *world.server("a").stop.lock().unwrap() = Duration::from_secs(30);
     let host = start(world, config(&[("a", &[]), ("b", &[])])).await;
@@ -224,7 +225,7 @@ async fn a_server_that_does_not_want_to_end_holds_up_no_later_change() {
 async fn a_server_that_comes_back_before_it_is_gone_starts_when_it_is() {
     let world = World::default();
     let (host, reloading) = stubborn(&world).await;
-    // Back and out and back again: what only waits for its turn is started once, or never.
+    // Added, removed and added again: a server that is only queued starts at most once.
     for servers in [&["a", "b"][..], &["b"], &["b", "a"]] {
         let all: Vec<(&str, &[&str])> = servers.iter().map(|name| (*name, &[][..])).collect();
         let _ = host.begin_reload(config(&all)).await.expect("valid");

@@ -82,7 +82,7 @@ async fn under_available_the_rest_runs_and_a_dependent_says_what_it_needs() {
     let reason = host.view().borrow().servers["needy"].reason.clone().expect("it says why");
     assert!(reason.contains("needs `bad`") && reason.contains("it did not want to"), "{reason}");
 
-    // The dependency comes up by hand, and the one that waited for it by itself.
+    // The dependency is started manually; the server waiting for it then starts by itself.
     host.start(&name("bad")).await.expect("now it wants to");
     until(&host, |view| view.servers["needy"].state == ServerState::Ready).await;
 }
@@ -152,7 +152,7 @@ async fn the_start_of_all_has_a_budget_and_says_who_was_too_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_two_servers_have_is_told_once_at_the_start() {
+async fn a_tool_that_two_servers_have_is_reported_once_at_the_start() {
     let world = World::default();
     let host = world.host(config(&[("a", &[]), ("b", &["a"])])).initialize().await.expect("starts");
     let logs: Vec<String> = host.logs().tail(50).iter().map(|log| log.text.to_string()).collect();

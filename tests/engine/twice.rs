@@ -1,4 +1,4 @@
-//! What is sent to a server a second time, and what never is (requirement R5).
+//! Which requests are sent to a server a second time, and which never (requirement R5).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::fake::{World, config, tool, until};
 
-/// How often one call of a tool with these hints is sent, to a server that lives on and fails every
-/// request like this, after so many bytes of it were written. Two retries are allowed.
+/// How often a call of a tool with these hints is sent, to a server that stays up and fails every
+/// request with `code` after `bytes` of it were written. Two retries are allowed.
 async fn times_sent(hints: &Value, code: ErrorCode, bytes: usize) -> u32 {
     times_sent_with(CallOptions::default(), hints, (code, bytes)).await
 }

@@ -1,6 +1,6 @@
-//! A file system of a row's own: small, so that it is full at once, or read-only. It is mounted in
-//! a mount namespace that a child of ours holds; it goes when that child goes, whatever becomes of
-//! the test.
+//! A separate file system for a row: small, so that it fills up at once, or read-only. It is
+//! mounted in the mount namespace of a child process and disappears with that, even if the test
+//! fails.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use std::process::{Child, Command, Stdio};
 
 use super::row::DiskPlan;
 
-/// The file that takes all the room.
+/// The file that fills the file system.
 const BALLAST: &str = "ballast";
 
 /// A mounted file system.
 pub struct Disk {
     holder: Child,
-    /// Where it is, for everybody who may look into the namespace.
+    /// Its path through `/proc`, outside of the namespace.
     pub path: PathBuf,
     point: tempfile::TempDir,
 }
 
 impl Disk {
-    /// Mounts it; nothing where that is not permitted.
+    /// Mounts it; `None` if that is not permitted.
     pub fn mount(plan: &DiskPlan) -> Option<Self> {
         let point = tempfile::tempdir().expect("a temporary folder");
         let script = "mount -t tmpfs -o size=\"$1\"k none \"$0\" && echo ready && cat > /dev/null";
@@ -45,7 +45,7 @@ impl Disk {
         Some(Self { holder, path, point })
     }
 
-    /// From now on nothing can be written: no room, or no permission.
+    /// Makes all further writes fail: full, or read-only.
     pub fn close(&self, plan: &DiskPlan) {
         if plan.read_only {
             let done = Command::new("nsenter")
@@ -62,7 +62,7 @@ impl Disk {
         let _ = std::fs::remove_file(self.path.join("probe"));
     }
 
-    /// What is half-written or left lying about.
+    /// Reports truncated and leftover files.
     pub fn flaws(&self) -> Vec<String> {
         let mut flaws = Vec::new();
         for (path, content) in super::stage::files(&self.path) {

@@ -1,5 +1,5 @@
-//! Time as it was granted: a clock that stands still while the machine does not let us run, so that
-//! a limit on time judges the program and not the machine.
+//! A clock that stops while this process is not scheduled, so that time limits measure the program
+//! and not the load of the machine.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 static MICROS: AtomicU64 = AtomicU64::new(0);
 static STARTED: Once = Once::new();
 
-/// How often the clock is advanced, and the most it advances at once.
+/// Interval at which the clock advances, and the most it advances at once.
 const TURN: Duration = Duration::from_millis(4);
 const MOST: Duration = Duration::from_millis(12);
 
-/// The time now, from an arbitrary beginning.
+/// The current time, relative to an arbitrary start.
 pub fn now() -> Duration {
     STARTED.call_once(|| {
         std::thread::spawn(|| {
@@ -28,7 +28,7 @@ pub fn now() -> Duration {
     Duration::from_micros(MICROS.load(Ordering::Relaxed))
 }
 
-/// Waits until something holds, at most so long; gives how long it took.
+/// Polls a condition; returns the time until it held, or `None` on timeout.
 pub fn wait(at_most: Duration, mut holds: impl FnMut() -> bool) -> Option<Duration> {
     let begun = now();
     loop {

@@ -1,4 +1,4 @@
-//! I10: what `--check` says of a server is what the other front ends say of it.
+//! I10: `check` and the other front ends agree about a server.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::row::{Row, Run};
 use super::stage::Stage;
 use super::support::Finished;
 
-/// Runs the check unless its outcome is at hand already, and `status`; gives what differs.
+/// Runs `check`, unless its outcome is given, and `status`; returns the differences.
 pub fn compare(row: &Row, checked: Option<Finished>) -> Vec<String> {
     let mut problems = Vec::new();
     let seconds = row.runs.iter().filter_map(|run| run.seconds).max();

@@ -1,4 +1,4 @@
-//! Runs the built program over a row and holds it to the universal invariants.
+//! Runs the built program with a row and checks the universal invariants.
 
 use std::process::Command;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::support::{Finished, bin, finish, wait_for};
 
 type Problems = Vec<String>;
 
-/// What the row expects of one run of the program, and what every row expects.
+/// Runs the program once and checks the row's expectations and the invariants.
 pub fn run(row: &Row, stage: &Stage, run: &Run) -> (Finished, Problems) {
     let seconds = run.seconds.unwrap_or(20);
     let arguments: Vec<String> = arguments(run).iter().map(|word| stage.at(word)).collect();
@@ -29,7 +29,7 @@ pub fn run(row: &Row, stage: &Stage, run: &Run) -> (Finished, Problems) {
     (finished, problems)
 }
 
-/// What the row and the invariants say of one outcome.
+/// Checks one outcome against the row and the invariants.
 pub fn judge(row: &Row, run: &Run, finished: &Finished) -> Problems {
     let mut problems = Problems::new();
     let mut expect = |holds: bool, what: String| {
@@ -91,7 +91,7 @@ fn is_json(run: &Run) -> bool {
     run.args == ["check"] || run.args.iter().any(|arg| arg == "--json")
 }
 
-/// Runs a command on a terminal of its own; everything it wrote is its standard output.
+/// Runs a command in its own pseudo-terminal; all of its output counts as stdout.
 fn terminal(command: &Command, at_most: Duration) -> Finished {
     use portable_pty::{CommandBuilder, PtySize, native_pty_system};
     let size = PtySize { rows: 40, cols: 120, pixel_width: 0, pixel_height: 0 };
@@ -125,7 +125,7 @@ fn terminal(command: &Command, at_most: Duration) -> Finished {
     let bytes = read.join().expect("a reader");
     Finished {
         code: Some(status.exit_code() as i32),
-        // The terminal turns a line end into two characters; our progress goes back and clears.
+        // The terminal converts LF to CRLF; our progress line uses CR and a clear sequence.
         stdout: String::from_utf8_lossy(&bytes).replace("\r\n", "\n").replace("\r\u{1b}[K", ""),
         stderr: String::new(),
         took: begun.elapsed(),
@@ -134,7 +134,7 @@ fn terminal(command: &Command, at_most: Duration) -> Finished {
     }
 }
 
-/// The program over the row's configuration, with canaries in its environment.
+/// The program with the row's configuration and canaries in its environment.
 pub fn command(row: &Row, stage: &Stage, args: &[String]) -> Command {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let plain = stage.bench.command(&args);
@@ -179,7 +179,7 @@ pub fn command(row: &Row, stage: &Stage, args: &[String]) -> Command {
     command
 }
 
-/// I1: whatever went wrong names the server, the cause and the next step.
+/// I1: every problem names the server, the cause and the next step.
 fn unexplained(json: &Value) -> Vec<String> {
     let mut flaws = Vec::new();
     let said = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
@@ -217,7 +217,7 @@ fn unexplained(json: &Value) -> Vec<String> {
     flaws
 }
 
-/// I7 and I8: no control sequences, no secrets, in anything that was printed or logged.
+/// I7 and I8: no control sequences and no secrets in output and logs.
 fn leaks(stage: &Stage, finished: &Finished) -> Vec<String> {
     let mut flaws = Vec::new();
     let log = match std::fs::metadata(&stage.log) {
@@ -244,7 +244,7 @@ fn leaks(stage: &Stage, finished: &Finished) -> Vec<String> {
     flaws
 }
 
-/// Signs that move the cursor, ring, colour, hide or turn text.
+/// Characters that move the cursor, ring the bell, or color, hide or reverse text.
 fn is_hostile(sign: char) -> bool {
     (sign.is_control() && sign != '\n' && sign != '\t')
         || matches!(sign, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200E}' | '\u{200F}')
@@ -252,7 +252,7 @@ fn is_hostile(sign: char) -> bool {
         || matches!(sign, '\u{E0000}'..='\u{E007F}')
 }
 
-/// Kills the program in the middle; nothing of it may live two seconds later.
+/// Kills the program while it runs; none of its processes may be alive two seconds later.
 pub fn kill(row: &Row, stage: &Stage, kill: &super::row::Kill) -> Problems {
     let mut child = command(row, stage, &kill.args)
         .stdout(std::process::Stdio::null())

@@ -1,4 +1,4 @@
-//! A row of the fault catalogue as data: the servers, what is done, what is expected.
+//! A row of the fault catalogue as data: the servers, the actions and the expectations.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,64 +16,64 @@ use super::tcp::TcpTurn;
 pub struct Row {
     /// Its id in the catalogue, with a letter when a row has several files.
     pub id: String,
-    /// Other rows of the catalogue that it plays too.
+    /// Other rows of the catalogue that it covers.
     #[serde(default)]
     pub also: Vec<String>,
-    /// What is tried, and what is expected, as a sentence.
+    /// The test and the expected outcome, as a sentence.
     pub title: String,
     /// The servers; a healthy one named `well` is added.
     #[serde(default)]
     pub servers: BTreeMap<String, ServerPlan>,
     /// The text of `mcp.json` instead of `servers`.
     pub config: Option<String>,
-    /// Files written beside it, by name.
+    /// Files written next to it, by name.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
     /// How the host is run.
     #[serde(default)]
     pub host: HostPlan,
-    /// Runs of the program, one after the other.
+    /// Runs of the program, in order.
     #[serde(default)]
     pub runs: Vec<Run>,
     /// Steps on one `Deck` of the library, over the same configuration and its policy.
     #[serde(default)]
     pub session: Vec<Step>,
-    /// `mcpdeck serve` over the same configuration, and what is sent to it.
+    /// `mcpdeck serve` with the same configuration, and the requests to it.
     pub serve: Option<ServePlan>,
-    /// The program is killed with SIGKILL in the middle; nothing may live two seconds later.
+    /// Kills the program with SIGKILL while it runs; no process may be alive two seconds later.
     pub kill: Option<Kill>,
-    /// What is done on the dashboard, or why it is not shown.
+    /// The actions on the dashboard, or why it is skipped.
     #[serde(default)]
     pub screen: ScreenPlan,
     /// Why `--check` and `status` are not compared (invariant I10).
     pub no_verdict: Option<String>,
-    /// Played after the others, with the machine to itself: it fills it.
+    /// Played alone, after the others, because it loads the machine.
     #[serde(default)]
     pub alone: bool,
-    /// What the machine must permit; the row is skipped where it does not.
+    /// A requirement on the machine; without it the row is skipped.
     pub needs: Option<Need>,
 }
 
-/// Something that not every machine permits.
+/// A requirement that not every machine meets.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Need {
-    /// A command that works where the row can be played.
+    /// A command that succeeds where the row can be played.
     pub command: Vec<String>,
-    /// What is said where it does not.
+    /// The message when it fails.
     pub otherwise: String,
 }
 
-/// A file system of the row's own, called `@DISK@` in its texts.
+/// A separate file system for the row, called `@DISK@` in its texts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DiskPlan {
-    /// Its size. What the given files leave of it is taken.
+    /// Its size in KiB. Space that the given files leave is filled up.
     pub kib: u64,
     /// Read-only once the given files are there, instead of full.
     #[serde(default)]
     pub read_only: bool,
-    /// `mcp.json` is on it, and with it all that is kept beside that.
+    /// Whether `mcp.json` is on it, with all files stored next to that.
     #[serde(default)]
     pub configuration: bool,
 }
@@ -82,30 +82,30 @@ pub struct DiskPlan {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ScreenPlan {
-    /// Why there is nothing to see.
+    /// Why the dashboard is skipped.
     pub skip: Option<String>,
     /// A tool without arguments to call; the first one of the session when absent.
     pub call: Option<String>,
-    /// A request of a server still waits for the person at the end: leaving asks.
+    /// A request of a server is still pending at the end, so quitting asks for confirmation.
     pub requests_wait: bool,
-    /// What the screen says while the form of the healthy server is filled in.
+    /// Texts on the screen while the form of the healthy server is filled in.
     pub typing_shows: Vec<String>,
-    /// What the screen shows of its outcome.
+    /// Texts on the screen after the outcome.
     pub shows: Vec<String>,
-    /// What is done next.
+    /// The following steps.
     pub then: Vec<ScreenStep>,
 }
 
-/// Keys, and what the screen shows soon after them.
+/// Keys, and their effect on the screen.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ScreenStep {
-    /// What is pressed.
+    /// The keys to press.
     pub keys: String,
-    /// What is waited for.
+    /// Texts to wait for.
     #[serde(default)]
     pub shows: Vec<String>,
-    /// What goes.
+    /// Texts that must disappear.
     #[serde(default)]
     pub gone: Vec<String>,
 }
@@ -132,7 +132,7 @@ impl Row {
         self.screen.call.as_deref().or(of_session).or(of_run)?.split_once('.')
     }
 
-    /// The longest that a request to one of its servers may take.
+    /// The longest time that a request to one of its servers may take.
     pub fn patience(&self) -> Duration {
         let longest = self.servers.values().filter_map(|plan| plan.entry["timeout"].as_f64());
         let longest = longest.fold(0.0, f64::max);
@@ -147,13 +147,13 @@ impl Row {
 pub struct ServerPlan {
     /// Its script.
     pub mock: Option<Value>,
-    /// Played over HTTP instead of as a child.
+    /// Run over HTTP instead of as a child process.
     pub http: bool,
-    /// Reached over HTTP; what it sends on each connection is given byte by byte.
+    /// Connected over HTTP, with scripted bytes for each connection.
     pub tcp: Vec<TcpTurn>,
-    /// More keys of its entry, or the whole entry when there is no script.
+    /// More keys of its entry, or the whole entry if there is no script.
     pub entry: Value,
-    /// So many of them, named `NAME-N`.
+    /// Number of copies, named `NAME-N`.
     pub times: Option<u32>,
 }
 
@@ -163,23 +163,23 @@ pub struct ServerPlan {
 pub struct HostPlan {
     /// Put before the command, for example a shell that sets limits.
     pub prefix: Vec<String>,
-    /// Environment; `null` takes a variable away.
+    /// Environment; `null` removes a variable.
     pub env: BTreeMap<String, Option<String>>,
     /// Working directory; the folder of the bench when absent.
     pub cwd: Option<String>,
-    /// Working directory is gone when the program runs.
+    /// Whether the working directory is deleted before the program runs.
     pub lost_folder: bool,
-    /// Where the log file goes; a file of the bench when absent.
+    /// Path of the log file; a file of the bench when absent.
     pub log_file: Option<String>,
     /// Largest resident set of the program, MiB (default 300).
     pub peak_mib: Option<u64>,
-    /// Most of a processor that the dashboard may use until its steps are done, in percent.
+    /// Maximum CPU usage of the dashboard until its steps are done, in percent of one processor.
     pub cpu_percent: Option<u64>,
-    /// A file system that nothing can be written to.
+    /// A full or read-only file system.
     pub disk: Option<DiskPlan>,
     /// Name of the folder that holds configuration and files, as bytes in hexadecimal.
     pub folder_hex: Option<String>,
-    /// No healthy server beside the faulty ones.
+    /// Without a healthy server next to the faulty ones.
     pub alone: bool,
 }
 
@@ -189,17 +189,17 @@ pub struct HostPlan {
 pub struct Run {
     /// `check`, `check human` (its report for people), or other arguments.
     pub args: Vec<String>,
-    /// Run on a terminal, without colours of our own.
+    /// Run in a pseudo-terminal, with `NO_COLOR`.
     pub terminal: bool,
-    /// Exit codes that are right.
+    /// Accepted exit codes.
     pub exit: Vec<i32>,
-    /// What its JSON holds (see `subset`).
+    /// Expected parts of its JSON (see `subset`).
     pub json: Value,
-    /// Texts its output holds.
+    /// Texts that its output contains.
     pub says: Vec<String>,
-    /// Texts its output does not hold.
+    /// Texts that its output does not contain.
     pub never_says: Vec<String>,
-    /// Seconds it may take (default 20).
+    /// Time limit in seconds (default 20).
     pub seconds: Option<u64>,
 }
 
@@ -213,7 +213,7 @@ pub enum Step {
     Finding(String, String),
     /// Waits until a server is in this state.
     State(String, String),
-    /// Waits until the reason of a server's state, or its last error lines, hold this text.
+    /// Waits until the reason of a server's state, or its last error lines, contain this text.
     Reason(String, String),
     /// Restarts a server; must work.
     Restart(String),
@@ -223,20 +223,20 @@ pub enum Step {
     Refresh(String),
     /// Replaces a text in a file of the row: name, before, after.
     Edit(String, String, String),
-    /// Gives a caller (`gateway:t1`) tools (globs, all when empty): `always`, `session` or `deny`.
+    /// Grants a caller (`gateway:t1`) tools (globs; empty for all): `always`, `session` or `deny`.
     Grant(String, Vec<String>, String),
-    /// Takes back everything that was given to a caller.
+    /// Revokes all grants of a caller.
     Revoke(String),
-    /// Waits until a caller is shown exactly these tools, `server.tool`.
+    /// Waits until a caller sees exactly these tools, `server.tool`.
     Sees(String, Vec<String>),
     /// Waits until exactly these tools are held for review; a server's name stands for its
     /// instructions.
     Held(Vec<String>),
-    /// Accepts one of these as it is now.
+    /// Accepts one of these in its current form.
     Accept(String),
-    /// What is held names these risks, or changed fields.
+    /// The held tools report these risks, or changed fields.
     Risks(Vec<String>),
-    /// Checks the lists of a server: `tools`, and so many entries.
+    /// Checks a list of a server, such as `tools`, for its number of entries.
     Count(String, String, usize),
 }
 
@@ -246,24 +246,24 @@ pub enum Step {
 pub struct CallStep {
     /// `server.tool`
     pub tool: String,
-    /// Who calls, `gateway:t1`; the person when absent.
+    /// The caller, such as `gateway:t1`; the user when absent.
     #[serde(rename = "as")]
     pub caller: Option<String>,
     /// Its arguments.
     pub arguments: Value,
-    /// A text argument of so many bytes, instead of `arguments`.
+    /// Size of a text argument in bytes, instead of `arguments`.
     pub argument_bytes: Option<usize>,
     /// Deadline in milliseconds; the server's own when absent.
     pub timeout: Option<u64>,
-    /// Sent although it does not fit the schema.
+    /// Sent even if it does not match the schema.
     pub force: bool,
-    /// What the result holds.
+    /// Expected parts of the result.
     pub result: Option<Value>,
-    /// Code of the error, or the one that callers outside are told (`ERR_...`); `*` for any.
+    /// Code of the error, or its code for outside callers (`ERR_...`); `*` for any.
     pub error: Option<String>,
-    /// Texts that the error holds.
+    /// Texts that the error contains.
     pub says: Vec<String>,
-    /// Either is right: a result, or an error that keeps the invariants.
+    /// Accepts a result, or an error that satisfies the invariants.
     pub either: bool,
 }
 
@@ -277,17 +277,17 @@ pub struct ServePlan {
     /// Tokens by name, each with the arguments of `token new`.
     #[serde(default)]
     pub tokens: BTreeMap<String, Vec<String>>,
-    /// Arguments of `grants add`, one after the other; `@NAME@` is the origin of a token.
+    /// Arguments of each `grants add`, in order; `@NAME@` is the origin of a token.
     #[serde(default)]
     pub grants: Vec<Vec<String>>,
-    /// What is sent, in order.
+    /// The requests, in order.
     pub requests: Vec<Exchange>,
-    /// Streams that are open when the service is told to end.
+    /// Streams that are open when the service is stopped.
     #[serde(default)]
     pub streams: usize,
 }
 
-/// A request to the service, each on a connection of its own, and its answer.
+/// A request to the service, on its own connection, and its answer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Exchange {
@@ -295,44 +295,43 @@ pub struct Exchange {
     pub send: String,
     /// The name of the token; the operator's own when absent, none when empty.
     pub token: Option<String>,
-    /// Header lines, `@PORT@` in them replaced; one that is usual is replaced by the first of its
-    /// name.
+    /// Header lines, with `@PORT@` replaced; a line replaces the default header of the same name.
     #[serde(default)]
     pub headers: Vec<String>,
-    /// Its JSON, or its text.
+    /// The body, as JSON or text.
     #[serde(default)]
     pub body: Value,
     /// Bytes that follow the head, in hexadecimal.
     #[serde(default)]
     pub hex: String,
-    /// So many of them at once, each with its own number for `@N@`, in `says` too.
+    /// Number of concurrent copies, each with its own number for `@N@`, also in `says`.
     pub times: Option<usize>,
-    /// Status of the answers; several where either is right.
+    /// Accepted status codes of the answers.
     pub status: Vec<u16>,
-    /// It is sent again until it is answered so, for a minute at most.
+    /// Whether to retry until the answer is as expected, for at most a minute.
     #[serde(default)]
     pub until: bool,
-    /// How many answers have the first status, of several requests.
+    /// Expected number of answers with the first status, for several requests.
     pub count: Option<usize>,
-    /// Texts that an answer holds, heads included.
+    /// Texts that an answer contains, including its head.
     #[serde(default)]
     pub says: Vec<String>,
-    /// Texts that it does not hold.
+    /// Texts that it does not contain.
     #[serde(default)]
     pub never_says: Vec<String>,
-    /// Header of the answer that is kept for the requests that follow, as `@HEADER@`.
+    /// Header of the answer to store for later requests, as `@HEADER@`.
     pub keep: Option<String>,
 }
 
-/// A kill in the middle.
+/// A kill of the running program.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kill {
     /// Arguments of the run.
     pub args: Vec<String>,
-    /// Killed when so many processes of servers live.
+    /// Killed once this many server processes are alive.
     pub processes: usize,
-    /// The next start, which must find nothing amiss.
+    /// The next run, which must find no problem.
     pub again: Option<Run>,
 }
 
@@ -344,8 +343,8 @@ fn at_length(text: &str) -> String {
     text.replace("@FLOOD_MILLIS@", millis).replace("@FLOOD_BYTES@", bytes)
 }
 
-/// What the constants of this run are drawn from: the same each time, so that a red row is a change
-/// of the program; `MCPDECK_FAULTS_SEED` gives another, and `random` any.
+/// Seed of the constants of this run. Fixed by default, so that a failing row means a change of the
+/// program; `MCPDECK_FAULTS_SEED` sets another, or a random one with `random`.
 pub static SEED: LazyLock<u64> = LazyLock::new(|| {
     let given = std::env::var("MCPDECK_FAULTS_SEED").ok();
     match given.as_deref() {
@@ -355,20 +354,20 @@ pub static SEED: LazyLock<u64> = LazyLock::new(|| {
     }
 });
 
-/// Numbers for one use of them, the same whatever else is played.
+/// Random numbers for one purpose, independent of the other rows played.
 pub fn random(of: &str) -> fastrand::Rng {
     let mixed = of.bytes().fold(*SEED, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
     fastrand::Rng::with_seed(mixed)
 }
 
-/// Puts a number in the place of each `@name:least..most@`; `@name@` is the same one again.
+/// Replaces each `@name:least..most@` by a random number, and `@name@` by the same number.
 fn drawn(text: &str, random: &mut fastrand::Rng) -> String {
     let mut known = BTreeMap::new();
     let mut parts = text.split('@');
     let mut out = parts.next().unwrap_or_default().to_owned();
     let mut closed = false;
     for part in parts {
-        // What stood before this `@` was a placeholder, or this begins one.
+        // The previous `@` closed a placeholder, so this part is plain text.
         if std::mem::take(&mut closed) {
             out.push_str(part);
             continue;
@@ -391,7 +390,7 @@ fn drawn(text: &str, random: &mut fastrand::Rng) -> String {
     out
 }
 
-/// Reads every row whose id begins with one of the filters; all without a filter.
+/// Reads all rows whose id begins with one of the filters, or all without filters.
 pub fn read_all(folder: &Path, filters: &[String], canary: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     for entry in std::fs::read_dir(folder).expect("the folder of the rows") {
@@ -423,8 +422,8 @@ pub fn read_all(folder: &Path, filters: &[String], canary: &str) -> Vec<Row> {
     rows
 }
 
-/// Whether the actual value holds the expected one: objects by key, arrays element by element in
-/// any order, texts as a whole or, after `~`, as a part; `null` also stands for nothing.
+/// Whether the actual value contains the expected one: objects by key, arrays by element in any
+/// order, texts in full or, after `~`, as a part; `null` also matches a missing value.
 pub fn subset(expected: &Value, actual: &Value) -> bool {
     match (expected, actual) {
         (Value::Object(expected), _) => expected.iter().all(|(key, value)| match actual.get(key) {

@@ -1,6 +1,6 @@
-//! The row on the dashboard, in a pseudo-terminal: something is typed into a form of the healthy
-//! server, the faulty one does its worst, and the screen stays alive, says why, keeps what was
-//! typed, writes no sequence but its own, and leaves the terminal as it was.
+//! The row on the dashboard, in a pseudo-terminal: text is typed into a form of the healthy
+//! server while the faulty one misbehaves; the screen must stay responsive, show the cause, keep
+//! the typed text, write no foreign sequences, and restore the terminal.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,25 +11,25 @@ use super::row::{Row, ScreenStep, random};
 use super::stage::{HOST_SECRET, Stage, secrets};
 use super::support::{memory, processor_time};
 
-/// What is typed, and must still be there.
+/// The typed text, which must be kept.
 static TYPED: LazyLock<String> = LazyLock::new(|| format!("kept-{}", random("typed").u32(..)));
-/// Keys whose way to the screen is timed.
+/// Number of keys whose latency is measured.
 const KEYS: usize = 12;
 
-/// What the screen showed.
+/// The outcome on the screen.
 pub struct Seen {
     pub problems: Vec<String>,
-    /// From key to screen, slowest.
+    /// Slowest time from key to screen.
     pub slowest: Duration,
 }
 
-/// Whether there is something to see.
+/// Whether the row applies to the screen.
 pub fn applies(row: &Row) -> bool {
     let plain = row.host.prefix.is_empty() && !row.host.lost_folder && !row.host.alone;
     plain && row.config.is_none() && row.screen.skip.is_none()
 }
 
-/// Plays it.
+/// Plays the row.
 pub fn play(row: &Row, stage: &Stage) -> Seen {
     let mut launch = Launch::new(Size::WIDE, &["--trust", "--config"])
         .arg(&stage.config.to_string_lossy())
@@ -48,10 +48,10 @@ pub fn play(row: &Row, stage: &Stage) -> Seen {
     let begun = std::time::Instant::now();
     let mut deck = launch.start();
     let mut problems = Vec::new();
-    // While servers still start: the screen is there from the first second.
+    // While servers are still starting: the screen appears within the first second.
     shown(&deck, "the healthy server", |screen| screen.contains("well"));
-    // A server may ask, for which the dashboard rings: muted, every bell is a foreign one. Muting
-    // is kept as a preference, which a row about unwritable folders must be the first to fail at.
+    // The dashboard rings for requests of servers: muted, every bell is a foreign one. Muting is
+    // stored, and in rows about unwritable folders the row must fail to write first.
     if !row.host.env.contains_key("MCPDECK_STATE_DIR") {
         deck.keys("B");
     }
@@ -69,7 +69,7 @@ pub fn play(row: &Row, stage: &Stage) -> Seen {
     if let Some(most) = row.host.cpu_percent {
         let busy = processor_time(deck.pid().unsigned_abs()).as_millis() * 100;
         let used = busy / begun.elapsed().as_millis().max(1);
-        // Promised of the program as it is shipped; one built for tests takes a few times as much.
+        // The limit is for release builds; debug builds take a few times as long.
         let most = if cfg!(debug_assertions) { 3 * most } else { most };
         if used >= u128::from(most) {
             problems.push(format!("{used} % of a processor, {most} at most"));
@@ -117,8 +117,8 @@ fn shown(deck: &Deck, what: &str, wanted: impl Fn(&str) -> bool) {
     deck.wait_until(what, wanted);
 }
 
-/// Every call has ended: nothing is asked about one on leaving. What a server asks of the person
-/// waits until then, in the rows that say so.
+/// Quits. All calls have ended, so there is no confirmation because of them; in rows with
+/// `requests_wait`, a pending request of a server causes one.
 fn leave(deck: &mut Deck, row: &Row, stage: &Stage, problems: &mut Vec<String>) {
     deck.keys("q");
     let asks = |screen: &str| screen.contains("stop the servers and quit?");
@@ -139,7 +139,7 @@ fn leave(deck: &mut Deck, row: &Row, stage: &Stage, problems: &mut Vec<String>) 
     deck.assert_restored();
 }
 
-/// I4: help opens and closes, again and again.
+/// I4: opens and closes the help repeatedly.
 fn keys(deck: &mut Deck, problems: &mut Vec<String>) -> Duration {
     let mut times = Vec::new();
     for _ in 0..KEYS / 2 {
@@ -152,8 +152,8 @@ fn keys(deck: &mut Deck, problems: &mut Vec<String>) -> Duration {
     }
     times.sort();
     let middle = times[times.len() / 2];
-    // A hundred milliseconds are promised of the program as it is shipped; one that is built for
-    // tests, on a machine that is busy, must only be alive.
+    // The limit of 100 ms is for release builds; debug builds on a busy machine must only stay
+    // responsive.
     let limit = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 100 });
     if middle > limit {
         problems.push(format!("I4: from key to screen {middle:?}\n{}", deck.screen()));
@@ -165,7 +165,7 @@ fn keys(deck: &mut Deck, problems: &mut Vec<String>) -> Duration {
 fn open(deck: &mut Deck, tool: &str) {
     deck.keys("2");
     deck.wait_until("the tools", |screen| is_dashboard(screen) && screen.contains("tokens"));
-    // What was filtered by before goes: the line that comes is known to be typed in.
+    // Clears the previous filter, so that a new filter line is recognized.
     let gone = (0..4).any(|_| {
         filter(&deck.screen()).is_none() || {
             deck.keys("\x1b");
@@ -178,10 +178,10 @@ fn open(deck: &mut Deck, tool: &str) {
     deck.keys(tool);
     deck.wait_until("what is typed", |screen| filter(screen) == Some(tool));
     deck.keys("\r");
-    // A key that arrives together with the one before is text of a paste.
+    // Keys that arrive together are treated as a paste.
     deck.gone("⏎ keep");
-    // The filter finds more than names, and the selection stays where it was: from the top down,
-    // a step when the one before is on the screen, however long the machine takes for it.
+    // The filter matches more than names, and the selection is kept: so search from the top, one
+    // step at a time, each after the previous one is on the screen.
     deck.keys("g");
     deck.wait_until("the first row", |screen| {
         let mut list = screen.lines().skip_while(|line| !line.contains("tokens"));
@@ -189,7 +189,7 @@ fn open(deck: &mut Deck, tool: &str) {
     });
     let found = (0..30).any(|_| {
         let before = row_of(&deck.screen());
-        // Behind the mark, a sign that the row may have.
+        // After the mark there may be a symbol.
         let here = before.split_whitespace().take(2).any(|word| word == tool);
         if !here {
             deck.keys("j");
@@ -202,14 +202,14 @@ fn open(deck: &mut Deck, tool: &str) {
     deck.wait("f5 call");
 }
 
-/// What the list is filtered by, or what is typed of it.
+/// The filter of the list, or the part typed so far.
 fn filter(screen: &str) -> Option<&str> {
     let parts = screen.lines().filter(|line| line.contains('│')).flat_map(|line| line.split('│'));
     let typed = parts.map(str::trim_start).find_map(|part| part.strip_prefix("/ "))?;
     Some(typed.split("  ").next().unwrap_or_default().trim())
 }
 
-/// What stands behind the mark of the selected row.
+/// The text after the mark of the selected row.
 fn selected(line: &str) -> Option<&str> {
     line.split_once("│ ▸").map(|(_, row)| row)
 }
@@ -221,21 +221,21 @@ fn row_of(screen: &str) -> String {
 fn type_into_form(deck: &mut Deck, row: &Row) {
     open(deck, "echo");
     deck.keys("\t");
-    // On a busy machine both would arrive at once, as a paste does.
+    // On a busy machine both would arrive together, like a paste.
     let at_text = || deck.screen().lines().any(|line| line.starts_with("▎note"));
     let _ = fair::wait(Duration::from_secs(5), at_text);
     deck.keys(&TYPED);
     deck.wait(&TYPED);
     for text in &row.screen.typing_shows {
         deck.wait(text);
-        // It stands where the keys are told, which say whether the form is open.
+        // It covers the key hints, which show whether the form is open.
         deck.gone(text);
     }
     deck.keys("\x1b");
     deck.gone("f5 call");
 }
 
-/// I1: the outcome stands on the screen, in time, with its cause.
+/// I1: the outcome appears on the screen in time, with its cause.
 fn call(deck: &mut Deck, row: &Row, (server, tool): (&str, &str), problems: &mut Vec<String>) {
     deck.keys("2");
     let listed = fair::wait(Duration::from_secs(20), || {
@@ -254,13 +254,13 @@ fn call(deck: &mut Deck, row: &Row, (server, tool): (&str, &str), problems: &mut
         problems.push(format!("I1: no outcome of {tool} on the screen\n{}", deck.screen()));
     }
     for text in &row.screen.shows {
-        // What takes longer to draw than the outcome comes after it: pictures are decoded elsewhere.
+        // Some content appears after the outcome: images are decoded in the background.
         let shown = || deck.screen().contains(text.as_str());
         if fair::wait(row.patience(), shown).is_none() {
             problems.push(format!("the screen does not show {text:?}\n{}", deck.screen()));
         }
     }
-    // A step back at a time: from the result to the form, from there to the list.
+    // Goes back step by step: from the result to the form, and then to the list.
     let back = (0..5).any(|_| {
         deck.keys("\x1b");
         fair::wait(Duration::from_secs(1), || is_dashboard(&deck.screen())).is_some()
@@ -268,7 +268,7 @@ fn call(deck: &mut Deck, row: &Row, (server, tool): (&str, &str), problems: &mut
     assert!(back, "{tool} is not left\n{}", deck.screen());
 }
 
-/// Whether panes are on the screen, and no call screen over them.
+/// Whether the panes are shown without a call screen over them.
 fn is_dashboard(screen: &str) -> bool {
     screen.contains("All servers")
 }

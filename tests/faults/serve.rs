@@ -1,5 +1,5 @@
-//! `mcpdeck serve` over a row: what clients send, byte by byte, and what they are answered. Nothing
-//! of the service may live after SIGTERM, and no secret or token may be found outside its place.
+//! `mcpdeck serve` with a row: the exact bytes that clients send, and the answers. No process of
+//! the service may be alive after SIGTERM, and no secret or token may leak.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,19 +14,19 @@ use super::row::{Exchange, Row, ServePlan};
 use super::stage::{Stage, secrets};
 use super::support::{bin, wait_for};
 
-/// Longest wait for an answer.
+/// Timeout for an answer.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// A running service; ended the hard way when it is dropped.
+/// A running service; killed on drop.
 struct Service<'a> {
     child: Child,
     stage: &'a Stage,
-    /// What stands for `@NAME@` in requests.
+    /// Replacements of `@NAME@` in requests.
     words: BTreeMap<String, String>,
     tokens: BTreeMap<String, String>,
 }
 
-/// Plays it; gives what was not as expected.
+/// Plays the plan; returns the problems.
 pub fn play(row: &Row, plan: &ServePlan, stage: &Stage) -> Vec<String> {
     let mut service = Service::start(stage, &plan.args);
     service.admit(plan);
@@ -52,7 +52,7 @@ pub fn play(row: &Row, plan: &ServePlan, stage: &Stage) -> Vec<String> {
     let streams: Vec<_> = (0..plan.streams).map(|_| service.listen()).collect();
     problems.extend(service.end());
     for mut stream in streams {
-        // What is left of it, and its end.
+        // Reads the rest, up to the end.
         if let Err(error) = stream.read_to_end(&mut Vec::new()) {
             problems.push(format!("SIGTERM: a stream was not ended: {error}"));
         }
@@ -106,7 +106,7 @@ impl<'a> Service<'a> {
         service
     }
 
-    /// Waits until a request is answered well.
+    /// Waits until a request succeeds.
     fn wait_for(&self, send: &str, token: &str) {
         let wanted = json!({"send": send, "token": token, "status": [200]});
         let wanted: Exchange = serde_json::from_value(wanted).expect("an exchange");
@@ -115,7 +115,7 @@ impl<'a> Service<'a> {
         });
     }
 
-    /// A stream of changes that is open (`subscriptions/listen`).
+    /// Opens a stream of changes (`subscriptions/listen`).
     fn listen(&self) -> BufReader<TcpStream> {
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -139,7 +139,7 @@ impl<'a> Service<'a> {
         stream
     }
 
-    /// Makes the tokens and grants of the row.
+    /// Creates the tokens and grants of the row.
     fn admit(&mut self, plan: &ServePlan) {
         let run = |args: &[&str]| {
             let done = verb(self.stage, args).output().expect("it runs");
@@ -160,7 +160,7 @@ impl<'a> Service<'a> {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             run(&[&["grants", "add"], &args[..]].concat());
         }
-        // The service follows its files in its own time.
+        // The service polls its files.
         for name in plan
             .tokens
             .keys()
@@ -175,7 +175,7 @@ impl<'a> Service<'a> {
         all.fold(text.to_owned(), |text, (name, word)| text.replace(&format!("@{name}@"), word))
     }
 
-    /// Sends a request, or many of them at once; gives the answers, heads and all.
+    /// Sends a request, or many concurrently; returns the answers including heads.
     fn exchange(&self, exchange: &Exchange) -> Vec<String> {
         let port = &self.words["PORT"];
         let send = |number: usize| {
@@ -216,7 +216,7 @@ impl<'a> Service<'a> {
         let name = |line: &str| line.split(':').next().unwrap_or_default().to_ascii_lowercase();
         usual.retain(|line| !exchange.headers.iter().any(|own| name(own) == name(line)));
         usual.extend(exchange.headers.iter().map(|line| self.at(line)));
-        // A header line without a value takes the usual one away.
+        // A header line without a value removes the default one.
         usual.retain(|line| !line.ends_with(": "));
         let mut send = self.at(&exchange.send);
         for (name, token) in &self.tokens {
@@ -238,7 +238,7 @@ impl<'a> Service<'a> {
         self.words.insert(header.to_uppercase(), line.expect("the header that is kept"));
     }
 
-    /// SIGTERM ends it with 0; what it logged holds no token.
+    /// Checks that SIGTERM ends it with code 0 and that the log holds no token.
     fn end(&mut self) -> Vec<String> {
         signal(i32::try_from(self.child.id()).expect("a process id"), Signal::TERM);
         let child = &mut self.child;
@@ -269,7 +269,7 @@ impl Drop for Service<'_> {
     }
 }
 
-/// The program over the row's configuration, with the row's own state.
+/// The program with the row's configuration and state.
 fn verb(stage: &Stage, args: &[&str]) -> Command {
     let mut command = Command::new(bin());
     command.args(args).arg("--config").arg(&stage.config).current_dir(stage.bench.path());

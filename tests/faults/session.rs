@@ -1,4 +1,4 @@
-//! Plays the steps of a row on one `Deck`, while a healthy server is called all the time.
+//! Plays the steps of a row on one `Deck`, while a healthy server is called continuously.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use super::fair;
 use super::row::{CallStep, Row, Step, subset};
 use super::stage::Stage;
 
-/// Longest wait for something that should come by itself.
+/// Timeout for events that should occur by themselves.
 const SOON: Duration = Duration::from_secs(15);
-/// A step that takes longer hangs.
+/// A step that takes longer than this hangs.
 const STUCK: Duration = Duration::from_secs(40);
 
-/// Plays the steps; gives what was not as expected.
+/// Plays the steps; returns the problems.
 pub async fn play(row: &Row, stage: &mut Stage) -> Vec<String> {
     let files = vec![stage.config.clone()];
     let env = Environment { state_dir: Some(stage.state()), ..Environment::of_process() };
@@ -61,7 +61,7 @@ pub async fn play(row: &Row, stage: &mut Stage) -> Vec<String> {
         Ok(mut times) => {
             times.sort();
             let middle = times.get(times.len() / 2).copied().unwrap_or_default();
-            // As for keys on the screen: one that is built for tests must only be alive.
+            // As for keys on the screen: a debug build must only stay responsive.
             let limit = if cfg!(debug_assertions) { 1_000 } else { 200 };
             if middle > Duration::from_millis(limit) {
                 problems.push(format!("I3: calls of the healthy server took {middle:?}"));
@@ -81,7 +81,7 @@ pub async fn play(row: &Row, stage: &mut Stage) -> Vec<String> {
     problems
 }
 
-/// I2: every call is in the books with its end, and no server was forgotten.
+/// I2: every call is recorded with its end, and no server is missing.
 fn books(host: &Host) -> Vec<String> {
     let mut flaws = Vec::new();
     let running = host.calls();
@@ -99,7 +99,7 @@ fn books(host: &Host) -> Vec<String> {
     flaws
 }
 
-/// Calls the healthy server again and again; gives the times. Every call must be answered.
+/// Calls the healthy server continuously; returns the times. Every call must be answered.
 async fn pulse(host: Host, stop: Arc<AtomicBool>, alone: bool) -> Vec<Duration> {
     let mut times = Vec::new();
     while !alone && !stop.load(Ordering::SeqCst) {
@@ -183,7 +183,7 @@ async fn perform(
     }
 }
 
-/// A step about what others than the person may do.
+/// Performs a step about callers other than the user.
 async fn policy(host: &Host, keeper: &PolicyKeeper, step: &Step) -> Result<(), String> {
     match step {
         Step::Grant(caller, tools, kind) => {
@@ -237,7 +237,7 @@ fn held(tool: &HeldTool) -> String {
     std::iter::once(tool.server.clone()).chain(name).collect()
 }
 
-/// Waits until names are these, in any order.
+/// Waits until the names are these, in any order.
 async fn same(wanted: &[String], look: impl Fn() -> BTreeSet<String>) -> Result<(), String> {
     let wanted: BTreeSet<String> = wanted.iter().cloned().collect();
     let begun = Instant::now();
@@ -253,7 +253,7 @@ async fn same(wanted: &[String], look: impl Fn() -> BTreeSet<String>) -> Result<
     }
 }
 
-/// Options of a call of somebody.
+/// Options of a call by this caller.
 fn options(caller: Option<&String>) -> CallOptions {
     let origin = caller.map_or_else(Origin::default, |name| Origin::parse(name).expect("a caller"));
     CallOptions { origin, ..CallOptions::default() }
@@ -324,7 +324,7 @@ async fn call(host: &Host, call: &CallStep) -> Result<(), String> {
             if let Some(text) = call.says.iter().find(|text| !output.contains(text.as_str())) {
                 return Err(format!("the error does not say {text:?}: {output}"));
             }
-            // Whoever is not the person hears no more than that it is not there.
+            // Other callers only learn that the tool does not exist.
             let person = call.caller.is_none();
             if person
                 && (error.server.is_none() && error.candidates.is_empty() || error.help.is_none())

@@ -14,16 +14,16 @@ use super::row::{Row, ServerPlan, random};
 use super::support::{Bench, HttpMock};
 use super::tcp::TcpPlay;
 
-/// A secret of the host's environment that no server was promised.
+/// A secret in the host's environment that no server may get.
 pub static HOST_SECRET: LazyLock<String> = LazyLock::new(|| secret("host"));
-/// A secret that the configuration gives to every server.
+/// A secret that the configuration passes to every server.
 pub static CONFIG_SECRET: LazyLock<String> = LazyLock::new(|| secret("config"));
 
 fn secret(of: &str) -> String {
     format!("canary-of-the-{of}-{:08x}", random(of).u32(..))
 }
 
-/// Both.
+/// Both secrets.
 pub fn secrets() -> [&'static str; 2] {
     [HOST_SECRET.as_str(), CONFIG_SECRET.as_str()]
 }
@@ -33,15 +33,15 @@ pub struct Stage {
     pub bench: Bench,
     pub config: PathBuf,
     pub log: PathBuf,
-    /// The files it was given, with their content: nobody changes them.
+    /// The given files with their content, which must not change.
     given: BTreeMap<PathBuf, Vec<u8>>,
-    /// A file system that nothing can be written to.
+    /// A full or read-only file system.
     disk: Option<Disk>,
     /// Servers over HTTP live as long as the stage.
     _http: Vec<HttpPeer>,
 }
 
-/// Something that listens as long as it lives.
+/// A server that listens until dropped.
 enum HttpPeer {
     Mock(#[expect(dead_code, reason = "it listens until it is dropped")] HttpMock),
     Bytes(#[expect(dead_code, reason = "it listens until it is dropped")] TcpPlay),
@@ -90,7 +90,7 @@ impl Stage {
         Self { bench, config, log, given, disk, _http: http }
     }
 
-    /// A text with the place of the row's file system.
+    /// Replaces `@DISK@` by the path of the row's file system.
     pub fn at(&self, text: &str) -> String {
         match &self.disk {
             Some(disk) => text.replace("@DISK@", &disk.path.to_string_lossy()),
@@ -98,26 +98,26 @@ impl Stage {
         }
     }
 
-    /// Where it keeps what it remembers.
+    /// The state folder.
     pub fn state(&self) -> PathBuf {
         self.bench.path().join("state-of-the-row")
     }
 
-    /// Replaces a text in a file that it was given.
+    /// Replaces a text in a given file.
     pub fn edit(&mut self, name: &str, before: &str, after: &str) {
         let path = self.bench.path().join(name);
         let text = std::fs::read_to_string(&path).expect("a file of the row");
         assert!(text.contains(before), "{name} does not hold {before}");
         let text = text.replace(before, after);
-        // As most editors do: never a half of it.
+        // Atomically, like most editors.
         let new = self.bench.path().join("edited");
         std::fs::write(&new, &text).expect("a file");
         std::fs::rename(new, &path).expect("a file of the row");
         self.given.insert(path, text.into_bytes());
     }
 
-    /// I2 and I8 of everything that is on the disk: what was given is as it was, and no secret is
-    /// in anything else. Also of the command lines of the processes that live.
+    /// I2 and I8 on disk: the given files are unchanged, and no other file holds a secret. Also
+    /// checks the command lines of live processes.
     pub fn flaws(&self, more: &[&Path]) -> Vec<String> {
         let mut flaws = self.disk.as_ref().map(Disk::flaws).unwrap_or_default();
         for (path, before) in &self.given {
@@ -221,7 +221,7 @@ fn entry(name: &str, plan: &ServerPlan, bench: &Bench, http: &mut Vec<HttpPeer>)
                     more[key] = value.clone();
                 }
             }
-            // Checked before it is played, so that a slip in a row is not taken for a fault.
+            // Checked first, so that a mistake in a row is not taken for a fault.
             ServerScript::parse(&script.to_string(), name)
                 .unwrap_or_else(|error| panic!("{error}"));
             bench.mock(name, script, &more)
@@ -236,7 +236,7 @@ fn entry(name: &str, plan: &ServerPlan, bench: &Bench, http: &mut Vec<HttpPeer>)
     }
 }
 
-/// A listener that nobody may connect to.
+/// A listener that must not get a connection.
 pub struct Canary {
     pub address: String,
     visits: Arc<AtomicUsize>,

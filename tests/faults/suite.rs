@@ -1,4 +1,4 @@
-//! Plays the rows of the fault suite, some at a time, and prints what became of each.
+//! Plays the rows of the fault suite, several at a time, and prints the outcome of each.
 
 #[path = "disk.rs"]
 mod disk;
@@ -35,21 +35,21 @@ use std::time::{Duration, Instant};
 use row::Row;
 use stage::{Canary, Stage};
 
-/// Rows played side by side; they wait most of the time.
+/// Number of rows played concurrently; they mostly wait.
 const AT_ONCE: usize = 6;
 
 struct Verdict {
     id: String,
     title: String,
     took: Duration,
-    /// Slowest key on the dashboard.
+    /// Slowest key press on the dashboard.
     key: Option<Duration>,
     problems: Vec<String>,
     /// Why it was not played on this machine.
     skipped: Option<String>,
 }
 
-/// Plays what the arguments name, or everything; fails when a row does.
+/// Plays the rows that the arguments name, or all; fails if any row fails.
 pub fn play() -> ExitCode {
     let mut filters: Vec<String> = std::env::args().skip(1).collect();
     if filters.iter().any(|arg| arg == "--list") {
@@ -58,7 +58,7 @@ pub fn play() -> ExitCode {
     filters.retain(|arg| !arg.starts_with('-'));
     let canary = Canary::listen();
     let rows = row::read_all(&support::repo("fixtures/faults"), &filters, &canary.address);
-    // From here on problems are told in the table; a panic of an assertion is one of them.
+    // Problems, including panics of assertions, are reported in the table.
     if std::env::var_os("MCPDECK_FAULTS_TRACE").is_none() {
         std::panic::set_hook(Box::new(|_| {}));
     }
@@ -108,7 +108,7 @@ fn judge(row: &Row, canary: &Canary) -> Verdict {
     let mut checked: Option<support::Finished> = None;
     for run in &row.runs {
         attempt("run", &mut || {
-            // One check says everything that a check says.
+            // All checks of a row are equal, so one run is enough.
             if let Some(finished) = checked.as_ref().filter(|_| run.args == ["check"]) {
                 return program::judge(row, run, finished);
             }

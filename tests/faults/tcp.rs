@@ -1,5 +1,5 @@
-//! A server of bytes: what it sends on each connection is data, be it HTTP or not. For what a well
-//! made HTTP library cannot be made to say: heads that come drop by drop, bodies that end early.
+//! A server that sends scripted bytes on each connection, HTTP or not. For responses that an HTTP
+//! library does not produce: heads sent byte by byte, bodies that end early.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,15 +13,15 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct TcpTurn {
-    /// Speak before the request was read.
+    /// Send before the request was read.
     pub early: bool,
-    /// What is sent, one part after the other.
+    /// The parts to send, in order.
     pub parts: Vec<TcpPart>,
     /// Bytes per write; all at once when 0.
     pub chunk: usize,
     /// Milliseconds between writes.
     pub pause: u64,
-    /// Keep the connection open afterwards, silently.
+    /// Keep the connection open afterwards.
     pub hold: bool,
 }
 
@@ -36,7 +36,7 @@ pub enum TcpPart {
         /// The digits.
         hex: String,
     },
-    /// Text again and again.
+    /// Repeated text.
     Times {
         /// The text.
         text: String,
@@ -45,7 +45,7 @@ pub enum TcpPart {
     },
 }
 
-/// A listener that plays turns: the first connection the first, and so on; the last one stays.
+/// A listener that plays one turn per connection, repeating the last.
 pub struct TcpPlay {
     pub url: String,
     over: Arc<AtomicBool>,
@@ -77,7 +77,7 @@ impl TcpPlay {
 impl Drop for TcpPlay {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
-        // The listener looks once more.
+        // Wakes the listener, which then sees `over`.
         let address = self.url.trim_start_matches("http://").trim_end_matches("/mcp");
         let _ = TcpStream::connect(address);
     }

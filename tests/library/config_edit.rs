@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use mcpdeck::base::ServerName;
-use mcpdeck::config::edit::{Edit, EditError, Undo, apply, read, write_with_backup};
-use mcpdeck::config::{Environment, load_text};
+use mcpdeck::config::{
+    Edit, EditError, Environment, Undo, apply_edit, load_text, read_for_edit, write_with_backup,
+};
 use serde_json::{Value, json};
 
 const FILE: &str = "\
@@ -32,7 +33,7 @@ fn name(name: &str) -> ServerName {
 }
 
 fn edited(text: &str, edit: &Edit) -> String {
-    apply(text, edit).unwrap_or_else(|e| panic!("{edit:?}: {e}"))
+    apply_edit(text, edit).unwrap_or_else(|e| panic!("{edit:?}: {e}"))
 }
 
 /// The lines that differ, as a patch would show them.
@@ -201,6 +202,20 @@ fn what_is_done_and_taken_back_leaves_the_same_bytes() {
 }
 
 #[test]
+fn servers_that_depend_on_a_renamed_one_depend_on_its_new_name() {
+    let text = r#"{"servers": {
+  "db": { "command": "d" },
+  "web": { "command": "w", "dependencies": [ "db", "other" ] }, // "db"
+  "cron": { "command": "c", "dependsOn": ["db"] }
+}}"#;
+    let renamed = edited(text, &Edit::Rename { name: name("db"), to: name("store") });
+    assert_eq!(
+        renamed,
+        text.replace(r#""db""#, r#""store""#).replace(r#"// "store""#, r#"// "db""#)
+    );
+}
+
+#[test]
 fn an_empty_file_becomes_a_configuration() {
     let entry = json!({ "url": "http://localhost" });
     let text = edited("", &Edit::Add { name: name("a"), entry });
@@ -214,13 +229,13 @@ fn an_empty_file_becomes_a_configuration() {
 fn what_makes_no_sense_is_refused() {
     let entry = json!({ "command": "x" });
     let add = |n: &str, entry: &Value| Edit::Add { name: name(n), entry: entry.clone() };
-    assert_eq!(apply(FILE, &add("a", &entry)), Err(EditError::Exists(name("a"))));
-    assert!(matches!(apply(FILE, &add("", &entry)), Err(EditError::Refused(_))));
-    assert!(matches!(apply(FILE, &add("n", &json!([]))), Err(EditError::Refused(_))));
-    assert!(matches!(apply("{\"servers\":7}", &add("n", &entry)), Err(EditError::Refused(_))));
-    assert!(matches!(apply("{ \"servers\": {", &add("n", &entry)), Err(EditError::Syntax(_))));
+    assert_eq!(apply_edit(FILE, &add("a", &entry)), Err(EditError::Exists(name("a"))));
+    assert!(matches!(apply_edit(FILE, &add("", &entry)), Err(EditError::Refused(_))));
+    assert!(matches!(apply_edit(FILE, &add("n", &json!([]))), Err(EditError::Refused(_))));
+    assert!(matches!(apply_edit("{\"servers\":7}", &add("n", &entry)), Err(EditError::Refused(_))));
+    assert!(matches!(apply_edit("{ \"servers\": {", &add("n", &entry)), Err(EditError::Syntax(_))));
     let gone = Edit::Remove { name: name("none") };
-    assert_eq!(apply(FILE, &gone), Err(EditError::NoSuchServer(name("none"))));
+    assert_eq!(apply_edit(FILE, &gone), Err(EditError::NoSuchServer(name("none"))));
 }
 
 fn place() -> (tempfile::TempDir, PathBuf, Environment) {
@@ -231,9 +246,9 @@ fn place() -> (tempfile::TempDir, PathBuf, Environment) {
 }
 
 fn save(file: &Path, edits: &[Edit], env: &Environment) -> Result<Undo, EditError> {
-    let before = read(file)?;
+    let before = read_for_edit(file)?;
     let start = before.clone().unwrap_or_default();
-    let after = edits.iter().try_fold(start, |text, edit| apply(&text, edit))?;
+    let after = edits.iter().try_fold(start, |text, edit| apply_edit(&text, edit))?;
     write_with_backup(file, before, after, env)
 }
 
@@ -297,7 +312,7 @@ fn a_file_that_is_no_configuration_is_refused_and_left_alone() {
             if text.contains("servers") && matches!(edit, Edit::AddInput { .. }) {
                 continue;
             }
-            apply(text, &edit).expect_err(text);
+            apply_edit(text, &edit).expect_err(text);
         }
     }
 }

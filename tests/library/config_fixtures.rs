@@ -291,7 +291,7 @@ proptest! {
                         || loaded.needs.iter().any(|need| need.servers.contains(name))
                 };
                 prop_assert!(unwanted || loaded.left_out.iter().all(named), "{:?}", loaded.left_out);
-                prop_assert!(!config::print::effective_text(&loaded, config::PrintDetail::All).contains("hunter2hunter2"));
+                prop_assert!(!config::effective_text(&loaded, config::PrintDetail::All).contains("hunter2hunter2"));
             }
             Err(all) => {
                 prop_assert!(all.iter().any(Diagnostic::is_error));

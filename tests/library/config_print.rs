@@ -150,7 +150,7 @@ fn a_setting_that_is_given_in_part_loads_again() {
 #[test]
 fn a_word_that_sets_several_values_is_the_origin_of_each() {
     let text = r#"{"servers": {"a": {"command": "x", "cache": false}}}"#;
-    let values = mcpdeck::config::overview::values(&load(text)).remove(0).values;
+    let values = mcpdeck::config::effective_values(&load(text)).remove(0).values;
     let of = |key: &str| values.iter().find(|value| value.key == key).expect("there");
     assert_eq!(of("cache.enabled").origin, "mcp.json:1:45");
     assert!(of("cache.ttl").is_default());
@@ -170,7 +170,7 @@ fn looking_at_a_file_that_is_not_used_asks_nobody_for_a_secret() {
     };
     let files = [used];
     let loaded = mcpdeck::config::load(&files, &env).expect("loads");
-    let sources = mcpdeck::config::overview::sources(&files, &env, &loaded);
+    let sources = mcpdeck::config::source_files(&files, &env, &loaded);
     let found: Vec<_> = sources.iter().filter(|source| source.path == other).collect();
     assert_eq!(found[0].servers, ["b".into()]);
 }

@@ -4,8 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use mcpdeck::base::secret::Secret;
-use mcpdeck::config::import::{self, Conflict, ImportHost, Imported};
-use mcpdeck::config::{Environment, load_text};
+use mcpdeck::config::{
+    Conflict, Environment, ImportHost, Imported, import_places, load_text, merge_import,
+    preview_import, read_import, read_import_text,
+};
 use serde_json::{Value, json};
 
 fn environment() -> Environment {
@@ -37,7 +39,7 @@ const FILES: [(ImportHost, &str); 9] = [
 
 fn imported(host: ImportHost) -> Imported {
     let (_, file) = FILES.iter().find(|(h, _)| *h == host).expect("a fixture");
-    import::read(host, &fixture(file), &environment()).expect("read")
+    read_import(host, &fixture(file), &environment()).expect("read")
 }
 
 fn servers(host: ImportHost) -> Value {
@@ -157,7 +159,7 @@ fn what_has_no_counterpart_is_named_and_no_value_is() {
 #[test]
 fn what_is_imported_loads_here_without_a_problem() {
     for &host in ImportHost::ALL {
-        let (text, notes) = import::merged("", &imported(host), Conflict::Keep).expect("merged");
+        let (text, notes) = merge_import("", &imported(host), Conflict::Keep).expect("merged");
         assert!(notes.is_empty());
         let loaded = load_text(Path::new("mcp.json"), &text, &environment()).expect("loads");
         let errors: Vec<_> = loaded
@@ -182,7 +184,7 @@ const OURS: &str = "\
 #[test]
 fn our_file_keeps_every_byte_and_only_grows() {
     for &host in ImportHost::ALL {
-        let (text, _) = import::merged(OURS, &imported(host), Conflict::Keep).expect("merged");
+        let (text, _) = merge_import(OURS, &imported(host), Conflict::Keep).expect("merged");
         let diff = similar::TextDiff::from_lines(OURS, &text);
         let gone: Vec<_> = diff
             .iter_all_changes()
@@ -195,23 +197,23 @@ fn our_file_keeps_every_byte_and_only_grows() {
 #[test]
 fn a_taken_name_is_kept_or_replaced_as_asked() {
     let from = imported(ImportHost::ClaudeDesktop);
-    let (kept, notes) = import::merged(OURS, &from, Conflict::Keep).expect("merged");
+    let (kept, notes) = merge_import(OURS, &from, Conflict::Keep).expect("merged");
     assert!(kept.contains("\"ours\" }, /* ours */"));
     assert_eq!(notes, ["`filesystem` is there already and stays as it is"]);
-    let (replaced, _) = import::merged(OURS, &from, Conflict::Replace).expect("merged");
+    let (replaced, _) = merge_import(OURS, &from, Conflict::Replace).expect("merged");
     assert!(!replaced.contains("\"command\": \"ours\""));
-    let (again, notes) = import::merged(&kept, &from, Conflict::Keep).expect("merged");
+    let (again, notes) = merge_import(&kept, &from, Conflict::Keep).expect("merged");
     assert_eq!((again, notes.len()), (kept, 2), "a second import changes nothing");
 }
 
 #[test]
 fn the_preview_is_a_patch_without_secrets() {
     let from = imported(ImportHost::ClaudeDesktop);
-    let (text, _) = import::merged(OURS, &from, Conflict::Keep).expect("merged");
-    let patch = import::preview(Path::new("mcp.json"), OURS, &text);
+    let (text, _) = merge_import(OURS, &from, Conflict::Keep).expect("merged");
+    let patch = preview_import(Path::new("mcp.json"), OURS, &text);
     assert!(patch.contains("+    \"brave-search\": {"), "{patch}");
     assert!(patch.contains("\"BRAVE_API_KEY\": \"***\"") && !patch.contains("canary"), "{patch}");
-    assert_eq!(import::preview(Path::new("mcp.json"), OURS, OURS), "");
+    assert_eq!(preview_import(Path::new("mcp.json"), OURS, OURS), "");
 }
 
 #[test]
@@ -219,7 +221,7 @@ fn files_are_known_by_their_place_and_listed() {
     let mut env = environment();
     env.home = Some("/home/user".into());
     env.config_dir = Some("/home/user/.config".into());
-    let places = import::places(&env);
+    let places = import_places(&env);
     for &host in ImportHost::ALL {
         assert!(places.iter().any(|place| place.host == host), "{}", host.name());
     }
@@ -235,7 +237,7 @@ fn files_are_known_by_their_place_and_listed() {
 
 #[test]
 fn a_file_that_cannot_be_used_says_why() {
-    let read = |host, text| import::read_text(host, Path::new("f"), text, &environment());
+    let read = |host, text| read_import_text(host, Path::new("f"), text, &environment());
     for (host, text, rule) in [
         (ImportHost::Cursor, "{", "config/syntax"),
         (ImportHost::Cursor, "{}", "import/nothing"),

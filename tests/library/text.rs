@@ -102,7 +102,7 @@ fn a_limited_text_has_at_most_that_many_characters_and_no_half_marker() {
 }
 
 #[test]
-fn every_kind_of_hidden_character_is_told_apart() {
+fn every_kind_of_hidden_character_is_distinguished() {
     for (first, last, kind) in [
         ('\0', '\u{8}', HiddenKind::Control),
         ('\u{7f}', '\u{9f}', HiddenKind::Control),

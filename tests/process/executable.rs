@@ -1,4 +1,4 @@
-//! Every reason a command cannot be started has words of its own (fault catalogue, row O6).
+//! Every reason why a command cannot be started has its own message (fault catalogue, row O6).
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ fn a_misspelt_command_is_corrected() {
 }
 
 #[test]
-fn a_whole_command_line_in_command_is_told_apart_from_its_arguments() {
+fn a_whole_command_line_in_command_is_distinguished_from_its_arguments() {
     let error = refused(&entry("npx -y some-server"));
     assert!(error.error.to_string().contains("`args`"), "{}", error.error);
 }
@@ -70,7 +70,7 @@ fn a_relative_path_is_taken_from_the_working_directory() {
     let error = refused(&config);
     assert!(error.error.to_string().contains("no such file"), "{}", error.error);
     assert!(error.error.to_string().contains(dir.path().to_str().unwrap()), "{}", error.error);
-    // A bare name is not searched there, but the help says what was meant.
+    // A bare name is not searched there, but the help suggests the path.
     config.command = "server".into();
     assert!(refused(&config).error.to_string().contains("./server"));
 }
@@ -94,7 +94,7 @@ fn what_only_a_shell_understands_is_explained() {
 }
 
 #[test]
-fn directories_plain_files_and_empty_files_are_told_apart() {
+fn directories_plain_files_and_empty_files_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
     let directory = dir.path().to_str().unwrap();
     assert!(refused(&entry(directory)).error.to_string().contains("is a directory"));
@@ -117,6 +117,7 @@ fn a_script_is_refused_when_nothing_can_run_it() {
         (b"#!/bin/sh\r\necho\r\n", "Windows line endings"),
         (b"#!\necho\n", "shebang line of"),
         (b"#!/usr/bin/env -S FOO=1 no-such-runtime --flag\n", "needs no-such-runtime"),
+        (b"#!/usr/bin/env -S -u NAME no-such-runtime\n", "needs no-such-runtime"),
         (b"\x7fELF\x01\x02\x01\0\0\0\0\0\0\0\0\0\0\0\xff\xff\0\0", "not in a format this machine"),
         (b"\xca\xfe\xba\xbe\0\0\0\x02", "not in a format this machine"),
     ] {
@@ -148,7 +149,7 @@ fn nul_and_emptiness_are_refused() {
 
 #[tokio::test]
 async fn a_binary_whose_loader_is_missing_says_so() {
-    // A shell of this machine, with another loader of the same length written into it.
+    // A copy of the local shell whose loader path is replaced by another of the same length.
     let mut bytes = std::fs::read("/bin/sh").unwrap();
     let loader = b"/lib64/ld-linux-x86-64.so.2";
     let Some(at) = bytes.windows(loader.len()).position(|part| part == loader) else { return };

@@ -1,6 +1,6 @@
 //! The host is killed with SIGKILL: nothing of its servers is left (fault catalogue, row O1).
 //!
-//! The host is this test binary started again with [`ROLE`] in its environment.
+//! The host is this test binary, run again with [`ROLE`] in its environment.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -12,25 +12,25 @@ use crate::support::{deck, marked, processes, shell, until_blocking};
 
 const ROLE: &str = "MCPDECK_TEST_ROLE";
 
-/// Servers of every kind that is hard to get rid of.
+/// Servers of every kind that is hard to terminate.
 const SERVERS: &[&str] = &[
     // polite
     "echo up; cat",
     // stubborn, with a stubborn child
     "trap '' TERM HUP INT; (trap '' TERM HUP; while :; do sleep 1000; done) & echo up; while :; do sleep 1000; done",
-    // a wrapper of a wrapper, as npx is
+    // a wrapper in a wrapper, like npx
     "sh -c 'sh -c \"trap : TERM HUP; echo up; while :; do sleep 1000; done\"; true'; true",
-    // a daemon that left the session and its parent
+    // a daemon in another session with another parent
     "(setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1000; done' >/dev/null 2>&1 </dev/null &); echo up; cat",
     // stopped
     "echo up; kill -STOP $$; cat",
     // keeps forking
     "echo up; while :; do sleep 0.01; done",
-    // a daemon that is another process every few milliseconds
+    // a daemon that moves to a new process every few milliseconds
     "hop='sleep 0.019; setsid sh -c \"$0\" \"$0\" &'; setsid sh -c \"$hop\" \"$hop\" >/dev/null 2>&1 </dev/null & echo up; cat",
 ];
 
-/// Not a test: the host that is killed. Starts the servers, tells their marks, waits for ever.
+/// Not a test: the host to be killed. Starts the servers, prints their marks, waits forever.
 #[test]
 fn host_that_is_killed() {
     if std::env::var_os(ROLE).is_none() {
@@ -46,7 +46,7 @@ fn host_that_is_killed() {
             writeln!(std::io::stdout(), "\nmark {}", server.mark).unwrap();
             servers.push(server);
         }
-        // A line on stdin asks it to stop its servers; it stays alive itself.
+        // A line on stdin makes it stop its servers, but not exit.
         let line = tokio::task::spawn_blocking(|| std::io::stdin().lines().next());
         if let Ok(Some(Ok(_))) = line.await {
             let stops = servers.iter().map(|server| server.process.stop(Grace::NONE));
@@ -89,7 +89,7 @@ fn host() -> Host {
     Host { child, lines, marks }
 }
 
-/// The guardian of a host: it carries the marks' common beginning as an argument.
+/// The guardians of a host, found by the common prefix of the marks in their arguments.
 fn guardians(marks: &[String]) -> Vec<(u32, String)> {
     let (token, _) = marks[0].trim_end_matches('.').rsplit_once('.').expect("a host");
     processes(|line, _| {
@@ -130,7 +130,7 @@ fn a_killed_guardian_is_replaced() {
     until_blocking("nothing is left", || all_gone(&host.marks));
 }
 
-/// Tells a host to stop its servers and waits until it says that it did.
+/// Makes a host stop its servers and waits for its confirmation.
 fn stop(host: &mut Host) {
     host.child.stdin.take().expect("a pipe").write_all(b"stop\n").expect("a host that listens");
     assert!(host.lines.by_ref().map_while(Result::ok).any(|line| line == "stopped"));
@@ -141,7 +141,7 @@ fn the_guardian_goes_with_the_last_server() {
     let mut host = host();
     assert_eq!(guardians(&host.marks).len(), 1);
     stop(&mut host);
-    // At once, while the host lives: whoever counts its children after a stop finds none.
+    // At once, while the host is alive: no child process remains after a stop.
     assert_eq!(guardians(&host.marks), []);
     assert!(all_gone(&host.marks));
     host.child.kill().unwrap();
@@ -160,7 +160,7 @@ fn a_guardian_that_a_server_has_stopped_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn the_level_of_containment_is_told() {
+async fn the_level_of_containment_is_reported() {
     let _server = deck("guarded").start(&shell("cat")).await;
     assert_eq!(containment(), Containment::Marked);
     assert!(containment().describe().contains("guardian"));

@@ -1,4 +1,4 @@
-//! Real processes: what they are given, how they end, and that nothing of them is left.
+//! Real processes: their environment, how they end, and that nothing of them is left.
 #![cfg(target_os = "linux")]
 
 mod executable;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Long enough for any machine; a polite server needs milliseconds.
 const PATIENT: Grace = Grace { stdin: Duration::from_secs(20), term: Duration::from_secs(20) };
-/// For servers that are known not to listen.
+/// For servers that are known to ignore the request to stop.
 const SHORT: Grace = Grace { stdin: Duration::from_millis(100), term: Duration::from_millis(100) };
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn an_announced_exit_stays_expected_when_the_stop_comes_after_it() {
     let stat = format!("/proc/{}/stat", server.process.pid());
     server.process.expect_exit();
     drop(server.stdin.take());
-    // Nothing else of the host runs meanwhile: it sees the death and the order to stop at once.
+    // Blocks the host's tasks: the host sees the exit and the stop request at the same time.
     until_blocking("the end of the process", || {
         std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z "))
     });
@@ -62,7 +62,7 @@ async fn an_announced_exit_stays_expected_when_the_stop_comes_after_it() {
 }
 
 #[tokio::test]
-async fn a_crash_is_told_with_its_signal_and_the_last_lines() {
+async fn a_crash_is_reported_with_its_signal_and_the_last_lines() {
     let server = deck("crash").start(&shell("echo one >&2; echo two >&2; kill -SEGV $$")).await;
     let exit = server.process.wait().await;
     assert_eq!((exit.code, exit.signal, exit.expected), (None, Some(11), false));
@@ -74,7 +74,7 @@ async fn a_crash_is_told_with_its_signal_and_the_last_lines() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_process_that_a_signal_stopped_is_told_from_one_that_is_slow() {
+async fn a_process_that_a_signal_stopped_is_reported_from_one_that_is_slow() {
     let mut server = deck("stopped").start(&shell("echo up; cat")).await;
     server.line().await;
     let pid = server.process.pid();
@@ -172,7 +172,7 @@ async fn a_start_that_nobody_waits_for_any_more_leaves_nothing() {
         let mut start = Box::pin(process::spawn(launch, context.clone()));
         assert!(futures::poll!(&mut start).is_pending());
     }
-    // The last of them is certainly started when this one is, because one thread starts all.
+    // One thread starts all processes, so the last of them was started before this one.
     let marker = deck("after").start(&shell("cat")).await;
     until("all are gone", || support::marked("ABANDONED=a start").is_empty()).await;
     drop(marker);
@@ -186,7 +186,7 @@ async fn a_second_order_skips_the_grace_of_the_first() {
     tokio::task::yield_now().await;
     server.process.kill();
     assert_eq!(stop.await.unwrap().signal, Some(9));
-    // Both, and any later one, see the same end.
+    // Both calls, and any later one, report the same exit.
     assert_eq!(server.process.stop(PATIENT).await.signal, Some(9));
 }
 
@@ -211,8 +211,8 @@ async fn stdin_can_be_closed_while_a_write_to_it_is_blocked() {
 
 #[tokio::test]
 async fn stdout_ends_with_the_server_although_somebody_holds_it_open() {
-    // The holder sheds session, group, parent and mark: nothing can find it, unless another test has
-    // the table read while it does.
+    // The holder sheds session, group, parent and mark: nothing can find it, unless another test
+    // reads the process table in the meantime.
     let script = "(setsid env -i /bin/sh -c 'trap \"\" TERM; sleep 1007.25' &); echo up; cat";
     let holds = || !support::processes(|own, _| own == b"sleep\x001007.25\0").is_empty();
     for _ in 0..5 {
@@ -319,7 +319,7 @@ async fn a_swarm_of_processes_in_sessions_of_their_own_is_swept() {
 async fn what_a_server_writes_while_it_ends_does_not_end_it() {
     let dir = tempfile::tempdir().unwrap();
     let saved = dir.path().join("saved");
-    // More than a pipe holds, so that somebody has to read it.
+    // More than a pipe buffers, so that the host has to read it.
     let script = format!(
         "echo up; cat; sleep 0.3; head -c 700000 /dev/zero && echo kept > '{}' && exit 11",
         saved.display()

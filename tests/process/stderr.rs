@@ -45,7 +45,7 @@ async fn a_secret_is_masked_also_where_a_line_is_cut() {
 
 #[tokio::test]
 async fn a_flood_is_counted_and_its_last_lines_are_exact() {
-    // 20 MB in 2,000,000 lines, and then the words that matter.
+    // 20 MB in 2,000,000 lines, followed by the relevant one.
     let script = "yes 123456789 | head -n 2000000 >&2; echo 'Error: the reason' >&2; exit 7";
     let deck = deck("flood");
     let server = deck.start(&shell(script)).await;
@@ -74,7 +74,7 @@ async fn a_grandchild_that_holds_stderr_open_does_not_delay_the_end() {
     let script = "(setsid env -i /bin/sh -c 'trap \"\" TERM; sleep 7.5' &); echo last >&2; exit 1";
     let server = deck("held-stderr").start(&shell(script)).await;
     assert_eq!(server.process.wait().await.code, Some(1));
-    // The shell that is ended with the grandchild may still say so.
+    // The shell may still report that the grandchild was killed.
     assert!(server.process.stderr_tail(2).iter().any(|line| &**line == "last"));
     crate::support::end_escaped(b"sleep\x007.5\0");
 }

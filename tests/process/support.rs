@@ -1,4 +1,4 @@
-//! What the tests with real processes share: starting one, and looking for what is left of it.
+//! Shared by the tests with real processes: starting one, and finding what is left of it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use mcpdeck::process::{
 };
 use tokio::io::AsyncReadExt;
 
-/// Where a server is started from.
+/// Context for starting a server.
 pub struct Deck {
     pub context: ProcessContext,
     pub logs: Ring<LogRecord>,
@@ -78,7 +78,7 @@ impl Deck {
         })
     }
 
-    /// The texts of the log so far.
+    /// The log lines so far.
     pub fn log(&self) -> Vec<String> {
         self.logs.tail(usize::MAX).iter().map(|record| record.text.to_string()).collect()
     }
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// Command lines of the server's processes that still live.
+    /// Command lines of the server's processes that are still alive.
     pub fn survivors(&self) -> Vec<String> {
         marked(&self.mark)
     }
@@ -128,7 +128,7 @@ pub fn marked(mark: &str) -> Vec<String> {
         .collect()
 }
 
-/// Living processes (id, command line with spaces) chosen by command line and environment.
+/// Live processes (id, command line with spaces), filtered by command line and environment.
 pub fn processes(choose: impl Fn(&[u8], &[u8]) -> bool) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("a process table").flatten() {
@@ -144,7 +144,7 @@ pub fn processes(choose: impl Fn(&[u8], &[u8]) -> bool) -> Vec<(u32, String)> {
     found
 }
 
-/// Waits for a condition, looking every few milliseconds, with a generous deadline.
+/// Polls a condition every few milliseconds, with a generous deadline.
 pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
@@ -163,7 +163,7 @@ pub fn until_blocking(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Ends a process of the test that was made to escape, by its exact command line.
+/// Kills an escaped process of the test, by its exact command line.
 pub fn end_escaped(line: &[u8]) {
     for (pid, _) in processes(|own, _| own == line) {
         kill(pid);

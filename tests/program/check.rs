@@ -39,7 +39,7 @@ fn rules(server: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_good_server_is_ok_and_its_steps_are_told_in_order() {
+fn a_good_server_is_ok_and_its_steps_are_reported_in_order() {
     let bench = Bench::playing(&[("good", good())]);
     let (code, report) = json_of(&bench, &[]);
     assert_eq!(code, Some(0), "{report:#}");
@@ -200,7 +200,7 @@ fn severity_allowed_rules_and_chosen_servers_narrow_the_run() {
 }
 
 #[test]
-fn a_server_whose_dependency_fails_is_told_so_and_nobody_waits_for_it() {
+fn a_server_whose_dependency_fails_is_reported_so_and_nobody_waits_for_it() {
     let bench = Bench::new();
     let after =
         |name: &str, first: &str| bench.mock(name, &good(), &json!({"dependencies": [first]}));
@@ -227,7 +227,7 @@ fn a_server_whose_dependency_fails_is_told_so_and_nobody_waits_for_it() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupted_check_stops_everything_and_tells_what_it_knows() {
+fn an_interrupted_check_stops_everything_and_reports_what_it_knows() {
     let slow =
         json!({"on": {"initialize": {"delay": 60_000}, "server/discover": {"delay": 60_000}}});
     let bench = Bench::playing(&[("good", good()), ("slow", slow)]);

@@ -150,7 +150,7 @@ fn a_server_can_die_by_a_signal_and_ignore_others() {
 }
 
 #[test]
-fn a_mistake_in_a_script_is_told_with_its_place() {
+fn a_mistake_in_a_script_is_reported_with_its_place() {
     let mut command = Command::new(bin());
     command.args(["mock", "--script", r#"{"on":{"start":[{"delay":1},{"dellay":1}]}}"#]);
     let finished = finish(command, SOON);

@@ -19,8 +19,8 @@ async fn started(bench: &Bench, servers: &Value) -> (Vec<(String, ServerState)>,
     let begun = Instant::now();
     let host = Host::initialize(&config).await.unwrap_or_else(|error| panic!("{error}"));
     let took = begun.elapsed();
-    let journal = host.journal();
-    let states = journal.iter().filter_map(|record| match (&record.server, &record.fact) {
+    let facts = host.facts().tail(usize::MAX);
+    let states = facts.iter().filter_map(|record| match (&record.server, &record.fact) {
         (Some(server), Fact::StateChanged { state, .. }) => Some((server.to_string(), *state)),
         _ => None,
     });
@@ -84,8 +84,8 @@ async fn tried(bench: &Bench, script: &str) -> (usize, usize, Option<String>) {
     let servers = json!({"a": {"command": "/bin/sh", "args": ["-c", script], "retry": retry}});
     let builder = Host::builder().config_file(bench.servers(&servers));
     let host = builder.startup(mcpdeck::Startup::Available).initialize().await.expect("a host");
-    let journal = host.journal();
-    let count = |wanted: fn(&Fact) -> bool| journal.iter().filter(|r| wanted(&r.fact)).count();
+    let facts = host.facts().tail(usize::MAX);
+    let count = |wanted: fn(&Fact) -> bool| facts.iter().filter(|r| wanted(&r.fact)).count();
     let starting = |fact: &Fact| matches!(fact, Fact::StateChanged { state, .. } if *state == ServerState::Starting);
     let counted = (count(starting), count(|fact| matches!(fact, Fact::Spawned { .. })));
     let reason = host.view().borrow().servers["a"].reason.as_ref().map(ToString::to_string);

@@ -111,7 +111,7 @@ fn asking() -> Bench {
 }
 
 #[test]
-fn what_a_server_asks_for_is_answered_from_a_file_and_what_nothing_fits_is_denied_and_told() {
+fn what_a_server_asks_for_is_answered_from_a_file_and_what_nothing_fits_is_denied_and_reported() {
     let bench = asking();
     let answers = json!({"answers": [
         {"server": "s", "kind": "elicitation", "matches": "colour", "accept": {"colour": "red"}},
@@ -169,7 +169,7 @@ fn exit_codes_tell_a_tool_error_an_unknown_name_and_a_server_that_is_down_apart(
 }
 
 #[test]
-fn what_to_do_about_a_server_that_died_is_told_and_can_be_pasted() {
+fn what_to_do_about_a_server_that_died_is_reported_and_can_be_pasted() {
     let bench = bench();
     let trace = "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from /x\n    \
                  at resolve (node:internal:1:1) {\n  code: 'ERR_MODULE_NOT_FOUND'\n}\n\nNode.js v20.20.2";
@@ -233,7 +233,7 @@ fn an_entry_that_cannot_be_used_costs_the_others_nothing_and_is_named() {
 }
 
 #[test]
-fn a_file_can_be_named_without_an_option_and_where_none_is_found_the_places_are_told() {
+fn a_file_can_be_named_without_an_option_and_where_none_is_found_the_places_are_reported() {
     let bench = bench();
     std::fs::rename(bench.path().join("mcp.json"), bench.path().join("team.json")).expect("moved");
     let done = run(&bench, &["team.json", "--check", "--server", "calc", "--quiet"]);
@@ -262,7 +262,7 @@ fn list_and_refusals_tell_what_a_tool_takes() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_words_of_this_command_line() {
+fn what_is_wrong_is_reported_in_words_of_this_command_line() {
     let bench = bench();
     let help = |args: &[&str]| {
         let done = run(&bench, &[args, &["--json"]].concat());
@@ -286,7 +286,7 @@ fn a_command_starts_only_the_server_it_needs() {
 }
 
 #[test]
-fn prompts_and_resources_are_told_and_saved() {
+fn prompts_and_resources_are_reported_and_saved() {
     let bench = bench();
     let prompt = run(&bench, &["prompt", "calc.greet", "who=Ada"]);
     assert_eq!((prompt.code, prompt.stdout.as_str()), (Some(0), "[user]\nHello Ada\n"));
@@ -400,7 +400,7 @@ fn saved_calls_are_listed_without_their_values_and_completed() {
 }
 
 #[test]
-fn import_shows_what_would_change_and_changes_it_only_when_told() {
+fn import_shows_what_would_change_and_changes_it_only_when_reported() {
     let bench = bench();
     bench.write(
         "cursor.json",

@@ -66,7 +66,7 @@ fn an_edited_source_restarts_its_server_calls_again_and_shows_the_difference() {
 }
 
 #[test]
-fn a_failed_build_is_told_and_the_server_runs_on_until_one_succeeds() {
+fn a_failed_build_is_reported_and_the_server_runs_on_until_one_succeeds() {
     let build =
         r#"["/bin/sh", "-c", "grep -q good src/weather.json || { echo no good at all; exit 3; }"]"#;
     let dev = format!(r#"{{ "watch": ["src"], "build": {build}, "rerun": true }}"#);

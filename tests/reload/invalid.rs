@@ -22,7 +22,7 @@ fn fixtures() -> Vec<PathBuf> {
     all
 }
 
-fn told(diagnostics: &[Diagnostic]) -> String {
+fn reported(diagnostics: &[Diagnostic]) -> String {
     render_all(diagnostics).trim_end().to_owned()
 }
 
@@ -68,7 +68,7 @@ async fn every_invalid_file_leaves_the_deck_running_and_shows_what_the_check_say
             continue;
         }
         running
-            .until(&format!("{name}: {expected}"), |view| told(&view.rejected) == expected)
+            .until(&format!("{name}: {expected}"), |view| reported(&view.rejected) == expected)
             .await;
         assert_eq!(running.pid("well"), pid, "{name}: what runs is left alone");
         let check = running

@@ -121,7 +121,7 @@ async fn c1_a_mounted_configuration_is_followed_through_swaps_and_another_target
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c2_a_wrong_type_is_told_at_its_place_and_the_last_good_file_stays() {
+async fn c2_a_wrong_type_is_reported_at_its_place_and_the_last_good_file_stays() {
     let mut running = two().await;
     let (a, b) = (running.pid("a"), running.pid("b"));
     let wrong = running.text(1).replace("server-1.mock.json\"", "server-1.mock.json\", 7");
@@ -298,7 +298,7 @@ async fn saves_while_a_removed_server_finishes_a_call_are_taken_at_once() {
         assert!(!calling.is_finished(), "it is under way");
         tokio::task::yield_now().await;
     }
-    let mut facts = running.host.subscribe();
+    let before = running.host.facts().span().end;
     let (b, old) = (running.pid("b"), running.pid("a"));
     // Taken out while a call is in flight: it ends when the call has, and saves go on.
     let entry = |number| entry(&running.bench, number);
@@ -326,7 +326,7 @@ async fn saves_while_a_removed_server_finishes_a_call_are_taken_at_once() {
     running.runs(5, b).await;
     assert_ne!(running.pid("a"), old);
     let mut order = Vec::new();
-    while let Ok(record) = facts.try_recv() {
+    for record in running.host.facts().read(before, usize::MAX).items {
         let (what, of) = (record.fact.name(), record.server.as_ref().map(ToString::to_string));
         if matches!(what, "serverRemoved" | "spawned") {
             order.push(format!("{what} {}", of.unwrap_or_default()));

@@ -84,7 +84,7 @@ fn a_changed_tool_is_marked_until_its_difference_was_read() {
 }
 
 #[test]
-fn what_vanished_is_told_until_the_diagnostics_were_read() {
+fn what_vanished_is_reported_until_the_diagnostics_were_read() {
     let mut app = app("typical");
     lists(&mut app, |tools| _ = tools.remove(0));
     draw(&mut app, 120, 40);

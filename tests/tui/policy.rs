@@ -116,7 +116,7 @@ fn the_policy_reads_as_recorded() {
 }
 
 #[test]
-fn what_changed_is_told_once_and_accepted_or_refused_as_it_was_shown() {
+fn what_changed_is_reported_once_and_accepted_or_refused_as_it_was_shown() {
     let mut app = app("typical");
     app.update(Message::News(News::Policy(policy())));
     let said = draw(&mut app, 120, 40);
@@ -144,7 +144,7 @@ fn a_grant_is_taken_back_and_a_client_is_paused_cut_or_revoked() {
     }
     press(&mut app, KeyCode::Delete, KeyModifiers::NONE);
     let clients = draw(&mut app, 120, 40);
-    assert!(clients.contains("its token ends for good"), "{clients}");
+    assert!(clients.contains("its token stops working"), "{clients}");
     press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
     for _ in 0..2 {
         key(&mut app, 'j');

@@ -27,7 +27,7 @@ fn withdrawn(why: &str) -> Settlement {
 }
 
 #[test]
-fn an_answer_that_crossed_a_withdrawal_is_told_and_its_draft_is_kept() {
+fn an_answer_that_crossed_a_withdrawal_is_reported_and_its_draft_is_kept() {
     let mut driver = Driver::new();
     driver.ask(RequestKind::Sampling, words());
     driver.shown();

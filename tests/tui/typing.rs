@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossterm::event::{Event, KeyCode, KeyModifiers};
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
-use mcpdeck::config::edit::entry::ShownEntry;
+use mcpdeck::config::ShownEntry;
 use mcpdeck::deck::{DeckEvent, News};
 use mcpdeck::host::{CallView, HostView};
 use mcpdeck::mcp::{CallId, RequestKind};

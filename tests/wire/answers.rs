@@ -1,4 +1,4 @@
-//! What servers answer instead of an answer. None of it may hang, none of it may hurt the next call.
+//! Invalid answers of servers. None may hang the call or affect the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::peer::{call, echo, rig, rig_with, start, text};
 
-/// Sends `answer` (with `ID` replaced) to one call, and gives what became of it; then makes sure
-/// that the next call works. Nothing may take longer than a second of the paused clock.
+/// Sends `answer` (with `ID` replaced) to one call and returns its outcome; then checks that the
+/// next call works. Everything must finish within a second of the paused clock.
 async fn outcome(answer: &[u8]) -> (Result<Value, String>, Vec<FindingKind>) {
     let mut rig = rig();
     let (connected, mut peer) = rig.legacy().await;
@@ -164,7 +164,8 @@ async fn odd_results_are_handed_on_and_labelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_breaks_the_specification_fails_its_call_and_what_is_odd_is_told_with_the_answer() {
+async fn what_breaks_the_specification_fails_its_call_and_what_is_odd_is_reported_with_the_answer()
+{
     let mut rig = rig();
     let (connected, mut peer) = rig.legacy().await;
     let get = |name: &str| Request::GetPrompt { name: name.into(), arguments: Arc::default() };

@@ -1,5 +1,5 @@
-//! A whole host and its servers in memory: however requests, answers, cancellations, deaths and
-//! time fall together, each request is answered once or withdrawn, and what the wire carries agrees.
+//! A whole host with in-memory servers: in any interleaving of requests, answers, cancellations,
+//! deaths and time, each request is answered once or withdrawn, and the wire messages agree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ struct Stage {
     host: Host,
     world: World,
     next: u64,
-    /// How each request of ours can be taken back: its call in the modern era.
+    /// Cancels each request of ours: its call in the modern era.
     calls: BTreeMap<u64, CancellationToken>,
     /// Requests whose session died or was closed.
     orphaned: Vec<u64>,
-    /// The call of each request, as the wire names it.
+    /// The call of each request, by its id on the wire.
     wire: BTreeMap<u64, serde_json::Value>,
-    /// What was open when a person last looked at all of it.
+    /// The open requests when the user last viewed them.
     looked_at: Vec<(ApprovalId, u64)>,
     config: McpConfig,
     view: tokio::sync::watch::Receiver<Arc<HostView>>,
@@ -86,7 +86,7 @@ impl Stage {
         cancel
     }
 
-    /// The server asks for something during a call.
+    /// The server sends a request during a call.
     async fn ask(&mut self, kind: u8) {
         let n = self.next;
         self.next += 1;
@@ -112,7 +112,7 @@ impl Stage {
         self.tell(Do::Send(message)).await;
     }
 
-    /// One of the requests that are open, as the view has it now.
+    /// Picks one of the open requests in the current view.
     fn pick(&self, which: u8) -> Option<(ApprovalId, u64)> {
         let view = self.view.borrow();
         let at = usize::from(which) % view.pending.len().max(1);
@@ -158,7 +158,7 @@ impl Stage {
                 let number = |request: &ApprovalRequest| request.params["n"].as_u64().unwrap();
                 let now =
                     self.view.borrow().pending.iter().map(|(id, r)| (*id, number(r))).collect();
-                // What is denied is what was seen then: some of it may be over.
+                // Denies the requests seen then; some may have been settled since.
                 for (id, n) in std::mem::replace(&mut self.looked_at, now) {
                     let answer = Answer::Refuse { code: -1, message: format!("person {n}") };
                     let _ = self.host.answer(id, answer);
@@ -196,14 +196,14 @@ impl Stage {
         }
     }
 
-    /// Every request ended once, and the wire says the same as the journal.
+    /// Checks that every request ended once, and that wire and journal agree.
     async fn check(self) {
         tokio::time::sleep(Duration::from_millis(50)).await;
         self.host.shutdown().await;
         tokio::time::sleep(Duration::from_millis(50)).await;
         let mut arrived = BTreeMap::new();
         let mut settled: BTreeMap<ApprovalId, Vec<Settlement>> = BTreeMap::new();
-        for record in self.host.journal() {
+        for record in self.host.facts().tail(usize::MAX) {
             match &record.fact {
                 Fact::RequestArrived { request } => {
                     arrived.insert(request.id, request.params["n"].as_u64().unwrap());
@@ -231,8 +231,8 @@ impl Stage {
                 Settlement::Withdrawn { reason } => {
                     let decided = says("person") || says("ruled");
                     assert!(!decided, "request {n} was answered after: {reason}");
-                    // Who still waits is told that nobody decided.
-                    let told = ["in time", "call that asked is over"];
+                    // A server that still waits is told that there was no decision.
+                    let told = ["in time", "call that asked ended"];
                     let told = told.iter().any(|why| reason.contains(why));
                     assert!(told || replies.is_empty(), "request {n}: {reason}, {replies:?}");
                 }
@@ -245,18 +245,18 @@ impl Stage {
 enum Op {
     Ask(u8),
     Answer(u8, u8),
-    /// The server takes it back; in the modern era the caller gives its call up.
+    /// The server cancels its request; in the modern era the caller cancels its call.
     Cancel(u8),
-    /// The caller gives up the call during which it asks.
+    /// The caller cancels the call that caused the request.
     GiveUp(u8),
-    /// The server answers that call, whatever is open.
+    /// The server answers that call even with requests open.
     Finish(u8),
-    /// Deny everything that is open, as it was when that was asked.
+    /// Deny all requests that were open at the last view.
     DenyAll,
-    /// A rule of the session for the next ones.
+    /// Add a session rule for later requests.
     Rule(u8),
     Extend(u8),
-    /// The file is read again: without the server, and with it.
+    /// Reload the configuration without the server, and again with it.
     Remove,
     Die,
     Restart,
@@ -374,7 +374,7 @@ async fn an_answer_to_a_withdrawn_request_is_refused_and_nothing_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changed_roots_are_told_to_the_server_and_given_when_it_asks() {
+async fn changed_roots_are_reported_to_the_server_and_given_when_it_asks() {
     let mut stage = stage(false).await;
     let root = mcpdeck::config::RootConfig { uri: "file:///work".into(), name: Some("w".into()) };
     stage.host.set_roots(&"s".into(), vec![root.clone()]).unwrap();
@@ -411,7 +411,7 @@ async fn metrics_count_no_human_time_while_the_question_of_another_call_is_open(
     let id = stage.world.seen.lock().unwrap().calls.pop().unwrap();
     let second = call();
     stage.breathe().await;
-    // Both may be asking: the server does not say during which call it asks.
+    // Ambiguous: the server does not name the call of its request.
     stage.tell(ask(7)).await;
     stage.tell(ask(8)).await;
     stage.view.wait_for(|view| view.pending.len() == 2).await.unwrap();

@@ -1,4 +1,4 @@
-//! Handshakes of both eras, and what can go wrong with them.
+//! Handshakes of both eras, and their failures.
 
 use std::time::Duration;
 
@@ -296,7 +296,7 @@ async fn a_modern_server_is_listened_to_as_long_as_it_offers_something() {
     )
     .await;
 
-    // A call is no victim of the long request: with one call open, junk is attributed to it.
+    // The long request does not count: with one call open, junk is attributed to that call.
     let pending = start(&connected, echo("a"), call(2).context);
     peer.expect("tools/call").await;
     peer.line(r#"{"jsonrpc":"2.0","result":{"#).await;

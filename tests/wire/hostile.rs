@@ -1,5 +1,5 @@
-//! Lines made to hurt the host that reads them: many messages on one line, texts of megabytes where
-//! a word belongs, secrets in places that are kept.
+//! Lines that attack the host that reads them: many messages on one line, megabytes of text where a
+//! word is expected, secrets in recorded places.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use serde_json::json;
 
 use crate::peer::{Rig, call, echo, rig, start};
 
-/// A tap nobody is behind, and what it keeps.
+/// A tap without a session, and the rig that records it.
 fn tap() -> (Arc<Tap>, Rig) {
     let rig = rig();
     (Tap::new(rig.context.clone()), rig)
 }
 
-/// How many messages a line gives.
+/// The number of requests parsed from a line.
 fn messages(line: &[u8]) -> usize {
     let (tap, rig) = tap();
     tap.line(line, None);
     asked(&rig)
 }
 
-/// How many requests came.
+/// The number of requests received.
 fn asked(rig: &Rig) -> usize {
     rig.traffic()
         .iter()

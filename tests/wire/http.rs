@@ -1,4 +1,4 @@
-//! Sessions over Streamable HTTP against a server that answers what it is told, on loopback.
+//! Sessions over Streamable HTTP against a scripted server on loopback.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -93,7 +93,7 @@ async fn a_call_given_up_is_taken_back_before_the_session_ends() {
     let rig = rig();
     let web = Web::serve(|request| match request.method() {
         "tools/call" => Reply::Park,
-        // It takes its time to hear of the first.
+        // Slow to acknowledge the first.
         "notifications/cancelled" => Reply::Slow(Duration::from_millis(300), "{}".to_owned()),
         _ => legacy(&request),
     })
@@ -110,7 +110,7 @@ async fn a_call_given_up_is_taken_back_before_the_session_ends() {
         pending.await.unwrap().unwrap_err();
     }
     connected.session.close(Error::new(ErrorCode::ServerUnavailable, "leaving")).await;
-    // A verb ends its process here: what is told must be told by now.
+    // A CLI command would exit here, so notifications must have been sent by now.
     let seen = web.seen();
     let end = seen.iter().position(|r| r.verb == "DELETE").expect("the session is ended");
     let before = seen[..end].iter().filter(|r| r.method() == "notifications/cancelled");
@@ -119,7 +119,7 @@ async fn a_call_given_up_is_taken_back_before_the_session_ends() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_connections_is_told_to_be_gone() {
+async fn a_server_that_refuses_connections_is_reported_to_be_gone() {
     let mut rig = rig();
     let web = Web::serve(|request| match request.verb.as_str() {
         "GET" => Reply::raw("405 Method Not Allowed", &[], ""),
@@ -333,7 +333,7 @@ async fn an_error_without_an_id_is_the_answer_to_the_request_it_refuses_and_to_n
         let error = result.expect_err(which);
         assert_eq!(error.rpc.as_ref().and_then(|rpc| rpc.code), Some(-32000), "{which}: {error}");
     }
-    // A refused notification answers nobody.
+    // A rejected notification must not fail any request.
     let other = call(9);
     let given_up = start(&connected, echo("park"), other.context);
     web.wait_for(|r| r.message["params"]["arguments"]["text"] == "park").await;
@@ -369,7 +369,7 @@ async fn a_modern_server_gets_the_standard_headers() {
     assert_eq!(called.header("mcp-name"), Some("echo"));
     assert_eq!(called.header("mcp-param-text"), Some("hi"));
     assert_eq!(called.header("mcp-protocol-version"), Some("2026-07-28"));
-    // What is known of tools is forgotten with them, however many names a server makes up.
+    // Data about tools is dropped with them, so that it cannot grow without bound.
     connected.session.list(mcpdeck::mcp::ListKind::Tools).await.unwrap();
     connected.session.request(echo("again"), call(2).context).await.unwrap();
     let called = web.wait_for(|r| r.message["params"]["arguments"]["text"] == "again").await;
@@ -467,8 +467,8 @@ async fn an_expired_session_is_renewed_without_the_caller_noticing_and_its_owner
     }
 }
 
-/// A megabyte of events that nobody asked for: mostly comments, which cost the reader least, and
-/// some junk and notifications.
+/// A megabyte of unsolicited events: mostly comments, which are cheapest to read, with some junk
+/// and notifications.
 fn megabyte() -> String {
     let params = json!({"level": "debug", "data": "x".repeat(1_000)});
     let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
@@ -477,7 +477,7 @@ fn megabyte() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_events_is_read_at_a_limited_rate_told_once_and_holds_up_no_answer() {
+async fn a_flood_of_events_is_read_at_a_limited_rate_reported_once_and_holds_up_no_answer() {
     let mut rig = rig();
     let web = Web::serve(|request| match (request.verb.as_str(), request.method()) {
         ("GET", _) => Reply::Flood(megabyte(), 125),
@@ -487,7 +487,7 @@ async fn a_flood_of_events_is_read_at_a_limited_rate_told_once_and_holds_up_no_a
     .await;
     let began = std::time::Instant::now();
     let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
-    // Sixteen megabytes are free, and each second forty: the last come after more than two.
+    // 16 MB are unlimited, the rest 40 MB per second: the last arrive after more than two seconds.
     let (mut calls, mut read) = (0, 0);
     while read < 115 << 20 {
         let result = connected.session.request(echo("a"), call(calls).context).await;

@@ -1,5 +1,5 @@
-//! Answers of a great many values: from the wire, over a pipe or HTTP, to the screen their beginning
-//! is a value beside the whole text.
+//! Answers with very many values, over a pipe or HTTP, up to the screen: the beginning is parsed to
+//! values, next to the whole text.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::peer::{call, echo, pipe, rig, start};
 use crate::web::{Asked, Reply, Web};
 use crate::world::in_memory;
 
-/// More than `limits.nodes` allows a tree to have.
+/// More than `limits.nodes` allows in a tree.
 const ITEMS: usize = 300_000;
 
 /// The answer to one request, as text.
@@ -36,7 +36,7 @@ fn reply(request: &Value) -> Option<String> {
             let items: Vec<Value> = (0..ITEMS).map(|id| json!({"id": id})).collect();
             json!({"content": [], "structuredContent": {"items": items}})
         }
-        // A probe of the other era is no method of this server.
+        // The probe for the other era is an unknown method here.
         _ => {
             let id = request.get("id")?;
             let error = json!({"code": -32601, "message": "unknown"});
@@ -46,7 +46,7 @@ fn reply(request: &Value) -> Option<String> {
     Some(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string())
 }
 
-/// A server at the other end of a pipe in memory.
+/// A server on an in-memory pipe.
 #[derive(Clone)]
 struct Piped;
 
@@ -106,7 +106,7 @@ async fn answer(host: Host) -> Payload {
     outcome.result
 }
 
-/// What a person does with a result.
+/// Views a result as a user would.
 fn looked_at(result: &Payload) {
     let area = Rect::new(0, 0, 80, 24);
     let (look, mut buf) = (Styles::default(), Buffer::empty(area));
@@ -169,7 +169,7 @@ async fn lists_in_lists_are_read_as_far_as_the_depth_allows_and_what_they_take_i
         assert!(lists > 500, "{depth}: {lists}");
     }
     assert_eq!(rig.kinds().await, []);
-    // What must become a tree is refused by the memory it takes, before its values are too many.
+    // A tree is refused because of its memory, before the limit on values is reached.
     let asking = connected.session.list(mcpdeck::mcp::ListKind::Tools);
     let answering = async {
         let id = peer.expect("tools/list").await["id"].clone();

@@ -1,4 +1,4 @@
-//! Much at once: many calls, and servers that write more than anybody asked for.
+//! Load: many concurrent calls, and servers that write unsolicited data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ async fn calls_made_together_go_out_together_and_a_single_one_does_not_wait() {
     let connecting = connect(endpoint, &attempt, rig.context.clone());
     let (connected, _) = tokio::join!(connecting, peer.initialize());
     let session = connected.unwrap().session;
-    // The peer asks for no turn of the host's: a single call is on the wire at the first poll.
+    // A single call is written at the first poll, without a turn of another task.
     writes.store(0, Ordering::Relaxed);
     let mut single = session.request(echo("alone"), call(1).context);
     assert!(futures::poll!(&mut single).is_pending());
@@ -45,7 +45,7 @@ async fn calls_made_together_go_out_together_and_a_single_one_does_not_wait() {
     assert!(writes <= 5, "{writes} writes for 50 calls made together");
 }
 
-/// Writes `megabytes` in lines that are no messages.
+/// Writes `megabytes` of lines that are not messages.
 async fn flood(peer: &mut Peer, megabytes: usize) {
     let lines = "a line of forty bytes, as logs have them\n".repeat(25_000);
     for _ in 0..megabytes {
@@ -54,7 +54,7 @@ async fn flood(peer: &mut Peer, megabytes: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_is_read_at_a_limited_rate_told_once_and_hides_no_answer() {
+async fn a_flood_is_read_at_a_limited_rate_reported_once_and_hides_no_answer() {
     let mut rig = rig();
     let (Endpoint::Pipe { read, write }, mut peer) = pipe(64 << 10) else { panic!("a pipe") };
     let endpoint = Endpoint::Pipe { read, write };
@@ -71,7 +71,7 @@ async fn a_flood_is_read_at_a_limited_rate_told_once_and_hides_no_answer() {
     };
     let (result, ()) = tokio::join!(calling, answering);
     assert_eq!(*result.unwrap(), text("after the flood"));
-    // 150 MB, of which 16 MiB are free: three and a half seconds at 40 MiB each.
+    // 150 MB, of which 16 MiB are unlimited: 3.5 seconds at 40 MiB per second.
     let took = began.elapsed().as_secs_f64();
     assert!((2.5..5.0).contains(&took), "{took} s");
     let findings = rig.findings().await;
@@ -90,7 +90,7 @@ async fn a_server_that_asks_without_reading_its_answers_is_cut_off() {
     let connecting = connect(endpoint, &attempt, rig.context.clone());
     let (connected, _) = tokio::join!(connecting, peer.initialize());
     let session = connected.unwrap().session;
-    // Reads one answer for every forty pings: what waits for it grows and grows.
+    // Reads one answer per forty pings, so that the backlog keeps growing.
     let mut sent = 0;
     for n in 0..20_000 {
         let ping = json!({"jsonrpc": "2.0", "id": format!("p{n}"), "method": "ping"});

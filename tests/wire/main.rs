@@ -1,5 +1,5 @@
-//! Sessions over an in-memory pipe against a server that does what it is told, on a paused clock:
-//! every broken answer either works or fails its call at once, with the reason.
+//! Sessions over an in-memory pipe against a scripted server, on a paused clock: every broken
+//! answer either works or fails its call at once, with the reason.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 

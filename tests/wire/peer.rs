@@ -47,13 +47,13 @@ impl Peer {
         tokio::time::timeout(Duration::from_secs(60), self.recv()).await.ok()
     }
 
-    /// The end of what the host sends.
+    /// Waits until the host closes its end.
     pub async fn closed(&mut self) {
         let mut line = String::new();
         while self.reader.read_line(&mut line).await.unwrap() > 0 {}
     }
 
-    /// The next request of a method, skipping others; gives it whole.
+    /// Returns the next request with this method, skipping others.
     pub async fn expect(&mut self, method: &str) -> Value {
         let message = self.recv().await;
         assert_eq!(message["method"], method, "{message}");
@@ -81,7 +81,7 @@ impl Peer {
         self.send(json!({"jsonrpc": "2.0", "id": to["id"], "error": error})).await;
     }
 
-    /// Shakes hands as a legacy server does.
+    /// Performs the handshake of a legacy server.
     pub async fn initialize(&mut self) -> Value {
         self.initialize_with(json!({"tools": {"listChanged": true}, "logging": {}})).await
     }
@@ -97,7 +97,7 @@ impl Peer {
         request
     }
 
-    /// Shakes hands as a modern server does.
+    /// Performs the handshake of a modern server.
     pub async fn discover(&mut self, capabilities: Value) -> Value {
         let request = self.expect("server/discover").await;
         let result = json!({
@@ -112,7 +112,7 @@ impl Peer {
 
 type Script = Box<dyn Fn(ServerRequest) -> BoxFuture<'static, Answer> + Send + Sync>;
 
-/// An approval queue that is asked; by default nobody ever answers.
+/// A test approval queue; without a script requests are never answered.
 pub struct TestDesk {
     pub asked: mpsc::Sender<ServerRequest>,
     pub script: Option<Script>,
@@ -144,7 +144,7 @@ pub fn rig() -> Rig {
     rig_with(|_| {}, None)
 }
 
-/// A rig whose server may ask a person while it works on no call.
+/// A rig whose server may send requests to the user outside of calls.
 pub fn rig_outside_calls() -> Rig {
     rig_of(|_| {}, None, OutsideCalls::Allow)
 }
@@ -242,7 +242,7 @@ impl Rig {
 
     /// The findings so far, by kind.
     pub async fn findings(&mut self) -> Vec<Finding> {
-        // The pump needs a turn; on a paused clock a sleep is one.
+        // Lets the pump task run; the clock is paused, so this takes no time.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let mut out = Vec::new();
         while let Ok(event) = self.events.try_recv() {
@@ -264,12 +264,12 @@ impl Rig {
     }
 }
 
-/// A request, with the ends a test looks at.
+/// A request, with the handles a test needs.
 pub struct Call {
     pub context: Arc<PendingRequest>,
     pub cancel: CancellationToken,
     pub progress: mpsc::Receiver<Progress>,
-    /// The same request, for those who gave theirs away.
+    /// The same request, for tests that moved `context` out.
     pub seen: Arc<PendingRequest>,
 }
 

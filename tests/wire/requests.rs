@@ -20,7 +20,7 @@ async fn progress(peer: &mut Peer, to: &Value, value: Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_tells_the_server_and_a_late_answer_is_recorded_as_late() {
+async fn a_timeout_reports_the_server_and_a_late_answer_is_recorded_as_late() {
     let mut rig = rig();
     let (connected, mut peer) = rig.legacy().await;
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! Requests of servers: to the approval queue as they were sent, with the clock of the call standing still;
-//! withdrawn when the server no longer wants them; the rounds of `input_required`.
+//! Requests of servers: passed unchanged to the approval queue, while the clock of the call is
+//! stopped; withdrawn when the server cancels them; the rounds of `input_required`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::peer::{Rig, call, echo, rig, rig_outside_calls, rig_with, start, text};
 
-/// An approval queue that answers each request after `seconds` with what `answer` makes of it.
+/// An approval queue that answers each request after `seconds` with the result of `answer`.
 fn answering(seconds: u64, answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Rig {
     let answer = Arc::new(answer);
     let script = Box::new(move |request: mcpdeck::mcp::ServerRequest| {
@@ -36,7 +36,7 @@ async fn a_person_may_take_minutes_and_the_clock_of_the_call_stands_still() {
     let one = call(5);
     let pending = start(&connected, echo("a"), one.context);
     let request = peer.expect("tools/call").await;
-    // rmcp's types do not know these parameters; the approval queue sees them all the same.
+    // rmcp's types do not have these parameters; the approval queue still receives them.
     peer.send(ask(json!("s-1"), "sampling/createMessage", json!({"weird": [1, {"a": null}]})))
         .await;
     let answer = peer.recv().await;
@@ -55,7 +55,7 @@ async fn a_person_may_take_minutes_and_the_clock_of_the_call_stands_still() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_are_told_apart_and_a_refusal_keeps_its_code() {
+async fn kinds_are_distinguished_and_a_refusal_keeps_its_code() {
     let mut rig = answering(0, |_| Answer::Refuse { code: -1, message: "no".into() });
     let (connected, mut peer) = rig.legacy().await;
     let _one = start(&connected, echo("a"), call(1).context);
@@ -165,7 +165,7 @@ async fn the_hosts_own_requests_are_no_reason_to_ask_a_person() {
     assert!(rig.asked.try_recv().is_err(), "none comes before a person");
     let found = rig.findings().await;
     assert_eq!(found.iter().map(|f| f.count).sum::<u64>(), 500);
-    // Roots cost nobody anything: servers ask for them while they start.
+    // Roots requests are allowed: servers send them during startup, and they are cheap.
     peer.send(ask(json!("roots"), "roots/list", json!({}))).await;
     assert_eq!(rig.asked.recv().await.unwrap().kind, RequestKind::Roots);
     peer.reply(&request, json!({"tools": []})).await;
@@ -180,7 +180,7 @@ async fn with_leave_a_legacy_server_asks_outside_calls_and_still_only_so_much() 
         .await;
     let asked = rig.asked.recv().await.unwrap();
     assert_eq!((&asked.kind, asked.call), (&RequestKind::Elicitation, None));
-    // What is asked of us later is not what it waits for, and does not take it back when it ends.
+    // A later call does not own the request, so its end does not withdraw it.
     let one = call(7);
     let pending = start(&connected, echo("a"), one.context);
     let request = peer.expect("tools/call").await;
@@ -188,7 +188,7 @@ async fn with_leave_a_legacy_server_asks_outside_calls_and_still_only_so_much() 
     pending.await.unwrap().unwrap();
     assert!(!asked.withdrawn.is_cancelled());
     assert_eq!(one.seen.waited(), Duration::ZERO, "its clock ran on");
-    // A storm of them is bounded as it is within a call.
+    // The number of open requests is limited as within a call.
     for n in 0..39 {
         peer.send(ask(json!(n), "sampling/createMessage", json!({}))).await;
     }

@@ -1,5 +1,5 @@
-//! Servers that lie about the tasks they run: none is left behind, and no call waits for longer than
-//! its patience.
+//! Servers that misreport their tasks: no task is left behind, and no call waits longer than its
+//! timeout.
 
 use mcpdeck::error::ErrorCode;
 use mcpdeck::mcp::{Attempt, FindingKind};
@@ -19,7 +19,7 @@ async fn the_pace_a_server_asks_for_has_bounds() {
         (json!(1), 50),
         (json!(0.001), 50),
         (json!(14_000), 14_000),
-        // Half of what the call may be silent.
+        // Half of the idle timeout of the call.
         (json!(86_400_000), 15_000),
         (json!(1e300), 15_000),
     ] {
@@ -140,7 +140,7 @@ async fn what_is_no_task_fails_the_call_with_the_reason_or_is_asked_for_its_resu
         a_while().await;
         assert_eq!(about(&heard, "tasks/cancel"), ["t-1"]);
     }
-    // A status nobody knows: the result may be there all the same.
+    // An unknown status: the result may still exist.
     let rig = crate::peer::rig();
     let (connected, _) = played(&rig, going(vec![task("dreaming\u{202e}", json!({}))], done)).await;
     let answer = start(&connected, research(), call(1).context).await.unwrap().unwrap();
@@ -148,7 +148,7 @@ async fn what_is_no_task_fails_the_call_with_the_reason_or_is_asked_for_its_resu
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_that_is_none_is_told_and_one_that_is_refused_fails_the_call() {
+async fn a_result_that_is_none_is_reported_and_one_that_is_refused_fails_the_call() {
     let mut rig = rig();
     let over = vec![task("completed", json!({}))];
     let (connected, _) = played(&rig, going(over.clone(), |to| result(to, json!({})))).await;

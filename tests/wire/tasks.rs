@@ -1,5 +1,5 @@
-//! Tool calls that run as tasks (MCP 2025-11-25): followed to their end at the pace the server asks
-//! for, answered by a person meanwhile, and ended from both sides.
+//! Tool calls that run as tasks (MCP 2025-11-25): polled to their end at the interval the server
+//! requests, with requests to the user in between, and cancelled from both sides.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -42,8 +42,8 @@ pub fn error(to: &Value, code: i64, message: &str) -> Vec<Value> {
     vec![json!({"jsonrpc": "2.0", "id": to["id"], "error": error})]
 }
 
-/// A session whose server does what `play` says to every message of the host; `play` is given how
-/// many messages of that method came before.
+/// A session whose server sends what `play` returns for every message of the host; `play` also gets
+/// the number of earlier messages with that method.
 pub async fn played(
     rig: &Rig,
     mut play: impl FnMut(&Value, usize) -> Vec<Value> + Send + 'static,
@@ -89,12 +89,12 @@ pub fn about(heard: &Heard, method: &str) -> Vec<Value> {
     of.map(|(_, message)| message["params"]["taskId"].clone()).collect()
 }
 
-/// Time passes: what is on its way arrives.
+/// Lets time pass, so that messages in transit arrive.
 pub async fn a_while() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }
 
-/// A server whose task goes through `stages`, one for each time it is asked after; the last stays.
+/// A server whose task advances through `stages` with every poll, staying at the last.
 pub fn going(
     stages: Vec<Value>,
     at_the_end: impl Fn(&Value) -> Vec<Value> + Send + 'static,
@@ -146,7 +146,7 @@ async fn a_task_is_asked_after_at_its_own_pace_and_its_result_is_the_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_of_the_call_is_told_as_long_as_its_task_lives() {
+async fn progress_of_the_call_is_reported_as_long_as_its_task_lives() {
     let mut rig = rig();
     let token = Arc::new(Mutex::new(Value::Null));
     let (connected, _heard) = played(&rig, {
@@ -183,7 +183,7 @@ async fn progress_of_the_call_is_told_as_long_as_its_task_lives() {
     assert_eq!(rig.kinds().await, [], "none of it came too late");
 }
 
-/// A task that needs an answer: asks for it once its result is asked for, or while nothing is.
+/// A task that needs input: requests it when its result is requested or, if `unasked`, before.
 fn asking(unasked: bool) -> impl FnMut(&Value, usize) -> Vec<Value> + Send + 'static {
     let question = json!({
         "jsonrpc": "2.0", "id": "q-1", "method": "elicitation/create",
@@ -227,7 +227,7 @@ fn asking(unasked: bool) -> impl FnMut(&Value, usize) -> Vec<Value> + Send + 'st
     }
 }
 
-/// An approval queue where a person takes five minutes.
+/// An approval queue where the user takes five minutes.
 fn slow_person() -> Rig {
     let script = Box::new(|_: ServerRequest| {
         async {
@@ -244,7 +244,7 @@ async fn a_person_answers_what_a_task_asks_and_the_clock_of_the_call_stands_stil
     for unasked in [false, true] {
         let mut rig = slow_person();
         let (connected, heard) = played(&rig, asking(unasked)).await;
-        // Another call is in flight: only the task's id tells whose question it is.
+        // Another call is in flight: only the task id attributes the question.
         let other = call(8);
         let _other = start(&connected, crate::peer::echo("a"), other.context);
         let one = call(7);
@@ -268,7 +268,7 @@ async fn a_person_answers_what_a_task_asks_and_the_clock_of_the_call_stands_stil
 
 #[tokio::test(start_paused = true)]
 async fn after_the_answer_a_task_may_work_longer_than_a_call_may_be_silent() {
-    // After the question the task works another minute; `tasks/result` is open all the while.
+    // After the question the task works another minute, with `tasks/result` open.
     let rig = slow_person();
     let mut stages = asking(false);
     let mut polls = 0;
@@ -312,7 +312,7 @@ async fn a_task_that_failed_says_why() {
 
 #[tokio::test(start_paused = true)]
 async fn cancelling_the_call_cancels_its_task() {
-    // While nothing is asked, while it is asked after, while its result is awaited.
+    // Between polls, during a poll, and while its result is awaited.
     for (stage, at) in [("working", 500), ("working", 1_000), ("input_required", 2_500)] {
         let rig = rig();
         let silent = at == 1_000;
@@ -372,8 +372,8 @@ async fn cancelling_does_not_wait_for_a_server_that_is_deaf() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_its_server_cancelled_is_told_as_the_servers_doing() {
-    // Asked after; and while its result, which never comes, is awaited.
+async fn a_task_that_its_server_cancelled_is_reported_as_the_servers_doing() {
+    // During a poll, and while waiting for a result that never arrives.
     for first in ["working", "input_required"] {
         let rig = rig();
         let over = task("cancelled", json!({"statusMessage": "by an administrator"}));

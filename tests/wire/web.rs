@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub verb: String,
@@ -30,15 +30,15 @@ impl Asked {
 /// An answer.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// These bytes.
+    /// Raw bytes.
     Bytes(Vec<u8>),
-    /// This JSON, after a while.
+    /// JSON, after a delay.
     Slow(Duration, String),
-    /// This JSON, its body a while after its head.
+    /// JSON, with a delay between head and body.
     Delayed(Duration, String),
-    /// None, with the connection open.
+    /// No answer; the connection stays open.
     Park,
-    /// Events without end, this text in pieces, as often as said; then the connection stays open.
+    /// An event stream that repeats this text this many times and then stays open.
     Flood(String, usize),
 }
 
@@ -65,7 +65,7 @@ impl Reply {
     }
 }
 
-/// What a legacy server with a session answers to everything but calls.
+/// The answers of a legacy server with a session to everything but calls.
 pub fn legacy(request: &Asked) -> Reply {
     if request.verb == "GET" {
         return Reply::Bytes(
@@ -85,7 +85,7 @@ pub fn legacy(request: &Asked) -> Reply {
     }
 }
 
-/// How often the handshake was completed.
+/// The number of completed handshakes.
 pub fn initialized(web: &Web) -> usize {
     web.seen().iter().filter(|r| r.method() == "notifications/initialized").count()
 }
@@ -200,7 +200,7 @@ async fn reply(mut stream: BufReader<TcpStream>, reply: Reply, keeps_open: bool)
     };
     let _ = stream.write_all(&bytes).await;
     if keeps_open && !bytes.windows(14).any(|w| w == b"content-length") {
-        // A stream without an end: until the host goes away.
+        // Keeps the stream open until the host disconnects.
         let _ = stream.read_u8().await;
     }
     let _ = stream.shutdown().await;

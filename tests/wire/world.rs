@@ -1,5 +1,5 @@
-//! Servers of a whole host that live in memory: they shake hands, list one tool, and otherwise do
-//! what they are told; everything they receive is kept.
+//! In-memory servers for a whole host: they perform the handshake, list one tool, and otherwise
+//! follow the test; everything they receive is recorded.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::peer::{Peer, pipe};
 
-/// The entry of a server that is no process: a connector stands in for it.
+/// The entry of a server without a process: a connector replaces it.
 pub fn in_memory() -> TransportConfig {
     TransportConfig::Stdio(StdioConfig {
         command: "in-memory".into(),
@@ -26,18 +26,18 @@ pub fn in_memory() -> TransportConfig {
     })
 }
 
-/// What the server's end of the current session does.
+/// A command to the server's end of the current session.
 pub enum Do {
     Send(Value),
     Die,
 }
 
-/// What came over the wire, whatever the session.
+/// Messages received over the wire, over all sessions.
 #[derive(Default)]
 pub struct Seen {
     /// Answers to the request of this number.
     pub replies: BTreeMap<u64, Vec<Value>>,
-    /// Ids of calls that wait for their answer.
+    /// Ids of unanswered calls.
     pub calls: Vec<Value>,
     /// `roots/list_changed`
     pub roots_changed: usize,
@@ -47,7 +47,7 @@ pub struct Seen {
 pub struct World {
     pub modern: bool,
     pub seen: Arc<Mutex<Seen>>,
-    /// The end of the session that lives now.
+    /// The server's end of the current session.
     pub server: Arc<Mutex<Option<mpsc::Sender<Do>>>>,
 }
 

@@ -1,5 +1,5 @@
-//! What a text hides, instructs or points at. Pure; used by the rules of the check, by the lock file
-//! and by the review of definitions, so that all mean the same.
+//! Finds hidden characters, instructions and addresses in a text. Pure; shared by the check rules,
+//! the lock file and the review of definitions, so that all agree.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use regex::bytes::{Regex, RegexBuilder};
 pub struct Hidden {
     /// Control characters and terminal escapes, as `U+001B`.
     pub control: BTreeSet<String>,
-    /// Characters nobody sees, as `U+202E`.
+    /// Invisible characters, as `U+202E`.
     pub invisible: BTreeSet<String>,
     /// Whether combining marks are piled up so that they cover other text.
     pub piled: bool,
@@ -22,7 +22,7 @@ pub struct Hidden {
 /// Blank lines, or blanks in a row, after which further text counts as buried.
 const BURIED_LINES: usize = 10;
 const BURIED_BLANKS: usize = 120;
-/// Marks on one letter; no living script uses as many.
+/// Combining marks on one letter that count as piled up; no living script uses as many.
 const PILE: usize = 9;
 
 /// Looks for hidden, control and buried text.
@@ -53,7 +53,7 @@ fn is_control(c: char) -> bool {
     c.is_control() && !matches!(c, '\n' | '\t')
 }
 
-/// Whether a character shows nothing by itself.
+/// Whether a character is invisible by itself.
 pub(crate) const fn is_hidden(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -68,7 +68,7 @@ const fn is_mark(c: char) -> bool {
         | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
 }
 
-/// Emoji style after a symbol, joiners inside emoji and in the scripts that need them.
+/// Legitimate uses: emoji style after a symbol, joiners inside emoji and in scripts that need them.
 fn has_a_job(c: char, before: Option<char>, after: Option<char>) -> bool {
     let symbol = |c: Option<char>| {
         c.is_some_and(|c| {
@@ -85,7 +85,7 @@ fn has_a_job(c: char, before: Option<char>, after: Option<char>) -> bool {
     }
 }
 
-/// Tag letters that belong to the flag of a region: 🏴, at most six of them, then the end.
+/// Whether a tag character belongs to a regional flag: 🏴, three to six of them, then the end tag.
 fn in_flag(chars: &[char], at: usize) -> bool {
     const LONGEST: usize = 6;
     if !matches!(chars[at], '\u{e0030}'..='\u{e007a}' | '\u{e007f}') {
@@ -121,7 +121,8 @@ fn is_buried(text: &str) -> bool {
     !some && blank >= BURIED_LINES
 }
 
-/// Phrases that instruct a model, and why each is suspicious. The list is short on purpose: each phrase has hardly a reason to stand in a description.
+/// Phrases that instruct a model, and why each is suspicious. Deliberately few: only phrases with
+/// hardly any legitimate use in a description.
 static PHRASES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
         (
@@ -164,7 +165,7 @@ static PHRASES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     .collect()
 });
 
-/// The phrases are English: over bytes the automata are a fraction of what Unicode would take.
+/// A byte regex: the phrases are English, and Unicode automata would be several times larger.
 fn plain(pattern: &str) -> Option<Regex> {
     let mut builder = RegexBuilder::new(pattern);
     builder.unicode(false).case_insensitive(true).dot_matches_new_line(true);
@@ -173,8 +174,7 @@ fn plain(pattern: &str) -> Option<Regex> {
 
 /// Phrases that instruct a model: the words found, and why they are suspicious.
 pub fn instructions(text: &str) -> Vec<(String, &'static str)> {
-    // Hidden characters between letters must not hide a phrase; case, line breaks and the many
-    // blanks of Unicode neither.
+    // Hidden characters, case, line breaks and Unicode spaces must not keep a phrase from matching.
     let visible = text.chars().filter(|c| !is_hidden(*c));
     let plain: String = visible.map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
     let mut found: Vec<(String, &'static str)> = Vec::new();

@@ -1,5 +1,5 @@
-//! JSON that is safe to print: what serde leaves as it is but a terminal or an eye would obey
-//! (delete, C1, bidi, zero-width and tag characters) is written as `\u` escapes.
+//! JSON that is safe to print: characters that serde leaves alone but that control a terminal or
+//! mislead a reader (delete, C1, bidi, zero-width and tag characters) are written as `\u` escapes.
 //!
 //! The value is unchanged: a parser reads back exactly what was put in.
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::inspect::is_hidden;
 
-/// One line.
+/// JSON on one line.
 pub fn compact<T: Serialize + ?Sized>(value: &T) -> String {
     printable(serde_json::to_string(value))
 }
@@ -19,9 +19,9 @@ pub fn pretty<T: Serialize + ?Sized>(value: &T) -> String {
     printable(serde_json::to_string_pretty(value))
 }
 
-/// Such characters stand inside strings alone, where an escape means the same.
+/// Such characters occur only inside strings, where an escape means the same.
 fn printable(written: serde_json::Result<String>) -> String {
-    // Only a map with keys that are no strings fails, and no value of ours has one.
+    // Fails only for a map with non-string keys, and no value of ours has one.
     debug_assert!(written.is_ok(), "not representable as JSON");
     let text = written.unwrap_or_default();
     if text.chars().any(unsafe_to_print) { escaped(&text, unsafe_to_print) } else { text }
@@ -32,7 +32,7 @@ const fn unsafe_to_print(c: char) -> bool {
     matches!(c, '\u{7f}'..='\u{9f}') || is_hidden(c)
 }
 
-/// JSON text with some of its characters as `\uXXXX`.
+/// JSON text with the characters selected by `which` as `\uXXXX`.
 pub(crate) fn escaped(text: &str, which: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,12 +1,12 @@
-//! Paths as text that is written down. JSON holds UTF-8 and a path may be other bytes: those are
-//! spelled `\xNN`. Only for what is read by people and programs; nothing is opened by such a text.
+//! Paths as text for output. JSON is UTF-8 and a path may hold other bytes: these are spelled
+//! `\xNN`. For display and reports only; nothing is opened by such a text.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 
-/// The path, with bytes that are no UTF-8 spelled `\xNN`.
+/// The path, with bytes that are not UTF-8 spelled `\xNN`.
 pub fn spelled(path: &Path) -> Cow<'_, str> {
     if let Some(text) = path.to_str() {
         return Cow::Borrowed(text);
@@ -27,7 +27,7 @@ pub fn one<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&spelled(path))
 }
 
-/// For `serialize_with`: a path or nothing.
+/// For `serialize_with`: an optional path.
 pub fn perhaps<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
     path.as_deref().map(spelled).serialize(to)
 }

@@ -1,7 +1,7 @@
-//! Cuts text into what can be drawn as it is and what cannot: the one judgement on characters,
-//! used by the sanitiser and by [`super::inspect`] alike.
+//! Splits text into pieces that can be drawn as they are and pieces that cannot: the only
+//! classification of characters, shared by the sanitiser and [`super::inspect`].
 //!
-//! Classes come from the Unicode tables of `regex-syntax`. Decides; does not write any marker.
+//! Classes come from the Unicode tables of `regex-syntax`. Only classifies; writes no markers.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ use regex_syntax::hir::{Class, HirKind};
 /// Marks kept on one base character. Vietnamese needs two, Hebrew with cantillation four, a
 /// Tibetan stack seven.
 const MARKS: usize = 8;
-/// Letters kept in one cluster that a renderer may join without end (conjuncts, Hangul jamo).
+/// Letters kept in one cluster that a renderer may join without limit (conjuncts, Hangul jamo).
 const JOINED: usize = 8;
 
 /// Why a character is not drawn as it is.
@@ -20,7 +20,7 @@ pub enum HiddenKind {
     Control,
     /// Changes the direction text is shown in.
     Bidi,
-    /// Takes no room: zero-width space and joiners, soft hyphen, byte order mark.
+    /// Has no width: zero-width space and joiners, soft hyphen, byte order mark.
     ZeroWidth,
     /// An invisible copy of ASCII (U+E0000 to U+E007F).
     Tag,
@@ -49,14 +49,14 @@ pub(super) enum TextPiece<'a> {
     Break,
     /// A tab.
     Tab,
-    /// What follows has to be kept off what stands before it: a mark without a base, which would
-    /// sit on something of ours, or a letter of a cluster that never ends.
+    /// What follows must be kept apart from what precedes it: a mark without a base, which would
+    /// combine with our own text, or a letter that would make a cluster too long.
     Dotted,
     /// Not drawn: a run of one kind.
     Hidden { kind: HiddenKind, at: usize, text: &'a str },
 }
 
-/// What stands before the next character in the output, if a mark may sit on it.
+/// The character before the next one in the output, if a mark may combine with it.
 type Before = Option<BaseCharacter>;
 
 /// A base with this many marks, in a cluster of this many joined letters.
@@ -72,7 +72,7 @@ struct BaseCharacter {
 const BASE: BaseCharacter =
     BaseCharacter { marks: 0, joined: 1, emoji: false, linked: false, jamo: false };
 
-/// A base that may be an emoji: `©`, `1` and `#` count, as the standard has it.
+/// A base that may be an emoji: `©`, `1` and `#` count, as in the standard.
 const EMOJI: BaseCharacter = BaseCharacter { emoji: true, ..BASE };
 
 /// Iterates over the pieces of a text.
@@ -99,7 +99,7 @@ impl<'a> Scanner<'a> {
     fn judge(&self, c: char, rest: &str) -> CharClass {
         match c {
             '0'..='9' | '#' | '*' => return CharClass::Keep(Some(EMOJI)),
-            // Our own markers end in these; a mark must not sit on them.
+            // Our own markers end in `⟩`; a mark must not combine with either.
             ' ' | '⟩' => return CharClass::Keep(None),
             '!'..='~' => return CharClass::Keep(Some(BASE)),
             '\n' => return CharClass::Break(1),
@@ -111,7 +111,7 @@ impl<'a> Scanner<'a> {
             return CharClass::Hide(kind);
         }
         if matches!(c, '\u{fe0e}' | '\u{fe0f}') {
-            // One selector after an emoji chooses how it is drawn; that one is meant to be there.
+            // One selector after an emoji chooses its presentation and is legitimate.
             return match self.before {
                 Some(base) if base.emoji => CharClass::Keep(Some(BaseCharacter {
                     emoji: false,
@@ -133,7 +133,7 @@ impl<'a> Scanner<'a> {
 
     fn judge_mark(&self, c: char) -> CharClass {
         match self.before {
-            // These are drawn when they stand alone.
+            // These are drawn even when they stand alone.
             None if extends(c) => CharClass::Keep(Some(BASE)),
             None => CharClass::Dot,
             Some(base) if base.marks >= MARKS => CharClass::Hide(HiddenKind::Marks),
@@ -206,7 +206,7 @@ impl<'a> Iterator for Scanner<'a> {
                     TextPiece::Tab
                 }
                 CharClass::Dot => {
-                    // What was judged follows as plain text, on the base that is put there.
+                    // The judged character follows as plain text, on the base emitted here.
                     self.before = Some(BASE);
                     TextPiece::Dotted
                 }
@@ -221,7 +221,7 @@ impl<'a> Iterator for Scanner<'a> {
     }
 }
 
-/// Characters that are hidden wherever they stand.
+/// Characters that are hidden regardless of context.
 fn hidden(c: char) -> Option<HiddenKind> {
     let kind = match c {
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => HiddenKind::Control,
@@ -237,7 +237,7 @@ fn hidden(c: char) -> Option<HiddenKind> {
         '\u{fe00}'..='\u{fe0d}' | '\u{e0100}'..='\u{e01ef}' | '\u{180b}'..='\u{180f}' => {
             HiddenKind::VariationSelector
         }
-        // Judged by what stands before them.
+        // Plain, or judged by what precedes them.
         ' '..='~' | '\u{fe0e}' | '\u{fe0f}' => return None,
         '\u{e0000}'..='\u{e007f}' => HiddenKind::Tag,
         '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{ffffd}' | '\u{100000}'..='\u{10fffd}' => {
@@ -261,7 +261,7 @@ const fn extends(c: char) -> bool {
 struct Ranges(Box<[(char, char)]>);
 
 impl Ranges {
-    /// The set a bracket expression of `regex` syntax names.
+    /// The set named by a bracket expression in `regex` syntax.
     fn of(class: &str) -> Self {
         let ranges = match regex_syntax::parse(class).map(regex_syntax::hir::Hir::into_kind) {
             Ok(HirKind::Class(Class::Unicode(set))) => {
@@ -295,7 +295,7 @@ const EMOJI_CLASS: &str = r"[\p{Emoji}]";
 /// Marks that join the letters on both sides into one cluster (`Indic_Conjunct_Break=Linker`).
 const LINKER_CLASS: &str = "[\u{94d}\u{9cd}\u{acd}\u{b4d}\u{c4d}\u{d4d}\u{1039}\u{17d2}\u{1a60}\
     \u{1b44}\u{1bab}\u{a9c0}\u{aaf6}\u{10a3f}\u{11133}\u{113d0}\u{1193e}\u{11a47}\u{11a99}]";
-/// Letters that join the one behind them (`Grapheme_Cluster_Break=Prepend`).
+/// Letters that join the following one (`Grapheme_Cluster_Break=Prepend`).
 const PREPENDED_CLASS: &str = "[\u{d4e}\u{111c2}\u{111c3}\u{113d1}\u{1193f}\u{11941}\u{11a3a}\
     \u{11a84}-\u{11a89}\u{11d46}\u{11f02}]";
 

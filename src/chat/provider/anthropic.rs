@@ -1,4 +1,4 @@
-//! Anthropic's Messages interface, streaming. Pure.
+//! Anthropic's Messages API, streaming. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::chat::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall};
 use crate::chat::provider::wire::{ProviderRequest, RemoteConfig, ReplyReader, tools, turns};
 
-/// The version of the interface.
+/// The API version.
 const VERSION: &str = "2023-06-01";
 
 pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRequest {
@@ -36,7 +36,7 @@ pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRe
     ProviderRequest { path: "/messages".to_owned(), headers, body }
 }
 
-/// What the model said, signed reasoning first, as it must be sent back.
+/// The content blocks of an answer for the history; signed reasoning must come first.
 fn said(reply: &ModelReply) -> Vec<Value> {
     let mut content = reply.carried.clone();
     if !reply.text.is_empty() {
@@ -49,18 +49,18 @@ fn said(reply: &ModelReply) -> Vec<Value> {
     content
 }
 
-/// A block that is not complete.
+/// A content block that is still incomplete.
 enum PartialBlock {
     Call {
         id: String,
         name: String,
         input: String,
     },
-    /// Signed or redacted reasoning, which is sent back as it came.
+    /// Signed or redacted reasoning, which is sent back unchanged.
     Carried(Value),
 }
 
-/// Reads an answer.
+/// Reads a streamed answer.
 #[derive(Default)]
 pub(super) struct AnthropicReader {
     open: BTreeMap<u64, PartialBlock>,

@@ -51,7 +51,7 @@ fn said(reply: &ModelReply) -> Vec<Value> {
     parts
 }
 
-/// Reads an answer.
+/// Reads a streamed answer.
 #[derive(Default)]
 pub(super) struct GeminiReader {
     is_done: bool,

@@ -1,4 +1,4 @@
-//! `OpenAI`'s Chat Completions, streaming, as many others speak it too. Pure.
+//! `OpenAI`'s Chat Completions API, streaming; also used by many other providers. Pure.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ fn said(reply: &ModelReply) -> Value {
     message
 }
 
-/// Reads an answer.
+/// Reads a streamed answer.
 #[derive(Default)]
 pub(super) struct OpenAiReader {
     /// Id, name and arguments so far, by index.

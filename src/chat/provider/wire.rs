@@ -1,4 +1,4 @@
-//! What the wire formats share: whose they are, a request, a reader of its answer, why one failed.
+//! Shared by the wire formats: providers, requests, readers of answers, and faults.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use url::Url;
 use crate::base::secret::Secret;
 use crate::chat::llm::{LlmErrorKind, ModelPrompt, ModelReply, OnDelta};
 
-/// Whose wire format is spoken.
+/// The provider, which determines the wire format.
 #[derive(
     Clone,
     Copy,
@@ -30,11 +30,11 @@ pub enum Provider {
     Gemini,
     /// Anthropic; key in `ANTHROPIC_API_KEY`.
     Anthropic,
-    /// `OpenAI` and everything compatible; key in `OPENAI_API_KEY`.
+    /// `OpenAI` and compatible providers; key in `OPENAI_API_KEY`.
     OpenAi,
     /// Ollama on this machine.
     Ollama,
-    /// A model inside this program that needs no network and calls only the tools that a message names.
+    /// A model built into this program, without a network; calls only tools that a message names.
     Embedded,
 }
 
@@ -44,8 +44,8 @@ impl Provider {
         self.into()
     }
 
-    /// Where it is reached, the variables that usually hold its key (the first that is set counts),
-    /// and the model when none is named.
+    /// Base URL, the usual environment variables of the key (the first one set is used), and the
+    /// default model.
     pub const fn defaults(self) -> (&'static str, &'static [&'static str], &'static str) {
         match self {
             Self::Gemini => (
@@ -63,33 +63,33 @@ impl Provider {
     }
 }
 
-/// How a model is reached.
+/// Configuration of a model.
 #[derive(Clone, Debug)]
 pub struct RemoteConfig {
-    /// Whose format.
+    /// The provider.
     pub provider: Provider,
     /// The address before `/messages`, `/chat/completions` or `/models/...`.
     pub base_url: Url,
     /// The model.
     pub model: String,
-    /// The key; sent to `base_url` alone.
+    /// The key; sent only to `base_url`.
     pub key: Option<Secret>,
-    /// Call tools by fenced blocks: for models without calls of their own.
+    /// Call tools by fenced blocks in the text: for models without native tool calls.
     pub fenced: bool,
-    /// Tokens of prompt and answer together.
+    /// Context size in tokens: prompt and answer together.
     pub context: u64,
-    /// Longest answer in tokens.
+    /// Maximum size of an answer, in tokens.
     pub max_output: u64,
-    /// Longest silence.
+    /// Timeout for the response head and between events.
     pub idle: Duration,
-    /// How often it is tried; never more than four times.
+    /// Maximum number of attempts; capped at four.
     pub attempts: u32,
     /// The pause before the second attempt; doubled for each further one.
     pub backoff: Duration,
 }
 
 impl RemoteConfig {
-    /// A model with the usual limits.
+    /// Configuration with default limits.
     pub fn new(provider: Provider, base_url: Url, model: impl Into<String>) -> Self {
         Self {
             provider,
@@ -106,16 +106,16 @@ impl RemoteConfig {
     }
 }
 
-/// A request as a wire format makes it.
+/// A request in a wire format.
 pub(super) struct ProviderRequest {
-    /// What follows the base address.
+    /// Path relative to the base URL.
     pub(super) path: String,
-    /// Headers, the key among them.
+    /// Headers, including the key.
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) body: Value,
 }
 
-/// The tools as a list of name, description and schema, under the name that a format has for it.
+/// The tools as objects with name, description and schema; `schema` is the key of the latter.
 pub(super) fn tools(prompt: &ModelPrompt, schema: &str) -> Option<Vec<Value>> {
     let tools = prompt.tools.iter().map(
         |tool| json!({"name": tool.name, "description": tool.description, schema: tool.schema}),
@@ -123,7 +123,7 @@ pub(super) fn tools(prompt: &ModelPrompt, schema: &str) -> Option<Vec<Value>> {
     (!prompt.tools.is_empty()).then(|| tools.collect())
 }
 
-/// Messages by role, those of one role in a row put together; ones that say nothing are left out.
+/// Groups content by role, merging consecutive messages of one role and omitting empty ones.
 pub(super) fn turns(all: impl Iterator<Item = (&'static str, Vec<Value>)>, key: &str) -> Value {
     let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
     for (role, content) in all {
@@ -138,10 +138,10 @@ pub(super) fn turns(all: impl Iterator<Item = (&'static str, Vec<Value>)>, key: 
 
 /// Reads the stream of one answer.
 pub(super) trait ReplyReader: Send {
-    /// Takes one event.
+    /// Processes one event.
     fn event(&mut self, data: &Value, reply: &mut ModelReply, on: OnDelta<'_>);
 
-    /// The stream is over: completes the calls; gives whether the answer was complete.
+    /// Completes the calls at the end of the stream; returns whether the answer was complete.
     fn finish(&mut self, reply: &mut ModelReply) -> bool;
 }
 
@@ -149,9 +149,9 @@ pub(super) trait ReplyReader: Send {
 pub(super) struct Fault {
     pub(super) kind: LlmErrorKind,
     pub(super) message: String,
-    /// Whether it may be different in a moment.
+    /// Whether it is transient: a retry may succeed.
     pub(super) passes: bool,
-    /// When the provider wants to be asked again.
+    /// The retry delay that the provider asked for.
     pub(super) after: Option<Duration>,
 }
 
@@ -162,7 +162,7 @@ impl Fault {
         Self { kind, message: message.into(), passes, after: None }
     }
 
-    /// What an error object of a provider says: all of them write `message`, and a word for its kind.
+    /// Classifies a provider's error object: all of them have `message` and a word for the kind.
     pub(super) fn reported(status: Option<u16>, error: &Value) -> Self {
         use LlmErrorKind as K;
         let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();

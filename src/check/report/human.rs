@@ -1,17 +1,16 @@
-//! The report for people: what is wrong, what to do, and a table at the end. Quiet about the rest.
+//! The report for people: what is wrong, what to do, and a table at the end.
 
 use std::fmt::Write as _;
 
 use crate::base::human::{Dur, count};
 use crate::check::model::{CheckFinding, CheckVerdict, DoctorStatus, Report, ServerReport};
 use crate::check::subject::brief;
-use crate::config::Severity;
-use crate::config::diagnostics::summary;
+use crate::config::{Severity, severity_summary};
 
-/// How to write it.
+/// How the report is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Whether escape sequences for colour are wanted.
+    /// Whether to write escape sequences for colour.
     pub colour: bool,
     /// How much is shown.
     pub detail: ReportDetail,
@@ -20,16 +19,16 @@ pub struct Style {
 /// How much is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReportDetail {
-    /// What weighs, and no table; nothing at all when all is well.
+    /// Warnings and errors, without the table; empty when the verdict is `ok`.
     Quiet,
-    /// What weighs; notes are counted.
+    /// Warnings and errors; notes are only counted.
     #[default]
     Brief,
     /// Every step and every note.
     Full,
 }
 
-// Colours, as terminals number them.
+// SGR codes.
 const RED: &str = "31";
 const YELLOW: &str = "33";
 const GREEN: &str = "32";
@@ -42,7 +41,7 @@ impl Style {
     }
 
     fn shows(self, finding: &CheckFinding) -> bool {
-        // What was denied explains the rest: a server without its answer was not fully looked at.
+        // A denied request is shown too: without its answer the server was not fully checked.
         let denied = self.detail == ReportDetail::Brief && finding.rule == "answers/denied";
         self.detail == ReportDetail::Full || finding.severity > Severity::Note || denied
     }
@@ -180,7 +179,7 @@ fn table(out: &mut String, style: Style, report: &Report) {
 }
 
 fn closing(out: &mut String, style: Style, report: &Report) {
-    let found = summary(report.all().map(|(_, f)| f.severity));
+    let found = severity_summary(report.all().map(|(_, f)| f.severity));
     let found = found.unwrap_or_else(|| "nothing to report".to_owned());
     let _ = write!(
         out,

@@ -1,7 +1,7 @@
 //! The report as `JUnit` XML: one suite per server, one case per step of the doctor and per finding.
 //!
-//! Written with `quick-xml`: `quick-junit` would replace the element names alone, and stands on the
-//! same writer with a clock and identifiers beside it.
+//! Written with `quick-xml`: `quick-junit` would replace only the element names, and adds a clock
+//! and identifiers to the same writer.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::check::model::{
 use crate::check::rule;
 use crate::config::Position;
 
-/// Attributes of the root are known to some readers and forbidden by others.
+/// The root element, without attributes: some readers forbid them.
 #[derive(Serialize)]
 #[serde(rename = "testsuites")]
 struct Suites {
@@ -49,7 +49,7 @@ struct Suite {
     time: String,
     properties: (),
     testcase: Vec<Case>,
-    /// The strictest of the schemas in use wants both, in this order.
+    /// The strictest of the schemas in use requires both, in this order.
     #[serde(rename = "system-out")]
     out: (),
     #[serde(rename = "system-err")]
@@ -146,8 +146,8 @@ fn step_case(class: &str, server: &ServerReport, step: &DoctorStep) -> Case {
     let case = case(class, &format!("step {}", step.name), step.took.unwrap_or_default());
     match step.status {
         DoctorStatus::Ok => case,
-        // The finding that explains a failed step carries the failure; the step is counted apart
-        // only when nothing else does.
+        // The finding that explains a failed step carries the failure; the step itself counts only
+        // when there is no finding.
         DoctorStatus::Failed if server.findings.is_empty() => {
             Case { error: Some(failure(&step.name, &step.detail, "")), ..case }
         }
@@ -180,7 +180,7 @@ fn seconds(span: Duration) -> String {
     format!("{:.3}", span.as_secs_f64())
 }
 
-/// Without the characters XML 1.0 cannot hold (section 2.2).
+/// Replaces the characters XML 1.0 cannot hold (section 2.2).
 fn clean(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -197,7 +197,7 @@ fn clean(text: &str) -> String {
 // Written as JSON: `serde-sarif` generates types for the whole standard, of which a dozen keys are
 // used here, and a build script for them.
 
-/// Where the schema of the format stands.
+/// The schema of the format.
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
@@ -279,7 +279,7 @@ fn result(
     result
 }
 
-/// The same finding has the same print in every run: no times, no counts.
+/// A fingerprint that is the same in every run: no times, no counts.
 fn fingerprint(server: Option<&ServerReport>, finding: &CheckFinding) -> String {
     use sha2::{Digest, Sha256};
     let mut hash = Sha256::new();

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::check::rule::finding;
 use crate::check::subject::{CheckSubject, brief};
 use crate::check::{CheckFinding, Severity};
-use crate::config::schema::VERSIONS;
+use crate::config::CONFIG_VERSIONS;
 use crate::host::{ServerState, StartStep, StepStatus};
 use crate::mcp::{Era, FindingKind, ListKind};
 
@@ -32,7 +32,7 @@ pub(super) fn check(subject: &CheckSubject) -> Vec<CheckFinding> {
     findings
 }
 
-/// A gate that looks at nothing must not look like one that found nothing.
+/// Reports that nothing was checked, which must not pass for a check that found nothing.
 pub(super) fn nothing(subjects: &[CheckSubject]) -> Option<CheckFinding> {
     let off = |subject: &CheckSubject| subject.state == ServerState::Disabled;
     let message = match subjects.len() {
@@ -43,7 +43,7 @@ pub(super) fn nothing(subjects: &[CheckSubject]) -> Option<CheckFinding> {
     Some(finding("run/nothing", "", message))
 }
 
-/// The rule that says best why a server did not become ready.
+/// The rule that best explains why a server did not become ready.
 fn start(subject: &CheckSubject) -> Option<CheckFinding> {
     if matches!(subject.state, ServerState::Ready | ServerState::Disabled) {
         return None;
@@ -53,7 +53,7 @@ fn start(subject: &CheckSubject) -> Option<CheckFinding> {
     let detail = failed.and_then(|s| s.detail.as_deref());
     let reason = subject.reason.as_deref().or(detail).unwrap_or("it did not become ready");
     let exit = subject.exit.as_ref().filter(|exit| !exit.expected);
-    // What a shell says of a program that is not there or cannot be run.
+    // Exit codes of a shell for a program that is missing or cannot be run.
     let not_runnable = exit.is_some_and(|exit| matches!(exit.code, Some(126 | 127)));
     let failed_at = |step| {
         subject.steps.iter().any(|seen| seen.step == step && seen.status == StepStatus::Failed)
@@ -87,7 +87,7 @@ fn start(subject: &CheckSubject) -> Option<CheckFinding> {
     Some(found)
 }
 
-/// Whether the engine says that time ran out; what a server says of its runtime is none of this.
+/// Whether the engine reported a timeout, going by the words it uses.
 fn is_timeout(reason: &str, detail: Option<&str>) -> bool {
     let words = ["timed out", "timeout", "no answer ", "no byte", "did not arrive within"];
     let says = |text: &str| words.iter().any(|word| text.contains(word));
@@ -188,7 +188,7 @@ fn lists(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     }
 }
 
-/// What makes a list whole, where it is not its cursors.
+/// Help for an incomplete list, unless its cursors are the cause.
 fn whole(list: ListKind, reason: &str) -> Option<String> {
     if reason.contains(" entries, the rest") {
         return Some("offer fewer, or raise `limits.listEntries` of the server".into());
@@ -205,7 +205,7 @@ fn version(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     let earlier = subject.protocol.iter().find(|f| f.kind == FindingKind::Version);
     if let Some(earlier) = earlier {
         findings.push(finding("protocol/version", "", brief(&earlier.message, 300)));
-    } else if !VERSIONS.contains(&version) {
+    } else if !CONFIG_VERSIONS.contains(&version) {
         let message = format!("version `{}` is not one the specification has", brief(version, 40));
         findings.push(finding("protocol/version", "", message));
     }
@@ -242,7 +242,7 @@ fn stop(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     if let (true, Some(_), Some(asked)) =
         (subject.was_ready(), signalled, seen(FindingKind::AskedAfterClose))
     {
-        // The check was quicker than the server: what keeps it is an answer that cannot come.
+        // The check closed stdin first: the server waits for an answer that can no longer come.
         let message = format!("{}, and it waited for the answer", asked.message);
         findings.push(finding("stop/waits-for-answer", "", message));
     } else if subject.was_ready() && signalled.is_some() {

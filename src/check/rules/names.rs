@@ -9,12 +9,12 @@ use crate::check::expect::Budgets;
 use crate::check::rule::finding;
 use crate::check::subject::{CheckSubject, ListedEntry, brief};
 use crate::check::{CheckFinding, Severity};
-use crate::config::names::look;
+use crate::config::look;
 use crate::mcp::ListKind;
 
 /// Longest tool name (MCP, server features, tools, tool names), in characters.
 const LONGEST: usize = 128;
-/// Longest name several model providers take.
+/// Longest name several model providers accept, in characters.
 const LONGEST_FOR_PROVIDERS: usize = 64;
 
 /// Checks the names of one server.
@@ -86,8 +86,8 @@ fn doubled(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     }
 }
 
-/// A name without what the eye passes over: letter case, separators, marks on letters (however they
-/// are encoded, Unicode Standard Annex 15) and confusable letters. One without letters stays as it is.
+/// A name without differences that are easily overlooked: letter case, separators, marks on letters
+/// (in any encoding, Unicode Standard Annex 15), confusable letters. Unchanged if nothing is left.
 fn loose_shape(name: &str) -> String {
     let parts = DecomposingNormalizerBorrowed::new_nfd().normalize(name);
     let loose = shape(&parts).to_lowercase();
@@ -102,10 +102,10 @@ pub(super) fn shape(name: &str) -> String {
 
 // Annotations of tools that contradict each other or the tool's own name.
 
-/// Verbs of names that change or remove something for good.
+/// Verbs in names of tools that change or remove something permanently.
 const DESTRUCTIVE: &str =
     "delete remove drop destroy erase wipe kill truncate uninstall purge terminate revoke";
-/// Verbs of names that change something.
+/// Verbs in names of tools that change something.
 const WRITING: [&str; 10] =
     ["write", "create", "update", "insert", "edit", "send", "move", "rename", "upload", "set"];
 
@@ -150,7 +150,7 @@ fn first_word(name: &str) -> String {
 
 // What definitions cost in a model's context: exact bytes, estimated tokens.
 
-/// Bytes that make about one token of English and JSON. An estimate, and called one wherever shown.
+/// Approximate bytes per token of English and JSON; wherever it is shown, it is called an estimate.
 pub const BYTES_PER_TOKEN: u64 = 4;
 
 /// Bytes of what a host puts in front of a model: the tools and the instructions.
@@ -171,7 +171,7 @@ pub(super) fn context(subject: &CheckSubject, budgets: &Budgets) -> Option<Check
     over(&what, bytes(subject), budgets.context_tokens, "tools")
 }
 
-/// Compares all servers with the budget of the whole.
+/// Compares all servers together with the total budget.
 pub(super) fn total(subjects: &[CheckSubject], budgets: &Budgets) -> Option<CheckFinding> {
     let bytes = subjects.iter().map(bytes).sum();
     over("all servers together take", bytes, budgets.total_context_tokens, "")

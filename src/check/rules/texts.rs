@@ -8,13 +8,13 @@ use crate::check::CheckFinding;
 use crate::check::expect::Budgets;
 use crate::check::rule::{capped, finding};
 use crate::check::subject::{CheckSubject, ListedEntry, brief};
-use crate::config::diagnostics::child;
+use crate::config::child_pointer;
 use crate::host::{SchemaProblem, SchemaProblemKind, schema_problems};
 use crate::mcp::{Era, ListKind};
 
-/// Findings of one kind named per entry; a hostile list does not get to fill the report.
+/// Maximum findings per entry and per schema, so that a hostile list does not fill the report.
 const MOST: usize = 5;
-/// Deepest value that is looked into; the wire refuses deeper ones.
+/// Maximum depth to which a value is searched; the wire refuses deeper ones.
 const DEEPEST: usize = 128;
 
 /// Checks every text of one server.
@@ -96,7 +96,7 @@ fn walk(value: &Value, pointer: &str, depth: usize, see: &mut dyn FnMut(&str, &s
         }
         Value::Object(map) => {
             for (key, item) in map {
-                let at = child(pointer, key);
+                let at = child_pointer(pointer, key);
                 see(&at, key);
                 walk(item, &at, depth + 1, see);
             }
@@ -129,7 +129,7 @@ fn parameters(entry: &ListedEntry<'_>, findings: &mut Vec<CheckFinding>) {
     let Some(all) = entry.raw.pointer("/inputSchema/properties").and_then(Value::as_object) else {
         return;
     };
-    // A parameter that is a reference, a constant or titled is described elsewhere.
+    // A reference is described elsewhere, and a constant needs no description.
     let describes = |schema: &Value| {
         let Some(object) = schema.as_object() else { return true };
         let says = |key: &str| {
@@ -197,7 +197,7 @@ fn one(
     out.extend(capped(found, MOST, "in this schema"));
 }
 
-/// A problem with a reference, once for every place that has it; others as they are.
+/// Repeats a problem with a reference for every place that has it; returns others as they are.
 fn locate(schema: &Value, problem: SchemaProblem) -> Vec<SchemaProblem> {
     let remote = match problem.kind {
         SchemaProblemKind::RemoteRef => true,
@@ -206,7 +206,7 @@ fn locate(schema: &Value, problem: SchemaProblem) -> Vec<SchemaProblem> {
     };
     let mut places = Vec::new();
     walk(schema, "", 0, &mut |pointer, reference| {
-        // The key itself is seen too, at the same place.
+        // `walk` visits the key itself too, with the same pointer.
         let broken = match reference.strip_prefix('#') {
             _ if !pointer.ends_with("/$ref") || reference == "$ref" => false,
             None => remote,

@@ -1,4 +1,4 @@
-//! The connection doctor: the ordered steps of one server's run, with time and finding of each.
+//! The connection doctor: the ordered steps of one server's run, each with its time and result.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const ENGINE: [(StartStep, &str); 9] = [
     (StartStep::ResourceTemplates, "resourceTemplates"),
 ];
 
-/// All steps of one server, which made these sample calls and took so long to stop.
+/// All steps of one server, including its sample calls and the time its stop took.
 pub(super) fn steps(
     settled: &ServerView,
     last: &ServerView,
@@ -73,7 +73,7 @@ fn engine_step(
     let status = match seen.map(|s| s.status) {
         Some(Seen::Ok) => DoctorStatus::Ok,
         Some(Seen::Failed) => DoctorStatus::Failed,
-        // Still running when the server was given up: that is where it failed.
+        // Still running when the start was abandoned: that is where it failed.
         Some(Seen::Running)
             if !failed
                 && (server.state == ServerState::Unavailable || subject.interrupted.is_some()) =>
@@ -87,12 +87,12 @@ fn engine_step(
         Some(Seen::Running) | None => DoctorStatus::Pending,
     };
     let detail = match (name, status) {
-        // A process id differs from run to run and says nothing after it.
+        // A process id differs in each run and is useless afterwards.
         ("spawn", DoctorStatus::Ok) => String::new(),
         ("handshake", DoctorStatus::Ok) => subject.protocol_version.clone().unwrap_or_default(),
         (_, DoctorStatus::Failed) if subject.interrupted.is_some() => "interrupted".to_owned(),
-        // What the connection saw of a process that ended depends on who was faster; how the
-        // process ended does not.
+        // What the connection reports of a process that ended depends on timing; the exit of the
+        // process does not.
         (_, DoctorStatus::Failed) if died(subject) => subject.reason.clone().unwrap_or_default(),
         _ => seen.and_then(|s| s.detail.as_ref()).map(|d| brief(d, 400)).unwrap_or_default(),
     };
@@ -103,8 +103,8 @@ fn died(subject: &CheckSubject) -> bool {
     !subject.was_ready() && subject.exit.as_ref().is_some_and(|exit| !exit.expected)
 }
 
-/// A step of signing in: where, and how it ended. That the server asks, and that metadata is not at
-/// every place where it is looked for, is no failure.
+/// A step of signing in: where, and how it ended. A challenge of the server, or metadata that is
+/// missing at one of its possible places, is not a failure.
 fn auth_step(step: &AuthStep) -> DoctorStep {
     let expected = match step.kind {
         StepKind::Challenge => DoctorStatus::Ok,
@@ -120,14 +120,14 @@ fn auth_step(step: &AuthStep) -> DoctorStep {
     DoctorStep { name, status, took: Some(step.took), detail: brief(&step.outcome(), 400) }
 }
 
-/// Lines on stdout that are no protocol.
+/// Lines on stdout that are not protocol messages.
 fn junk(subject: &CheckSubject, failed: bool) -> DoctorStep {
     let count = subject.protocol_counts.get(&FindingKind::Junk).copied().unwrap_or(0);
     if count == 0 {
-        let heard =
+        let saw_output =
             subject.steps.iter().any(|s| s.step == StartStep::FirstByte && s.status == Seen::Ok);
         let status = match subject.transport.as_str() {
-            "stdio" if subject.was_ready() || (heard && !failed) => DoctorStatus::Ok,
+            "stdio" if subject.was_ready() || (saw_output && !failed) => DoctorStatus::Ok,
             "stdio" if subject.state != ServerState::Disabled => DoctorStatus::Pending,
             _ => DoctorStatus::Skipped,
         };
@@ -155,7 +155,7 @@ fn shutdown(settled: &ServerView, last: &ServerView, took: Option<Duration>) -> 
         return timed("shutdown", DoctorStatus::Ok, took, "session closed".to_owned());
     }
     let Some(exit) = &last.exit else {
-        return timed("shutdown", DoctorStatus::Failed, took, "no end was seen".to_owned());
+        return timed("shutdown", DoctorStatus::Failed, took, "no exit was seen".to_owned());
     };
     let rung = exit.ladder.as_deref().unwrap_or("stdin");
     let clean = exit.expected && !matches!(rung, "term" | "kill") && exit.code == Some(0);

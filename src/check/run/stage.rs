@@ -1,4 +1,4 @@
-//! The run itself: every server is waited for, called, and stopped when no other needs it any more.
+//! The run itself: waits for every server, calls it, and stops it when no other server needs it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -34,9 +34,9 @@ pub(super) struct Run {
     pub(super) settled: Option<Arc<ServerView>>,
     /// Sample calls that were made, in their order.
     pub(super) calls: Vec<Called>,
-    /// Where it sends those who sign in.
+    /// Its sign-in endpoints.
     pub(super) authorization: Value,
-    /// What it was at when the run was cut short.
+    /// What it was doing when the run was interrupted.
     pub(super) cut: Option<String>,
     /// How long its stop took.
     pub(super) stop: Option<Duration>,
@@ -55,8 +55,8 @@ impl Run {
 /// The runs of all servers, in the order of the configuration.
 pub(super) type Runs = IndexMap<ServerName, Run>;
 
-/// Runs until every server is stopped, or the person has enough. Gives what was seen, and the view
-/// after everything was stopped.
+/// Runs until every server is stopped, or a signal interrupts it. Returns what was seen, and the
+/// view after everything was stopped.
 pub(super) async fn play(
     host: &Host,
     plan: &Plan,
@@ -91,7 +91,7 @@ pub(super) async fn play(
             _ = tick.tick() => {}
         }
     }
-    // Whatever runs still is given up before the servers go.
+    // Calls that are still in flight are dropped before the servers stop.
     drop(all);
     let each = || {
         let now = Arc::clone(&view.borrow());
@@ -102,7 +102,7 @@ pub(super) async fn play(
     (runs.collect(), Arc::clone(&view.borrow()))
 }
 
-/// Waits for one server, calls it, and stops it when those that depend on it are over.
+/// Waits for one server, calls it, and stops it when its dependents are done.
 async fn one<'p>(
     host: &Host,
     plan: &'p Plan,
@@ -142,8 +142,8 @@ async fn one<'p>(
     run.lock().ended = Some(Instant::now());
 }
 
-/// Where a server sends those who sign in. Asked also where the token is good: a server that moved
-/// would tell nobody until it ends.
+/// The sign-in endpoints of a server that is signed in to. Read even while the token is valid: a
+/// change would otherwise go unnoticed until it expires.
 async fn authorization(host: &Host, name: &ServerName) -> Value {
     let signed_in = host.view().borrow().servers.get(name).is_some_and(|s| s.account.is_some());
     if !signed_in {
@@ -153,7 +153,7 @@ async fn authorization(host: &Host, name: &ServerName) -> Value {
     found.and_then(|found| serde_json::to_value(found).ok()).unwrap_or_default()
 }
 
-/// Notes what a server was at that had not come to its end.
+/// Records what an unfinished server was doing when the run was interrupted.
 fn cut(run: &mut Run, server: &Arc<ServerView>, calls: &[PlannedCall]) {
     run.settled.get_or_insert_with(|| Arc::clone(server));
     let at = match server.state {
@@ -202,13 +202,13 @@ async fn make(host: &Host, server: &ServerName, call: &PlannedCall) -> Called {
 
 fn judge(call: &PlannedCall, outcome: Result<CallOutcome, Error>) -> Vec<CheckFinding> {
     let named = |message: String| {
-        // A saved call is named as well: its target alone does not say which one it was.
+        // A saved call is named as well: its target alone does not identify it.
         let name = call.label.strip_prefix('@').map(|_| format!("{}: ", call.label));
         sample(&call.target, name.unwrap_or_default() + &message)
     };
     let outcome = match outcome {
         Ok(outcome) => outcome,
-        // A JSON-RPC error is a failure of the tool too, when one is expected.
+        // Where the tool is expected to fail, a JSON-RPC error counts as a failure too.
         Err(error) if call.expect.is_error == Some(true) && error.rpc.is_some() => {
             return Vec::new();
         }
@@ -232,12 +232,12 @@ fn judge(call: &PlannedCall, outcome: Result<CallOutcome, Error>) -> Vec<CheckFi
     findings
 }
 
-// When nothing more will happen to a server that is being started. Pure.
+// When the start of a server is settled. Pure.
 
-/// Whether a server is ready, has failed for good, or waits for one that has.
+/// Whether a server is ready, has failed without a pending retry, or waits for one that has.
 ///
-/// `needs` gives the servers another depends on; they are free of circles (the configuration is
-/// refused otherwise).
+/// `needs` returns the dependencies of a server; they have no cycles (the configuration is refused
+/// otherwise).
 pub fn is_settled<'a>(
     view: &HostView,
     name: &ServerName,

@@ -1,4 +1,4 @@
-//! The commands and their arguments. Declares; decides nothing.
+//! The commands and their arguments, declared for clap. No logic beyond parsing.
 
 use std::path::PathBuf;
 
@@ -14,79 +14,79 @@ use crate::mcp::ListKind;
 pub enum Verb {
     /// Show what the servers offer.
     List(ListArgs),
-    /// Call a tool, or make a saved call: JSON, key=value pairs typed by its schema, @file, or - for
-    /// stdin.
+    /// Call a tool, or make a saved call; arguments are JSON, key=value pairs typed by its schema,
+    /// @file, or - for stdin.
     #[command(after_help = CALL_EXAMPLES)]
     Call(CallArgs),
-    /// Call a tool many times, several at once; print rate, latencies and errors.
+    /// Call a tool many times in parallel; print rate, latencies and errors.
     Load(LoadArgs),
     /// Read a resource.
     Read(ReadArgs),
     /// Get a prompt.
     Prompt(PromptArgs),
-    /// Send any JSON-RPC request, `ping` for one, and print its result.
+    /// Send any JSON-RPC request, such as `ping`, and print its result.
     Request(RequestArgs),
-    /// Start the servers and show how each one stands.
+    /// Start the servers and show the state of each.
     Status(StatusArgs),
     /// Explain a rule of the check, or list all of them.
     Explain(ExplainArgs),
     /// Print the JSON Schema of a file that mcpdeck reads or writes.
     Schema {
-        /// Which one.
+        /// The file.
         #[arg(default_value = "config")]
         which: SchemaKind,
     },
     /// Show the configuration in effect: what is set, where it comes from, every problem in it.
     Config(ConfigArgs),
-    /// Show which commands may run without being asked about; approve them or take that back.
+    /// Show which commands may run without asking; approve commands or revoke approvals.
     Trust(TrustArgs),
-    /// Show what callers that are not you may do: clients of the gateway, pages, chats; permit or deny.
+    /// Show what other callers (gateway clients, web pages, chats) may do; permit or deny it.
     Grants(crate::cli::grants::GrantsArgs),
-    /// Keep, list, remove and rotate secrets that a configuration names as ${secret:NAME}.
+    /// Store, list, remove and rotate secrets that a configuration uses as ${secret:NAME}.
     Secret(crate::cli::secret::SecretArgs),
-    /// Say what would be decided about a call and which rule decides.
+    /// Show how the policy decides about a call and which rule applies.
     Policy(crate::cli::policy::PolicyArgs),
-    /// Sign in to a server with OAuth, in the browser or by pasting the address it ends at.
+    /// Sign in to a server with OAuth, in the browser or by pasting the address it redirects to.
     Login(LoginArgs),
-    /// Sign out of a server: its token is revoked and forgotten.
+    /// Sign out of a server: revoke its token and delete it.
     Logout {
         /// The server, or its URL.
         #[arg(value_name = "SERVER")]
         server: String,
     },
-    /// Find configurations of other MCP hosts; print them as one mcp.json, or put them into yours.
+    /// Find configurations of other MCP hosts; print them as one mcp.json or merge them into yours.
     Import(ImportArgs),
-    /// Talk with a language model that calls the tools of the servers; `-p` for one question.
+    /// Chat with a language model that calls the tools of the servers; `-p` for one question.
     #[cfg(feature = "chat")]
     Chat(crate::cli::chat::ChatArgs),
     /// Serve every server to agents, editors and scripts: REST and MCP over HTTP, or MCP over stdio.
     #[cfg(feature = "gateway")]
     Serve(crate::cli::serve::ServeArgs),
-    /// Make, list and revoke the tokens of `serve`.
+    /// Create, list and revoke the tokens of `serve`.
     #[cfg(feature = "gateway")]
     Token(crate::cli::serve::TokenArgs),
-    /// Open a dashboard on a service that runs (`serve`, `--serve`): watch it, restart and stop
+    /// Open a dashboard on a running service (`serve`, `--serve`): watch it, restart and stop
     /// servers, answer requests, pause, cut and revoke clients.
     #[cfg(all(unix, feature = "tui"))]
     Attach {
-        /// The process id of the service; the only one there is when left out.
+        /// The process id of the service; optional when only one is running.
         #[arg(value_name = "PID")]
         service: Option<u32>,
     },
-    /// The bridge that a browser starts for an extension; `native-host install` lets one.
+    /// The bridge that a browser starts for an extension; `native-host install` sets it up.
     #[cfg(unix)]
     NativeHost(crate::cli::native_host::NativeHostArgs),
-    /// Show a recording in the dashboard: every pane, any moment of it; nothing is started.
+    /// Show a recording in the dashboard: every pane at any point in time; starts no server.
     Open {
         /// The recording (`--record`).
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Mask what a recording holds before it is given to others.
+    /// Mask sensitive values in a recording before you share it.
     Scrub(crate::cli::recording::ScrubArgs),
     /// Send the requests of a recording to a live server and show where its answers differ.
     Replay(crate::cli::recording::ReplayArgs),
-    /// Make an HTML page of a recording to attach to an issue, HAR, OTLP traces, or a part of it.
+    /// Export a recording, or part of it, as an HTML page for an issue, HAR, OTLP traces or JSONL.
     Report(crate::cli::recording::ReportArgs),
     /// Print the completion script of a shell.
     Completions {
@@ -98,7 +98,7 @@ pub enum Verb {
     /// Explain a topic (configuration, calls, check, dev, trust, serve, chat, keys, environment,
     /// protection) or a command.
     Help {
-        /// The topic or command; all of them when left out.
+        /// The topic or command; lists all topics when left out.
         topic: Option<String>,
     },
     /// Play a scripted server, for testing hosts.
@@ -107,7 +107,7 @@ pub enum Verb {
     /// An embedded server of --demo, over stdio.
     #[command(hide = true, name = "demo-server")]
     DemoServer {
-        /// Which one.
+        /// Its name.
         name: String,
     },
 }
@@ -126,30 +126,30 @@ Examples:
 Exit codes: 0 a result, 1 a tool error or failed call, 2 refused arguments or
 configuration, 3 the server is unavailable.";
 
-/// The server of a command when no file names it.
+/// A single server for a command, instead of a configuration file.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OneServer {
-    /// Use the one server at this URL.
+    /// Use only the server at this URL.
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     pub url: Option<String>,
 
-    /// What that server is given.
+    /// Headers and environment of that server.
     #[command(flatten)]
     pub given: Given,
 
-    /// Use the one server that this command starts.
+    /// Use only the server that this command starts.
     #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::AnyPath)]
     pub command: Vec<String>,
 }
 
-/// What a server without a file is given.
+/// Headers and environment of a server without a configuration file.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Given {
     /// Header for the requests to the URL; ${VARIABLE} in it is expanded.
     #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = parse_header)]
     pub header: Vec<(String, String)>,
 
-    /// Variable for the command's environment; NAME alone passes yours on.
+    /// Variable for the command's environment; NAME alone passes your own value.
     #[arg(long, short = 'e', value_name = "NAME[=VALUE]", value_parser = parse_variable, requires = "command")]
     pub env: Vec<(String, String)>,
 }
@@ -178,7 +178,7 @@ impl OneServer {
     /// The one server that the arguments name, if they name one.
     ///
     /// # Errors
-    /// Every problem of what was named.
+    /// Every problem of the named server.
     pub fn load(&self, env: &Environment) -> Option<LoadResult> {
         let pairs = |given: &[(String, String)]| given.iter().cloned().collect();
         match &self.url {
@@ -194,19 +194,19 @@ impl OneServer {
 /// `mcpdeck list`
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Only these servers; or the URL of one server without a file.
+    /// Only these servers; or the URL of a single server.
     #[arg(value_name = "SERVER|URL")]
     pub servers: Vec<String>,
-    /// Only this kind.
+    /// List only this kind.
     #[arg(long, value_name = "KIND", value_parser = kind())]
     pub only: Option<ListKind>,
-    /// With the parameters of tools and prompts (`*`: required).
+    /// Include the parameters of tools and prompts (`*`: required).
     #[arg(long, short = 'l')]
     pub long: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Without a file.
+    /// A single server instead of a file.
     #[command(flatten)]
     pub one: OneServer,
 }
@@ -231,7 +231,7 @@ pub struct CallArgs {
     /// A JSON object, key=value pairs, @file with JSON, or - for JSON on stdin.
     #[arg(value_name = "ARGUMENT")]
     pub arguments: Vec<String>,
-    /// Show the saved calls, and make none.
+    /// List the saved calls instead of making one.
     #[arg(long, conflicts_with_all = ["name", "force", "answers"])]
     pub list: bool,
     /// Send arguments that do not fit the schema, to test the server.
@@ -240,21 +240,21 @@ pub struct CallArgs {
     /// Write the result, decoded, to this file; with --json the JSON object.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// As every operation.
+    /// Options of every operation.
     #[command(flatten)]
     pub ask: AskArgs,
 }
 
-/// What every operation takes.
+/// Options of every operation.
 #[derive(Debug, Args)]
 pub struct AskArgs {
-    /// Scripted answers to requests of the server; without it they are denied.
+    /// Scripted answers to requests from the server; without it they are denied.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub answers: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Without a file.
+    /// A single server instead of a file.
     #[command(flatten)]
     pub one: OneServer,
 }
@@ -267,16 +267,16 @@ pub struct LoadArgs {
     /// A JSON object, key=value pairs, @file with JSON, or - for JSON on stdin.
     #[arg(value_name = "ARGUMENT")]
     pub arguments: Vec<String>,
-    /// How many calls.
+    /// Number of calls.
     #[arg(long, short = 'n', value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub calls: u64,
-    /// How many of them at once.
+    /// Number of calls in flight at once.
     #[arg(long, short = 'p', value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     pub parallel: u64,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Without a file.
+    /// A single server instead of a file.
     #[command(flatten)]
     pub one: OneServer,
 }
@@ -286,13 +286,13 @@ pub struct LoadArgs {
 pub struct ReadArgs {
     /// URI of the resource.
     pub uri: String,
-    /// The server to ask, when several could be meant.
+    /// The server to ask, when several could have the resource.
     #[arg(long, value_name = "NAME")]
     pub server: Option<String>,
     /// Write the content, decoded, to this file; with --json the JSON object.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// As every operation.
+    /// Options of every operation.
     #[command(flatten)]
     pub ask: AskArgs,
 }
@@ -308,7 +308,7 @@ pub struct RequestArgs {
     /// The server to ask, when there are several.
     #[arg(long, value_name = "NAME")]
     pub server: Option<String>,
-    /// As every operation.
+    /// Options of every operation.
     #[command(flatten)]
     pub ask: AskArgs,
 }
@@ -321,7 +321,7 @@ pub struct PromptArgs {
     /// Arguments as key=value; @file and - as in `call`.
     #[arg(value_name = "KEY=VALUE")]
     pub arguments: Vec<String>,
-    /// As every operation.
+    /// Options of every operation.
     #[command(flatten)]
     pub ask: AskArgs,
 }
@@ -329,13 +329,13 @@ pub struct PromptArgs {
 /// `mcpdeck status`
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Only these servers, and what they depend on; or the URL of one server without a file.
+    /// Only these servers and their dependencies; or the URL of a single server.
     #[arg(value_name = "SERVER|URL")]
     pub servers: Vec<String>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Without a file.
+    /// A single server instead of a file.
     #[command(flatten)]
     pub one: OneServer,
 }
@@ -346,10 +346,10 @@ pub struct LoginArgs {
     /// The server, or its URL.
     #[arg(value_name = "SERVER")]
     pub server: String,
-    /// Open no browser: show the address, and take the one the browser ends at from stdin.
+    /// Do not open a browser: print the address, and read the one it redirects to from stdin.
     #[arg(long)]
     pub no_browser: bool,
-    /// Ask for this scope; may be given several times [default: what the server names].
+    /// Request this scope; may be given several times [default: those the server names].
     #[arg(long, value_name = "SCOPE")]
     pub scope: Vec<String>,
 }
@@ -357,7 +357,7 @@ pub struct LoginArgs {
 /// `mcpdeck explain`
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// The rule; all of them when left out.
+    /// The rule; lists all rules when left out.
     pub rule: Option<String>,
     /// Print JSON.
     #[arg(long)]
@@ -386,7 +386,7 @@ pub enum SchemaKind {
 /// `mcpdeck config`
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
-    /// Every value, those at their default too (`--json` always has all of them).
+    /// Every value, including defaults (`--json` always has all of them).
     #[arg(long, short = 'a')]
     pub all: bool,
     /// Print one JSON object.
@@ -408,15 +408,15 @@ pub struct TrustArgs {
 /// What `mcpdeck trust` does.
 #[derive(Debug, Subcommand)]
 pub enum TrustVerb {
-    /// Show what every server runs and whether that was approved; exits with 1 when something was not.
+    /// Show what every server runs and whether it was approved; exits with 1 when any was not.
     List,
-    /// Approve servers as they stand in the file now.
+    /// Approve servers as the file defines them now.
     Approve(Chosen),
-    /// Take approvals back.
+    /// Revoke approvals.
     Revoke(Chosen),
 }
 
-/// Which servers are meant.
+/// The servers to approve or revoke.
 #[derive(Debug, Args)]
 pub struct Chosen {
     /// The servers.
@@ -430,19 +430,19 @@ pub struct Chosen {
 /// `mcpdeck import`
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Files to import; those of the known hosts on this machine when left out.
+    /// Files to import [default: those of the known hosts on this machine].
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
-    /// Only say which files were found.
+    /// Only list the files found.
     #[arg(long)]
     pub list: bool,
-    /// Show what would change in this file of yours instead of printing a new one.
+    /// Show what would change in this file instead of printing a new one.
     #[arg(long, value_name = "FILE", conflicts_with = "list", value_hint = ValueHint::FilePath)]
     pub into: Option<PathBuf>,
     /// Make the change; the old file is kept as a copy.
     #[arg(long, requires = "into")]
     pub write: bool,
-    /// Servers of yours that have the same name are replaced; without it they stay.
+    /// Replace servers of the same name in that file; without it they are kept.
     #[arg(long, requires = "into")]
     pub replace: bool,
 }

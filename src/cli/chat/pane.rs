@@ -1,4 +1,4 @@
-//! The chat of the dashboard: a session of the person's own, sent to the screen as it goes on.
+//! The chat of the dashboard: a session of the user, streamed to the screen.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use crate::deck::load_policy;
 use crate::host::{Origin, Principal};
 use crate::tui::chat::port::{ChatCommand, ChatNews, Choose, OpenChat};
 
-/// What talks with a model in the dashboard.
+/// The drafter and the chat of the dashboard; `None` without a model.
 pub type InDashboard = Option<(ModelDrafter, OpenChat)>;
 
-/// What talks with a model in the dashboard: the person's chat, and what drafts answers to requests of
-/// servers. Nothing where no model is known.
+/// Sets up the model of the dashboard: for the user's chat, and for drafting answers to requests of
+/// servers. `None` when no model can be used.
 ///
 /// # Errors
 /// When the settings cannot be used.
@@ -43,17 +43,17 @@ pub fn in_dashboard(common: &Common, is_demo: bool) -> Result<InDashboard, Strin
     Ok(Some((ModelDrafter::new(Arc::clone(&model)), open(model, source))))
 }
 
-/// What the chat is made from.
+/// What a chat is created from.
 struct ChatSource {
-    /// The person's defaults.
+    /// The user's settings.
     settings: ChatSettings,
-    /// Where keys and files are.
+    /// Where to find keys and attached files.
     env: Environment,
-    /// The files of the configuration, whose policy has the profiles.
+    /// The configuration files, whose policy defines the profiles.
     files: Vec<std::path::PathBuf>,
 }
 
-/// A chat with this model.
+/// Returns the function that opens a chat with this model.
 fn open(model: Arc<dyn LanguageModel>, source: ChatSource) -> OpenChat {
     let source = Arc::new(source);
     Arc::new(move |host, news| {
@@ -99,7 +99,7 @@ impl Talking {
                 command = commands.recv() => {
                     let Some(command) = command else { return };
                     if let Err(problem) = self.act(command).await {
-                        self.tell(ChatNews::Failed(SafeText::cut(&problem, 300))).await;
+                        self.send(ChatNews::Failed(SafeText::cut(&problem, 300))).await;
                     }
                 }
                 _ = self.newest.changed() => self.catch_up().await,
@@ -107,15 +107,15 @@ impl Talking {
         }
     }
 
-    async fn tell(&self, news: ChatNews) {
-        // The dashboard is leaving when it does not listen.
+    async fn send(&self, news: ChatNews) {
+        // A closed channel means that the dashboard is shutting down.
         let _ = self.news.send(news).await;
     }
 
     async fn catch_up(&mut self) {
         for (number, event) in self.session.since(self.seen).1 {
             self.seen = number;
-            self.tell(ChatNews::Event(serde_json::from_str(&event).unwrap_or_default())).await;
+            self.send(ChatNews::Event(serde_json::from_str(&event).unwrap_or_default())).await;
         }
     }
 
@@ -129,7 +129,7 @@ impl Talking {
         let (events, seen) = self.session.so_far();
         self.seen = seen;
         let (with, busy) = (self.with(), self.session.is_busy());
-        self.tell(ChatNews::Opened { with, events, busy }).await;
+        self.send(ChatNews::Opened { with, events, busy }).await;
         self.catch_up().await;
     }
 
@@ -160,7 +160,7 @@ impl Talking {
             ChatCommand::CancelCall(id) => _ = self.session.agent().cancel_call(&id),
             ChatCommand::List(what) => {
                 let choices = self.choices(what, &me).await?;
-                self.tell(ChatNews::Choices(what, choices)).await;
+                self.send(ChatNews::Choices(what, choices)).await;
             }
             ChatCommand::Open(id) => {
                 let session = match id {
@@ -176,11 +176,11 @@ impl Talking {
             ChatCommand::Model(name) => {
                 let settings = ChatSettings { model: Some(name), ..self.source.settings.clone() };
                 let source = Arc::clone(&self.source);
-                // A keyring or a helper program may be asked for the key.
+                // Getting the key may block on a keyring or a helper program.
                 let making = tokio::task::spawn_blocking(move || settings.model(&source.env)).await;
                 let model = making.map_err(|error| error.to_string())??;
                 self.session.change(model, self.session.agent().who().clone());
-                self.tell(ChatNews::With(self.with())).await;
+                self.send(ChatNews::With(self.with())).await;
             }
             ChatCommand::Profile(name) => {
                 let who = match name {
@@ -190,13 +190,13 @@ impl Talking {
                     None => me,
                 };
                 self.session.change(self.session.agent().model(), who);
-                self.tell(ChatNews::With(self.with())).await;
+                self.send(ChatNews::With(self.with())).await;
             }
             ChatCommand::Prompt => {
                 let agent = self.session.agent();
                 let prompt = agent.system_prompt().await;
                 let (text, limit) = (SafeText::block(&prompt.text), agent.model().context());
-                self.tell(ChatNews::Prompt(text, json!(prompt.costs), limit)).await;
+                self.send(ChatNews::Prompt(text, json!(prompt.costs), limit)).await;
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! `chat --replay`: what a person said in a recorded chat, asked again of a model, with the recorded
-//! servers; which tools it chooses now, and whether they are those of then.
+//! `chat --replay`: sends the user's messages of a recorded chat to a model again, with the
+//! recorded servers, and compares the tools it chooses now with the recorded ones.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,10 +20,10 @@ use crate::cli::{deck, output};
 use crate::config::{McpConfig, ServerConfig};
 use crate::host::{Origin, Principal};
 
-/// The recorded servers, each played by this program.
+/// Reads the recorded chat, and configures its servers to be played by this program.
 ///
 /// # Errors
-/// Says what cannot be read.
+/// When the recording cannot be read.
 pub(super) fn read(file: &Path) -> Result<(Replay, LoadedConfig), String> {
     let shown = crate::base::text::path::spelled(file);
     let replay = Replay::read(file).map_err(|error| format!("{shown}: {error}"))?;
@@ -37,7 +37,7 @@ pub(super) fn read(file: &Path) -> Result<(Replay, LoadedConfig), String> {
     Ok((replay, config.into()))
 }
 
-/// Asks everything again and prints how the calls differ: 1 when other tools were called.
+/// Repeats every turn and prints how the calls differ; fails when other tools were called.
 pub(super) async fn ask(
     scene: &deck::Scene<'_>,
     replay: Replay,
@@ -51,7 +51,7 @@ pub(super) async fn ask(
     let mut rows = Vec::new();
     for turn in replay.turns {
         let seen = Mutex::new((Vec::new(), 0));
-        let tell = |event: ChatEvent| match event {
+        let on_event = |event: ChatEvent| match event {
             ChatEvent::ToolCall { name, server, tool, arguments, .. } => {
                 let full = server.zip(tool).map(|(server, tool)| format!("{server}.{tool}"));
                 seen.lock().0.push(ToolChoice { tool: full.unwrap_or(name), arguments });
@@ -59,7 +59,8 @@ pub(super) async fn ask(
             ChatEvent::ToolResult { is_error: true, .. } => seen.lock().1 += 1,
             _ => {}
         };
-        let reason = agent.turn(&mut talk, &turn.message, &CancellationToken::new(), &tell).await;
+        let reason =
+            agent.turn(&mut talk, &turn.message, &CancellationToken::new(), &on_event).await;
         let (now, failed) = seen.into_inner();
         rows.push(Compared::new(turn, now, failed, word(&reason)));
     }

@@ -1,4 +1,4 @@
-//! The chat of `serve`: a page, a WebSocket, and sessions of everybody with a token.
+//! The chat of `serve`: a page, a WebSocket, and sessions for every client with a token.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::host::{AccessScope, Host};
 /// The chat of `mcpdeck serve`
 #[derive(Debug, Args)]
 pub struct ServeChat {
-    /// Serve a chat with a model too: a page at `/`, and `/ws`.
+    /// Also serve a chat with a model: a page at `/`, and a WebSocket at `/ws`.
     #[arg(long, conflicts_with = "stdio")]
     chat: bool,
-    /// Keep sessions in this file (`SQLite`): they go on after the program was started again. With
-    /// `--store` they are kept there.
+    /// Keep sessions in this file (`SQLite`), so that they survive a restart. With `--store` they
+    /// are kept in the store instead.
     #[arg(long, value_name = "FILE", requires = "chat", value_hint = ValueHint::FilePath)]
     sessions: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
 }
 
-/// Adds the chat to a service: whoever chats may do what their token may. `shared` keeps the sessions
-/// of all replicas.
+/// Adds the chat to a service; a chat has the permissions of its client's token. `shared` stores
+/// the sessions of all replicas.
 ///
 /// # Errors
-/// Says what is missing of the model.
+/// When the settings, the model or the session file cannot be used.
 pub fn serve(
     args: &ServeChat,
     shared: Option<Arc<dyn ChatStore>>,

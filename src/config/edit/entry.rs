@@ -1,5 +1,5 @@
 //! One entry of a file for a form: its value with secrets masked, the schema to edit it by, and the
-//! way back, on which a mask that was left alone becomes what it stands for. Secrets never leave.
+//! reverse step, which puts the original values back for untouched masks. Secrets are never shown.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use crate::config::json_schema;
 use crate::config::keys::{PROCESS, SERVER, URLS};
 use crate::config::mask::{self, behind_scheme, masked_address, masked_arguments};
 
-/// An entry as it may be shown.
+/// An entry that is safe to show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShownEntry {
-    /// The file it stands in.
+    /// The file it is in.
     pub file: PathBuf,
     /// Its name.
     pub name: ServerName,
@@ -30,12 +30,12 @@ const SECRET_OBJECTS: [&str; 2] = ["env", "headers"];
 ///
 /// # Errors
 /// When the file cannot be read or parsed, or has no such server.
-pub fn shown(file: &Path, name: &ServerName) -> Result<ShownEntry, EditError> {
-    let written = written(&super::read(file)?.unwrap_or_default(), name)?;
+pub fn shown_entry(file: &Path, name: &ServerName) -> Result<ShownEntry, EditError> {
+    let written = written(&super::read_for_edit(file)?.unwrap_or_default(), name)?;
     Ok(ShownEntry { file: file.to_path_buf(), name: name.clone(), shown: masked(&written) })
 }
 
-/// The entry as it stands in a text.
+/// The entry as written in a text.
 pub(super) fn written(text: &str, name: &ServerName) -> Result<Value, EditError> {
     let doc = parsed(text)?;
     let found = named(&doc.root, name)?;
@@ -43,18 +43,18 @@ pub(super) fn written(text: &str, name: &ServerName) -> Result<Value, EditError>
     if found.parent.is_list()
         && let Some(entry) = value.as_object_mut()
     {
-        // There it is the name.
+        // In a list, `id` is the name.
         entry.shift_remove("id");
     }
     Ok(value)
 }
 
-/// What to write for an edited entry of a text.
+/// The value to write for an edited entry of a text.
 ///
 /// # Errors
-/// [`EditError::Refused`] when the entry is another meanwhile, or a mask stands where nothing was
+/// [`EditError::Refused`] when the entry has changed since, or a mask is used where nothing was
 /// masked.
-pub fn restored(text: &str, before: &ShownEntry, edited: &Value) -> Result<Value, EditError> {
+pub fn restored_entry(text: &str, before: &ShownEntry, edited: &Value) -> Result<Value, EditError> {
     let written = written(text, &before.name)?;
     if masked(&written) != before.shown {
         return Err(EditError::Refused(format!(
@@ -65,14 +65,14 @@ pub fn restored(text: &str, before: &ShownEntry, edited: &Value) -> Result<Value
     unmasked(edited, &before.shown, &written)
 }
 
-/// An entry with its secrets masked; references to variables and inputs stay, they are none.
+/// An entry with its secrets masked; references to variables and inputs are not secret and stay.
 pub fn masked(entry: &Value) -> Value {
     let mut out = entry.clone();
     let Some(map) = out.as_object_mut() else { return out };
     for of in SECRET_OBJECTS {
         match map.get_mut(of) {
             Some(Value::Object(values)) => values.values_mut().for_each(hide),
-            // Of the wrong type, and a secret all the same.
+            // Of the wrong type, but still a secret.
             Some(other) => hide(other),
             None => {}
         }
@@ -94,7 +94,7 @@ pub fn masked(entry: &Value) -> Value {
     out
 }
 
-/// Keys of texts that may hold a secret: addresses, and a command with its arguments in it.
+/// Keys of strings that may contain a secret: addresses, and a command that includes arguments.
 const ADDRESSES: [&str; 4] = ["url", "httpUrl", "serverUrl", "command"];
 
 fn hide(value: &mut Value) {
@@ -103,18 +103,18 @@ fn hide(value: &mut Value) {
     }
 }
 
-/// Whether a value is nothing but a reference, perhaps behind the word of an authorisation scheme.
+/// Whether a value is only a reference, optionally after an authorisation scheme.
 fn is_reference(value: &str) -> bool {
     let value = behind_scheme(value);
     value.is_empty() || mask::is_reference(value)
 }
 
-/// An argument as it is compared: text as it is, anything else as JSON.
+/// An argument as compared: a string unchanged, anything else as JSON.
 fn word(arg: &Value) -> String {
     arg.as_str().map_or_else(|| arg.to_string(), str::to_owned)
 }
 
-/// Puts what a mask stands for in its place again.
+/// Replaces each mask with the value it stands for.
 fn unmasked(edited: &Value, shown: &Value, written: &Value) -> Result<Value, EditError> {
     let mut out = edited.clone();
     let Some(map) = out.as_object_mut() else { return Ok(out) };
@@ -157,8 +157,8 @@ fn unmasked(edited: &Value, shown: &Value, written: &Value) -> Result<Value, Edi
     Ok(out)
 }
 
-/// Puts the arguments in place that masks stand for, wherever they were moved to; the number of one
-/// that stands for nothing otherwise.
+/// Replaces masked arguments with the originals, wherever they were moved; the error is the index
+/// of a mask that stands for nothing.
 fn whole_arguments(args: &mut [Value], shown: &[Value], written: &[Value]) -> Result<(), usize> {
     let hidden = |arg: &Value| word(arg).contains(MASK);
     let mut stand_ins: Vec<(&Value, &Value)> =
@@ -173,11 +173,11 @@ fn whole_arguments(args: &mut [Value], shown: &[Value], written: &[Value]) -> Re
     Ok(())
 }
 
-/// The key of the name in a form; no setting is called so.
-pub const NAME: &str = "name";
+/// The key of the name in a form; no setting has this key.
+pub const ENTRY_NAME: &str = "name";
 
-/// The schema to edit an entry by: the settings that fit how the server is reached, the name first.
-pub fn schema(entry: &Value) -> Value {
+/// The schema to edit an entry by: the name first, then the settings that fit its transport.
+pub fn entry_schema(entry: &Value) -> Value {
     let whole = json_schema();
     let has = |key: &str| entry.get(key).is_some();
     let remote = URLS.into_iter().any(has);
@@ -192,7 +192,7 @@ pub fn schema(entry: &Value) -> Value {
     let mut properties = Map::new();
     let name = json!({ "type": "string", "title": "name", "minLength": 1,
         "description": "Its tools are called by it: NAME.tool" });
-    properties.insert(NAME.to_owned(), name);
+    properties.insert(ENTRY_NAME.to_owned(), name);
     let all = whole.pointer("/$defs/server/properties").and_then(Value::as_object);
     for (key, schema) in all.into_iter().flatten() {
         let left_out = other.contains(&key.as_str()) || spellings.contains(&key.as_str());
@@ -200,14 +200,14 @@ pub fn schema(entry: &Value) -> Value {
             properties.insert(key.clone(), schema.clone());
         }
     }
-    // Values of the environment are written as text; a file may hold numbers too.
+    // The form writes environment values as strings; a file may hold numbers too.
     let texts = |env: &Value| env.as_object().is_some_and(|e| e.values().all(Value::is_string));
     if let Some(env) = properties.get_mut("env")
         && entry.get("env").is_none_or(texts)
     {
         env["additionalProperties"] = json!({ "type": "string" });
     }
-    let mut required = vec![NAME];
+    let mut required = vec![ENTRY_NAME];
     if process && !remote && !has("launch") {
         required.push("command");
     }
@@ -248,19 +248,19 @@ mod tests {
         let entry = open(text);
         assert!(!entry.shown.to_string().contains("s3cret"), "{}", entry.shown);
         assert_eq!(entry.shown["args"][2], 5);
-        let same = restored(text, &entry, &entry.shown).expect("restored");
+        let same = restored_entry(text, &entry, &entry.shown).expect("restored");
         assert_eq!(same, written(text, &entry.name).expect("there"));
     }
 
     #[test]
     fn what_was_left_alone_comes_back_and_what_was_typed_stays() {
         let entry = open(TEXT);
-        let same = restored(TEXT, &entry, &entry.shown).expect("restored");
+        let same = restored_entry(TEXT, &entry, &entry.shown).expect("restored");
         assert_eq!(same, written(TEXT, &entry.name).expect("there"));
         let mut edited = entry.shown.clone();
         edited["env"]["K"] = json!("typed");
         edited["args"] = json!(["-v", "--token", MASK, "--token", MASK, "new"]);
-        let out = restored(TEXT, &entry, &edited).expect("restored");
+        let out = restored_entry(TEXT, &entry, &edited).expect("restored");
         assert_eq!(out["env"]["K"], "typed");
         assert_eq!(out["env"]["N"], 7);
         assert_eq!(
@@ -275,27 +275,32 @@ mod tests {
         for place in ["env", "headers"] {
             let mut edited = entry.shown.clone();
             edited[place] = json!({ "NEW": MASK });
-            assert!(matches!(restored(TEXT, &entry, &edited), Err(EditError::Refused(_))));
+            assert!(matches!(restored_entry(TEXT, &entry, &edited), Err(EditError::Refused(_))));
         }
         let mut edited = entry.shown.clone();
         edited["args"] = json!(["--other=***"]);
-        assert!(matches!(restored(TEXT, &entry, &edited), Err(EditError::Refused(_))));
+        assert!(matches!(restored_entry(TEXT, &entry, &edited), Err(EditError::Refused(_))));
         let newer = TEXT.replace("\"-v\"", "\"-vv\"");
-        assert!(matches!(restored(&newer, &entry, &entry.shown), Err(EditError::Refused(_))));
+        assert!(matches!(restored_entry(&newer, &entry, &entry.shown), Err(EditError::Refused(_))));
     }
 
     #[test]
     fn the_schema_has_what_fits_the_entry_and_what_the_entry_has() {
         let keys = |entry: Value| -> Vec<String> {
-            schema(&entry)["properties"].as_object().expect("an object").keys().cloned().collect()
+            entry_schema(&entry)["properties"]
+                .as_object()
+                .expect("an object")
+                .keys()
+                .cloned()
+                .collect()
         };
         let process = keys(json!({ "command": "x", "dependsOn": [] }));
         let has = |keys: &[String], key: &str| keys.iter().any(|k| k == key);
-        assert_eq!(process[0], NAME);
+        assert_eq!(process[0], ENTRY_NAME);
         assert!(has(&process, "args") && has(&process, "dependsOn") && !has(&process, "url"));
         assert!(!has(&process, "timeoutMs"));
-        let launched = schema(&json!({ "launch": { "uv": "x" } }));
-        assert_eq!(launched["required"], json!([NAME]), "a package brings its own program");
+        let launched = entry_schema(&json!({ "launch": { "uv": "x" } }));
+        assert_eq!(launched["required"], json!([ENTRY_NAME]), "a package brings its own program");
         let remote = keys(json!({ "url": "http://h" }));
         assert!(has(&remote, "headers") && !has(&remote, "command"));
     }

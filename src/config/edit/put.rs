@@ -1,5 +1,5 @@
-//! A value put into a JSON file that people write too: their comments, order and line ends stay.
-//! Pure, text to text.
+//! Puts a value into a hand-edited JSON file: comments, order and line ends are kept. Pure, text to
+//! text.
 
 use serde_json::{Value, json};
 
@@ -7,9 +7,9 @@ use super::parsed;
 use super::splice::{SplicedText, insert, replace_range};
 use crate::config::syntax::SyntaxNode;
 
-/// `text` with `value` under `key` of the object `of` at the top; one of the same name is replaced.
-/// `None` when that cannot be done without harm.
-pub fn member(text: &str, of: &str, key: &str, value: &Value) -> Option<String> {
+/// Returns `text` with `value` under `key` of the top-level object `of`, replacing an existing one.
+/// `None` when that cannot be done safely.
+pub fn put_member(text: &str, of: &str, key: &str, value: &Value) -> Option<String> {
     let put = |doc: &SplicedText, all: &SyntaxNode| match all.get(key) {
         Some(old) => Some(replace_range(doc, all, old.range.clone(), value)),
         None => all.is_object().then(|| insert(doc, all, (Some(key), value), None)),
@@ -18,9 +18,9 @@ pub fn member(text: &str, of: &str, key: &str, value: &Value) -> Option<String> 
     changed(text, of, &json!({ key: value }), put, holds)
 }
 
-/// `text` with `value` in the list `of` at the top: in place of the element with number `at`, or
-/// behind the last. `None` when that cannot be done without harm.
-pub fn element(text: &str, of: &str, at: Option<usize>, value: &Value) -> Option<String> {
+/// Returns `text` with `value` in the top-level list `of`: replacing the element at index `at`, or
+/// appended. `None` when that cannot be done safely.
+pub fn put_element(text: &str, of: &str, at: Option<usize>, value: &Value) -> Option<String> {
     let put = |doc: &SplicedText, all: &SyntaxNode| match at {
         Some(at) => Some(replace_range(doc, all, all.elements().get(at)?.range.clone(), value)),
         None => all.is_list().then(|| insert(doc, all, (None, value), None)),
@@ -32,8 +32,8 @@ pub fn element(text: &str, of: &str, at: Option<usize>, value: &Value) -> Option
     changed(text, of, &json!([value]), put, holds)
 }
 
-/// `text` with something put into what stands under `of`, which is `first` where nothing does; `None`
-/// when the outcome cannot be read or does not hold what was put into it.
+/// Applies `put` to the value under the top-level key `of`, or inserts `first` when the key is
+/// missing. `None` when the result cannot be parsed or `holds` rejects it.
 fn changed(
     text: &str,
     of: &str,
@@ -60,19 +60,19 @@ mod tests {
     fn what_people_wrote_around_it_stays() {
         let text = "// ours\r\n{\r\n  \"$schema\": \"x\",\r\n  \"calls\": {\r\n    \"a\": 1, // one\r\n  },\r\n}\r\n";
         let odd = json!({"k": ["\u{1}\"\\ü", -1.5e300, null]});
-        let more = member(text, "calls", "b \"q\"", &odd).expect("put");
+        let more = put_member(text, "calls", "b \"q\"", &odd).expect("put");
         for kept in ["// ours\r\n", "\"$schema\": \"x\"", "\"a\": 1, // one\r\n"] {
             assert!(more.contains(kept), "{more}");
         }
-        let again = member(&more, "calls", "a", &json!(2)).expect("put");
+        let again = put_member(&more, "calls", "a", &json!(2)).expect("put");
         assert!(again.contains("\"a\": 2, // one\r\n"), "{again}");
         let list = "{\"answers\": [{\"n\": 1}, /* two */ {\"n\": 2}]}";
-        let other = element(list, "answers", Some(1), &json!({"n": 3})).expect("put");
+        let other = put_element(list, "answers", Some(1), &json!({"n": 3})).expect("put");
         assert!(
             other.contains("{\"n\": 1}, /* two */ {") && !other.contains("\"n\": 2"),
             "{other}"
         );
-        assert!(element(list, "answers", None, &json!({"n": 4})).is_some());
-        assert!(member("{\"calls\": []}", "calls", "a", &odd).is_none(), "it is not an object");
+        assert!(put_element(list, "answers", None, &json!({"n": 4})).is_some());
+        assert!(put_member("{\"calls\": []}", "calls", "a", &odd).is_none(), "it is not an object");
     }
 }

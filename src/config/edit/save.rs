@@ -1,4 +1,4 @@
-//! Writing an edited file: atomically, with a copy of the old one.
+//! Writes an edited file atomically, with a backup of the old one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,32 +11,31 @@ use crate::config::Environment;
 use crate::config::edit::EditError;
 use crate::config::source::MAX_FILE_BYTES;
 
-/// Copies kept of one file.
+/// Backups kept per file.
 const COPIES: usize = 20;
 
-/// What takes an edit back.
+/// Undoes one edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undo {
     path: PathBuf,
     before: Option<String>,
     after: String,
-    /// Where the copy of the old file is, when there was one and a place for it.
+    /// Path of the backup; `None` without an old file, a change or a state folder.
     pub backup: Option<PathBuf>,
 }
 
-/// The text of a file; nothing when it does not exist yet.
+/// Reads the text of a file; `None` when it does not exist.
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn read(path: &Path) -> io::Result<Option<String>> {
+pub fn read_for_edit(path: &Path) -> io::Result<Option<String>> {
     read_text(path, MAX_FILE_BYTES)
 }
 
-/// Replaces a file atomically by its edited text, with backup and undo. A file that does not exist
-/// is made.
+/// Replaces a file atomically with its edited text, with backup and undo. Creates a missing file.
 ///
 /// # Errors
-/// [`EditError::ChangedSince`] when the file is not as `before` says any more, [`EditError::Io`].
+/// [`EditError::ChangedSince`] when the file no longer matches `before`, [`EditError::Io`].
 pub fn write_with_backup(
     path: &Path,
     before: Option<String>,
@@ -44,7 +43,7 @@ pub fn write_with_backup(
     env: &Environment,
 ) -> Result<Undo, EditError> {
     alone(path, || {
-        if read(path).map_err(|error| unsaved(path, &error))? != before {
+        if read_for_edit(path).map_err(|error| unsaved(path, &error))? != before {
             return Err(EditError::ChangedSince(path.to_path_buf()));
         }
         let copy = match (&before, &env.state_dir) {
@@ -61,25 +60,25 @@ pub fn write_with_backup(
     })
 }
 
-/// Names the place that could not be read or written, and what to do.
+/// An I/O error that names the path and suggests a remedy.
 fn unsaved(place: &Path, error: &io::Error) -> EditError {
     let next = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space",
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => "make it writable",
-        _ => "correct the cause",
+        _ => "fix the cause",
     };
     let place = crate::base::text::path::spelled(place);
     EditError::Io(format!("{place}: {error}; nothing was changed: {next}, then save again"))
 }
 
 impl Undo {
-    /// Puts the old file back, unless somebody changed the new one.
+    /// Restores the old file, unless the new one has changed since.
     ///
     /// # Errors
     /// [`EditError::ChangedSince`], [`EditError::Io`].
     pub fn undo(&self) -> Result<(), EditError> {
         alone(&self.path, || {
-            if read(&self.path)?.as_ref() != Some(&self.after) {
+            if read_for_edit(&self.path)?.as_ref() != Some(&self.after) {
                 return Err(EditError::ChangedSince(self.path.clone()));
             }
             match &self.before {
@@ -91,7 +90,7 @@ impl Undo {
     }
 }
 
-/// Keeps a copy of a file's old text, readable by the user alone; gives its path.
+/// Saves a copy of a file's old text, readable only by the user; returns its path.
 fn backup(state: &Path, path: &Path, text: &str) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(path)?;
     let hash = Sha256::digest(absolute.as_os_str().as_encoded_bytes());

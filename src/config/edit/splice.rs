@@ -1,4 +1,4 @@
-//! Cutting text at exactly the right bytes. Pure.
+//! Inserts, replaces and removes JSON values in a text at exact byte ranges. Pure.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::config::syntax::{NodeKind, SyntaxNode, comma_in};
 
-/// A text with its tree.
+/// A text with its syntax tree.
 #[derive(Clone, Debug)]
 pub(super) struct SplicedText {
     pub(super) text: String,
@@ -31,7 +31,7 @@ fn children(parent: &SyntaxNode) -> Vec<Range<usize>> {
     members.chain(parent.elements().iter().map(|e| e.range.clone())).collect()
 }
 
-/// Inserts a value behind the child `after`, or at the end; with a key in an object.
+/// Inserts a value after the child `after`, or at the end; in an object, with a key.
 pub(super) fn insert(
     doc: &SplicedText,
     parent: &SyntaxNode,
@@ -60,8 +60,8 @@ pub(super) fn insert(
     let comma = comma_in(&text, child.end..limit);
     if is_flat(doc, parent) {
         let written = write("", true);
-        // With a comma behind the child already, one more is needed behind the new one only when
-        // something follows, or when the file likes it there.
+        // An existing comma separates the new value, which gets one of its own: something follows
+        // it, or the file uses trailing commas.
         match comma {
             Some(at) => text.insert_str(at + 1, &format!(" {written},")),
             None => text.insert_str(child.end, &format!(", {written}")),
@@ -94,7 +94,7 @@ pub(super) fn replace_range(
     text
 }
 
-/// Removes a child with its comma and the comment behind it on its line; comments above stay.
+/// Removes a child with its comma and trailing comment on the same line; comments above stay.
 pub(super) fn remove_at(doc: &SplicedText, parent: &SyntaxNode, index: usize) -> String {
     let mut text = doc.text.clone();
     let children = children(parent);
@@ -108,18 +108,18 @@ pub(super) fn remove_at(doc: &SplicedText, parent: &SyntaxNode, index: usize) ->
     let rest = text.get(end..).unwrap_or_default();
     let alone_after = rest.starts_with('\n') || rest.starts_with("\r\n");
     if alone_before && alone_after {
-        // The whole line goes, with the line break before it.
+        // Remove the whole line with the line break before it.
         start = line_start.saturating_sub(
             if text.get(..line_start).is_some_and(|t| t.ends_with("\r\n")) { 2 } else { 1 },
         );
     } else {
         end = comma.map_or(child.end, |at| at + 1);
         if index > 0 {
-            // The space before it goes with it; what follows keeps the space before itself.
+            // Remove the space before it; what follows keeps its own.
             let before = text.get(..start).unwrap_or_default();
             start = before.trim_end_matches([' ', '\t']).len();
-            // Where the bracket closes on this line, the line break goes too, unless a comment
-            // would take the bracket in.
+            // If the bracket closes on this line, remove the line break too, unless a line comment
+            // would swallow the bracket.
             let previous = children.get(index - 1).map_or(0, |previous| previous.end);
             let gap = comma_in(&text, previous..child.start).map_or(child.start, |at| at + 1);
             let blank = text.get(gap..child.start).is_some_and(|t| t.trim().is_empty());
@@ -133,7 +133,7 @@ pub(super) fn remove_at(doc: &SplicedText, parent: &SyntaxNode, index: usize) ->
     }
     text.replace_range(start..end, "");
     if index + 1 == children.len() && comma.is_none() && index > 0 {
-        // The one before is the last now, and had a comma for this one.
+        // The previous child is now the last one; drop the comma after it.
         if let Some(at) = comma_in(&doc.text, children[index - 1].end..child.start) {
             text.replace_range(at..=at, "");
         }
@@ -141,13 +141,13 @@ pub(super) fn remove_at(doc: &SplicedText, parent: &SyntaxNode, index: usize) ->
     text
 }
 
-/// Whether an object or list stands in one line.
+/// Whether an object or list is written on one line.
 fn is_flat(doc: &SplicedText, parent: &SyntaxNode) -> bool {
     doc.text.get(parent.range.clone()).is_some_and(|t| !t.contains('\n'))
 }
 
-/// The end of what belongs to the line of `from`: white space and comments that start on it, but
-/// not the line break.
+/// The end of the last comment that starts on the line of `from`, or `from` itself; the line break
+/// is not included.
 fn end_of_line(text: &str, from: usize, limit: usize) -> usize {
     let part = text.get(from..limit.max(from)).unwrap_or_default();
     let mut scanner = Scanner::new(part, &ScannerOptions::default());
@@ -172,7 +172,7 @@ fn indent_at(text: &str, offset: usize) -> String {
     line.chars().take_while(|c| matches!(c, ' ' | '\t')).collect()
 }
 
-/// Line ends and indentation as the file has them; two spaces when it shows none.
+/// Line ending and indentation unit of the file; two spaces when it has no indentation.
 fn manner(doc: &SplicedText) -> FileStyle {
     let newline = if doc.text.contains("\r\n") { "\r\n" } else { "\n" };
     let unit = doc
@@ -185,10 +185,10 @@ fn manner(doc: &SplicedText) -> FileStyle {
     FileStyle { newline, unit }
 }
 
-/// Longest list that is written in one line, in characters.
+/// Longest list that is written on one line, in characters.
 const LINE: usize = 90;
 
-/// The manner of a file.
+/// Line ending and indentation unit of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FileStyle {
     newline: &'static str,

@@ -58,7 +58,7 @@ fn tls(reader: &mut EntryReader<'_, '_>) -> TlsConfig {
     tls
 }
 
-/// The address, or why it is none of this kind and what helps.
+/// Parses the address for this kind of transport; the error is a message and its help.
 fn address(text: &str, kind: TransportKind) -> Result<Url, (String, String)> {
     let schemes: &[&str] = match kind {
         TransportKind::WebSocket => &["ws", "wss"],

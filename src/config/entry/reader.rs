@@ -1,5 +1,5 @@
-//! What is read of an entry, one key at a time: expanded, with its origin noted and its problems
-//! reported.
+//! Reads an entry one key at a time: expands values, records their origins and reports their
+//! problems.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,41 +8,41 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::base::{Secret, ServerName};
-use crate::config::diagnostics::{Origins, Problems, ValueOrigin, child};
-use crate::config::environment::clean;
+use crate::config::diagnostics::{Origins, Problems, ValueOrigin, child_pointer};
+use crate::config::environment::clean_path;
 use crate::config::expand::{ExpandScope, Expanded, expand};
 use crate::config::shape::{KnownKey, Shape, parse_bytes};
 use crate::config::syntax::{NodeKind, SyntaxNode};
 use crate::config::{Diagnostic, Severity};
 
-/// What reading an entry needs, and what it leaves behind.
+/// The context and the results of reading an entry.
 pub(crate) struct EntryReader<'a, 'p> {
     pub(crate) entry: &'p ServerEntry<'p>,
-    /// Its settings, as the table of keys has them.
+    /// Its settings, converted by the table of keys.
     pub(crate) set: Map<String, Value>,
     pub(crate) problems: &'p mut Problems<'a>,
     pub(crate) scope: &'p ExpandScope<'p>,
     pub(crate) origins: &'p mut Origins,
     /// Inputs without an answer, with where they are used.
     pub(crate) unanswered: Vec<(String, Diagnostic)>,
-    /// Secrets found in what is no secret as a whole, such as an argument.
+    /// Secrets found within values that are not secret as a whole, such as arguments.
     pub(crate) secrets: Vec<Secret>,
     /// Files read besides the configuration.
     pub(crate) reads: Vec<PathBuf>,
-    /// Folder that relative paths start from.
+    /// Base folder of relative paths.
     pub(crate) folder: PathBuf,
 }
 
 /// One server's entry.
 pub(crate) struct ServerEntry<'n> {
     pub(crate) name: ServerName,
-    /// Where its name stands.
+    /// Byte range of its name.
     pub(crate) key_range: Range<usize>,
     pub(crate) node: &'n SyntaxNode,
     pub(crate) pointer: String,
 }
 
-/// Where a value stands: in the file, and in the effective document.
+/// Pointers to a value in the file and in the effective document.
 #[derive(Clone)]
 pub(crate) struct ValuePlace {
     pub(crate) pointer: String,
@@ -51,11 +51,14 @@ pub(crate) struct ValuePlace {
 
 impl ValuePlace {
     pub(crate) fn child(&self, key: &str) -> Self {
-        Self { pointer: child(&self.pointer, key), effective: child(&self.effective, key) }
+        Self {
+            pointer: child_pointer(&self.pointer, key),
+            effective: child_pointer(&self.effective, key),
+        }
     }
 }
 
-/// Whether this is named as variables of the environment are: `HOME`, `api_key`.
+/// Whether this looks like the name of an environment variable: `HOME`, `api_key`.
 fn is_variable(name: &str) -> bool {
     let mut all = name.chars();
     let starts = all.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
@@ -64,7 +67,7 @@ fn is_variable(name: &str) -> bool {
 
 impl ServerEntry<'_> {
     pub(crate) fn place(&self) -> ValuePlace {
-        let effective = child("/servers", self.name.as_str());
+        let effective = child_pointer("/servers", self.name.as_str());
         ValuePlace { pointer: self.pointer.clone(), effective }
     }
 }
@@ -82,7 +85,7 @@ impl<'a, 'p> EntryReader<'a, 'p> {
         Self { entry, set, problems, scope, origins, unanswered, secrets, reads, folder }
     }
 
-    /// Reports a problem with the value of a key of the entry, or with the entry where it has none.
+    /// Reports a problem with the value of a key, or with the entry when it lacks the key.
     pub(crate) fn report(
         &mut self,
         rule: (&str, Severity),
@@ -91,20 +94,20 @@ impl<'a, 'p> EntryReader<'a, 'p> {
     ) -> &mut Diagnostic {
         let entry = self.entry;
         if let Some(node) = entry.node.get(key) {
-            self.problems.report(rule, &node.range, &child(&entry.pointer, key), message)
+            self.problems.report(rule, &node.range, &child_pointer(&entry.pointer, key), message)
         } else {
             let brace = entry.node.range.start..entry.node.range.start + 1;
             self.problems.report(rule, &brace, &entry.pointer, message)
         }
     }
 
-    /// Expands a text, reports what cannot be, and remembers where it came from.
+    /// Expands a text, reports what cannot be expanded, and records the origin.
     pub(crate) fn expanded(&mut self, node: &SyntaxNode, place: &ValuePlace) -> Option<String> {
         let written = node.text()?;
         let Expanded { text, via, secrets } = match expand(written, self.scope) {
             Ok(expanded) => expanded,
             Err(refusals) => {
-                // Offsets count in the text; in the file they do only where nothing is escaped.
+                // Offsets are into the decoded text, and match the file only without escapes.
                 let raw = self.problems.source.text().get(node.range.clone()).unwrap_or_default();
                 let exact = raw.len() == written.len() + 2;
                 for refusal in refusals {
@@ -114,7 +117,7 @@ impl<'a, 'p> EntryReader<'a, 'p> {
                     let problem =
                         self.problems.error(refusal.rule, &range, &place.pointer, refusal.message);
                     problem.help(refusal.help);
-                    // A question to the user is not a mistake of the file.
+                    // An unanswered input is not an error in the file.
                     if let Some(id) = refusal.unanswered
                         && let Some(question) = self.problems.list.pop()
                     {
@@ -137,14 +140,14 @@ impl<'a, 'p> EntryReader<'a, 'p> {
         Some(text)
     }
 
-    /// Warns of what a shell would expand and nobody does here.
+    /// Warns about syntax that a shell would expand, but mcpdeck does not.
     fn unexpanded(&mut self, written: &str, node: &SyntaxNode, pointer: &str) {
         if written.contains(char::is_whitespace) {
-            // A script for a shell, perhaps.
+            // It may be a shell script.
             return;
         }
         let (first, rest) = written.split_once('/').unwrap_or((written, ""));
-        // The words themselves are not repeated: a secret may begin like that.
+        // The text itself is not repeated: a secret may begin like that.
         let (what, help) = match first.strip_prefix('$') {
             Some(name) if is_variable(name) => ("$NAME", "write `${NAME}` for its value"),
             None if first == "~" && !rest.is_empty() => ("~", "write `${userHome}`"),
@@ -154,15 +157,15 @@ impl<'a, 'p> EntryReader<'a, 'p> {
         self.problems.warn("config/unexpanded", &node.range, pointer, message).help(help);
     }
 
-    /// Remembers where a value stands; how it is written, where it was expanded.
+    /// Records the position of a value, and its written form if it was expanded.
     pub(crate) fn trace(&mut self, effective: &str, node: &SyntaxNode, via: Vec<String>) {
         let at = self.problems.source.position(node.range.start);
         let written = if via.is_empty() { None } else { node.text().map(Secret::new) };
         self.origins.insert(effective.to_owned(), ValueOrigin { at, via, written });
     }
 
-    /// A value as serde reads it: texts expanded, sizes in bytes, durations in seconds. `None` where
-    /// it does not fit or a part of it cannot be expanded, which has been reported.
+    /// A value in the form serde reads: texts expanded, sizes in bytes, durations in seconds.
+    /// `None` when it does not fit or part of it cannot be expanded, which has been reported.
     pub(crate) fn settled(
         &mut self,
         shape: &Shape,
@@ -196,7 +199,7 @@ impl<'a, 'p> EntryReader<'a, 'p> {
             }
             (Shape::List(of), NodeKind::List(elements)) => {
                 let each = elements.iter().enumerate();
-                // All of them, so that the problems of all are reported.
+                // Convert all of them before failing, so that the problems of all are reported.
                 let all: Vec<Option<Value>> = each
                     .map(|(i, element)| self.settled(of, element, &place.child(&i.to_string())))
                     .collect();
@@ -225,7 +228,7 @@ impl<'a, 'p> EntryReader<'a, 'p> {
         Some(value)
     }
 
-    /// The values of these keys, each under the name of the setting it spells.
+    /// The values of these keys, each under the main spelling of its setting.
     pub(crate) fn settled_keys<'k>(
         &mut self,
         keys: impl Iterator<Item = &'k KnownKey>,
@@ -235,7 +238,7 @@ impl<'a, 'p> EntryReader<'a, 'p> {
         let values = keys.filter_map(|key| {
             let name = key.alias_of.unwrap_or(key.name);
             let (pointer, effective) =
-                (child(&place.pointer, key.name), child(&place.effective, name));
+                (child_pointer(&place.pointer, key.name), child_pointer(&place.effective, name));
             let value =
                 self.settled(&key.shape, node.get(key.name)?, &ValuePlace { pointer, effective })?;
             let millis = value.as_f64().filter(|_| key.alias_of.is_some());
@@ -244,8 +247,8 @@ impl<'a, 'p> EntryReader<'a, 'p> {
         values.collect()
     }
 
-    /// A part of the settings as its type. What the table of keys lets through fits nearly always;
-    /// where not, and nothing else was said of the entry, that is a problem of its own.
+    /// Deserialises a part of the settings. The table of keys rules out nearly all failures; one
+    /// that remains is reported unless the entry has an error already.
     pub(crate) fn part<T: DeserializeOwned + Default>(&mut self, value: &Value) -> T {
         T::deserialize(value).unwrap_or_else(|error| {
             let entry = self.entry;
@@ -262,7 +265,7 @@ impl<'a, 'p> EntryReader<'a, 'p> {
     }
 }
 
-/// A folder as a `file://` URI; relative ones start at `base`.
+/// A folder as a `file://` URI; a relative one is resolved against `base`.
 fn folder_uri(text: &str, base: &Path) -> Result<String, String> {
     if let Some((scheme, _)) = text.split_once("://") {
         let parsed = url::Url::parse(text).map_err(|e| format!("this is not a URI: {e}"))?;
@@ -271,7 +274,7 @@ fn folder_uri(text: &str, base: &Path) -> Result<String, String> {
         }
         return Err(format!("a root must be a folder, not a `{scheme}:` address"));
     }
-    url::Url::from_directory_path(clean(&base.join(text)))
+    url::Url::from_directory_path(clean_path(&base.join(text)))
         .map(|url| url.as_str().trim_end_matches('/').to_owned())
         .map_err(|()| "this is not an absolute folder".to_owned())
 }

@@ -1,20 +1,19 @@
-//! The settings of an entry that do not depend on its transport: brought by the table of keys into
-//! the form that serde reads, then checked for what the table cannot say.
+//! The settings of an entry that do not depend on its transport: converted by the table of keys to
+//! the form that serde reads, then checked for what the table cannot express.
 
 use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 
 use super::reader::EntryReader;
 use crate::base::ServerName;
-use crate::config::schema::VERSIONS;
+use crate::config::schema::CONFIG_VERSIONS;
 use crate::config::{ProtocolChoice, ServerConfig, Severity};
 
-/// Settings that may be written short, and the key within them that is meant.
+/// Settings with a short form, and the key within them that it sets.
 const SHORT: [(&str, &str); 4] =
     [("restart", "policy"), ("cache", "enabled"), ("guard", "default"), ("tools", "allow")];
 
-/// The server with all these settings, but for its transport: that stands for a process that is
-/// never run.
+/// The server with all these settings; its transport is a placeholder that the caller replaces.
 pub(crate) fn read(reader: &mut EntryReader<'_, '_>) -> ServerConfig {
     let mut set = std::mem::take(&mut reader.set);
     if set.get("tools").is_some_and(|tools| *tools == json!([])) {
@@ -48,17 +47,17 @@ pub(crate) fn read(reader: &mut EntryReader<'_, '_>) -> ServerConfig {
         reader.report(("config/unused-key", Severity::Warning), key, message);
     }
     if let ProtocolChoice::Version(version) = &server.protocol
-        && !VERSIONS.contains(&version.as_str())
+        && !CONFIG_VERSIONS.contains(&version.as_str())
     {
         let message = format!("no version `{version}` of the specification is known");
         reader
             .report(("config/protocol", Severity::Warning), "protocol", message)
-            .help(format!("known are {}", VERSIONS.join(", ")));
+            .help(format!("known: {}", CONFIG_VERSIONS.join(", ")));
     }
     server
 }
 
-/// What may be written as one text is a list from here on: a glob, the words of a command.
+/// Turns single strings into lists: the glob to watch, the words of the build command.
 fn dev(reader: &mut EntryReader<'_, '_>, set: &mut Map<String, Value>) {
     let Some(dev) = set.get_mut("dev").filter(|dev| dev.is_object()) else { return };
     if dev["watch"].is_string() {

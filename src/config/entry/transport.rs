@@ -7,22 +7,21 @@ use super::address;
 use super::reader::EntryReader;
 use crate::base::Secret;
 use crate::base::file::file_key;
-use crate::config::diagnostics::child;
-use crate::config::env_file;
-use crate::config::environment::clean;
+use crate::config::diagnostics::child_pointer;
+use crate::config::environment::clean_path;
 use crate::config::hazards::{is_hidden, is_hook};
 use crate::config::keys::{ADDRESS, PROCESS, SERVER, URLS};
 use crate::config::mask::masked_address;
 use crate::config::shape::{Shape, meant};
 use crate::config::source::SourceText;
 use crate::config::syntax::{NodeKind, SyntaxNode};
-use crate::config::{Severity, StdioConfig, TransportConfig, TransportKind, ValueOrigin};
+use crate::config::{Severity, StdioConfig, TransportConfig, TransportKind, ValueOrigin, env_file};
 
-/// Stands in the arguments of a container engine for the file that it writes the container's id to.
+/// Placeholder in container engine arguments for the file that receives the container's id.
 pub(crate) const ID_FILE: &str = "{cidfile}";
-/// The label with the process id of the host, which is filled in at the start.
+/// Label for the process id of the host, which is filled in at start.
 pub(crate) const HOST_LABEL: &str = "mcpdeck.host=";
-/// The label that holds which entry a container is of.
+/// Label that identifies the entry a container belongs to.
 pub(crate) const ENTRY_LABEL: &str = "mcpdeck.entry=";
 
 /// Reads the transport from the settings. `None` when it cannot be used.
@@ -33,8 +32,8 @@ pub(crate) fn read(
     let unused = if kind == TransportKind::Stdio { ADDRESS.as_slice() } else { &PROCESS };
     // Keys of the other kind of transport: probably a mistake.
     for m in reader.entry.node.members().iter().filter(|m| unused.contains(&m.key.as_str())) {
-        let message = format!("`{}` means nothing to a server of type `{}`", m.key, kind.as_str());
-        let pointer = child(&reader.entry.pointer, &m.key);
+        let message = format!("`{}` is not used by a server of type `{}`", m.key, kind.as_str());
+        let pointer = child_pointer(&reader.entry.pointer, &m.key);
         reader.problems.warn("config/unused-key", &m.key_range, &pointer, message);
     }
     let of = match kind {
@@ -56,7 +55,7 @@ fn transport_word(word: &str) -> Option<TransportKind> {
     })
 }
 
-/// How the server is reached. `None` when the entry does not say it, which is reported.
+/// The transport kind. `None` when the entry does not determine it, which is reported.
 pub(crate) fn kind(reader: &mut EntryReader<'_, '_>) -> Option<TransportKind> {
     let node = reader.entry.node;
     let url = URLS.iter().find(|key| node.get(key).is_some());
@@ -91,7 +90,7 @@ pub(crate) fn kind(reader: &mut EntryReader<'_, '_>) -> Option<TransportKind> {
             return None;
         }
     };
-    // A word that is not known has been reported by the structural check.
+    // The structural check has reported an unknown word.
     let kind = transport_word(word)?;
     let (needed, there) = match kind {
         TransportKind::Stdio => ("command", command.is_some()),
@@ -115,9 +114,9 @@ fn stdio(reader: &mut EntryReader<'_, '_>) -> Option<StdioConfig> {
     if reader.set.contains_key("command") {
         check_command(&stdio.command, reader);
     }
-    stdio.cwd = Some(clean(&reader.folder.join(stdio.cwd.unwrap_or_default())));
+    stdio.cwd = Some(clean_path(&reader.folder.join(stdio.cwd.unwrap_or_default())));
     if reader.set.contains_key("cwd") && stdio.cwd.as_deref().is_some_and(|cwd| !cwd.is_dir()) {
-        // It may be made later, by a build for example; the start would say so again.
+        // It may be created later, for example by a build; the start checks again.
         let message = "the working directory does not exist";
         reader.report(("config/cwd", Severity::Warning), "cwd", message);
     }
@@ -213,7 +212,7 @@ fn environment(reader: &mut EntryReader<'_, '_>) -> IndexMap<String, Secret> {
     for m in reader.entry.node.get("env").map(SyntaxNode::members).unwrap_or_default() {
         let at = place.child(&m.key);
         if let Some(wrong) = bad_name(&m.key) {
-            // What stands behind an `=` in the name may be the secret itself.
+            // What follows an `=` in the name may be the secret itself.
             let at = if m.key.contains('=') { &place } else { &at };
             reader.problems.error("config/env-name", &m.key_range, &at.pointer, wrong);
             continue;
@@ -249,7 +248,7 @@ fn bad_name(name: &str) -> Option<String> {
 /// Adds the variables of `envFile`.
 fn env_file(named: &str, reader: &mut EntryReader<'_, '_>, env: &mut IndexMap<String, Secret>) {
     let place = reader.entry.place();
-    let path = clean(&reader.folder.join(named));
+    let path = clean_path(&reader.folder.join(named));
     reader.reads.push(path.clone());
     let source = match SourceText::read_env_file(&path) {
         Ok(source) => source,

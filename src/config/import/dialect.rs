@@ -1,4 +1,4 @@
-//! From another program's entry to ours, key by key. Pure.
+//! Converts another program's entry to ours, key by key. Pure.
 
 use serde_json::{Map, Value, json};
 
@@ -43,7 +43,7 @@ pub(super) fn convert(
     Some(out)
 }
 
-/// Which key the address stands in, and what it means there.
+/// Takes over the command, or the address with its transport type.
 fn transport(
     host: ImportHost,
     left: &mut Map<String, Value>,
@@ -91,7 +91,7 @@ fn flatten_command(left: &mut Map<String, Value>) {
     }
 }
 
-/// Keys that are called alike everywhere.
+/// Keys with the same name everywhere.
 fn common(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
     for key in ["args", "env", "envFile", "cwd", "headers"] {
         let value = left.remove(key);
@@ -111,7 +111,7 @@ fn own_keys(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
     }
 }
 
-/// What a program calls the settings there are here too. Lists of tools are rules of `tools`.
+/// A program's keys and our equivalents. Tool lists become rules of `tools`.
 const fn keys(host: ImportHost) -> &'static [(&'static str, &'static str)] {
     match host {
         ImportHost::Cline | ImportHost::Zed => &[("timeout", "timeout")],
@@ -172,7 +172,7 @@ fn codex(
     }
 }
 
-/// A list of tools by name: `tools.allow` and `tools.deny` are globs, so their signs are escaped.
+/// A list of tools by name: `tools.allow` and `tools.deny` are globs, so names are escaped.
 fn tools(names: Vec<String>, rule: &str, out: &mut Map<String, Value>) {
     if !names.is_empty() {
         let globs: Vec<String> = names.iter().map(|tool| globset::escape(tool)).collect();
@@ -189,19 +189,19 @@ fn list(value: Option<Value>) -> Vec<String> {
     list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Marks a reference of our own making, so that it is not taken for text of the other program.
+/// Marks a reference we generated, so that it is not mistaken for text of the other program.
 const OURS: char = '\u{e000}';
 
 fn marked(variable: &str) -> String {
     format!("{OURS}{{{variable}}}")
 }
 
-/// Makes references mean here what they mean there.
+/// Rewrites references so that they keep their meaning.
 fn references(host: ImportHost, out: &mut Map<String, Value>) {
     for value in out.values_mut() {
         rewrite(value, &|text| {
             let text = match host {
-                // These pass text on as it is.
+                // These programs do not expand references.
                 ImportHost::ClaudeDesktop | ImportHost::Codex | ImportHost::Zed => {
                     text.replace("${", "$${")
                 }

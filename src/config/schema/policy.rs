@@ -1,4 +1,4 @@
-//! How a server is treated: restarts, retries, cache, filters, guard, approvals, inputs.
+//! Per-server policy: restarts, retries, cache, filters, guard, approvals, inputs.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ContentLimits, WireLimits, seconds};
 
-/// How long the rungs of a stop last, where the entry sets them (`stop`).
+/// Durations of the steps of a stop, as far as the entry sets them (`stop`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StopConfig {
@@ -25,15 +25,15 @@ impl StopConfig {
     }
 }
 
-/// When the host restarts a server by itself.
+/// When the host restarts a server automatically.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RestartConfig {
-    /// Whether at all.
+    /// Whether to restart.
     pub policy: RestartPolicy,
-    /// Deaths in a row before giving up.
+    /// Consecutive restarts before giving up.
     pub max: u32,
-    /// First delay; the delay is this times the attempt, jittered.
+    /// First delay; grows linearly with the attempt, jittered.
     #[serde(with = "seconds")]
     pub backoff: Duration,
 }
@@ -42,10 +42,10 @@ pub struct RestartConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RestartPolicy {
-    /// Never by itself.
+    /// Never automatically.
     #[default]
     Never,
-    /// After an exit nobody asked for.
+    /// After an exit that was not requested.
     OnFailure,
 }
 
@@ -60,21 +60,21 @@ pub enum OnTimeout {
     Breaker,
 }
 
-/// When calls are turned away because they fail (decision D8).
+/// Circuit breaker settings (decision D8).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BreakerConfig {
-    /// Failures in a row that open a breaker.
+    /// Consecutive failures that open a breaker.
     pub threshold: u32,
-    /// The time within which they must fall.
+    /// Time window within which they must occur.
     #[serde(with = "seconds")]
     pub window: Duration,
-    /// How long an open breaker rejects, before one call is let through to try.
+    /// How long an open breaker rejects calls before it lets one trial call through.
     #[serde(with = "seconds")]
     pub cooldown: Duration,
-    /// Whether a JSON-RPC error is a failure.
+    /// Whether a JSON-RPC error counts as a failure.
     pub errors: bool,
-    /// Whether a result with `isError` is a failure.
+    /// Whether a result with `isError` counts as a failure.
     pub tool_errors: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct RetryConfig {
     /// Longest delay (default 30 s).
     #[serde(with = "seconds")]
     pub max_delay: Duration,
-    /// Whether the entry says anything of it.
+    /// Whether the entry sets any of it.
     #[serde(skip)]
     pub is_given: bool,
 }
@@ -101,16 +101,16 @@ pub struct RetryConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CacheConfig {
-    /// Whether answers are kept at all.
+    /// Whether answers are cached.
     pub enabled: bool,
-    /// Time to live without a hint of the server (default 300 s).
+    /// Time to live when the server gives no hint (default 300 s).
     #[serde(with = "seconds")]
     pub ttl: Duration,
     /// Serve an expired entry when the server is unavailable (default true).
     pub stale_if_unavailable: bool,
-    /// Most entries (default 512).
+    /// Maximum number of entries (default 512).
     pub max_entries: u64,
-    /// Most bytes (default 16 MiB).
+    /// Maximum size in bytes (default 16 MiB).
     pub max_bytes: u64,
 }
 
@@ -118,9 +118,9 @@ pub struct CacheConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolFilter {
-    /// Globs of which one must match.
+    /// Globs; a tool must match one of them.
     pub allow: Vec<String>,
-    /// Globs of which none may match.
+    /// Globs; a tool must match none of them.
     pub deny: Vec<String>,
 }
 
@@ -141,7 +141,7 @@ pub struct DevConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuardMode {
-    /// Do not look.
+    /// No check.
     Off,
     /// Record and show.
     #[default]
@@ -162,11 +162,11 @@ pub struct GuardPolicy {
     pub tools: IndexMap<String, GuardMode>,
 }
 
-/// What happens to a request of a server.
+/// What happens to a request from a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalRule {
-    /// A person (or the registered callback) decides.
+    /// The user (or the registered callback) decides.
     #[default]
     Ask,
     /// Refused at once.
@@ -183,20 +183,20 @@ pub struct ApprovalRules {
     pub sampling: ApprovalRule,
     /// For `elicitation/create`.
     pub elicitation: ApprovalRule,
-    /// For both, while the server works on no call of ours.
+    /// For both, while no call of ours is in flight.
     pub outside_calls: OutsideCalls,
 }
 
-/// What happens to sampling and elicitation that come while no call is in flight. The specification
-/// has them only inside what a client asked for, and from SEP-2260 on says so with a MUST; servers
-/// of the versions before may ask when a timer or a watched file makes them.
+/// What happens to sampling and elicitation requests that arrive while no call is in flight. The
+/// specification allows them only within a client's request, as a MUST since SEP-2260; servers of
+/// earlier versions may send them on a timer or when a watched file changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutsideCalls {
-    /// Refused before they cost anybody anything.
+    /// Refused immediately.
     #[default]
     Deny,
-    /// Decided as within a call: by the rule for their kind.
+    /// Decided by the rule for their kind, as within a call.
     Allow,
 }
 
@@ -216,11 +216,11 @@ pub enum ReloadMode {
 pub struct InputConfig {
     /// Its id, as in `${input:id}`.
     pub id: String,
-    /// What is asked.
+    /// The question shown.
     pub description: String,
     /// Kind and choices.
     pub kind: InputKind,
-    /// Offered value.
+    /// Default value offered.
     pub default: Option<String>,
 }
 
@@ -259,7 +259,7 @@ impl Default for BreakerConfig {
     }
 }
 
-/// What counts is what is in effect, not whether it was written.
+/// Compares the values in effect; `is_given` is ignored.
 impl PartialEq for RetryConfig {
     fn eq(&self, other: &Self) -> bool {
         let values = |of: &Self| (of.initial, of.factor, of.max_delay, of.max_retries);

@@ -1,5 +1,5 @@
-//! The eight `host_*` messages of browser extensions (requirements, section 12): grants of pages and
-//! tabs, tools, statistics. A page is a caller of its own (`browser:ORIGIN`); what it may do is what
+//! The eight `host_*` messages of browser extensions (requirements, section 12): grants of pages
+//! and tabs, tools, statistics. Each page is a separate caller (`browser:ORIGIN`), limited to what
 //! was granted to it.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::host::{
     OutsideCode, OutsideError, PolicyAction, Principal, TargetKind, canonical_name,
 };
 
-/// What an extension may say.
+/// The messages an extension may send.
 pub const NATIVE_MESSAGES: [&str; 8] = [
     "host_grant_permission",
     "host_revoke_permission",
@@ -26,12 +26,12 @@ pub const NATIVE_MESSAGES: [&str; 8] = [
     "host_call_tool",
     "host_get_stats",
 ];
-/// How long an `ALLOW_ONCE` without a tab and a time holds.
+/// How long an `ALLOW_ONCE` without a tab and an expiry lasts.
 const ONCE: Duration = Duration::from_secs(600);
-/// Longest deadline that may be asked for.
+/// Longest deadline that may be requested.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// What any of the messages says.
+/// The fields of all messages.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct NativeMessage {
@@ -55,8 +55,8 @@ struct NativeMessage {
 
 type NativeReply = Result<Value, OutsideError>;
 
-/// Answers a message: `TYPE_result` with what was asked for, or `error` with its code. Both carry
-/// the `request_id`.
+/// Answers a message: `TYPE_result` with the result, or `error` with its code. Both carry the
+/// `request_id`.
 pub(super) async fn reply(local: &Local, kind: &str, request: &Value) -> Value {
     let done = match NativeMessage::deserialize(request) {
         Ok(message) => answer(local, kind, message).await,
@@ -78,7 +78,7 @@ fn refused(message: &str) -> OutsideError {
     OutsideError { code, message, retry_after_ms: None, violations: vec![], rpc: None }
 }
 
-/// A time that was given in seconds.
+/// Parses a time in seconds.
 fn seconds(key: &str, value: Option<f64>) -> Result<Option<Duration>, String> {
     let wrong = |_| format!("`{key}` is not a number of seconds");
     value.map(Duration::try_from_secs_f64).transpose().map_err(wrong)
@@ -182,7 +182,7 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
     }
 }
 
-/// Whether a scope is granted for a tool; without one, for any of what there is.
+/// Whether a scope is granted for a tool; if `tool` is empty, for any tool.
 fn is_granted(host: &Host, principal: &Principal, scope: AccessScope, tool: &str) -> bool {
     let (action, kind) = match scope {
         AccessScope::ToolsList => (PolicyAction::List, TargetKind::Tool),

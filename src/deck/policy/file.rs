@@ -1,5 +1,5 @@
-//! One file that decides something: read whole and trusted, or not at all. A link, another owner,
-//! a file that others may write, broken content and a newer version are each refused in a sentence.
+//! A file with policy data: read completely and trusted, or not at all. Symbolic links, another
+//! owner, write access for others, broken content and newer versions are refused with a message.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ const VERSION: u64 = 1;
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 64 << 20;
 
-/// See the module.
+/// A file with policy data; see the module.
 #[derive(Clone, Debug)]
 pub struct TrustedFile(StateFile);
 
@@ -35,7 +35,7 @@ impl TrustedFile {
         format!("{path}: {what}; nothing in it counts until it is repaired or removed")
     }
 
-    /// What it holds; `None` when there is no file.
+    /// Its content; `None` when there is no file.
     ///
     /// # Errors
     /// One sentence that names the file and what to do.
@@ -54,11 +54,11 @@ impl TrustedFile {
         }
     }
 
-    /// Changes what it holds, alone: another program may do the same at the moment. `change` says
+    /// Changes its content under a lock, because another program may do the same. `change` returns
     /// whether there is anything to write.
     ///
     /// # Errors
-    /// As [`TrustedFile::read`], or why it cannot be written; the file is then as it was.
+    /// As [`TrustedFile::read`], or why it cannot be written; the file is then unchanged.
     pub fn change<T, R>(&self, change: impl FnOnce(&mut T) -> (bool, R)) -> Result<R, String>
     where
         T: DeserializeOwned + Serialize + Default,

@@ -1,4 +1,4 @@
-//! What decides of a running host, kept in step with its files: grants that another window gives,
+//! Keeps the policy of a running host in step with its files: grants from other windows,
 //! definitions that servers change, rules that are edited.
 
 use std::collections::BTreeMap;
@@ -20,9 +20,9 @@ use crate::host::{
     NewGrant, Pins, Policy,
 };
 
-/// How often the files are looked at.
+/// How often the files are polled.
 const LOOK: Duration = Duration::from_secs(1);
-/// Numbers of grants that live in a running host alone begin here.
+/// First id of the grants that exist only in a running host.
 const SESSION: u64 = 1 << 40;
 
 /// Follows the files of a host's policy until the last clone of it is dropped.
@@ -32,7 +32,7 @@ pub struct PolicyKeeper {
     _following: Arc<Following>,
 }
 
-/// Follows the files until it is dropped; what a thread is still reading then decides nothing.
+/// Follows the files until dropped; a read still in progress then has no effect.
 struct Following {
     inner: Arc<KeeperInner>,
     _task: AbortOnDropHandle<()>,
@@ -49,11 +49,11 @@ impl Drop for Following {
 pub struct PolicyView {
     /// All grants that hold now.
     pub grants: Vec<Grant>,
-    /// What is held until it is reviewed.
+    /// Tools that are held until they are reviewed.
     pub held: Vec<HeldTool>,
-    /// The limits of callers that are not the person: of all profiles but those named after.
+    /// Limits of callers other than the user: the default profile first, then the named ones.
     pub limits: Vec<(String, Limits)>,
-    /// What is wrong with the files, and rules that are about nothing.
+    /// Problems with the files, and rules that match nothing.
     pub warnings: Vec<String>,
 }
 
@@ -77,8 +77,8 @@ struct KeeperState {
 }
 
 impl PolicyKeeper {
-    /// Gives `host` what decides, from the files of its configuration, and follows them. Callers
-    /// that are not the person are decided by it from when this returns.
+    /// Sets the policy of `host` from the files of its configuration, and follows them. It applies
+    /// to callers other than the user from when this returns.
     pub async fn open(host: &Host, configs: &[PathBuf], env: &Environment) -> Self {
         let main = configs.last().cloned().unwrap_or_else(|| PathBuf::from("mcp.json"));
         let inner = Arc::new(KeeperInner {
@@ -113,24 +113,24 @@ impl PolicyKeeper {
         Self { inner, _following: Arc::new(following) }
     }
 
-    /// Reads the files now that they have changed.
+    /// Reads the files again after a change.
     pub async fn look_again(&self) {
         self.inner.look_async().await;
     }
 
-    /// The files that hold decisions, with the kind of each.
+    /// The files of grants and pins, with the kind of each.
     pub fn files(&self) -> Vec<(&'static str, PathBuf)> {
         self.inner.kept().collect()
     }
 
-    /// What is wrong with the files, a sentence each; nothing but what the person may do is
-    /// permitted while there is any.
+    /// Problems with the files, one sentence each; while there is any, only the user's own actions
+    /// are permitted.
     pub fn notices(&self) -> Vec<String> {
         self.inner.state.lock().notices.clone()
     }
 
-    /// What is wrong with the files ([`PolicyKeeper::notices`]), and the rules that are about
-    /// nothing of what the servers offer now.
+    /// Problems with the files ([`PolicyKeeper::notices`]), and the rules that match nothing the
+    /// servers offer now.
     pub fn warnings(&self) -> Vec<String> {
         let view = self.inner.host.snapshot();
         let all = view.servers.values();
@@ -140,10 +140,10 @@ impl PolicyKeeper {
         self.notices().into_iter().chain(unmatched).collect()
     }
 
-    /// Gives a grant.
+    /// Adds a grant.
     ///
     /// # Errors
-    /// When it cannot be kept; nothing is granted then.
+    /// When it cannot be stored; nothing is granted then.
     pub fn grant(&self, new: NewGrant) -> Result<Grant, String> {
         let now = self.inner.host.clock().now();
         let grant = if of_session(&new.kind) {
@@ -159,10 +159,10 @@ impl PolicyKeeper {
         Ok(grant)
     }
 
-    /// Takes a grant back; gives it when there was one. It counts no more when this returns.
+    /// Revokes a grant; returns it, if there was one. It has no effect any more when this returns.
     ///
     /// # Errors
-    /// When it cannot be taken out of the file.
+    /// When it cannot be removed from the file.
     pub fn revoke(&self, id: GrantId) -> Result<Option<Grant>, String> {
         let own = {
             let mut state = self.inner.state.lock();
@@ -178,7 +178,7 @@ impl PolicyKeeper {
         Ok(gone)
     }
 
-    /// Ends every grant of a tab or session; gives how many there were.
+    /// Ends every grant of a tab or session; returns their number.
     pub fn expire_session(&self, session: &str) -> usize {
         let ends = |grant: &Grant| matches!(&grant.effect, GrantKind::Once { session: Some(own), .. } if **own == *session);
         let gone = self.inner.state.lock().session.extract_if(.., |grant| ends(grant)).count();
@@ -207,7 +207,7 @@ impl PolicyKeeper {
         all.grants.all().iter().filter(|grant| !grant.is_over(now)).cloned().collect()
     }
 
-    /// What is held of all servers, for the person who looks.
+    /// What is held of all servers, for the user to review.
     pub fn held(&self) -> Vec<HeldTool> {
         let pins = self.inner.host.policy().pins;
         let servers = self.inner.host.definitions();
@@ -220,7 +220,7 @@ impl PolicyKeeper {
     /// Accepts a tool of a server as it was shown, or its instructions when `tool` is `None`.
     ///
     /// # Errors
-    /// When it is another meanwhile, or cannot be kept.
+    /// When it has changed since, or cannot be stored.
     pub fn accept(
         &self,
         server: &ServerName,
@@ -247,7 +247,7 @@ impl PolicyKeeper {
     /// stays held.
     ///
     /// # Errors
-    /// When that cannot be kept.
+    /// When that cannot be stored.
     pub fn refuse(
         &self,
         server: &ServerName,
@@ -259,7 +259,7 @@ impl PolicyKeeper {
 }
 
 impl KeeperInner {
-    /// Looks from a thread that may wait for a file.
+    /// Runs [`KeeperInner::look`] on a thread that may block.
     async fn look_async(self: &Arc<Self>) {
         let inner = Arc::clone(self);
         let _ = tokio::task::spawn_blocking(move || inner.look()).await;
@@ -278,13 +278,13 @@ impl KeeperInner {
         rules.chain(kept).map(|path| Fingerprint::of(&path)).collect()
     }
 
-    /// Reads everything anew, takes in what servers offer, and lets the host decide by it.
+    /// Reads all files again, records what servers offer, and sets the policy of the host.
     fn look(&self) {
         let mut state = self.state.lock();
         if state.is_closed {
             return;
         }
-        // From before they are read: what is written meanwhile is a change.
+        // Taken before reading, so that a write in between counts as a change.
         let files = self.files();
         let mut notices = Vec::new();
         let now = self.host.clock().now();
@@ -355,7 +355,7 @@ impl KeeperInner {
     }
 }
 
-/// Changes what was reviewed, in its file; `change` says whether there is anything to write.
+/// Changes the pins in their file; `change` returns whether there is anything to write.
 fn change(file: &TrustedFile, change: impl FnOnce(&mut Pins) -> bool) -> Result<Pins, String> {
     file.change(|pins: &mut Pins| {
         pins.enforced = true;
@@ -366,7 +366,7 @@ fn change(file: &TrustedFile, change: impl FnOnce(&mut Pins) -> bool) -> Result<
 type OfferedDefinitions =
     [(ServerName, crate::host::ServerDigests, String, Vec<crate::host::Definition>)];
 
-/// Binds every `ALLOW_ALWAYS` to what the servers offer that it has not seen.
+/// Binds every `ALLOW_ALWAYS` to what the servers offer, where it is not bound yet.
 fn bind(grants: &mut [Grant], servers: &OfferedDefinitions) -> bool {
     let mut changed = false;
     for (server, about, _, tools) in servers {

@@ -1,5 +1,5 @@
-//! What would be decided, without a running host: by the rules and grants as they are, about tools as
-//! they were seen last.
+//! Policy decisions without a running host: by the current rules and grants, about tools as they
+//! were last seen.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::mcp::ToolHints;
 
 /// A policy without a host.
 pub struct Offline {
-    /// What decides.
+    /// The policy that decides.
     pub policy: Policy,
     config: McpConfig,
     now: Timestamp,
 }
 
 impl Offline {
-    /// Reads what decides for a configuration.
+    /// Reads the policy of a configuration.
     ///
     /// # Errors
     /// Every problem of the policy, the grants and the reviews, a sentence each.
@@ -74,7 +74,7 @@ impl Offline {
         let target = PolicyTarget {
             kind,
             hints: tool.map(|tool| ToolHints::of(&tool.definition)).unwrap_or_default(),
-            // As it was seen last, which may be another than was reviewed.
+            // As last seen, which may differ from what was reviewed.
             definition: tool.map(|tool| tool.seen.last().unwrap_or(&tool.digest)),
             about: about.as_ref(),
             ..PolicyTarget::tool(server, name)

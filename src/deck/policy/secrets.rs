@@ -1,4 +1,4 @@
-//! Secrets in an encrypted file: each value for itself under XChaCha20-Poly1305, bound to its name;
+//! Secrets in an encrypted file: each value separately under XChaCha20-Poly1305, bound to its name;
 //! the key from a passphrase by Argon2id, or from a file that only its owner may read. Names are
 //! readable, values are not.
 
@@ -18,22 +18,22 @@ use crate::base::{SafeText, Secret};
 use crate::config::Environment;
 use crate::deck::policy::file::TrustedFile;
 
-/// Holds the passphrase.
+/// Variable that holds the passphrase.
 pub const PASSPHRASE: &str = "MCPDECK_SECRETS_PASSPHRASE";
-/// Holds the new passphrase of a rotation.
+/// Variable that holds the new passphrase of a rotation.
 pub const NEW_PASSPHRASE: &str = "MCPDECK_SECRETS_NEW_PASSPHRASE";
-/// Names the key file.
+/// Variable that names the key file.
 pub const KEY_FILE: &str = "MCPDECK_SECRETS_KEY_FILE";
-/// What Argon2id takes: memory in KiB, rounds, lanes.
+/// Argon2id parameters: memory in KiB, rounds, lanes.
 const COST: (u32, u32, u32) = (19_456, 2, 1);
-/// What is encrypted to know a key again.
+/// Plaintext that is encrypted to verify a key.
 const CHECK: &str = "mcpdeck";
-/// Begins the names of what the host keeps for itself: tokens of servers.
+/// Prefix of the names that the host uses for its own data: tokens of servers.
 const OWN: &str = "mcpdeck/";
 /// Largest key file, in bytes.
 const LONGEST_KEY: u64 = 4 << 10;
 
-/// The name of something that the host keeps for itself.
+/// The name of an item of the host's own data.
 pub fn own_name(kind: &str, name: &str) -> String {
     format!("{OWN}{kind}/{name}")
 }
@@ -43,10 +43,10 @@ pub fn own_name(kind: &str, name: &str) -> String {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SecretsContent {
     version: u32,
-    /// Salt of Argon2id; nothing where a key file is used.
+    /// Salt of Argon2id; `None` when a key file is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     salt: Option<String>,
-    /// Tells whether a key is the right one.
+    /// [`CHECK`], encrypted, to verify a key.
     check: Option<Sealed>,
     secrets: BTreeMap<String, Sealed>,
 }
@@ -66,8 +66,8 @@ pub struct SecretStore {
 }
 
 impl SecretStore {
-    /// The store of the user. `None` when there is no folder to keep it in. The key comes from the
-    /// passphrase of the environment, else from the key file.
+    /// The store of the user. `None` without a state folder. The key comes from the passphrase in
+    /// the environment, else from the key file.
     pub fn of(env: &Environment) -> Option<Self> {
         let folder = env.state_dir.as_ref()?;
         let own = env.config_dir.as_ref().map_or_else(|| folder.clone(), |dir| dir.join("mcpdeck"));
@@ -80,7 +80,7 @@ impl SecretStore {
         })
     }
 
-    /// The names that the user gave; what the host keeps here for itself is not among them.
+    /// The names of the user's secrets, without the host's own data.
     ///
     /// # Errors
     /// When the file cannot be trusted.
@@ -89,7 +89,7 @@ impl SecretStore {
         Ok(names.filter(|name| !name.starts_with(OWN)).collect())
     }
 
-    /// Names under which the host keeps something of this kind; `None` when the user has no store.
+    /// Names of the host's own data of this kind; `None` when the user has no store.
     ///
     /// # Errors
     /// When the file cannot be trusted.
@@ -100,10 +100,10 @@ impl SecretStore {
         Ok(content.check.is_some().then(|| names.collect()))
     }
 
-    /// A value; `None` when there is none of this name.
+    /// The value of this name, if there is one.
     ///
     /// # Errors
-    /// When the file cannot be trusted, or the key is not the right one.
+    /// When the file cannot be trusted, or the key is wrong.
     pub fn get(&self, name: &str) -> Result<Option<Secret>, String> {
         let content = self.read()?;
         let Some(sealed) = content.secrets.get(name) else { return Ok(None) };
@@ -113,15 +113,14 @@ impl SecretStore {
             .ok_or_else(|| format!("the secret `{name}` is damaged"))
     }
 
-    /// Keeps a value. With the first one the store is made, and a key file where no passphrase is
-    /// given.
+    /// Stores a value. The first one creates the store, and a key file when no passphrase is given.
     ///
     /// # Errors
     /// As [`SecretStore::get`], or when it cannot be written.
     pub fn set(&self, name: &str, value: &Secret) -> Result<(), String> {
         let odd = |c: char| matches!(c, '{' | '}' | '$') || c.is_control();
         if name.is_empty() || name.contains(odd) {
-            return Err(format!("`{}` is not a name of a secret", SafeText::line(name)));
+            return Err(format!("`{}` cannot name a secret", SafeText::line(name)));
         }
         self.change(|content| {
             if content.check.is_none() {
@@ -133,7 +132,7 @@ impl SecretStore {
         })
     }
 
-    /// Forgets a value; gives whether there was one. Needs no key.
+    /// Removes a value; returns whether there was one. Needs no key.
     ///
     /// # Errors
     /// When the file cannot be trusted or written.
@@ -141,11 +140,11 @@ impl SecretStore {
         self.change(|content| Ok(content.secrets.remove(name).is_some()))
     }
 
-    /// Encrypts everything anew: under a new passphrase, or under a new key in the key file when
-    /// none is given. Gives how many there are.
+    /// Re-encrypts everything: under a new passphrase, or, when none is given, under a new key in
+    /// the key file. Returns the number of secrets.
     ///
     /// # Errors
-    /// As [`SecretStore::set`]; everything is then as it was.
+    /// As [`SecretStore::set`]; nothing is changed then.
     pub fn rotate(&self, passphrase: Option<&Secret>) -> Result<usize, String> {
         let next_key = self.next_key();
         let done = self.change(|content| {
@@ -160,7 +159,7 @@ impl SecretStore {
             *content = next;
             Ok(content.secrets.len())
         });
-        // Only now: a program that is killed in between must not leave secrets without their key.
+        // Only now: a kill in between must not leave secrets without their key.
         let _ = match &done {
             Ok(_) => std::fs::rename(next_key, &self.key_file),
             Err(_) => std::fs::remove_file(next_key),
@@ -168,7 +167,7 @@ impl SecretStore {
         done
     }
 
-    /// Where the next key is until everything is encrypted under it.
+    /// Path of the next key until everything is encrypted under it.
     fn next_key(&self) -> PathBuf {
         let mut name = self.key_file.clone().into_os_string();
         name.push(".next");
@@ -199,7 +198,7 @@ impl SecretStore {
                 return Err(format!("the secrets need their passphrase: set {PASSPHRASE}"));
             }
             (None, _) => {
-                // What a rotation left that did not live to its end.
+                // The next key of an interrupted rotation.
                 if let Some(next) = of_file(&self.next_key()).ok().filter(is_right) {
                     let _ = std::fs::rename(self.next_key(), &self.key_file);
                     return Ok(next);
@@ -207,13 +206,13 @@ impl SecretStore {
                 of_file(&self.key_file)?
             }
         };
-        let wrong = || "the key of the secrets is not the right one".to_owned();
+        let wrong = || "the key of the secrets is wrong".to_owned();
         is_right(&cipher).then_some(cipher).ok_or_else(wrong)
     }
 }
 
-/// A store with nothing in it, and what encrypts for it: a key from the passphrase, else the one in
-/// the key file, which is made if need be.
+/// An empty store and its cipher: a key from the passphrase, else the one in the key file, which is
+/// created if missing.
 fn fresh(
     passphrase: Option<&Secret>,
     key_file: &Path,
@@ -236,7 +235,7 @@ fn fresh(
     Ok((content, cipher))
 }
 
-/// What encrypts with the key in a file.
+/// The cipher with the key in a file.
 fn of_file(key_file: &Path) -> Result<XChaCha20Poly1305, String> {
     let shown = spelled(key_file);
     let text = read_text(key_file, LONGEST_KEY).map_err(|error| unusable(key_file, &error))?;
@@ -251,7 +250,7 @@ fn of_file(key_file: &Path) -> Result<XChaCha20Poly1305, String> {
     }
     let key = unhex(text.trim()).filter(|key| key.len() == 32);
     let cipher = key.and_then(|key| XChaCha20Poly1305::new_from_slice(&key).ok());
-    cipher.ok_or_else(|| format!("{shown}: is not a key of 64 hexadecimal digits"))
+    cipher.ok_or_else(|| format!("{shown}: not a key of 64 hexadecimal digits"))
 }
 
 fn unusable(key_file: &Path, error: &io::Error) -> String {
@@ -315,7 +314,7 @@ mod tests {
         let old_key = std::fs::read(&store.key_file).expect("a key");
         assert_eq!(store.rotate(None), Ok(1));
         assert_ne!(std::fs::read(&store.key_file).expect("a key"), old_key);
-        // Killed when everything was encrypted, before the new key took the place of the old one.
+        // Killed after everything was encrypted, before the new key replaced the old one.
         std::fs::rename(&store.key_file, store.next_key()).expect("renamed");
         replace(&store.key_file, &old_key, Readers::Owner).expect("written");
         assert_eq!(store.get("a"), Ok(value.clone()));

@@ -1,5 +1,5 @@
-//! Where `${secret:NAME}`, `${keyring:NAME}` and `${cmd:HELPER:ARGUMENT}` of a configuration come
-//! from. A helper program is named in the user's own `helpers.json` only, never in a configuration.
+//! Sources of `${secret:NAME}`, `${keyring:NAME}` and `${cmd:HELPER:ARGUMENT}` in a configuration.
+//! Helper programs are named only in the user's own `helpers.json`, never in a configuration.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use serde::Deserialize;
 use crate::base::Secret;
 use crate::config::{Environment, Sources};
 use crate::deck::files;
-use crate::deck::keyring::{Keyring, KeyringPlace, spoken};
+use crate::deck::keyring::{Keyring, KeyringPlace, run_program};
 use crate::deck::policy::SecretStore;
 
 /// Name of the file of helpers in the user's configuration folder.
 pub const HELPERS: &str = "helpers.json";
-/// A value is asked for again after this time.
+/// How long a value is cached.
 const KEPT: Duration = Duration::from_secs(30);
-/// How long a helper may take: a person may have to unlock something.
+/// How long a helper may take: the user may have to unlock something.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Largest file of helpers, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -76,7 +76,7 @@ pub fn system_keyring(env: &Environment) -> Result<Keyring, String> {
         .ok_or_else(|| format!("the keyring needs the program `{}`", Keyring::program_name()))
 }
 
-/// Where the keyring holds a value that belongs to no file.
+/// The place in the keyring of a value that belongs to no file.
 pub fn keyring_place(name: &str) -> KeyringPlace {
     KeyringPlace { file: String::new(), input: name.to_owned() }
 }
@@ -96,14 +96,14 @@ fn command(env: &Environment, helper: &str, argument: &str) -> Result<Vec<String
 async fn run(helper: String, command: Vec<String>) -> Result<Secret, String> {
     let fail = |what: &str| format!("the helper `{helper}`: {what}");
     let (program, arguments) = command.split_first().ok_or_else(|| fail("is empty"))?;
-    let said = spoken(program.as_ref(), arguments, "", PATIENCE).await;
+    let said = run_program(program.as_ref(), arguments, "", PATIENCE).await;
     match said.map_err(|error| fail(&error))?.trim_end_matches(['\n', '\r']) {
         "" => Err(fail("printed nothing")),
         text => Ok(Secret::new(text)),
     }
 }
 
-/// Waits for something from wherever a configuration is loaded.
+/// Blocks on a future from any context, on a thread and runtime of its own.
 fn aside<T: Send + 'static>(
     work: impl Future<Output = Result<T, String>> + Send + 'static,
 ) -> Result<T, String> {

@@ -17,14 +17,14 @@ use crate::base::{ServerName, Timestamp};
 use crate::host::{Fact, Record};
 use crate::mcp::Direction;
 
-/// A form to export to.
+/// An export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// One page that needs nothing else, to attach to an issue.
+    /// One self-contained page, to attach to an issue.
     Html,
     /// HTTP Archive 1.2, for the viewers of browsers: one entry for each operation.
     Har,
-    /// OpenTelemetry traces (OTLP/JSON), one span for each operation. Arguments and results stay out.
+    /// OpenTelemetry traces (OTLP/JSON), one span per operation, without arguments and results.
     Otlp,
     /// A recording.
     Jsonl,
@@ -35,15 +35,15 @@ pub enum ExportFormat {
 pub struct RecordingPart {
     /// Only these servers; all when empty.
     pub servers: Vec<String>,
-    /// From this time after the beginning on.
+    /// From this offset after the beginning.
     pub from: Option<Duration>,
-    /// Up to this time after the beginning.
+    /// Up to this offset after the beginning.
     pub to: Option<Duration>,
 }
 
 impl RecordingPart {
-    /// Whether a line is exported. What servers are like is known from facts: none before the end
-    /// is left out.
+    /// Whether a line is exported. Facts from before `from` are included, because the state of the
+    /// servers is folded from them.
     fn has(&self, line: &RecordingLine, began: Timestamp) -> bool {
         let is_fact = matches!(line, RecordingLine::Fact(_));
         let after = line.at().map_or(Duration::ZERO, |at| at.since(began));
@@ -54,7 +54,7 @@ impl RecordingPart {
     }
 }
 
-/// The content of a recording, its messages put together.
+/// The content of a recording, its messages combined into operations.
 pub(super) struct Contents {
     pub(super) header: Header,
     pub(super) operations: RecordedOperations,
@@ -251,11 +251,11 @@ fn attribute_of_target(operation: &RecordedOperation) -> Option<(&'static str, &
     Some((key, operation.target.as_ref()?.as_str()))
 }
 
-// A recording as one HTML page without anything from outside, to attach to an issue.
+// A recording as one HTML page without external resources, to attach to an issue.
 
 /// Most operations of the table; the rest is counted.
 const ROWS: usize = 5_000;
-/// Most bytes of a body that are shown.
+/// Most characters of a body that are shown.
 const BODY: usize = 2_000;
 
 /// The page.
@@ -342,7 +342,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Text that is text in a page, whatever it holds; control characters are made visible.
+/// Escapes a text for HTML; control characters are made visible.
 fn escaped(text: &str) -> String {
     let safe = crate::base::text::SafeText::block(text);
     safe.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

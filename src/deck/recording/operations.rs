@@ -1,5 +1,5 @@
-//! Operations, folded from messages: what was asked of whom, when it was sent and answered, what it
-//! caused, and how long a person was waited for. The same live and from a recording. Pure.
+//! Operations, folded from messages: each request with its times, what it caused, and how long it
+//! waited for the user. The same for live traffic and recordings. Pure.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::mcp::{CallId, Direction, MessageKind, TrafficRecord};
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedOutcome {
-    /// It has not.
+    /// It has not ended.
     Open,
     /// With a result.
     Ok,
-    /// With a result that says `isError`.
+    /// With a result that has `isError` set.
     ToolError,
     /// With an error.
     Error,
-    /// Without an answer: it was cancelled, or its server went.
+    /// Without an answer: it was cancelled, or its server ended.
     Lost,
 }
 
@@ -43,7 +43,7 @@ impl RecordedOutcome {
     }
 }
 
-/// One request and what became of it.
+/// One request and its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedOperation {
     /// The server.
@@ -52,27 +52,27 @@ pub struct RecordedOperation {
     pub method: SafeText,
     /// Tool, prompt or URI.
     pub target: Option<SafeText>,
-    /// Who asked: [`Direction::Out`] is the host.
+    /// Who sent it: [`Direction::Out`] is the host.
     pub direction: Direction,
-    /// When it was asked for, before it was checked and permitted.
+    /// When it was requested, before it was checked and permitted.
     pub asked: Timestamp,
     /// When it was sent.
     pub sent: Timestamp,
-    /// When the first progress came.
+    /// When the first progress arrived.
     pub progress: Option<Timestamp>,
-    /// When the answer came, or it was known that none will.
+    /// When the answer arrived, or it became clear that none will.
     pub ended: Option<Timestamp>,
     /// How it ended.
     pub outcome: RecordedOutcome,
-    /// The operation during which it was asked for.
+    /// The operation during which it was requested.
     pub parent: Option<u64>,
-    /// How many operations it stands below.
+    /// Nesting depth below other operations.
     pub depth: u8,
-    /// Whether it is a further request of its parent: an answer to a question, a poll, a retry.
+    /// Whether it continues its parent: an answer to a question, a poll, a retry.
     pub is_round: bool,
     /// Operations that it caused, in order.
     pub children: Vec<u64>,
-    /// Time in which nothing was done but wait for a person: spans from one moment to another.
+    /// Spans, each with start and end, in which it only waited for the user.
     pub waiting: Vec<(Timestamp, Timestamp)>,
 }
 
@@ -85,13 +85,13 @@ impl RecordedOperation {
         }
     }
 
-    /// From when it was asked for to its end; to `now` while it is open.
+    /// Time from the request to the end, or to `now` while it is open.
     pub fn took(&self, now: Timestamp) -> Duration {
         self.ended.unwrap_or(now).since(self.asked)
     }
 }
 
-/// What a message meant for the operations.
+/// The effect of a message on the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationStep {
     /// It began this one.
@@ -102,8 +102,8 @@ pub enum OperationStep {
     Other,
 }
 
-/// Operations by number, in the order in which they were sent. Overflow policy: of more than the
-/// limit the oldest are dropped and counted.
+/// Operations by number, in the order in which they were sent. Overflow policy: beyond the limit
+/// the oldest are dropped and counted.
 #[derive(Clone, Debug)]
 pub struct RecordedOperations {
     items: VecDeque<RecordedOperation>,
@@ -111,7 +111,7 @@ pub struct RecordedOperations {
     most: usize,
     open: HashMap<(ServerName, Direction, SafeText), u64>,
     calls: HashMap<CallId, u64>,
-    /// The call during which a server said that its lists changed.
+    /// The call during which a server reported that its lists changed.
     changed: HashMap<ServerName, u64>,
     names: HashMap<SafeText, SafeText>,
     servers: BTreeSet<ServerName>,
@@ -126,14 +126,14 @@ impl Default for RecordedOperations {
 }
 
 impl RecordedOperations {
-    /// Most that are kept of servers that run.
+    /// Most operations kept of running servers.
     const LIVE: usize = 100_000;
     /// Most targets whose text is shared.
     const NAMES: usize = 4_096;
-    /// Deepest that operations are shown below each other.
+    /// Deepest nesting of operations.
     const DEPTH: u8 = 8;
 
-    /// None yet; of more than `most` the newest are kept.
+    /// An empty list that keeps the newest `most` operations.
     pub fn new(most: usize) -> Self {
         Self {
             items: VecDeque::new(),
@@ -154,7 +154,7 @@ impl RecordedOperations {
         self.version
     }
 
-    /// Number of the oldest that is kept: how many were dropped.
+    /// Number of the oldest kept operation, which is also how many were dropped.
     pub const fn first(&self) -> u64 {
         self.first
     }
@@ -169,7 +169,7 @@ impl RecordedOperations {
         self.latest
     }
 
-    /// The operation of a number, when it is still there.
+    /// The operation with this number, if it is still kept.
     pub fn get(&self, number: u64) -> Option<&RecordedOperation> {
         self.items.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
@@ -179,9 +179,9 @@ impl RecordedOperations {
         self.items.iter().enumerate().map(|(at, item)| (self.first + at as u64, item))
     }
 
-    /// What the end of an operation depended on, in the order asked, each with its own share of the
-    /// time: from the end backwards, always the last that ended of what was caused. Lists that were
-    /// fetched meanwhile held nothing up.
+    /// What the end of an operation depended on, in the order requested, each with its own share of
+    /// the time: backwards from the end, always the child that ended last. List fetches are left
+    /// out, because nothing waits for them.
     pub fn critical_path(&self, number: u64) -> Vec<(u64, Duration)> {
         let mut path = Vec::new();
         if let Some(operation) = self.get(number) {
@@ -214,7 +214,7 @@ impl RecordedOperations {
         self.items.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// Takes a message, in the order in which they passed.
+    /// Adds a message; callers must keep the order of the wire.
     pub fn frame(&mut self, record: &TrafficRecord) -> OperationStep {
         self.latest = self.latest.max(record.at);
         match record.kind {
@@ -235,7 +235,7 @@ impl RecordedOperations {
         }
     }
 
-    /// Takes a fact: the end of a process ends what was open with it.
+    /// Adds a fact: the end of a process ends its open operations.
     pub fn fact(&mut self, record: &Record) {
         if let (Fact::Exited { .. } | Fact::Crashed { .. }, Some(server)) =
             (&record.fact, &record.server)
@@ -259,7 +259,7 @@ impl RecordedOperations {
         let parent = of_call.or_else(|| self.cause(record)).filter(|number| *number >= self.first);
         let depth = parent.and_then(|parent| self.get(parent)).map_or(0, |of| of.depth + 1);
         let target = record.target.clone().map(|target| self.shared(target));
-        // Of a recording every line has a name of its own.
+        // In a recording every line has its own copy of the name.
         let server = self.servers.get(&record.server).cloned().unwrap_or_else(|| {
             self.servers.insert(record.server.clone());
             record.server.clone()
@@ -285,7 +285,7 @@ impl RecordedOperations {
             && let Some(parent) = self.get_mut(parent)
         {
             if let (Some(ended), true) = (parent.ended, is_round) {
-                // The answer was a question for a person, who has answered.
+                // The answer asked for input of the user, which this request carries.
                 if parent.outcome == RecordedOutcome::Ok
                     && Some(&parent.method) == record.method.as_ref()
                 {
@@ -315,8 +315,8 @@ impl RecordedOperations {
         OperationStep::Began(number)
     }
 
-    /// What made for a request that belongs to no call: the call during which the lists changed, or
-    /// the only one that is open when a server asks.
+    /// The cause of a request that belongs to no call: the call during which the lists changed, or
+    /// the only open one when a server sends a request.
     fn cause(&self, record: &TrafficRecord) -> Option<u64> {
         let lists = record.method.as_ref().is_some_and(|method| method.ends_with("/list"));
         match record.direction {
@@ -385,14 +385,14 @@ impl RecordedOperations {
         let asked_by_server = operation.direction == Direction::In;
         let Some(parent) = parent.and_then(|parent| self.get_mut(parent)) else { return };
         if asked_by_server {
-            // Its clock stood still meanwhile.
+            // The clock of the parent was paused meanwhile.
             parent.waiting.push((sent, at));
         } else if is_round {
             (parent.ended, parent.outcome) = (Some(at), outcome);
         }
     }
 
-    /// The same text once, however often it comes.
+    /// Interns a text, up to [`Self::NAMES`] distinct ones.
     fn shared(&mut self, text: SafeText) -> SafeText {
         if let Some(known) = self.names.get(&text) {
             return known.clone();
@@ -408,7 +408,7 @@ fn micros(span: Option<Duration>) -> u64 {
     span.map_or(0, |span| span.as_micros() as u64)
 }
 
-/// Whether a result says of itself that it is an error, in the two ways JSON is usually written.
+/// Whether a result has `isError` set, in the two usual JSON spellings.
 pub(super) fn says_error(body: &str) -> bool {
     ["\"isError\":true", "\"isError\": true"]
         .iter()

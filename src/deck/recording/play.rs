@@ -1,5 +1,5 @@
-//! A recording as a host that is watched: the view, the messages and the logs at any moment of it.
-//! Nothing is started. A large file is read block by block, and what is needed is read again.
+//! Plays a recording: the view, the messages and the logs at any moment of it. Starts nothing. A
+//! large file is read block by block; blocks are read again when needed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,33 +14,33 @@ use crate::error::ErrorCode;
 use crate::host::{CallView, Ending, Fact, HostView, Metrics, ServerMetrics};
 use crate::mcp::{CallId, Direction, MessageKind, TrafficRecord};
 
-/// Messages, and lines of logs, that are there before a moment.
+/// Most messages, and most log lines, returned from before a position.
 const WINDOW: usize = 10_000;
-/// Bytes of them.
+/// Most bytes of those messages.
 const WINDOW_BYTES: usize = 16 << 20;
-/// Blocks between two views that are kept, so that going back need not begin at the first line.
+/// Blocks between two stored views, so that seeking back need not begin at the first line.
 const VIEW_EVERY: usize = 64;
 /// Most operations that are kept.
 const OPERATIONS: usize = 250_000;
 /// Most errors that can be jumped to.
 const ERRORS: usize = 100_000;
-/// What callers ask for.
+/// Methods that count as calls.
 const CALLS: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
-/// Longest line of a message that is read whole when only what happened is asked for.
+/// Longest line that is parsed with its message during the scan, in bytes.
 const SMALL: usize = 1_024;
 
-/// What is known of a block.
+/// Index entry of a block.
 #[derive(Clone, Copy, Debug)]
 struct BlockIndex {
     place: u64,
-    /// The latest time up to its end.
+    /// Latest time up to its end.
     until: Timestamp,
     /// Messages and lines of logs before it.
     before: [u64; 2],
     has_facts: bool,
 }
 
-/// Reads a recording once from its beginning to its end, and learns where everything is.
+/// Reads a recording once from beginning to end, and builds its index.
 #[derive(Debug)]
 pub struct Scan {
     blocks: BlockReader,
@@ -61,7 +61,7 @@ impl Scan {
     /// Opens a recording.
     ///
     /// # Errors
-    /// When it cannot be read, or is no recording of a version that is known.
+    /// When it cannot be read, or is not a recording of a supported version.
     pub fn open(path: &Path) -> io::Result<Self> {
         let Recording { header, mut blocks, .. } = Recording::open(path)?;
         let size = blocks.size()?;
@@ -86,7 +86,7 @@ impl Scan {
         &self.header
     }
 
-    /// The share of the file that was read, from 0 to 1, and the view as of there.
+    /// The share of the file read so far, from 0 to 1, and the view at that point.
     pub fn so_far(&self) -> (f64, &HostView) {
         let read = self.index.last().map_or(0, |block| block.place);
         (read as f64 / self.size.max(1) as f64, &self.view)
@@ -95,7 +95,7 @@ impl Scan {
     /// Reads the next block; `false` at the end.
     ///
     /// # Errors
-    /// When it cannot be read, or a line is none of a recording.
+    /// When it cannot be read, or a line is not a recording line.
     pub fn advance(&mut self) -> io::Result<bool> {
         let Some((place, text)) = self.blocks.next_block()? else { return Ok(false) };
         if self.index.len().is_multiple_of(VIEW_EVERY) {
@@ -105,7 +105,7 @@ impl Scan {
         for line in lines(&text) {
             let line = if line.len() > SMALL { head(line)? } else { whole(line)? };
             self.until = self.until.max(line.at().unwrap_or_default());
-            // What was kept of the time before the recording began is in it too.
+            // Records from before the recording began may be in it too.
             self.from = self.from.min(line.at().unwrap_or(self.from));
             match &line {
                 RecordingLine::Fact(record) => {
@@ -131,7 +131,7 @@ impl Scan {
         Ok(true)
     }
 
-    /// What was learnt, once the end is reached.
+    /// The player, once the end is reached.
     pub fn finish(mut self) -> Player {
         self.view = HostView::default();
         let operations = Arc::new(std::mem::take(&mut self.operations));
@@ -142,9 +142,9 @@ impl Scan {
 /// What happened between two moments, or everything up to one.
 #[derive(Debug)]
 pub struct PlayedPart {
-    /// Whether this replaces what was given before.
+    /// Whether this replaces all earlier parts.
     pub is_whole: bool,
-    /// The view, when it changed.
+    /// The view, if it changed.
     pub view: Option<Arc<HostView>>,
     /// Messages.
     pub frames: Batch<TrafficRecord>,
@@ -152,14 +152,14 @@ pub struct PlayedPart {
     pub logs: Batch<LogRecord>,
 }
 
-/// A moment of a recording that can be moved.
+/// A movable position in a recording.
 #[derive(Debug)]
 pub struct Player {
-    /// What was learnt; its view is that of the moment.
+    /// The index; its view is that of the current position.
     scan: Scan,
     operations: Arc<RecordedOperations>,
     at: Timestamp,
-    /// The first line that did not happen yet: its block, and its number there.
+    /// The next line to play: its block, and its number there.
     line: (usize, usize),
     /// Messages and lines of logs before it.
     before: [u64; 2],
@@ -172,17 +172,17 @@ impl Player {
         (self.scan.from, self.scan.until)
     }
 
-    /// The moment that is shown.
+    /// The current position.
     pub const fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// Every operation of the recording; of very many the newest.
+    /// Every operation of the recording; of more than 250,000 the newest.
     pub const fn operations(&self) -> &Arc<RecordedOperations> {
         &self.operations
     }
 
-    /// What callers asked for up to this moment, and what was not over then.
+    /// Calls up to the current position, with their end if it has passed.
     fn asked(&self) -> impl Iterator<Item = (u64, &RecordedOperation, Option<Timestamp>)> {
         let asked = self.operations.iter().filter(|(_, operation)| {
             operation.asked <= self.at
@@ -236,8 +236,7 @@ impl Player {
         shown.collect()
     }
 
-    /// The next moment after the one that is shown at which something went wrong, or the last
-    /// before it.
+    /// The next error after the current position, or the last one before it.
     pub fn error(&self, forward: bool) -> Option<Timestamp> {
         let errors = &self.scan.errors;
         let after = errors.partition_point(|at| *at <= self.at);
@@ -245,7 +244,7 @@ impl Player {
         errors.get(if forward { after } else { before.checked_sub(1)? }).copied()
     }
 
-    /// Lets time pass until `to`; gives what happened meanwhile.
+    /// Plays up to `to`; returns what happened in between.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -284,7 +283,7 @@ impl Player {
         Ok(news)
     }
 
-    /// Goes to a moment; gives everything that is to be seen there.
+    /// Moves to a time; returns everything to show there.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -357,10 +356,10 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn whole(line: &[u8]) -> io::Result<RecordingLine> {
-    serde_json::from_slice(line).map_err(|error| invalid(format!("not a line of one: {error}")))
+    serde_json::from_slice(line).map_err(|error| invalid(format!("not a recording line: {error}")))
 }
 
-/// A line without the message in it, where that can be left out: what is looked at is all before.
+/// Parses a line without its message body where possible: only the fields before it are needed.
 fn head(line: &[u8]) -> io::Result<RecordingLine> {
     let is_frame = line.starts_with(br#"{"type":"frame""#);
     let Some(at) = memchr::memmem::find(line, br#","body":""#).filter(|_| is_frame) else {
@@ -374,7 +373,7 @@ fn head(line: &[u8]) -> io::Result<RecordingLine> {
     serde_json::from_slice(&short).or_else(|_| whole(line))
 }
 
-/// Whether something went wrong, so that a person may want to see this moment.
+/// Whether this line is an error that the user may want to jump to.
 fn is_error(line: &RecordingLine) -> bool {
     match line {
         RecordingLine::Frame(record) => match record.kind {
@@ -404,7 +403,7 @@ fn add<T>(batch: &mut Batch<T>, item: &Arc<T>) {
     batch.next += 1;
 }
 
-/// The newest of what happened before `next`.
+/// The newest items before `next`, at most [`WINDOW`].
 fn window<T>(mut items: Vec<Arc<T>>, next: u64) -> Batch<T> {
     items.drain(..items.len().saturating_sub(WINDOW));
     Batch { first: next - items.len() as u64, items, next, missed: 0 }
@@ -437,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn any_moment_is_found_again_and_playing_from_it_tells_each_message_once() {
+    fn any_moment_is_found_again_and_playing_from_it_reports_each_message_once() {
         let folder = tempfile::tempdir().unwrap();
         let mut scan = Scan::open(&recording(folder.path(), 1_000)).unwrap();
         while scan.advance().unwrap() {}

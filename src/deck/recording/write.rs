@@ -1,4 +1,4 @@
-//! The recorder: a thread that writes what a host does, and never slows the host down.
+//! The recorder: a thread that writes what a host does without slowing it down; and the scrubber.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,33 +15,32 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{BlockReader, Header, Recording, RecordingLine, VERSION};
 use crate::base::{Clock, Timestamp};
-use crate::config::mask::holds_secret_word;
-use crate::config::print;
+use crate::config::{holds_secret_word, server_entries};
 use crate::host::Host;
 
-/// Size at which a file is put aside and another begun, in bytes; the one before is kept.
+/// File size in bytes at which recording continues in a new file; one previous file is kept.
 const ROTATE: u64 = 1 << 30;
-/// Bytes of one message that are kept while something records.
+/// Most bytes kept of one message while recording.
 const FRAME: usize = 4 << 20;
-/// Records of one ring that are taken at once.
+/// Records read from one ring at once.
 const BATCH: usize = 4_096;
-/// Messages to a model that may wait to be written.
-const SAID: usize = 64;
-/// How long a line waits for those of what happened before it, which come by other ways.
+/// Queued messages to a model; more are dropped.
+const CHAT_QUEUE: usize = 64;
+/// How long a line is held back for earlier ones from the other rings, in order to sort them.
 const GATHER: Duration = Duration::from_millis(20);
-/// How often lines that have waited are written: few at once, so that calls are not held up.
+/// Interval between writes: few lines at once, so that calls are not delayed.
 const STEP: Duration = Duration::from_millis(2);
-/// Lines after which other threads may run: what a call wakes does not wait for all of a step.
+/// Lines between two yields, so that threads that a call wakes do not wait for a whole step.
 const TURN: usize = 8;
 
-/// Bytes that are written at once: more than come in one step.
+/// Write buffer in bytes: more than arrives in one step.
 const BUFFER: usize = 64 << 10;
 
-/// How much less the recorder's thread counts than others for the scheduler.
+/// Niceness added to the recorder's thread.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 15;
 
-/// A running recording. Dropping it ends it without waiting for what is left to be written.
+/// A running recording. Dropping it stops it without waiting for the remaining lines.
 #[derive(Debug)]
 pub struct Recorder {
     stop: DropGuard,
@@ -51,42 +50,43 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records everything a host does, and what it still keeps of what it did before.
+    /// Records everything a host does, and the earlier records that its rings still hold.
     ///
     /// # Errors
-    /// When the file cannot be made; one that exists is not written over.
+    /// When the file cannot be created; an existing file is not overwritten.
     pub fn start(host: &Host, path: &Path) -> io::Result<Self> {
         let mut output = RecordingFile::create(path, servers(host))?;
         let stop = CancellationToken::new();
         let (host, stopped, clock) = (host.clone(), stop.clone(), host.clock());
-        let (said, heard) = mpsc::channel(SAID);
+        let (said, chat_receiver) = mpsc::channel(CHAT_QUEUE);
         host.traffic().keep_whole(FRAME);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = std::thread::Builder::new().name("recorder".to_owned()).spawn(move || {
-            // Calls come first; on Linux this holds for the thread alone (nice(2)).
+            // Calls have priority; on Linux, nice(2) applies to this thread only.
             #[cfg(target_os = "linux")]
             let _ = rustix::process::nice(NICE);
-            let done = runtime.block_on(HostReader::of(&host, heard).record(&mut output, &stopped));
+            let done = runtime
+                .block_on(HostReader::of(&host, chat_receiver).record(&mut output, &stopped));
             host.traffic().keep_whole(0);
             done.and(output.close())
         })?;
         Ok(Self { stop: stop.drop_guard(), clock, said, thread })
     }
 
-    /// Records what the person said to a model. What comes faster than it can be written is lost.
+    /// Records a message of the user to a model; dropped when the queue is full.
     pub fn said(&self, text: &str) {
         let _ = self.said.try_send((self.clock.now(), text.to_owned()));
     }
 
-    /// Whether it cannot write any more; [`Recorder::finish`] gives the reason.
+    /// Whether it has stopped writing; [`Recorder::finish`] returns the reason.
     pub fn is_over(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Writes what is left and the last line.
+    /// Writes the remaining lines and the end line.
     ///
     /// # Errors
-    /// When something could not be written, now or before.
+    /// When something could not be written, now or earlier.
     pub async fn finish(self) -> io::Result<()> {
         drop(self.stop);
         let joined = tokio::task::spawn_blocking(|| self.thread.join()).await;
@@ -94,21 +94,21 @@ impl Recorder {
     }
 }
 
-/// The servers as they are configured now, secrets as their names.
+/// The servers as currently configured, secrets masked.
 fn servers(host: &Host) -> Value {
     let names: Vec<_> = host.snapshot().servers.keys().cloned().collect();
     let configs = names.iter().filter_map(|name| host.server_config(name));
-    print::servers(configs)
+    server_entries(configs)
 }
 
-/// What is recorded of a host, with the place up to which each part was read.
+/// Reads the rings of a host, with a cursor for each.
 struct HostReader<'a> {
     host: &'a Host,
     fact: u64,
     frame: u64,
     log: u64,
     said: mpsc::Receiver<(Timestamp, String)>,
-    /// When the latest fact happened: a fact that came late keeps its place.
+    /// Time of the latest fact: a fact that arrives late keeps its place in the order.
     latest: Timestamp,
 }
 
@@ -156,8 +156,8 @@ impl<'a> HostReader<'a> {
                 }
             }
             if output.flush()? {
-                // A file can be read alone: what the view is made of stands in each, but for what
-                // still waits to be written.
+                // Each file must be readable on its own: repeat the facts that the view is folded
+                // from, except those still waiting to be written.
                 let waiting =
                     lines.iter().filter(|(_, line)| matches!(line, RecordingLine::Fact(_)));
                 let written = self.fact - waiting.count() as u64;
@@ -174,8 +174,8 @@ impl<'a> HostReader<'a> {
                 output.line(&RecordingLine::End { at: self.host.clock().now() })?;
                 return output.flush().map(drop);
             }
-            // While lines wait, this looks again by itself and does not listen: to wake it, or only
-            // to see that nobody sleeps, would be paid for by a call.
+            // While lines wait, poll instead of subscribing: a call would pay for waking this task,
+            // or for checking whether it sleeps.
             if lines.is_empty() {
                 let (mut new_frames, mut new_logs) = (traffic.changed(), logs.changed());
                 let mut new_facts = facts.changed();
@@ -199,21 +199,21 @@ impl<'a> HostReader<'a> {
     }
 }
 
-/// A message to a model.
+/// The line of a message to a model.
 fn chat((at, text): (Timestamp, String)) -> (Timestamp, RecordingLine) {
     (at, RecordingLine::Chat { at, text })
 }
 
-/// The file that is written, which begins anew when it is full.
+/// The output file, which is rotated when it is full.
 struct RecordingFile {
     path: PathBuf,
     file: BufWriter<File>,
-    /// The line that is written; kept for its room.
+    /// Buffer for the current line, reused.
     text: Vec<u8>,
     header: Header,
     bytes: u64,
     most: u64,
-    /// Compresses the file that was put aside.
+    /// Compresses the previous file.
     packing: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -245,12 +245,12 @@ impl RecordingFile {
         self.text.push(b'\n');
         self.bytes += self.text.len() as u64;
         let written = self.file.write_all(&self.text);
-        // One large message is not kept until the end.
+        // Release the memory of a large message.
         self.text.shrink_to(BUFFER);
         written
     }
 
-    /// Writes what is buffered, and begins another file when this one is full; says whether it did.
+    /// Flushes the buffer and rotates a full file; returns whether it rotated.
     fn flush(&mut self) -> io::Result<bool> {
         self.file.flush()?;
         if self.bytes < self.most {
@@ -276,7 +276,7 @@ impl RecordingFile {
         Ok(true)
     }
 
-    /// Waits until the file before is compressed.
+    /// Waits until the previous file is compressed.
     fn packed(&mut self) -> io::Result<()> {
         let Some(packing) = self.packing.take() else { return Ok(()) };
         packing.join().unwrap_or_else(|_| Err(io::Error::other("compressing failed")))
@@ -300,7 +300,7 @@ fn is_packed(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "gz")
 }
 
-/// A new file that its user alone reads.
+/// Creates a new file readable only by the user.
 fn own(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);
@@ -321,13 +321,13 @@ fn pack(from: &Path, to: File) -> io::Result<()> {
     to.flush()
 }
 
-// Masking what a recording holds before it is given to others: by key, by pattern and by a list of
-// words. The shape stays: types, keys and lengths of lists.
+// Masks the content of a recording before it is shared: by key, by pattern and by a list of words.
+// The structure stays: types, keys and list lengths.
 
 /// What stands for a masked value.
 const MASK: &str = "***";
 
-/// Texts that are secret by their looks: issued tokens, keys, user info in addresses.
+/// Texts that look secret: issued tokens, keys, user info in addresses.
 static LOOKS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let forms = [
         r"gh[pousr]_[A-Za-z0-9]{20,}",
@@ -345,12 +345,12 @@ static LOOKS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!("{}|(?P<lead>://)[^/\\s@:]+:[^/\\s@]+@", forms.join("|"))).ok()
 });
 
-/// What was masked, by why, and how often.
+/// Counts of what was masked, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scrubbed {
     /// Lines of the recording.
     pub lines: u64,
-    /// Values under a name that says so, by that name.
+    /// Values with a secret-like name, by that name.
     pub by_key: BTreeMap<String, u64>,
     /// Texts that look like a credential.
     pub by_pattern: u64,
@@ -372,13 +372,13 @@ pub struct Scrubber {
 }
 
 impl Scrubber {
-    /// Masks these words too, wherever they stand; empty ones are left out.
+    /// Also masks these words, anywhere; empty ones are ignored.
     pub fn new(words: impl IntoIterator<Item = String>) -> Self {
         let words = words.into_iter().filter(|word| !word.is_empty()).collect();
         Self { words, done: Scrubbed::default() }
     }
 
-    /// Writes a recording again without what is secret; gives what was masked.
+    /// Writes a copy of a recording with secrets masked; returns what was masked.
     ///
     /// # Errors
     /// When it cannot be read or written.
@@ -396,7 +396,7 @@ impl Scrubber {
     fn write(&mut self, line: &RecordingLine, to: &mut impl Write) -> io::Result<()> {
         let mut value = serde_json::to_value(line)?;
         self.done.lines += 1;
-        // The message is text in the line; inside it stands JSON, which is masked as such.
+        // The message is a string in the line; the JSON inside it is masked separately.
         let body = value.get("body").and_then(Value::as_str).map(|body| self.body(body));
         if body.is_some() {
             value["body"] = Value::Null;
@@ -414,7 +414,7 @@ impl Scrubber {
             Ok(mut value) if value.is_object() || value.is_array() => {
                 let before = self.done.masked();
                 self.value(&mut value);
-                // What holds no secret stays as it was written.
+                // Without secrets, the original text is kept.
                 if self.done.masked() == before { body.to_owned() } else { value.to_string() }
             }
             _ => self.text(body),
@@ -424,7 +424,7 @@ impl Scrubber {
     fn value(&mut self, value: &mut Value) {
         match value {
             Value::String(text) => {
-                // JSON in a string, as tools like to answer, is masked by its keys too.
+                // JSON in a string, common in tool results, is masked by its keys too.
                 let masked = if text.trim_start().starts_with(['{', '[']) {
                     self.body(text)
                 } else {
@@ -468,8 +468,8 @@ impl Scrubber {
     }
 }
 
-/// Masks a value by its name, of a list each text; says whether there was something to mask. What a
-/// schema says about a parameter of that name is an object and stays.
+/// Masks a string, or each string of a list, because of its name; returns whether anything was
+/// masked. Objects stay, such as the schema of a parameter of that name.
 fn hide(value: &mut Value) -> bool {
     match value {
         Value::String(text) if !text.is_empty() && text != MASK => {
@@ -482,7 +482,7 @@ fn hide(value: &mut Value) -> bool {
 }
 
 fn is_secret(key: &str) -> bool {
-    // Words of the protocol that only sound like it.
+    // Keys of the protocol that only look secret.
     const HARMLESS: [&str; 4] = ["progressToken", "maxTokens", "tokenFile", "nextCursor"];
     !HARMLESS.contains(&key) && holds_secret_word(key)
 }

@@ -1,10 +1,10 @@
-//! Two changed copies of one JSON file become one, by what both last had in common. Pure.
+//! Three-way merge of two changed copies of a JSON file and their common base. Pure.
 
 use serde_json::{Map, Value};
 
-/// The copies joined: what only one of them has changed is taken from it; what one of them took out
-/// is out; of two changes of one value the store's counts. Lists of entries with an `id` are joined
-/// by entry; an entry of ours that was added under the number of another gets the next free one.
+/// Merges the copies. A change or removal in only one copy is taken over. If both changed a value,
+/// the larger number wins, else `theirs` (the store). Lists of entries with an `id` are merged by
+/// entry; a new entry of `mine` whose id is also new in `theirs` gets the next free id.
 pub(super) fn merge(base: &Value, mine: &Value, theirs: &Value) -> Value {
     if mine == theirs || theirs == base {
         return mine.clone();
@@ -14,7 +14,7 @@ pub(super) fn merge(base: &Value, mine: &Value, theirs: &Value) -> Value {
         (Value::Object(mine), Value::Object(theirs)) => {
             let none = Map::new();
             let mut all = maps(base.as_object().unwrap_or(&none), mine, theirs);
-            // The number of the newest entry.
+            // `next` is the id of the newest entry.
             let newest = all.get("grants").and_then(newest);
             if let (Some(next), Some(newest)) = (all.get_mut("next"), newest) {
                 *next = next.as_u64().unwrap_or_default().max(newest).into();
@@ -43,7 +43,7 @@ fn maps(
         let was = base.get(key);
         let value = match (mine.get(key), theirs.get(key)) {
             (Some(mine), Some(theirs)) => merge(was.unwrap_or(&Value::Null), mine, theirs),
-            // What was there before was taken out by one of them.
+            // A key missing from one copy but present in the base was removed there.
             (Some(one), None) | (None, Some(one)) if was.is_none() => one.clone(),
             _ => return None,
         };
@@ -52,7 +52,7 @@ fn maps(
     theirs.keys().chain(added).filter_map(joined).collect()
 }
 
-/// The entries by their `id`; nothing when one has none.
+/// The entries by `id`; `None` if any lacks one.
 fn by_id(list: &[Value]) -> Option<Map<String, Value>> {
     list.iter().map(|entry| Some((entry.get("id")?.to_string(), entry.clone()))).collect()
 }
@@ -77,7 +77,7 @@ fn entries(
     Value::Array(maps(base, &mine, theirs).into_iter().map(|(_, entry)| entry).collect())
 }
 
-/// The largest number among the ids of a list.
+/// The largest numeric id in a list.
 fn newest(list: &Value) -> Option<u64> {
     list.as_array()?.iter().filter_map(|entry| entry["id"].as_u64()).max()
 }
@@ -118,7 +118,7 @@ mod tests {
             (json!({"tokens": []}), json!({"tokens": [{"id": "x", "profile": "q"}]}));
         assert_eq!(merge(&base, &gone, &other), gone);
         assert_eq!(merge(&base, &other, &gone), gone);
-        // Without anything in common everything counts.
+        // Without a common base nothing counts as removed.
         let own = json!({"tokens": [{"id": "y"}]});
         let all = json!({"tokens": [{"id": "x", "profile": "p"}, {"id": "y"}]});
         assert_eq!(merge(&Value::Null, &own, &base), all);

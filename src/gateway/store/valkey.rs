@@ -1,9 +1,9 @@
-//! The store on a Redis or Valkey server. Everything in its database is under `mcpdeck:`; two
-//! services share one server by different database numbers.
+//! The store on a Redis or Valkey server. All keys start with `mcpdeck:`; two services can share a
+//! server by using different database numbers.
 //!
-//! Files of tokens, grants and reviewed definitions stay files of each replica, so that every
-//! program that reads or changes them goes on as it does. What has changed in one is joined with
-//! the copy in the store, and written where another replica has changed it.
+//! Tokens, grants and reviewed definitions remain files of each replica, so that programs that read
+//! or change them keep working. Changes to a file are merged with its copy in the store, and files
+//! are updated with the changes of other replicas.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -33,28 +33,28 @@ use crate::config::{Environment, expand_argument};
 use crate::deck::{ChatStore, KeptChat, PolicyKeeper};
 use crate::host::{Lease, LimitClaim, LimitRefusal, SharedLimits};
 
-/// Why it cannot be used before the first exchange.
-const NEW: &str = "it has not been reached yet";
-/// How long the store may take to answer.
+/// The reason for being unavailable before the first exchange.
+const NEW: &str = "not reached yet";
+/// Timeout for connecting and for responses of the store.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// When a caller may try again while the store is away.
+/// Retry delay for callers while the store is unreachable.
 const AGAIN: Duration = Duration::from_secs(1);
-/// A session that no replica serves is forgotten after this time, in seconds.
+/// Expiry of a session that no replica renews, in seconds.
 const SESSION: i64 = 3_600;
-/// A conversation is forgotten after this time, in seconds: 30 days.
+/// Expiry of a conversation, in seconds: 30 days.
 const CHAT: i64 = 30 * 86_400;
-/// Events of one stream that are kept.
+/// Maximum number of events kept per stream (approximate).
 const EVENTS: usize = 1_000;
-/// How long a call waits for its client.
+/// How long a parked call waits for its client.
 const WAITS: Duration = Duration::from_secs(600);
-/// The place of a call whose replica is gone is free again after this time, in milliseconds.
+/// Lease of a call's slot, in milliseconds; the slot is freed if its replica stops renewing it.
 const LEASE: u64 = 10_000;
-/// Exchanges from one renewal of places, keys and sessions to the next.
+/// Exchanges between two renewals of leases and keys.
 const RENEWAL: u64 = 8;
-/// Largest file that is shared, in bytes.
+/// Maximum size of a shared file, in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// Counts a call: those under way, those of a run, and those in a minute (GCRA), or none of them.
+/// Admits a call against three limits: in flight, per run and per minute (GCRA). All or nothing.
 const ADMIT: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -77,7 +77,7 @@ if KEYS[3] then
 end
 return {'', 0}";
 
-/// Keeps the places of calls under way.
+/// Renews the leases of calls in flight.
 const RENEW: &str = r"
 local t = redis.call('TIME')
 local ends = string.format('%.0f', t[1] * 1000000 + t[2] + ARGV[1] * 1000)
@@ -86,27 +86,27 @@ for at, key in ipairs(KEYS) do
     redis.call('PEXPIRE', key, ARGV[1])
 end";
 
-/// Writes a file of everybody unless another replica was faster; gives its new version, or nothing.
+/// Compare-and-swap of a shared file; returns its new version, or false if the version differs.
 const PUSH: &str = r"
 if (redis.call('HGET', KEYS[1], 'version') or '') ~= ARGV[1] then return false end
 redis.call('HSET', KEYS[1], 'text', ARGV[2])
 return tostring(redis.call('HINCRBY', KEYS[1], 'version', 1))";
 
-/// A file that all replicas share.
+/// A file shared by all replicas.
 struct SharedFile {
     key: String,
     path: PathBuf,
-    /// The file and the version in the store when both were the same.
+    /// Fingerprint of the file and version in the store when they were last in sync.
     same: Mutex<Option<(Fingerprint, Option<String>)>>,
 }
 
 /// The fields of an event.
 type EventFields = HashMap<String, String>;
 
-/// The calls under way that are counted here, with the key they are counted under.
+/// Calls in flight that are counted here, each with its key in the store.
 type Leases = Arc<Mutex<HashMap<String, String>>>;
 
-/// See the module.
+/// A [`SharedStore`] on a Redis or Valkey server.
 pub struct Valkey {
     connection: ConnectionManager,
     place: String,
@@ -121,7 +121,7 @@ pub struct Valkey {
     scripts: [Script; 3],
 }
 
-/// The place of one call.
+/// The slot of one call in flight; freed on drop.
 struct CallPlace {
     connection: ConnectionManager,
     leases: Leases,
@@ -138,12 +138,12 @@ impl Drop for CallPlace {
 }
 
 impl Valkey {
-    /// The store at `redis://HOST:PORT/DATABASE`, or `rediss://` over TLS; its password, when it has
-    /// one, is written as a reference to where it is kept. Connects with the first exchange. Replicas
-    /// share the file of tokens and those of `policy`.
+    /// The store at `redis://HOST:PORT/DATABASE`, or `rediss://` over TLS; a password must be
+    /// a `${...}` reference to where it is kept. Connects at the first exchange. Replicas share the
+    /// file of tokens and those of `policy`.
     ///
     /// # Errors
-    /// What is wrong with the address, without the password.
+    /// When the address is invalid; the message never contains the password.
     pub fn new(
         address: &str,
         env: &Environment,
@@ -165,8 +165,8 @@ impl Valkey {
         }
         if !password.is_empty() {
             if !password.starts_with("${") {
-                return Err("everybody on this machine can read arguments: write the password of \
-                            the store as ${env:NAME}, ${secret:NAME} or ${keyring:NAME}"
+                return Err("every local user can read arguments: write the password of the \
+                            store as ${env:NAME}, ${secret:NAME} or ${keyring:NAME}"
                     .to_owned());
             }
             settings = settings.set_password(expand_argument(password, env)?.expose());
@@ -200,7 +200,7 @@ impl Valkey {
         }))
     }
 
-    /// Host, port and database.
+    /// Host, port and database number, without credentials.
     pub fn place(&self) -> &str {
         &self.place
     }
@@ -238,8 +238,8 @@ impl Valkey {
         Ok(taken.filter(|(_, found)| found.as_deref() == Some("1")).map(|(call, _)| call).collect())
     }
 
-    /// Keeps the places of calls, and reads the keys of `requestState`: one for every day, made the
-    /// day before, so that every replica has it when the first uses it.
+    /// Renews the leases of calls, and reads the keys of `requestState`: one per day, created a day
+    /// ahead, so that every replica has it before any replica uses it.
     async fn renew(&self) -> RedisResult<()> {
         const KEYS: &str = "mcpdeck:keys";
         let mut connection = self.connection.clone();
@@ -267,7 +267,7 @@ impl Valkey {
         Ok(())
     }
 
-    /// Makes a file and its copy in the store the same; gives whether the file was written.
+    /// Synchronizes a file with its copy in the store; returns whether the file was written.
     async fn join(&self, document: &SharedFile, version: Option<&String>) -> Result<bool, String> {
         let now = (Fingerprint::of(&document.path), version.cloned());
         if document.same.lock().as_ref() == Some(&now) {
@@ -334,7 +334,7 @@ impl Valkey {
     }
 }
 
-/// Where something is kept.
+/// The key of an item in the store.
 fn key(kind: &str, id: &str) -> String {
     format!("mcpdeck:{kind}:{id}")
 }
@@ -343,18 +343,18 @@ fn words(error: RedisError) -> String {
     error.to_string()
 }
 
-/// Where is kept what a file and the store last had in common.
+/// The file that holds the common base of a file and its copy in the store.
 fn base_of(path: &Path) -> PathBuf {
     path.with_extension("shared")
 }
 
-/// A file that was joined with the copy in the store.
+/// The result of merging a file with its copy in the store.
 struct Joined {
     file: Fingerprint,
     is_written: bool,
-    /// What both hold now.
+    /// The merged content.
     text: Option<String>,
-    /// What the store does not hold yet.
+    /// The content to push; `None` if the store is up to date.
     push: Option<String>,
 }
 
@@ -374,7 +374,7 @@ fn join_file(path: &Path, theirs: Option<&str>) -> Result<Joined, String> {
             (Some(mine), Some(theirs)) => {
                 Some(merge(&read(&base_of(path))?.unwrap_or_default(), mine, theirs))
             }
-            // A store that has lost it is given it again.
+            // A store that has lost the file gets it again.
             (one, other) => one.clone().or_else(|| other.clone()),
         };
         let is_written = joined != mine;
@@ -407,7 +407,7 @@ impl SharedStore for Valkey {
         let key = key("session", session);
         let owned: RedisResult<()> = self.connection.clone().hset(key, "owner", client).await;
         if let Err(error) = owned {
-            tracing::warn!(target: "mcpdeck::gateway", "a session is not shared: {error}");
+            tracing::warn!(target: "mcpdeck::gateway", "session not shared: {error}");
         }
     }
 
@@ -543,12 +543,12 @@ mod tests {
         assert_eq!(join(Some(&one)), (true, Some(one.clone()), None), "a new replica");
         assert_eq!(join(Some(&one)), (false, Some(one.clone()), None));
         assert_eq!(join(None), (false, Some(one.clone()), Some(one)), "a store that lost it");
-        // One was taken back here while the service was down, another was made elsewhere.
+        // One was revoked here while the service was down, another was created elsewhere.
         replace(&path, tokens(&["b"]).as_bytes(), Readers::Owner).expect("written");
         let both = tokens(&["b", "c"]);
         let joined = join(Some(&tokens(&["a", "b", "c"])));
         assert_eq!(joined, (true, Some(both.clone()), Some(both)));
         replace(&path, b"{", Readers::Owner).expect("written");
-        assert!(join_file(&path, None).is_err(), "half a file is nobody's");
+        assert!(join_file(&path, None).is_err(), "a truncated file is refused");
     }
 }

@@ -1,7 +1,7 @@
-//! The approval queue: where requests of servers are decided (requirements S1, S2).
+//! The approval queue: decides requests from servers (requirements S1, S2).
 //!
-//! A rule of the entry decides, or the registered callback, or a person; without any of them the
-//! request is refused as the specification says. Every request and every decision is a fact.
+//! Deciders in order: a rule, the registered callback, the user; without any of them the request is
+//! refused as the specification requires. Every request and every decision is a fact.
 
 mod rules;
 
@@ -28,22 +28,22 @@ use crate::host::projector::Facts;
 use crate::mcp::{Answer, ApprovalId, CallId, Claim, RequestKind, Responder, ServerRequest};
 use rules::ServerRules;
 
-/// Decides requests of all servers of one host.
+/// Decides requests from all servers of one host.
 pub struct ApprovalQueue {
     facts: Facts,
     handler: RwLock<Option<Arc<dyn RequestHandler>>>,
     drafter: RwLock<Option<Arc<dyn Drafter>>>,
-    /// How many persons answer.
+    /// Number of [`Presence`] guards, plus one if the user answers permanently.
     present: AtomicUsize,
     ids: AtomicU64,
     inner: Mutex<QueueInner>,
     calls: OnceLock<FindCall>,
 }
 
-/// Looks up what a call is about.
+/// Looks up the target of a call.
 type FindCall = Box<dyn Fn(&ServerName, CallId) -> Option<SafeText> + Send + Sync>;
 
-/// A person who answers until this is dropped; requests that are open then keep waiting.
+/// The user answers requests while this guard lives; open requests keep waiting after its drop.
 pub struct Presence(Arc<ApprovalQueue>);
 
 impl Drop for Presence {
@@ -58,20 +58,20 @@ struct QueueInner {
     waiting: HashMap<ApprovalId, WaitingApproval>,
 }
 
-/// A request that waits for a person.
+/// A request that waits for the user.
 struct WaitingApproval {
     request: Arc<ApprovalRequest>,
     answer: oneshot::Sender<Answer>,
-    /// How long it may wait in all.
+    /// Its total time limit.
     patience: watch::Sender<Duration>,
 }
 
 impl ApprovalQueue {
-    /// Longest time a request may wait, however often it is given more.
+    /// Maximum total time a request may wait, including extensions.
     pub const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
-    /// An approval queue for one host. Where a person answers through [`crate::Host::answer`],
-    /// requests wait in the view.
+    /// An approval queue for one host. With `person_answers`, requests wait in the view for
+    /// [`crate::Host::answer`].
     pub fn new(
         facts: Facts,
         handler: Option<Arc<dyn RequestHandler>>,
@@ -88,7 +88,7 @@ impl ApprovalQueue {
         }
     }
 
-    /// Says how it can be looked up what a call is about.
+    /// Sets the function that looks up the target of a call.
     pub fn attach(
         &self,
         calls: impl Fn(&ServerName, CallId) -> Option<SafeText> + Send + Sync + 'static,
@@ -96,26 +96,26 @@ impl ApprovalQueue {
         let _ = self.calls.set(Box::new(calls));
     }
 
-    /// Registers another callback; requests that are open stay with the one before.
+    /// Replaces the callback; open requests stay with the previous one.
     pub fn set_handler(&self, handler: Option<Arc<dyn RequestHandler>>) {
         *self.handler.write() = handler;
     }
 
-    /// Somebody answers from now on, besides those who did before.
+    /// Declares that the user answers requests, while the guard lives.
     pub fn person_arrives(self: &Arc<Self>) -> Presence {
         self.present.fetch_add(1, Ordering::Relaxed);
         Presence(Arc::clone(self))
     }
 
-    /// Whether a request of a server waits for a person.
+    /// Whether a request from a server waits for the user.
     pub fn is_asking(&self, server: &ServerName) -> bool {
         self.inner.lock().waiting.values().any(|waiting| waiting.request.server == *server)
     }
 
-    /// Answers a request that waits for a person.
+    /// Answers a request that waits for the user.
     ///
     /// # Errors
-    /// [`ErrorCode::Cancelled`] when it does not wait (any more): nothing was sent.
+    /// [`ErrorCode::Cancelled`] when it is not (or no longer) waiting; nothing is sent.
     pub fn answer(&self, id: ApprovalId, answer: Answer) -> Result<(), Error> {
         let waiting = self.inner.lock().waiting.remove(&id);
         match waiting.map(|waiting| waiting.answer.send(answer)) {
@@ -124,10 +124,10 @@ impl ApprovalQueue {
         }
     }
 
-    /// Gives a request that waits for a person more time; gives when it ends now.
+    /// Extends the deadline of a request that waits for the user; returns the new one.
     ///
     /// # Errors
-    /// [`ErrorCode::Cancelled`] when it does not wait (any more).
+    /// [`ErrorCode::Cancelled`] when it is not (or no longer) waiting.
     pub fn extend(&self, id: ApprovalId, more: Duration) -> Result<Timestamp, Error> {
         let inner = self.inner.lock();
         let waiting = inner.waiting.get(&id).ok_or_else(|| closed(id))?;
@@ -141,23 +141,23 @@ impl ApprovalQueue {
         Ok(deadline)
     }
 
-    // Drafts of a registered model: asked for by a person, given to that person, sent to nobody.
+    // Drafts of a registered model, on request of the user and for the user only.
 
-    /// Registers what drafts answers.
+    /// Registers the drafter, replacing the previous one.
     pub fn set_drafter(&self, drafter: Arc<dyn Drafter>) {
         *self.drafter.write() = Some(drafter);
     }
 
-    /// The name of what drafts answers, when something does.
+    /// The name of the drafter, if one is registered.
     pub fn drafter_name(&self) -> Option<SafeText> {
         self.drafter.read().as_ref().map(|drafter| SafeText::line(drafter.name()))
     }
 
-    /// Asks for a draft of the answer to a request that waits for a person.
+    /// Requests a draft of the answer to a request that waits for the user.
     ///
     /// # Errors
     /// [`ErrorCode::Configuration`] without a drafter, [`ErrorCode::Cancelled`] when the request is
-    /// no longer open or is withdrawn meanwhile, [`ErrorCode::Internal`] with the drafter's words.
+    /// no longer open or is withdrawn, [`ErrorCode::Internal`] with the drafter's message.
     pub async fn draft(
         &self,
         id: ApprovalId,
@@ -176,7 +176,7 @@ impl ApprovalQueue {
         let over = async { while patience.changed().await.is_ok() {} };
         tokio::select! {
             biased;
-            // The sender goes with the request.
+            // The sender is dropped with the request.
             () = over => Err(closed(id)),
             drafted = drafting.catch_unwind() => match drafted {
                 Ok(Ok(result)) => Ok(Drafted { by: SafeText::line(drafter.name()), result }),
@@ -186,10 +186,10 @@ impl ApprovalQueue {
         }
     }
 
-    /// Takes a place among the open requests of a server; gives how long the request may wait.
+    /// Takes a place among the open requests of a server; returns how long the request may wait.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The limit that was reached.
     fn seat(&self, asked: &ServerRequest) -> Result<Duration, String> {
         let mut inner = self.inner.lock();
         let rules = inner.servers.entry(asked.server.clone()).or_default();
@@ -226,7 +226,7 @@ fn closed(id: ApprovalId) -> Error {
     Error::new(ErrorCode::Cancelled, format!("request {id} is no longer open; nothing was sent"))
 }
 
-/// The approval queue as sessions see it.
+/// The interface of the approval queue for sessions.
 #[derive(Clone)]
 pub struct QueueHandle(pub Arc<ApprovalQueue>);
 
@@ -244,9 +244,9 @@ impl Responder for QueueHandle {
     }
 }
 
-// Who decides one request, in which order, and what the refusals look like on the wire.
+// The deciders of a request, their order, and refusals on the wire.
 
-/// A request that the host itself makes of the person, about `server`.
+/// A request from the host itself to the user, about `server`.
 pub(crate) fn own_request(server: ServerName, kind: RequestKind, params: Value) -> ServerRequest {
     ServerRequest {
         server,
@@ -263,7 +263,7 @@ pub(crate) fn own_request(server: ServerName, kind: RequestKind, params: Value) 
 
 /// JSON-RPC: the method does not exist or is not available (JSON-RPC 2.0, section 5.1).
 const METHOD_NOT_FOUND: i64 = -32_601;
-/// What the specification shows for a user who says no to sampling.
+/// The code that the specification uses for sampling rejected by the user.
 const REJECTED: i64 = -1;
 
 async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
@@ -279,7 +279,7 @@ async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
     };
     let ruled = ruled.or_else(|| shared_roots(&approvals, &asked));
     if let Some((answer, by)) = ruled {
-        // Nobody is asked: no screen is to show it as waiting, not even for a moment.
+        // Decided without asking: it must never be displayed as waiting.
         approvals.facts.post(&asked.server, open.arrival());
         return open.answered(answer, by);
     }
@@ -293,14 +293,14 @@ async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
     let why = tokio::select! {
         biased;
         (answer, by) = verdict => return open.answered(answer, by),
-        () = asked.withdrawn.cancelled() => "the call that asked is over",
+        () = asked.withdrawn.cancelled() => "the call that asked ended",
         () = run_out(began, &mut patience) => "nobody answered in time",
     };
     open.withdraw(why);
     dismissal(&asked.kind, why)
 }
 
-/// Ends when the time is over, which may be put off meanwhile.
+/// Completes at the deadline, which may be extended meanwhile.
 async fn run_out(began: Instant, patience: &mut watch::Receiver<Duration>) {
     loop {
         let over = began + *patience.borrow_and_update();
@@ -311,7 +311,7 @@ async fn run_out(began: Instant, patience: &mut watch::Receiver<Duration>) {
     }
 }
 
-/// The answer a rule gives by itself; `None` when it wants somebody asked.
+/// The answer given by a rule; `None` for [`ApprovalRule::Ask`].
 fn apply(rule: &ApprovalRule, kind: &RequestKind, whose: &str) -> Option<(Answer, Decider)> {
     let by = |words: &str| Decider::Rule(format!("{whose}: {words}"));
     match rule {
@@ -344,7 +344,7 @@ async fn verdict(
     (refusal(&asked.kind, "nobody is there to answer"), Decider::Nobody)
 }
 
-/// The shared roots, where no callback wants to be asked first.
+/// The answer to a roots request, unless a registered callback takes precedence.
 fn shared_roots(approvals: &ApprovalQueue, asked: &ServerRequest) -> Option<(Answer, Decider)> {
     let alone = asked.kind == RequestKind::Roots && approvals.handler.read().is_none();
     alone.then(|| roots_of(approvals, asked))
@@ -360,7 +360,7 @@ fn roots_of(approvals: &ApprovalQueue, asked: &ServerRequest) -> (Answer, Decide
     (Answer::Result(roots), Decider::Rule("the shared roots".to_owned()))
 }
 
-/// Runs the application's callback; a panic in it refuses this one request and is told.
+/// Runs the application's callback; a panic in it is recorded and refuses only this request.
 async fn call(
     approvals: &Arc<ApprovalQueue>,
     handler: Arc<dyn RequestHandler>,
@@ -380,15 +380,15 @@ async fn call(
     }
 }
 
-/// What a panic said, when it said something.
+/// The message of a panic, if it has one.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "panicked without a message".to_owned())
 }
 
-/// "No", as the specification says it for this kind of request: elicitation has a result for it
-/// (`decline`), everything else is an error.
+/// The refusal for this kind of request, as specified: a result for elicitation (`decline`), an
+/// error for everything else.
 fn refusal(kind: &RequestKind, why: &str) -> Answer {
     let refuse = |code, message: &str| Answer::Refuse { code, message: message.to_owned() };
     match kind {
@@ -405,8 +405,8 @@ fn refusal(kind: &RequestKind, why: &str) -> Answer {
     }
 }
 
-/// What the server is told when nobody decided: `cancel` is elicitation's word for a person who went
-/// away without a choice (client features, elicitation, response actions).
+/// The answer without a decision: for elicitation `cancel`, which means dismissed without a choice
+/// (client features, elicitation, response actions); otherwise a refusal.
 fn dismissal(kind: &RequestKind, why: &str) -> Answer {
     match kind {
         RequestKind::Elicitation | RequestKind::UrlElicitation => {
@@ -426,9 +426,9 @@ fn describe(answer: &Answer) -> String {
     }
 }
 
-// One open request: its seat in the queue, its facts, and its withdrawal when it is dropped.
+// One open request: its place in the queue, its facts, and its withdrawal on drop.
 
-/// Holds a place among the open requests of a server. Dropping it unsettled withdraws the request.
+/// A place among the open requests of a server. Dropping it unsettled withdraws the request.
 struct OpenPlace {
     approvals: Arc<ApprovalQueue>,
     request: Arc<ApprovalRequest>,
@@ -458,7 +458,7 @@ impl OpenPlace {
         Ok(Self { approvals, request, claim: Arc::clone(&asked.claim), settled: false })
     }
 
-    /// Lets a person answer. Called before the arrival is told, so that no answer can be too early.
+    /// Lets the user answer. Called before the arrival is recorded, so no answer can be too early.
     fn park(&self, patience: watch::Sender<Duration>) -> oneshot::Receiver<Answer> {
         let (answer, receiver) = oneshot::channel();
         let waiting = WaitingApproval { request: Arc::clone(&self.request), answer, patience };
@@ -470,8 +470,8 @@ impl OpenPlace {
         Fact::RequestArrived { request: Arc::clone(&self.request) }
     }
 
-    /// Takes the request for an answer, tells so, and gives what is sent: something else when it was
-    /// withdrawn before.
+    /// Claims the request for an answer and records it; returns what to send, which is a dismissal
+    /// if the request was withdrawn.
     fn answered(mut self, answer: Answer, by: Decider) -> Answer {
         if !self.claim.answer() {
             return dismissal(&self.request.kind, "withdrawn");
@@ -480,14 +480,14 @@ impl OpenPlace {
         answer
     }
 
-    /// Tells that no answer is wanted any more.
+    /// Withdraws the request and records the reason.
     fn withdraw(&mut self, reason: &str) {
         self.claim.withdraw(reason);
-        // Whoever was first knows best: the server that took it back, the session that ended.
+        // An earlier reason takes precedence: the server cancelled, or the session ended.
         self.settle(Settlement::Withdrawn { reason: self.claim.reason() });
     }
 
-    /// Posted, not awaited: whoever asked may be gone at any await, and the fact must not be lost.
+    /// Posted, not awaited: the task may be dropped at any await, and the fact must not be lost.
     fn settle(&mut self, settlement: Settlement) {
         self.settled = true;
         let facts = &self.approvals.facts;
@@ -502,8 +502,8 @@ impl Drop for OpenPlace {
         self.approvals.leave(self.request.id, &self.request.server);
         if !self.settled {
             self.withdraw(match self.request.kind {
-                RequestKind::SignIn => "the sign-in is over",
-                _ => "the call that asked is over",
+                RequestKind::SignIn => "the sign-in ended",
+                _ => "the call that asked ended",
             });
         }
     }

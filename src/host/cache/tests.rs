@@ -1,4 +1,4 @@
-//! Time to live, hints, eviction, staleness, and the books always balance.
+//! Time to live, hints, eviction, staleness, and consistent counters.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -128,7 +128,7 @@ proptest! {
     }
 }
 
-/// The cache as the requirement words it: a list in order of use, trimmed from its old end.
+/// A reference model of the requirement: a list in order of use, trimmed from its old end.
 #[derive(Default)]
 struct Model {
     /// Name, size, when stored, time to live; the most recently used last.

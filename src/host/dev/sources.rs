@@ -1,16 +1,15 @@
-//! `dev.watch`: which source files of a server matter, and when they change.
+//! `dev.watch`: selects the source files of a server and detects changes to them.
 //!
-//! Globs are relative to the server's working directory; `*` stays within a folder, `**` does
-//! not, `!` in front takes files out again, a folder means everything in it. What `.gitignore`
-//! excludes, the temporary files of editors and folders nobody writes by hand (`node_modules`,
-//! `__pycache__`, hidden ones) never count; the latter do when a glob begins with them.
+//! Globs are relative to the server's working directory; `*` matches within a folder, `**` across
+//! folders, a leading `!` excludes files, and a folder means everything in it. Files excluded by
+//! `.gitignore`, temporary files of editors and generated folders (`node_modules`, `__pycache__`,
+//! hidden ones) are ignored, except for such folders that a glob begins with.
 //!
-//! What the file system reports is only a reason to look: all sources are compared with what is
-//! known of them. Where nothing is reported (network file systems, full watch tables) the clock is
-//! the reason.
+//! File system events only trigger a scan: all sources are compared with the previous scan. Where
+//! events are unavailable (network file systems, exhausted watch tables) scans run periodically.
 //!
-//! Overflow policy: one report waits, and more say nothing new. One look waits for the consumer;
-//! what changes meanwhile is in the next.
+//! Overflow policy: pending events coalesce into one. One scan result waits for the consumer; later
+//! changes are in the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -26,42 +25,41 @@ use tokio::sync::mpsc;
 
 use crate::base::WatchMode;
 use crate::base::watch::{Fingerprint, FolderWatch, remote};
-use crate::config::DevConfig;
-use crate::config::environment::clean;
+use crate::config::{DevConfig, clean_path};
 
-/// Most folders that are looked into for one server.
+/// Maximum number of folders scanned per server.
 const MAX_FOLDERS: usize = 20_000;
 
-/// Folders that programs fill, besides hidden ones: a change in them is no edit.
+/// Folders with generated content, besides hidden ones: a change in them is not an edit.
 const FILLED: [&str; 2] = ["node_modules", "__pycache__"];
 
 /// Decides which files are sources of a server.
 struct SourceMatcher {
     wanted: GlobSet,
     unwanted: GlobSet,
-    /// Where the globs begin: the parts of them without a wildcard.
+    /// The literal prefixes of the globs, up to the first wildcard.
     bases: BTreeSet<PathBuf>,
     root: PathBuf,
 }
 
-/// What one look at the disk found.
+/// The result of one scan.
 #[derive(Default)]
 struct Survey {
-    /// Folders in which sources may appear; for a base that does not exist, the deepest one above
-    /// it that does.
+    /// Folders in which sources may appear; for a base that does not exist, its nearest existing
+    /// ancestor.
     folders: BTreeSet<PathBuf>,
-    /// The sources there are.
+    /// The source files.
     files: BTreeMap<PathBuf, Fingerprint>,
-    /// Whether there were more folders than are looked into.
+    /// Whether the scan stopped at [`MAX_FOLDERS`].
     is_cut: bool,
 }
 
 impl SourceMatcher {
-    /// A matcher for the globs of `dev`; relative ones start at `root`, the absolute working
-    /// directory of the server.
+    /// A matcher for the globs of `dev`; relative ones are resolved against `root`, the absolute
+    /// working directory of the server.
     ///
     /// # Errors
-    /// Names a glob that is none.
+    /// A message that names an invalid glob.
     fn new(root: &Path, dev: &DevConfig) -> Result<Self, String> {
         let (mut wanted, mut unwanted) = (GlobSetBuilder::new(), GlobSetBuilder::new());
         let mut bases = BTreeSet::new();
@@ -90,12 +88,12 @@ impl SourceMatcher {
         })
     }
 
-    /// Whether the globs name this absolute path.
+    /// Whether this absolute path is a source.
     fn matches(&self, path: &Path) -> bool {
         self.wanted.is_match(path) && !self.unwanted.is_match(path) && !is_temporary(path)
     }
 
-    /// Whether to go into a folder, or to take a file.
+    /// Whether to descend into a folder or include a file.
     fn takes(&self, entry: &DirEntry) -> bool {
         let path = entry.path();
         if entry.file_type().is_none_or(|kind| !kind.is_dir()) {
@@ -107,22 +105,22 @@ impl SourceMatcher {
         self.bases.iter().any(|base| leads(base) || !is_filled && path.starts_with(base))
     }
 
-    /// Whether an event can be about a source, an ignore rule or a folder.
+    /// Whether an event may concern a source, an ignore file or a folder.
     fn concerns(&self, event: &Event) -> bool {
         let rules = |path: &Path| path.file_name().is_some_and(|name| name == ".gitignore");
         let about = |path: &PathBuf| self.matches(path) || rules(path) || !path.is_file();
         event.need_rescan() || event.paths.is_empty() || event.paths.iter().any(about)
     }
 
-    /// Looks at the disk. Blocks.
+    /// Scans the disk. Blocking.
     fn survey(self: &Arc<Self>) -> Survey {
         let mut found = Survey::default();
-        // Links that a glob begins with are followed, others are not.
+        // Symlinks are followed only where a glob begins with them.
         let apart = |base: &&PathBuf| !base.starts_with(&self.root) || base.is_symlink();
         for start in std::iter::once(&self.root).chain(self.bases.iter().filter(apart)) {
             let there = start.ancestors().find(|path| path.is_dir());
             found.folders.extend(there.map(Path::to_path_buf));
-            // Rules above hold as far as its repository goes.
+            // Ignore files of parent folders apply only within a repository.
             let has_repository = start.ancestors().any(|folder| folder.join(".git").exists());
             let this = Arc::clone(self);
             let walk = WalkBuilder::new(start)
@@ -151,7 +149,7 @@ impl SourceMatcher {
     }
 }
 
-/// A glob as the absolute folder or file it begins with, and the rest with the wildcards.
+/// Splits a glob into its literal absolute prefix and the rest with the wildcards.
 fn split(root: &Path, glob: &str) -> (PathBuf, String) {
     let wild = |part: &str| part.contains(['*', '?', '[', '{', '\\']);
     let mut parts = glob.split('/').peekable();
@@ -162,15 +160,15 @@ fn split(root: &Path, glob: &str) -> (PathBuf, String) {
     while let Some(part) = parts.next_if(|part| !wild(part)) {
         base.push(part);
         if cfg!(windows) && part.ends_with(':') {
-            // The drive itself, not the folder one is in there.
+            // The root of the drive, not the current folder on it.
             base.push(Component::RootDir);
         }
     }
     let rest: Vec<&str> = parts.collect();
-    (clean(&root.join(base)), rest.join("/"))
+    (clean_path(&root.join(base)), rest.join("/"))
 }
 
-/// What editors leave beside a file while they save it.
+/// Whether it is a temporary file that an editor creates while saving.
 fn is_temporary(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let extension = path.extension().unwrap_or_default();
@@ -182,47 +180,47 @@ fn is_temporary(path: &Path) -> bool {
         || extensions.iter().any(|e| extension == OsStr::new(e))
 }
 
-/// Silence before a change is delivered: formatters and checkouts write in bursts.
+/// Debounce interval: formatters and checkouts write in bursts.
 const QUIET: Duration = Duration::from_millis(100);
-/// A tree that never rests is delivered after this long all the same.
+/// Maximum total debounce time, for a tree that changes continuously.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often files are looked at where nothing is reported.
+/// Poll interval where events are unavailable.
 const POLL: Duration = Duration::from_millis(500);
 
-/// What a look at the sources of a server gave.
+/// A scan of the sources of a server, compared with the previous one.
 #[derive(Debug)]
 pub(super) struct SourceScan {
-    /// Files that are not as they were.
+    /// Files that were added, changed or removed.
     pub(super) changed: BTreeSet<PathBuf>,
-    /// Source files there are.
+    /// Number of source files.
     pub(super) files: usize,
-    /// What a person should know of the watch.
+    /// A note about the watch, for the user.
     pub(super) note: Option<String>,
 }
 
-/// Follows the sources of one server, on a thread of its own. Dropping it ends that.
+/// Watches the sources of one server on a dedicated thread. Dropping it ends the thread.
 pub(super) struct SourceWatch {
     looks: mpsc::Receiver<SourceScan>,
     wake: SyncSender<()>,
 }
 
 impl SourceWatch {
-    /// Starts watching below `root`, the absolute working directory of the server. Every change
-    /// after the first look is seen.
+    /// Starts watching below `root`, the absolute working directory of the server. Reports every
+    /// change after the first scan.
     ///
     /// # Errors
-    /// Names a glob that is none.
+    /// A message that names an invalid glob.
     pub(super) fn start(root: &Path, dev: &DevConfig, poll_only: bool) -> Result<Self, String> {
         let matcher = Arc::new(SourceMatcher::new(root, dev)?);
         let ((wake, woken), (sender, looks)) = (sync_channel(1), mpsc::channel(1));
-        let heard = wake.clone();
-        let follow = move || follow(&matcher, poll_only, (heard, woken), &sender);
+        let waker = wake.clone();
+        let follow = move || follow(&matcher, poll_only, (waker, woken), &sender);
         let thread = std::thread::Builder::new().name("sources".to_owned()).spawn(follow);
         thread.map_err(|error| error.to_string())?;
         Ok(Self { looks, wake })
     }
 
-    /// The next look that found something new; the first says what there is. Cancel-safe.
+    /// The next scan with changes or a new note; the first is the initial state. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<SourceScan> {
         self.looks.recv().await
     }
@@ -252,7 +250,7 @@ fn follow(
         let mut found = matcher.survey();
         let remote = found.folders.first().and_then(|folder| remote(folder));
         if watch.aim(&found.folders, remote) {
-            // What appeared between the look and the watch would be missed.
+            // Catches files that appeared between the scan and the start of the watch.
             found = matcher.survey();
         }
         let files = found.files.len();
@@ -314,7 +312,7 @@ mod tests {
         Arc::new(SourceMatcher::new(root, &dev(globs)).expect("globs")).survey()
     }
 
-    /// The sources that are found, seen from `root`.
+    /// The sources found, relative to `root`.
     fn found(root: &Path, globs: &[&str]) -> Vec<String> {
         let files = survey(root, globs).files.into_keys();
         let above = root.parent().expect("a folder");
@@ -422,7 +420,7 @@ mod tests {
 
     async fn tree(globs: &[&str], poll_only: bool) -> Tree {
         let dir = tempfile::tempdir().expect("a folder");
-        // The folder for temporary files may be behind a link; on Windows it is not.
+        // The temporary folder may be behind a symlink, except on Windows.
         let root = match dir.path().canonicalize() {
             Ok(real) if !cfg!(windows) => real,
             _ => dir.path().to_owned(),

@@ -1,4 +1,4 @@
-//! The task that follows the sources of one server: round after round of change, build, restart.
+//! The task that watches the sources of one server: a cycle of change, build and restart.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hasher};
@@ -24,30 +24,30 @@ use crate::host::shared::HostShared;
 use crate::host::{Fact, ServerState};
 use crate::process::{self, Grace, ProcessContext, ServerProcess};
 
-/// A change this soon after a restart may be the server's own doing.
+/// How long after a build or a restart a change may have been made by the server itself.
 const ECHO: Duration = Duration::from_millis(1_500);
 
-/// See the module.
+/// The state of the task.
 pub(super) struct Follower {
     deck: Arc<HostShared>,
     slot: Arc<Slot>,
     config: Arc<ServerConfig>,
     root: PathBuf,
-    /// What people see of it.
+    /// The displayed state.
     view: DevView,
     build: Option<Build>,
-    /// A build that is being started: a host that stops waits for it, to end it.
+    /// A build that is being spawned; on shutdown it is awaited and then stopped.
     starting: Option<JoinHandle<Result<Build, SafeText>>>,
-    /// Files that changed during or right after a round, as they were when the last round began:
-    /// builds and servers write files too, and when `dev.watch` matches those, each build would be
-    /// the reason for the next.
+    /// Files that changed during or right after a cycle, with their content hash at the start of
+    /// the last cycle: builds and servers write files too, and if `dev.watch` matches those, each
+    /// build would trigger the next.
     suspects: HashMap<PathBuf, Option<u64>>,
-    /// Until when changes may be echoes.
+    /// End of the period in which a change may be an echo.
     echoes_until: Instant,
 }
 
 impl Follower {
-    /// For a server as it is now.
+    /// Creates the task for the current entry of a server.
     pub(super) fn new(deck: &Arc<HostShared>, slot: &Arc<Slot>) -> Self {
         let config = Arc::clone(&slot.live().config);
         Self {
@@ -63,7 +63,7 @@ impl Follower {
         }
     }
 
-    /// Follows until `stop` is cancelled, and ends the build that runs then.
+    /// Runs until `stop` is cancelled, then stops a running build.
     pub(super) async fn run(mut self, poll_only: bool, stop: CancellationToken) {
         stop.run_until_cancelled(self.follow(poll_only)).await;
         let starting = async { self.starting?.await.ok()?.ok() };
@@ -116,8 +116,8 @@ impl Follower {
         self.show(level, &what).await;
     }
 
-    /// Whether a change needs no round: every file of it looks as it did when the last one began. A
-    /// change while nothing of ours goes on is an edit.
+    /// Whether a change needs no cycle: each of its files has the same content as at the start of
+    /// the last one. A change while no build or restart is in progress always counts as an edit.
     async fn is_echo(&mut self, changed: &BTreeSet<PathBuf>) -> bool {
         let busy = self.build.is_some() || !self.slot.live().settled;
         if !busy && Instant::now() >= self.echoes_until {
@@ -135,7 +135,7 @@ impl Follower {
         known
     }
 
-    /// Begins a round.
+    /// Starts a cycle.
     async fn begin(&mut self, changed: &BTreeSet<PathBuf>) {
         for (file, seen) in &mut self.suspects {
             *seen = content(file).await;
@@ -195,14 +195,14 @@ impl Follower {
         }
     }
 
-    /// Restarts the server, unless a person stopped it.
+    /// Restarts the server, unless it sleeps or the user stopped it.
     async fn renew(&mut self) {
         let before = self.slot.live();
         if before.is_asleep() {
             return;
         }
         if before.settled && matches!(before.state, ServerState::Disabled | ServerState::Shutdown) {
-            let note = "the server is stopped and stays so; start it manually";
+            let note = "the server stays stopped; start it manually";
             self.view.note = Some(SafeText::line(note));
             return self.show(LogLevel::Warning, note).await;
         }
@@ -224,7 +224,7 @@ impl Follower {
     }
 }
 
-/// Most bytes of a file that are compared.
+/// How much of a file is hashed, in bytes.
 const READ: u64 = 8 << 20;
 
 /// A hash of a file's content; `None` when it cannot be read.
@@ -237,8 +237,8 @@ async fn content(file: &Path) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// The absolute folder that relative globs and the build start from: the server's working
-/// directory, or that of its file.
+/// The absolute folder that globs and the build are relative to: the server's working directory, or
+/// the folder of its configuration file.
 fn root_of(config: &ServerConfig) -> PathBuf {
     let of_file = || config.at.file.parent().map(Path::to_path_buf);
     let cwd = match &config.transport {
@@ -249,31 +249,31 @@ fn root_of(config: &ServerConfig) -> PathBuf {
     std::path::absolute(&cwd).unwrap_or(cwd)
 }
 
-// The build command of a server (`dev.build`): a process under the same rules as a server, its
-// output in the logs under a source of its own.
+// The build command of a server (`dev.build`): a process with the same containment as a server,
+// logged under its own source.
 
-/// From SIGTERM to SIGKILL for a build that is not wanted any more.
+/// Grace for a cancelled build: SIGTERM at once, SIGKILL after 700 ms.
 const GRACE: Grace = Grace { stdin: Duration::ZERO, term: Duration::from_millis(700) };
-/// Lines of output that are kept of a build that failed.
+/// Number of output lines kept from a failed build.
 const TAIL: usize = 12;
-/// How long output may take to end after the build did.
+/// How long to wait for the end of output after the build has exited.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// A running build. Dropping it kills it and everything it started.
+/// A running build. Dropping it kills the whole process tree.
 struct Build {
     process: ServerProcess,
     output: JoinHandle<()>,
     began: Instant,
 }
 
-/// How a build ended, how long it took, and its last words when it failed.
+/// How a build ended, how long it took, and its last lines of output when it failed.
 type Ended = (BuildEnd, Duration, Vec<SafeText>);
 
 impl Build {
     /// Starts a command in `root`, with the environment of the server.
     ///
     /// # Errors
-    /// The reason why it cannot be started, in words.
+    /// The reason why it cannot be started.
     async fn start(
         config: Arc<ServerConfig>,
         words: Vec<String>,
@@ -307,13 +307,13 @@ impl Build {
         };
         let launch = process::resolve(&stdio).map_err(words)?;
         let spawned = process::spawn(launch, context.clone()).await.map_err(words)?;
-        // It is asked nothing.
+        // A build gets no input.
         drop(spawned.stdin);
         let output = spawned.process.log_stdout(spawned.stdout, context);
         Ok(Self { process: spawned.process, output, began: Instant::now() })
     }
 
-    /// Waits for its end. Cancel-safe.
+    /// Waits until it exits. Cancel-safe.
     async fn wait(&mut self) -> Ended {
         let exit = self.process.wait().await;
         let took = self.began.elapsed();
@@ -326,14 +326,14 @@ impl Build {
         (BuildEnd::Failed(exit), took, self.process.stderr_tail(TAIL))
     }
 
-    /// Ends it and everything it started.
+    /// Stops the whole process tree.
     async fn stop(&self) -> Ended {
         self.process.stop(GRACE).await;
         (BuildEnd::Superseded, self.began.elapsed(), Vec::new())
     }
 }
 
-/// Waits for the end of a build, when there is one. Cancel-safe.
+/// Waits for the end of the build; without one, never resolves. Cancel-safe.
 async fn ended(build: &mut Option<Build>) -> Ended {
     match build {
         Some(build) => build.wait().await,

@@ -1,4 +1,4 @@
-//! What people see of a server whose sources are watched. Pure.
+//! The displayed state of a server whose sources are watched. Pure.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub enum BuildEnd {
     Failed(ExitView),
     /// It could not be started; the previous build keeps running.
     Refused(SafeText),
-    /// A newer change, or the end of the host, ended it.
+    /// It was stopped by a newer change or by the shutdown of the host.
     Superseded,
 }
 
@@ -33,35 +33,35 @@ pub struct BuildView {
     pub tail: Vec<SafeText>,
 }
 
-/// What a person sees of a server whose sources are watched.
+/// The displayed state of a server whose sources are watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DevView {
-    /// Source files there are.
+    /// Number of source files.
     pub files: u64,
-    /// What should be known of the watch: it looks by the clock, nothing matches, ...
+    /// A note about the watch: it polls, nothing matches, ...
     pub watch_note: Option<SafeText>,
     /// When sources changed last.
     pub changed_at: Option<Timestamp>,
-    /// The first of the files that changed then, seen from the server's working directory.
+    /// The first files of that change, relative to the server's working directory.
     pub changed: Vec<SafeText>,
-    /// How many more.
+    /// Number of further changed files.
     pub changed_more: u64,
     /// The build that followed.
     pub build: Option<BuildView>,
-    /// Why the change was not acted upon, or not at once.
+    /// Why the change did not lead to a restart.
     pub note: Option<SafeText>,
-    /// Restarts because of changed sources.
+    /// Number of restarts because of changed sources.
     pub taken: u64,
     /// Whether the last change led to a restart.
     pub is_taken: bool,
 }
 
 impl DevView {
-    /// Most files named of one change.
+    /// Maximum number of files named per change.
     pub const NAMED: usize = 8;
 
-    /// What changed, in a few words: `src/a.py`, `src/a.py and 3 more`.
+    /// The change in short: `src/a.py`, `src/a.py and 3 more`.
     pub fn changed_words(&self) -> SafeText {
         let first = self.changed.first().map_or("sources", SafeText::as_str);
         match self.changed_more + self.changed.len().saturating_sub(1) as u64 {
@@ -70,7 +70,7 @@ impl DevView {
         }
     }
 
-    /// Roughly how many bytes of text it holds.
+    /// The approximate size of its text in bytes.
     pub(in crate::host) fn weight(&self) -> usize {
         let tail = self.build.iter().flat_map(|build| &build.tail);
         self.changed.iter().chain(tail).map(|line| line.len()).sum()

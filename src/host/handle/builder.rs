@@ -1,5 +1,5 @@
-//! Building a host: where the configuration comes from, who answers servers, what a failed start
-//! means.
+//! The builder of a host: source of the configuration, handler of requests from servers, startup
+//! mode.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,10 +46,10 @@ pub struct HostBuilder {
     memory: Option<Arc<dyn Memory>>,
 }
 
-/// Time for the start of all servers together, under [`Startup::All`].
+/// Default time limit for starting all servers, under [`Startup::All`].
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Records and bytes of logs that are kept.
+/// Records and bytes of logs kept.
 const LOGS: (usize, usize) = (20_000, 16 << 20);
 
 impl HostBuilder {
@@ -60,83 +60,82 @@ impl HostBuilder {
         self
     }
 
-    /// Reads the configuration from the text of an `mcp.json`, as if it lay in the current folder.
+    /// Reads the configuration from the text of an `mcp.json`, as if in the current folder.
     #[must_use]
     pub fn config_text(mut self, text: impl Into<String>) -> Self {
         self.config = Some(ConfigSource::Text(text.into()));
         self
     }
 
-    /// Uses this configuration, made by hand ([`crate::config::ServerConfig::stdio`],
-    /// [`crate::config::ServerConfig::http`]) or loaded before.
+    /// Uses this configuration, built in code ([`crate::config::ServerConfig::stdio`],
+    /// [`crate::config::ServerConfig::http`]) or already loaded.
     #[must_use]
     pub fn config(mut self, config: McpConfig) -> Self {
         self.config = Some(ConfigSource::Ready(Box::new(config)));
         self
     }
 
-    /// Decides what a server that does not start means.
+    /// Sets how a server that fails to start affects the others.
     #[must_use]
     pub fn startup(mut self, startup: Startup) -> Self {
         self.startup = startup;
         self
     }
 
-    /// How long the start of all may take under [`Startup::All`] (`startTimeout`, default 60 s).
+    /// Sets the total time limit of [`Startup::All`] (`startTimeout`, default 60 s).
     #[must_use]
     pub fn start_timeout(mut self, timeout: Duration) -> Self {
         self.start_timeout = Some(timeout);
         self
     }
 
-    /// Registers the application's answer to requests of servers (requirement S1).
+    /// Registers the application's handler for requests from servers (requirement S1).
     #[must_use]
     pub fn handler(mut self, handler: impl RequestHandler) -> Self {
         self.handler = Some(Arc::new(handler));
         self
     }
 
-    /// Requests of servers wait in [`crate::host::HostView::pending`] until [`Host::answer`] (the
-    /// dashboard). A handler, when there is one, is asked first.
+    /// Keeps requests from servers in [`crate::host::HostView::pending`] until [`Host::answer`] (as
+    /// in the dashboard). A registered handler takes precedence.
     #[must_use]
     pub fn person_answers(mut self) -> Self {
         self.person_answers = true;
         self
     }
 
-    /// Reaches servers another way than by processes and HTTP: for tests, and for servers that live
-    /// in this program.
+    /// Replaces processes and HTTP as the way to reach servers: for tests, and for servers in this
+    /// program.
     #[must_use]
     pub fn connector(mut self, connector: impl Connector) -> Self {
         self.connector = Some(Arc::new(connector));
         self
     }
 
-    /// Signs in with OAuth where servers ask for it. Without this, such a server fails to start.
+    /// Signs in with OAuth where servers require it. Without this, such servers fail to start.
     #[must_use]
     pub fn accounts(mut self, accounts: impl Into<Option<Accounts>>) -> Self {
         self.accounts = accounts.into();
         self
     }
 
-    /// Acts on `dev` of the entries: when sources change, builds and restarts their server. Without
-    /// this, `dev` is only read. `poll_only` looks by the clock even where the file system would
-    /// report changes.
+    /// Enables `dev` of the entries: builds and restarts a server when its sources change. Without
+    /// this, `dev` has no effect. `poll_only` polls even where file system events are available.
     #[must_use]
     pub fn follow_sources(mut self, poll_only: bool) -> Self {
         self.poll_sources = Some(poll_only);
         self
     }
 
-    /// Keeps what servers offer, so that those with `"start": "onDemand"` need not start before they
-    /// are called. Without this, they start once. Not used under [`Startup::All`].
+    /// Remembers what servers offer, so that those with `"start": "onDemand"` need not start before
+    /// the first call. Without this, they start once. Not used under [`Startup::All`].
     #[must_use]
     pub fn memory(mut self, memory: impl Memory) -> Self {
         self.memory = Some(Arc::new(memory));
         self
     }
 
-    /// What a server that does not start means.
+    /// The startup mode.
     pub(crate) const fn startup_mode(&self) -> Startup {
         self.startup
     }
@@ -177,12 +176,12 @@ impl HostBuilder {
             Supervisor::new(Arc::clone(&deck), config, Crew::new(self.poll_sources))?;
         let (orders, ordered) = mpsc::channel(ORDERS);
         let abandoned = CancellationToken::new();
-        // From here on, dropping the handle, also by dropping this future, stops what was started.
+        // From here on, dropping the handle (or this future) stops the servers.
         let host = Host {
             inner: Arc::new(HostInner {
                 deck,
                 view: projection.view,
-                journal: projection.journal,
+                facts: projection.kept,
                 orders,
                 abandoned: abandoned.clone(),
                 report: Mutex::default(),
@@ -233,8 +232,8 @@ impl Host {
     }
 }
 
-/// Loads what is to be read. Under [`Startup::All`] one bad entry refuses it all; otherwise what is good in it is
-/// used, and what is not stands in the view.
+/// Loads the configuration. Under [`Startup::All`] one invalid entry rejects it; otherwise the
+/// valid entries are used, and the view has the problems of the others.
 async fn load(source: ConfigSource, startup: Startup) -> Result<McpConfig, Error> {
     let loading = move || {
         let env = Environment::of_process();
@@ -268,12 +267,12 @@ fn refused(diagnostics: Vec<Diagnostic>) -> Error {
     error
 }
 
-/// Waits until nothing more happens to a server by itself.
+/// Waits until a server has no transition pending ([`Live::settled`]).
 pub(super) async fn settled(slot: &Slot) {
     let _ = slot.watch().wait_for(|live| live.settled).await;
 }
 
-/// The start of all took too long; says who is not there yet.
+/// The error for a start that timed out; names the servers that are not settled.
 fn too_slow(slots: &Slots, budget: Duration) -> Error {
     let missing = slots.values().map(|slot| (slot, slot.live()));
     let missing = missing.filter(|(_, live)| !live.settled);
@@ -290,7 +289,7 @@ fn ready_or_disabled(slot: &Slot) -> Result<(), Error> {
     if live.session.is_some() || live.state == ServerState::Disabled {
         return Ok(());
     }
-    let help = "see its stderr and its traffic; `--check` tells every step";
+    let help = "see its stderr and its traffic; `--check` shows every step";
     Err(not_started(slot, &live).help(help))
 }
 

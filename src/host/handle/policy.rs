@@ -1,5 +1,5 @@
-//! Who may do what, for front ends: decisions, filtered lists, budgets, what was blocked; and what a
-//! model is told about a server's tools.
+//! Access control for front ends: decisions, filtered lists, budgets, blocked requests; also tool
+//! guidance for models, and adding or removing single servers.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,28 +21,27 @@ use crate::host::validate::SchemaVerdict;
 use crate::mcp::{CallId, Capabilities, ListKind};
 
 impl Host {
-    /// Decides by this from now on. Without it the person may do everything and everybody else
-    /// nothing.
+    /// Replaces the policy. Without one, the user may do everything and other callers nothing.
     pub fn set_policy(&self, config: PolicyConfig, policy: Policy) {
         self.inner.deck.policy.set(config, policy);
     }
 
-    /// From now on the calls of callers that are not the person are counted there too.
+    /// Counts calls of callers other than the user in this shared store too.
     pub fn share_limits(&self, shared: Arc<dyn SharedLimits>) {
         self.inner.deck.policy.limiter.share(shared);
     }
 
-    /// What decides now.
+    /// The current policy.
     pub fn policy(&self) -> Policy {
         self.inner.deck.policy.in_force().policy.clone()
     }
 
-    /// What decides now, and whenever that changes.
+    /// The current policy and every later one.
     pub fn follow_policy(&self) -> watch::Receiver<Arc<InForce>> {
         self.inner.deck.policy.follow()
     }
 
-    /// Whether something of a server, ready or not, belongs in the lists a caller gets.
+    /// Whether a caller sees an item of a server, ready or not, in its lists.
     pub fn is_visible(
         &self,
         principal: &Principal,
@@ -53,7 +52,7 @@ impl Host {
             || self.may(principal, PolicyAction::List, server, what)
     }
 
-    /// Whether a caller may do something, as [`Host::check`] decides it; nothing is noted.
+    /// Like [`Host::check`], but returns a boolean and does not record a denial.
     pub fn may(
         &self,
         principal: &Principal,
@@ -66,20 +65,20 @@ impl Host {
         slot.is_some_and(|slot| point.decide(principal, action, slot, what).is_visible())
     }
 
-    /// The part of a server's lists, ready or not, that a caller may see; `None` when that is
-    /// nothing, or there is no such server.
+    /// The part of a server's lists, ready or not, that a caller may see; `None` when it is empty
+    /// or the server does not exist.
     pub fn visible(&self, principal: &Principal, server: &ServerName) -> Option<Arc<Capabilities>> {
         let point = &self.inner.deck.policy;
         let seen = point.visible(principal, self.inner.deck.slots().get(server)?);
         (point.is_free(principal) || has_some(&seen)).then_some(seen)
     }
 
-    /// Decides whether a caller may do something with a server or with something of it as it is now
-    /// (`name` is the tool or prompt as its server spells it, or the URI; empty for the server).
-    /// Asks nobody, counts nothing.
+    /// Decides whether a caller may do something with a server or one of its items in their current
+    /// state (`name` is the tool or prompt as its server spells it, or the URI; empty for the
+    /// server). Records denials; does not ask the user or count against limits.
     ///
     /// # Errors
-    /// When it is denied, or there is no such server, in the same words.
+    /// When it is denied or the server does not exist; both have the same message.
     pub fn check(
         &self,
         principal: &Principal,
@@ -100,15 +99,15 @@ impl Host {
         point.block(principal, action, asked, &decision);
         let is_there =
             |slot: &Arc<Slot>| kind != TargetKind::Tool || slot.live().tool(name).is_some();
-        // What is not there at all has not changed either.
+        // A missing tool is reported as absent, not as changed.
         if decision.reason == Reason::Changed && !slot.as_ref().is_ok_and(is_there) {
             return Err(absent(asked, kind));
         }
         Err(decision.refusal(asked, kind))
     }
 
-    /// The servers that can be called, with the part of their lists that a caller may see. A server
-    /// of which it may see nothing is left out.
+    /// The callable servers, with the part of their lists that a caller may see. Servers without
+    /// visible items are left out.
     pub fn offers(&self, principal: &Principal) -> Vec<(ServerName, Arc<Capabilities>)> {
         let slots = self.inner.deck.slots();
         let point = &self.inner.deck.policy;
@@ -118,13 +117,13 @@ impl Host {
         offers.filter(|(_, all)| free || has_some(all)).collect()
     }
 
-    /// What was not permitted lately, oldest first.
+    /// Recently denied requests, oldest first.
     pub fn blocked(&self) -> Vec<Blocked> {
         self.inner.deck.policy.blocked()
     }
 
-    /// Every server that can be called with the digests of what it is, its instructions and the
-    /// definitions of its tools; those whose tools are not all known are left out.
+    /// Every callable server with its digests, its instructions and the definitions of its tools;
+    /// servers with an incomplete tool list are left out.
     pub fn definitions(&self) -> Vec<(ServerName, ServerDigests, String, Vec<Definition>)> {
         let slots = self.inner.deck.slots();
         let known = slots.iter().filter(|(_, slot)| {
@@ -140,7 +139,7 @@ impl Host {
             .collect()
     }
 
-    /// Gives a run of a caller so many calls instead of the default of its profile.
+    /// Sets the call budget of a caller's run, instead of the default of its profile.
     ///
     /// # Errors
     /// [`ErrorCode::RateLimited`] when too many runs are open.
@@ -159,13 +158,13 @@ impl Host {
         self.inner.deck.policy.limiter.budget(principal, run)
     }
 
-    /// Ends a run; gives its final budget. What it has read is forgotten.
+    /// Ends a run; returns its final budget. Its record of what it has read is deleted.
     pub fn end_budget(&self, principal: &Principal, run: &str) -> Option<Budget> {
         self.inner.deck.policy.run_ended(principal, &run.into());
         self.inner.deck.policy.limiter.end_budget(principal, run)
     }
 
-    /// Cancels a call in flight, whoever makes it; gives whether there was one. The server is told.
+    /// Cancels a call in flight of any caller and notifies the server; returns whether it existed.
     pub fn cancel(&self, call: CallId) -> bool {
         let slots = self.inner.deck.slots();
         let row = slots.values().find_map(|slot| slot.calls().get(&call).cloned());
@@ -175,7 +174,7 @@ impl Host {
         })
     }
 
-    /// The server and the tool that a name means (decision D3).
+    /// Resolves a name to a server and a tool (decision D3).
     ///
     /// # Errors
     /// [`ErrorCode::ToolNotFound`] or [`ErrorCode::Ambiguous`], with candidates.
@@ -184,7 +183,7 @@ impl Host {
         Ok((slot.name.clone(), tool))
     }
 
-    /// Checks arguments against a tool's schema; nothing is sent.
+    /// Checks arguments against a tool's schema; sends nothing.
     ///
     /// # Errors
     /// As [`Host::resolve_tool_name`]; [`ErrorCode::Validation`] with every violation.
@@ -205,8 +204,8 @@ impl Host {
         }
     }
 
-    /// What a model is told about the tools of a server: its prompt `tool-descriptions` where it
-    /// offers one (one message of the user, text), else a line for each tool.
+    /// Guidance for a model about the tools of a server: its prompt `tool-descriptions` where it
+    /// offers one (a single user message with text), otherwise one line per tool.
     ///
     /// # Errors
     /// [`ErrorCode::Configuration`] for an unknown server.
@@ -229,8 +228,8 @@ impl Host {
         Ok(text)
     }
 
-    /// Adds a server, or replaces the one of its name, without touching the others. It is gone when
-    /// another configuration is applied that does not have it.
+    /// Adds a server or replaces the one with its name, without affecting the others. A later
+    /// configuration that does not contain it removes it.
     ///
     /// # Errors
     /// As [`Host::reload`].
@@ -242,7 +241,7 @@ impl Host {
         Ok(())
     }
 
-    /// Stops a server and takes it out. Waits until it is gone.
+    /// Stops and removes a server. Waits until it is gone.
     ///
     /// # Errors
     /// As [`Host::reload`]; [`ErrorCode::Configuration`] for an unknown server.
@@ -264,10 +263,10 @@ fn has_some(all: &Capabilities) -> bool {
         && all.templates.is_empty())
 }
 
-/// The prompt with which a server describes its tools to models.
+/// Name of the prompt that describes a server's tools to models.
 const GUIDANCE: &str = "tool-descriptions";
 
-/// The text of a prompt that is one message of the user.
+/// The text of a prompt that consists of a single user message.
 fn one_text(result: &Value) -> Option<String> {
     let [message] = result.get("messages")?.as_array()?.as_slice() else { return None };
     let content = message.get("content")?;

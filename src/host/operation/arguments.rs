@@ -1,4 +1,4 @@
-//! Arguments before they are sent (requirements R3, R9).
+//! Checks of arguments before they are sent, and of structured results (requirements R3, R9).
 
 use std::sync::Arc;
 
@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Flight, Operation};
 use crate::base::human::count;
-use crate::config::GuardMode;
-use crate::config::diagnostics::child;
+use crate::config::{GuardMode, child_pointer};
 use crate::error::{Error, ErrorCode, Violation};
 use crate::host::approvals::queue::{QueueHandle, own_request};
 use crate::host::call::Validation;
@@ -16,16 +15,16 @@ use crate::host::server::slot::Live;
 use crate::host::validate::SchemaVerdict;
 use crate::mcp::{Answer, Payload, Prompt, Request, RequestKind, Responder, ServerRequest, Tool};
 
-/// Arguments that may go.
+/// Arguments that may be sent.
 #[derive(Default)]
 pub(super) struct CheckedArguments {
     pub(super) warnings: Vec<Violation>,
-    /// Whether they go although they do not fit.
+    /// Whether they are sent although they violate the schema.
     pub(super) forced: bool,
 }
 
 impl Operation {
-    /// Checks the arguments of a tool or prompt. Nothing has been sent when this fails.
+    /// Checks the arguments of a tool or prompt, before anything is sent.
     pub(super) async fn check_arguments(
         &mut self,
         live: &Live,
@@ -79,7 +78,7 @@ impl Operation {
         }
     }
 
-    /// Looks for suspicious strings and does what the policy says about them.
+    /// Detects suspicious strings and applies the guard mode of the entry.
     async fn guard(
         &self,
         live: &Live,
@@ -119,11 +118,11 @@ impl Operation {
             .violations(warnings))
     }
 
-    /// Asks the person whether this goes out.
+    /// Asks the user for consent.
     ///
     /// # Errors
-    /// The caller has cancelled meanwhile. The inner one: it does not; the reason when nobody decided
-    /// that, because no one is there or no one answered.
+    /// When the caller has cancelled. The inner error is a refusal: `None` by the user, or the
+    /// reason when there was no decision (no user present, or a timeout).
     pub(super) async fn consent(
         &self,
         kind: RequestKind,
@@ -134,7 +133,7 @@ impl Operation {
         let queue = QueueHandle(Arc::clone(&self.deck.approvals));
         let request = own_request(self.slot.name.clone(), kind, params);
         let asked = queue.ask(ServerRequest { call: Some(self.id), ..request });
-        // Dropping the question withdraws it.
+        // Dropping the future withdraws the request.
         Ok(match self.unless_cancelled(asked).await? {
             Answer::Result(result) if result["action"] == "accept" => Ok(()),
             Answer::Result(_) => Err(None),
@@ -142,9 +141,9 @@ impl Operation {
         })
     }
 
-    // Structured results after they came, against `outputSchema` (requirement R3).
+    // Checks of structured results against `outputSchema` (requirement R3).
 
-    /// Where `structuredContent` does not fit `outputSchema`.
+    /// The places where `structuredContent` violates `outputSchema`.
     pub(super) async fn check_output(
         &self,
         live: &Live,
@@ -184,7 +183,7 @@ fn refused(violations: Vec<Violation>) -> Error {
     Error::new(ErrorCode::Validation, message).violations(violations)
 }
 
-/// Arguments of prompts are strings by name (MCP, server features, prompts).
+/// Checks prompt arguments, which are named strings (MCP, server features, prompts).
 fn against_prompt(prompt: &Prompt, arguments: &Value) -> Option<Error> {
     let Some(given) = arguments.as_object() else {
         let message = "the arguments of a prompt are an object".to_owned();
@@ -198,7 +197,7 @@ fn against_prompt(prompt: &Prompt, arguments: &Value) -> Option<Error> {
         }
     }
     for (name, value) in given {
-        let pointer = child("", name);
+        let pointer = child_pointer("", name);
         if !value.is_string() {
             let message = "arguments of prompts are strings".to_owned();
             violations.push(violation(&pointer, message, "type"));

@@ -11,8 +11,8 @@ use crate::host::operation::Operation;
 use crate::host::server::slot::{Ledger, Live};
 use crate::mcp::Request;
 
-/// A call that was let through; its end must be reported. Dropping it without a report frees the
-/// place of a probe.
+/// A call admitted by the breakers; callers must report its end. Dropping it without a report
+/// releases the probe.
 pub(super) struct Admitted<'a> {
     operation: &'a Operation,
     keys: Keys,
@@ -24,11 +24,11 @@ pub(super) struct Admitted<'a> {
 /// The breakers of a call: that of its server, and that of its tool.
 type Keys = Vec<Option<Arc<str>>>;
 
-/// Breakers that changed, to be told.
+/// Changed breakers, to be recorded.
 type BreakerChanges = Vec<(Option<SafeText>, BreakerView)>;
 
 impl Operation {
-    /// Asks both breakers.
+    /// Admits the call through both breakers.
     pub(super) async fn admit(&self, live: &Live) -> Result<Admitted<'_>, Error> {
         let mut keys: Keys = vec![None];
         if let Request::CallTool { name, .. } = &self.request {
@@ -36,7 +36,7 @@ impl Operation {
         }
         let now = self.deck.clock.now();
         let (verdict, changes) = ask(&mut self.slot.ledger(), &keys, now);
-        tell(self, changes).await;
+        record_changes(self, changes).await;
         match verdict {
             Ok(probes) => Ok(Admitted {
                 operation: self,
@@ -58,7 +58,7 @@ impl Operation {
     }
 }
 
-/// Whether the call may go, as a probe or not; or until when it may not, and why.
+/// Whether an admitted call is a probe; otherwise the time of the next probe and the cause.
 fn ask(
     ledger: &mut Ledger,
     keys: &Keys,
@@ -97,10 +97,10 @@ impl Admitted<'_> {
                 changes.push((shown(key.as_ref()), BreakerView::Closed));
             }
         }
-        tell(self.operation, changes).await;
+        record_changes(self.operation, changes).await;
     }
 
-    /// Reports a result; one with `isError` is a failure where the entry says so.
+    /// Reports a result; one with `isError` is a failure if the entry says so (`toolErrors`).
     pub(super) async fn answered(self, is_error: bool) {
         if is_error && self.config.breaker.tool_errors {
             return self.failed(&SafeText::line("the result has `isError`"), false).await;
@@ -108,12 +108,12 @@ impl Admitted<'_> {
         self.success().await;
     }
 
-    /// Reports a failure; one that says nothing about the server's health counts neither way.
+    /// Reports a failure; failures unrelated to the server's health do not count.
     pub(super) async fn failure(self, error: &Error) {
         let counts = match error.code {
             ErrorCode::Timeout => self.config.on_timeout == OnTimeout::Breaker,
             ErrorCode::ServerUnavailable => !error.unauthorized,
-            // An error object is an answer; an answer that is none is a failure.
+            // An error object counts only if configured; an invalid response always does.
             ErrorCode::Protocol => error.rpc.is_none() || self.config.breaker.errors,
             _ => false,
         };
@@ -125,13 +125,13 @@ impl Admitted<'_> {
         }
     }
 
-    /// Counts a failure: of the tool, or of the connection as a whole.
+    /// Counts a failure of the tool, or of the whole connection.
     async fn failed(mut self, cause: &SafeText, connection: bool) {
         self.reported = true;
         let now = self.operation.deck.clock.now();
         let mut changes = BreakerChanges::new();
         for key in &self.keys {
-            // The server's opens on failures of more than one tool, or of the connection.
+            // The server's breaker opens on failures of several tools, or of the connection.
             let of = if key.is_none() && !connection { self.keys.last() } else { None };
             let source = of.cloned().flatten();
             let mut ledger = self.operation.slot.ledger();
@@ -140,7 +140,7 @@ impl Admitted<'_> {
                 changes.push((shown(key.as_ref()), breaker.view(now)));
             }
         }
-        tell(self.operation, changes).await;
+        record_changes(self.operation, changes).await;
     }
 }
 
@@ -155,7 +155,7 @@ impl Drop for Admitted<'_> {
     }
 }
 
-async fn tell(operation: &Operation, changes: BreakerChanges) {
+async fn record_changes(operation: &Operation, changes: BreakerChanges) {
     for (tool, breaker) in changes {
         let changed = Fact::BreakerChanged { tool, breaker };
         operation.deck.facts.record(&operation.slot.name, changed).await;

@@ -1,4 +1,4 @@
-//! The one decision (invariant 11): pure, over rules, grants and pins as they are now.
+//! The policy decision (invariant 11): a pure function of the current rules, grants and pins.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,48 +13,48 @@ use super::rules::{self, FirstRules, Rules, TrifectaConfig};
 use crate::base::Timestamp;
 use crate::error::{Denial, Error, ErrorCode};
 
-/// Everything that decides.
+/// The inputs of a decision.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Rules of the configuration.
     pub rules: Arc<Rules>,
-    /// What was granted.
+    /// Grants.
     pub grants: Arc<Grants>,
-    /// What was reviewed.
+    /// Reviewed definitions.
     pub pins: Arc<Pins>,
-    /// Why nothing is permitted to anybody but the person: a file that cannot be trusted.
+    /// Set when only the user is permitted anything, with the reason: an untrusted policy file.
     pub closed: Option<Arc<str>>,
 }
 
-/// Whether it may be.
+/// The effect of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PolicyEffect {
-    /// No; to a caller outside it is as if it were not there.
+    /// Denied; to callers other than the user usually reported as missing.
     Deny,
-    /// A person is asked.
+    /// The user is asked.
     Ask,
-    /// Yes.
+    /// Permitted.
     Allow,
 }
 
-/// Why.
+/// The reason of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reason {
-    /// The person may do everything.
+    /// The user may do everything.
     Person,
     /// A grant permits it.
     Granted,
-    /// A rule of the configuration says so.
+    /// A rule of the policy applies.
     Rule,
-    /// There is a list of what is allowed, and it is not on it.
+    /// There are `allow` rules, and none matches.
     NotListed,
-    /// What it is has not been reviewed.
+    /// Its current definition has not been reviewed.
     Held(HeldReason),
     /// A grant denies it.
     DeniedByGrant,
-    /// It was granted for what the tool, or its server, was before.
+    /// The tool or its server changed since the grant was given.
     Changed,
     /// The grants are for other tools.
     OtherTools,
@@ -62,27 +62,27 @@ pub enum Reason {
     Scope(AccessScope),
     /// Nothing was granted.
     NotGranted,
-    /// A file that decides cannot be trusted.
+    /// A policy file is not trusted.
     Closed,
-    /// Private data and untrusted content were read in this run, and it sends outside.
+    /// The run has read private data and untrusted content, and the target sends data outside.
     Trifecta,
 }
 
-/// What was decided.
+/// A decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
-    /// Whether it may be.
+    /// The effect.
     pub effect: PolicyEffect,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// The rule, grant or file that decided, in words.
+    /// Description of the rule, grant or file that decided.
     pub rule: Option<Arc<str>>,
 }
 
 impl Policy {
-    /// Decides. `target` is what will be forwarded, not what was asked with; `now` decides on grants
-    /// that end.
+    /// Decides. `target` must be the resolved target, not the name as requested; `now` is compared
+    /// with the expiry of grants.
     pub fn decide(
         &self,
         principal: &Principal,
@@ -100,7 +100,7 @@ impl Policy {
         let full = full_name(target);
         let own = self.rules.profiles.get(&*principal.profile);
         let own = own.map(|layer| layer.verdict(target, &full)).unwrap_or_default();
-        // What is denied to the caller as such is decided first: it says nothing of the target.
+        // Denials that depend on the caller come first: they reveal nothing about the target.
         let mut decision = if person {
             Decision::new(PolicyEffect::Allow, Reason::Person, None)
         } else {
@@ -151,7 +151,7 @@ impl Policy {
             }
             _ => {}
         }
-        // The page of a tab is no server's: no rule over names permits it.
+        // A browser tab belongs to no server, so rules over names cannot permit reading it.
         if action != PolicyAction::ReadTab
             && let Some(rule) = &own.allow
         {
@@ -171,7 +171,7 @@ impl Policy {
 }
 
 impl Decision {
-    /// A decision.
+    /// Creates a decision.
     pub const fn new(effect: PolicyEffect, reason: Reason, rule: Option<Arc<str>>) -> Self {
         Self { effect, reason, rule }
     }
@@ -181,8 +181,8 @@ impl Decision {
         self.effect != PolicyEffect::Deny
     }
 
-    /// What the caller is told when it is denied. `asked` is the name as the caller spelled it. What
-    /// a rule, a review or a `DENY` hides is not found, in the words for what is not there.
+    /// The error for a denied caller. `asked` is the name as the caller spelled it. Items hidden by
+    /// a rule, a review or a `DENY` get the same error as missing ones.
     pub fn refusal(&self, asked: &str, kind: TargetKind) -> Error {
         let (message, denial) = match self.reason {
             Reason::NotGranted | Reason::Closed => {
@@ -199,14 +199,14 @@ impl Decision {
         error
     }
 
-    /// Why, in a sentence for the person: it names the rule.
+    /// The reason as a sentence for the user, naming the rule.
     pub fn words(&self) -> String {
         let rule = self.rule.as_deref().unwrap_or_default();
         match self.reason {
-            Reason::Person => "the person may do everything".to_owned(),
+            Reason::Person => "the user may do everything".to_owned(),
             Reason::Granted => format!("{rule} permits it"),
             Reason::Rule => format!("{rule} decides"),
-            Reason::NotListed => "it is not among what `allow` of the policy names (what `ask` names must be there too)".to_owned(),
+            Reason::NotListed => "no `allow` rule matches it (`ask` does not suffice)".to_owned(),
             Reason::Held(held) => format!("it is held: {}", held.words()),
             Reason::DeniedByGrant => format!("{rule} denies it"),
             Reason::Changed => format!("{rule} was given for what it was before"),
@@ -222,7 +222,7 @@ impl Decision {
     }
 }
 
-/// The answer for what is not there.
+/// The error for an item that does not exist.
 pub(crate) fn absent(asked: &str, kind: TargetKind) -> Error {
     let message = match kind {
         TargetKind::Server => format!("no server `{asked}`"),
@@ -232,10 +232,10 @@ pub(crate) fn absent(asked: &str, kind: TargetKind) -> Error {
     Error::new(ErrorCode::ToolNotFound, message)
 }
 
-// Private data, untrusted content, and a way outside, within one run: what of it a tool or a
-// resource is. Pure.
+// The trifecta: private data, untrusted content and a way to send data outside, within one run.
+// Classifies tools and resources. Pure.
 
-/// What a run has read.
+/// The kinds of data a run has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::host) struct Taint {
     private: bool,
@@ -255,7 +255,7 @@ impl Taint {
     }
 }
 
-/// The rule, compiled. A list that is empty leaves it to what tools say of themselves.
+/// The compiled trifecta rule. With an empty list, the hints of the tools decide.
 #[derive(Debug, Default)]
 pub(in crate::host) struct Trifecta {
     enabled: bool,
@@ -277,7 +277,7 @@ impl Trifecta {
         }
     }
 
-    /// What reading it adds to a run.
+    /// The kinds of data that a run gets by reading the target.
     pub(super) fn taint(&self, target: &PolicyTarget<'_>) -> Taint {
         let name = full_name(target);
         let (closed, open) = match target.kind {
@@ -294,7 +294,7 @@ impl Trifecta {
         Taint { private: says(&self.private, closed), untrusted: says(&self.untrusted, open) }
     }
 
-    /// Whether it sends outside.
+    /// Whether the target sends data outside.
     pub(super) fn sends(&self, target: &PolicyTarget<'_>) -> bool {
         let says = target.hints.open_world.unwrap_or(true) && target.hints.read_only != Some(true);
         let listed = || self.outbound.is_match(&*full_name(target));
@@ -304,7 +304,7 @@ impl Trifecta {
     }
 }
 
-/// `server.name`, the URI in its one spelling, or the server: what rules are about.
+/// The name that rules match: `server.name`, the normalized URI, or the server.
 fn full_name<'a>(target: &PolicyTarget<'a>) -> Cow<'a, str> {
     match target.kind {
         TargetKind::Tool | TargetKind::Prompt => [target.server, ".", target.name].concat().into(),

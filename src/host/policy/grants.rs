@@ -1,4 +1,4 @@
-//! What was granted: to whom, for how long, of what. Pure; the deck keeps it in a file.
+//! Grants: to whom, for how long, for what. Pure; the deck stores them in a file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::host::policy::pins::Digest;
 use crate::host::policy::principal::{AccessScope, PolicyTarget, Principal, TargetKind};
 use crate::host::policy::rules::Memo;
 
-/// Names a grant.
+/// The number of a grant.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -25,35 +25,35 @@ impl fmt::Display for GrantId {
     }
 }
 
-/// How long a grant holds.
+/// The kind and duration of a grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum GrantKind {
-    /// `ALLOW_ONCE`: until then, or until its tab or session ends. Never written down.
+    /// `ALLOW_ONCE`: until a time, or until its tab or session ends. Never persisted.
     Once {
         /// When it ends.
         until: Option<Timestamp>,
         /// The tab or session it ends with.
         session: Option<Arc<str>>,
     },
-    /// `ALLOW_ALWAYS`: until it is revoked, for what it was given for ([`Covers`]).
+    /// `ALLOW_ALWAYS`: until it is revoked, for unchanged definitions ([`Covers`]).
     Always,
-    /// `DENY`: wins over everything.
+    /// `DENY`: takes precedence over all other grants.
     Deny,
 }
 
-/// What is to be granted.
+/// A grant to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewGrant {
-    /// To whom, as [`crate::host::Origin`] is spelled; `gateway:*` for all of a kind.
+    /// The origin, in the spelling of [`crate::host::Origin`]; `gateway:*` for all of a kind.
     pub origin: String,
-    /// In which profile.
+    /// The profile.
     pub profile: String,
-    /// What for; nothing means everything.
+    /// The scopes; all when empty.
     pub scopes: BTreeSet<AccessScope>,
-    /// Which tools, globs over `server.tool`; all when empty.
+    /// The tools, globs over `server.tool`; all when empty.
     pub allowed_tools: Vec<String>,
-    /// How long.
+    /// Its kind and duration.
     pub kind: GrantKind,
 }
 
@@ -63,43 +63,43 @@ pub struct NewGrant {
 pub struct Grant {
     /// Its number.
     pub id: GrantId,
-    /// To whom.
+    /// The origin.
     pub origin: String,
-    /// In which profile.
+    /// The profile.
     pub profile: String,
-    /// What for; nothing means everything.
+    /// The scopes; all when empty.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub scopes: BTreeSet<AccessScope>,
-    /// Which tools; all when empty.
+    /// The tools; all when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_tools: Vec<String>,
-    /// How long.
+    /// Its kind and duration.
     pub effect: GrantKind,
     /// When it was given.
     pub given: Timestamp,
-    /// What an `ALLOW_ALWAYS` was given for, by server. A server that is not here has not been seen
-    /// since the grant was given.
+    /// The definitions an `ALLOW_ALWAYS` was given for, by server. A missing server has not been
+    /// seen since the grant was given.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub covers: BTreeMap<String, Covers>,
 }
 
-/// What of one server an `ALLOW_ALWAYS` was given for.
+/// The definitions of one server that an `ALLOW_ALWAYS` was given for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Covers {
-    /// The command line or address.
+    /// Digest of the command line or address.
     pub command: Digest,
-    /// The definitions of its tools.
+    /// Digests of the definitions of its tools.
     pub tools: BTreeMap<String, Digest>,
 }
 
 impl Grant {
-    /// Whether it ended with time.
+    /// Whether it has expired.
     pub fn is_over(&self, now: Timestamp) -> bool {
         matches!(self.effect, GrantKind::Once { until: Some(until), .. } if until <= now)
     }
 
-    /// Its words: `grant 7 (ALLOW_ALWAYS)`.
+    /// Its description: `grant 7 (ALLOW_ALWAYS)`.
     pub fn rule(&self) -> String {
         let word = match self.effect {
             GrantKind::Once { .. } => "ALLOW_ONCE",
@@ -109,7 +109,7 @@ impl Grant {
         format!("grant {} ({word})", self.id)
     }
 
-    /// Whether what it was given for is what is there now.
+    /// Whether the current definitions are those it was given for.
     fn binds(&self, target: &PolicyTarget<'_>) -> bool {
         let Some(covers) = self.covers.get(target.server) else { return false };
         if target.about.is_none_or(|about| about.command != covers.command) {
@@ -119,8 +119,8 @@ impl Grant {
             || target.definition.is_some() && covers.tools.get(target.name) == target.definition
     }
 
-    /// Binds an `ALLOW_ALWAYS` to what a server offers now, unless it is bound to that server
-    /// already; gives whether that changed it.
+    /// Binds an `ALLOW_ALWAYS` to the current definitions of a server, unless it is already bound
+    /// to that server; returns whether it changed.
     pub fn bind(
         &mut self,
         server: &str,
@@ -143,14 +143,14 @@ pub struct Grants {
     all: Vec<Grant>,
 }
 
-/// The grants of one origin, and the globs of all of them in one set.
+/// The grants of one origin, with all their globs in one set.
 #[derive(Debug, Default)]
 struct OfOrigin {
     grants: Vec<CompiledGrant>,
     tools: GlobSet,
-    /// For each glob of the set the place of its grant.
+    /// For each glob of the set, the index of its grant.
     of: Vec<usize>,
-    /// The grants that are about a tool: by a glob, or about all.
+    /// The grants that cover a tool, by a glob or because they cover all tools.
     known: Memo<Arc<[usize]>>,
 }
 
@@ -161,7 +161,7 @@ struct CompiledGrant {
     all_tools: bool,
 }
 
-/// What the grants say, from the weakest to what decides over all others.
+/// The result of evaluating grants, from the weakest to the strongest.
 #[derive(Clone, Debug, PartialEq, Eq, strum::EnumDiscriminants)]
 #[strum_discriminants(derive(PartialOrd))]
 pub(super) enum GrantWord {
@@ -169,19 +169,19 @@ pub(super) enum GrantWord {
     Nothing,
     /// Something is granted, but not this scope.
     OtherScopes,
-    /// The scope is there, for other tools.
+    /// The scope is granted, but for other tools.
     OtherTools,
-    /// One permitted it, for what it was before.
+    /// A grant was given for an earlier definition.
     Stale(Arc<str>),
-    /// One permits it.
+    /// A grant permits it.
     Granted(Arc<str>),
-    /// One denies it.
+    /// A grant denies it.
     Denied(Arc<str>),
 }
 
 impl Grants {
-    /// Compiles grants. One whose globs cannot be read permits nothing; a `DENY` of that kind
-    /// denies all tools.
+    /// Compiles grants. Invalid globs permit nothing; a `DENY` with an invalid glob denies all
+    /// tools.
     pub fn new(all: Vec<Grant>) -> Self {
         let mut building: HashMap<&str, (OfOrigin, GlobSetBuilder)> = HashMap::new();
         for grant in &all {
@@ -216,13 +216,13 @@ impl Grants {
         Self { by_origin, all }
     }
 
-    /// All of them.
+    /// All grants.
     pub fn all(&self) -> &[Grant] {
         &self.all
     }
 
-    /// What those say that are about the target (`covered`), or those about something else: they
-    /// only tell why nothing permits it. `full` is `server.tool`.
+    /// Evaluates the grants that cover the target (`covered`), or those that do not, which only
+    /// explain why it is not permitted. `full` is `server.tool`.
     pub(super) fn standing(
         &self,
         principal: &Principal,
@@ -259,7 +259,7 @@ impl Grants {
 }
 
 impl GrantWord {
-    /// The stronger of two; of equal ones the first.
+    /// The stronger of two; the first if equal.
     pub(super) fn or(self, other: Self) -> Self {
         let rank = GrantWordDiscriminants::from;
         if rank(&other) > rank(&self) { other } else { self }
@@ -282,7 +282,7 @@ impl CompiledGrant {
         self.grant.effect == GrantKind::Deny
     }
 
-    /// `covered`: whether it is about the target.
+    /// Evaluates this grant; `covered` is whether it covers the target.
     fn says(
         &self,
         principal: &Principal,
@@ -295,7 +295,7 @@ impl CompiledGrant {
         let scoped =
             grant.scopes.is_empty() || scopes.iter().any(|scope| grant.scopes.contains(scope));
         match &grant.effect {
-            // A list of tools that are denied says nothing of what is no tool.
+            // A `DENY` of certain tools does not affect prompts, resources and servers.
             GrantKind::Deny if !is_tool && !self.all_tools => return GrantWord::Nothing,
             GrantKind::Deny if scoped && covered => {
                 return GrantWord::Denied(Arc::clone(&self.rule));

@@ -1,7 +1,7 @@
-//! Limits of callers that are not the person: calls of a run, at once, in a minute, their time and
-//! the size of their arguments; and the budgets of runs.
+//! Limits of callers other than the user: calls per run, concurrent calls, calls per minute, call
+//! timeout and size of arguments; and the budgets of runs.
 //!
-//! Time is tokio's, which cannot be set: a wall clock that jumps neither opens nor shuts anything.
+//! Uses tokio's monotonic clock, so a jump of the wall clock has no effect.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -25,15 +25,15 @@ use crate::host::policy::principal::Principal;
 /// Limits in effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Calls of one run.
+    /// Calls per run.
     pub calls_per_run: u32,
-    /// Calls of one origin at once.
+    /// Concurrent calls per origin.
     pub calls_at_once: u32,
-    /// Longest call, without the time a person takes.
+    /// Maximum duration of a call, excluding the time spent waiting for the user.
     pub call_timeout: Duration,
-    /// Calls of one tool by one origin in a minute.
+    /// Calls per minute of one tool by one origin.
     pub calls_per_minute: u32,
-    /// Largest arguments in bytes of JSON.
+    /// Maximum size of the arguments, in bytes of JSON.
     pub argument_bytes: usize,
 }
 
@@ -50,7 +50,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// These, changed by what is configured.
+    /// Overrides these limits by the configured ones.
     #[must_use]
     pub fn with(self, config: &LimitsConfig) -> Self {
         let timeout = config.call_timeout.and_then(|s| Duration::try_from_secs_f64(s).ok());
@@ -68,31 +68,31 @@ impl Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Budget {
-    /// Calls it may make.
+    /// Number of calls allowed.
     pub calls: u32,
-    /// Calls it has made.
+    /// Number of calls made.
     pub spent: u32,
 }
 
 /// Why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitRefusal {
-    /// So many bytes are too many.
+    /// The arguments are larger than this limit, in bytes.
     Arguments(usize),
-    /// So many of the origin are under way.
+    /// The origin has reached this limit of concurrent calls.
     AtOnce(u32),
-    /// Too many in a minute; when the next may go.
+    /// Too many calls per minute; how long to wait.
     PerMinute(Duration),
-    /// The run has made its calls.
+    /// The budget of the run is spent.
     Run(Budget),
-    /// The tables are full; when to try again.
+    /// The tables are full; how long to wait.
     Full(Duration),
-    /// The counts of all replicas cannot be reached; when to try again.
+    /// The shared counters are unavailable; how long to wait.
     Away(Duration),
 }
 
 impl LimitRefusal {
-    /// What the caller is told.
+    /// The error for the caller.
     pub fn error(self) -> Error {
         let text = str::to_owned;
         let (code, message, retry_after) = match self {
@@ -103,7 +103,7 @@ impl LimitRefusal {
             }
             Self::AtOnce(most) => {
                 let message =
-                    format!("{most} calls of this caller are under way, which is the most");
+                    format!("{most} calls of this caller are running, which is the limit");
                 (ErrorCode::RateLimited, message, Some(Duration::from_secs(1)))
             }
             Self::PerMinute(wait) => (
@@ -127,7 +127,7 @@ impl LimitRefusal {
     }
 }
 
-/// Tokio's clock, since the limiter was made.
+/// Time since the limiter was created, by tokio's clock.
 #[derive(Clone, Debug)]
 struct Ticks(Instant);
 
@@ -138,32 +138,32 @@ impl GovernorClock for Ticks {
     }
 }
 
-/// A call that is to be counted by all replicas of a service.
+/// A call to be counted across all replicas of a service.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitClaim<'a> {
-    /// Who calls.
+    /// The origin of the call.
     pub origin: &'a str,
-    /// What, as `server.tool`.
+    /// The tool, as `server.tool`.
     pub tool: &'a str,
-    /// The run it belongs to, and how many calls that may make.
+    /// The run it belongs to, and its budget.
     pub run: Option<(&'a str, u32)>,
-    /// What holds for it.
+    /// The limits in effect.
     pub limits: &'a Limits,
 }
 
-/// The place of a call among those under way at all replicas; free again when this is dropped.
+/// A call's place among the concurrent calls of all replicas; dropping it releases the place.
 pub type Lease = Box<dyn std::any::Any + Send + Sync>;
 
-/// Counts that several processes share.
+/// Counters shared by several processes.
 pub trait SharedLimits: Send + Sync + 'static {
-    /// Counts a call that may go, or says why it may not; then it costs nothing.
+    /// Counts a call and admits it, or refuses it; a refused call does not count.
     fn admit<'a>(&'a self, claim: LimitClaim<'a>) -> BoxFuture<'a, Result<Lease, LimitRefusal>>;
 }
 
 type LimitKey = (Arc<str>, Arc<str>);
 type Rate = RateLimiter<LimitKey, HashMapStateStore<LimitKey>, Ticks, NoOpMiddleware<Nanos>>;
 
-/// Counts calls and refuses what is too much.
+/// Counts calls and enforces the limits.
 pub struct Limiter {
     clock: Ticks,
     inner: Mutex<LimiterInner>,
@@ -172,7 +172,7 @@ pub struct Limiter {
 
 #[derive(Default)]
 struct LimiterInner {
-    /// One for every quota that is configured: a few.
+    /// One per configured quota.
     rates: HashMap<NonZeroU32, Arc<Rate>>,
     under_way: HashMap<Arc<str>, u32>,
     runs: HashMap<LimitKey, (Budget, Instant)>,
@@ -184,7 +184,7 @@ impl Default for Limiter {
     }
 }
 
-/// A call that may go; its place is free again when this is dropped.
+/// An admitted call; dropping it releases its place.
 pub struct Permit {
     limiter: Arc<Limiter>,
     origin: Arc<str>,
@@ -205,16 +205,16 @@ impl Drop for Permit {
 }
 
 impl Limiter {
-    /// Most keys of a table.
+    /// Maximum number of keys per table.
     pub const KEYS: usize = 10_000;
-    /// A run that nobody ended is forgotten after this time without a call.
+    /// A run that was not ended expires after this time without a call.
     const RUN: Duration = Duration::from_secs(3_600);
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// Lets a call through, or says why not. A call that is refused costs nothing of any limit.
+    /// Admits or refuses a call. A refused call does not count against any limit.
     ///
     /// # Errors
-    /// The limit that is reached.
+    /// The limit that was reached.
     pub fn admit(
         self: &Arc<Self>,
         principal: &Principal,
@@ -250,15 +250,15 @@ impl Limiter {
         Ok(Permit { limiter: Arc::clone(self), origin, lease: None })
     }
 
-    /// From now on calls are counted there too, before they are counted here.
+    /// Sets the shared counters, which are checked before the local ones. A no-op if already set.
     pub fn share(&self, shared: Arc<dyn SharedLimits>) {
         let _ = self.shared.set(shared);
     }
 
-    /// [`Limiter::admit`] after the counts that replicas share.
+    /// Like [`Limiter::admit`], after checking the counters shared by replicas.
     ///
     /// # Errors
-    /// The limit that is reached.
+    /// The limit that was reached.
     pub async fn admit_shared(
         self: &Arc<Self>,
         principal: &Principal,
@@ -267,7 +267,7 @@ impl Limiter {
         (arguments, limits): (usize, &Limits),
     ) -> Result<Permit, LimitRefusal> {
         let lease = match self.shared.get() {
-            // What is refused here need not be counted there.
+            // Skip the shared counters for a call that is refused locally anyway.
             Some(shared) if arguments <= limits.argument_bytes && limits.calls_per_minute > 0 => {
                 let calls = |run: &str| {
                     self.budget(principal, run).map_or(limits.calls_per_run, |b| b.calls)
@@ -293,7 +293,7 @@ impl Limiter {
             Arc::new(RateLimiter::hashmap_with_clock(Quota::per_minute(quota), self.clock.clone()))
         });
         if rate.len() >= Self::KEYS {
-            // What has its whole quota again is as good as new.
+            // Keys that have regained their full quota can be dropped.
             rate.retain_recent();
             if rate.len() >= Self::KEYS {
                 return Err(LimitRefusal::Full(Self::MINUTE));
@@ -304,7 +304,7 @@ impl Limiter {
         })
     }
 
-    /// Gives a run of this caller so many calls instead of the default.
+    /// Sets the budget of a run of this caller, instead of the default.
     ///
     /// # Errors
     /// When too many runs are open.
@@ -327,7 +327,7 @@ impl Limiter {
         self.inner.lock().runs.get(&key).map(|(budget, _)| *budget)
     }
 
-    /// Ends a run; gives its final budget.
+    /// Ends a run; returns its final budget.
     pub fn end_budget(&self, principal: &Principal, run: &str) -> Option<Budget> {
         let key = (principal.origin.to_string().into(), run.into());
         self.inner.lock().runs.remove(&key).map(|(budget, _)| budget)
@@ -335,7 +335,7 @@ impl Limiter {
 }
 
 impl LimiterInner {
-    /// The budget of a run, made when there is none; `None` when there is no room.
+    /// The budget of a run, created if missing; `None` when the table is full.
     fn budget(&mut self, run: &LimitKey, calls: u32) -> Option<&mut Budget> {
         if !self.runs.contains_key(run) {
             if self.runs.len() >= Limiter::KEYS {

@@ -1,6 +1,6 @@
-//! Definitions as they were reviewed. A tool whose definition is another now, or that is new, is
-//! held alone until a person has looked; changed instructions of a server hold all of it. Pure; the
-//! deck keeps them in a file.
+//! Reviewed definitions. A tool that is new or whose definition changed is held until the user has
+//! reviewed it; changed instructions of a server hold all its items. Pure; the deck stores the pins
+//! in a file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,20 +20,20 @@ use crate::mcp::{FieldChange, every_difference, is_set_keyword};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// Of a text.
+    /// The digest of a text.
     pub fn of_text(text: &str) -> Self {
         Self(Sha256::digest(text.as_bytes()).into())
     }
 
-    /// Of a JSON value: the order of keys and of sets, and blanks, are no difference.
+    /// The digest of a JSON value, independent of whitespace and of the order of keys and sets.
     pub fn of_value(value: &Value) -> Self {
         let mut hasher = Sha256::new();
         feed(value, &mut hasher);
         Self(hasher.finalize().into())
     }
 
-    /// Of what a server is reached by: command, arguments and folder, or address; the names of
-    /// variables and headers without their values, which may be renewed.
+    /// The digest of how a server is reached: command, arguments and folder, or address; plus the
+    /// names of variables and headers, without their values, which may be rotated.
     pub fn of_command(config: &ServerConfig) -> Self {
         let text = match &config.transport {
             TransportConfig::Stdio(stdio) => {
@@ -107,22 +107,22 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// A definition as a server sends it now.
+/// The current definition of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
     /// The name of the tool.
     pub name: String,
     /// Its digest.
     pub digest: Digest,
-    /// The whole of it.
+    /// The complete definition.
     pub value: Arc<Value>,
 }
 
-/// Why something is held.
+/// Why an item is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HeldReason {
-    /// The server has not been seen before, and its definitions are not kept yet.
+    /// The server has not been seen before, and its definitions are not stored yet.
     Unseen,
     /// The instructions of its server changed.
     Instructions,
@@ -130,14 +130,14 @@ pub enum HeldReason {
     New,
     /// Its definition changed.
     Changed,
-    /// Its definition changes to and fro.
+    /// Its definition changes back and forth.
     Unstable,
-    /// A person has refused it as it is.
+    /// The user refused its current definition.
     Refused,
 }
 
 impl HeldReason {
-    /// In words.
+    /// A description for the user.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Unseen => "its server has not been seen before",
@@ -145,26 +145,26 @@ impl HeldReason {
             Self::New => "the tool is new and was not reviewed",
             Self::Changed => "its definition changed and was not reviewed",
             Self::Unstable => "definitions unstable: it changes back and forth",
-            Self::Refused => "a person has refused it as it is now",
+            Self::Refused => "the user refused its current form",
         }
     }
 }
 
-/// What was reviewed of all servers.
+/// The reviewed definitions of all servers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pins {
-    /// Whether anything is held; without a deck to keep what was reviewed, nothing is.
+    /// Whether items are held at all; false without a deck that stores the reviews.
     #[serde(skip)]
     pub enforced: bool,
     /// By server.
     pub servers: HashMap<String, PinnedServer>,
 }
 
-/// What was reviewed of one server.
+/// The reviewed definitions of one server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PinnedServer {
-    /// What it was reached by.
+    /// Digest of how it was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     command: Option<Digest>,
     /// Its instructions.
@@ -173,28 +173,28 @@ pub struct PinnedServer {
     digest: OnceLock<Digest>,
     /// Its tools.
     pub tools: BTreeMap<String, PinnedTool>,
-    /// What was refused: tools by name, instructions under the empty one.
+    /// Refused definitions: tools by name, instructions under the empty name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     refused: BTreeMap<String, Digest>,
 }
 
-/// What was reviewed of one tool.
+/// The reviewed definition of one tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PinnedTool {
-    /// Digest of what was reviewed.
+    /// Digest of the reviewed definition.
     pub digest: Digest,
-    /// The whole of it.
+    /// The reviewed definition.
     pub definition: Arc<Value>,
-    /// Other definitions it had since, newest last.
+    /// Digests of later definitions, newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<Digest>,
-    /// How often it went back to a definition that it had before.
+    /// How often it returned to an earlier definition.
     #[serde(default)]
     pub returns: u32,
 }
 
-/// A tool that is held, for the person who looks.
+/// A held tool, for review by the user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldTool {
@@ -204,19 +204,19 @@ pub struct HeldTool {
     pub tool: Option<String>,
     /// Why it is held.
     pub held: HeldReason,
-    /// Digest of what is accepted when this is.
+    /// Digest of the definition to be accepted.
     pub digest: Digest,
-    /// What differs from what was reviewed, field by field.
+    /// The differences from the reviewed definition, by field.
     pub changes: Vec<FieldChange>,
-    /// The tool that vanished and says nearly the same.
+    /// A removed tool with a similar definition, if any.
     pub renamed_from: Option<String>,
 }
 
-/// Definitions of one tool that are remembered.
+/// Number of later definitions remembered per tool.
 const SEEN: usize = 8;
-/// Times a definition may come back before it is unstable.
+/// Number of returns to an earlier definition that makes a tool unstable.
 const RETURNS: u32 = 2;
-/// How much alike the texts of a renamed tool are.
+/// Minimum similarity of definitions to count as a renamed tool, from 0 to 1.
 const ALIKE: f32 = 0.8;
 
 impl PinnedTool {
@@ -232,7 +232,7 @@ impl PinnedTool {
         (now != Some(&self.digest)).then_some(HeldReason::Changed)
     }
 
-    /// Takes in what it is now; gives whether that is news.
+    /// Records the current definition; returns whether it is new.
     fn observe(&mut self, now: Digest) -> bool {
         let last = self.seen.last().copied().unwrap_or(self.digest);
         if now == last {
@@ -249,7 +249,7 @@ impl PinnedTool {
 }
 
 impl Pins {
-    /// Why a target is held, when it is.
+    /// Why a target is held, if it is.
     pub fn held(&self, target: &PolicyTarget<'_>) -> Option<HeldReason> {
         if !self.enforced {
             return None;
@@ -267,9 +267,9 @@ impl Pins {
         }
     }
 
-    /// Takes in what a server, reached by `command`, offers now; gives whether there is anything to
-    /// keep. A server that was never seen, or never by this command, is taken as it is: it was
-    /// approved when its entry was.
+    /// Records the current definitions of a server, reached by `command`; returns whether anything
+    /// has to be stored. A server that is new or has a new command is accepted as it is, because
+    /// its entry was approved.
     pub fn observe(
         &mut self,
         server: &str,
@@ -299,7 +299,7 @@ impl Pins {
         news
     }
 
-    /// What of a server is held now.
+    /// The held items of a server.
     pub fn review(&self, server: &str, instructions: &str, tools: &[Definition]) -> Vec<HeldTool> {
         let Some(pinned) = self.servers.get(server) else { return Vec::new() };
         let held = |tool: Option<&str>, held, digest, changes, renamed_from| {
@@ -344,14 +344,14 @@ impl Pins {
         out
     }
 
-    /// Accepts a definition as it was shown.
+    /// Accepts a definition as displayed.
     pub fn accept(&mut self, server: &str, tool: &Definition) {
         let pinned = self.servers.entry(server.to_owned()).or_default();
         pinned.tools.insert(tool.name.clone(), PinnedTool::new(tool));
         pinned.refused.remove(&tool.name);
     }
 
-    /// Accepts the instructions of a server as they were shown.
+    /// Accepts the instructions of a server as displayed.
     pub fn accept_instructions(&mut self, server: &str, instructions: &str) {
         let pinned = self.servers.entry(server.to_owned()).or_default();
         instructions.clone_into(&mut pinned.instructions);
@@ -359,8 +359,8 @@ impl Pins {
         pinned.refused.remove("");
     }
 
-    /// Refuses a tool of a server as it was shown, or its instructions when `tool` is `None`: it
-    /// stays held and is not asked about again until it changes.
+    /// Refuses a tool of a server as displayed, or its instructions when `tool` is `None`: it stays
+    /// held, and the user is not asked again until it changes.
     pub fn refuse(&mut self, server: &str, tool: Option<&str>, shown: Digest) {
         let pinned = self.servers.entry(server.to_owned()).or_default();
         pinned.refused.insert(tool.unwrap_or_default().to_owned(), shown);
@@ -374,13 +374,13 @@ impl PinnedServer {
 }
 
 impl ServerDigests {
-    /// Of a server with these instructions.
+    /// The digests of a server with these instructions.
     pub fn new(config: &ServerConfig, instructions: &str) -> Self {
         Self { command: Digest::of_command(config), instructions: Digest::of_text(instructions) }
     }
 }
 
-/// How much alike two definitions are besides their names, from 0 to 1.
+/// The similarity of two definitions, ignoring their names, from 0 to 1.
 fn alike(before: &Value, after: &Value) -> f32 {
     let text = |value: &Value| {
         let fields = ["description", "inputSchema"].map(|key| value[key].to_string());

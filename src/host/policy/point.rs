@@ -1,5 +1,5 @@
-//! The check point: where every list and every operation of a caller is decided, limited and
-//! remembered. Owns what decides now, the counters, and what was blocked last.
+//! The check point: decides, limits and records every list and operation of a caller. Owns the
+//! current policy, the counters, and the recently blocked requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,43 +25,43 @@ use crate::host::router::{Route, Routes};
 use crate::host::server::slot::{Live, Slot};
 use crate::mcp::{Capabilities, SessionView, ToolHints};
 
-/// Everything that decides at one moment.
+/// The policy in force.
 #[derive(Default)]
 pub struct InForce {
     /// The policy as written: limits, hook.
     pub config: PolicyConfig,
-    /// What decides.
+    /// The inputs of decisions.
     pub policy: Policy,
     pub(in crate::host) trifecta: Trifecta,
     pub(in crate::host) service: Option<PolicyHook>,
 }
 
-/// Something that was not permitted.
+/// A blocked request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Blocked {
     /// When.
     pub at: Timestamp,
-    /// Who asked.
+    /// The caller.
     pub principal: Principal,
-    /// For what.
+    /// The action.
     pub action: PolicyAction,
-    /// Of what, as asked.
+    /// The target, as spelled by the caller.
     pub target: SafeText,
-    /// Why, with the rule.
+    /// The reason, with the rule.
     pub why: SafeText,
 }
 
-/// An operation that was let through so far.
+/// An operation that was not denied.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    /// Who asks.
+    /// The caller.
     pub principal: Principal,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
 }
 
-/// What a server offers now, with digests.
+/// The current definitions of a server, with digests.
 struct SeenDefinitions {
     config: Arc<ServerConfig>,
     said: Option<Arc<SessionView>>,
@@ -70,10 +70,10 @@ struct SeenDefinitions {
     tools: HashMap<Arc<str>, Digest>,
 }
 
-/// A run: its caller and its name.
+/// A run: its caller's origin and its name.
 type CallerRun = (Box<str>, Arc<str>);
 
-/// See the module.
+/// Decides, limits and records operations of callers.
 pub struct CheckPoint {
     clock: Clock,
     in_force: watch::Sender<Arc<InForce>>,
@@ -85,12 +85,12 @@ pub struct CheckPoint {
 }
 
 impl CheckPoint {
-    /// What was blocked last and is remembered.
+    /// Number of blocked requests kept.
     const BLOCKED: usize = 200;
-    /// What a run has read is forgotten after this time without a call.
+    /// A run's record of what it has read expires after this time without a call.
     const RUN: Duration = Duration::from_secs(3_600);
 
-    /// Permits everything to the person and nothing to anybody else.
+    /// A check point that permits everything to the user and nothing to other callers.
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,
@@ -102,17 +102,17 @@ impl CheckPoint {
         }
     }
 
-    /// What decides now.
+    /// The current policy.
     pub fn in_force(&self) -> Arc<InForce> {
         Arc::clone(&self.in_force.borrow())
     }
 
-    /// What decides now, and whenever that changes.
+    /// The current policy and every later one.
     pub fn follow(&self) -> watch::Receiver<Arc<InForce>> {
         self.in_force.subscribe()
     }
 
-    /// Decides by this from now on. The connection to a policy service is kept when it is the same.
+    /// Replaces the policy. Keeps the connection to an unchanged policy service.
     pub fn set(&self, config: PolicyConfig, policy: Policy) {
         let before = self.in_force();
         let service = match (&before.service, &config.hook) {
@@ -123,12 +123,12 @@ impl CheckPoint {
         self.in_force.send_replace(Arc::new(InForce { config, policy, trifecta, service }));
     }
 
-    /// Whether nothing is decided for this caller.
+    /// Whether this caller is exempt from the policy.
     pub fn is_free(&self, principal: &Principal) -> bool {
         principal.is_person() && !self.in_force.borrow().policy.rules.applies_to_person
     }
 
-    /// Decides about something of a server as it is now.
+    /// Decides about an item of a server in its current state.
     pub fn decide(
         &self,
         principal: &Principal,
@@ -153,8 +153,8 @@ impl CheckPoint {
         self.in_force().policy.decide(principal, action, &target, self.clock.now())
     }
 
-    /// What a server says of itself: its instructions and the definitions of its tools, for whoever
-    /// keeps what was reviewed.
+    /// The digests of a server, its instructions and the definitions of its tools, for the store of
+    /// reviewed definitions.
     pub fn definitions(&self, slot: &Slot) -> (ServerDigests, String, Vec<Definition>) {
         let live = slot.live();
         let seen = self.seen(slot, &live);
@@ -205,11 +205,11 @@ impl CheckPoint {
         Arc::new(part)
     }
 
-    /// The tool or prompt that a caller means, when it may have it. What it may not have is as if it
-    /// were not there: names are resolved among what it may see.
+    /// Resolves the name of a tool or prompt for a caller. Names are resolved among the items that
+    /// it may see; others are treated as missing.
     ///
     /// # Errors
-    /// As the router, in the words of [`Decision::refusal`].
+    /// Those of the router, or of [`Decision::refusal`].
     pub fn named(
         &self,
         routes: &Routes,
@@ -263,7 +263,7 @@ impl CheckPoint {
                     Reason::NotGranted | Reason::Closed | Reason::Scope(_) | Reason::OtherTools => {
                         denied.refusal(asked, kind)
                     }
-                    // What is not there at all has not changed either.
+                    // A missing item is reported as absent, not as changed.
                     Reason::Changed if known => denied.refusal(asked, kind),
                     _ => error,
                 })
@@ -271,8 +271,8 @@ impl CheckPoint {
         }
     }
 
-    /// What would be decided about a name that leads nowhere: the same that is decided about one
-    /// that is hidden.
+    /// The decision about a name that cannot be resolved: the same as about a hidden item, so that
+    /// callers cannot tell them apart.
     pub fn unknown(
         &self,
         principal: &Principal,
@@ -288,11 +288,11 @@ impl CheckPoint {
         self.in_force().policy.decide(principal, action, &target, self.clock.now())
     }
 
-    /// Whether a caller may have something of a server that is known: a resource, a prompt to
-    /// complete, the server itself.
+    /// Decides about an item of a known server: a resource, a prompt to complete, the server
+    /// itself.
     ///
     /// # Errors
-    /// In the words of [`Decision::refusal`].
+    /// As [`Decision::refusal`].
     pub fn direct(
         &self,
         principal: Principal,
@@ -314,12 +314,12 @@ impl CheckPoint {
         match slot {
             Ok(slot) => Ok((slot, Some(Admission { principal, decision }))),
             Err(error) if error.code == ErrorCode::ServerUnavailable => Err(error),
-            // Which servers there are is not for everybody.
+            // Does not reveal the names of the servers.
             Err(_) => Err(absent(asked, kind)),
         }
     }
 
-    /// Remembers what was not permitted, and logs it.
+    /// Records and logs a blocked request.
     pub fn block(
         &self,
         principal: &Principal,
@@ -345,13 +345,13 @@ impl CheckPoint {
         });
     }
 
-    /// What was blocked last, oldest first.
+    /// The recently blocked requests, oldest first.
     pub fn blocked(&self) -> Vec<Blocked> {
         self.blocked.lock().iter().cloned().collect()
     }
 
-    /// Raises a decision to asking, when the run has read private data and untrusted content and
-    /// the target sends outside.
+    /// Raises `Allow` to `Ask` when the run has read private data and untrusted content and the
+    /// target sends data outside.
     pub(in crate::host) fn raised(
         &self,
         admission: &Admission,
@@ -370,7 +370,7 @@ impl CheckPoint {
         admission.decision.clone()
     }
 
-    /// Remembers what a run has read.
+    /// Records what a run has read.
     pub(in crate::host) fn has_read(
         &self,
         principal: &Principal,
@@ -383,7 +383,7 @@ impl CheckPoint {
         let mut runs = self.runs.lock();
         if runs.len() >= Limiter::KEYS && !runs.contains_key(&key) {
             runs.retain(|_, (_, used)| now - *used < Self::RUN);
-            // A caller may make up any number of runs: the one unused for longest gives way.
+            // Callers choose run names freely, so the least recently used run is evicted.
             let oldest = runs.iter().min_by_key(|(_, (_, used))| *used);
             if let Some(oldest) = oldest.map(|(key, _)| key.clone())
                 && runs.len() >= Limiter::KEYS
@@ -395,13 +395,13 @@ impl CheckPoint {
         *known = (known.0.and(taint), now);
     }
 
-    /// Forgets what a run has read.
+    /// Deletes the record of what a run has read.
     pub(in crate::host) fn run_ended(&self, principal: &Principal, run: &Arc<str>) {
         self.runs.lock().remove(&key(principal, Some(run)));
     }
 }
 
-/// Without a run, all of a session or an origin is one.
+/// Calls without a run share one per session, or else per origin.
 fn key(principal: &Principal, run: Option<&Arc<str>>) -> CallerRun {
     let run = run.or(principal.session.as_ref()).cloned();
     (principal.origin.to_string().into(), run.unwrap_or_else(|| "".into()))
@@ -412,10 +412,10 @@ fn instructions(live: &Live) -> String {
     said.map(ToString::to_string).unwrap_or_default()
 }
 
-// The policy service: asked by `POST` before a call. Fails closed, takes two seconds at most, and
-// keeps its connection.
+// The policy service: called by `POST` before each tool call. By default fails closed and times
+// out after two seconds; connections are reused.
 
-/// A policy service and the connections to it; clones share them.
+/// A client of the policy service; clones share its connections.
 #[derive(Clone, Debug)]
 pub(in crate::host) struct PolicyHook {
     pub(super) config: HookConfig,
@@ -440,14 +440,14 @@ struct HookAnswer {
     reason: Option<String>,
 }
 
-/// Largest answer that is read, in bytes.
+/// Maximum size of a response, in bytes.
 const LARGEST: usize = 64 << 10;
-/// How long it may take.
+/// Default timeout.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl PolicyHook {
     pub(super) fn new(config: HookConfig) -> Self {
-        // Fails only when the application installed one before: then that one is used.
+        // Fails only when the application has already installed a provider, which is then used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
             .user_agent(concat!("mcpdeck/", env!("CARGO_PKG_VERSION")))
@@ -457,10 +457,10 @@ impl PolicyHook {
         Self { config, http: http.ok() }
     }
 
-    /// Asks whether a call may go.
+    /// Asks the service whether a call is permitted.
     ///
     /// # Errors
-    /// Why it may not, for the person.
+    /// The reason of a denial, for the user.
     pub(in crate::host) async fn passes(
         &self,
         principal: &Principal,

@@ -1,4 +1,4 @@
-//! The words of a decision: who asks, for what, of what.
+//! The types of a decision (principal, action, target, scope), and errors for outside callers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::error::{Denial, Error, ErrorCode, RpcError, Violation};
 use crate::host::call::Origin;
 use crate::mcp::ToolHints;
 
-/// The profile of a caller that names none.
+/// The profile of a caller that specifies none.
 pub const DEFAULT_PROFILE: &str = "default";
 
-/// Who asks: where the request comes from, and in which profile.
+/// A caller: the origin of the request, its profile and its session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Principal {
-    /// Where the request comes from.
+    /// The origin of the request.
     pub origin: Origin,
-    /// Its profile; [`DEFAULT_PROFILE`] when it has none.
+    /// The profile; [`DEFAULT_PROFILE`] when none was given.
     pub profile: Arc<str>,
-    /// The tab or session within the origin, to which a grant may be limited.
+    /// The tab or session within the origin; grants may be limited to it.
     pub session: Option<Arc<str>>,
 }
 
@@ -34,22 +34,22 @@ impl Principal {
         Self { origin, profile: DEFAULT_PROFILE.into(), session: None }
     }
 
-    /// With this profile.
+    /// Sets the profile.
     #[must_use]
     pub fn with_profile(mut self, profile: impl Into<Arc<str>>) -> Self {
         self.profile = profile.into();
         self
     }
 
-    /// Within this tab or session.
+    /// Sets the tab or session.
     #[must_use]
     pub fn with_session(mut self, session: impl Into<Arc<str>>) -> Self {
         self.session = Some(session.into());
         self
     }
 
-    /// Whether it is the person: at the dashboard, at the command line, or whose program embeds the
-    /// library.
+    /// Whether it is the user: at the dashboard, on the command line, with the operator's token, or
+    /// through a program that embeds the library.
     pub fn is_person(&self) -> bool {
         self.origin.is_person()
     }
@@ -61,7 +61,7 @@ impl fmt::Display for Principal {
     }
 }
 
-/// What a grant permits.
+/// A permission that can be granted.
 #[derive(
     Clone,
     Copy,
@@ -80,15 +80,15 @@ impl fmt::Display for Principal {
     VariantArray,
 )]
 pub enum AccessScope {
-    /// See the tools.
+    /// List tools.
     #[serde(rename = "mcp:tools.list")]
     #[strum(serialize = "mcp:tools.list")]
     ToolsList,
-    /// Call tools; includes seeing them.
+    /// Call tools; includes listing them.
     #[serde(rename = "mcp:tools.call")]
     #[strum(serialize = "mcp:tools.call")]
     ToolsCall,
-    /// Have a server started, stopped or restarted.
+    /// Start, stop or restart a server.
     #[serde(rename = "mcp:server.connect")]
     #[strum(serialize = "mcp:server.connect")]
     ServerConnect,
@@ -100,14 +100,14 @@ pub enum AccessScope {
     #[serde(rename = "mcp:prompts.get")]
     #[strum(serialize = "mcp:prompts.get")]
     PromptsGet,
-    /// Read the page of the active tab of the browser.
+    /// Read the page in the active tab of the browser.
     #[serde(rename = "browser:activeTab.read")]
     #[strum(serialize = "browser:activeTab.read")]
     ActiveTabRead,
 }
 
 impl AccessScope {
-    /// All of them.
+    /// All scopes.
     pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The spelling.
@@ -115,13 +115,13 @@ impl AccessScope {
         self.into()
     }
 
-    /// The scope spelled so.
+    /// Parses the spelling.
     pub fn parse(text: &str) -> Option<Self> {
         text.parse().ok()
     }
 }
 
-/// What is asked for.
+/// The requested action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PolicyAction {
@@ -137,14 +137,14 @@ pub enum PolicyAction {
     Complete,
     /// `resources/subscribe`
     Subscribe,
-    /// Have a server started, stopped or restarted.
+    /// Start, stop or restart a server.
     Connect,
-    /// Read the page of the active tab.
+    /// Read the page in the active tab.
     ReadTab,
 }
 
 impl PolicyAction {
-    /// The scopes that permit it; one is enough.
+    /// The scopes that permit it; one of them suffices.
     pub(super) const fn scopes(self, kind: TargetKind) -> &'static [AccessScope] {
         use AccessScope::{
             ActiveTabRead, PromptsGet, ResourcesRead, ServerConnect, ToolsCall, ToolsList,
@@ -163,7 +163,7 @@ impl PolicyAction {
     }
 }
 
-/// What kind of thing is asked for.
+/// The kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TargetKind {
@@ -177,7 +177,7 @@ pub enum TargetKind {
     Server,
 }
 
-/// What is asked for.
+/// The target of an action.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyTarget<'a> {
     /// Its kind.
@@ -189,24 +189,24 @@ pub struct PolicyTarget<'a> {
     pub name: &'a str,
     /// Hints of a tool.
     pub hints: ToolHints,
-    /// What the server says it is, as seen now; `None` where that is not known, which no pin and
-    /// no binding of a grant covers.
+    /// Digest of the tool's current definition; `None` if unknown, which matches neither a pin nor
+    /// the binding of a grant.
     pub definition: Option<&'a Digest>,
-    /// The server's command or address, and its instructions, as they are now.
+    /// Digests of the server's current command or address, and of its instructions.
     pub about: Option<&'a ServerDigests>,
 }
 
-/// What of a server a grant and a pin are bound to.
+/// The digests of a server that grants and pins are bound to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServerDigests {
     /// Command line or address.
     pub command: Digest,
-    /// `instructions`; that of the empty text when it has none.
+    /// `instructions`; the digest of the empty text when there are none.
     pub instructions: Digest,
 }
 
 impl<'a> PolicyTarget<'a> {
-    /// A tool whose definition is not known.
+    /// A tool whose definition is unknown.
     pub fn tool(server: &'a str, name: &'a str) -> Self {
         let hints = ToolHints::default();
         Self { kind: TargetKind::Tool, server, name, hints, definition: None, about: None }
@@ -228,16 +228,16 @@ impl<'a> PolicyTarget<'a> {
     }
 }
 
-// What callers outside are told: one table from our errors to the codes of requirements section
-// 11, without a path, a command line or a value of the configuration (decision D7).
+// Errors for outside callers: maps engine errors to the codes of requirements section 11, without
+// paths, command lines or values of the configuration (decision D7).
 
-/// Stable code of an error towards the outside.
+/// Stable code of an error for outside callers.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, strum::Display,
 )]
 #[strum(prefix = "ERR_", serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum OutsideCode {
-    /// Nothing was granted, or a policy service said no.
+    /// Nothing was granted, or the policy service denied the call.
     #[serde(rename = "ERR_PERMISSION_DENIED")]
     PermissionDenied,
     /// A scope was not granted.
@@ -252,16 +252,16 @@ pub enum OutsideCode {
     /// The tool is not among those that were granted.
     #[serde(rename = "ERR_TOOL_NOT_ALLOWED")]
     ToolNotAllowed,
-    /// No answer in time.
+    /// No response before the deadline.
     #[serde(rename = "ERR_TOOL_TIMEOUT")]
     ToolTimeout,
-    /// The server answered with an error, or the call was cancelled.
+    /// The server returned an error, or the call was cancelled.
     #[serde(rename = "ERR_TOOL_FAILED")]
     ToolFailed,
-    /// The arguments do not fit, or the answer was none.
+    /// The arguments violate the schema, or the response was invalid.
     #[serde(rename = "ERR_PROTOCOL_ERROR")]
     ProtocolError,
-    /// A fault of the host.
+    /// An internal error of the host.
     #[serde(rename = "ERR_INTERNAL")]
     Internal,
     /// Too many calls.
@@ -279,7 +279,7 @@ impl OutsideCode {
     }
 }
 
-/// An error as callers outside get it.
+/// An error as reported to outside callers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutsideError {
@@ -287,10 +287,10 @@ pub struct OutsideError {
     pub code: OutsideCode,
     /// What happened.
     pub message: String,
-    /// When it is worth asking again, in milliseconds.
+    /// How long to wait before a retry, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// Where arguments do not fit the tool's schema.
+    /// Where the arguments violate the tool's schema.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,
     /// The server's own JSON-RPC error, as sent.
@@ -299,13 +299,13 @@ pub struct OutsideError {
 }
 
 impl OutsideError {
-    /// What a caller outside is told of an error. Our own words about a server may hold its command
-    /// line, a path or a line of its log: they stay here.
+    /// Converts an error for an outside caller. Drops the host's messages about a server, which may
+    /// contain its command line, a path or a line of its log.
     pub fn of(error: &Error) -> Self {
         use OutsideCode as Code;
         let own = || error.message.clone();
         let (code, message) = match (error.code, error.denial) {
-            // Made from what the caller sent and from the tool's schema alone.
+            // Safe: these messages derive only from the caller's input and the tool's schema.
             (ErrorCode::PermissionDenied, Some(Denial::Scope)) => (Code::ScopeRequired, own()),
             (ErrorCode::PermissionDenied, Some(Denial::Tool)) => (Code::ToolNotAllowed, own()),
             (ErrorCode::PermissionDenied, _) => (Code::PermissionDenied, own()),
@@ -325,7 +325,7 @@ impl OutsideError {
                 let (code, message) = match code {
                     ErrorCode::PolicyBlocked => (Code::PermissionDenied, "Compliance Blocked"),
                     ErrorCode::Ambiguous => {
-                        (Code::ToolNotFound, "the name fits several: write server.name")
+                        (Code::ToolNotFound, "the name is ambiguous: write server.name")
                     }
                     ErrorCode::Cancelled => (Code::ToolFailed, "the call was cancelled"),
                     ErrorCode::CircuitOpen => {

@@ -1,4 +1,4 @@
-//! Rules, compiled: for everything that is asked for, what the rules of all and of one profile say.
+//! The policy file and its compiled rules: the global ones and those of profiles.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,16 +14,16 @@ use crate::base::secret::percent_decoded;
 use crate::base::text::nearest;
 use crate::mcp::{Capabilities, ToolHints};
 
-/// A policy's rules.
+/// The compiled rules of a policy.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// Whether they hold for the person too.
+    /// Whether they apply to the user too.
     pub(super) applies_to_person: bool,
     pub(super) all: Layer,
     pub(super) profiles: HashMap<Box<str>, Layer>,
 }
 
-/// The rules of all, or of one profile.
+/// The global rules, or those of one profile.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
     allow: List,
@@ -32,17 +32,17 @@ pub(super) struct Layer {
     known: Memo<(ToolHints, FirstRules)>,
 }
 
-/// What was found of tools, by their whole name: a list asks about the same ones again and again.
+/// A memo of results by full tool name, because lists look up the same tools repeatedly.
 #[derive(Debug, Default)]
 pub(super) struct Memo<V>(RwLock<HashMap<Box<str>, V>>);
 
-/// Tools of which it is kept.
+/// Maximum number of entries.
 const KNOWN: usize = 10_000;
-/// Longest name that is kept, in bytes; a caller may make up any.
+/// Maximum length of a memoized name, in bytes; callers choose names freely.
 const LONGEST: usize = 256;
 
 impl<V: Clone> Memo<V> {
-    /// What is known of `full` and `fits`, else what is found now.
+    /// The entry of `full` if it `fits`, otherwise the result of `find`.
     pub(super) fn of(&self, full: &str, fits: impl Fn(&V) -> bool, find: impl FnOnce() -> V) -> V {
         if let Some(known) = self.0.read().get(full).filter(|known| fits(known)) {
             return known.clone();
@@ -60,17 +60,17 @@ impl<V: Clone> Memo<V> {
     }
 }
 
-/// The first rule of each effect that is about a target.
+/// The first rule of each effect that matches a target.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FirstRules {
     pub(super) deny: Option<Arc<str>>,
     pub(super) allow: Option<Arc<str>>,
     pub(super) ask: Option<Arc<str>>,
-    /// There is a list of what is allowed.
+    /// Whether there are `allow` rules for this kind of target.
     pub(super) is_listing: bool,
 }
 
-/// Rules of one effect, by the kind of what they are about.
+/// Rules of one effect, by [`TargetKind`].
 #[derive(Debug, Default)]
 struct List([Globs; 4]);
 
@@ -85,18 +85,18 @@ struct Globs {
 struct RuleGlob {
     rule: Arc<str>,
     glob: Glob,
-    /// What a tool must say of itself.
+    /// The hints that a tool must have.
     hints: ToolHints,
-    /// For resources: only of these servers.
+    /// For resources: restricts the rule to these servers.
     servers: Option<Arc<GlobSet>>,
 }
 
-/// A rule that never applies to anything there is.
+/// A rule that matches nothing that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmatched {
     /// The rule, as [`crate::host::policy::Decision::rule`] names it.
     pub rule: Arc<str>,
-    /// What was meant perhaps.
+    /// A similar name, if any.
     pub meant: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl Rules {
     /// Compiles a policy.
     ///
     /// # Errors
-    /// Every glob that is none: its rule, and what is wrong with it.
+    /// All invalid rules, each with its place and the problem.
     pub fn compile(config: &PolicyConfig) -> Result<Self, Vec<String>> {
         let mut problems = Vec::new();
         let lists = |allow, ask, deny| [("allow", allow), ("ask", ask), ("deny", deny)];
@@ -134,7 +134,7 @@ impl Rules {
         if problems.is_empty() { Ok(rules) } else { Err(problems) }
     }
 
-    /// The rules that are about nothing of this catalogue: misspelt, or out of date.
+    /// The rules that match nothing in this catalogue: misspelled or out of date.
     pub fn unmatched<'c>(
         &self,
         catalogue: impl IntoIterator<Item = (&'c str, &'c Capabilities)>,
@@ -154,7 +154,7 @@ impl Rules {
                         let glob = entry.glob.compile_matcher();
                         let known =
                             matched.entry(&entry.rule).or_insert((false, entry.glob.glob()));
-                        // A server answers for addresses that it does not list.
+                        // A server may have resources that it does not list.
                         known.0 |= kind == TargetKind::Resource as usize
                             || names.iter().any(|name| glob.is_match(name));
                     }
@@ -173,7 +173,7 @@ impl Rules {
 }
 
 impl Layer {
-    /// What this layer says; `full` is `server.name`, or the URI in its one spelling.
+    /// The matching rules of this layer; `full` is `server.name`, or the normalized URI.
     pub(super) fn verdict(&self, target: &PolicyTarget<'_>, full: &str) -> FirstRules {
         let [deny, allow, ask] = [&self.deny, &self.allow, &self.ask].map(|l| l.of(target.kind));
         if [deny, allow, ask].iter().all(|globs| globs.rules.is_empty()) {
@@ -220,7 +220,7 @@ impl List {
     }
 }
 
-/// Puts the globs of one rule where they belong: tools, prompts, resources, servers.
+/// Distributes the globs of one rule by kind: tools, prompts, resources, servers.
 fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<RuleGlob>; 4]) -> Result<(), String> {
     let list = |patterns: &Option<GlobList>| -> Option<Vec<String>> {
         Some(patterns.as_ref()?.iter().map(str::to_owned).collect())
@@ -288,7 +288,7 @@ impl Globs {
         Ok(Self { set: set.map_err(|error| error.to_string())?, rules })
     }
 
-    /// The first rule that is about it.
+    /// The first matching rule.
     fn first(&self, target: &PolicyTarget<'_>, full: &Candidate<'_>) -> Option<Arc<str>> {
         let found = self.set.matches_candidate(full);
         let fits = |entry: &&RuleGlob| {
@@ -300,7 +300,7 @@ impl Globs {
     }
 }
 
-/// Whether a tool says so; what it does not say has the specification's default (MCP, tool
+/// Whether the hints of a tool match; missing ones have the specification's defaults (MCP, tool
 /// annotations).
 fn fit(wanted: ToolHints, said: ToolHints) -> bool {
     let read_only = said.read_only.unwrap_or(false);
@@ -311,49 +311,49 @@ fn fit(wanted: ToolHints, said: ToolHints) -> bool {
         && wanted.open_world.is_none_or(|wanted| wanted == open_world)
 }
 
-// A policy as it is written: `"policy"` in an mcp.json, or `mcpdeck.policy.json` beside it.
+// The format of a policy: `"policy"` in an mcp.json, or `mcpdeck.policy.json` next to it.
 
 /// The whole policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(title = "Policy of mcpdeck")]
 pub struct PolicyConfig {
-    /// Where editors find the schema of this file.
+    /// Location of the schema of this file, for editors.
     #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
-    /// Whether rules and reviews hold for the dashboard, the command line and the library too.
+    /// Whether rules and reviews apply to the dashboard, the command line and the library too.
     pub applies_to_person: bool,
-    /// What may be used at all, by any profile; everything when empty. Grants nothing by itself.
+    /// What any profile may use; everything when empty. Grants nothing by itself.
     pub allow: Vec<RuleConfig>,
-    /// What a person is asked about, for any profile.
+    /// What requires the user's consent, for any profile.
     pub ask: Vec<RuleConfig>,
-    /// What nobody may use. Wins over everything.
+    /// What no profile may use. Takes precedence over everything else.
     pub deny: Vec<RuleConfig>,
-    /// Limits of callers that are not the person.
+    /// Limits of callers other than the user.
     pub limits: LimitsConfig,
-    /// The rule about private data, untrusted content and tools that send outside.
+    /// The rule about private data, untrusted content and tools that send data outside.
     pub trifecta: TrifectaConfig,
-    /// A service that is asked before every call.
+    /// A policy service that is called before every tool call.
     pub hook: Option<HookConfig>,
-    /// What single profiles may do; narrows what holds for all.
+    /// Rules of single profiles, in addition to the global ones.
     pub profiles: BTreeMap<String, ProfileConfig>,
 }
 
-/// What one profile may do.
+/// The rules of one profile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProfileConfig {
-    /// What the profile may use, without a further grant; what is not named is not there for it.
+    /// What the profile may use without a grant; anything else is hidden from it.
     pub allow: Vec<RuleConfig>,
-    /// What a person is asked about.
+    /// What requires the user's consent.
     pub ask: Vec<RuleConfig>,
-    /// What it may not use.
+    /// What the profile may not use.
     pub deny: Vec<RuleConfig>,
-    /// Its limits, where they differ.
+    /// Its limits, where they differ from the global ones.
     pub limits: LimitsConfig,
 }
 
-/// A rule: a glob over `server.tool`, or more exactly.
+/// A rule: a glob over `server.tool`, or an object with criteria.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
@@ -362,15 +362,15 @@ pub struct ProfileConfig {
 pub enum RuleConfig {
     /// Tools by their canonical name, `server.tool`.
     Tools(String),
-    /// More exactly.
+    /// An object with criteria.
     Match(Box<RuleMatch>),
 }
 
-/// What a rule is about. All that is given must hold.
+/// The criteria of a rule. All that are given must match.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct RuleMatch {
-    /// Servers by name. Alone, everything of them; with `tools` or `prompts`, those are then names
+    /// Servers by name. Alone, matches all their items; with `tools` or `prompts`, those are names
     /// within the servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<GlobList>,
@@ -380,22 +380,21 @@ pub struct RuleMatch {
     /// Prompts, `server.prompt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompts: Option<GlobList>,
-    /// Resources by URI, in its one spelling: `..`, `%2e`, capitals and other spellings of a file
-    /// are decided alike.
+    /// Resources by URI, normalized: `..`, `%2e`, letter case and other spellings of a file make no
+    /// difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<GlobList>,
-    /// Only tools that say they change nothing (`readOnlyHint`), or only others.
+    /// Only tools that declare to change nothing (`readOnlyHint`), or only others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// Only tools that may destroy (`destructiveHint`; true when a tool does not say), or only
-    /// others.
+    /// Only tools that may be destructive (`destructiveHint`; true when missing), or only others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destructive: Option<bool>,
-    /// Only tools that reach the outside world (`openWorldHint`; true when a tool does not say), or
-    /// only others.
+    /// Only tools that reach the outside world (`openWorldHint`; true when missing), or only
+    /// others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_world: Option<bool>,
-    /// Why, for whoever reads it.
+    /// A comment, without effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -404,9 +403,9 @@ pub struct RuleMatch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a glob, or a list of globs")]
 pub enum GlobList {
-    /// One.
+    /// One glob.
     One(String),
-    /// Any of them.
+    /// Any of these globs.
     Many(Vec<String>),
 }
 
@@ -422,43 +421,43 @@ impl GlobList {
     }
 }
 
-/// Limits of callers that are not the person. What is left out has the default of the whole policy,
-/// or the one named here.
+/// Limits of callers other than the user. An omitted one defaults to that of the whole policy, or
+/// else to the default given here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// Calls of one run (default 5); a run's own budget overrides it.
+    /// Calls per run (default 5); a run's own budget overrides it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls_per_run: Option<u32>,
-    /// Calls of one origin at once (default 2).
+    /// Concurrent calls per origin (default 2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls_at_once: Option<u32>,
-    /// Longest call in seconds, without the time a person takes (default 30).
+    /// Maximum duration of a call in seconds, excluding the wait for the user (default 30).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_timeout: Option<f64>,
-    /// Calls of one tool by one origin in a minute (default 60).
+    /// Calls per minute of one tool by one origin (default 60).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls_per_minute: Option<u32>,
-    /// Largest arguments in bytes of JSON (default 1 MiB).
+    /// Maximum size of the arguments in bytes of JSON (default 1 MiB).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argument_bytes: Option<usize>,
 }
 
-/// Within one run: data from a private source, then content that is not trusted, then a tool that
-/// sends outside. The last is asked about.
+/// The rule for a run that has read private data and untrusted content and calls a tool that sends
+/// data outside: that call requires the user's consent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct TrifectaConfig {
-    /// Whether the rule holds.
+    /// Whether the rule is enabled.
     pub enabled: bool,
-    /// Tools and resources whose results are private. Without any: tools that only read and reach
-    /// no outside world, and every resource of a file.
+    /// Tools and resources whose results are private. When empty: read-only tools that do not reach
+    /// the outside world, and all `file:` resources.
     pub private: Vec<String>,
-    /// Tools and resources whose results are not trusted. Without any: tools that reach the outside
-    /// world, and every resource that is no file.
+    /// Tools and resources whose results are untrusted. When empty: tools that reach the outside
+    /// world, and all resources except `file:`.
     pub untrusted: Vec<String>,
-    /// Tools that send outside. Without any: tools that reach the outside world and do not only
-    /// read.
+    /// Tools that send data outside. When empty: tools that reach the outside world and are not
+    /// read-only.
     pub outbound: Vec<String>,
 }
 
@@ -468,30 +467,30 @@ impl Default for TrifectaConfig {
     }
 }
 
-/// A policy service, asked by `POST` before every call.
+/// A policy service, called by `POST` before every tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HookConfig {
     /// Its address.
     pub url: String,
-    /// Whether the arguments are sent to it.
+    /// Whether to send the arguments.
     #[serde(default)]
     pub arguments: bool,
-    /// Whether calls go on when it cannot be reached, is slow, or answers nonsense.
+    /// Whether to permit calls when it is unreachable, times out, or responds with invalid data.
     #[serde(default)]
     pub fail_open: bool,
-    /// How long it may take, in seconds (default 2).
+    /// Timeout in seconds (default 2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
 }
 
-// One spelling per resource: what a pattern is matched against. `..`, `%2e`, capitals of scheme
-// and host, and the other spellings of a file's address are decided alike. Pure; looks at no disk.
+// Normalization of resource URIs for matching: `..`, `%2e`, case of scheme and host, and other
+// spellings of a file's address make no difference. Pure; no disk access.
 
-/// Percent signs are decoded this many times: a server may decode what another has decoded before.
+/// Maximum rounds of percent-decoding: several servers in a chain may each decode once.
 const ROUNDS: usize = 4;
 
-/// `uri` in its one spelling. What is no URI is taken as a path of no scheme.
+/// The normalized form of `uri`. Text that is not a URI is treated as a path without a scheme.
 pub fn normalised(uri: &str) -> String {
     let uri = uri.trim();
     let (scheme, rest) = match uri.split_once(':') {
@@ -507,7 +506,7 @@ pub fn normalised(uri: &str) -> String {
         }
         None => (None, slashes),
     };
-    // What follows a question mark is the server's own language; a file has none.
+    // The query is server-specific and stays unchanged; a file has none.
     let cut = if is_file { None } else { rest.find(['?', '#']) };
     let (path, query) = rest.split_at(cut.unwrap_or(rest.len()));
     let mut path = decoded(path);

@@ -1,5 +1,5 @@
-//! The account of one server: what signs in there, what is told of it, and the one request to a
-//! person that may be open for it.
+//! The OAuth account of one server: its authorizer, its sign-in steps, and at most one open sign-in
+//! request to the user.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -35,26 +35,26 @@ pub struct Account {
 struct AccountState {
     auth: Option<(Arc<Authorizer>, Arc<dyn Responder>, Facts)>,
     asking: Option<AbortOnDropHandle<()>>,
-    /// The person does not want to be asked, or was asked in vain.
+    /// The user declined, or the last sign-in failed: do not ask again.
     is_declined: bool,
 }
 
 impl Account {
-    /// An account whose server is started by `commands` once somebody has signed in.
+    /// An account; `commands` is used to start its server after a sign-in.
     pub fn new(commands: mpsc::WeakSender<Command>) -> Self {
         Self { commands, state: Mutex::default() }
     }
 
-    /// What signs in, when the server was opened and somebody may sign in there.
+    /// The authorizer, once the server was opened, if it allows sign-in.
     pub fn authorizer(&self) -> Option<Arc<Authorizer>> {
         self.state.lock().auth.as_ref().map(|(auth, ..)| Arc::clone(auth))
     }
 
-    /// Makes what signs in at the server that is opened. Where `asks` is set, a person is asked
-    /// through the approval queue as soon as the server wants it.
+    /// Creates the authorizer of the server being opened. With `asks`, the user is asked through
+    /// the approval queue as soon as the server requires a sign-in.
     ///
     /// # Errors
-    /// A certificate of the entry that cannot be used.
+    /// When a certificate of the entry cannot be used.
     pub fn open(
         self: &Arc<Self>,
         accounts: &Accounts,
@@ -86,24 +86,24 @@ impl Account {
         Ok(auth)
     }
 
-    /// Nobody is asked any more until [`Account::ask_again`].
+    /// Stops asking the user to sign in, until [`Account::ask_again`].
     pub fn decline(&self) {
         self.withdraw();
         self.state.lock().is_declined = true;
     }
 
-    /// Takes back a request that is open: the server is not wanted any more.
+    /// Withdraws an open request.
     pub fn withdraw(&self) {
         self.state.lock().asking = None;
     }
 
-    /// Puts a request to sign in before a person, also when they said "not now" before.
+    /// Asks the user to sign in, even after an earlier "not now".
     pub fn ask_again(self: &Arc<Self>, server: &ServerName) {
         self.state.lock().is_declined = false;
         self.ask(server);
     }
 
-    /// Puts a request to sign in before a person, unless one is open or was declined.
+    /// Asks the user to sign in, unless a request is open or was declined.
     fn ask(self: &Arc<Self>, server: &ServerName) {
         let mut state = self.state.lock();
         let is_open = state.asking.as_ref().is_some_and(|asking| !asking.is_finished());
@@ -121,7 +121,7 @@ impl Account {
     fn settled(me: &Weak<Self>, done: Result<(), AuthFailure>, server: &ServerName, facts: &Facts) {
         let Some(me) = me.upgrade() else { return };
         match done {
-            // Where the server runs already this changes nothing: its next request takes the token.
+            // A no-op for a running server: its next request uses the token.
             Ok(()) => {
                 if let Some(commands) = me.commands.upgrade() {
                     let start = Command::Control(LifecycleInput::Start, oneshot::channel().0);
@@ -147,7 +147,7 @@ fn view(token: &StoredToken) -> AccountView {
     }
 }
 
-/// Puts a step into the traffic: what was sent, and what came back. They are paired by an id of ours.
+/// Adds a step to the traffic as a request and a response, paired by a generated id.
 fn show(context: &SessionContext, step: &AuthStep, sent: &str, answered: &str) {
     static STEPS: AtomicU64 = AtomicU64::new(1);
     let id = SafeText::line(&format!("sign-in {}", STEPS.fetch_add(1, Ordering::Relaxed)));
@@ -167,7 +167,7 @@ fn show(context: &SessionContext, step: &AuthStep, sent: &str, answered: &str) {
     context.keep(TrafficRecord { latency, problem, ..record(Direction::In, kind, answered) });
 }
 
-/// Shows a sign-in as a request of the approval queue.
+/// Submits sign-ins to the approval queue.
 struct Inbox(Arc<dyn Responder>);
 
 impl SignInPrompt for Inbox {

@@ -1,7 +1,7 @@
 //! The task that owns one server: its process, its session and its state (invariant 3).
 //!
-//! Listens to commands, to its session and to the work it started; feeds the lifecycle machine and
-//! executes its steps. Callers never pass through here: they use what [`Slot`] publishes.
+//! Receives commands, session events and results of its own work; feeds the lifecycle machine and
+//! executes its steps. Calls do not pass through the actor: callers use the published [`Slot`].
 
 mod attempt;
 mod lists;
@@ -31,52 +31,52 @@ use crate::mcp::{Capabilities, FetchedList, ListKind, PendingRequest, Request, S
 use attempt::Opening;
 use lists::Refreshes;
 
-/// Events of a session that may wait for their owner; then the session waits.
+/// Capacity of a session's event channel; when it is full, the session waits (backpressure).
 const EVENTS: usize = 256;
-/// How long a process may take to exit after its connection closed before it is helped to: most
-/// deaths are seen as both, and the exit status is the better reason. A process that leaves a core
-/// file on a busy machine takes most of a second.
+/// How long a process may take to exit after its connection closed before it is stopped: most
+/// crashes cause both, and the exit status is the better reason. Writing a core file on a busy
+/// machine takes most of a second.
 pub(super) const EXIT_FOLLOWS: Duration = Duration::from_secs(1);
 
-/// Something the actor waited for.
+/// A result the actor waited for.
 enum Happened {
     Opened(Box<Result<Opening, OpenError>>),
     Exited,
     ExitDidNotFollow(SafeText),
     Ended(Option<ExitReport>),
-    /// Everything that was left of a server that died by itself is gone.
+    /// The remains of a server that died by itself have been cleaned up.
     Reaped(Option<ExitReport>, SafeText),
     DependenciesChanged,
     Timer,
     RefreshDue(ListKind),
-    /// It may be time for the session to end.
+    /// Time to check whether the session is idle.
     IdleLook,
     Listed(ListKind, Result<FetchedList, Error>),
-    /// All lists, fetched by hand, and the caller that waits for them.
+    /// All lists, fetched on request, and the waiting caller.
     Refreshed(Vec<(ListKind, Result<FetchedList, Error>)>, oneshot::Sender<Result<(), Error>>),
     Nothing,
 }
 
-/// What something that is waited for is about: when that is another by then, it is ignored.
+/// What a pending result belongs to; it is ignored when that has been replaced.
 #[derive(Clone, Copy)]
 enum Addressee {
     Server,
     Session,
-    /// The timer, or the watch of the dependencies, that was set last.
+    /// The latest timer or dependency watch.
     Timer,
 }
 
-/// The task's state.
+/// State of the actor.
 pub struct Actor<'a> {
     deck: Arc<HostShared>,
     slot: Arc<Slot>,
     config: Arc<ServerConfig>,
     machine: Lifecycle,
-    /// The commands to the server, received by one actor after the other.
+    /// Commands to the server; the channel outlives a restarted actor.
     commands: &'a mut mpsc::Receiver<Command>,
-    /// What the commands so far amount to.
+    /// The state requested by the commands so far.
     desired: &'a mut Next,
-    /// What is being waited for besides commands and session events.
+    /// Pending work besides commands and session events.
     work: FuturesUnordered<BoxFuture<'static, (Addressee, u64, Happened)>>,
     /// Events of the current session.
     events: Option<mpsc::Receiver<SessionEvent>>,
@@ -90,20 +90,20 @@ pub struct Actor<'a> {
     ready_since: Option<Instant>,
     /// Why the connection closed, when it did.
     closed: Option<SafeText>,
-    /// Whether the end of the process is being waited for.
+    /// Whether the session and the process are being ended.
     ending: bool,
-    /// Ends the grace of calls in flight.
+    /// Ends the grace period of calls in flight.
     draining: Option<CancellationToken>,
     refreshes: Refreshes,
-    /// Lists of this or the last session, filtered.
+    /// Lists of the current or last session, filtered.
     capabilities: Arc<Capabilities>,
-    /// Whether there were lists before, to compare with.
+    /// Whether there are earlier lists to compare with.
     listed_before: bool,
     finished: bool,
 }
 
 impl<'a> Actor<'a> {
-    /// An actor for a server that rests. Goes on from what is published of it.
+    /// An actor for a server that is not running. Continues from its published state.
     pub fn new(
         deck: &Arc<HostShared>,
         slot: &Arc<Slot>,
@@ -138,7 +138,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Runs until the server was removed.
+    /// Runs until the server is removed.
     pub async fn run(mut self) {
         self.deck.approvals.configure(&self.config);
         if !self.config.disabled && *self.desired == Next::Start {
@@ -155,11 +155,11 @@ impl<'a> Actor<'a> {
                 biased;
                 command = self.commands.recv() => match command {
                     Some(command) => self.obey(command).await,
-                    // Every handle is gone: so must the server be.
+                    // All handles were dropped: stop the server.
                     None => self.give(LifecycleInput::Stop(Next::Leave)).await,
                 },
                 event = events => match event {
-                    Some(event) => self.heard(event).await,
+                    Some(event) => self.on_session_event(event).await,
                     None => self.events = None,
                 },
                 Some(happened) = self.work.next(), if !self.work.is_empty() => {
@@ -207,7 +207,7 @@ impl<'a> Actor<'a> {
         let running = *self.machine.phase() != Phase::Disabled;
         match (config.disabled, running) {
             (true, _) => self.give(LifecycleInput::Retire(Next::Disable, reason)).await,
-            // What it waited for may be another thing now, or nothing.
+            // Its dependencies may have changed.
             (false, true) if *self.machine.phase() == Phase::Waiting => {
                 let input = self.dependencies();
                 self.give(input).await;
@@ -216,14 +216,14 @@ impl<'a> Actor<'a> {
                 self.give(LifecycleInput::Retire(Next::Start, reason)).await;
             }
             (false, _) => {
-                // What is known of it may be of another process.
+                // The known lists may belong to a different server.
                 self.listed_before &= !self.config.on_demand;
                 self.begin().await;
             }
         }
     }
 
-    async fn heard(&mut self, event: SessionEvent) {
+    async fn on_session_event(&mut self, event: SessionEvent) {
         match event {
             SessionEvent::FirstByte => self.first_byte().await,
             SessionEvent::Finding(finding) => {
@@ -236,7 +236,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Goes on listening while `work` is done.
+    /// Runs `work` without blocking the actor.
     fn wait_for(&self, about: Addressee, work: impl Future<Output = Happened> + Send + 'static) {
         let number = self.number(about);
         self.work.push(work.map(move |happened| (about, number, happened)).boxed());
@@ -277,7 +277,7 @@ impl<'a> Actor<'a> {
         self.deck.facts.record(&self.slot.name, fact).await;
     }
 
-    /// Feeds the machine and executes what it says, and what that leads to.
+    /// Feeds the machine and executes its steps, including the inputs that these produce.
     async fn give(&mut self, input: LifecycleInput) {
         let mut next = Some(input);
         while let Some(input) = next.take() {
@@ -302,7 +302,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Executes one step; gives the input that follows at once, if any.
+    /// Executes one step; returns the input that follows immediately, if any.
     async fn execute(&mut self, step: LifecycleStep) -> Option<LifecycleInput> {
         match step {
             LifecycleStep::CheckDependencies => return Some(self.dependencies()),
@@ -338,7 +338,7 @@ impl<'a> Actor<'a> {
         reason: Option<SafeText>,
         retry_at: Option<Timestamp>,
     ) {
-        // Told before it is published: what others do because of it must come later in the facts.
+        // Recorded before it is published, so that reactions of others come later in the facts.
         let (why, attempt) = (reason.clone(), self.machine.attempt());
         self.record(Fact::StateChanged { state, reason: why, attempt, retry_at }).await;
         if matches!(state, ServerState::Shutdown | ServerState::Disabled) {
@@ -356,9 +356,9 @@ impl<'a> Actor<'a> {
         self.wait_for(Addressee::Timer, tokio::time::sleep(delay).map(|()| Happened::Timer));
     }
 
-    /// Looks at the dependencies and keeps an eye on them while one is missing.
+    /// Checks the dependencies and watches them while one is missing.
     fn dependencies(&mut self) -> LifecycleInput {
-        // Every way to a start leads through here: what is held starts by none of them.
+        // Every start passes through here, so a held server never starts.
         if let Some(hold) = &self.config.hold {
             self.epoch += 1;
             let reason = SafeText::line(&hold.to_string());
@@ -381,7 +381,7 @@ impl<'a> Actor<'a> {
             let live = Arc::clone(&watch.borrow_and_update());
             watched.push(watch);
             if live.session.is_none() || live.state != ServerState::Ready {
-                // What sleeps is needed now.
+                // Wake a sleeping dependency.
                 let start = || Command::Control(LifecycleInput::Start, oneshot::channel().0);
                 let wakes = live.is_asleep() && slot.commands.try_send(start()).is_ok();
                 let hopeless = live.settled && !wakes;
@@ -416,7 +416,7 @@ impl<'a> Actor<'a> {
     async fn publish(&mut self) {
         let Some(opened) = self.current.clone() else { return };
         if self.config.transport.is_address() {
-            // What failed while nobody was at the address says nothing of who is there now.
+            // Earlier failures may stem from a different server at this address.
             self.deck.close_breakers(&self.slot).await;
         }
         self.ready_since = Some(tokio::time::Instant::now());
@@ -430,7 +430,7 @@ impl<'a> Actor<'a> {
         self.watch_idleness();
     }
 
-    /// Which of its tools other servers have too: the bare name of such a one leads nowhere.
+    /// Warns of tools that other servers have too: their bare names are ambiguous.
     fn warn_of_shared_names(&self) {
         const MOST: usize = 5;
         let own: HashSet<&str> = self.capabilities.tools.iter().map(|tool| &*tool.name).collect();
@@ -455,25 +455,25 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Subscriptions are the host's state, not the session's: they outlive it.
+    /// Renews the subscriptions, which outlive a session.
     fn subscribe_again(&self, opened: &Opened) {
         for uri in self.slot.subscriptions() {
             self.ask(opened, Request::Subscribe { uri });
         }
     }
 
-    /// Asks for something whose answer says nothing.
+    /// Sends a request and discards the result.
     fn ask(&self, opened: &Opened, request: Request) {
         let own = PendingRequest::own(self.config.request_timeout);
         let asked = opened.session.request(request, own);
         self.wait_for(Addressee::Server, asked.map(|_| Happened::Nothing));
     }
 
-    /// The server forgot its session and has another one: it is told again what it was told, and
-    /// asked again what it has.
+    /// Handles a session that the server lost and replaced: restores log level and subscriptions,
+    /// and fetches the lists again.
     fn renewed(&mut self) {
         let Some(opened) = self.current.clone() else { return };
-        self.note("the server had forgotten the session; another one was opened in its place");
+        self.note("the server lost the session; a new one was opened in its place");
         let offered = opened.session.view();
         for kind in ListKind::ALL {
             if offered.offers(kind) {
@@ -487,16 +487,16 @@ impl<'a> Actor<'a> {
         self.subscribe_again(&opened);
     }
 
-    /// Takes other settings into use while the server runs on
-    /// ([`FOLLOWED`](crate::config::change::FOLLOWED)). Most are read where they are needed; what
-    /// the server or a list has to do with is told here.
+    /// Applies settings that need no restart
+    /// ([`FOLLOWED_SETTINGS`](crate::config::FOLLOWED_SETTINGS)). Most are read where they are
+    /// needed; those that affect the server or a list are applied here.
     async fn follow(&mut self, config: Arc<ServerConfig>) {
         let before = std::mem::replace(&mut self.config, Arc::clone(&config));
         self.deck.approvals.configure(&config);
         self.slot.publish(|live| live.config = Arc::clone(&config));
         let filtered = before.tools != config.tools;
         if filtered && self.listed_before {
-            // What is not allowed any more goes at once, what is allowed now comes with the list.
+            // Tools no longer allowed are removed at once; newly allowed ones arrive with the list.
             self.take_lists(Capabilities::clone(&self.capabilities)).await;
             self.deck.reroute();
         }
@@ -532,9 +532,9 @@ impl<'a> Actor<'a> {
     }
 }
 
-// Small steps of the actor: what is recorded, published, waited for.
+// Helpers of the actor.
 
-/// The fact that a server is in the deck, with what it is.
+/// The fact that introduces a server.
 pub fn introduction(config: &ServerConfig) -> Fact {
     Fact::ServerAdded {
         transport: config.transport.kind(),
@@ -544,7 +544,7 @@ pub fn introduction(config: &ServerConfig) -> Fact {
     }
 }
 
-/// Command line or URL to show, secrets masked.
+/// Command line or URL to display, secrets masked.
 fn target(config: &ServerConfig) -> SafeText {
     let text = match &config.transport {
         TransportConfig::Stdio(stdio) => {

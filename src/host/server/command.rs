@@ -1,4 +1,4 @@
-//! What may be asked of the task that owns a server.
+//! Commands to the task that owns a server.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use crate::base::SafeText;
 use crate::config::ServerConfig;
 use crate::error::Error;
 
-/// What may be asked of an actor.
+/// Commands to an actor.
 #[derive(Debug)]
 pub enum Command {
-    /// Start, stop or restart; answered when the machine has taken it.
+    /// Start, stop or restart; answered when the lifecycle machine has processed it.
     Control(LifecycleInput, oneshot::Sender<()>),
-    /// Another configuration, and what to say of it; restarts, starts or stops the server
+    /// A changed configuration, with the reason to display; restarts, starts or stops the server
     /// accordingly.
     Reconfigure(Arc<ServerConfig>, SafeText, oneshot::Sender<()>),
-    /// The same configuration at another place of its file, or with other settings that need no
-    /// restart; answered when it is in place.
+    /// A configuration whose position in the file or whose settings changed without need for a
+    /// restart; answered when it is in use.
     Moved(Arc<ServerConfig>, oneshot::Sender<()>),
     /// A request timed out on the session of this generation.
     TimedOut(u64, SafeText),
-    /// A request found nobody at the address of the session of this generation.
+    /// A request could not reach the address of the session of this generation.
     Unreachable(u64, SafeText),
-    /// Fetch the lists again; answered when they are there.
+    /// Fetch the lists again; answered when they have arrived.
     Refresh(oneshot::Sender<Result<(), Error>>),
 }
 
-/// Commands that may wait for one actor.
+/// Capacity of an actor's command channel.
 pub const COMMANDS: usize = 32;

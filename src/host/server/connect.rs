@@ -1,7 +1,7 @@
-//! How a server is reached: the seam between the actor and everything below it.
+//! The interface between the actor and the transport of a server.
 //!
-//! The actor knows no process and no socket. It asks a [`Connector`] to open a server and gets a
-//! session, and a process when there is one. Tests and embedded servers bring their own.
+//! The actor handles no processes or sockets. A [`Connector`] opens a server and returns a session,
+//! and a process where there is one. Tests and embedded servers provide their own connector.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,39 +20,39 @@ use crate::host::view::{StartStep, StepStatus};
 use crate::mcp::{Era, SessionContext, SessionHandle};
 use crate::process::{ExitView, Grace, Usage};
 
-/// Opens servers. One value serves every server of a host.
+/// Opens servers. One connector serves all servers of a host.
 pub trait Connector: Send + Sync + 'static {
-    /// Opens one server: finds the executable, starts the process or connects, shakes hands.
+    /// Opens one server: finds the executable, starts the process or connects, runs the handshake.
     ///
-    /// The future must end soon after `request.cancel` fires, and must leave nothing behind when
-    /// it fails.
+    /// The future must complete soon after `request.cancel` fires, and must clean up after itself
+    /// when it fails.
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>>;
 
-    /// Whether servers that start keep the processors busy, so that no more than that many of them
-    /// should start at once.
+    /// Whether the processors are busy with starting servers, so that no more than `_width` should
+    /// start at once.
     fn is_crowded(&self, _width: usize) -> BoxFuture<'static, bool> {
         Box::pin(std::future::ready(false))
     }
 }
 
-/// What is to be opened, and how.
+/// The server to open, and its context.
 #[derive(Clone)]
 pub struct OpenRequest {
     /// The server.
     pub config: Arc<ServerConfig>,
-    /// What the session needs from its owner.
+    /// The context of the session.
     pub context: SessionContext,
     /// The era that worked with this configuration before.
     pub remembered: Option<Era>,
-    /// When the attempt must be over.
+    /// Deadline of the attempt.
     pub deadline: Instant,
-    /// Fires when the attempt is no longer wanted.
+    /// Cancels the attempt.
     pub cancel: CancellationToken,
-    /// Skips the grace when something has to be ended.
+    /// Skips the grace period when a process has to be stopped.
     pub force: CancellationToken,
-    /// Where the steps of the start are told.
+    /// Records the steps of the start.
     pub steps: Steps,
-    /// Its account, where somebody signs in.
+    /// Its account, for OAuth sign-in.
     pub account: Arc<Account>,
 }
 
@@ -68,52 +68,52 @@ pub struct Opened {
 /// A failed attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenError {
-    /// What happened, with what was seen and what was not.
+    /// The error, with what was and was not received.
     pub error: Error,
-    /// Whether it can pass by itself.
+    /// Whether a retry may succeed.
     pub retryable: bool,
     /// How the process ended, when there was one.
     pub exit: Option<ExitReport>,
 }
 
 impl OpenError {
-    /// A failure that will not pass by itself and had no process.
+    /// A permanent failure without a process.
     pub fn lasting(error: Error) -> Self {
         Self { error, retryable: false, exit: None }
     }
 }
 
-/// The process of a server, as far as its actor sees it. Dropping the last handle kills it.
+/// The process of a server. Dropping the last handle kills it.
 pub trait ProcessHandle: Send + Sync + 'static {
-    /// Its id, which is also that of its session and group on Unix.
+    /// Its id; on Unix also the id of its session and process group.
     fn pid(&self) -> u32;
-    /// Ends when the leader has exited, whether asked or not.
+    /// Completes when the main process has exited, for any reason.
     fn exited(&self) -> BoxFuture<'static, ()>;
-    /// Says that its session is about to be closed on purpose: an exit that follows is no crash, even
-    /// when it comes before [`ProcessHandle::stop`].
+    /// Declares that its session is about to be closed on purpose: a following exit is not a crash,
+    /// even before [`ProcessHandle::stop`].
     fn expect_exit(&self) {}
-    /// Ends it and everything it started, by the ladder (requirement L5). On one that has exited
-    /// already it sweeps what is left and reports.
+    /// Stops the process tree in stages (requirement L5). If the main process has already exited,
+    /// cleans up the rest and reports.
     fn stop(&self, plan: StopPlan) -> BoxFuture<'static, ExitReport>;
-    /// What it uses now; `None` where the platform does not tell.
+    /// Its current resource usage; `None` where the platform does not report it.
     fn usage(&self) -> Option<Usage>;
-    /// Whether a signal stopped it and none has let it go on since (SIGSTOP, SIGTSTP).
+    /// Whether it is suspended by a signal (SIGSTOP, SIGTSTP).
     fn is_suspended(&self) -> bool {
         false
     }
 }
 
-/// How a process is to be ended.
+/// How to stop a process.
 #[derive(Clone, Debug)]
 pub struct StopPlan {
-    /// Time on each rung of the ladder (`shutdownTimeout`, `stop`).
+    /// Time limit of each stage (`shutdownTimeout`, `stop`).
     pub grace: Grace,
-    /// Skips what is left of the grace.
+    /// Skips the rest of the grace period.
     pub force: CancellationToken,
 }
 
 impl StopPlan {
-    /// As the entry says: its rungs, or its budget split as decision D10 has it.
+    /// The plan of the entry: its stage limits (`stop`), or else its budget split by decision D10.
     pub fn new(config: &ServerConfig, force: &CancellationToken) -> Self {
         let split = Grace::within(config.shutdown_timeout);
         let grace = Grace {
@@ -133,50 +133,50 @@ pub struct ExitReport {
     pub stderr_tail: Vec<SafeText>,
 }
 
-/// Tells the steps of one start as facts, each with the time it took.
+/// Records the steps of one start as facts, each with its duration.
 #[derive(Clone)]
 pub struct Steps {
     /// The server.
     pub server: ServerName,
-    /// Where facts go.
+    /// The sink for facts.
     pub facts: Facts,
 }
 
-/// A step that runs.
+/// A running step.
 pub struct RunningStep {
     step: StartStep,
     began: Instant,
 }
 
 impl Steps {
-    /// A step begins.
+    /// Records the beginning of a step.
     pub async fn begin(&self, step: StartStep) -> RunningStep {
-        self.tell(step, StepStatus::Running, None, None).await;
+        self.record(step, StepStatus::Running, None, None).await;
         RunningStep { step, began: Instant::now() }
     }
 
-    /// A step ended well; `detail` is what was found.
+    /// Records the success of a step; `detail` is its result.
     pub async fn done(&self, running: RunningStep, detail: &str) {
         self.passed(running.step, running.began.elapsed(), Some(detail)).await;
     }
 
-    /// A step failed; `cause` says why.
+    /// Records the failure of a step, with its cause.
     pub async fn failed(&self, running: RunningStep, cause: &str) {
         let took = running.began.elapsed();
-        self.tell(running.step, StepStatus::Failed, Some(took), Some(cause)).await;
+        self.record(running.step, StepStatus::Failed, Some(took), Some(cause)).await;
     }
 
-    /// A step that took this long, seen from outside.
+    /// Records a completed step with a known duration.
     pub async fn passed(&self, step: StartStep, took: Duration, detail: Option<&str>) {
-        self.tell(step, StepStatus::Ok, Some(took), detail).await;
+        self.record(step, StepStatus::Ok, Some(took), detail).await;
     }
 
-    /// A process ended during the start: one era did not work, or the attempt failed.
+    /// Records the exit of a process.
     pub async fn exited(&self, ExitReport { exit, stderr_tail }: ExitReport) {
         self.facts.record(&self.server, Fact::Exited { exit, stderr_tail }).await;
     }
 
-    async fn tell(
+    async fn record(
         &self,
         step: StartStep,
         status: StepStatus,

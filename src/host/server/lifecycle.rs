@@ -1,8 +1,8 @@
-//! The life of one server as a pure machine: `(Lifecycle, Input) -> (Lifecycle, Steps)`.
+//! The lifecycle of one server as a pure state machine: `(Lifecycle, Input) -> (Lifecycle, Steps)`.
 //!
-//! Owns every rule about when a server starts, is tried again, restarts and rests (requirements
-//! L1 to L3 and L8, decision D1). It does nothing itself: the actor executes the steps and reports
-//! what became of them. Time and randomness are arguments, so every path is a table in a test.
+//! Owns all rules of when a server starts, retries, restarts and sleeps (requirements L1 to L3 and
+//! L8, decision D1). Has no side effects: the actor executes the steps and reports the results.
+//! Time and randomness are arguments, so every path can be tested by a table.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use crate::config::{RestartConfig, RestartPolicy, RetryConfig};
 use crate::host::backoff::{RestartBudget, restart_delay, retry_delay};
 use crate::host::{Fact, ServerState};
 
-/// The machine.
+/// The state machine.
 #[derive(Clone, Debug)]
 pub struct Lifecycle {
     phase: Phase,
     /// Attempts of the current start, from 1.
     attempt: u32,
-    /// Whether the current start follows a death and lives off the restart budget.
+    /// Whether the current start follows a crash and counts against the restart budget.
     reviving: bool,
     budget: RestartBudget,
-    /// Attempts to find a server again that is reached by an address, since it was lost.
+    /// Attempts to reconnect to an address since the connection was lost.
     reconnects: Option<u32>,
 }
 
 impl Lifecycle {
-    /// A server that rests, or is disabled, and waits for [`LifecycleInput::Start`].
+    /// A server that is stopped or disabled and waits for [`LifecycleInput::Start`].
     pub fn new(phase: Phase) -> Self {
         Self {
             phase,
@@ -36,7 +36,7 @@ impl Lifecycle {
         }
     }
 
-    /// Where it is.
+    /// The current phase.
     pub const fn phase(&self) -> &Phase {
         &self.phase
     }
@@ -46,7 +46,7 @@ impl Lifecycle {
         self.attempt
     }
 
-    /// Whether nothing more happens by itself, waiting for a dependency aside.
+    /// Whether no transition is pending. Not used in [`Phase::Waiting`], where the actor decides.
     pub const fn is_settled(&self) -> bool {
         matches!(
             self.phase,
@@ -60,7 +60,7 @@ impl Lifecycle {
         )
     }
 
-    /// The one transition function.
+    /// The transition function.
     #[must_use]
     pub fn step(
         mut self,
@@ -109,7 +109,7 @@ impl Lifecycle {
                 steps.extend(self.begin());
                 steps
             }
-            // Its session cannot be trusted any more: a start means a fresh one.
+            // Its session is no longer reliable: a start opens a new one.
             Phase::Wedged | Phase::Dying { .. } => self.restart(),
             Phase::Stopping { next: Next::Rest | Next::Sleep } => {
                 self.phase = Phase::Stopping { next: Next::Start };
@@ -129,7 +129,7 @@ impl Lifecycle {
                 self.phase = Phase::Stopping { next: Next::Start };
                 vec![LifecycleStep::Abort]
             }
-            // The process is being ended already; only what follows changes.
+            // The process is already being stopped; only the next action changes.
             Phase::Dying { .. } => {
                 self.phase = Phase::Stopping { next: Next::Start };
                 Vec::new()
@@ -148,7 +148,7 @@ impl Lifecycle {
                 self.phase = Phase::Stopping { next };
                 down(ServerState::Shutdown, reason, [LifecycleStep::Drain])
             }
-            // A stop that runs is not hurried by another change of the entry.
+            // A further change of the entry does not cut a running stop short.
             Phase::Stopping { .. } => {
                 self.follow_with(next);
                 Vec::new()
@@ -166,12 +166,12 @@ impl Lifecycle {
             | Phase::Wedged
             | Phase::Dying { .. }
             | Phase::Failed => self.restart(),
-            // What is not wanted stays down; what is about to start takes what it finds then.
+            // A stopped server stays down; one about to start uses the changed files anyway.
             _ => Vec::new(),
         }
     }
 
-    /// A call that comes while it falls asleep wakes it: it is asleep from the beginning.
+    /// Announced at once, before the session has ended, so that a call in between wakes it.
     fn sleep(&mut self) -> Vec<LifecycleStep> {
         let asleep = announce(ServerState::Sleeping, None);
         match self.phase {
@@ -188,7 +188,7 @@ impl Lifecycle {
         }
     }
 
-    /// Something else follows the stop that runs; leaving the deck is for good.
+    /// Changes what follows a running stop; [`Next::Leave`] is final.
     fn follow_with(&mut self, next: Next) {
         if let Phase::Stopping { next: before } = &mut self.phase
             && *before != Next::Leave
@@ -246,7 +246,7 @@ impl Lifecycle {
         }
     }
 
-    /// A start manually or by the host: everything is forgiven.
+    /// Starts on request of the user or the host; resets all counters.
     fn begin(&mut self) -> Vec<LifecycleStep> {
         self.attempt = 0;
         self.reviving = false;
@@ -384,8 +384,8 @@ impl Lifecycle {
         steps
     }
 
-    /// Looks for a server behind an address again: that costs one connection and starts nothing, so
-    /// it goes on until somebody stops it.
+    /// Schedules a reconnect to an address. It costs one connection and starts nothing, so retries
+    /// go on until the server is stopped.
     fn reconnect(&mut self, reason: SafeText, around: Surroundings<'_>) -> Vec<LifecycleStep> {
         const FIRST: Duration = Duration::from_millis(500);
         const MOST: Duration = Duration::from_secs(15);
@@ -424,7 +424,7 @@ fn announce(state: ServerState, reason: Option<SafeText>) -> LifecycleStep {
     LifecycleStep::Announce { state, reason, retry_at: None }
 }
 
-/// Callers are turned away, and the state is announced, before what follows.
+/// Rejects calls and announces the state, then runs the given steps.
 fn down(
     state: ServerState,
     reason: SafeText,
@@ -434,159 +434,159 @@ fn down(
     first.into_iter().chain(then).collect()
 }
 
-// The words of the machine: phases, inputs, steps. Owns no rule.
+// The types of the machine: phases, inputs, steps.
 
-/// Where a server is. Finer than [`ServerState`], which is what people see.
+/// The phase of a server. Finer than [`ServerState`], which is displayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Not to be started: its entry says so.
+    /// Disabled by its entry.
     Disabled,
-    /// Wants to start; its dependencies are looked at.
+    /// About to start; its dependencies are being checked.
     Waiting,
-    /// A start attempt runs.
+    /// A start attempt is running.
     Starting,
-    /// The next attempt is planned.
+    /// The next attempt is scheduled.
     Backoff,
     /// In use.
     Ready,
-    /// Its session is open, but a request timed out and calls are refused (decision D4).
+    /// Its session is open, but a request timed out and calls are rejected (decision D4).
     Wedged,
-    /// The connection is gone; what is left of the process is being ended.
+    /// The connection is lost; the process is being stopped.
     Dying {
-        /// Why, and after how long.
+        /// The reason and the uptime.
         lost: Loss,
     },
-    /// Nothing runs, and nothing will by itself.
+    /// Failed permanently; needs a start on request.
     Failed,
     /// Being stopped on purpose.
     Stopping {
-        /// What follows.
+        /// What to do afterwards.
         next: Next,
     },
     /// Stopped on purpose.
     Stopped,
-    /// Stopped until somebody calls.
+    /// Stopped until the next call.
     Sleeping,
-    /// Its actor is done.
+    /// Its actor has ended.
     Gone,
 }
 
-/// The end of a session that nobody asked for.
+/// The unexpected end of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// What was seen.
+    /// The observed reason.
     pub reason: SafeText,
-    /// How long it had been in use.
+    /// How long the session was in use.
     pub lived: Duration,
 }
 
-/// What follows a stop.
+/// What to do after a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It rests, visible, until somebody starts it.
+    /// Stay stopped until it is started on request.
     Rest,
-    /// It rests until somebody calls.
+    /// Sleep until the next call.
     Sleep,
-    /// It starts again.
+    /// Start again.
     Start,
-    /// It is disabled now.
+    /// Become disabled.
     Disable,
-    /// Its actor ends: shutdown of the host, or the entry was removed.
+    /// End the actor: the host shuts down, or the entry was removed.
     Leave,
 }
 
-/// What happened to a server.
+/// An event or a request for the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LifecycleInput {
-    /// Somebody wants it running. Forgives earlier failures.
+    /// Start it on request. Resets the failure counts.
     Start,
-    /// Somebody wants it stopped and started. Forgives earlier failures.
+    /// Stop and start it on request. Resets the failure counts.
     Restart,
-    /// Somebody wants it stopped.
+    /// Stop it on request.
     Stop(Next),
-    /// Nobody uses it, and a call starts it again.
+    /// Put it to sleep, because it is idle; a call starts it again.
     Sleep,
-    /// Its entry changed or is gone, for this reason: calls in flight may finish first.
+    /// Its entry changed or was removed, with the reason; calls in flight may finish first.
     Retire(Next, SafeText),
-    /// What it is made of changed, for this reason: a server that is wanted starts afresh, calls in
-    /// flight may finish first; one that was stopped or disabled manually stays so.
+    /// Its sources changed, with the reason: restart it, after calls in flight have finished; a
+    /// server that was stopped or disabled stays down.
     Renew(SafeText),
     /// All dependencies are ready.
     Unblocked,
-    /// A dependency is not ready; why.
+    /// A dependency is not ready, with the reason.
     Blocked(SafeText),
     /// The attempt succeeded: connected, lists fetched.
     Opened,
-    /// The attempt failed and left nothing behind.
+    /// The attempt failed and has been cleaned up.
     OpenFailed {
         /// Why.
         reason: SafeText,
-        /// Whether the failure can pass by itself.
+        /// Whether a retry may succeed.
         retryable: bool,
     },
-    /// The connection ended while the process, if there is one, may still live.
+    /// The connection was lost; the process, if there is one, may still be alive.
     Lost(Loss),
-    /// Connection and process are gone, unasked.
+    /// Connection and process ended unexpectedly.
     Died(Loss),
-    /// The session is closed and the process gone, as asked by [`LifecycleStep::End`], [`LifecycleStep::Drain`] or
+    /// Session and process have ended after [`LifecycleStep::End`], [`LifecycleStep::Drain`] or
     /// [`LifecycleStep::Abort`].
     Ended,
     /// A request timed out and that makes the server unavailable (decision D4).
     TimedOut(SafeText),
-    /// The time asked for by [`LifecycleStep::Arm`] has passed.
+    /// The timer set by [`LifecycleStep::Arm`] has fired.
     Timer,
 }
 
-/// What the actor has to do, in order.
+/// An action for the actor; actions are executed in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LifecycleStep {
-    /// Look at the dependencies; report [`LifecycleInput::Unblocked`] or [`LifecycleInput::Blocked`].
+    /// Check the dependencies; report [`LifecycleInput::Unblocked`] or [`LifecycleInput::Blocked`].
     CheckDependencies,
     /// Make a start attempt; report [`LifecycleInput::Opened`] or [`LifecycleInput::OpenFailed`].
     Open,
-    /// Give up the running attempt; report [`LifecycleInput::Ended`].
+    /// Abort the running attempt; report [`LifecycleInput::Ended`].
     Abort,
-    /// Let callers in.
+    /// Publish the session to callers.
     Publish,
-    /// Turn callers away, with this reason.
+    /// Reject calls, with this reason.
     Unpublish(SafeText),
-    /// Close the session and end the process; report [`LifecycleInput::Ended`].
+    /// Close the session and stop the process; report [`LifecycleInput::Ended`].
     End,
-    /// The same once the calls in flight are done, or their grace is over.
+    /// Like [`LifecycleStep::End`], after the calls in flight or their grace period have ended.
     Drain,
-    /// The grace of a running [`LifecycleStep::Drain`] is over.
+    /// End the grace period of a running [`LifecycleStep::Drain`].
     Hurry,
-    /// Report [`LifecycleInput::Timer`] after this long; replaces an earlier one.
+    /// Report [`LifecycleInput::Timer`] after this delay; replaces an earlier timer.
     Arm(Duration),
-    /// Forget the timer.
+    /// Cancel the timer.
     Disarm,
-    /// Record that it crashed, will be restarted, or was restarted too often (decision D1).
+    /// Record a crash, a scheduled restart, or that restarts are exhausted (decision D1).
     Record(Fact),
-    /// Say what it is now.
+    /// Announce a state.
     Announce {
-        /// State to show.
+        /// State to display.
         state: ServerState,
         /// Why.
         reason: Option<SafeText>,
-        /// When the next attempt comes.
+        /// Time of the next attempt.
         retry_at: Option<Timestamp>,
     },
-    /// The actor ends.
+    /// End the actor.
     Finish,
 }
 
-/// What decides besides state and input.
+/// Further arguments of a transition.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
     /// A random number in `0.0..1.0` for jitter.
     pub random: f64,
     /// Retries of a start (L3).
     pub retry: &'a RetryConfig,
-    /// Restarts after a death (D1).
+    /// Restarts after a crash (D1).
     pub restart: &'a RestartConfig,
-    /// Whether it is reached by an address: then nothing has to be started to find it again.
+    /// Whether it has an address, so that it can be reconnected to without starting anything.
     pub reconnects: bool,
 }
 

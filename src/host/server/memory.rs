@@ -1,24 +1,24 @@
-//! What is known of servers that start on demand while nothing of them runs.
+//! Remembered definitions of servers that start on demand, for use while they do not run.
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::ServerConfig;
 use crate::mcp::{Capabilities, SessionView};
 
-/// What a server offered.
+/// The definitions of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Definitions {
-    /// What it said of itself.
+    /// Its session data, with name, version and capabilities.
     pub about: SessionView,
     /// Its lists.
     pub capabilities: Capabilities,
 }
 
-/// Keeps what servers offered while nothing of them runs.
+/// Stores the definitions of servers that start on demand.
 pub trait Memory: Send + Sync + 'static {
-    /// What a server of this entry offered last; may read a file.
+    /// The last known definitions of the server of this entry; may block on a file.
     fn recall(&self, config: &ServerConfig) -> Option<Definitions>;
 
-    /// Keeps what it offers; may write a file.
+    /// Stores its definitions; may block on a file.
     fn keep(&self, config: &ServerConfig, definitions: &Definitions);
 }

@@ -1,8 +1,8 @@
-//! The connector of real life: processes over pipes, and servers behind URLs.
+//! The production connector: processes over pipes, and servers at URLs.
 //!
-//! Owns the order of attempts (decision D9): one process has the whole `startupTimeout`, and the
-//! probe of its era waits as long as the handshake may. Only an answer, or an exit after one, leads
-//! to another attempt, with a fresh process: a server may lock itself to the era it was spoken to in.
+//! Owns the order of attempts (decision D9): a process has the whole `startupTimeout`, and its era
+//! probe may wait as long as the handshake. Only a response, or an exit after the request, leads to
+//! another attempt, with a new process: a server may stay in the era of the first request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,20 +28,20 @@ use crate::process::{
 /// Starts processes and connects to URLs.
 #[derive(Clone, Debug, Default)]
 pub struct ServerReach {
-    /// What signs in; nobody does without.
+    /// Accounts for OAuth sign-in; `None` disables it.
     pub accounts: Option<Accounts>,
-    /// A person can be asked to, through the approval queue.
+    /// Whether the user can be asked to sign in, through the approval queue.
     pub asks: bool,
 }
 
-/// Lines of stderr that are kept of a process that ended.
+/// Lines of stderr kept after the exit of a process.
 const TAIL: usize = 40;
 /// Exit codes of shells and loaders for "cannot execute" and "not found".
 const NEVER_RETRIED: [i32; 2] = [126, 127];
 
 impl Connector for ServerReach {
     fn is_crowded(&self, width: usize) -> BoxFuture<'static, bool> {
-        // Half the width is one process on each processor.
+        // Half the width is one process per processor.
         Box::pin(async move { process::running().await >= width.div_ceil(2) })
     }
 
@@ -59,8 +59,8 @@ impl Connector for ServerReach {
             let is_http = matches!(request.config.transport, TransportConfig::Http(_));
             match ConnectPlan::Url(endpoint, Box::new(http.clone())).open(&request).await {
                 Err(failure) if is_http && request.context.seen.refused_post() => {
-                    // The same address as one of HTTP+SSE, which a server that takes no POST there
-                    // may speak (specification 2025-11-25, transports, backwards compatibility).
+                    // Retry with HTTP+SSE, which a server that rejects POST there may speak
+                    // (specification 2025-11-25, transports, backwards compatibility).
                     let older = Endpoint::Sse(http);
                     let connected = handshake(&request, older, &Attempt::Legacy(None)).await;
                     connected
@@ -83,14 +83,14 @@ async fn open_process(request: &OpenRequest, stdio: &StdioConfig) -> Result<Open
     ConnectPlan::Process(launch).open(request).await
 }
 
-/// How a server is reached, attempt for attempt.
+/// How attempts reach a server.
 enum ConnectPlan {
     Process(Launch),
     Url(fn(HttpConfig) -> Endpoint, Box<HttpConfig>),
 }
 
 impl ConnectPlan {
-    /// Makes one attempt after the other until one succeeds, or no other can.
+    /// Makes attempts until one succeeds or no further one can.
     async fn open(self, request: &OpenRequest) -> Result<Opened, OpenError> {
         let tries = attempts(&request.config.protocol, request.remembered);
         let none = Error::new(ErrorCode::Internal, "no protocol was left to try");
@@ -101,8 +101,8 @@ impl ConnectPlan {
                 Ok(opened) => return Ok(opened),
                 Err(failure) => failure,
             };
-            // Ending what did not answer may have used the time up: another process would be told
-            // that it is late before it has said a word.
+            // Stopping the failed process may have used up the time; another one would time out
+            // immediately.
             let time = request.deadline > Instant::now();
             let another = failure.another_era && time && !request.cancel.is_cancelled();
             if another
@@ -153,7 +153,7 @@ struct TryFailure {
     another_era: bool,
 }
 
-/// The process of a server, and the container it is about.
+/// The process of a server, and the container it runs.
 struct RunningProcess {
     process: ServerProcess,
     container: Option<Container>,
@@ -200,11 +200,11 @@ async fn try_process(
     Err(end_failed(request, process, failure).await)
 }
 
-/// Longest polite stop of a process that never answered.
+/// Maximum grace period of a process that never responded.
 const MUTE_GRACE: Grace =
     Grace { stdin: Duration::from_millis(400), term: Duration::from_millis(600) };
 
-/// Ends the process of a failed handshake and makes its end part of the reason.
+/// Stops the process of a failed handshake and adds its exit to the error.
 async fn end_failed(
     request: &OpenRequest,
     process: RunningProcess,
@@ -214,7 +214,7 @@ async fn end_failed(
         && !request.cancel.is_cancelled()
         && tokio::time::timeout(EXIT_FOLLOWS, process.process.wait()).await.is_ok();
     process.expect_exit();
-    // What has not said a word has nothing to finish; who waits for its start has waited enough.
+    // A process that sent no message has nothing to finish, so a short grace period suffices.
     let mute = request.context.seen.with(|seen| seen.messages == 0);
     let mut plan = StopPlan::new(&request.config, &request.force);
     if mute {
@@ -234,12 +234,12 @@ async fn end_failed(
         error = error.help(help);
     }
     let mut lasting = !failure.retryable;
-    // What ends before it has heard a word ends because of something else than the era. That holds
-    // also where its exit is not known yet: on a busy machine that may take its time.
-    let unheard = failure.closed && process.process.ignored_stdin();
-    let another_era = !failure.unauthorized && !unheard;
+    // A process that exits before it has read the request does not fail because of the era. This
+    // includes a closed pipe whose exit is not known yet, as on a busy machine.
+    let never_answered = failure.closed && process.process.ignored_stdin();
+    let another_era = !failure.unauthorized && !never_answered;
     if by_itself {
-        let said = remedy::telling(stderr_tail).map(|line| format!(": {}", line.trim()));
+        let said = remedy::error_line(stderr_tail).map(|line| format!(": {}", line.trim()));
         let said = said.unwrap_or_default();
         error.message = format!("{} before it was ready{said}", exit.describe());
         lasting = exit.code.is_some_and(|code| NEVER_RETRIED.contains(&code));
@@ -250,7 +250,7 @@ async fn end_failed(
     }
 }
 
-/// The request with what signs in at its server.
+/// Adds the authorizer of the server to the request.
 fn signing_in(
     mut request: OpenRequest,
     accounts: Option<&Accounts>,
@@ -267,7 +267,7 @@ fn signing_in(
     Ok(request)
 }
 
-/// One handshake within what is left of the time.
+/// One handshake within the remaining time.
 async fn handshake(
     request: &OpenRequest,
     endpoint: Endpoint,
@@ -314,7 +314,7 @@ fn too_late(request: &OpenRequest, attempt: &Attempt) -> ConnectError {
     given_up(error)
 }
 
-/// The host, and not the server, ended the attempt.
+/// The error for an attempt ended by the host, not by the server.
 fn given_up(error: Error) -> ConnectError {
     ConnectError { error, retryable: false, unauthorized: false, closed: false }
 }

@@ -1,34 +1,34 @@
-//! What the last words of a server mean, and what to do about them. Pure: lines in, a sentence out.
+//! Derives help texts from the last output of a server. Pure: lines in, a sentence out.
 //!
-//! Knows the ways in which the programs that servers are started with (Python, Node.js, npx, uvx,
-//! Docker) say that they cannot go on. It must never guess: no sentence is better than a wrong one.
+//! Recognizes error messages of the programs that servers are started with (Python, Node.js, npx,
+//! uvx, Docker). Must never guess: no help is better than a wrong one.
 
 use regex::Regex;
 
 use crate::base::SafeText;
 use crate::process::ExitView;
 
-/// What a server left behind that did not become ready, or did not stay so.
+/// The output of a server that failed to start, or failed later.
 #[derive(Clone, Copy, Debug)]
 pub struct FailureOutput<'a> {
-    /// How its process ended by itself; `None` when it is silent but lives.
+    /// How its process exited by itself; `None` when it is unresponsive but alive.
     pub exit: Option<&'a ExitView>,
     /// Last lines of stderr, oldest first.
     pub stderr: &'a [SafeText],
-    /// The first line on stdout that was no protocol message.
+    /// The first line on stdout that was not a protocol message.
     pub junk: Option<&'a str>,
     /// Whether it had been ready.
     pub was_ready: bool,
 }
 
-/// The line that says why: the error itself, not the version, the trace or the advertisement that
-/// runtimes print after it. The last line with words when none looks like an error.
-pub fn telling(lines: &[SafeText]) -> Option<&SafeText> {
-    lines.get(telling_at(lines)?)
+/// The line with the reason: the error itself, not the version, the trace or the notice that
+/// runtimes print after it. If none looks like an error, the last line with text.
+pub fn error_line(lines: &[SafeText]) -> Option<&SafeText> {
+    lines.get(error_line_at(lines)?)
 }
 
-/// Where that line stands.
-pub fn telling_at(lines: &[SafeText]) -> Option<usize> {
+/// The index of that line.
+pub fn error_line_at(lines: &[SafeText]) -> Option<usize> {
     lines
         .iter()
         .rposition(|line| !is_noise(line) && is_error(line))
@@ -36,10 +36,10 @@ pub fn telling_at(lines: &[SafeText]) -> Option<usize> {
         .or_else(|| lines.iter().rposition(|line| !line.trim().is_empty()))
 }
 
-/// What to do, when the words allow to say so.
+/// The help text for the output, if it is recognized.
 pub fn remedy(words: FailureOutput<'_>) -> Option<String> {
-    let why = telling(words.stderr).map(SafeText::as_str);
-    // What was ready has written much since its start: only its last words count.
+    let why = error_line(words.stderr).map(SafeText::as_str);
+    // A server that was ready has logged a lot since its start: only the error line counts.
     let lines = || {
         let all = words.stderr.iter().rev().map(SafeText::as_str).filter(|_| !words.was_ready);
         why.into_iter().chain(all).chain(words.junk)
@@ -50,7 +50,7 @@ pub fn remedy(words: FailureOutput<'_>) -> Option<String> {
         let name = found.iter().skip(1).flatten().next().map_or("", |name| name.as_str());
         (name.len() <= LONGEST).then(|| fix.replace("{}", name))
     });
-    // A warning may have the same words as the line that says why, which alone is asked for these.
+    // Warnings may contain the same phrases, so only the error line is checked for these.
     let why_only = || why.and_then(|line| variable(line.trim()));
     if let Some(found) = said.or_else(why_only) {
         return Some(found);
@@ -74,7 +74,7 @@ pub fn remedy(words: FailureOutput<'_>) -> Option<String> {
     }
 }
 
-/// What to do about an address that did not answer as one should.
+/// The help text for a failed connection to an address.
 pub fn of_address(failure: &str) -> Option<&'static str> {
     let says = |words: &[&str]| words.iter().any(|word| failure.contains(word));
     if says(&["Connection refused", "connection refused", "os error 111", "os error 61"]) {
@@ -88,14 +88,14 @@ pub fn of_address(failure: &str) -> Option<&'static str> {
     }
 }
 
-/// What runtimes add to an error, and what only frames one.
+/// Whether a line is runtime boilerplate around an error, or only decoration.
 fn is_noise(line: &str) -> bool {
     let line = line.trim();
     let frame = |c: char| !c.is_alphanumeric();
     line.is_empty() || line.chars().all(frame) || NOISE.iter().any(|start| line.starts_with(start))
 }
 
-/// `Error: ...`, `KeyError: ...`, `Error [CODE]: ...`, `error: ...`, `npm error ...`, `panicked at`.
+/// `Error: ..`, `KeyError: ..`, `Error [CODE]: ..`, `error: ..`, `npm error ..` or `panicked at`.
 fn is_error(line: &str) -> bool {
     let line = line.trim_start();
     let (head, rest) = match line.split_once(':') {
@@ -111,7 +111,7 @@ fn is_error(line: &str) -> bool {
         || line.contains(" panicked at ")
 }
 
-/// The loopback address a line says is served.
+/// The loopback URL that a line reports as being served.
 fn served(line: &str) -> Option<String> {
     let lower = line.to_ascii_lowercase();
     let says = ["running on", "listening", "started", "serving", "available at", "ready"];
@@ -133,9 +133,9 @@ fn served(line: &str) -> Option<String> {
     })
 }
 
-// The sayings that are known, each with what to do.
+// Known messages, each with a help text.
 
-/// Starts of lines that runtimes print around an error and that say nothing of it.
+/// Prefixes of lines that runtimes print around an error, without information about it.
 const NOISE: &[&str] = &[
     "Node.js v",
     "at ",
@@ -152,19 +152,19 @@ const NOISE: &[&str] = &[
     "During handling of the above exception",
 ];
 
-/// What exit code 0 says before it was ready.
+/// Help for exit code 0 before the server was ready.
 const DONE: &str = "it ended as if its work was done: a stdio server goes on reading stdin until \
                     that closes. Does the program start its server (`mcp.run()` in Python, `await \
                     server.connect(new StdioServerTransport())` in TypeScript)?";
-/// What a SIGKILL says that was not ours.
+/// Help for a SIGKILL that the host did not send.
 const KILLED: &str =
     "something else killed it: the system when memory ran out, a limit, or a person";
 
-/// Longest name that is repeated, in bytes.
+/// Maximum length of a name repeated in a help text, in bytes.
 const LONGEST: usize = 200;
-/// What a line of a server says, in any case of its letters, and what to do then, in order of how
-/// much a match is worth. `{}` is the first group: our sentence repeats it, and a server wrote it,
-/// so a group takes nothing but what looks like a package, a program or a path.
+/// Case-insensitive patterns of server output and their help texts, most specific first. `{}` is
+/// replaced by the first group; since servers control that text, groups only match what looks like
+/// a package, a program or a path.
 const SAYINGS: &[(&str, &str)] = &[
     (
         "^npm (?:error|err!) code e404$",
@@ -185,7 +185,7 @@ const SAYINGS: &[(&str, &str)] = &[
          \"args\": [\"-y\", \"-p\", \"PACKAGE\", \"PROGRAM\"]",
     ),
     (
-        // Some packages say themselves what to do; their sentence is better than ours.
+        // Anchored at the end, because some packages append advice that is better than this.
         r"ModuleNotFoundError: No module named '([\w-]+)[\w.-]*'$",
         "the Python that runs here has no `{}`: install it there (`python -m pip install`), or set \
          `command` to the Python of the virtual environment that has it (.venv/bin/python)",
@@ -258,7 +258,7 @@ const SAYINGS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A line that misses a variable of the environment: `KeyError: 'API_KEY'`, `API_KEY is not set`.
+/// Help for a missing environment variable: `KeyError: 'API_KEY'`, `API_KEY is not set`.
 fn variable(line: &str) -> Option<String> {
     let lower = line.to_ascii_lowercase();
     let misses = line.starts_with("KeyError: ")
@@ -277,7 +277,7 @@ fn variable(line: &str) -> Option<String> {
     ))
 }
 
-/// `GITHUB_TOKEN`: capitals with an underscore. Node's error codes look alike.
+/// Uppercase with an underscore, as `GITHUB_TOKEN`; excludes the error codes of Node.js.
 fn is_variable(word: &str) -> bool {
     (5..60).contains(&word.len())
         && word.contains('_')

@@ -1,8 +1,7 @@
-//! What a server's actor publishes for everybody else: its session, its lists, its state.
+//! The published state of a server: its session, its lists, its state.
 //!
-//! The actor is the only writer of [`Live`], with one exception written at [`Slot::turn_away`].
-//! Callers read a snapshot and run their call in their own task; no lock is held while anything
-//! waits.
+//! The actor is the only writer of [`Live`], with the exception documented at [`Slot::turn_away`].
+//! Callers read a snapshot and run their call in their own task; no lock is held across an await.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -38,32 +37,32 @@ use crate::mcp::{
 /// The servers of a host by name, in file order.
 pub type Slots = IndexMap<ServerName, Arc<Slot>>;
 
-/// One server's published side. Lives as long as the server is in the deck.
+/// The published state of one server. Lives as long as the server is in the deck.
 pub struct Slot {
     /// Its name.
     pub name: ServerName,
-    /// Asks its actor for something. Overflow policy: the asker is told that the server is busy.
+    /// Commands to its actor. Overflow policy: the sender gets a "busy" error.
     pub commands: mpsc::Sender<Command>,
-    /// This server's newest traffic, kept through restarts.
+    /// The most recent traffic of this server, kept across restarts.
     pub black_box: Ring<TrafficRecord>,
-    /// Masks its secrets: those of its entry, and the tokens it was signed in with.
+    /// Masks its secrets: those of its entry, and its OAuth tokens.
     pub redactor: Redactor,
-    /// Its account, where somebody signs in.
+    /// Its account, for OAuth sign-in.
     pub account: Arc<Account>,
-    /// Bytes of all its messages, all sessions together.
+    /// Bytes of all its messages, across sessions.
     pub bytes: Arc<ByteCount>,
     desired: Mutex<Desired>,
     live: watch::Sender<Arc<Live>>,
     ledger: Mutex<Ledger>,
     calls: Mutex<BTreeMap<CallId, Arc<InFlight>>>,
-    /// Requests of callers that are with the server now.
+    /// Requests of callers being processed by the server.
     busy: TaskTracker,
-    /// When it was used last, in milliseconds after `made`.
+    /// Time of the last use, in milliseconds since `made`.
     used: AtomicU64,
     made: Instant,
 }
 
-/// A request that is with the server, until it is dropped.
+/// Guard of a request being processed by the server.
 pub struct Busy<'a> {
     slot: &'a Slot,
     _token: TaskTrackerToken,
@@ -75,7 +74,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// A snapshot of a server, as callers and dependents see it.
+/// A snapshot of a server, for callers and dependents.
 #[derive(Clone)]
 pub struct Live {
     /// Its effective configuration.
@@ -84,49 +83,49 @@ pub struct Live {
     pub state: ServerState,
     /// Why.
     pub reason: Option<SafeText>,
-    /// When the next attempt comes, when one is planned.
+    /// Time of the next attempt, when one is scheduled.
     pub retry_at: Option<Timestamp>,
-    /// Whether nothing more will happen by itself.
+    /// Whether no transition is pending.
     pub settled: bool,
-    /// Counts sessions; a report about an older one is ignored.
+    /// Number of the session; reports about an older one are ignored.
     pub generation: u64,
-    /// Its session while callers may use it.
+    /// Its session, while callers may use it.
     pub session: Option<Arc<dyn SessionHandle>>,
-    /// Its process while it lives, to look at.
+    /// Its process while it lives, for inspection.
     pub process: Option<Arc<dyn ProcessHandle>>,
-    /// What its session, or its last one, says of it.
+    /// Data of its current or last session.
     pub about: Option<Arc<SessionView>>,
-    /// Its lists, without what the entry's filter hides; kept when the server dies.
+    /// Its lists, without the tools hidden by the entry's filter; kept when the server dies.
     pub capabilities: Arc<Capabilities>,
-    /// Tools that the entry's filter hides.
+    /// Tools hidden by the entry's filter.
     pub hidden: Arc<[Arc<str>]>,
 }
 
 /// A call in flight.
 #[derive(Debug)]
 pub struct InFlight {
-    /// What does not change.
+    /// The immutable part of the view.
     pub view: CallView,
-    /// Its clock, progress and bytes; written by the session.
+    /// Its clock, progress and byte counts; written by the session.
     pub pending: Arc<PendingRequest>,
 }
 
-/// What the host wants of every session of this server; outlives each of them.
+/// Session settings requested by the host; they outlive a session.
 #[derive(Default)]
 struct Desired {
-    /// Resources, each with how many want to hear of it.
+    /// Subscribed resources, with the number of subscribers.
     subscriptions: BTreeMap<Arc<str>, usize>,
     log_level: Option<LogLevel>,
 }
 
-/// Counters and breakers of one server, behind one short lock.
+/// Counters and breakers of one server, behind one lock that is held only briefly.
 #[derive(Default)]
 pub struct Ledger {
     /// All requests.
     pub total: Metrics,
     /// Requests by target (`tools/call echo`).
     pub targets: BTreeMap<Arc<str>, Metrics>,
-    /// Breakers of what has failed: tools, and the server itself (`None`).
+    /// Breakers with recorded failures: those of tools, and that of the server (`None`).
     pub breakers: BTreeMap<Option<Arc<str>>, Breaker>,
 }
 
@@ -148,7 +147,7 @@ impl Slot {
             config: Arc::clone(&config),
         };
         let busy = TaskTracker::new();
-        // Closed for waiting only: tokens are given as before.
+        // `wait` requires a closed tracker; tokens can still be created.
         busy.close();
         Self {
             name: config.name.clone(),
@@ -171,7 +170,7 @@ impl Slot {
         self.made.elapsed().as_millis() as u64
     }
 
-    /// How long nobody has used it; nothing while somebody does.
+    /// How long it has been idle; `None` while it is in use.
     pub fn idle_for(&self) -> Option<Duration> {
         let used = !self.busy.is_empty() || !self.calls().is_empty();
         let used = used || !self.desired.lock().subscriptions.is_empty();
@@ -179,8 +178,8 @@ impl Slot {
         (!used).then(|| Duration::from_millis(since))
     }
 
-    /// Starts it when it sleeps; of several at once one start is all there is. Returns when it is
-    /// ready or has failed.
+    /// Starts it when it sleeps; concurrent calls share one start. Returns when it is ready or has
+    /// failed.
     pub async fn wake(&self) {
         if self.live().is_asleep()
             && self.command(|done| Command::Control(LifecycleInput::Start, done)).await
@@ -189,7 +188,7 @@ impl Slot {
         }
     }
 
-    /// Gives a command and waits until the actor has taken it. Whether there is an actor.
+    /// Sends a command and waits until it is processed. Returns `false` without an actor.
     pub async fn command(&self, command: impl FnOnce(oneshot::Sender<()>) -> Command) -> bool {
         let (done, taken) = oneshot::channel();
         let is_sent = self.commands.send(command(done)).await.is_ok();
@@ -199,20 +198,20 @@ impl Slot {
         is_sent
     }
 
-    /// A request of a caller goes to the server.
+    /// Marks a request of a caller as being processed by the server, until the guard is dropped.
     pub fn enter(&self) -> Busy<'_> {
         Busy { slot: self, _token: self.busy.token() }
     }
 
-    /// Waits until no request of a caller is with the server.
+    /// Waits until the server processes no request of a caller.
     pub async fn idle(&self) {
         self.busy.wait().await;
     }
 
-    /// Messages in the black box.
+    /// Number of messages in the black box.
     pub const BLACK_BOX: usize = 200;
 
-    /// The snapshot now.
+    /// The current snapshot.
     pub fn live(&self) -> Arc<Live> {
         Arc::clone(&self.live.borrow())
     }
@@ -222,12 +221,12 @@ impl Slot {
         self.live.subscribe()
     }
 
-    /// Publishes a changed snapshot. For the actor.
+    /// Publishes a changed snapshot. Called by the actor only.
     pub fn publish(&self, change: impl FnOnce(&mut Live)) {
         self.live.send_modify(|live| change(Arc::make_mut(live)));
     }
 
-    /// Puts a fresh session in place. For the actor.
+    /// Publishes a new session. Called by the actor only.
     pub fn open_for_callers(&self, opened: &Opened) {
         let about = Some(opened.session.view());
         self.used.store(self.now(), Relaxed);
@@ -237,9 +236,9 @@ impl Slot {
         });
     }
 
-    /// Turns callers away before the actor has heard of the reason, so that no call slips through
-    /// between a timeout and its consequence. The actor is told right after; it alone decides what
-    /// follows. Does nothing when the session has been replaced meanwhile.
+    /// Rejects further calls before the actor learns the reason, so that none slips through between
+    /// a timeout and its consequence. Callers must notify the actor afterwards, which alone decides
+    /// what follows. Returns whether it took effect; a no-op when the session was replaced.
     pub fn turn_away(&self, generation: u64, reason: &SafeText) -> bool {
         self.live.send_if_modified(|live| {
             let current = live.generation == generation && live.session.is_some();
@@ -253,12 +252,12 @@ impl Slot {
         })
     }
 
-    /// Counters and breakers. Never hold it across an await.
+    /// Counters and breakers. Callers must not hold the guard across an await.
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock()
     }
 
-    /// Calls in flight. Never hold it across an await.
+    /// Calls in flight. Callers must not hold the guard across an await.
     pub fn calls(&self) -> MutexGuard<'_, BTreeMap<CallId, Arc<InFlight>>> {
         self.calls.lock()
     }
@@ -268,7 +267,7 @@ impl Slot {
         self.desired.lock().subscriptions.keys().cloned().collect()
     }
 
-    /// One more wants to hear of a resource (`1`), or one less (`-1`); gives how many do now.
+    /// Adds (`1`) or removes (`-1`) a subscriber of a resource; returns the new number.
     pub fn subscribed(&self, uri: &str, more: isize) -> usize {
         let mut desired = self.desired.lock();
         let count = desired.subscriptions.entry(uri.into()).or_default();
@@ -278,30 +277,30 @@ impl Slot {
         now
     }
 
-    /// The log level that the user chose.
+    /// The log level chosen by the user.
     pub fn log_level(&self) -> Option<LogLevel> {
         self.desired.lock().log_level
     }
 
-    /// Remembers a log level that the user chose.
+    /// Sets the log level chosen by the user.
     pub fn set_log_level(&self, level: LogLevel) {
         self.desired.lock().log_level = Some(level);
     }
 
-    /// Closes every breaker, its own and those of its tools; gives the facts to tell.
+    /// Closes every breaker, its own and those of its tools; returns the facts to record.
     pub fn close_breakers(&self, now: Timestamp) -> Vec<Fact> {
         let tools: Vec<_> = self.ledger().breakers.keys().cloned().collect();
         tools.iter().filter_map(|tool| self.close_breaker(tool.as_deref(), now)).collect()
     }
 
-    /// Closes its own breaker or that of a tool; gives the fact to tell, if it was not closed.
+    /// Closes its own breaker or that of a tool; returns the fact to record, unless it was closed.
     pub fn close_breaker(&self, tool: Option<&str>, now: Timestamp) -> Option<Fact> {
         let before = self.ledger().breakers.remove(&tool.map(Arc::from))?;
         let (tool, breaker) = (tool.map(SafeText::line), BreakerView::Closed);
         (before.view(now) != breaker).then_some(Fact::BreakerChanged { tool, breaker })
     }
 
-    /// What a call in flight is about.
+    /// The target of a call in flight.
     pub fn target_of(&self, call: CallId) -> Option<SafeText> {
         self.calls().get(&call).map(|call| call.view.target.clone())
     }
@@ -317,14 +316,14 @@ impl Slot {
 }
 
 impl Ledger {
-    /// Most targets counted one by one; later ones are summed up under the method.
+    /// Maximum number of targets counted separately; further ones are counted under the method.
     const TARGETS: usize = 10_000;
 
-    /// A request begins; gives the key under which it is counted.
+    /// Counts a request that starts; returns the key under which it is counted.
     pub fn begin(&mut self, method: &str, target: &str, now: Timestamp) -> Arc<str> {
         self.total.begin(now);
         let many = self.targets.len() >= Self::TARGETS;
-        // Resources are counted by method: their URIs are without number.
+        // Resources are counted by method: the number of URIs is unbounded.
         let by_method = target.is_empty() || many || method == "resources/read";
         let key: Cow<'_, str> =
             if by_method { method.into() } else { [method, " ", target].concat().into() };
@@ -338,7 +337,7 @@ impl Ledger {
         key
     }
 
-    /// A request ends.
+    /// Counts a request that ended.
     pub fn end(&mut self, key: &str, ending: Ending, took: Duration, at: Timestamp) {
         self.total.end(ending, took, at);
         if let Some(metrics) = self.targets.get_mut(key) {
@@ -351,28 +350,28 @@ impl Live {
     /// The session to call.
     ///
     /// # Errors
-    /// [`ErrorCode::ServerUnavailable`] with the state, the reason and what to do.
+    /// [`ErrorCode::ServerUnavailable`] with the state, the reason and help.
     pub fn session(&self) -> Result<&Arc<dyn SessionHandle>, Error> {
         self.session.as_ref().ok_or_else(|| self.unavailable())
     }
 
-    /// Whether a call starts it.
+    /// Whether it sleeps; a call starts it.
     pub fn is_asleep(&self) -> bool {
         self.session.is_none() && self.state == ServerState::Sleeping
     }
 
-    /// Whether a call is answered: at once, or after the start that it causes.
+    /// Whether it accepts calls: it is ready, or a call starts it.
     pub fn is_callable(&self) -> bool {
         self.session.is_some() || self.is_asleep()
     }
 
     /// # Errors
-    /// As [`Live::session`], for a server that no call starts either.
+    /// As [`Live::session`], unless a call would start the server.
     pub fn callable(&self) -> Result<(), Error> {
         if self.is_callable() { Ok(()) } else { Err(self.unavailable()) }
     }
 
-    /// Why it cannot be called.
+    /// The error for a server that cannot be called.
     pub fn unavailable(&self) -> Error {
         let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let help = match self.state {
@@ -383,7 +382,7 @@ impl Live {
             ServerState::Unavailable | ServerState::Shutdown | ServerState::Ready => "restart it",
         };
         let state = match self.state {
-            // Its session is over, its process is being ended.
+            // Its session has ended, its process is being stopped.
             ServerState::Ready => "going down",
             state => state.as_str(),
         };
@@ -391,7 +390,7 @@ impl Live {
         Error::new(ErrorCode::ServerUnavailable, message).server(&self.config.name).help(help)
     }
 
-    /// A tool by the name its server gives it.
+    /// A tool by its name on the server.
     pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
         self.capabilities.tools.iter().find(|tool| &*tool.name == name)
     }

@@ -1,5 +1,5 @@
-//! What is known of a schema before anything is compiled: limits, dialect, and whether it may be
-//! checked on the caller's thread. Pure; walks at most as much as the limits allow.
+//! Inspects a schema before it is compiled: limits, dialect, and whether it may be checked on the
+//! caller's thread. Pure; the work is bounded by the limits.
 
 use jsonschema::Draft;
 use serde_json::{Map, Value};
@@ -7,25 +7,24 @@ use serde_json::{Map, Value};
 use super::budget::KEYWORD;
 use super::explain::safe;
 use super::verdict::{SchemaProblem, SchemaProblemKind as Kind};
-use crate::config::ContentLimits;
-use crate::config::diagnostics::child;
+use crate::config::{ContentLimits, child_pointer};
 
-/// Largest schema, in bytes of compact JSON, estimated.
+/// Maximum size of a schema, in estimated bytes of compact JSON.
 const SCHEMA_BYTES: usize = 1 << 20;
-/// Nodes of a value, and sixteenths of its text, that may be checked on the caller's thread.
+/// Maximum size of a value checked on the caller's thread: 1 per node and per 16 bytes of text.
 const SMALL: usize = 50_000;
-/// Most patterns of such a schema, and most entries of one `enum` or `required` in it: what they
-/// cost is not counted while it is checked.
+/// Maximum number of patterns in such a schema, and of entries of an `enum` or `required`: their
+/// cost is not counted during a check.
 const PATTERNS: usize = 32;
 const ENTRIES: usize = 256;
 
-/// What is known of a schema.
+/// The result of the inspection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Audit {
     /// Its dialect.
     pub(super) dialect: Draft,
-    /// Whether small values may be checked on the caller's thread: it refers to nothing, so that it
-    /// is no deeper than written, and what is not counted while it is checked is cheap.
+    /// Whether small values may be checked on the caller's thread: it has no references, so its
+    /// depth is bounded as written, and keywords whose cost is not counted are cheap.
     pub(super) is_plain: bool,
 }
 
@@ -44,7 +43,7 @@ pub(super) fn is_small(value: &Value) -> bool {
     spend(value, 0, &mut { SMALL })
 }
 
-/// Whether a schema itself, without those in it, is as [`Audit::is_plain`] says.
+/// Whether a schema, without its sub-schemas, meets [`Audit::is_plain`].
 fn is_plain(schema: &Value, patterns: &mut usize) -> bool {
     let Value::Object(map) = schema else { return true };
     let keys = map.get("patternProperties").and_then(Value::as_object);
@@ -59,7 +58,7 @@ fn is_plain(schema: &Value, patterns: &mut usize) -> bool {
             .all(|key| map.get(*key).and_then(Value::as_array).is_none_or(|a| a.len() <= ENTRIES))
 }
 
-/// Short, without repetitions of hundreds or in each other.
+/// Whether a pattern is short, with at most two counted repetitions, each below 100.
 fn has_few_states(pattern: &str) -> bool {
     let hundreds = |digits: &[u8]| digits.iter().all(u8::is_ascii_digit);
     pattern.len() <= 512
@@ -67,7 +66,7 @@ fn has_few_states(pattern: &str) -> bool {
         && !pattern.as_bytes().windows(3).any(hundreds)
 }
 
-/// Where a keyword holds sub-schemas.
+/// How the value of a keyword contains sub-schemas.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holds {
     One,
@@ -75,7 +74,7 @@ enum Holds {
     OneOrList,
     List,
     Map,
-    /// Data, in which nothing is a schema.
+    /// Data without schemas.
     Data,
 }
 
@@ -101,7 +100,7 @@ fn holds(keyword: &str) -> Option<Holds> {
     })
 }
 
-/// The sub-schemas that stand directly in `schema`, each with keyword and inner key.
+/// The direct sub-schemas of `schema`, each with keyword and inner key.
 fn children(schema: &Map<String, Value>) -> impl Iterator<Item = (&str, Option<String>, &Value)> {
     schema.iter().flat_map(|(keyword, value)| {
         let list: Vec<(&str, Option<String>, &Value)> = match (holds(keyword), value) {
@@ -167,7 +166,7 @@ pub(super) fn audit(schema: &Value, limits: &ContentLimits) -> Result<Audit, Sch
     Ok(Audit { dialect, is_plain })
 }
 
-/// Rough size of the compact text; false when it exceeds [`SCHEMA_BYTES`] or nests too deep to recurse into.
+/// Estimates the compact size; false above [`SCHEMA_BYTES`], or when nested too deep to recurse.
 fn measure(value: &Value, depth: usize, bytes: &mut usize) -> bool {
     *bytes += match value {
         Value::String(text) => text.len() + 3,
@@ -208,7 +207,7 @@ fn walk(
     for (keyword, key, sub) in children(map) {
         let mut pointer = format!("{pointer}/{keyword}");
         if let Some(key) = key {
-            pointer = child(&pointer, &key);
+            pointer = child_pointer(&pointer, &key);
         }
         walk(sub, &pointer, depth + 1, visit)?;
     }
@@ -217,7 +216,7 @@ fn walk(
 
 /// A copy of `schema` with the deadline keyword in every object that may be a schema.
 ///
-/// Unknown keywords may hold schemas that a `$ref` points into, so only known data is left out.
+/// Unknown keywords may contain schemas that a `$ref` refers to, so only known data is left out.
 pub(super) fn guarded(schema: &Value) -> Value {
     fn schema_copy(schema: &Value) -> Value {
         match schema {
@@ -238,7 +237,7 @@ pub(super) fn guarded(schema: &Value) -> Value {
                 let copied = map.iter().map(|(k, v)| (k.clone(), schema_copy(v)));
                 Value::Object(copied.collect())
             }
-            // Maps of names to lists of names, or to anything a vocabulary likes.
+            // Maps of names to lists of names or to booleans, not schemas.
             (None, Value::Object(_)) if matches!(keyword, "dependentRequired" | "$vocabulary") => {
                 value.clone()
             }

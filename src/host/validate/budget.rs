@@ -1,12 +1,12 @@
-//! Time that really ends: compiling and checking on a thread with a budget and a deep stack.
+//! Enforced time limits: compiling and checking on a thread with a budget and a deep stack.
 //!
-//! The budget is time of the processor, where the platform tells it: on a machine that is busy with
-//! other things a small schema is as usable as ever.
+//! The budget is CPU time where the platform reports it, so that a small schema stays usable on a
+//! busy machine.
 //!
-//! The validator crate cannot be interrupted, so every sub-schema of a guarded schema carries a
-//! keyword of ours that looks at the deadline and leaves by unwinding (without the panic hook).
-//! What cannot be left that way is bounded otherwise: patterns run on a linear-time engine with a
-//! size limit, or with a backtracking limit.
+//! The validator crate cannot be interrupted, so every sub-schema of a guarded schema has a custom
+//! keyword that checks the deadline and aborts by unwinding (without the panic hook). Work between
+//! these checks is bounded otherwise: patterns run on a linear-time engine with a size limit, or
+//! with a backtracking limit.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -21,15 +21,15 @@ use serde_json::Value;
 use super::explain;
 use super::verdict::{Formats, SchemaProblem, SchemaProblemKind};
 
-/// The keyword put into every sub-schema of a guarded schema.
+/// The keyword added to every sub-schema of a guarded schema.
 pub(super) const KEYWORD: &str = "x-mcpdeck-deadline";
 
 const STACK_BYTES: usize = 16 << 20;
-/// Steps that may be taken on the caller's own thread.
+/// Maximum number of steps on the caller's thread.
 const CHEAP_STEPS: u32 = 50_000;
-/// Steps of one run; bounds what a hostile schema can allocate within its time.
+/// Maximum number of steps of one run; bounds the memory a hostile schema can allocate.
 const MAX_STEPS: u32 = 2_000_000;
-/// Runs that may go on at once, late ones included.
+/// Maximum number of concurrent runs, including abandoned ones.
 const MAX_RUNS: usize = 16;
 const PATTERN_BYTES: usize = 1 << 20;
 const BACKTRACKS: usize = 20_000;
@@ -37,16 +37,16 @@ const BACKTRACKS: usize = 20_000;
 static RUNS: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
-/// A run has used its budget at the latest after so many times the budget: nobody waits longer.
+/// Callers wait for a run at most this many times its budget (wall time versus CPU time).
 const PATIENCE: u32 = 8;
 
 thread_local! {
-    /// When the work of this thread is too much.
+    /// The deadline of the run on this thread, in its CPU time.
     static DEADLINE: Cell<Option<Duration>> = const { Cell::new(None) };
     static STEPS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Why a run printed nothing.
+/// Why a run has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Stopped {
     #[error("checking takes too long (the limit is {} ms)", .0.as_millis())]
@@ -59,11 +59,11 @@ pub(super) enum Stopped {
 
 struct TimeUp;
 
-/// A place among the runs; given back when dropped.
+/// A place among the concurrent runs; released on drop.
 struct RunPlace;
 
 impl RunPlace {
-    /// Takes a place, waiting for one no longer than a run may take.
+    /// Takes a place, waiting at most as long as for a run.
     fn take(time: Duration) -> Result<Self, Stopped> {
         let mut runs = RUNS.lock();
         let waited = FREED.wait_while_for(&mut runs, |runs| *runs >= MAX_RUNS, time * PATIENCE);
@@ -82,11 +82,11 @@ impl Drop for RunPlace {
     }
 }
 
-/// Runs `work` on its own thread for no longer than `time`, and waits for it no longer than
-/// [`PATIENCE`] times that.
+/// Runs `work` on a separate thread with the budget `time`, and waits at most [`PATIENCE`] times
+/// as long.
 ///
-/// A run that does not end by itself (a long pattern match) is left behind and counted; it ends
-/// because everything outside our keyword is bounded.
+/// A run that is still busy then (a long pattern match) is abandoned but keeps its place until it
+/// ends, which it does because all work between deadline checks is bounded.
 pub(super) fn run<T: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> T + Send + 'static,
@@ -114,7 +114,7 @@ pub(super) fn run<T: Send + 'static>(
     }
 }
 
-/// Runs `work` on this thread; `None` when it takes more steps than are cheap.
+/// Runs `work` on this thread; `None` when it takes more than [`CHEAP_STEPS`].
 pub(super) fn in_place<T>(work: impl FnOnce() -> T) -> Option<T> {
     STEPS.set(MAX_STEPS - CHEAP_STEPS);
     DEADLINE.set(Some(Duration::MAX));
@@ -123,14 +123,14 @@ pub(super) fn in_place<T>(work: impl FnOnce() -> T) -> Option<T> {
     result.ok()
 }
 
-/// How long this thread has worked.
+/// CPU time of this thread.
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
 fn worked() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// How long ago this thread first asked, where its own clock is not known.
+/// Wall time since the first call on this thread, where its CPU time is not available.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 fn worked() -> Duration {
     thread_local! {
@@ -139,7 +139,7 @@ fn worked() -> Duration {
     BEGAN.with(std::time::Instant::elapsed)
 }
 
-/// Counts a step and leaves by unwinding when the deadline of this thread has passed.
+/// Counts a step and unwinds when the step limit or the deadline of this thread is exceeded.
 fn step() {
     let Some(deadline) = DEADLINE.get() else { return };
     let steps = STEPS.get() + 1;
@@ -163,7 +163,7 @@ impl<'i> Keyword<'i> for Deadline {
     }
 }
 
-/// Refuses every document that is not the schema itself.
+/// Rejects every reference to another document.
 struct NoRetrieval;
 
 impl Retrieve for NoRetrieval {
@@ -175,7 +175,7 @@ impl Retrieve for NoRetrieval {
     }
 }
 
-/// Compiles on a thread with a deadline.
+/// Compiles on a separate thread with a deadline.
 pub(super) fn compile(
     schema: Value,
     dialect: Draft,
@@ -185,7 +185,7 @@ pub(super) fn compile(
     run(time, move || build(&schema, dialect, formats)).unwrap_or_else(|stopped| Err(slow(stopped)))
 }
 
-/// Every place where `schema` is against its meta-schema.
+/// All violations of the meta-schema in `schema`, at most 100.
 pub(super) fn against_meta_schema(
     schema: Value,
     time: Duration,
@@ -202,8 +202,8 @@ fn slow(stopped: Stopped) -> SchemaProblem {
     SchemaProblem { kind: SchemaProblemKind::TooSlow, pointer: String::new(), message }
 }
 
-/// Compiles in place. First with patterns in linear time; look-around needs the backtracking
-/// engine, which is then limited.
+/// Compiles in place. Tries the linear-time pattern engine first; look-around needs the
+/// backtracking engine, which is limited.
 pub(super) fn build(
     schema: &Value,
     dialect: Draft,
@@ -276,7 +276,7 @@ mod tests {
     fn time_in_which_the_machine_does_other_things_is_not_counted() {
         let time = Duration::from_millis(40);
         let work = move || {
-            // The thread stands still as it does without a processor.
+            // A sleeping thread uses no CPU time, like one that waits for a processor.
             let (_open, nothing) = mpsc::channel::<()>();
             let _ = nothing.recv_timeout(time * 3);
             (0..1_000).for_each(|_| step());

@@ -1,4 +1,4 @@
-//! Compiled validators by schema, so that a tool's schema is compiled once.
+//! A cache of compiled validators, so that a tool's schema is compiled only once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -13,14 +13,14 @@ use crate::config::ContentLimits;
 type CompiledSchema = Arc<Result<Validator, SchemaProblem>>;
 type SchemaEntries = HashMap<usize, (Weak<Value>, ContentLimits, Arc<OnceCell<CompiledSchema>>)>;
 
-/// A cache of compiled schemas, by the identity of the shared value; compiled anew under other
+/// A cache of compiled schemas, keyed by the identity of the shared value; recompiled for other
 /// limits.
 ///
-/// Entries whose schema is gone are dropped when the cache grows.
+/// Entries whose schema was dropped are removed when the cache grows.
 #[derive(Debug)]
 pub struct Validators {
     entries: Mutex<SchemaEntries>,
-    /// Places to compile: many first calls at once must not crowd each other out.
+    /// Limits concurrent compilations, so that many first calls do not slow each other down.
     compiling: Semaphore,
 }
 
@@ -34,7 +34,7 @@ impl Validators {
     const COMPILING: usize = 2;
     const SWEEP_AT: usize = 256;
 
-    /// The compiled form of `schema`; compiles it off the executor when it is new.
+    /// The compiled form of `schema`; a new one is compiled off the executor.
     pub async fn get(&self, schema: &Arc<Value>, limits: ContentLimits) -> CompiledSchema {
         let compile =
             move |schema: &Value| Validator::compile_with(schema, Formats::Dialect, limits);
@@ -65,7 +65,7 @@ impl Validators {
     fn cell(&self, schema: &Arc<Value>, limits: ContentLimits) -> Arc<OnceCell<CompiledSchema>> {
         let mut entries = self.entries.lock();
         let key = Arc::as_ptr(schema) as usize;
-        // An address is reused after the schema is gone; the weak reference tells.
+        // An address may be reused after the schema was dropped; the weak reference detects it.
         if let Some((known, compiled_for, cell)) = entries.get(&key)
             && known.strong_count() > 0
             && *compiled_for == limits

@@ -1,4 +1,4 @@
-//! Violations in words that a person understands, with the pointer of what is wrong.
+//! Readable messages for violations, with the pointer of the offending value.
 
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::{JsonType, JsonTypeSet, ValidationError};
@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::verdict::SchemaVerdict;
 use crate::base::SafeText;
 use crate::base::human::count;
-use crate::config::diagnostics::child;
+use crate::config::child_pointer;
 use crate::error::Violation;
 
-/// Longest piece of a value or name quoted in a message, in characters.
+/// Maximum length of a value or name quoted in a message, in characters.
 const QUOTE: usize = 48;
 const MESSAGE: usize = 600;
 
@@ -56,7 +56,7 @@ fn place(pointer: &str) -> &str {
     if pointer.is_empty() { "/" } else { pointer }
 }
 
-/// What one error of the validator says, one violation per place.
+/// Converts an error of the validator, into one violation per place.
 pub(super) fn violations(error: &ValidationError<'_>) -> Vec<Violation> {
     let pointer = error.instance_path().as_str().to_owned();
     let keyword = error.kind().keyword().to_owned();
@@ -68,12 +68,14 @@ pub(super) fn violations(error: &ValidationError<'_>) -> Vec<Violation> {
     match error.kind() {
         Kind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
-            vec![at(child(&pointer, name), &format!("{} is required", quoted(name)))]
+            vec![at(child_pointer(&pointer, name), &format!("{} is required", quoted(name)))]
         }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             unexpected
                 .iter()
-                .map(|name| at(child(&pointer, name), &format!("{} is not known", quoted(name))))
+                .map(|name| {
+                    at(child_pointer(&pointer, name), &format!("{} is not known", quoted(name)))
+                })
                 .collect()
         }
         _ => vec![at(pointer, &message(error))],
@@ -111,7 +113,7 @@ fn message(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// Names the alternative that came closest: the one of the right type with the fewest errors.
+/// Reports the closest alternative: one of the right type, with the fewest errors.
 fn none_fits(context: &[Vec<ValidationError<'static>>]) -> String {
     let is_of_another_type = |e: &ValidationError<'_>| {
         e.instance_path().as_str().is_empty()
@@ -134,7 +136,7 @@ fn none_fits(context: &[Vec<ValidationError<'static>>]) -> String {
     format!("fits none of the {all} alternatives; closest is {}: {why}", index + 1)
 }
 
-/// When every alternative failed by its type alone, the types together say it better.
+/// The list of expected types, if every alternative failed only because of its type.
 fn only_types(context: &[Vec<ValidationError<'static>>]) -> Option<String> {
     let mut set = JsonTypeSet::empty();
     for errors in context {
@@ -202,7 +204,7 @@ fn format_name(format: &str) -> String {
     }
 }
 
-/// A value in a few words: its kind and, when short, itself.
+/// A short description of a value: its type and, for scalars, the value.
 pub(super) fn preview(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -233,7 +235,7 @@ fn quoted(text: &str) -> String {
     format!("{:?}", short(text))
 }
 
-/// Makes a message safe to draw and bounds its length: names and patterns come from servers.
+/// Sanitizes and truncates a message: names and patterns come from servers.
 pub(super) fn safe(message: &str) -> String {
     SafeText::cut(message, MESSAGE).to_string()
 }

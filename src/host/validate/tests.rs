@@ -1,4 +1,4 @@
-//! What the validator promises, hostile schemas included.
+//! Guarantees of the validator, including for hostile schemas.
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ fn a_schema_that_calls_itself_a_meta_schema_changes_nothing() {
         Ok(validator) => assert!(!validator.check(&json!({"a": 1})).is_valid()),
         Err(problem) => assert!(!problem.message.is_empty()),
     }
-    // And the next schema is still checked against the real one.
+    // The next schema is still checked against the real meta-schema.
     assert!(Validator::compile(&json!({"type": "strin"})).is_err());
 }
 
@@ -167,8 +167,8 @@ fn doubling(keyword: &str) -> Value {
     json!({"$ref": "#/$defs/d0", "$defs": defs})
 }
 
-/// No time is measured: an endless check would never get here, and one that is left to go on is
-/// told by [`ends_every_time`].
+/// Measures no time: an endless check would never return, and an abandoned one is detected by
+/// [`ends_every_time`].
 fn stops(schema: &Value, value: &Value) {
     let verdict = Validator::compile(schema).map(|validator| validator.check(value));
     if let Err(problem) = &verdict {
@@ -210,7 +210,7 @@ fn s16_hostile_schemas_stop_at_the_time_budget() {
 
 #[test]
 fn s16_the_budget_ends_a_check_that_would_never_end() {
-    // Results are not remembered per (schema, text), so this takes 2^30 steps.
+    // Results are not memoized per (schema, text), so this takes 2^30 steps.
     let validator = Validator::compile(&doubling("oneOf")).expect("it is small enough to compile");
     assert!(validator.check_in_place(&json!("xxxx")).is_none());
     assert!(
@@ -234,7 +234,7 @@ fn s16_regex_bombs_do_not_hang() {
     assert!(!look.check(&json!("xbc")).is_valid());
 }
 
-/// More of them than may go on at once, one after the other: what was given up does not go on.
+/// More runs than may be concurrent, in sequence: an abandoned run must end.
 fn ends_every_time(schema: &Value, value: &Value) {
     let limits =
         ContentLimits { schema_time: Duration::from_millis(40), ..ContentLimits::default() };
@@ -272,7 +272,7 @@ fn limits_are_named_when_they_are_exceeded() {
     assert_eq!(problem(&deep).kind, SchemaProblemKind::TooDeep);
     let mut deeper = json!({});
     for _ in 0..3_000 {
-        // Moved, not copied: a copy would go as deep.
+        // Moved, not cloned: a clone would recurse as deep.
         deeper = Value::Object([("not".to_owned(), deeper)].into_iter().collect());
     }
     assert_eq!(problem(&deeper).kind, SchemaProblemKind::TooLarge);
@@ -349,7 +349,7 @@ fn slow_runs_do_not_use_up_the_slots_for_ever() {
 }
 
 #[tokio::test]
-async fn the_cache_compiles_a_schema_once_and_tells_reused_addresses_apart() {
+async fn the_cache_compiles_a_schema_once_and_reports_reused_addresses_apart() {
     let cache = Validators::default();
     let schema = Arc::new(json!({"type": "string"}));
     let first = cache.get(&schema, ContentLimits::default()).await;

@@ -1,30 +1,30 @@
-//! What comes of a schema and of a check of a value.
+//! The results of compiling a schema and of checking a value.
 
 use crate::error::Violation;
 
-/// Whether `format` is an assertion or a note (JSON Schema 2020-12, validation, section 7.2).
+/// Whether `format` is asserted or an annotation (JSON Schema 2020-12, validation, section 7.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Formats {
-    /// What the dialect says: asserted up to draft-07, a note since 2019-09. What the engine uses
+    /// As in the dialect: asserted up to draft-07, an annotation since 2019-09. Used by the engine
     /// for calls.
     #[default]
     Dialect,
-    /// Asserted whatever the dialect; what a form shows as a warning.
+    /// Asserted in every dialect; used for warnings in forms.
     Assert,
 }
 
-/// What is wrong with a schema as a whole.
+/// Kinds of problems of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SchemaProblemKind {
     /// Neither an object nor a boolean.
     NotASchema,
-    /// `$schema` names a dialect that is not known.
+    /// `$schema` names an unknown dialect.
     Dialect,
-    /// A `$ref` that leaves the document.
+    /// A `$ref` outside the document.
     RemoteRef,
     /// A `$ref` to a place that does not exist.
     UnresolvedRef,
-    /// A `pattern` that is no regular expression, or one too large.
+    /// A `pattern` that is not a regular expression, or is too large.
     Pattern,
     /// Nested deeper than [`ContentLimits::schema_depth`](crate::config::ContentLimits).
     TooDeep,
@@ -33,7 +33,7 @@ pub enum SchemaProblemKind {
     TooLarge,
     /// Compiling took longer than [`ContentLimits::schema_time`](crate::config::ContentLimits).
     TooSlow,
-    /// Against the dialect's own meta-schema.
+    /// Violates the dialect's meta-schema.
     Invalid,
 }
 
@@ -41,32 +41,32 @@ pub enum SchemaProblemKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SchemaProblem {
-    /// What kind.
+    /// The kind of problem.
     pub kind: SchemaProblemKind,
-    /// JSON pointer into the schema; empty for the whole.
+    /// JSON pointer into the schema; empty for the root.
     pub pointer: String,
     /// What is wrong, safe to print.
     pub message: String,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SchemaVerdict {
-    /// The value fits.
+    /// The value is valid.
     #[default]
     Valid,
-    /// It does not; every place, at most [`SchemaVerdict::MOST`].
+    /// The value is invalid; all violations, at most [`SchemaVerdict::MOST`].
     Invalid(Vec<Violation>),
-    /// It could not be told within the limits; the reason. Such a call may only be made past
-    /// validation on purpose.
+    /// It could not be determined within the limits, for this reason. Such a call requires an
+    /// explicit override of validation.
     Unknown(String),
 }
 
 impl SchemaVerdict {
-    /// Most violations reported by one check; the last then says that there are more.
+    /// Maximum number of violations reported by one check; the last may be the count of the rest.
     pub const MOST: usize = 1_000;
 
-    /// Whether the value is known to fit.
+    /// Whether the value is valid.
     pub const fn is_valid(&self) -> bool {
         matches!(self, Self::Valid)
     }

@@ -1,4 +1,4 @@
-//! The fold, and that facts and views survive being written down.
+//! Folding of facts, and serialization of facts and views.
 
 use serde_json::json;
 
@@ -34,14 +34,14 @@ fn exited() -> Fact {
 fn restarts_count_the_times_a_server_became_ready_again() {
     use ServerState::{Ready, Starting, Unavailable};
     let restarts = |facts: Vec<Fact>| fold(facts).servers["git"].restarts;
-    // An attempt that died before it was ready is no restart.
+    // An attempt that failed before it was ready is not a restart.
     assert_eq!(restarts(vec![state(Starting), exited(), state(Starting), state(Ready)]), 0);
     // A restart counts with and without an exit, as for servers reached by URL.
     let twice =
         vec![state(Ready), state(Unavailable), state(Starting), state(Ready), state(Unavailable)];
     assert_eq!(restarts(twice), 1);
     assert_eq!(restarts(vec![state(Ready), exited(), state(Starting), state(Ready)]), 1);
-    // Being told twice that it is ready is one readiness.
+    // Repeated `Ready` facts count once.
     assert_eq!(restarts(vec![state(Ready), state(Ready)]), 0);
 }
 

@@ -1,7 +1,7 @@
 //! Which addresses metadata may name. A resource decides where its metadata and its authorization
-//! server are, so it could make the host ask machines of its own network: addresses that are
-//! private or of this machine are asked only where the server itself is such a one, link-local and
-//! reserved ones never. Names are checked where they are resolved, so that none can be rebound.
+//! server are, so it could make the host send requests into its own network (SSRF): private and
+//! loopback addresses are allowed only where the server itself has one, link-local and reserved
+//! ones never. Names are checked when they are resolved, so that DNS rebinding fails.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use url::{Host, Url};
 
 use crate::base::address::is_meant_as_loopback;
 
-/// What an address reaches.
+/// How far an address reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AddressReach {
     Public,
     Loopback,
     Private,
-    /// Link-local (with the metadata services of clouds), multicast, reserved.
+    /// Link-local (including cloud metadata services), multicast, reserved.
     Never,
 }
 
-/// What the server at one address may name.
+/// Which addresses the metadata of one server may name.
 #[derive(Clone, Debug)]
 pub(super) struct AddressPolicy {
     /// The server's own host, which is connected to anyway.
     own: String,
     reach: AddressReach,
-    /// The server is spoken to without encryption, and so may its authorization server be.
+    /// Whether the server uses plain HTTP; its authorization server may then do so too.
     clear: bool,
     proxies: Arc<[String]>,
 }
@@ -46,10 +46,10 @@ impl AddressPolicy {
         Self { own, reach, clear: server.scheme() == "http", proxies: proxies.collect() }
     }
 
-    /// Checks an address that is about to be asked or shown to a person.
+    /// Checks an address before it is requested or shown to the user.
     ///
     /// # Errors
-    /// Why it is not used.
+    /// Why it is refused.
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
         let ip = ip_of(url);
         let local = ip.is_some_and(|ip| reach_of(ip) == AddressReach::Loopback);
@@ -109,7 +109,7 @@ fn plain(host: &str) -> String {
     host.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// The address that an URL names, by number or as this machine.
+/// The IP address that a URL names, by number or as `localhost`.
 fn ip_of(url: &Url) -> Option<IpAddr> {
     match url.host()? {
         Host::Ipv4(ip) => Some(ip.into()),
@@ -150,10 +150,10 @@ fn of_v6(ip: Ipv6Addr) -> AddressReach {
     match parts {
         _ if ip.is_loopback() => AddressReach::Loopback,
         _ if ip.is_unspecified() || ip.is_multicast() => AddressReach::Never,
-        // IPv4 in other clothes: mapped, compatible, NAT64, 6to4.
+        // Embedded IPv4: mapped, compatible, NAT64, 6to4.
         [0, 0, 0, 0, 0, 0xffff | 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => embedded(6),
         [0x2002, ..] => embedded(1),
-        // Teredo and local NAT64 hide theirs.
+        // Teredo and local NAT64 obscure the IPv4 address.
         [0x2001, 0, ..] | [0x64, 0xff9b, 1, ..] => AddressReach::Never,
         [first, ..] if first & 0xffc0 == 0xfe80 => AddressReach::Never,
         [first, ..] if first & 0xfe00 == 0xfc00 => AddressReach::Private,

@@ -19,7 +19,7 @@ use super::token::{StoredToken, TokenStore};
 use crate::base::{Redactor, SafeText, Secret, ServerName};
 use crate::config::HttpConfig;
 
-/// What signs in: a store, and whom to ask. Cheap to clone.
+/// Signs in to servers: a token store and an optional prompt. Cheap to clone.
 #[derive(Clone)]
 pub struct Accounts {
     store: Arc<dyn TokenStore>,
@@ -35,20 +35,20 @@ impl std::fmt::Debug for Accounts {
 }
 
 impl Accounts {
-    /// Accounts that are kept in `store`. Nobody is asked: a server that wants a person to sign in
+    /// Accounts stored in `store`, without a prompt: a server that requires the user to sign in
     /// fails with [`AuthFailure::SignInNeeded`].
     pub fn new(store: Arc<dyn TokenStore>) -> Self {
         Self { store, prompt: None, watches: Vec::new(), redactor: Redactor::default() }
     }
 
-    /// Asks with `prompt` when a person has to sign in.
+    /// Uses `prompt` when the user has to sign in.
     #[must_use]
     pub fn prompt(mut self, prompt: Arc<dyn SignInPrompt>) -> Self {
         self.prompt = Some(prompt);
         self
     }
 
-    /// Tells `watch` too of everything as it happens; it must not block.
+    /// Also reports every event to `watch`, which must not block.
     #[must_use]
     pub fn watch(
         mut self,
@@ -58,17 +58,17 @@ impl Accounts {
         self
     }
 
-    /// Teaches `redactor` every token that is used.
+    /// Makes `redactor` mask every token that is used.
     #[must_use]
     pub fn masked_by(mut self, redactor: &Redactor) -> Self {
         self.redactor = redactor.clone();
         self
     }
 
-    /// What signs in at one server; `None` when its entry says that nobody does.
+    /// The authorizer for one server; `None` when its entry disables signing in.
     ///
     /// # Errors
-    /// A certificate of the entry that cannot be used.
+    /// When a certificate of the entry cannot be used.
     pub fn authorizer(
         &self,
         server: &ServerName,
@@ -97,7 +97,7 @@ impl Accounts {
     }
 }
 
-/// The address of a server as a resource: that of WebSocket as HTTP, nothing after `#`.
+/// A server's address as a resource: WebSocket schemes become HTTP, the fragment is dropped.
 fn resource_of(url: &Url) -> Url {
     let text = url.as_str();
     let http = text.strip_prefix("ws").map(|rest| format!("http{rest}"));
@@ -106,15 +106,15 @@ fn resource_of(url: &Url) -> Url {
     url
 }
 
-/// Signs in at one server and keeps its token good.
+/// Signs in to one server and keeps its token valid.
 pub struct Authorizer {
     site: Site,
     accounts: Accounts,
     held: Mutex<Option<StoredToken>>,
     turn: tokio::sync::Mutex<()>,
-    /// How often each scope was asked for in vain.
+    /// How often each scope was requested in vain.
     step_ups: Mutex<HashMap<String, u32>>,
-    /// What the last refusal wanted.
+    /// What the last refusal asked for.
     refused: Mutex<Option<RequestedAccess>>,
 }
 
@@ -124,18 +124,18 @@ impl std::fmt::Debug for Authorizer {
     }
 }
 
-/// Why a request got no answer.
+/// Why a request got no response.
 #[derive(Debug, thiserror::Error)]
 pub enum NotSent {
     /// It could not be sent.
     #[error(transparent)]
     Http(#[from] reqwest::Error),
-    /// The server wants a token, and there is none.
+    /// The server requires a token, and there is none.
     #[error(transparent)]
     Auth(#[from] AuthFailure),
 }
 
-/// What was tried for one request.
+/// Attempts made for one request.
 #[derive(Debug, Default)]
 struct Tries {
     renewals: u32,
@@ -143,21 +143,21 @@ struct Tries {
 }
 
 impl Tries {
-    /// Tokens that are got for one request (specification 2026-07-28, step-up: "a few").
+    /// Most new tokens obtained for one request (specification 2026-07-28, step-up: "a few").
     const MOST: u32 = 3;
-    /// Of these, those that ask for one scope: the first token may lack it, two more may not.
+    /// Of these, the most for one scope: the first token may lack it, two more may not.
     const STEP_UPS: u32 = 2;
 }
 
 impl Authorizer {
-    /// Longest look at where one signs in, when nobody can be asked to.
+    /// Timeout for looking up the authorization server when there is no prompt.
     const LOOK: Duration = Duration::from_secs(10);
 
-    /// Sends a request with the token there is. Where the server wants another one, gets it and
+    /// Sends a request with the current token. If the server requires another one, obtains it and
     /// sends the request again.
     ///
     /// # Errors
-    /// As [`NotSent`]; a refusal that is not about the token is an answer.
+    /// As [`NotSent`]; a refusal that is not about the token is returned as a response.
     pub(crate) async fn send(
         self: &Arc<Self>,
         request: RequestBuilder,
@@ -188,7 +188,7 @@ impl Authorizer {
         }
     }
 
-    /// The token to use now, refreshed when its end is near; `None` when there is none yet.
+    /// The token to use now, refreshed if it is about to expire; `None` when there is none yet.
     pub(crate) async fn token(self: &Arc<Self>) -> Result<Option<Secret>, AuthFailure> {
         let due = |token: &StoredToken| token.is_due(grant::now());
         let held = self.held.lock().clone();
@@ -203,7 +203,7 @@ impl Authorizer {
                     Some(held) if held.refresh_token.is_some() => {
                         match self.refresh(held.clone()).await {
                             Ok(fresh) => Some(fresh),
-                            // The server decides what the old one is still good for.
+                            // The server decides whether the old one is still valid.
                             Err(AuthFailure::SignInNeeded(..)) => Some(held),
                             Err(_) if held.left(grant::now()) > Some(0) => Some(held),
                             Err(error) => return Err(error),
@@ -220,8 +220,8 @@ impl Authorizer {
         Ok(held.map(|token| Secret::new(token.access_token)))
     }
 
-    /// Deals with a refusal of the token that was used: its status, and its `WWW-Authenticate`.
-    /// `true` when the request is worth sending again.
+    /// Handles a refusal of the token that was used, by its status and `WWW-Authenticate` header.
+    /// Returns `true` when the request should be sent again.
     async fn renew(
         self: &Arc<Self>,
         (status, challenge): (StatusCode, Option<String>),
@@ -239,7 +239,7 @@ impl Authorizer {
         if let Some(known) = &known
             && Some(known.access_token.as_str()) != used.map(Secret::expose)
         {
-            // Somebody else has got a new one meanwhile.
+            // Another task or process has obtained a new one meanwhile.
             self.hold(Some(known.clone()));
             return Ok(true);
         }
@@ -277,7 +277,7 @@ impl Authorizer {
             };
             if asked > Tries::STEP_UPS {
                 return Err(AuthFailure::refused(format!(
-                    "the server wants the scope `{wanted}`, which {} tokens did not give",
+                    "the server wants the scope `{wanted}`, which {} tokens did not have",
                     Tries::MOST
                 )));
             }
@@ -294,26 +294,26 @@ impl Authorizer {
         }
         let Some(prompt) = self.accounts.prompt.clone() else {
             let first = self.refused.lock().replace(wanted.clone()).is_none();
-            // Where one signs in is looked up once: the steps show it, and what is not safe is told
-            // here, whether or not a person is there.
+            // The authorization server is looked up once: the steps show it, and an unsafe one is
+            // reported here, whether or not the user is present.
             if first
                 && let looked = tokio::time::timeout(Self::LOOK, self.site.look(&wanted)).await
                 && let Ok(Err(AuthFailure::Refused(why))) = looked
             {
                 return Err(AuthFailure::Refused(why));
             }
-            self.tell(AuthEvent::Needed);
+            self.emit(AuthEvent::Needed);
             return Err(self.needed(why));
         };
         self.ask(&*prompt, &wanted).await?;
         Ok(true)
     }
 
-    /// Signs in now, whatever there is: as the last refusal wants it, or with these scopes. Requests
-    /// go on meanwhile with the token there is.
+    /// Signs in now, regardless of the current token: as the last refusal requires, or with these
+    /// scopes. Requests continue meanwhile with the current token.
     ///
     /// # Errors
-    /// What went wrong, or that the person does not want to.
+    /// What went wrong, or that the user declined.
     pub async fn sign_in(
         &self,
         prompt: &dyn SignInPrompt,
@@ -329,10 +329,10 @@ impl Authorizer {
         self.ask(prompt, &wanted).await
     }
 
-    /// Gets another token for the one there is, without a person.
+    /// Replaces the current token without user interaction.
     ///
     /// # Errors
-    /// There is none that can be refreshed, or what went wrong.
+    /// When there is no refresh token, or what went wrong.
     pub async fn refresh_now(self: &Arc<Self>) -> Result<StoredToken, AuthFailure> {
         let _turn = self.turn.lock().await;
         if self.site.config.machine {
@@ -344,19 +344,19 @@ impl Authorizer {
         }
     }
 
-    /// Looks where the server sends those who sign in. Asks nobody, keeps nothing.
+    /// Looks up the authorization server. Neither prompts nor stores anything.
     ///
     /// # Errors
-    /// Its metadata cannot be had, or is not safe.
+    /// When its metadata cannot be fetched, or is not safe.
     pub async fn authorization(&self) -> Result<Authorization, AuthFailure> {
         self.site.look(&RequestedAccess::default()).await
     }
 
-    /// Revokes and forgets the token and the client the host registered. What was forgotten, and
-    /// what the server said to the revocation.
+    /// Revokes and forgets the token and the client the host registered. Returns what was forgotten
+    /// and the outcome of the revocation; `None` when there was no token.
     ///
     /// # Errors
-    /// The store does not forget it.
+    /// When the store cannot be read or changed.
     pub async fn sign_out(
         &self,
     ) -> Result<Option<(StoredToken, Result<(), AuthFailure>)>, AuthFailure> {
@@ -373,16 +373,16 @@ impl Authorizer {
         Ok(Some((known, revoked)))
     }
 
-    /// The token that is kept.
+    /// The stored token.
     ///
     /// # Errors
-    /// The store cannot be read.
+    /// When the store cannot be read.
     pub fn state(&self) -> Result<Option<StoredToken>, AuthFailure> {
         self.site.store.find(&self.site.resource).map_err(kept)
     }
 
-    fn tell(&self, event: AuthEvent<'_>) {
-        self.site.exchange.events.tell(event);
+    fn emit(&self, event: AuthEvent<'_>) {
+        self.site.exchange.events.emit(event);
     }
 
     fn needed(&self, why: String) -> AuthFailure {
@@ -394,7 +394,7 @@ impl Authorizer {
         self.accounts.redactor.learn(secrets.flatten().map(|secret| secret.as_str().into()));
         let before = std::mem::replace(&mut *self.held.lock(), token.clone());
         if before != token {
-            self.tell(AuthEvent::Token(token.as_ref()));
+            self.emit(AuthEvent::Token(token.as_ref()));
         }
     }
 
@@ -418,7 +418,7 @@ impl Authorizer {
     ) -> Result<StoredToken, AuthFailure> {
         let asked = tokio::time::timeout(PATIENCE, self.site.ask(prompt, wanted)).await;
         let token = asked.map_err(|_| AuthFailure::Declined("nobody signed in".to_owned()))??;
-        // A refresh of another process ends first: it would put the older token in its place.
+        // Waits for a refresh by another process, which would overwrite this token by an older one.
         let _guard = self.lock(&token).await?;
         self.keep(&token).await?;
         Ok(token)
@@ -430,8 +430,8 @@ impl Authorizer {
         Ok(token)
     }
 
-    /// Refreshes a token. Goes on when whoever wants it gives up: a token that rotates is lost when
-    /// its answer is not read.
+    /// Refreshes a token. Continues if the caller is cancelled: a rotated token is lost when its
+    /// response is not read.
     async fn refresh(self: &Arc<Self>, known: StoredToken) -> Result<StoredToken, AuthFailure> {
         let this = Arc::clone(self);
         let work = tokio::spawn(async move { this.refresh_alone(known).await });
@@ -461,7 +461,7 @@ impl Authorizer {
             Ok(granted) => {
                 let fresh = StoredToken {
                     access_token: granted.access_token,
-                    // One that does not rotate stays (RFC 6749, section 6).
+                    // One that does not rotate stays valid (RFC 6749, section 6).
                     refresh_token: granted.refresh_token.or(Some(refresh)),
                     obtained_at: grant::now(),
                     expires_in: granted.expires_in,
@@ -474,7 +474,7 @@ impl Authorizer {
             Err(NotGranted::Code(code)) => {
                 let newest = self.state()?.filter(|newest| *newest != current);
                 if let Some(newest) = newest {
-                    // A program that knows no lock was faster; its token is the good one.
+                    // A program without locking was faster; its token is the valid one.
                     self.hold(Some(newest.clone()));
                     return Ok(newest);
                 }
@@ -492,7 +492,7 @@ impl Authorizer {
                         return Err(failure);
                     }
                 }
-                Err(self.needed(format!(" again, the refresh token is no longer good (`{code}`)")))
+                Err(self.needed(format!(" again, the refresh token is invalid (`{code}`)")))
             }
             Err(NotGranted::Failed(failure)) => Err(failure),
         }
@@ -500,5 +500,5 @@ impl Authorizer {
 }
 
 fn kept(error: io::Error) -> AuthFailure {
-    AuthFailure::Failed(format!("the file of the tokens: {error}"))
+    AuthFailure::Failed(format!("the token file: {error}"))
 }

@@ -1,5 +1,5 @@
-//! The POSTs to the token and revocation endpoints that are ours: refresh, the client's own
-//! credentials, sign-out. A refresh token that rotates is worth a lock, and rmcp posts without one.
+//! The POSTs to the token and revocation endpoints that are not left to rmcp: refresh, client
+//! credentials, sign-out. A rotating refresh token needs a lock, and rmcp posts without one.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ use crate::base::{SafeText, Secret};
 use crate::config::TlsConfig;
 use crate::mcp::transport::remote;
 
-/// What a token endpoint gave.
+/// What a token endpoint granted.
 pub(super) struct Granted {
     pub(super) access_token: String,
     pub(super) refresh_token: Option<String>,
@@ -34,16 +34,16 @@ pub(super) struct Granted {
     pub(super) scopes: Option<Vec<String>>,
 }
 
-/// Why a token endpoint gave no token.
+/// Why a token endpoint granted no token.
 pub(super) enum NotGranted {
     /// It answered with this `error`.
     Code(String),
-    /// Something else; it may pass.
+    /// Another, possibly transient failure.
     Failed(AuthFailure),
 }
 
 impl NotGranted {
-    /// As a failure of the sign-in.
+    /// Converts it to a sign-in failure.
     pub(super) fn into_failure(self, endpoint: &str) -> AuthFailure {
         match self {
             Self::Code(code) => AuthFailure::refused(format!("{endpoint} answered `{code}`")),
@@ -52,7 +52,7 @@ impl NotGranted {
     }
 }
 
-/// A client and, when it signs assertions, its key and whom it addresses them to.
+/// A client and, when it signs assertions, its private key.
 pub(super) struct OAuthClient<'a> {
     pub(super) client: &'a StoredClient,
     pub(super) key: Option<&'a Secret>,
@@ -147,16 +147,16 @@ async fn post(
     exchange.run(kind, request).await.map_err(AuthFailure::failed)
 }
 
-/// Seconds since 1970, which is what tokens count in.
+/// Seconds since 1970, the unit of token times.
 pub(super) fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.unwrap_or_default().as_secs()
 }
 
-// Every HTTP request that signing in takes: checked, bounded, never redirected to another place,
-// and noted as a step.
+// Every HTTP request of a sign-in: checked, bounded, never redirected to another origin, and
+// recorded as a step.
 
-/// The client of one server's authorization.
+/// The HTTP client of one server's authorization.
 #[derive(Clone)]
 pub(super) struct TokenClient {
     http: reqwest::Client,
@@ -165,7 +165,7 @@ pub(super) struct TokenClient {
 }
 
 impl TokenClient {
-    /// Longest answer.
+    /// Longest response body, in bytes.
     const BYTES: usize = 256 << 10;
     const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -189,7 +189,7 @@ impl TokenClient {
     /// Sends one request and reads its answer.
     ///
     /// # Errors
-    /// Where it went, and why it was not answered.
+    /// The address, and why there was no response.
     async fn run(
         &self,
         kind: StepKind,
@@ -231,7 +231,7 @@ impl TokenClient {
         let response =
             self.http.execute(request).await.map_err(|error| remote::innermost(&error))?;
         let mut out = http::Response::builder().status(response.status());
-        // A stream of events has no end, and is nothing that was asked for.
+        // An event stream never ends, and was not asked for.
         let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
         let streams = kind.is_some_and(|kind| kind.starts_with("text/event-stream"));
         for (name, value) in response.headers() {
@@ -256,12 +256,12 @@ pub(super) fn error_code(body: &[u8]) -> Option<String> {
     is_code(code).then(|| code.to_owned())
 }
 
-/// Whether a text is the code of an error, and nothing a server would have said at length.
+/// Whether a text is an error code rather than a message.
 pub(super) fn is_code(text: &str) -> bool {
     text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// What rmcp is doing; only its request shows it.
+/// What rmcp is doing, as inferred from its request.
 fn kind_of(request: &http::Request<Vec<u8>>) -> StepKind {
     let path = request.uri().path();
     let json = request.headers().get("content-type").is_some_and(|kind| kind == "application/json");
@@ -286,18 +286,18 @@ impl OAuthHttpClient for TokenClient {
 
 // The assertion of a client that has a key (RFC 7523, `private_key_jwt`).
 
-/// Seconds an assertion is good for.
+/// Seconds an assertion is valid.
 const LIFE: u64 = 300;
 
-/// Signs that `client` speaks to `audience`, at `now` in seconds since 1970. The key is PKCS#8 in
-/// PEM: RSA (RS256), P-256 (ES256) or P-384 (ES384).
+/// Signs an assertion of `client` for `audience`, at `now` in seconds since 1970. The key is PKCS#8
+/// in PEM: RSA (RS256), P-256 (ES256) or P-384 (ES384).
 ///
 /// # Errors
 /// What is wrong with the key.
 pub(super) fn sign(pem: &str, client: &str, audience: &str, now: u64) -> Result<String, String> {
     let (algorithm, key) = signing_key(pem)?;
     let mut id = [0_u8; 16];
-    SystemRandom::new().fill(&mut id).map_err(|_| "the system gives no random numbers")?;
+    SystemRandom::new().fill(&mut id).map_err(|_| "the system's random source failed")?;
     let part = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let header = part(json!({"alg": algorithm, "typ": "JWT"}));
     let claims = part(json!({
@@ -305,14 +305,14 @@ pub(super) fn sign(pem: &str, client: &str, audience: &str, now: u64) -> Result<
         "jti": URL_SAFE_NO_PAD.encode(id),
     }));
     let text = format!("{header}.{claims}");
-    let signature = key(text.as_bytes()).map_err(|_| "the key does not sign")?;
+    let signature = key(text.as_bytes()).map_err(|_| "the key cannot sign")?;
     Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
 }
 
 /// Signs a text.
 type SignFn = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, Unspecified>>;
 
-/// The algorithm of a key in PEM, and what signs with it.
+/// The algorithm of a PEM key, and its signing function.
 fn signing_key(pem: &str) -> Result<(&'static str, SignFn), String> {
     let body: String = pem.lines().filter(|line| !line.contains("-----")).map(str::trim).collect();
     let wanted = "`oauth.privateKey` must be a private key in PKCS#8 PEM: RSA, P-256 or P-384";

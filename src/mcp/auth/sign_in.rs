@@ -1,5 +1,5 @@
-//! Getting a first token: discovery, the client, the person's browser, the code; or the client's own
-//! credentials. What is not safe is refused before an address is shown to anybody.
+//! Obtaining a first token: discovery, the client, the browser, the code; or client credentials.
+//! Unsafe endpoints are refused before an address is shown to the user.
 
 use std::io;
 use std::sync::Arc;
@@ -20,26 +20,25 @@ use super::grant::{self, Granted, OAuthClient, TokenClient, is_code};
 use super::token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore};
 use crate::base::secret::MASK;
 use crate::base::{SafeText, ServerName};
-use crate::config::OAuthConfig;
-use crate::config::mask::is_secret;
+use crate::config::{OAuthConfig, is_secret};
 
-/// A sign-in that waits for a person.
+/// A sign-in that waits for the user.
 #[derive(Clone, Debug)]
 pub struct SignIn {
-    /// The server that wants it.
+    /// The server that requires it.
     pub server: ServerName,
-    /// Who asks for the person's name and password.
+    /// Who asks for the user's name and password.
     pub issuer: SafeText,
     /// What the token will allow.
     pub scopes: Vec<SafeText>,
-    /// The address to open; checked to be one of the web.
+    /// The address to open; checked to be a web address.
     pub url: Url,
-    /// Where the browser comes back to.
+    /// Where the browser is redirected to.
     pub redirect_uri: String,
 }
 
-/// What a token with these scopes is for, in words: the scopes of `OpenID` Connect Core 1.0
-/// (sections 5.4 and 11), and those that join a verb to a thing, as `repo:read` does. Others stand as they are.
+/// Describes scopes in words: those of `OpenID` Connect Core 1.0 (sections 5.4 and 11), and those
+/// that join a verb to a noun, such as `repo:read`. Others are kept as they are.
 pub fn scopes_in_words<'a>(scopes: impl IntoIterator<Item = &'a str>) -> String {
     const VERBS: [&str; 8] =
         ["admin", "call", "create", "delete", "list", "manage", "read", "write"];
@@ -68,17 +67,17 @@ pub fn scopes_in_words<'a>(scopes: impl IntoIterator<Item = &'a str>) -> String 
     if words.is_empty() { "nothing in particular".to_owned() } else { words.join(", ") }
 }
 
-/// Shows a sign-in to a person.
+/// Shows a sign-in to the user.
 pub trait SignInPrompt: Send + Sync + 'static {
-    /// Shows it. `None` when the browser will come back by itself to `redirect_uri`, or else the
-    /// address it was sent to, as the person pasted it. Dropped when the browser came back.
+    /// Shows it. Returns `None` when the browser will be redirected to `redirect_uri` by itself, or
+    /// else the address that the user pasted. Dropped when the redirect arrives.
     ///
     /// # Errors
-    /// Why the person does not want to sign in.
+    /// Why the user declined.
     fn sign_in(&self, request: SignIn) -> BoxFuture<'static, Result<Option<String>, String>>;
 }
 
-/// A server that is signed in at.
+/// A server to sign in to.
 pub(super) struct Site {
     pub(super) server: ServerName,
     pub(super) resource: Url,
@@ -87,7 +86,7 @@ pub(super) struct Site {
     pub(super) exchange: TokenClient,
 }
 
-/// What a refusal wanted.
+/// What a refusal asked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestedAccess {
     /// Its `WWW-Authenticate`.
@@ -96,13 +95,13 @@ pub(super) struct RequestedAccess {
     pub(super) scopes: Vec<String>,
 }
 
-/// Where a server sends those who sign in, as its metadata says now.
+/// Where a server sends users to sign in, according to its current metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Authorization {
     /// Who issues tokens.
     pub issuer: String,
-    /// Where a person signs in.
+    /// Where the user signs in.
     pub authorization_endpoint: String,
     /// Where codes and refresh tokens are exchanged.
     pub token_endpoint: String,
@@ -131,7 +130,7 @@ pub(super) fn parameter(challenge: &str, name: &str) -> Option<String> {
 }
 
 impl Site {
-    /// Looks where one signs in, and asks nobody.
+    /// Looks up the authorization server, without prompting.
     pub(super) async fn look(
         &self,
         wanted: &RequestedAccess,
@@ -193,7 +192,7 @@ impl Site {
         Ok(Found { manager, metadata, issuer, published, scopes })
     }
 
-    /// Asks a person.
+    /// Signs in through the user's browser.
     pub(super) async fn ask(
         &self,
         prompt: &dyn SignInPrompt,
@@ -283,7 +282,7 @@ impl Site {
         Ok(StoredClient { issuer: issuer.clone(), id, secret, auth, redirect_uri, origin })
     }
 
-    /// Signs the client itself in.
+    /// Signs in with the client's own credentials.
     pub(super) async fn machine(
         &self,
         wanted: &RequestedAccess,
@@ -312,14 +311,14 @@ impl Site {
         let caller = OAuthClient { client: &client, key };
         let granted = grant::token(&self.exchange, StepKind::Token, endpoint, &caller, &form).await;
         let granted = granted.map_err(|refused| refused.into_failure(endpoint))?;
-        // The next one is got in the same way.
+        // The next one is obtained the same way.
         let granted = Granted { refresh_token: None, ..granted };
         Ok(found.token(resource, client.kept(), granted))
     }
 }
 
 impl Found {
-    /// Whether codes are protected (RFC 7636); guessed endpoints cannot say.
+    /// Checks that codes are protected (RFC 7636); guessed endpoints have no metadata to check.
     fn has_pkce(&self) -> Result<(), AuthFailure> {
         let methods = self.metadata.code_challenge_methods_supported.as_deref();
         let has = methods.is_some_and(|all| all.iter().any(|method| method == "S256"));
@@ -354,7 +353,7 @@ impl Found {
     }
 }
 
-/// Shows the address, and gives the one that the browser came back with.
+/// Shows the address; returns the one that the browser was redirected to.
 async fn shown(
     prompt: &dyn SignInPrompt,
     request: SignIn,
@@ -378,8 +377,8 @@ async fn shown(
     }
 }
 
-/// The code and the `iss` of a callback whose `state` was compared. The issuer comes first: what
-/// another server says is not shown (RFC 9207).
+/// The code and the `iss` of a callback whose `state` was already checked. The issuer is checked
+/// first: messages from another server are not shown (RFC 9207).
 fn code_of(
     back: &str,
     metadata: &AuthorizationMetadata,
@@ -395,7 +394,7 @@ fn code_of(
     }
     let named = metadata.additional_fields.get("authorization_response_iss_parameter_supported");
     if issuer.is_none() && named.and_then(Value::as_bool) == Some(true) {
-        return Err(AuthFailure::refused("the answer does not say who gave it (`iss` is missing)"));
+        return Err(AuthFailure::refused("the answer does not name its issuer (`iss` is missing)"));
     }
     if let Some(error) = query(&url, "error") {
         let code = if is_code(&error) { error.as_str() } else { "an unknown error" };
@@ -415,7 +414,7 @@ fn query(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// How a client says who it is: as it can and the server takes.
+/// The authentication method: one that the client can use and the server supports.
 fn client_auth(metadata: &AuthorizationMetadata, secret: bool) -> ClientAuth {
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported");
     let methods = methods.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -427,7 +426,7 @@ fn client_auth(metadata: &AuthorizationMetadata, secret: bool) -> ClientAuth {
     }
 }
 
-/// An error of rmcp with its cause.
+/// Converts an rmcp error, with its causes.
 fn failure(error: AuthError) -> AuthFailure {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);
@@ -446,11 +445,11 @@ fn failure(error: AuthError) -> AuthFailure {
     }
 }
 
-/// Longest wait for a person, so that nothing waits for ever for one who has gone.
+/// Longest wait for the user, so that an abandoned sign-in ends.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
-// What happens while signing in, step by step, and how it fails. A step holds no secret: the query of
-// its address is left out, and in what was sent and answered secrets are masked.
+// The steps of signing in, and how it fails. A step holds no secret: the query of its address is
+// left out, and secrets are masked in what was sent and received.
 
 /// One step, as the doctor, the log and `mcpdeck login` show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -482,7 +481,7 @@ pub enum StepKind {
     ServerMetadata,
     /// A client was registered (RFC 7591).
     Register,
-    /// A person was shown the address.
+    /// The user was shown the address.
     Authorize,
     /// A code or the client's own credentials were exchanged for a token.
     Token,
@@ -495,14 +494,14 @@ pub enum StepKind {
 }
 
 impl StepKind {
-    /// As it is shown.
+    /// Its display name.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
 impl AuthStep {
-    /// A step that was made now; its address without what may be secret.
+    /// A step made now; anything secret is removed from its address.
     pub(super) fn new(kind: StepKind, url: &Url) -> Self {
         let mut shown = url.clone();
         shown.set_query(None);
@@ -512,7 +511,7 @@ impl AuthStep {
         Self { kind, url, status: None, took: Duration::ZERO, refused: None }
     }
 
-    /// Where, with which status, and why it failed.
+    /// The address, the status, and why it failed.
     pub fn outcome(&self) -> String {
         let status = self.status.map(|status| format!(" HTTP {status}")).unwrap_or_default();
         let why = self.refused.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
@@ -526,28 +525,28 @@ impl std::fmt::Display for AuthStep {
     }
 }
 
-/// What happens at the account of a server.
+/// An event concerning a server's account.
 #[derive(Clone, Copy, Debug)]
 pub enum AuthEvent<'a> {
-    /// A step was made. What was sent and answered is JSON in which secrets are masked.
+    /// A step was made. What was sent and received is JSON in which secrets are masked.
     Step {
         /// The step.
         step: &'a AuthStep,
         /// What was sent; empty when nothing was.
         sent: &'a str,
-        /// What was answered; empty when nothing was.
+        /// What was received; empty when nothing was.
         answered: &'a str,
     },
-    /// Another token is in use; `None`: there is none any more.
+    /// The token in use changed; `None` when there is none any more.
     Token(Option<&'a StoredToken>),
-    /// The server wants a person to sign in, and there is no [`crate::mcp::auth::SignInPrompt`].
+    /// The server requires the user to sign in; no [`crate::mcp::auth::SignInPrompt`] is set.
     Needed,
 }
 
-/// A listener to these events.
+/// A listener for these events.
 pub(super) type AuthListener = Arc<dyn Fn(&ServerName, AuthEvent<'_>) + Send + Sync>;
 
-/// Tells the events of one server.
+/// Reports the events of one server.
 #[derive(Clone)]
 pub(super) struct AuthReporter {
     pub(super) server: ServerName,
@@ -555,7 +554,7 @@ pub(super) struct AuthReporter {
 }
 
 impl AuthReporter {
-    pub(super) fn tell(&self, event: AuthEvent<'_>) {
+    pub(super) fn emit(&self, event: AuthEvent<'_>) {
         for watch in &self.watches {
             watch(&self.server, event);
         }
@@ -565,12 +564,12 @@ impl AuthReporter {
         tracing::info!(server = %self.server, %step, "sign-in");
         let sent = readable(step.kind, sent, true);
         let answered = readable(step.kind, answered, false);
-        self.tell(AuthEvent::Step { step: &step, sent: &sent, answered: &answered });
+        self.emit(AuthEvent::Step { step: &step, sent: &sent, answered: &answered });
     }
 }
 
-/// A body as JSON in which secrets are masked. What is sent may be a form, and a browser is sent and
-/// comes back with a query; any other text is only counted. Metadata is public.
+/// A body as JSON in which secrets are masked. Requests may be forms, and the browser sends and
+/// receives a query; any other text is only counted. Metadata is public.
 fn readable(kind: StepKind, body: &[u8], is_sent: bool) -> String {
     if body.is_empty() {
         return String::new();
@@ -607,16 +606,16 @@ fn mask(name: &str, value: &mut Value) {
 /// Why there is no token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthFailure {
-    /// A person has to sign in, and none was there to be asked.
+    /// The user has to sign in, and there was no prompt.
     #[error("needs signing in{0}: run `mcpdeck login {1}`")]
     SignInNeeded(String, String),
-    /// The person said no.
+    /// The user declined.
     #[error("signing in was declined: {0}")]
     Declined(String),
-    /// What the servers said is against the specification or not safe; trying again does not help.
+    /// A server's response violates the specification or is not safe; retrying does not help.
     #[error("signing in was refused: {0}")]
     Refused(String),
-    /// Something on the way failed; it may pass.
+    /// Something failed on the way; possibly transient.
     #[error("signing in failed: {0}")]
     Failed(String),
 }
@@ -633,23 +632,23 @@ impl AuthFailure {
     }
 }
 
-// Where the browser comes back to: `http://127.0.0.1:PORT/callback` (RFC 8252, section 7.3). The path
-// is fixed; the port is the one that was used before, because clients are registered with it.
+// The redirect target: `http://127.0.0.1:PORT/callback` (RFC 8252, section 7.3). The path is fixed;
+// the port is reused, because clients are registered with it.
 
 const PATH: &str = "/callback";
 
-/// A place that waits for the browser.
+/// A listener for the browser's redirect.
 pub(super) struct Loopback {
     listener: TcpListener,
     port: u16,
 }
 
 impl Loopback {
-    /// Longest request that is read.
+    /// Longest request read, in bytes.
     const BYTES: usize = 32 << 10;
     const PATIENCE: Duration = Duration::from_secs(5);
-    /// Where a new port is chosen: below those that a system gives to connections (from 32768 on
-    /// Linux, 49152 elsewhere), so that no browser has it when the next sign-in wants it.
+    /// Range of new ports: below the ephemeral ports (from 32768 on Linux, 49152 elsewhere), so
+    /// that no outgoing connection occupies it at the next sign-in.
     const PORTS: std::ops::Range<u16> = 20_000..32_768;
     const TRIES: usize = 32;
 
@@ -657,7 +656,7 @@ impl Loopback {
     /// new one.
     ///
     /// # Errors
-    /// The configured port is taken; names who has it.
+    /// When the configured port is taken; names the program that holds it.
     pub(super) async fn bind(
         configured: Option<u16>,
         remembered: Option<u16>,
@@ -668,7 +667,7 @@ impl Loopback {
             (None, remembered) => {
                 let new = (0..Self::TRIES).map(|_| fastrand::u16(Self::PORTS));
                 let mut found = Err(io::ErrorKind::AddrInUse.into());
-                // Any port is good when none of these is free.
+                // Any port will do when none of these is free.
                 for port in remembered.into_iter().chain(new).chain([0]) {
                     found = at(port).await;
                     if found.is_ok() {
@@ -686,11 +685,11 @@ impl Loopback {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// Waits for a request to the path that `accepts` takes; others are turned away.
+    /// Waits for a request to the path that `accepts` approves; others get a 404.
     pub(super) async fn callback(&self, accepts: impl Fn(&str) -> bool) -> String {
         loop {
             let Ok((mut stream, _)) = self.listener.accept().await else {
-                // Out of file descriptors, which passes.
+                // Out of file descriptors, which is transient.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
@@ -702,7 +701,7 @@ impl Loopback {
             });
             let (status, text) = match good {
                 Some(_) => ("200 OK", "Done. You can close this page and go back to mcpdeck."),
-                None => ("404 Not Found", "This is not what mcpdeck waits for."),
+                None => ("404 Not Found", "mcpdeck is not waiting for this."),
             };
             let reply = format!(
                 "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\n\
@@ -718,7 +717,7 @@ impl Loopback {
     }
 }
 
-/// The target of a GET, once its head is there.
+/// The target of a GET, once its head is complete.
 async fn target(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     let mut piece = [0_u8; 2048];
@@ -738,14 +737,14 @@ fn taken(port: u16, error: &io::Error) -> AuthFailure {
     let holder = holder(port).map(|who| format!(" by {who}")).unwrap_or_default();
     let what = match error.kind() {
         io::ErrorKind::AddrInUse => format!("is in use{holder}"),
-        _ => format!("cannot be listened at: {error}"),
+        _ => format!("cannot be opened: {error}"),
     };
     AuthFailure::refused(format!(
         "port {port} of `oauth.callbackPort` {what}; stop that program, or register another port"
     ))
 }
 
-/// The program that listens at a port of this machine, where the system says which.
+/// The program that listens on a port of this machine, where the system reports it.
 fn holder(port: u16) -> Option<String> {
     const LISTENS: &str = "0A";
     let table = ["/proc/net/tcp", "/proc/net/tcp6"]

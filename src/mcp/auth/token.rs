@@ -1,4 +1,4 @@
-//! Tokens and clients as they are kept, and what a store of them must do.
+//! Tokens and clients as they are stored, and the interface of their store.
 
 use std::{fmt, io};
 
@@ -7,14 +7,14 @@ use url::Url;
 
 use crate::base::Secret;
 
-/// A token of one resource from one issuer, with all that refreshing and revoking it takes.
+/// A token for one resource from one issuer, with everything needed to refresh and revoke it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredToken {
     /// Who issued it.
     pub issuer: String,
     /// What it is for (RFC 8707).
     pub resource: String,
-    /// Whom it was issued to.
+    /// The client it was issued to.
     pub client: StoredClient,
     /// Where it is refreshed.
     pub token_endpoint: String,
@@ -23,15 +23,15 @@ pub struct StoredToken {
     pub revocation_endpoint: Option<String>,
     /// The token itself.
     pub access_token: String,
-    /// What gets the next one.
+    /// The refresh token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
     /// When it was issued, seconds since 1970.
     pub obtained_at: u64,
-    /// How long it lives, in seconds, when the server said so.
+    /// Its lifetime in seconds, if the server stated it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<u64>,
-    /// What it allows.
+    /// The scopes it grants.
     #[serde(default)]
     pub scopes: Vec<String>,
 }
@@ -46,15 +46,15 @@ pub struct StoredClient {
     /// Its secret, when it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// How it says who it is.
+    /// How it authenticates.
     pub auth: ClientAuth,
-    /// Where the browser comes back to.
+    /// Where the browser is redirected to.
     pub redirect_uri: String,
     /// Where it comes from.
     pub origin: ClientOrigin,
 }
 
-/// How a client says who it is at the token endpoint.
+/// How a client authenticates at the token endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientAuth {
@@ -102,13 +102,13 @@ impl fmt::Debug for StoredClient {
 }
 
 impl StoredClient {
-    /// As it is kept: a secret of the configuration stays there, a copy would only go stale.
+    /// As stored: a configured secret is not copied, because a copy would go stale.
     pub(super) fn kept(&self) -> Self {
         let configured = self.origin == ClientOrigin::Configured;
         Self { secret: self.secret.clone().filter(|_| !configured), ..self.clone() }
     }
 
-    /// As it is used, with the secret of the configuration.
+    /// As used, with the configured secret.
     pub(super) fn used(&self, secret: Option<&Secret>) -> Self {
         let mut client = self.clone();
         if client.origin == ClientOrigin::Configured {
@@ -119,13 +119,13 @@ impl StoredClient {
 }
 
 impl StoredToken {
-    /// Seconds it has left at `now` (seconds since 1970); `None` when its life is not known.
+    /// Seconds it has left at `now` (seconds since 1970); `None` when its lifetime is unknown.
     pub fn left(&self, now: u64) -> Option<u64> {
         Some((self.obtained_at + self.expires_in?).saturating_sub(now))
     }
 
-    /// Whether it should be refreshed before it is used at `now`: a tenth of its life, at most 30 s,
-    /// before its end.
+    /// Whether it should be refreshed before use at `now`: within the last tenth of its lifetime,
+    /// at most 30 s before it expires.
     pub fn is_due(&self, now: u64) -> bool {
         let margin = self.expires_in.unwrap_or_default().div_ceil(10).min(30);
         self.left(now).is_some_and(|left| left <= margin)
@@ -144,25 +144,25 @@ pub fn token_covers(resource: &str, url: &Url) -> bool {
                 .is_some_and(|rest| path.ends_with('/') || rest.starts_with('/')))
 }
 
-/// Keeps tokens and clients, for all processes of a user. Its calls block for a moment.
+/// Stores tokens and clients for all processes of a user. Its calls block briefly.
 ///
 /// # Errors
-/// What the file system says.
+/// Any file system error.
 pub trait TokenStore: Send + Sync + 'static {
     /// The newest token for the server at `url`.
     fn find(&self, url: &Url) -> io::Result<Option<StoredToken>>;
-    /// Keeps a token in place of the one of the same issuer and resource.
+    /// Stores a token, replacing the one of the same issuer and resource.
     fn save(&self, token: &StoredToken) -> io::Result<()>;
     /// Forgets a token.
     fn remove(&self, token: &StoredToken) -> io::Result<()>;
-    /// The client used with `issuer` last.
+    /// The client last used with `issuer`.
     fn client(&self, issuer: &str) -> io::Result<Option<StoredClient>>;
-    /// Keeps a client in place of the one of the same issuer.
+    /// Stores a client, replacing the one of the same issuer.
     fn save_client(&self, client: &StoredClient) -> io::Result<()>;
     /// Forgets the client of `issuer`.
     fn remove_client(&self, issuer: &str) -> io::Result<()>;
-    /// Waits until no other process refreshes the token of this issuer and resource; until the
-    /// guard is dropped, no other does.
+    /// Locks the token of this issuer and resource against a refresh by another process, until the
+    /// guard is dropped. Blocks while another process holds the lock.
     fn lock(&self, issuer: &str, resource: &str) -> io::Result<Box<dyn Send>>;
 }
 

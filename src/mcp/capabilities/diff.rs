@@ -1,4 +1,4 @@
-//! How lists differ from what they were (requirement K3): entry by entry, field by field.
+//! Differences between two versions of the lists (requirement K3): by entry, then by field.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -9,14 +9,13 @@ use serde_json::{Map, Value};
 use super::{Capabilities, FieldChange, ListChanges, ListKind};
 use crate::base::SafeText;
 use crate::base::text::inspect::{hidden, instructions, urls};
-use crate::config::diagnostics::child;
+use crate::config::child_pointer;
 
-/// Most differing fields listed for one entry; the rest is summed up in one line at its root.
+/// Most differing fields listed for one entry; the rest is summarised in one change at its root.
 pub const MAX_FIELDS: usize = 64;
 
 impl ListChanges {
-    /// How `after` differs from `before`; `None` when it does not. The order
-    /// of entries is no difference.
+    /// How `after` differs from `before`; `None` when it does not. The order of entries is ignored.
     pub fn between(before: &Capabilities, after: &Capabilities) -> Option<Self> {
         let mut changes = Self::default();
         for kind in ListKind::ALL {
@@ -30,10 +29,10 @@ impl ListChanges {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
 
-    /// Adds what changed after it; gives whether an item of these changed again. Of a field that
-    /// changed twice the oldest value and the newest are kept, also when the two are equal again.
+    /// Merges newer changes; returns whether a listed item changed again. For a field that changed
+    /// twice, the oldest and newest values are kept; if it changed back, the one in between is.
     pub fn add(&mut self, newer: &Self) -> bool {
-        /// Most entries of each sort; a server that invents names without end loses its oldest.
+        /// Most entries of each kind; a server that keeps inventing names loses the oldest.
         const MOST: usize = 5_000;
         fn put<T>(all: &mut Vec<T>, one: T) {
             if all.len() >= MOST {
@@ -61,7 +60,7 @@ impl ListChanges {
             for field in fields {
                 let room = kept.len() < MAX_FIELDS;
                 match kept.iter_mut().find(|f| f.pointer == field.pointer) {
-                    // Back to what it was: what it had been meanwhile is what there is to see.
+                    // Changed back: the value in between is what the user needs to see.
                     Some(old) if old.before == field.after => {}
                     Some(old) => old.after.clone_from(&field.after),
                     None if room => kept.push(field.clone()),
@@ -72,7 +71,7 @@ impl ListChanges {
         again
     }
 
-    /// An item was looked at.
+    /// Removes an item that the user has reviewed.
     pub fn forget(&mut self, kind: ListKind, name: &SafeText) {
         let other = |k: &ListKind, n: &SafeText| *k != kind || n != name;
         self.added.retain(|(k, n)| other(k, n));
@@ -116,9 +115,9 @@ pub fn differences(before: &Value, after: &Value) -> Vec<FieldChange> {
     fields
 }
 
-/// All fields in which two JSON values differ; `null` as a whole is no value. Objects are compared by
-/// key, arrays of equal length by index, everything else and what lies very deep as a whole. The order of `required`, `enum`
-/// and `type` means nothing.
+/// All fields in which two JSON values differ; a root value of `null` counts as absent. Objects are
+/// compared by key, arrays of equal length by index, everything else and very deep values as a
+/// whole. The order of `required`, `enum` and `type` is ignored.
 pub fn every_difference(before: &Value, after: &Value) -> Vec<FieldChange> {
     let mut fields = Vec::new();
     walk("", before, after, &mut fields);
@@ -129,20 +128,20 @@ pub fn every_difference(before: &Value, after: &Value) -> Vec<FieldChange> {
     fields
 }
 
-/// Whether a list under this key of a JSON Schema is a set.
+/// Whether an array under this JSON Schema keyword is a set.
 pub fn is_set_keyword(key: &str) -> bool {
     matches!(key, "required" | "enum" | "type")
 }
 
-/// Longest pointer, in bytes, below which single fields are told apart: a long key would be repeated
-/// in the pointer of everything that it holds.
+/// Longest pointer, in bytes, below which fields are compared individually: a long key would be
+/// repeated in the pointer of everything below it.
 const MAX_POINTER: usize = 1_024;
 
 fn walk(pointer: &str, before: &Value, after: &Value, fields: &mut Vec<FieldChange>) {
     let is_short = pointer.len() <= MAX_POINTER;
     let in_set = is_set_keyword(pointer.rsplit('/').next().unwrap_or_default());
     let mut below = |key: &str, old: Option<&Value>, new: Option<&Value>| {
-        let pointer = child(pointer, key);
+        let pointer = child_pointer(pointer, key);
         match (old, new) {
             (Some(old), Some(new)) => walk(&pointer, old, new, fields),
             (old, new) => {
@@ -179,22 +178,22 @@ fn walk(pointer: &str, before: &Value, after: &Value, fields: &mut Vec<FieldChan
     }
 }
 
-// What makes a changed definition worth a look: a new address, words that instruct, hidden
-// characters, a hint that flipped, a schema that accepts more. Pure; the review of definitions and
-// the rules about the lock file mean the same by it.
+// What makes a changed definition suspicious: a new address, instructing phrases, hidden
+// characters, a flipped hint, a schema that accepts more. Pure; shared by the review of definitions
+// and the rules about the lock file, so that both agree.
 
-/// One reason to look at a change.
+/// One reason to review a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Risk {
-    /// The new text holds characters that nobody sees, which the old one did not.
+    /// The new text holds invisible characters that the old one did not.
     HiddenCharacters,
-    /// The new text instructs a model: what it does, and its words.
+    /// The new text instructs a model: why it is suspicious, and its words.
     Instruction(&'static str, SafeText),
     /// The new text names this address.
     NewUrl(SafeText),
-    /// A hint of `annotations` says something else.
+    /// A hint of `annotations` changed.
     HintFlipped,
-    /// The input schema accepts more; how.
+    /// The input schema accepts more, in this way.
     SchemaLoosened(SafeText),
 }
 
@@ -211,7 +210,7 @@ impl fmt::Display for Risk {
 }
 
 impl FieldChange {
-    /// What makes it risky, every reason once.
+    /// Why it is risky, each reason once.
     pub fn risks(&self) -> Vec<Risk> {
         let mut found = Vec::new();
         let (mut old, mut new) = (String::new(), String::new());
@@ -245,7 +244,7 @@ impl FieldChange {
         let within = self.pointer.strip_prefix("/inputSchema/")?;
         let mut parts = within.rsplit('/');
         let keyword = parts.next()?;
-        // `properties/required` is a parameter that happens to be called so.
+        // `properties/required` is a parameter that happens to have this name.
         if matches!(
             parts.next(),
             Some("properties" | "$defs" | "definitions" | "patternProperties")
@@ -264,7 +263,7 @@ impl FieldChange {
     }
 }
 
-/// Adds every string in a value, what a reader of the definition reads.
+/// Collects every key and string of a value: what a reader of the definition sees.
 fn texts(value: &Value, out: &mut String) {
     match value {
         Value::String(text) => out.extend([text.as_str(), "\n"]),
@@ -289,7 +288,7 @@ fn wider(keyword: &str, old: &Value, new: &Value) -> Option<String> {
     fn items(value: &Value) -> &[Value] {
         value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice)
     }
-    /// The first item of `these` that is none of `those`.
+    /// The first item of `these` that is not in `those`.
     fn beyond<'a>(these: &'a Value, those: &Value) -> Option<&'a Value> {
         let known: HashSet<_> = items(those).iter().collect();
         items(these).iter().find(|item| !known.contains(item))
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn added_removed_and_changed_entries_are_told_apart_and_order_is_no_change() {
+    fn added_removed_and_changed_entries_are_distinguished_and_order_is_no_change() {
         let tool = |name: &str, about: &str| json!({"name": name, "description": about, "inputSchema": {}});
         let before = capabilities(&[tool("a", "x"), tool("b", "x"), tool("c", "x")]);
         let after = capabilities(&[tool("c", "y"), tool("d", "x"), tool("a", "x")]);
@@ -365,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rewritten_entry_is_told_in_bounded_space() {
+    fn a_rewritten_entry_is_reported_in_bounded_space() {
         let wide = |n: usize| Value::Object((0..n).map(|k| (k.to_string(), json!(n))).collect());
         assert_eq!(differences(&wide(5_000), &wide(5_001)).len(), MAX_FIELDS + 1);
     }

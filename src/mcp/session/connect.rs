@@ -1,4 +1,4 @@
-//! Opening a session: transport, handshake in either era, and errors that say what was seen.
+//! Opening a session: transport, handshake in either era, and errors that say what was received.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ use crate::mcp::{Era, FindingKind, SessionView, era};
 /// A session that is open.
 #[derive(Clone)]
 pub struct Connected {
-    /// What requests are made through.
+    /// The handle for requests.
     pub session: Arc<dyn SessionHandle>,
-    /// What the handshake gave.
+    /// The result of the handshake.
     pub view: Arc<SessionView>,
 }
 
@@ -40,14 +40,14 @@ impl std::fmt::Debug for Connected {
     }
 }
 
-/// Opens a session: connects, shakes hands, gives the handle.
+/// Opens a session: connects, performs the handshake, returns the handle.
 ///
 /// Has no deadline of its own: drop the future to give up, and nothing is left running;
 /// [`SessionContext::seen`] says what had arrived by then. Dropping the last handle ends the
 /// session.
 ///
 /// # Errors
-/// [`ErrorCode::ServerStartup`] with what was seen and what was not.
+/// [`ErrorCode::ServerStartup`], with what was received and what was not.
 pub async fn connect(
     endpoint: Endpoint,
     attempt: &Attempt,
@@ -78,7 +78,7 @@ pub async fn connect(
     }
 }
 
-/// Opens a connection of messages, and gives it as a pair of streams.
+/// Opens an SSE or WebSocket connection, adapted to a pair of streams.
 async fn streams(
     tap: &Arc<Tap>,
     config: &HttpConfig,
@@ -97,19 +97,19 @@ async fn streams(
     Ok(PipeTransport::open(tap, read, write))
 }
 
-/// A connection that cannot be opened as it is configured.
+/// The error for a connection that cannot be opened as configured.
 fn unusable(failure: &SendError, tap: &Tap) -> ConnectError {
     let error = Error::new(ErrorCode::ServerStartup, failure.to_string());
     failed(error.server(&tap.context.server))
 }
 
-/// A failure of the host alone, which another attempt does not change.
+/// A failure that another attempt cannot change.
 fn failed(error: Error) -> ConnectError {
     ConnectError { error, retryable: false, unauthorized: false, closed: false }
 }
 
 /// How long a probe may go unanswered before `initialize` follows it on the same connection: the
-/// server may be slow, or one that ignores methods it does not know. Whichever is answered counts.
+/// server may be slow, or may ignore methods it does not know. Whichever succeeds first counts.
 const PROBE_ALONE: Duration = Duration::from_secs(10);
 
 async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, ConnectError> {
@@ -143,20 +143,19 @@ async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, Conn
     }
 }
 
-/// Whether an answer to the probe is what a legacy server says: any error but those that the modern
-/// era has for it (-32020 headers, -32021 capabilities, -32022 version), and what is no answer.
+/// Whether the answer to the probe indicates a legacy server: any error or malformed answer, except
+/// the errors of the modern era (-32020 headers, -32021 capabilities, -32022 version).
 fn is_of_legacy(error: &Error) -> bool {
     let code = error.rpc.as_ref().and_then(|rpc| rpc.code);
     error.code == ErrorCode::Protocol && !matches!(code, Some(-32022..=-32020))
 }
 
-/// Asks for the modern era; gives the result as sent.
+/// Requests the modern era; returns the raw result.
 async fn discover(core: &Core) -> Result<Value, Error> {
     let meta = era::request_meta();
     let ask = || core.shake(RpcRequest::new("server/discover", None, None), &meta);
     let result = match ask().await {
-        // It refuses a version that it says it supports: it is asked for that once more (versioning,
-        // negotiation).
+        // It rejected a version that it claims to support: ask once more (versioning, negotiation).
         Err(error) if supported(&error).contains(&era::MODERN) => ask().await?,
         result => result?,
     };
@@ -169,7 +168,7 @@ async fn discover(core: &Core) -> Result<Value, Error> {
     Ok(result)
 }
 
-/// The server is of the modern era.
+/// Checks and records the result of `server/discover`.
 fn discovered(core: &Core, result: Value) -> Result<SessionView, ConnectError> {
     let versions = result.get("supportedVersions").and_then(Value::as_array).into_iter().flatten();
     let versions: Vec<&str> = versions.filter_map(Value::as_str).collect();
@@ -208,7 +207,7 @@ async fn initialize(
     Ok(view_of(&result, version, Era::Legacy, &core.tap.context.redactor))
 }
 
-/// Tells what a handshake should have and has not. It is rarely needed, so it is done without.
+/// Reports what a handshake result lacks. It is rarely needed, so the session goes on without.
 fn note_gaps(core: &Core, result: &Value, method: &str) {
     let named = |info: &Value| info.get("name").is_some_and(Value::is_string);
     let mut gaps = Vec::new();
@@ -231,7 +230,7 @@ impl Core {
         Ok(self.round_trip_with(&rpc, &own, meta).await?.into_value())
     }
 
-    /// `initialize`; gives the result as sent, which names a version at least.
+    /// Sends `initialize`; returns the raw result, which at least names a version.
     pub(super) async fn initialize(&self, offer: &str) -> Result<Value, Error> {
         let rpc = RpcRequest::new("initialize", None, Some(era::initialize(offer)));
         let result = self.shake(rpc, &Map::new()).await?;
@@ -244,7 +243,7 @@ impl Core {
         Ok(result)
     }
 
-    /// Ends the handshake of the legacy era.
+    /// Completes the handshake of the legacy era.
     pub(super) async fn initialized(&self) -> Result<(), Error> {
         let method = "notifications/initialized";
         let body = self.tap.notification(method, Value::Null);
@@ -253,7 +252,7 @@ impl Core {
         sent.map_err(|error| self.unsent(&error))
     }
 
-    /// A version is agreed on.
+    /// Records the agreed version.
     pub(super) fn agreed(&self, version: &str, era: Era) {
         self.tap.negotiated(version, era == Era::Modern);
         self.transport.negotiated(version);
@@ -262,8 +261,8 @@ impl Core {
 
 fn no_common(versions: &[&str]) -> ConnectError {
     let versions = SafeText::line(&versions.join(", "));
-    // No finding: another attempt in the other era may well succeed, and if none does, this is what
-    // the start failed of.
+    // Not a finding: an attempt in the other era may well succeed; if none does, the start fails
+    // with this message.
     let message = format!("no common protocol version: the server speaks {versions}");
     ConnectError { retryable: true, ..failed(Error::new(ErrorCode::ServerStartup, message)) }
 }
@@ -289,7 +288,7 @@ fn view_of(result: &Value, version: &str, era: Era, masks: &Redactor) -> Session
     }
 }
 
-/// What the session does by itself from now on.
+/// Starts the background work of a session.
 fn run(live: &LiveSession) {
     let core = &live.core;
     if core.era() == Era::Modern {
@@ -310,14 +309,14 @@ fn run(live: &LiveSession) {
 /// `UnsupportedProtocolVersionError`.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// The versions that a server names when it refuses the one it was asked in.
+/// The versions a server supports, from its error when it rejects the requested one.
 fn supported(error: &Error) -> Vec<&str> {
     let rpc = error.rpc.as_ref().filter(|rpc| rpc.code == Some(UNSUPPORTED_VERSION));
     let named = rpc.and_then(|rpc| rpc.data.as_ref()).and_then(|data| data.get("supported"));
     named.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Says what went wrong, with what was seen.
+/// Explains what went wrong, including what was received.
 fn explain(mut error: Error, core: &Core) -> ConnectError {
     let tap = &core.tap;
     let closed = error.code == ErrorCode::ServerUnavailable;
@@ -331,19 +330,19 @@ fn explain(mut error: Error, core: &Core) -> ConnectError {
         error.message = format!("{}: {}", error.message, tap.context.seen.describe());
     }
     error.code = ErrorCode::ServerStartup;
-    // With an account the message says how to sign in.
+    // With an account, the message says how to sign in.
     if unauthorized && tap.context.auth.is_none() {
         error.help = Some(
             "add an `Authorization` header to the entry's `headers`, or with -H beside an address"
                 .to_owned(),
         );
     }
-    // Nobody signs in by trying again.
+    // Retrying does not sign in.
     ConnectError { error, retryable: !unauthorized, unauthorized, closed }
 }
 
-// What a server has sent while a session is being opened, in words. The owner of the session decides
-// how long to wait, and asks here what to say when it gives up.
+// Describes what a server has sent while a session is being opened. The session's owner decides how
+// long to wait, and takes its error message from here when it gives up.
 
 /// What arrived on a connection since it was opened; shared by the session and its owner.
 #[derive(Debug, Default)]
@@ -354,35 +353,35 @@ pub struct ReceivedSoFar(Mutex<Arrivals>);
 pub struct Arrivals {
     opened: Option<Instant>,
     first_byte: Option<Instant>,
-    /// Messages of the protocol.
+    /// Protocol messages received.
     pub messages: u64,
     junk: u64,
-    /// The first line that was no protocol message.
+    /// The first line that was not a protocol message.
     pub first_junk: Option<SafeText>,
-    /// Bytes without an end of line that are waiting.
+    /// Bytes received that still lack a line end.
     pub unfinished: usize,
     asked: Option<String>,
-    /// The status of the last HTTP response: with HTTP nothing comes on a stdout.
+    /// The status of the last HTTP response; over HTTP there is no stdout.
     pub http: Option<u16>,
 }
 
 impl ReceivedSoFar {
-    /// A connection is being opened: forgets the one before.
+    /// Resets it: a connection is being opened.
     pub fn open(&self) {
         self.with(|s| *s = Arrivals { opened: Some(Instant::now()), ..Arrivals::default() });
     }
 
-    /// A request of the handshake went out.
+    /// Records that a handshake request was sent.
     pub fn asked(&self, method: &str) {
         self.with(|s| s.asked = Some(method.to_owned()));
     }
 
-    /// Bytes arrived; true for the first.
+    /// Records that bytes arrived; returns true for the first.
     pub fn bytes(&self) -> bool {
         self.with(|s| s.first_byte.is_none() && s.first_byte.replace(Instant::now()).is_none())
     }
 
-    /// A line arrived that is no protocol message.
+    /// Records `count` lines that are not protocol messages.
     pub fn junk(&self, line: &SafeText, count: u64) {
         self.with(|s| {
             s.junk += count;
@@ -390,17 +389,17 @@ impl ReceivedSoFar {
         });
     }
 
-    /// Whether the last answer was one of a server that takes no POST at its address.
+    /// Whether the last response is typical of a server that accepts no POST at its address.
     pub fn refused_post(&self) -> bool {
         self.with(|s| s.messages == 0 && matches!(s.http, Some(400 | 404 | 405)))
     }
 
-    /// What was seen and what was not, as the end of a sentence: `no byte on stdout in 30.0 s`.
+    /// What was received and what was not, as a clause: `no byte from the server in 30.0 s`.
     pub fn describe(&self) -> String {
         self.with(|s| s.describe())
     }
 
-    /// Reads or changes what is known.
+    /// Reads or updates the arrivals.
     pub fn with<T>(&self, act: impl FnOnce(&mut Arrivals) -> T) -> T {
         act(&mut self.0.lock())
     }

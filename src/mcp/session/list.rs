@@ -1,4 +1,4 @@
-//! Lists, page by page, with an end: a cursor that repeats, a limit of pages, of entries, of bytes.
+//! Fetching lists page by page, bounded: repeated cursors, and limits on pages, entries and bytes.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -17,7 +17,7 @@ use crate::mcp::capabilities::{ListKind, RejectedEntry};
 use crate::mcp::pending::PendingRequest;
 use crate::mcp::{Era, FindingKind};
 
-/// How many times the limit of a message all pages of a list may have together.
+/// Limit on all pages of a list together, as a multiple of the message limit.
 const MESSAGES: usize = 4;
 
 /// A list that is being fetched.
@@ -27,14 +27,14 @@ struct Fetch<'a> {
     list: FetchedList,
     /// Bytes of the pages so far.
     bytes: u64,
-    /// Of the tools in the list; takes the place of the older ones at the end.
+    /// Header annotations of its tools; replaces the previous ones at the end.
     mirrored: Mirrored,
 }
 
 /// Fetches all pages of a list, within the limits.
 ///
 /// # Errors
-/// When the first page fails; a failure of a later one gives a partial list.
+/// When the first page fails; a failure of a later one yields a partial list.
 pub(super) async fn fetch(core: &Core, kind: ListKind) -> Result<FetchedList, Error> {
     let (list, mirrored) = (FetchedList::default(), Mirrored::default());
     let mut fetch = Fetch { core, kind, list, bytes: 0, mirrored };
@@ -50,16 +50,16 @@ pub(super) async fn fetch(core: &Core, kind: ListKind) -> Result<FetchedList, Er
 }
 
 impl Fetch<'_> {
-    /// Fetches page after page; gives why the list is not complete, when it is not.
+    /// Fetches page after page; returns why the list is incomplete, if it is.
     async fn pages(&mut self) -> Result<Option<String>, Error> {
         let (kind, limits) = (self.kind, &self.core.tap.context.limits);
         let mut cursor: Option<String> = None;
-        // Hashes alone: a cursor may be as long as a message.
+        // Only hashes: a cursor may be as long as a message.
         let (mut seen, hasher) = (HashSet::new(), RandomState::new());
         for page in 1.. {
             let (next, whole) = match self.page(cursor.take()).await {
                 Ok(page) => page,
-                // Whoever declares `resources` need not have templates.
+                // A server that declares `resources` need not have templates.
                 Err(error)
                     if kind == ListKind::ResourceTemplates
                         && error.rpc.as_ref().is_some_and(|rpc| rpc.code == Some(-32601)) =>
@@ -95,13 +95,13 @@ impl Fetch<'_> {
         Ok(None)
     }
 
-    /// Fetches one page; gives the next cursor, and whether all its entries were taken.
+    /// Fetches one page; returns the next cursor, and whether all its entries were taken.
     async fn page(&mut self, cursor: Option<String>) -> Result<(Option<String>, bool), Error> {
         let (core, kind) = (self.core, self.kind);
         let limits = &core.tap.context.limits;
         let params = cursor.map(|cursor| json!({"cursor": cursor}));
         let rpc = RpcRequest::new(kind.method(), None, params);
-        // The caller has a deadline of its own for the whole list.
+        // The caller has its own deadline for the whole list.
         let own = PendingRequest::own(limits.max_call);
         let mut result = core.round_trip(rpc, &own).await?.into_value();
         self.bytes += own.bytes.totals().0;
@@ -139,8 +139,8 @@ impl Fetch<'_> {
         Ok((next, true))
     }
 
-    /// Why calls of a tool could not be sent: over HTTP of the modern era its annotated parameters
-    /// travel as headers.
+    /// Why calls of a tool could not be sent: over HTTP in the modern era, its annotated parameters
+    /// are sent as headers.
     fn unsendable(&mut self, entry: &Value) -> Option<String> {
         let mirrors = self.core.era() == Era::Modern && self.core.transport.is_http();
         if self.kind != ListKind::Tools || !mirrors {

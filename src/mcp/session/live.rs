@@ -22,14 +22,14 @@ use crate::mcp::transport::{Outgoing, SendError, Transport};
 use crate::mcp::wire::tap::Tap;
 use crate::mcp::{Era, Payload, SessionEvent, SessionView, era};
 
-/// The session as its owner holds it: when it is dropped, the session ends with the last request that
-/// is in flight.
+/// The session as held by its owner: once it is dropped, the session ends with the last request in
+/// flight.
 pub struct LiveSession {
     pub(super) core: Arc<Core>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// What requests need; lives as long as one of them.
+/// Shared state of requests; lives as long as any of them.
 pub struct Core {
     pub(super) tap: Arc<Tap>,
     pub(super) transport: Arc<dyn Transport>,
@@ -40,12 +40,12 @@ pub struct Core {
     changed: Notify,
     /// What `_meta` of every request holds (2026-07-28, SEP-2575); empty in the legacy era.
     request_meta: OnceLock<Map<String, Value>>,
-    /// Arguments that travel as headers too, by tool.
+    /// Arguments that are also sent as headers, by tool.
     pub(super) mirrored: Mutex<Mirrored>,
-    /// The log level asked for.
+    /// The requested log level.
     pub(super) log_level: Mutex<Option<LogLevel>>,
     closing: OnceLock<Error>,
-    /// How often the server has forgotten the session.
+    /// How often the session was renewed because the server had lost it.
     renewed: tokio::sync::Mutex<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Drop for Core {
     }
 }
 
-/// Tells the server and the tap that nobody waits any more, unless the answer came.
+/// Notifies the server and the tap that a request is abandoned, unless it was answered.
 struct Abandon<'a> {
     core: &'a Core,
     request: &'a PendingRequest,
@@ -125,7 +125,7 @@ impl Core {
         self.view.get().map_or(Era::Legacy, |view| view.era)
     }
 
-    /// Sends one request and gives its raw result.
+    /// Sends one request and returns its raw result.
     pub(super) async fn round_trip(
         &self,
         rpc: RpcRequest,
@@ -155,7 +155,7 @@ impl Core {
         self.round_trip_with(&rpc, request, &meta).await
     }
 
-    /// The same with what `_meta` holds.
+    /// Like [`Core::round_trip`], with the given `_meta`.
     pub(super) async fn round_trip_with(
         &self,
         rpc: &RpcRequest,
@@ -214,15 +214,15 @@ impl Core {
         mut answer: tokio::sync::oneshot::Receiver<Result<Payload, Error>>,
     ) -> Result<Payload, Error> {
         let (id, method) = (message.id, message.method.clone());
-        // Where the session may have to be renewed, the message is sent once more.
+        // If the session may have to be renewed, the message is kept to be resent.
         let renewable =
             self.transport.is_http() && self.view.get().is_some() && method != "initialize";
         let again = renewable.then(|| (message.body.clone(), message.headers.clone()));
         let renewed = if again.is_some() { *self.renewed.lock().await } else { 0 };
         let mut sending = Arc::clone(&self.transport).send(message);
-        // With many calls at once the others queue theirs first, and one write takes them all: each
-        // write wakes the server, which costs more than everything else here. A call that is alone
-        // does not wait.
+        // With many concurrent calls, the others queue theirs first and one write sends them all:
+        // each write wakes the server, which costs more than everything else here. A lone call does
+        // not wait.
         if self.tap.is_busy() {
             tokio::task::yield_now().await;
         }
@@ -230,7 +230,7 @@ impl Core {
             biased;
             sent = &mut sending => sent,
             answer = &mut answer => {
-                // The rest of the response is read for a moment, so that its connection is kept.
+                // The rest of the response is drained briefly to make its connection reusable.
                 if self.transport.is_http() {
                     tokio::spawn(tokio::time::timeout(Duration::from_millis(50), sending));
                 }
@@ -246,7 +246,7 @@ impl Core {
             (sent, _) => sent,
         };
         if let Err(error) = sent {
-            // What came before the connection broke counts.
+            // An answer received before the connection broke counts.
             if let Ok(answer) = answer.try_recv() {
                 return answer;
             }
@@ -258,8 +258,8 @@ impl Core {
         answer.await.unwrap_or_else(|_| Err(self.gone()))
     }
 
-    /// Opens another session in place of one that the server has forgotten, unless another request
-    /// did so since `before`.
+    /// Opens a new session in place of one that the server has lost, unless another request has
+    /// done so since `before`.
     async fn renew(&self, before: u64) -> Result<(), Error> {
         let mut renewed = self.renewed.lock().await;
         if *renewed != before {
@@ -274,13 +274,13 @@ impl Core {
         Ok(())
     }
 
-    /// The error of a message that was not sent.
+    /// The error for a message that was not sent.
     pub(super) fn unsent(&self, error: &SendError) -> Error {
-        let help = "look at the log of the server, or of what stands in front of it";
+        let help = "check the log of the server, or of the proxy in front of it";
         let failed = |text: String| Error::new(ErrorCode::ServerUnavailable, text);
         match error {
             SendError::Closed | SendError::Unread(_) => self.gone(),
-            // Nothing listens there any more: what is open may be answered, but the owner must know.
+            // The server is unreachable: it may answer open requests, but the owner must know.
             SendError::Broken(text) => {
                 if self.view.get().is_some() {
                     self.tap.unreachable(text);
@@ -297,7 +297,7 @@ impl Core {
         }
     }
 
-    /// Runs `work` until it is done, cancelled, timed out, or the session is over.
+    /// Runs `work` until it completes, is cancelled, times out, or the session ends.
     pub(super) async fn bounded<T>(
         &self,
         work: impl Future<Output = T>,
@@ -333,7 +333,7 @@ impl Core {
         headers
     }
 
-    /// Why nothing can be sent any more.
+    /// The error for requests after the session has ended.
     pub(super) fn gone(&self) -> Error {
         self.closing.get().cloned().unwrap_or_else(|| {
             Error::new(ErrorCode::ServerUnavailable, self.tap.ending().to_owned())
@@ -360,7 +360,7 @@ impl Core {
         json!({})
     }
 
-    /// Keeps the subscription open as long as the session lives. Ends when the server has none.
+    /// Keeps the subscription open as long as the session lives. Returns if the server has none.
     pub(super) async fn keep_listening(self: Arc<Self>) {
         let mut pause = Duration::from_secs(1);
         loop {
@@ -376,7 +376,7 @@ impl Core {
                 ended = self.round_trip(rpc, &own) => ended,
                 () = self.changed.notified() => continue,
             };
-            // The session is over, or there is no such method: no change will ever be reported.
+            // The session ended, or the method is unsupported: no change will ever be reported.
             if let Err(error) = ended {
                 let code = error.rpc.as_ref().and_then(|rpc| rpc.code);
                 if error.code == ErrorCode::ServerUnavailable
@@ -393,7 +393,7 @@ impl Core {
         }
     }
 
-    /// The filter for what the server offers and the host wants; `None` when that is nothing.
+    /// The filter for what the server offers and the host wants; `None` when empty.
     fn filter(&self) -> Option<Value> {
         let view = self.view();
         let capabilities = &view.capabilities;
@@ -455,12 +455,12 @@ impl SessionHandle for LiveSession {
     }
 }
 
-// The modern subscription (2026-07-28, `subscriptions/listen`): one long request that names what
-// the host wants to hear of, opened anew when that changes or the server ends it.
+// The modern subscription (2026-07-28, `subscriptions/listen`): one long-running request that names
+// what the host subscribes to, reopened when that changes or the server ends it.
 
-/// Resources one server may be asked to watch.
+/// Most resource subscriptions per server.
 const MOST: usize = 1024;
 /// Longest pause between two attempts.
 const LONGEST: Duration = Duration::from_secs(30);
-/// A subscription that lived this long was a good one.
+/// A subscription that lasted this long resets the pause.
 const GOOD: Duration = Duration::from_secs(10);

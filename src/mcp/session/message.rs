@@ -1,7 +1,7 @@
-//! A request as JSON-RPC has it: method, target and parameters, and how these are written.
+//! A JSON-RPC request: method, target and parameters, and their serialisation.
 //!
-//! The arguments of a caller may be a megabyte, so they are shared on the whole way from the caller
-//! to the bytes of the request.
+//! A caller's arguments may be a megabyte, so they are shared all the way from the caller to the
+//! serialised request.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::base::text::cut;
 use crate::base::{LogLevel, SafeText};
-use crate::config::diagnostics::child;
+use crate::config::child_pointer;
 
 /// A request of the host as it is sent.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct RpcRequest {
 }
 
 impl RpcRequest {
-    /// A request with the given parameters; what is no object is none.
+    /// A request with the given parameters; a value that is not an object counts as empty.
     pub fn new(
         method: impl Into<Cow<'static, str>>,
         target: Option<&str>,
@@ -45,7 +45,7 @@ impl RpcRequest {
         Self { method: method.into(), target, params }
     }
 
-    /// A request about something that has a name and takes arguments.
+    /// A request with a name and arguments.
     pub fn named(method: &'static str, name: Arc<str>, arguments: Arc<Value>) -> Self {
         let target = Some(SafeText::line(cut(&name, 256)));
         let method = Cow::Borrowed(method);
@@ -65,7 +65,7 @@ impl RpcRequest {
         }
     }
 
-    /// What it is about, as its server spells it, and its arguments.
+    /// Its name, URI or task id as the server spells it, and its arguments.
     pub fn subject(&self) -> (Option<&str>, Option<&Value>) {
         match &self.params {
             Some(Params::Named { name, arguments, .. }) => (Some(name), Some(arguments)),
@@ -82,10 +82,10 @@ impl RpcRequest {
         }
     }
 
-    /// Its text. `meta` is what `_meta` holds besides the progress token, which is the id.
+    /// Its JSON text. `meta` is the content of `_meta` besides the progress token, which is the id.
     ///
     /// # Errors
-    /// A value that has no JSON form.
+    /// When a value has no JSON form.
     pub fn body(&self, id: i64, meta: &Map<String, Value>) -> serde_json::Result<Vec<u8>> {
         #[derive(Serialize)]
         struct MessageBody<'a> {
@@ -110,7 +110,7 @@ pub(super) fn level_name(level: LogLevel) -> Value {
     json!(level.max(LogLevel::Debug))
 }
 
-/// `params` of a request, without `_meta`, which every transport adds itself.
+/// `params` of a request, without `_meta`, which [`RpcRequest::body`] adds.
 #[derive(Clone, Debug)]
 pub enum Params {
     /// As they are.
@@ -121,7 +121,7 @@ pub enum Params {
         name: Arc<str>,
         /// `arguments`; left out when they are null.
         arguments: Arc<Value>,
-        /// What later rounds add.
+        /// Parameters added by later rounds.
         more: Map<String, Value>,
     },
 }
@@ -134,7 +134,7 @@ impl Params {
     }
 }
 
-/// Parameters as they are written: with `_meta`, which holds the token of their progress.
+/// Parameters as serialised: with `_meta`, which holds the progress token.
 #[derive(Serialize)]
 struct WrittenParams<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,9 +171,9 @@ impl<'a> WrittenParams<'a> {
     }
 }
 
-// What a request repeats in its headers (2026-07-28, Streamable HTTP): its method, its name, and the
-// parameters that a tool annotates (`x-mcp-header`). A tool whose annotations cannot be kept is set
-// aside, as the specification asks. Pure.
+// What a request repeats in its headers (2026-07-28, Streamable HTTP): method, name, and the
+// parameters that a tool annotates (`x-mcp-header`). A tool with invalid annotations is set aside,
+// as the specification requires. Pure.
 
 const KEY: &str = "x-mcp-header";
 
@@ -181,25 +181,25 @@ const KEY: &str = "x-mcp-header";
 #[derive(Debug, Default)]
 pub struct Mirrored(HashMap<String, Headers>);
 
-/// Where the parameter of each header stands; names of headers in lower case, as they are compared.
+/// JSON pointer of each header's parameter; header names in lower case, for comparison.
 type Headers = IndexMap<String, String>;
 
 impl Mirrored {
-    /// Learns the annotations of a tool from its list.
+    /// Reads the annotations of a tool from its list entry.
     ///
     /// # Errors
-    /// Why they cannot be kept.
+    /// Why they are invalid.
     pub(super) fn learn(&mut self, tool: &Value) -> Result<(), String> {
         let Some(schema) = tool.get("inputSchema").and_then(Value::as_object) else {
             return Ok(());
         };
         if schema.contains_key(KEY) {
-            return Err(format!("`{KEY}` stands at the root, not at a parameter"));
+            return Err(format!("`{KEY}` is at the root, not on a parameter"));
         }
         let mut found = Headers::new();
         collect(schema, "", &mut found)?;
         if elsewhere(schema) {
-            return Err(format!("`{KEY}` stands where no parameter of its own is"));
+            return Err(format!("`{KEY}` is outside the parameters"));
         }
         let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
         self.0.insert(name.to_owned(), found);
@@ -226,12 +226,12 @@ impl Mirrored {
     }
 }
 
-/// Annotations on the way through `properties` alone, the only place where they mean something.
+/// Collects annotations reached through `properties` only, where alone they are valid.
 fn collect(schema: &Map<String, Value>, at: &str, found: &mut Headers) -> Result<(), String> {
     let properties = schema.get("properties").and_then(Value::as_object);
     for (key, property) in properties.into_iter().flatten() {
         let Some(property) = property.as_object() else { continue };
-        let pointer = child(at, key);
+        let pointer = child_pointer(at, key);
         if let Some(header) = property.get(KEY) {
             let name = header_name(header, property, found);
             let named = |flaw| format!("parameter `{}`: {flaw}", pointer[1..].replace('/', "."));
@@ -249,7 +249,7 @@ fn header_name(
 ) -> Result<String, String> {
     let name = header.as_str().ok_or_else(|| format!("`{KEY}` is not text"))?;
     if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-        return Err(format!("`{KEY}` is not a name of an HTTP header"));
+        return Err(format!("`{KEY}` is not an HTTP header name"));
     }
     let lower = name.to_ascii_lowercase();
     if found.contains_key(&lower) {
@@ -257,11 +257,11 @@ fn header_name(
     }
     match property.get("type").and_then(Value::as_str) {
         Some("string" | "integer" | "boolean") => Ok(lower),
-        _ => Err(format!("`{KEY}` needs a text, an integer or a boolean")),
+        _ => Err(format!("`{KEY}` needs a string, integer or boolean")),
     }
 }
 
-/// A value as a header carries it; one that cannot stand there goes as base64.
+/// A value as a header value; base64 if it cannot be sent literally.
 fn encoded(value: &str) -> String {
     let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let bytes = value.as_bytes();
@@ -274,7 +274,7 @@ fn encoded(value: &str) -> String {
     format!("=?base64?{}?=", base64::engine::general_purpose::STANDARD.encode(value))
 }
 
-/// Whether an annotation stands below anything but `properties`: items, variants, definitions.
+/// Whether an annotation is below anything but `properties`: items, variants, definitions.
 fn elsewhere(schema: &Map<String, Value>) -> bool {
     schema.iter().any(|(key, value)| match key.as_str() {
         "properties" => value

@@ -62,7 +62,7 @@ impl Core {
         self.round_trip(rpc, pending).await
     }
 
-    /// Repeats a request until it needs no more input. Nothing is open while a person thinks.
+    /// Repeats a request until it needs no more input. No request is open while the user decides.
     async fn rounds(
         &self,
         rpc: RpcRequest,

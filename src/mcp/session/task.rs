@@ -1,8 +1,8 @@
-//! A tool call that runs as a task (MCP 2025-11-25, tasks): begun, asked after until it is over, and
-//! its result fetched. One operation for whoever called, with one clock.
+//! A tool call that runs as a task (MCP 2025-11-25, tasks): started, polled until it ends, and its
+//! result fetched. One operation for the caller, with one clock.
 //!
-//! A task whose result nobody fetches is cancelled, however its call ended here. Nothing the server
-//! says of a task is believed beyond what it needs: what it has to answer is asked.
+//! A task whose result is not fetched is cancelled, however its call ended. The states a server
+//! reports are trusted only as far as necessary: the result decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,25 +21,25 @@ use crate::mcp::pending::PendingRequest;
 use crate::mcp::wire::tap::Attended;
 use crate::mcp::{FindingKind, Payload};
 
-/// How often a task is asked after when its server does not say, and what it may say. A call may be
-/// silent for a shorter time than the longest: then half of that is what counts.
+/// Poll interval when the server names none, and the range it may name. A call with a short timeout
+/// polls at half of that.
 const PAUSE: Duration = Duration::from_millis(500);
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(60);
-/// How often at most while a person holds the call: only the server's own end of it is news then.
+/// Shortest poll interval while the user holds the call: only the task's own end matters then.
 const WHILE_HELD: Duration = Duration::from_secs(10);
-/// How long the server may take to hear that nobody wants the result any more.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// How long whoever called waits for that.
-const NODDED: Duration = Duration::from_millis(250);
-/// JSON-RPC "invalid params": what a server says of a task that it does not know.
+/// How long to wait for a last poll, or for the server to answer a cancellation.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the caller waits for a cancellation to be delivered.
+const CANCEL_WAIT: Duration = Duration::from_millis(250);
+/// JSON-RPC "invalid params": the error for an unknown task.
 const UNKNOWN: i64 = -32602;
 
-/// Where a task is.
+/// The stage of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TaskStage {
     Working,
-    /// It needs something that the server asks for once the result is asked for.
+    /// It needs input, which the server requests once the result is requested.
     Waits,
     Completed,
     Failed,
@@ -56,10 +56,11 @@ struct TaskStatus {
 }
 
 impl TaskStatus {
-    /// One that was begun, with nothing said of how it is.
-    const UNSAID: Self = Self { stage: TaskStage::Working, message: None, pause: PAUSE, ttl: None };
+    /// A started task whose status is not given.
+    const UNKNOWN_STATUS: Self =
+        Self { stage: TaskStage::Working, message: None, pause: PAUSE, ttl: None };
 
-    /// `None` when it names no status.
+    /// Parses a task; `None` when it has no status.
     fn read(task: &Value, core: &Core) -> Option<Self> {
         let millis = |key: &str| {
             let value = task.get(key)?.as_f64()?;
@@ -71,7 +72,7 @@ impl TaskStatus {
             "completed" => TaskStage::Completed,
             "failed" => TaskStage::Failed,
             "cancelled" => TaskStage::Cancelled,
-            // `input_required`; of a status that is not in the specification the result decides.
+            // `input_required`; for a status that is not in the specification, the result decides.
             _ => TaskStage::Waits,
         };
         let message = task["statusMessage"].as_str();
@@ -89,24 +90,24 @@ impl TaskStatus {
         matches!(self.stage, TaskStage::Completed | TaskStage::Failed | TaskStage::Cancelled)
     }
 
-    /// What the server says of it, as the end of a sentence.
+    /// The server's message, as the end of a sentence.
     fn words(&self) -> String {
         self.message.as_ref().map(|message| format!(": {message}")).unwrap_or_default()
     }
 }
 
-/// A tool that only runs as a task is called without: its server did not say that it has tasks, or
-/// speaks a version that has none of this kind.
+/// Reports that a task-only tool is called without a task: its server does not declare tasks, or
+/// speaks a version without them.
 pub(super) fn mention_tasks(core: &Core, name: &str) {
     let name = SafeText::line(cut(name, 256));
     let message = format!(
         "`{name}` says that it only runs as a task (`taskSupport`), but the server does not offer \
-         that (`tasks.requests.tools.call`); it is called without"
+         that (`tasks.requests.tools.call`); called without one"
     );
     core.tap.report(FindingKind::WrongShape, &message, "", Some("tools/call"));
 }
 
-/// A task that was begun.
+/// A started task.
 pub(super) struct RunningTask {
     unwanted: Unwanted,
     attended: Attended,
@@ -114,7 +115,7 @@ pub(super) struct RunningTask {
 }
 
 impl RunningTask {
-    /// Calls a tool that only runs as a task. A server that answers at once is taken at its word.
+    /// Calls a tool that only runs as a task. An immediate result is accepted as it is.
     pub(super) async fn call(
         core: &Arc<Core>,
         name: Arc<str>,
@@ -136,7 +137,7 @@ impl RunningTask {
                 .server(&core.tap.context.server)
                 .request(format!("tools/call {name}")));
         };
-        let status = TaskStatus::read(task, core).unwrap_or(TaskStatus::UNSAID);
+        let status = TaskStatus::read(task, core).unwrap_or(TaskStatus::UNKNOWN_STATUS);
         let task = Self {
             unwanted: Unwanted {
                 core: Arc::clone(core),
@@ -156,10 +157,10 @@ impl RunningTask {
         done
     }
 
-    /// Asks after it until it is over or waits for input, and fetches its result.
+    /// Polls it until it ends or waits for input, and fetches its result.
     async fn until_over(&self, mut status: TaskStatus) -> Result<Payload, Error> {
         loop {
-            self.tell(&status);
+            self.report_status(&status);
             match status.stage {
                 TaskStage::Working => status = self.ask_after(&status).await?,
                 TaskStage::Waits => return Box::pin(self.with_questions(status)).await,
@@ -173,8 +174,8 @@ impl RunningTask {
         }
     }
 
-    /// Waits for the result while the task goes on: what it needs is asked meanwhile, and that it is
-    /// still at work is a sign of life.
+    /// Waits for the result while the task continues: the input it needs is requested meanwhile,
+    /// and a report that it is still running is a sign of life.
     async fn with_questions(&self, status: TaskStatus) -> Result<Payload, Error> {
         let enough = CancellationToken::new();
         let mut result = std::pin::pin!(self.result());
@@ -182,9 +183,9 @@ impl RunningTask {
         tokio::select! {
             biased;
             result = &mut result => {
-                // An answer to a question nobody waits for any more would look like a late one.
+                // Lets the poll in flight finish: its answer would otherwise be reported as late.
                 enough.cancel();
-                let _ = tokio::time::timeout(FAREWELL, news).await;
+                let _ = tokio::time::timeout(CANCEL_TIMEOUT, news).await;
                 result
             }
             over = &mut news => {
@@ -200,7 +201,7 @@ impl RunningTask {
         }
     }
 
-    /// Asks after it until it is over (`Some`), nothing more is to be learnt, or that is enough.
+    /// Polls it until it ends (`Some`), a poll fails, or `enough` is cancelled (`None`).
     async fn watch(
         &self,
         mut status: TaskStatus,
@@ -213,14 +214,14 @@ impl RunningTask {
                 () = self.pause(&status) => {}
             }
             status = self.now(&status).await.ok()?;
-            self.tell(&status);
+            self.report_status(&status);
             if status.is_over() {
                 return Some(status);
             }
         }
     }
 
-    /// What the server says of it, after the pause it asked for.
+    /// Its status, after the pause the server asked for.
     async fn ask_after(&self, status: &TaskStatus) -> Result<TaskStatus, Error> {
         let core = &self.unwanted.core;
         let paused = core.bounded(self.pause(status), &self.unwanted.pending).await;
@@ -250,23 +251,23 @@ impl RunningTask {
         let answer = core.round_trip(asked, &self.unwanted.pending).await;
         let answer = answer.map_err(|error| self.forgotten(error, before))?;
         let Some(status) = TaskStatus::read(&answer, core) else {
-            let message = "the server was asked after its task, and its answer has no `status`";
+            let message = "the answer to `tasks/get` has no `status`";
             return Err(Error::new(ErrorCode::Protocol, message));
         };
         Ok(status)
     }
 
-    /// `tasks/result`; answered when the task is over.
+    /// `tasks/result`; answered when the task ends.
     async fn result(&self) -> Result<Payload, Error> {
         let asked = self.unwanted.about("tasks/result");
         self.unwanted.core.round_trip(asked, &self.unwanted.pending).await
     }
 
-    fn tell(&self, status: &TaskStatus) {
+    fn report_status(&self, status: &TaskStatus) {
         self.unwanted.pending.doing(status.message.as_deref());
     }
 
-    /// The result of a task that is over; one that failed says why in two places.
+    /// The result of an ended task; for a failed one, adds its status message to the error.
     fn concluded(status: &TaskStatus, result: Result<Payload, Error>) -> Result<Payload, Error> {
         result.map_err(|mut error| {
             if status.stage == TaskStage::Failed && error.code == ErrorCode::Protocol {
@@ -279,7 +280,7 @@ impl RunningTask {
     fn cancelled(status: &TaskStatus) -> Error {
         let message = format!("the server cancelled the task{}", status.words());
         Error::new(ErrorCode::Protocol, message)
-            .help("somebody else ended it, or its server did: call again if it is still wanted")
+            .help("another client or the server ended it: call again if it is still needed")
     }
 
     /// A server that refuses to report on a task has usually forgotten it.
@@ -300,7 +301,7 @@ impl RunningTask {
     }
 }
 
-/// Cancels the task when its call ends without a result, be it that its caller is gone.
+/// Cancels the task when its call ends without a result, including when the caller is gone.
 struct Unwanted {
     core: Arc<Core>,
     name: Arc<str>,
@@ -314,29 +315,29 @@ impl Unwanted {
         RpcRequest::new(method, Some(&self.name), Some(json!({"taskId": &*self.id})))
     }
 
-    /// The task is over, or its server does not know it.
+    /// The task has ended, or its server does not know it: there is nothing to cancel.
     fn disarm(&self) {
         self.armed.store(false, Ordering::Relaxed);
     }
 
-    /// Says so, and waits a moment until the server has heard it: a host that ends next would take
-    /// the message with it.
+    /// Cancels it, and waits briefly until the server has been notified: otherwise a host that
+    /// exits next would lose the message.
     async fn say(&self) {
         if let Some(said) = self.cancel() {
-            let _ = tokio::time::timeout(NODDED, said).await;
+            let _ = tokio::time::timeout(CANCEL_WAIT, said).await;
         }
     }
 
-    /// `tasks/cancel`, once. What the server says to that is its own.
+    /// Sends `tasks/cancel` at most once and ignores the answer; `None` when not needed.
     fn cancel(&self) -> Option<tokio::task::JoinHandle<()>> {
         self.pending.give_up();
         if !self.armed.swap(false, Ordering::Relaxed) || self.core.tap.over.is_cancelled() {
             return None;
         }
-        let (core, farewell) = (Arc::clone(&self.core), self.about("tasks/cancel"));
+        let (core, cancel_request) = (Arc::clone(&self.core), self.about("tasks/cancel"));
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         Some(runtime.spawn(async move {
-            let _ = core.round_trip(farewell, &PendingRequest::own(FAREWELL)).await;
+            let _ = core.round_trip(cancel_request, &PendingRequest::own(CANCEL_TIMEOUT)).await;
         }))
     }
 }

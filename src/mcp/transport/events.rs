@@ -10,18 +10,18 @@ use tokio_util::io::StreamReader;
 
 use super::pipe::{LineSplitter, PipeLine};
 
-/// A server may ask for a pause before the stream is opened again, within reason: one that closes
-/// each stream at once is asked for the next one fifty times a second.
+/// Range of the pause a server may request before the stream is reopened. The lower end limits a
+/// server that closes each stream at once to fifty requests a second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(30));
 
 /// One event.
 #[derive(Debug, Default)]
 pub(crate) struct SseEvent {
-    /// Its type; empty when it names none.
+    /// Its type; empty when it has none.
     pub(crate) kind: String,
-    /// Its data on one line; of an event that is over the limit the beginning.
+    /// Its data on one line; for an event over the limit, its beginning.
     pub(crate) data: Vec<u8>,
-    /// How long the data of an event over the limit is.
+    /// Length of the data of an event over the limit.
     pub(crate) over: Option<u64>,
     pub(crate) id: Option<String>,
     /// The pause the server asks for.
@@ -54,7 +54,7 @@ impl SseEvents {
         }
     }
 
-    /// The next event; `None` at the end. One without its empty line is incomplete and left out.
+    /// The next event; `None` at the end. One without its terminating empty line is dropped.
     pub(crate) async fn next(&mut self) -> io::Result<Option<SseEvent>> {
         loop {
             if let Some(event) = self.next_complete() {
@@ -77,7 +77,7 @@ impl SseEvents {
         if over { 0 } else { self.lines.unfinished() + self.event.data.len() }
     }
 
-    /// The next event that is complete already.
+    /// The next event that is already complete.
     pub(crate) fn next_complete(&mut self) -> Option<SseEvent> {
         while let Some(line) = self.lines.next_line() {
             let event = &mut self.event;
@@ -128,8 +128,8 @@ impl SseEvents {
     }
 }
 
-/// The same with every line end as a line feed: a carriage return, with or without one behind it, is
-/// a line end too. `returned` says whether the chunk before ended with one.
+/// The chunk with every line end as a line feed: a carriage return, with or without one behind it,
+/// is a line end too. `returned` says whether the previous chunk ended with one.
 fn line_feeds(chunk: Bytes, returned: &mut bool) -> Bytes {
     if !*returned && memchr::memchr(b'\r', &chunk).is_none() {
         return chunk;

@@ -1,7 +1,7 @@
-//! Streamable HTTP (2025-03-26 and later): one POST for each message, whose response is the place of
-//! its answer; the standalone stream of a legacy session; streams that break off are resumed.
+//! Streamable HTTP (2025-03-26 and later): one POST per message, whose response carries its answer;
+//! the standalone stream of a legacy session; interrupted streams are resumed.
 //!
-//! reqwest with rustls and ring; errors are spelled out.
+//! Uses reqwest with rustls and ring.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -33,12 +33,12 @@ pub struct Http {
     remote: RemoteServer,
     url: url::Url,
     tap: Arc<Tap>,
-    /// What nobody asked for, of all streams of the session together.
+    /// Unsolicited bytes of all streams of the session together.
     unasked: Mutex<Unasked>,
     state: Mutex<HttpState>,
-    /// Answers in a row that took [`Http::DELAY`] after their head.
+    /// Consecutive answers that took [`Http::DELAY`] after their head.
     delayed: AtomicU32,
-    /// Messages for which nobody waits, and a place to say that all are sent.
+    /// Messages that no caller waits for, and markers that report when all are sent.
     queue: mpsc::Sender<Queued>,
     _posting: AbortOnDropHandle<()>,
 }
@@ -55,36 +55,36 @@ struct HttpState {
     stream: Option<AbortOnDropHandle<()>>,
 }
 
-/// Where a stream was when it ended.
+/// Position of a stream when it ended.
 #[derive(Default)]
 struct StreamMark {
     /// The last event that had an id.
     id: Option<String>,
-    /// The pause the server asks for.
+    /// The pause the server asked for.
     retry: Option<Duration>,
 }
 
 impl Http {
     /// Answers and notifications that may wait to be posted.
     const QUEUED: usize = 2048;
-    /// First and longest pause before a broken stream is opened again.
+    /// First and longest pause before a broken stream is reopened.
     const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-    /// A server of this machine without `TCP_NODELAY` that sends an answer in two pieces waits for the
-    /// acknowledgement of the first, which the system of the host puts off for 40 ms on a connection
-    /// that is kept, and not on a new one. After so many answers in a row that took this long a
-    /// connection serves one message; where the time went elsewhere, that is not noticed.
+    /// A local server without `TCP_NODELAY` that sends an answer in two pieces waits for the ACK of
+    /// the first, which the host's system delays by 40 ms on a reused connection, but not on a new
+    /// one. After this many consecutive answers that took this long, a connection serves one
+    /// message; if the time was spent elsewhere, the cost of that is negligible.
     const DELAY: Duration = Duration::from_millis(35);
     const DELAYS: u32 = 3;
-    /// How often a stream that was broken off is asked for in vain.
+    /// Failed attempts to resume an interrupted stream before giving up.
     const ATTEMPTS: u32 = 5;
-    /// Events read before the other servers have a turn. A body arrives in pieces of hundreds of
-    /// kilobytes, and thousands of events in one go would be milliseconds of silence for them.
+    /// Events processed before other servers get a turn. A body arrives in chunks of hundreds of
+    /// kilobytes, and thousands of events at once would block them for milliseconds.
     const AT_ONCE: usize = 64;
 
     /// A transport to the server of `config`.
     ///
     /// # Errors
-    /// A header that is none, or a TLS setup that fails.
+    /// When a header is invalid, or TLS cannot be set up.
     pub fn open(tap: &Arc<Tap>, config: &HttpConfig) -> Result<Arc<Self>, SendError> {
         let remote = RemoteServer::new(config, tap, true)?;
         let (queue, queued) = mpsc::channel(Self::QUEUED);
@@ -100,7 +100,7 @@ impl Http {
         }))
     }
 
-    /// Posts what nobody waits for, one after the other.
+    /// Posts queued messages, one after the other.
     async fn post_queued(me: Weak<Self>, mut queued: mpsc::Receiver<Queued>) {
         while let Some(next) = queued.recv().await {
             let body = match next {
@@ -174,7 +174,7 @@ impl Http {
         Ok(())
     }
 
-    /// Reads the stream of an answer, and asks for the rest of it when it breaks off (2025-11-25,
+    /// Reads the stream of an answer, and resumes it when it is interrupted (2025-11-25,
     /// Streamable HTTP, resumability).
     async fn follow(&self, response: reqwest::Response, id: Option<i64>) -> Result<(), SendError> {
         let mut mark = StreamMark::default();
@@ -202,7 +202,7 @@ impl Http {
         Ok(())
     }
 
-    /// The standalone stream of a legacy session: opened again whenever it ends.
+    /// The standalone stream of a legacy session: reopened whenever it ends.
     async fn listen(me: Weak<Self>, settled: watch::Sender<bool>) {
         let (first, longest) = Self::PAUSES;
         let mut pause = first;
@@ -226,8 +226,8 @@ impl Http {
         }
     }
 
-    /// Opens the standalone stream and waits a moment until it is open: what a legacy server sends
-    /// on it before that is lost for ever, and the call that waits for it hangs.
+    /// Opens the standalone stream and waits briefly until it is open: anything a legacy server
+    /// sends on it before is lost, and a call that depends on it hangs.
     async fn open_stream(self: &Arc<Self>) {
         const PATIENCE: Duration = Duration::from_millis(300);
         if self.state.lock().session.is_none() {
@@ -245,7 +245,7 @@ impl Http {
         let _ = tokio::time::timeout(PATIENCE, opened.wait_for(|settled| *settled)).await;
     }
 
-    /// A stream of events; `None` when the server has no such.
+    /// Opens an event stream; `None` when the server offers none.
     async fn get(&self, last: Option<&str>) -> Result<Option<reqwest::Response>, SendError> {
         let mut request =
             self.remote.http.get(self.url.clone()).header(ACCEPT, "text/event-stream");
@@ -273,7 +273,7 @@ impl Http {
         mark: &mut StreamMark,
     ) {
         let mut events = SseEvents::new(response, self.tap.context.limits.line_bytes);
-        // Bytes read and not yet accounted for, which may belong to an answer; those that do.
+        // Bytes read but not yet accounted for, which may belong to an answer; and those that do.
         let (mut open, mut answered) = (0_usize, 0);
         let mut in_a_row = 0;
         loop {
@@ -303,7 +303,7 @@ impl Http {
         }
     }
 
-    /// Takes in an event; gives how many bytes of it were an answer.
+    /// Processes an event; returns how many bytes of it were an answer.
     fn take_event(&self, event: SseEvent, request: Option<i64>, mark: &mut StreamMark) -> usize {
         mark.id = event.id.or(mark.id.take());
         mark.retry = event.retry.or(mark.retry);
@@ -315,17 +315,17 @@ impl Http {
         0
     }
 
-    /// Shows a message to the tap; gives how many bytes of it were an answer.
+    /// Passes a message to the tap; returns how many bytes of it were an answer.
     fn show(&self, text: &[u8], stream: Option<i64>) -> usize {
-        // The tap counts for the whole connection: one stream after the other.
+        // The tap's count is per connection, so streams take turns.
         let _turn = self.unasked.lock();
         self.tap.line(text, stream);
         self.tap.take_answered()
     }
 
-    /// So many bytes came that nobody asked for; gives how long to wait before more is read.
+    /// Accounts for unsolicited bytes; returns how long to pause before reading more.
     fn spend(&self, unasked: usize) -> Option<Duration> {
-        // What was asked for does not wait for what another stream has used up.
+        // Solicited data does not wait for what another stream has used up.
         if unasked == 0 { None } else { self.unasked.lock().spend(unasked, &self.tap) }
     }
 
@@ -340,7 +340,7 @@ impl Http {
         (request, state.session.is_some())
     }
 
-    /// A response that is no stream.
+    /// Handles a response that is not a stream.
     async fn body(
         &self,
         mut response: reqwest::Response,
@@ -353,18 +353,18 @@ impl Http {
         let (mut text, over) = self.read(&mut response).await?;
         let shown = String::from_utf8_lossy(&text[..text.len().min(400)]).into_owned();
         if !status.is_success() {
-            // The specification wants 404 for a session that is forgotten; the examples that most
-            // servers were made from answer 400 with these words.
+            // The specification requires 404 for an unknown session; the sample code that most
+            // servers are based on answers 400 with these words.
             let forgets = shown.to_ascii_lowercase().contains("session id");
             if session && status == StatusCode::BAD_REQUEST && forgets {
                 return Err(SendError::Expired);
             }
-            // Whatever id it names: this is the place where the answer had to be.
+            // Whatever id it names, this response answers this request.
             if let Some(id) = id {
                 if self.tap.refused(id, &text) {
                     return Ok(());
                 }
-                // A refused probe is what a legacy server answers.
+                // A refused probe is typical of a legacy server.
                 if method == "server/discover"
                     && status.is_client_error()
                     && status != StatusCode::FORBIDDEN
@@ -402,7 +402,7 @@ impl Http {
         Ok(())
     }
 
-    /// A body; of one that is over the limit its beginning, and how long it is at least.
+    /// Reads a body; for one over the limit, its beginning and its minimum length.
     async fn read(
         &self,
         response: &mut reqwest::Response,
@@ -420,7 +420,7 @@ impl Http {
             if bytes.len() <= limit {
                 bytes.extend_from_slice(&chunk);
             }
-            // Nobody reads a body to its end that is far over the limit.
+            // A body far over the limit is not read to its end.
             if total > 4 * limit as u64 {
                 break;
             }
@@ -432,7 +432,7 @@ impl Http {
         Ok((bytes, over))
     }
 
-    /// A status that is no success, in words.
+    /// Describes an error status.
     fn refusal(&self, response: &reqwest::Response, body: &str, posted: bool) -> String {
         let status = response.status();
         let mut text = format!("the server answered HTTP {status}");
@@ -446,7 +446,7 @@ impl Http {
                      HTTP+SSE of 2024-11-05 at another one (often /sse)";
         }
         let body = cut(body.trim(), 200);
-        // A page for a browser says no more than the status.
+        // An HTML page says no more than the status.
         if !body.is_empty() && !body.starts_with('<') {
             text += ": ";
             text += body;
@@ -480,11 +480,11 @@ impl Transport for Http {
         true
     }
 
-    /// Posts what is queued and ends the session, as far as the server takes part.
+    /// Posts what is queued and ends the session; waits at most a second for the server.
     fn close(&self) -> BoxFuture<'_, ()> {
         const PATIENCE: Duration = Duration::from_secs(1);
         Box::pin(async {
-            let goodbye = async {
+            let shutdown = async {
                 let (done, all) = tokio::sync::oneshot::channel();
                 if self.queue.send(Queued::Done(done)).await.is_ok() {
                     let _ = all.await;
@@ -494,7 +494,7 @@ impl Transport for Http {
                     let _ = self.remote.run(self.in_session(request).0).await;
                 }
             };
-            let _ = tokio::time::timeout(PATIENCE, goodbye).await;
+            let _ = tokio::time::timeout(PATIENCE, shutdown).await;
             self.state.lock().stream = None;
         })
     }
@@ -504,9 +504,9 @@ fn closed_early() -> SendError {
     SendError::Refused("the stream of the answer was closed before its final response".to_owned())
 }
 
-// What comes back on a request: a status, a body, or nothing at all; and the words for it.
+// Helpers for unusable response bodies.
 
-/// What a body is that begins in no way JSON in UTF-8 can.
+/// Describes a body that cannot be JSON in UTF-8, judging by its first bytes.
 const fn not_utf8(body: &[u8]) -> Option<&'static str> {
     match body {
         [0x1f, 0x8b, ..] => Some("compressed with gzip"),

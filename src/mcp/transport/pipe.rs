@@ -1,8 +1,8 @@
 //! A pair of byte streams: a child's stdin and stdout, or an in-memory pipe.
 //!
-//! What goes out keeps its order, is written together when several messages wait, and lets go of a
-//! stuck pipe at once when it is closed. What comes in is understood by the tap; a flood of anything
-//! but answers is read at a limited rate, so that it costs the other servers nothing.
+//! Outgoing messages keep their order, are written together when several wait, and release a stuck
+//! pipe at once when it is closed. Incoming lines are parsed by the tap; anything but answers is
+//! read at a limited rate, so that a flood costs the other servers nothing.
 
 use std::io;
 use std::ops::Range;
@@ -41,7 +41,7 @@ struct PipeOutput {
     writer: tokio::sync::Mutex<Option<Writing>>,
     closed: CancellationToken,
     room: Notify,
-    /// Wakes the task that writes what nobody waits for.
+    /// Wakes the task that writes messages no caller waits for.
     idle: Notify,
 }
 
@@ -57,9 +57,9 @@ struct Writing {
 struct Queue {
     bytes: Vec<u8>,
     messages: usize,
-    /// Of those, what nobody waits for: messages and bytes.
+    /// Of those, the ones no caller waits for: messages and bytes.
     unasked: (usize, usize),
-    /// Being written now.
+    /// Bytes being written now.
     writing: usize,
     broken: Option<SendError>,
 }
@@ -132,9 +132,9 @@ impl Transport for PipeTransport {
 }
 
 impl PipeOutput {
-    /// A buffer grown for a long message is not kept.
+    /// Capacity in bytes above which a buffer grown for a long message is freed.
     const SPARE: usize = 256 << 10;
-    /// How many times over what nobody waits for may pile up before the server is cut off.
+    /// Multiple of the limits to which unread messages may pile up before the server is cut off.
     const UNREAD: usize = 8;
 
     fn push(&self, message: Vec<u8>, waited_for: bool) -> Result<(), SendError> {
@@ -144,7 +144,7 @@ impl PipeOutput {
         }
         let (messages, bytes) = queue.unasked;
         if !waited_for {
-            // What is being written does not count: one long message may take its time.
+            // Bytes being written do not count: one long message may take its time.
             if messages > Self::UNREAD * self.messages || bytes > Self::UNREAD * self.bytes {
                 let unread = SendError::Unread(messages);
                 queue.broken = Some(unread.clone());
@@ -165,9 +165,9 @@ impl PipeOutput {
         Ok(())
     }
 
-    /// Writes answers and notifications, for which nobody waits, until the pipe breaks or is closed.
-    /// One task for all of them: with one for each, a server that asks faster than it reads could
-    /// have any number of them wait.
+    /// Writes answers and notifications, which no caller waits for, until the pipe breaks or is
+    /// closed. One task for all of them: with one for each, a server that requests faster than it
+    /// reads could make any number of them wait.
     async fn run(self: Arc<Self>) {
         loop {
             self.idle.notified().await;
@@ -183,7 +183,7 @@ impl PipeOutput {
         if self.closed.is_cancelled() {
             return Err(SendError::Closed);
         }
-        // Writing first: it is nearly always done at the first poll.
+        // Writing first: it nearly always completes on the first poll.
         tokio::select! {
             biased;
             result = self.write() => result,
@@ -214,8 +214,8 @@ impl PipeOutput {
                     return Ok(());
                 }
             }
-            // What is written is known at every moment: whoever waits here may give up in the
-            // middle of a message, and the next one goes on where it stopped.
+            // Progress is recorded after every write: the caller may be cancelled in the middle of
+            // a message, and the next one continues where it stopped.
             let written = writer.write(&bytes[*done..]).await;
             let written = written.and_then(|count| match count {
                 0 => Err(std::io::ErrorKind::WriteZero.into()),
@@ -268,7 +268,7 @@ struct PipeInput {
 }
 
 impl PipeInput {
-    /// Lines that are looked at before other tasks get their turn.
+    /// Lines processed before other tasks get a turn.
     const AT_ONCE: usize = 64;
 
     async fn run(mut self) {
@@ -304,7 +304,7 @@ impl PipeInput {
         }
     }
 
-    /// Accounts for what was read, as far as it is known what it was; gives how long to wait.
+    /// Accounts for the bytes read whose nature is known; returns how long to pause.
     fn account(&mut self) -> Option<Duration> {
         let unknown = if self.lines.is_skipping() { 0 } else { self.lines.unfinished() };
         let known = self.open.saturating_sub(unknown);
@@ -328,14 +328,14 @@ impl PipeInput {
     }
 }
 
-// Lines of a byte stream, with a hard cap: a longer line is skipped to its end in bounded memory.
+// Splitting a byte stream into lines with a hard limit: a longer line is skipped in bounded memory.
 
-/// What stands next in the stream.
+/// The next item of the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PipeLine {
     /// A whole line, without its break, as a range of [`LineSplitter::bytes`].
     Whole(Range<usize>),
-    /// A line over the limit, with its ends.
+    /// A line over the limit: its beginning and end.
     Oversized(Oversized),
 }
 
@@ -343,9 +343,9 @@ pub enum PipeLine {
 pub struct LineSplitter<R> {
     reader: R,
     buffer: Vec<u8>,
-    /// Begin of what was not handed out.
+    /// Start of the bytes not handed out yet.
     start: usize,
-    /// Everything before this was searched for a line break.
+    /// Everything before this was already searched for a line break.
     searched: usize,
     limit: usize,
     skipping: Option<Oversized>,
@@ -385,10 +385,10 @@ impl Oversized {
 impl<R: AsyncRead + Unpin> LineSplitter<R> {
     const STEP: usize = 8 << 10;
     const MAX_STEP: usize = 256 << 10;
-    /// Most bytes of one read. While a large pipe is being emptied its writer cannot go on; read in
-    /// parts, both work at the same time.
+    /// Most bytes of one read. While a large pipe is being drained its writer is blocked; reading
+    /// in parts lets both work at the same time.
     const READ: usize = 64 << 10;
-    /// A buffer grown for a long line is given back after this many reads that did not need it.
+    /// A buffer grown for a long line is freed after this many reads that did not need it.
     const SMALL_READS: u32 = 32;
 
     /// Lines of at most `limit` bytes.
@@ -405,7 +405,7 @@ impl<R: AsyncRead + Unpin> LineSplitter<R> {
         }
     }
 
-    /// The bytes a range of [`PipeLine::Whole`] means; valid until [`LineSplitter::fill`].
+    /// The bytes of a [`PipeLine::Whole`] range; valid until [`LineSplitter::fill`].
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[range]
     }
@@ -415,12 +415,12 @@ impl<R: AsyncRead + Unpin> LineSplitter<R> {
         self.buffer.len() - self.start
     }
 
-    /// Whether the line that is being read is over the limit, and its bytes are let go.
+    /// Whether the line being read is over the limit, so that its bytes are discarded.
     pub const fn is_skipping(&self) -> bool {
         self.skipping.is_some()
     }
 
-    /// The next line that is complete already.
+    /// The next line that is already complete.
     pub fn next_line(&mut self) -> Option<PipeLine> {
         let found = memchr::memchr(b'\n', &self.buffer[self.searched..]);
         if let Some(skipping) = &mut self.skipping {
@@ -448,7 +448,7 @@ impl<R: AsyncRead + Unpin> LineSplitter<R> {
         Some(PipeLine::Whole(line))
     }
 
-    /// Reads more; 0 at the end of the stream. Dropping the future loses nothing.
+    /// Reads more; 0 at the end of the stream. Cancel-safe.
     pub async fn fill(&mut self) -> io::Result<usize> {
         self.make_room();
         let read = self.reader.read_buf(&mut (&mut self.buffer).limit(Self::READ)).await?;
@@ -456,7 +456,7 @@ impl<R: AsyncRead + Unpin> LineSplitter<R> {
         Ok(read)
     }
 
-    /// What stood after the last line break when the stream ended.
+    /// The unterminated line at the end of the stream.
     pub fn rest(&mut self) -> Option<PipeLine> {
         self.buffer.push(b'\n');
         self.next_line()
@@ -546,7 +546,7 @@ mod tests {
     use proptest::prelude::*;
     use tokio::io::ReadBuf;
 
-    /// Gives a stream in pieces, and nothing at all before every one of them.
+    /// Yields a stream in pieces, returning `Pending` before each.
     struct Pieces {
         left: VecDeque<Vec<u8>>,
         hesitates: bool,
@@ -574,7 +574,7 @@ mod tests {
         }
     }
 
-    /// What the lines of a text are, whole or with their length.
+    /// The expected lines of a text: whole, or their length.
     fn by_hand(text: &[u8], limit: usize) -> Vec<Result<Vec<u8>, u64>> {
         let lines = text.split(|byte| *byte == b'\n');
         lines.map(|l| if l.len() > limit { Err(l.len() as u64) } else { Ok(l.to_vec()) }).collect()
@@ -610,7 +610,7 @@ mod tests {
                         got.push(shown(&lines, line));
                         continue;
                     }
-                    // Stops waiting at once; the next look waits again.
+                    // Cancels at once; the next iteration waits again.
                     let read = tokio::select! {
                         biased;
                         read = lines.fill() => Some(read.unwrap()),

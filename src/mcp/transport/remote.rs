@@ -1,5 +1,5 @@
-//! A server behind an address that is spoken to message by message: what its requests have in common,
-//! and the pair of byte streams its session is given.
+//! A remote server that exchanges whole messages: what its requests share, and the pair of byte
+//! streams given to its session.
 
 use std::io;
 use std::path::Path;
@@ -24,9 +24,9 @@ use crate::config::{HttpConfig, TlsConfig};
 use crate::mcp::auth::NotSent;
 use crate::mcp::wire::tap::Tap;
 
-/// Pieces of what the server said that wait to be read.
+/// Chunks received from the server that may wait to be read.
 const PIECES: usize = 16;
-/// Bytes of messages that wait to be sent.
+/// Bytes of outgoing messages that may wait to be sent.
 const OUTGOING: usize = 64 << 10;
 
 /// The two directions of a connection, as bytes.
@@ -35,10 +35,10 @@ pub(crate) struct Streams {
     pub(crate) write: Box<dyn AsyncWrite + Send + Unpin>,
 }
 
-/// Where what the server said goes.
+/// Where received data goes.
 pub(super) type Incoming = mpsc::Sender<io::Result<Bytes>>;
 
-/// The streams of a session, and the ends that carry them.
+/// The streams of a session, and their other ends.
 pub(super) fn streams() -> (Streams, Incoming, BufReader<DuplexStream>) {
     let (incoming, pieces) = mpsc::channel(PIECES);
     let (write, outgoing) = tokio::io::duplex(OUTGOING);
@@ -46,7 +46,7 @@ pub(super) fn streams() -> (Streams, Incoming, BufReader<DuplexStream>) {
     (streams, incoming, BufReader::new(outgoing))
 }
 
-/// The server.
+/// A remote server.
 #[derive(Clone)]
 pub(crate) struct RemoteServer {
     pub(super) http: reqwest::Client,
@@ -58,7 +58,7 @@ pub(crate) struct RemoteServer {
 
 impl RemoteServer {
     /// # Errors
-    /// A header or certificate of the entry that cannot be used.
+    /// When a header or certificate of the entry cannot be used.
     pub(crate) fn new(
         config: &HttpConfig,
         tap: &Arc<Tap>,
@@ -66,7 +66,7 @@ impl RemoteServer {
     ) -> Result<Self, SendError> {
         let headers = headers(config)?;
         let builder = client_builder(&config.url, &config.tls).map_err(SendError::Refused)?;
-        // On a long connection a redirect would take the headers elsewhere, and a POST its message.
+        // On a long-lived connection a redirect would leak the headers, and a POST its message.
         let policy = if answers { Policy::custom(same_origin) } else { Policy::none() };
         let http = builder.redirect(policy).build();
         let http =
@@ -74,10 +74,10 @@ impl RemoteServer {
         Ok(Self { http, tap: Arc::clone(tap), headers, answers })
     }
 
-    /// Sends a request and asks for success.
+    /// Sends a request and requires a success status.
     ///
     /// # Errors
-    /// In words: what failed, or the status.
+    /// What failed, or the status.
     pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, SendError> {
         let response = self.run(request).await?;
         let status = response.status();
@@ -87,7 +87,7 @@ impl RemoteServer {
         Err(SendError::Refused(format!("the server answered HTTP {status}")))
     }
 
-    /// Sends a request with the headers of the entry and the token of its account, and notes the
+    /// Sends a request with the headers of the entry and the token of its account, and records the
     /// status of its response.
     pub(super) async fn run(&self, request: RequestBuilder) -> Result<Response, SendError> {
         let request = request.headers(self.headers.clone());
@@ -112,7 +112,7 @@ impl RemoteServer {
         Ok(response)
     }
 
-    /// A failure of the connection, in words.
+    /// Describes a connection failure.
     pub(super) fn broken(&self, error: &reqwest::Error) -> SendError {
         let text = unreachable_reason(error, &self.tap.context.redactor);
         let connected = !error.is_connect() || error.is_redirect();
@@ -120,11 +120,11 @@ impl RemoteServer {
     }
 }
 
-// How a server is connected to over HTTP: TLS with rustls and ring, its certificates, proxies of
-// the environment (`HTTPS_PROXY`, `NO_PROXY`).
+// HTTP connections: TLS with rustls and ring, certificates, and proxies from the environment
+// (`HTTPS_PROXY`, `NO_PROXY`).
 
-/// The settings every HTTP client of one server shares. Follows redirects as reqwest does; whoever
-/// sends secrets says otherwise.
+/// The settings shared by all HTTP clients of one server. Follows redirects by reqwest's default;
+/// callers that send secrets must override that.
 ///
 /// # Errors
 /// Names the file of `tls` that cannot be used.
@@ -134,7 +134,7 @@ pub(crate) fn client_builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder
         .user_agent(concat!("mcpdeck/", env!("CARGO_PKG_VERSION")))
         .tcp_nodelay(true);
     if is_loopback(url) {
-        // Servers of node and Python close what is idle for 5 s.
+        // Node and Python servers close connections that are idle for 5 s.
         builder = builder.pool_idle_timeout(Duration::from_secs(4)).no_proxy();
     }
     if let Some(path) = &tls.ca {
@@ -153,16 +153,16 @@ pub(crate) fn client_builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder
     Ok(builder)
 }
 
-/// Names the library that encrypts, once in the life of the program.
+/// Installs the TLS provider, once per process.
 pub(crate) fn provide_tls() {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
-        // Fails only when the application installed one before: then that one is used.
+        // Fails only if the application has installed one before, which is then used.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
 }
 
-/// The words of the innermost cause.
+/// The message of the innermost cause.
 pub(crate) fn innermost(mut error: &dyn std::error::Error) -> String {
     while let Some(source) = error.source() {
         error = source;
@@ -170,7 +170,7 @@ pub(crate) fn innermost(mut error: &dyn std::error::Error) -> String {
     error.to_string()
 }
 
-/// Why a request was not answered: the innermost cause, which is the one that helps.
+/// Why a request failed: the innermost cause, which is the most helpful one.
 pub(crate) fn unreachable_reason(error: &reqwest::Error, redactor: &Redactor) -> String {
     let what = if error.is_connect() {
         "cannot connect"
@@ -181,7 +181,7 @@ pub(crate) fn unreachable_reason(error: &reqwest::Error, redactor: &Redactor) ->
     } else {
         "the request failed"
     };
-    // reqwest's own words stop at "error sending request".
+    // reqwest's own message stops at "error sending request".
     let cause = innermost(error);
     let text = match explain(&cause) {
         Some(explained) => format!("{what}: {explained} ({cause})"),
@@ -190,7 +190,7 @@ pub(crate) fn unreachable_reason(error: &reqwest::Error, redactor: &Redactor) ->
     SafeText::line(&redactor.redact(&text)).to_string()
 }
 
-/// Reads a file that `tls` names.
+/// Reads a file named by `tls`.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     crate::base::file::read(path, 1 << 20).map_err(|error| unusable(path, &error.to_string()))
 }
@@ -217,8 +217,8 @@ fn headers(config: &HttpConfig) -> Result<HeaderMap, SendError> {
     Ok(out)
 }
 
-/// Follows redirects within the origin only: the headers hold secrets. And only those that keep the
-/// request as it is (RFC 9110, section 15.4): a message that becomes a GET is lost without a word.
+/// Follows redirects within the origin only, because the headers hold secrets, and only those that
+/// preserve the request (RFC 9110, section 15.4): a message turned into a GET is silently lost.
 fn same_origin(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action {
     const MOST: usize = 5;
     let first = attempt.previous().first().map(url::Url::origin);
@@ -238,9 +238,9 @@ fn same_origin(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Ac
     attempt.follow()
 }
 
-// What is wrong with a certificate, in words: which check failed, and what to do about it.
+// Explains certificate errors: which check failed, and what to do about it.
 //
-// Knows the words of the TLS library only; nothing is ever accepted here.
+// Only interprets messages of the TLS library; nothing is ever accepted here.
 
 /// The failed check and the next step, when `cause` is about a certificate.
 pub(crate) fn explain(cause: &str) -> Option<&'static str> {
@@ -256,28 +256,28 @@ pub(crate) fn explain(cause: &str) -> Option<&'static str> {
     } else if has(&["Revoked", "revoked"]) {
         "its certificate was revoked: do not use this server until it has a new one"
     } else if has(&["UnknownIssuer", "CaUsedAsEndEntity"]) {
-        "nobody this machine trusts has signed its certificate (self-signed, or a private \
+        "its certificate has no issuer this machine trusts (self-signed, or a private \
          authority): add the authority to the trust store of the system, or name its file in \
          SSL_CERT_FILE"
     } else if has(&["BadSignature"]) {
-        "its certificate is not signed by the authority that it names: the authority was made anew \
+        "its certificate is not signed by the authority that it names: the authority was recreated \
          (put its new certificate into the trust store of the system, or into the file of \
-         SSL_CERT_FILE), or somebody stands in between"
+         SSL_CERT_FILE), or traffic is intercepted"
     } else if has(&["InvalidPurpose"]) {
         "its certificate is not meant for servers: have one issued for server authentication"
     } else {
-        "its certificate does not hold: look at it with `openssl s_client -connect HOST:PORT`"
+        "its certificate is invalid: inspect it with `openssl s_client -connect HOST:PORT`"
     })
 }
 
-// What a server sends that nobody asked for: read at a limited rate, reported when it is a flood.
-// Owns the account of one connection; whoever reads does the waiting.
+// Unsolicited data of a server: read at a limited rate, reported when it is a flood. Owns the
+// account of one connection; the reader does the waiting.
 
 /// The account of one connection.
 #[derive(Debug)]
 pub struct Unasked {
     allowance: Allowance,
-    /// How long reading has been held back in all.
+    /// How long reading has been held back in total.
     held: Duration,
 }
 
@@ -288,10 +288,10 @@ impl Default for Unasked {
 }
 
 impl Unasked {
-    /// Reading that is held back for longer than this is reported: one large message is no flood.
+    /// Reading held back for longer than this is reported: one large message is not a flood.
     const FLOOD: Duration = Duration::from_secs(1);
 
-    /// So many bytes came that nobody asked for; gives how long to wait before more is read.
+    /// Accounts for unsolicited bytes; returns how long to pause before reading more.
     pub fn spend(&mut self, bytes: usize, tap: &Tap) -> Option<Duration> {
         let pause = self.allowance.spend(bytes as f64)?;
         self.held += pause;
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_failed_check_is_told_apart_with_what_to_do() {
+    fn each_failed_check_is_distinguished_with_what_to_do() {
         for (cause, said) in [
             ("invalid peer certificate: UnknownIssuer", "SSL_CERT_FILE"),
             ("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "self-signed"),
@@ -316,7 +316,7 @@ mod tests {
             ("invalid peer certificate: NotValidYet", "clocks"),
             ("invalid peer certificate: certificate not valid for name \"a\"", "host name"),
             ("invalid peer certificate: Revoked", "revoked"),
-            ("invalid peer certificate: BadSignature", "made anew"),
+            ("invalid peer certificate: BadSignature", "recreated"),
             ("invalid peer certificate: BadEncoding", "openssl"),
         ] {
             assert!(explain(cause).is_some_and(|explained| explained.contains(said)), "{cause}");

@@ -1,8 +1,8 @@
-//! HTTP+SSE of 2024-11-05: one stream of events from the server, whose first names the address that
-//! messages are posted to. Given to the session as a pair of byte streams, a message on each line,
-//! so that everything above is the same as for a child's pipes.
+//! HTTP+SSE of 2024-11-05: one event stream from the server, whose first event names the address
+//! that messages are posted to. Exposed to the session as a pair of byte streams, one message per
+//! line, so that everything above works as for a child's pipes.
 //!
-//! The stream is the session: when it ends nothing can be resumed, and the server is down.
+//! The stream is the session: when it ends, nothing can be resumed and the server is down.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::base::SafeText;
 use crate::mcp::transport::SendError;
 use crate::mcp::wire::tap::Tap;
 
-/// Requests that are posted at once.
+/// Most requests posted concurrently.
 const POSTS: usize = 256;
 
 /// Connects to the stream at `url` and waits for the address to post to.
@@ -33,7 +33,7 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.unwrap_or_default().to_ascii_lowercase().starts_with("text/event-stream") {
         return Err(SendError::Refused(
-            "the server answered with no stream of events (SSE)".to_owned(),
+            "the server answered without an event stream (SSE)".to_owned(),
         ));
     }
     let base = response.url().clone();
@@ -63,7 +63,7 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
         }
     };
     tokio::spawn(async move {
-        // Whichever ends first ends the session: the stream, or the host that lets go.
+        // The session ends when either side does: the event stream, or the host dropping its end.
         tokio::select! {
             () = reading => {}
             () = post(&remote, &endpoint, outgoing) => {}
@@ -72,11 +72,11 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
     Ok(streams)
 }
 
-/// The address to post to; never one of another origin, which would get the headers.
+/// The address to post to; one of another origin is refused, because it would get the headers.
 fn target(base: &Url, named: &str) -> Result<Url, SendError> {
     let refuse = |text: String| SendError::Refused(SafeText::cut(&text, 400).to_string());
     let url = base.join(named.trim());
-    let url = url.map_err(|error| refuse(format!("the address to post to is none: {error}")))?;
+    let url = url.map_err(|error| refuse(format!("the POST address is invalid: {error}")))?;
     if url.origin() != base.origin() {
         let origin = url.origin().ascii_serialization();
         return Err(refuse(format!("the address to post to is of another origin, {origin}")));
@@ -84,8 +84,8 @@ fn target(base: &Url, named: &str) -> Result<Url, SendError> {
     Ok(url)
 }
 
-/// Posts what the session writes. Notifications and answers one after the other; requests at once,
-/// because some servers end the POST only when they have answered the request.
+/// Posts what the session writes: notifications and answers in sequence, requests concurrently,
+/// because some servers complete the POST only when they have answered the request.
 async fn post(remote: &RemoteServer, endpoint: &Url, mut outgoing: BufReader<DuplexStream>) {
     let mut posts = JoinSet::new();
     loop {

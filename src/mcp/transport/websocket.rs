@@ -1,6 +1,6 @@
-//! WebSocket (RFC 6455): one message in each text frame, with the subprotocol `mcp`. The upgrade is an
-//! ordinary HTTP request, with the certificates, proxies, headers and token of the others. Given to
-//! the session as a pair of byte streams, a message on each line.
+//! WebSocket (RFC 6455): one message per text frame, with the subprotocol `mcp`. The upgrade is an
+//! ordinary HTTP request, with the usual certificates, proxies, headers and token. Exposed to the
+//! session as a pair of byte streams, one message per line.
 
 use std::io;
 
@@ -21,7 +21,7 @@ use crate::mcp::transport::SendError;
 
 type Socket = WebSocketStream<reqwest::Upgraded>;
 
-/// How many times the limit of a line a message may have: one over the limit is refused by its
+/// Message limit, as a multiple of the line limit: a message over the line limit is refused by the
 /// session, one over this ends the connection.
 const OVER: usize = 4;
 
@@ -30,7 +30,7 @@ const OVER: usize = 4;
 /// # Errors
 /// What the server answered instead of the upgrade.
 pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, SendError> {
-    // `ws:` is `http:` in every respect that matters here, and `wss:` is `https:`.
+    // `ws:` is equivalent to `http:` here, and `wss:` to `https:`.
     let address = url.as_str().replacen("ws", "http", 1);
     let key = STANDARD.encode(fastrand::u128(..).to_ne_bytes());
     let request = remote
@@ -57,7 +57,7 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
     let (sink, stream) = socket.split();
     let (streams, incoming, outgoing) = streams();
     tokio::spawn(async move {
-        // Whichever ends first ends the session: the server, or the host that lets go.
+        // The session ends when either side does: the server, or the host dropping its end.
         tokio::select! {
             () = read(stream, incoming) => {}
             () = write(sink, outgoing) => {}
@@ -82,7 +82,7 @@ async fn read(mut stream: SplitStream<Socket>, mut incoming: Incoming) {
     }
 }
 
-/// A message as one line: the line breaks of JSON that is printed over several are only space.
+/// A message as one line: line breaks in pretty-printed JSON are only white space.
 fn line(message: &[u8]) -> Vec<u8> {
     let space = |byte: &u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte };
     message.iter().map(space).chain([b'\n']).collect()

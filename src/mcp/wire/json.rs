@@ -1,8 +1,8 @@
 //! JSON under a budget: one pass that builds the value and enforces depth and node count.
 //!
 //! A line limit is not a memory limit (15 MiB of `{"":0},` take gigabytes as a tree), so nodes and
-//! the bytes they take are counted while they are made. Notices repeated keys, which JSON leaves
-//! undefined. Of a value over the budget its beginning can be had.
+//! the bytes they take are counted as they are built. Detects repeated keys, which JSON leaves
+//! undefined. For a value over the budget, its beginning is available.
 
 #[cfg(test)]
 mod tests;
@@ -28,16 +28,16 @@ pub struct ParseBudget {
 impl ParseBudget {
     /// Nesting that is safe on a worker thread's stack, whatever a configuration says.
     pub const MAX_DEPTH: usize = 512;
-    /// Bytes a tree may take for each byte a message may have: twice what lists of small objects do.
+    /// Bytes a tree may take per byte of the message limit: twice what small objects need.
     pub const PER_BYTE: usize = 24;
-    /// Bytes of a value in its list.
+    /// Bytes of a value in an array.
     const ITEM: usize = size_of::<Value>();
-    /// Bytes of a value in its object, with its key and its place in the table.
+    /// Bytes of a value in an object, with its key and its slot in the table.
     const ENTRY: usize = size_of::<(String, Value)>() + 4 * size_of::<usize>();
     /// Entries that the smallest object has room for.
     const FEWEST: usize = 3;
 
-    /// Bytes that the children of a list or an object take in a tree, besides their own children
+    /// Bytes that the children of an array or object take in a tree, excluding their own children
     /// and texts.
     pub const fn children(object: bool, count: usize) -> usize {
         match (object, count) {
@@ -49,21 +49,21 @@ impl ParseBudget {
     }
 }
 
-/// A value and what was odd about it.
+/// A value and its oddities.
 #[derive(Debug)]
 pub struct Parsed {
     /// The value.
     pub value: Value,
-    /// Bytes of the input it took, with the white space behind it; the rest was not looked at.
+    /// Bytes of input consumed, including trailing white space; the rest was not read.
     pub used: usize,
-    /// A key that stood twice in the same object; the last one counts.
+    /// A key that occurred twice in the same object; the last value counts.
     pub repeated: Option<String>,
 }
 
 /// Why there is no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// Not JSON; the parser's words.
+    /// Not JSON; the parser's message.
     Syntax(String),
     /// The input ended before the value did.
     Incomplete,
@@ -111,14 +111,14 @@ pub fn parse(bytes: &[u8], budget: ParseBudget) -> Result<Parsed, Flaw> {
     Ok(Parsed { value, used: end + blank, repeated: state.repeated })
 }
 
-/// The id and the result of a line that is a plain answer: `jsonrpc`, a whole number for an `id` and a
-/// `result`, each once, and nothing else. What nearly every line is; all others go the
-/// slower way, which reports what is odd about them.
+/// The id and the result of a line that is a plain answer: `jsonrpc`, an integer `id` and a
+/// `result`, each once, and nothing else. Nearly every line is one; all others take the slower
+/// path, which reports what is odd about them.
 pub fn answer(bytes: &[u8], budget: ParseBudget) -> Option<(i64, Value)> {
-    // Where the result of a plain answer begins.
+    // The result of a plain answer begins within this many bytes.
     const HEAD: usize = 96;
     memchr::memmem::find(&bytes[..bytes.len().min(HEAD)], b"\"result\"")?;
-    // The message around the result is a level and three values.
+    // The message around the result counts as a level and three values.
     let mut state = JsonReading::new(ParseBudget { nodes: budget.nodes.checked_sub(3)?, ..budget });
     let mut parser = serde_json::Deserializer::from_slice(bytes);
     parser.disable_recursion_limit();
@@ -130,7 +130,7 @@ pub fn answer(bytes: &[u8], budget: ParseBudget) -> Option<(i64, Value)> {
 }
 
 /// The beginning of the JSON value in `text`: about `most` values of it, and where children are
-/// missing, if any are. `None` when the text is not one JSON value of at most `depth` levels.
+/// missing, if any. `None` when the text is not one JSON value of at most `depth` levels.
 pub fn beginning(text: &str, depth: usize, most: usize) -> Option<(Value, Option<Cut>)> {
     let mut state = JsonReading::new(ParseBudget { depth, nodes: most, bytes: usize::MAX });
     state.beginning = Some(Beginning::default());
@@ -142,7 +142,7 @@ pub fn beginning(text: &str, depth: usize, most: usize) -> Option<(Value, Option
     Some((value, state.beginning?.cut))
 }
 
-/// Reads a plain answer whose result is what the node reads.
+/// Reads a plain answer, using the node for its result.
 struct PlainAnswer<'a>(JsonNode<'a>);
 
 #[derive(serde::Deserialize)]
@@ -198,15 +198,15 @@ struct JsonReading {
     limits: ParseBudget,
     repeated: Option<String>,
     flaw: Option<Flaw>,
-    /// Where only the beginning is wanted, what is known of its end.
+    /// If only the beginning is wanted, the state of reading it.
     beginning: Option<Beginning>,
 }
 
 #[derive(Default)]
 struct Beginning {
-    /// JSON pointer of the value that is being read.
+    /// JSON pointer of the value being read.
     pointer: String,
-    /// Children are read past.
+    /// Whether children are being skipped.
     past: bool,
     cut: Option<Cut>,
 }
@@ -218,12 +218,12 @@ impl JsonReading {
         Self { nodes, bytes, limits, repeated: None, flaw: None, beginning: None }
     }
 
-    /// Whether what follows belongs to the beginning no more.
+    /// Whether what follows is no longer part of the beginning.
     const fn is_past(&self) -> bool {
         self.beginning.is_some() && self.nodes == 0
     }
 
-    /// Begins a child of a container; gives what [`JsonReading::leave`] wants.
+    /// Enters a child of a container; returns the value to pass to [`JsonReading::leave`].
     fn enter(&mut self, key: impl fmt::Display) -> usize {
         let Some(beginning) = &mut self.beginning else { return 0 };
         let length = beginning.pointer.len();
@@ -240,14 +240,14 @@ impl JsonReading {
         }
     }
 
-    /// Reads past children; gives whether that was so before.
+    /// Starts or stops skipping children; returns the previous state.
     fn pass(&mut self, past: bool) -> bool {
         self.beginning
             .as_mut()
             .is_some_and(|beginning| std::mem::replace(&mut beginning.past, past))
     }
 
-    /// A container has `of` children, of which `taken` belong to the beginning.
+    /// Records that a container has `of` children, of which `taken` belong to the beginning.
     fn cut(&mut self, taken: usize, of: usize) {
         let Some(beginning) = self.beginning.as_mut().filter(|_| taken < of) else { return };
         let here = &beginning.pointer;
@@ -275,7 +275,7 @@ impl JsonNode<'_> {
         Ok(())
     }
 
-    /// Charges for the children that a container has now.
+    /// Charges for the newest child of a container.
     fn grown<E: serde::de::Error>(&mut self, object: bool, count: usize) -> Result<(), E> {
         let more = ParseBudget::children(object, count) - ParseBudget::children(object, count - 1);
         let left = self.state.bytes.checked_sub(more);
@@ -394,7 +394,7 @@ impl<'de> Visitor<'de> for JsonNode<'_> {
     }
 }
 
-/// A list of one takes the room of four, and lists of one lists of one.
+/// Drops spare capacity: a `Vec` of one element reserves room for four, at every nesting level.
 fn exact(mut list: Vec<Value>) -> Vec<Value> {
     list.shrink_to_fit();
     list

@@ -1,5 +1,5 @@
-//! What a JSON value means as a JSON-RPC 2.0 message (sections 4 and 5), leniently: whatever can be
-//! understood in one way only is understood, and what was wrong with it is noted.
+//! Interprets a JSON value as a JSON-RPC 2.0 message (sections 4 and 5), leniently: whatever has
+//! only one possible meaning is accepted, and what was wrong with it is noted.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::mcp::capabilities::schema_kind;
 /// A message of the server.
 #[derive(Debug, PartialEq)]
 pub enum Inbound {
-    /// Asks the host something.
+    /// A request to the host.
     Request {
         /// Its id.
         id: RequestId,
@@ -25,32 +25,32 @@ pub enum Inbound {
         /// Its parameters.
         params: Option<Value>,
     },
-    /// Tells the host something.
+    /// A notification to the host.
     Notification {
         /// Its method.
         method: String,
         /// Its parameters.
         params: Option<Value>,
     },
-    /// Answers a request of the host.
+    /// An answer to a request of the host.
     Answer {
-        /// The id it answers; `None` when it names none.
+        /// The id it answers; `None` when it has none.
         id: Option<RequestId>,
-        /// What it says.
+        /// Its content.
         outcome: Outcome,
     },
-    /// Meant as a message, but no kind of one.
+    /// Meant as a message, but of no valid kind.
     Malformed {
-        /// The id it names.
+        /// Its id, if any.
         id: Option<RequestId>,
         /// What is wrong.
         reason: String,
     },
-    /// JSON that has nothing of the protocol, such as a structured log line.
+    /// JSON unrelated to the protocol, such as a structured log line.
     Junk,
 }
 
-/// What an answer says.
+/// The content of an answer.
 #[derive(Debug, PartialEq)]
 pub enum Outcome {
     /// A result.
@@ -61,7 +61,7 @@ pub enum Outcome {
     Broken(String),
 }
 
-/// Says what `value` is; adds to `notes` what was wrong with it, in a few words each.
+/// Classifies `value`; adds to `notes` what was wrong with it, in a few words each.
 pub fn classify(value: Value, notes: &mut Vec<String>) -> Inbound {
     let Value::Object(mut object) = value else { return Inbound::Junk };
     let known = ["jsonrpc", "id", "method", "result", "error"];
@@ -169,24 +169,24 @@ fn rpc_error(error: Value, notes: &mut Vec<String>) -> RpcError {
 }
 
 fn whole_number(value: &Value) -> Option<i64> {
-    // Beyond this a number with a fraction stands for many whole ones, none of them meant.
+    // Beyond this, one `f64` stands for several integers, and which was meant is unknown.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let whole = |f: &f64| f.fract() == 0.0 && f.abs() <= EXACT;
     value.as_i64().or_else(|| value.as_f64().filter(whole).map(|f| f as i64))
 }
 
-// The rough shape of results: enough to say that an answer is no answer, never enough to lose one.
+// A rough shape check of results: enough to reject an unusable answer, never to lose a usable one.
 
 /// What is wrong with a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// Nothing can be made of it: the call fails with this reason.
+    /// Unusable: the call fails with this reason.
     Useless(String),
-    /// It is handed on as it is, with this remark.
+    /// Passed on as it is, with this remark.
     Odd(String),
 }
 
-/// Looks at the result of `method`.
+/// Checks the result of `method`.
 pub fn check(method: &str, result: &Value) -> Option<Misfit> {
     if !result.is_object() {
         let what = format!("the result is {}, not an object", schema_kind(result));
@@ -244,7 +244,7 @@ fn tool_result(result: &Value) -> Option<Misfit> {
     let list = match result.get("content") {
         Some(Value::Array(list)) => list,
         Some(_) => return Some(Misfit::Useless("`content` is not an array".into())),
-        // A task that was begun has its result later.
+        // A started task delivers its result later.
         None if result.get("task").is_some_and(Value::is_object) => return None,
         None if result.get("structuredContent").is_some() => return None,
         None => return odd("the result has no `content`".into()),
@@ -273,10 +273,10 @@ fn tool_result(result: &Value) -> Option<Misfit> {
     strange.map(Misfit::Odd)
 }
 
-// Repairs of text that is nearly JSON: bytes that are no UTF-8, escapes that are no character.
-// Only used when the strict parser has refused a line, and always reported.
+// Repairs of text that is nearly JSON: invalid UTF-8, escapes that are not characters. Only used
+// when the strict parser has refused a line, and always reported.
 
-/// A repaired line and what was wrong with it; `None` when there is nothing this can repair.
+/// A repaired line and what was wrong with it; `None` when there is nothing to repair.
 pub fn repair(line: &[u8]) -> Option<(String, &'static str)> {
     let text = String::from_utf8_lossy(line);
     let utf8 = matches!(text, Cow::Owned(_));
@@ -289,7 +289,7 @@ pub fn repair(line: &[u8]) -> Option<(String, &'static str)> {
     }
 }
 
-/// Escaped characters, and what an escape of a surrogate may be: one of a pair, or alone.
+/// Escapes: surrogate pairs, lone surrogates, and any others.
 static ESCAPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let pair = r"\\u[dD][89abAB][[:xdigit:]]{2}\\u[dD][c-fC-F][[:xdigit:]]{2}";
     Regex::new(&format!(r"{pair}|(?P<lone>\\u[dD][89a-fA-F][[:xdigit:]]{{2}})|\\.")).ok()
@@ -306,12 +306,12 @@ fn without_lone_surrogates(text: &str) -> Option<String> {
     Some(escapes.replace_all(text, whole).into_owned())
 }
 
-// What can still be learnt from a line that is no message: the id it answers, a message inside it.
+// Salvaging a line that is not a message: the id it answers, a message inside it.
 
-/// Strings and brackets of JSON. A string without an end goes to the end of the text: if it did not
-/// match, each bracket inside it would be looked for through the whole rest of the text.
+/// Strings and brackets of JSON. An unterminated string extends to the end of the text: otherwise
+/// the search would restart inside it over and over, each time scanning the rest of the text.
 static TOKENS: LazyLock<Option<bytes::Regex>> = LazyLock::new(|| json_like(r"STRING?|[{}\[\]]"));
-/// The id that follows a key, and the id with which a message ends.
+/// The id that follows a key, and the id that ends a message.
 static ID: LazyLock<Option<bytes::Regex>> =
     LazyLock::new(|| json_like(r"\A\s*:\s*(?:(-?[0-9]+)[^0-9.eE]|(STRING))"));
 static LAST_ID: LazyLock<Option<bytes::Regex>> = LazyLock::new(|| {
@@ -323,13 +323,13 @@ fn json_like(pattern: &str) -> Option<bytes::Regex> {
     bytes::Regex::new(&format!("(?s-u){pattern}")).ok()
 }
 
-/// Where the strings and brackets of a JSON text stand.
+/// Positions of the strings and brackets in a JSON text.
 pub fn tokens(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     TOKENS.iter().flat_map(move |tokens| tokens.find_iter(text)).map(|found| found.range())
 }
 
-/// The top-level `id` of a JSON object that does not parse, as far as its text can be followed: that
-/// of the first `id` key on the first level whose value is an integer or a string.
+/// The top-level `id` of a JSON object that does not parse, as far as its text can be followed: the
+/// first `id` key on the first level whose value is an integer or a string.
 pub fn find_id(text: &[u8]) -> Option<RequestId> {
     let text = &text[text.iter().position(|b| *b == b'{')?..];
     let mut depth = 0_i64;
@@ -349,12 +349,12 @@ pub fn find_id(text: &[u8]) -> Option<RequestId> {
     None
 }
 
-/// The `id` at the end of a line of which only the end is known: `..., "id": 7}`.
+/// The `id` at the end of a line of which only the end was kept: `..., "id": 7}`.
 pub fn find_last_id(tail: &[u8]) -> Option<RequestId> {
     serde_json::from_slice(LAST_ID.as_ref()?.captures(tail)?.get(1)?.as_bytes()).ok()
 }
 
-/// Where a message may begin inside a line that is something else, best guess first.
+/// Where a message probably begins inside other text.
 pub fn find_message(line: &[u8]) -> Option<usize> {
     let marker = memchr::memmem::find(line, b"\"jsonrpc\"")?;
     let before = line[..marker].iter().rposition(|b| !b.is_ascii_whitespace())?;
@@ -364,17 +364,17 @@ pub fn find_message(line: &[u8]) -> Option<usize> {
     memchr::memchr(b'{', &line[..marker])
 }
 
-/// A message that is printed over several lines, as far as it came.
+/// A message printed over several lines, as received so far.
 #[derive(Debug, Default)]
 pub struct Spread {
     /// Its text.
     pub text: Vec<u8>,
-    /// Brackets that are open.
+    /// How many brackets are open.
     pub depth: i64,
 }
 
 impl Spread {
-    /// Appends a line. Strings cannot run over a line break, so each line is followed by itself.
+    /// Appends a line. Strings cannot span lines, so each line can be scanned by itself.
     pub fn add(&mut self, line: &[u8]) {
         for token in tokens(line) {
             match line[token.start] {
@@ -490,7 +490,7 @@ mod tests {
         })
     }
 
-    /// What a message is by the letter of JSON-RPC 2.0 and MCP; `None` when it breaks a rule.
+    /// The kind of a message by strict JSON-RPC 2.0 and MCP; `None` when it breaks a rule.
     fn by_the_letter(message: &Value) -> Option<&'static str> {
         let id = message.get("id");
         let named = id.is_some_and(|id| id.is_i64() || id.is_string());
@@ -513,7 +513,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_mixture_of_keys_is_what_the_letter_says_or_is_told_to_break_it(
+        fn every_mixture_of_keys_is_what_the_letter_says_or_is_reported_to_break_it(
             message in any_message()
         ) {
             let (inbound, notes) = noted(message.clone());
@@ -539,7 +539,7 @@ mod shape_tests {
     use serde_json::json;
 
     #[test]
-    fn what_breaks_the_specification_is_useless_and_what_is_strange_is_told() {
+    fn what_breaks_the_specification_is_useless_and_what_is_strange_is_reported() {
         for (method, useless) in [
             ("tools/call", json!(null)),
             ("tools/call", json!([])),

@@ -1,8 +1,8 @@
-//! From the wire to the owner of the session, without ever stopping the wire.
+//! Delivers events from the wire to the session's owner, without ever blocking the wire.
 //!
-//! Overflow policy: what waits is coalesced by its kind (a list changed or it did not; repeats of a
-//! finding are counted), so it is bounded by the number of kinds however slow the owner is and
-//! however noisy the server. Nothing is dropped.
+//! Overflow policy: waiting events are coalesced by kind (a list changed or it did not; repeats of
+//! a finding are counted), so their number is bounded however slow the owner is and however noisy
+//! the server. Only updates of more than 1024 resources at once are dropped, oldest first.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ struct WaitingMessage {
 }
 
 impl Pump {
-    /// Findings of one kind that wait side by side; more are counted into the last.
+    /// Findings of one kind that wait separately; more are counted into the last.
     const PER_KIND: usize = 4;
-    /// Resources that wait; a server that updates more at once loses the names of the oldest.
+    /// Most resource updates that wait; beyond that, the oldest are dropped.
     const RESOURCES: usize = 1024;
-    /// Pause after a delivery, so that a flood becomes a few counted findings a second.
+    /// Pause after a delivery, so that a flood becomes a few counted findings per second.
     const PAUSE: Duration = Duration::from_millis(100);
 
     /// A pump into `events`.
@@ -89,7 +89,7 @@ impl Pump {
         }
     }
 
-    /// Delivers what the owner has room for, at once.
+    /// Delivers at once what the owner has room for, and drops the rest.
     pub fn flush(&self) {
         for event in self.waiting.lock().drain() {
             let _ = self.events.try_send(event);

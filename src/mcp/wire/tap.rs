@@ -1,8 +1,8 @@
 //! The tap: every message of one connection passes here once, in wire order, both ways.
 //!
-//! Owns the one table of open requests, in both directions. What comes in is understood, attributed,
-//! recorded and given to whoever waits for it; what cannot be becomes a finding and, when it was
-//! somebody's answer, fails that request at once. Reading must not await, whatever the transport.
+//! Owns the one table of open requests, in both directions. Incoming messages are parsed,
+//! attributed, recorded and delivered to their request; what cannot be parsed becomes a finding
+//! and, if it was an answer, fails its request at once. Reading must not await.
 
 mod answers;
 mod inbound;
@@ -40,18 +40,18 @@ use table::{PendingTable, RoundTrip};
 
 /// The tap of one connection.
 pub struct Tap {
-    /// What the session was given.
+    /// The context of the session.
     pub context: SessionContext,
-    /// The way to the owner.
+    /// Delivers events to the owner.
     pub pump: Arc<Pump>,
-    /// Fires when the connection is over; nothing comes and nothing can be sent any more.
+    /// Fires when the connection has ended: nothing arrives and nothing can be sent any more.
     pub over: CancellationToken,
-    /// Whether the server asked for authorisation (HTTP 401).
+    /// Whether the server required authorisation (HTTP 401).
     pub unauthorized: AtomicBool,
     me: Weak<Self>,
     transport: OnceLock<Weak<dyn Transport>>,
     ending: OnceLock<String>,
-    /// Bytes of answers since the transport asked last.
+    /// Bytes of answers since the last [`Tap::take_answered`].
     answered: AtomicUsize,
     table: Mutex<PendingTable>,
     /// Lines of a message that is printed over several lines.
@@ -62,7 +62,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Why nobody waits for an answer any more when another one came first.
+    /// Why a request is abandoned when another answer came first.
     pub const OVERTAKEN: &str = "was overtaken";
     /// A tap for a connection that is being opened.
     pub fn new(context: SessionContext) -> Arc<Self> {
@@ -83,7 +83,7 @@ impl Tap {
         })
     }
 
-    /// What messages of the host go through.
+    /// Sets the transport for messages of the host.
     pub fn send_through(&self, transport: &Arc<dyn Transport>) {
         let _ = self.transport.set(Arc::downgrade(transport));
     }
@@ -95,7 +95,7 @@ impl Tap {
         ParseBudget { depth: limits.depth, nodes: limits.nodes, bytes }
     }
 
-    /// Bytes arrived, whatever they are.
+    /// Counts arrived bytes, of whatever kind.
     pub fn arrived(&self, bytes: usize) {
         self.context.bytes.received(bytes);
         if self.context.seen.bytes() {
@@ -103,13 +103,13 @@ impl Tap {
         }
     }
 
-    /// Bytes of answers to requests of the host since this was asked last.
+    /// Bytes of answers to requests of the host since the last call.
     pub fn take_answered(&self) -> usize {
         self.answered.swap(0, Ordering::Relaxed)
     }
 
-    /// Reports, at most once a minute, that the server writes so much unasked that it is read more
-    /// slowly.
+    /// Reports, at most once a minute, that the server sends so much unsolicited data that it is
+    /// read more slowly.
     pub fn floods(&self) {
         const EVERY: Duration = Duration::from_secs(60);
         let now = Instant::now();
@@ -124,15 +124,15 @@ impl Tap {
         self.find(FindingKind::Flood, &message, b"", None);
     }
 
-    /// A version was agreed on.
+    /// Records the agreed version.
     pub fn negotiated(&self, version: &str, modern: bool) {
         let mut table = self.table.lock();
         table.version = Some(version.into());
         table.modern = modern;
     }
 
-    /// Nobody waits for the answer of this request any more. True when it was open: then
-    /// the server should be notified.
+    /// Abandons a request whose answer is no longer wanted. Returns true when it was open: then the
+    /// server should be notified.
     pub fn abandon(&self, id: i64, why: &'static str) -> bool {
         let mut table = self.table.lock();
         let Some(entry) = table.take(id) else { return false };
@@ -145,18 +145,18 @@ impl Tap {
         self.table.lock().pending.contains_key(&id)
     }
 
-    /// Whether other requests of the host are open beside this one.
+    /// Whether several requests of the host are open.
     pub fn is_busy(&self) -> bool {
         self.table.lock().is_busy()
     }
 
-    /// Every call in flight: any of them may be the one during which the server asks.
+    /// All calls in flight: any of them may be the cause of a server's request.
     fn in_flight(&self) -> Vec<Arc<PendingRequest>> {
         self.table.lock().calls().map(Arc::clone).collect()
     }
 
-    /// The connection is over: what waits behind the last line is looked at, and nothing is open
-    /// any more.
+    /// Ends the connection: withdraws the open requests of the server and reports an incomplete
+    /// last message.
     pub fn ended(&self, reason: &str) {
         for open in self.table.lock().open.values() {
             open.claim.withdraw("its session ended");
@@ -172,22 +172,22 @@ impl Tap {
         }
     }
 
-    /// Nothing can be sent to the server any more, although it may still answer what is open: the
-    /// owner must know.
+    /// Reports to the owner that nothing can be sent to the server any more, although it may still
+    /// answer open requests.
     pub fn unreachable(&self, reason: &str) {
         if !self.over.is_cancelled() && self.ending.set(reason.to_owned()).is_ok() {
             self.pump.push(SessionEvent::Closed(SafeText::line(reason)));
         }
     }
 
-    /// The connection is over for this reason. False when it already was.
+    /// Marks the connection as ended for this reason. Returns false when it already was.
     pub fn end(&self, reason: &str) -> bool {
         let first = self.ending.set(reason.to_owned()).is_ok();
         self.over.cancel();
         first
     }
 
-    /// Why the connection is over.
+    /// Why the connection ended.
     pub fn ending(&self) -> &str {
         self.ending.get().map_or("the session ended", String::as_str)
     }
@@ -197,7 +197,7 @@ impl Tap {
         self.find(kind, message, raw.as_bytes(), request.map(method_name));
     }
 
-    /// Reports what was found in the answer of a request, to whoever asked too.
+    /// Reports a finding about the answer of a request, also to its caller.
     fn find_in(&self, entry: &RoundTrip, kind: FindingKind, message: &str, raw: &[u8]) {
         let finding = self.context.finding(kind, message, raw, Some(entry.name()));
         entry.request.found(finding.clone());
@@ -209,10 +209,10 @@ impl Tap {
         self.pump.push(SessionEvent::Finding(self.context.finding(kind, message, raw, request)));
     }
 
-    // What the host sends: requests into the table before they are written, everything into the record.
+    // Outgoing messages: requests enter the table before they are written, everything is recorded.
 
-    /// Takes a request into the table, before it is written: gives its id, which is its progress
-    /// token too, and where its answer will be.
+    /// Enters a request into the table before it is written: returns its id, which is also its
+    /// progress token, and the receiver of its answer.
     pub fn admit(
         &self,
         rpc: &RpcRequest,
@@ -237,7 +237,7 @@ impl Tap {
         (id, answered)
     }
 
-    /// An admitted request is about to be written.
+    /// Records an admitted request that is about to be written.
     pub fn asking(&self, id: i64, rpc: &RpcRequest, request: &PendingRequest, body: &[u8]) {
         self.context.bytes.sent(body.len() + 1);
         request.bytes.sent(body.len() + 1);
@@ -257,7 +257,7 @@ impl Tap {
         self.queue(body);
     }
 
-    /// A notification as it is about to be written.
+    /// Builds and records a notification that is about to be written.
     pub fn notification(&self, method: &str, params: Value) -> Vec<u8> {
         let mut message = json!({"jsonrpc": "2.0", "method": method});
         if !params.is_null() {
@@ -294,8 +294,8 @@ impl Tap {
         self.queue(body);
     }
 
-    /// Hands over what nobody waits for. A server that asks and asks, and reads no answer, is cut
-    /// off; a broken pipe is told to the next request.
+    /// Queues a message that no caller waits for. A server that keeps requesting without reading
+    /// the answers is cut off; a broken pipe is reported by the next request.
     fn queue(&self, body: Vec<u8>) {
         let Some(transport) = self.transport.get().and_then(Weak::upgrade) else { return };
         if let Err(error @ SendError::Unread(_)) = transport.queue(body)
@@ -307,8 +307,8 @@ impl Tap {
         }
     }
 
-    /// A message that belongs to no request, or is none: found and recorded.
-    fn nobodys(
+    /// Reports and records a message that belongs to no request, or is not a message.
+    fn unattributed(
         &self,
         (kind, of): (FindingKind, MessageKind),
         message: &str,

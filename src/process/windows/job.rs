@@ -1,7 +1,7 @@
 //! A job object: holds a server's processes, limits them, lists them, and ends them together.
 //!
-//! The one place with `unsafe` on Windows: calls of its interface, with pointers that live on this
-//! stack. Knows nothing of servers.
+//! The only `unsafe` code on Windows: job object and process calls with pointers to local buffers.
+//! Knows nothing of servers.
 
 use std::io;
 use std::mem::{offset_of, size_of};
@@ -31,18 +31,18 @@ use crate::config::ProcessLimits;
 /// Exit code of a process that was ended with its job.
 const ENDED: u32 = 1;
 
-/// A job object. The system ends its processes when the last handle is closed, so also when the
-/// host is killed: nobody else has one.
+/// A job object. The system ends its processes when the last handle is closed, including when the
+/// host is killed: no other process has one.
 #[derive(Debug)]
 pub(super) struct Job(OwnedHandle);
 
-/// The jobs there are, each with the id of its first process.
+/// All jobs, each with the id of its first process.
 static JOBS: Mutex<Vec<(u32, Weak<Job>)>> = Mutex::new(Vec::new());
 
 impl Job {
-    /// An empty job. Processes that join it, and theirs, cannot leave. Of `limits` the memory (of
-    /// what is committed) and the processor time (in user mode) hold, for each process; the system
-    /// has none for open files. A crash ends the process without a dialogue that waits for somebody.
+    /// An empty job. Processes that join it, and their children, cannot leave. Of `limits`, memory
+    /// (committed) and CPU time (user mode) apply, per process; the system has none for open files.
+    /// A crash ends the process without an error dialog.
     pub(super) fn new(limits: &ProcessLimits) -> io::Result<Self> {
         let mut info = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
         let basic = &mut info.BasicLimitInformation;
@@ -76,7 +76,7 @@ impl Job {
         HANDLE(self.0.as_raw_handle())
     }
 
-    /// Takes a process in that has not run yet.
+    /// Adds a process that has not run yet.
     pub(super) fn assign(&self, process: RawHandle) -> io::Result<()> {
         #[expect(unsafe_code, reason = "the caller holds the process's handle")]
         unsafe {
@@ -85,7 +85,7 @@ impl Job {
         Ok(())
     }
 
-    /// Lets [`rows`] know of it.
+    /// Makes it known to [`rows`].
     pub(super) fn register(self: &Arc<Self>, leader: u32) {
         let mut jobs = JOBS.lock();
         jobs.retain(|(_, job)| job.strong_count() > 0);
@@ -106,11 +106,11 @@ impl Job {
         self.processes().into_iter().filter_map(|pid| row(pid, leader)).collect()
     }
 
-    /// Ids of the processes in it. More than a thousand are not listed; they end with it all the same.
+    /// Ids of the processes in it. At most 1024 are listed; the others still end with it.
     fn processes(&self) -> Vec<u32> {
         const MOST: usize = 1024;
         const HEAD: usize = offset_of!(JOBOBJECT_BASIC_PROCESS_ID_LIST, ProcessIdList);
-        // Counted in `usize`, so that it is aligned as the structure is.
+        // In units of `usize`, so that it is aligned like the structure.
         let mut list = vec![0_usize; HEAD / size_of::<usize>() + MOST];
         let bytes = (list.len() * size_of::<usize>()) as u32;
         #[expect(unsafe_code, reason = "`list` has room for as much as is said")]
@@ -119,7 +119,7 @@ impl Job {
             let place = list.as_mut_ptr().cast();
             QueryInformationJobObject(Some(self.handle()), class, place, bytes, None)
         };
-        // That there are more is an error, with those that fit in the list all the same.
+        // Having more is reported as an error, but those that fit are listed anyway.
         drop(asked);
         let listed = (list[0].to_ne_bytes()[4..].try_into()).map_or(0, u32::from_ne_bytes) as usize;
         let ids = list.iter().skip(HEAD / size_of::<usize>()).take(listed);
@@ -136,8 +136,8 @@ pub(crate) fn rows() -> Vec<ProcessRow> {
         .collect()
 }
 
-/// What there is to know of a process; `None` when it is gone, or is the console of another, which
-/// the system starts and ends with it.
+/// What is known of a process; `None` when it is gone, or is the console host of another, which the
+/// system starts and ends with it.
 fn row(pid: u32, leader: u32) -> Option<ProcessRow> {
     #[expect(unsafe_code, reason = "the handle is new and owned by nobody else")]
     let process = unsafe {
@@ -191,7 +191,7 @@ fn is_console(process: HANDLE) -> bool {
         && String::from_utf16_lossy(name).to_ascii_lowercase().ends_with("\\system32\\conhost.exe")
 }
 
-/// In units of 100 ns.
+/// A file time as a number, in units of 100 ns.
 fn number(time: FILETIME) -> u64 {
     u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime)
 }

@@ -1,6 +1,5 @@
-//! Requests being answered: screens kept with their drafts, notified when a request is withdrawn; and
-//! the lists a person chooses from about requests. `app/screens.rs` knows which of them is
-//! open.
+//! Requests being answered: their screens, kept with drafts and updated when a request is
+//! withdrawn, and the lists of choices about requests. `app/screens.rs` owns which screen is open.
 
 use std::collections::BTreeMap;
 
@@ -16,37 +15,37 @@ use crate::tui::pane::Out;
 use crate::tui::pick::{ApprovalPick, Choice, Pick};
 use crate::tui::prelude::*;
 
-/// Most drafts of withdrawn requests that are kept to be copied.
+/// Maximum number of ended requests whose drafts are kept for copying.
 const KEPT: usize = 50;
-/// How many of the next requests a rule can be for.
+/// Numbers of following requests that a rule can be limited to.
 const NEXT_ONES: [u32; 4] = [1, 5, 10, 50];
 
-/// The reason of what ended among so many others that how is not kept any more.
+/// Reason shown when the view no longer lists how a request ended.
 const UNSEEN: &str = "see the logs for how it ended";
 
 /// Requests being answered.
 #[derive(Default)]
 pub struct OpenAnswers {
     pub(super) screens: BTreeMap<ApprovalId, AnswerScreen>,
-    /// Answers that are kept beside the configuration, and those kept while this runs.
+    /// Answers stored beside the configuration, and those added during this run.
     pub(super) kept: KeptAnswers,
 }
 
 impl OpenAnswers {
-    /// Whether an answer is on its way: the engine has not confirmed it yet.
+    /// Whether an answer was sent that the engine has not confirmed yet.
     pub(super) fn is_sent(&self, id: ApprovalId) -> bool {
         self.screens.get(&id).is_some_and(|answering| answering.stage == AnsweringStage::Sent)
     }
 
-    /// How many answers to these servers are half written.
+    /// Number of unsent drafts for these servers.
     pub(super) fn drafts(&self, of: impl Fn(&ServerName) -> bool) -> usize {
         let open =
             self.screens.values().filter(|answering| answering.stage == AnsweringStage::Open);
         open.filter(|answering| of(&answering.request.server) && answering.has_draft()).count()
     }
 
-    /// The screen of a request, as it was left when it was open before; `None` when the request is no
-    /// longer open.
+    /// The screen of a request, created if needed; `None` if the request has ended and its screen
+    /// was not kept.
     pub(super) fn show(&mut self, id: ApprovalId, view: &HostView) -> Option<&mut AnswerScreen> {
         if let Some(request) = view.pending.get(&id) {
             let answering = || AnswerScreen::new(Arc::clone(request));
@@ -71,8 +70,8 @@ impl OpenAnswers {
         }
     }
 
-    /// Withdraws screens whose requests are no longer open, and drops and returns those that are
-    /// answered. `open` is the one on the screen.
+    /// Ends the screens of withdrawn requests; removes those of answered ones and returns their
+    /// ids. `open` is the request on the screen.
     pub(super) fn follow(
         &mut self,
         view: &HostView,
@@ -82,7 +81,7 @@ impl OpenAnswers {
         let mut answered = Vec::new();
         for (id, answering) in &mut self.screens {
             if let Some(request) = view.pending.get(id) {
-                // It may have got more time.
+                // Its deadline may have been extended.
                 answering.request = Arc::clone(request);
                 continue;
             }
@@ -111,7 +110,7 @@ impl OpenAnswers {
         answered
     }
 
-    /// Keeps ended screens only while they hold something, and not without end; gives what they hold.
+    /// Drops ended screens without a draft and the oldest beyond `KEPT`; returns the drafts left.
     pub(super) fn forget_empty(
         &mut self,
         open: Option<ApprovalId>,
@@ -132,7 +131,7 @@ impl OpenAnswers {
         kept.collect()
     }
 
-    /// A browser was started for a request, or could not be.
+    /// Handles the result of opening the browser for a request.
     pub(super) fn opened(&mut self, id: ApprovalId, opened: Result<(), SafeText>, out: &mut Out) {
         match (self.screens.get_mut(&id), opened) {
             (Some(answering), opened) => out.effects.extend(answering.visited(opened)),
@@ -144,7 +143,7 @@ impl OpenAnswers {
         }
     }
 
-    /// Work of the open answer for another thread: one check at a time.
+    /// Queues the pending check of the open answer for another thread, one at a time.
     pub(super) fn work(&mut self, open: Option<ApprovalId>, out: &mut Out) {
         let Some(answering) = open.and_then(|id| self.screens.get_mut(&id)) else { return };
         if let Some(job) = answering.pending_check() {
@@ -152,7 +151,7 @@ impl OpenAnswers {
         }
     }
 
-    /// What a draft can be started from.
+    /// The answers a draft can start from.
     pub(super) fn templates(&self, id: ApprovalId, model: &Model) -> Vec<Choice> {
         let Some(answering) = self.screens.get(&id) else { return Vec::new() };
         let entry = model.entry(&answering.request.server);
@@ -176,7 +175,7 @@ impl OpenAnswers {
         choices.collect()
     }
 
-    /// The rules that one kind of requests of a server can be decided by.
+    /// The rules that can decide one kind of request of a server.
     pub(super) fn rules(&self, server: &ServerName, kind: RuleKind, model: &Model) -> Vec<Choice> {
         let asked = match kind {
             RuleKind::Sampling => RequestKind::Sampling,
@@ -209,10 +208,10 @@ impl OpenAnswers {
     }
 }
 
-/// Sends the answer, and lets a rule give the same answer to the next ones.
+/// Sends the answer, and sets a rule that gives the same answer to the next requests.
 pub(super) fn send_next(answering: &mut AnswerScreen, left: Option<u32>, out: &mut Out) {
     let wanted = answering.apply(Action::Send);
-    // A rule is only made of an answer that goes out now.
+    // A rule is only set for an answer that is sent right now, not after a check.
     answering.stop_waiting();
     let request = &answering.request;
     if let (Some(Effect::Order(Order::Answer(_, answer))), Some(kind)) =
@@ -228,7 +227,7 @@ pub(super) fn send_next(answering: &mut AnswerScreen, left: Option<u32>, out: &m
     out.effects.extend(wanted);
 }
 
-/// How many requests can be answered like the one that is open.
+/// Choices for how many requests to answer like the open one.
 pub(super) fn how_many() -> Vec<Choice> {
     let next = NEXT_ONES.map(|n| (Some(n), ink!("Send, and answer the next {} the same way", n)));
     let all = (None, ink!("Send, and answer all that follow the same way"));
@@ -237,7 +236,7 @@ pub(super) fn how_many() -> Vec<Choice> {
     choices.map(|(left, words)| choice(words, hint(), ApprovalPick::SendNext(left))).collect()
 }
 
-/// The kinds of requests of servers, each with the rule that decides it now.
+/// The kinds of requests per server, each with its current rule.
 pub(super) fn kinds(target: Option<&ServerName>, model: &Model) -> Vec<Choice> {
     let mut choices = Vec::new();
     for server in model.servers().filter(|one| target.is_none_or(|target| *target == one.name)) {
@@ -254,7 +253,7 @@ pub(super) fn kinds(target: Option<&ServerName>, model: &Model) -> Vec<Choice> {
 /// The servers whose roots can be changed.
 pub(super) fn roots(model: &Model) -> Vec<Choice> {
     let servers = model.servers().map(|server| {
-        let count = ink!("{} roots", server.roots.len());
+        let count = ink!("{}", count(server.roots.len(), "root"));
         choice(Model::name(&server.name), count, ApprovalPick::Roots(server.name.clone()))
     });
     servers.collect()
@@ -264,7 +263,7 @@ fn choice(words: Ink, hint: Ink, pick: ApprovalPick) -> Choice {
     Choice::new(words, hint, Pick::Approval(pick))
 }
 
-/// Why a request is open no more, when it is not for its answer.
+/// Why a request is no longer open; `None` if the answer sent from here settled it.
 fn withdrawn(id: ApprovalId, answering: &AnswerScreen, view: &HostView) -> Option<SafeText> {
     let settlement = view.settled.iter().rev().find(|(_, request, _)| request.id == id);
     Some(match settlement {

@@ -1,5 +1,4 @@
-//! How the dashboard looks and listens: theme, signs and keys, as the files of the person and the
-//! terminal have them.
+//! Theme, glyphs and keymap in use, from the user's files and the abilities of the terminal.
 
 use crate::tui::context::{Cx, Ui};
 use crate::tui::glyph::{ASCII, Glyphs, UNICODE};
@@ -10,22 +9,22 @@ use crate::tui::model::Model;
 use crate::tui::prelude::*;
 use crate::tui::theme::{ColorDepth, SHIPPED, Theme};
 
-/// Theme, signs and keys in use.
+/// Theme, glyphs and keymap in use.
 pub struct Appearance {
     pub keymap: Keymap,
     pub theme: Theme,
     pub glyphs: &'static Glyphs,
-    /// What the terminal can draw.
+    /// Graphics support of the terminal.
     pub graphics: Support,
-    /// What is wrong with a file of the person; the old one stays in use.
+    /// An error in a user file; its previous version stays in use.
     pub problem: Option<Ink>,
-    /// Files of the person.
+    /// The user's keymap and theme files.
     pub user: UserFiles,
     depth: ColorDepth,
 }
 
 impl Appearance {
-    /// What is built in, until the files of the person are adopted.
+    /// The built-in defaults, until [`Appearance::adopt`] applies the user's files.
     pub fn new(ascii: bool, depth: ColorDepth, graphics: Support, user: UserFiles) -> Self {
         Self {
             keymap: Keymap::builtin(),
@@ -38,7 +37,7 @@ impl Appearance {
         }
     }
 
-    /// Takes the files of the person into use, and a theme; what is wrong leaves the old as it is.
+    /// Applies the user's files and a theme; what has an error stays as it was.
     pub fn adopt(&mut self, theme: Option<&str>) {
         let mut warning = None;
         match self.user.keymap.clone().map(|text| Keymap::with_user(&text?)) {
@@ -54,14 +53,14 @@ impl Appearance {
         self.problem = warning.map(|warning| Ink::line(&warning));
     }
 
-    /// Names of the themes there are.
+    /// Names of the available themes.
     pub fn themes(&self) -> Vec<String> {
         let shipped = SHIPPED.iter().map(|(name, _)| (*name).to_owned());
         let all = shipped.chain(self.user.themes.iter().map(|(name, _)| name.clone()));
         all.collect::<indexmap::IndexSet<_>>().into_iter().collect()
     }
 
-    /// What drawing sees.
+    /// The context for drawing.
     pub fn cx<'a>(&'a self, model: &'a Model, focused: bool) -> Cx<'a> {
         Cx {
             model,
@@ -73,7 +72,7 @@ impl Appearance {
         }
     }
 
-    /// What reacting in this region sees.
+    /// The context for handling input in this region.
     pub fn ui<'a>(&'a self, model: &'a Model, area: Rect) -> Ui<'a> {
         Ui { cx: self.cx(model, true), area }
     }

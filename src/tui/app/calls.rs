@@ -1,5 +1,5 @@
-//! The call screens of the dashboard: kept while the person is elsewhere, fed with what happens to
-//! their calls. `app/screens.rs` knows which of them is open.
+//! The call screens of the dashboard: kept after they are closed and updated with the progress of
+//! their calls. `app/screens.rs` owns which of them is open.
 
 use std::collections::HashMap;
 
@@ -20,28 +20,28 @@ use crate::tui::result::ResultView;
 
 /// Time between frames while a call runs and nothing else happens.
 const TICK: Duration = Duration::from_millis(100);
-/// Most calls of the past that are listed.
+/// Maximum number of past calls that are listed.
 const PAST: usize = 500;
 
 /// All call screens.
 #[derive(Default)]
 pub struct Calls {
     pub(super) screens: Vec<CallScreen>,
-    /// Calls under way whose ids are known.
+    /// Running calls whose ids are known.
     pub(super) ids: HashMap<CallToken, CallId>,
     pub(super) history: History,
     pub(super) saved: SavedCalls,
-    /// Restarts by changed sources, by server.
+    /// Builds and restarts seen so far, by server.
     seen: HashMap<ServerName, SeenServer>,
 }
 
 impl Calls {
-    /// Screens over what is known of the past.
+    /// No screens yet, with the call history and the saved calls.
     pub fn new(history: History, saved: SavedCalls) -> Self {
         Self { history, saved, ..Self::default() }
     }
 
-    /// The number of the screen of a subject, as it was left when it was open before.
+    /// The number of the screen of a subject; reuses the one that was open before.
     pub(super) fn show(&mut self, subject: CallSubject, now: Timestamp) -> usize {
         let key = subject.key();
         let found = self.screens.iter().position(|screen| screen.subject.key() == key);
@@ -55,12 +55,12 @@ impl Calls {
         self.screens.len() - 1
     }
 
-    /// Keeps half-filled forms for another run of the program.
+    /// Saves half-filled forms for the next run.
     pub(super) fn keep_drafts(&mut self) -> impl Iterator<Item = Effect> {
         self.screens.iter_mut().flat_map(CallScreen::draft)
     }
 
-    /// Work for other threads: one check and one picture at a time of the open screen.
+    /// Queues work of the open screen for other threads: one check and one picture at a time.
     pub(super) fn work(
         &mut self,
         open: Option<usize>,
@@ -81,12 +81,12 @@ impl Calls {
         }
     }
 
-    /// The view of a result.
+    /// The result view that a token refers to, if it still exists.
     pub(super) fn view_of(&mut self, token: ViewToken) -> Option<&mut ResultView> {
         self.screens.get_mut(token.screen)?.view_of(token.run)
     }
 
-    /// Resources changed on servers: those that are looked at are read again or marked.
+    /// Handles updates of resources: those shown are read again or marked as stale.
     pub(super) fn resources_updated(
         &mut self,
         records: &[Arc<TrafficRecord>],
@@ -110,8 +110,8 @@ impl Calls {
         }
     }
 
-    /// Time went on: completions, elapsed time. Forms that were left are kept too, a moment later
-    /// than they were typed.
+    /// Advances the time: completions, elapsed time, and the debounced saving of drafts, which also
+    /// happens for closed screens.
     pub(super) fn tick(&mut self, now: Timestamp, open: Option<usize>, out: &mut Out) {
         if open.is_some() && self.screens.iter().any(|screen| screen.in_flight() > 0) {
             out.mark(Redraw::Soon);
@@ -123,14 +123,14 @@ impl Calls {
         }
     }
 
-    /// When the screens need to know the time.
+    /// When [`Calls::tick`] has to be called next.
     pub(super) fn wake(&self, now: Timestamp, open: Option<usize>) -> Option<Timestamp> {
         let runs = open.and_then(|open| self.screens.get(open)).is_some_and(|s| s.in_flight() > 0);
         let running = runs.then(|| now.plus(TICK));
         self.screens.iter().filter_map(CallScreen::wake).chain(running).min()
     }
 
-    /// A call has ended.
+    /// Handles the end of a call.
     pub(super) fn ended(
         &mut self,
         token: CallToken,
@@ -143,7 +143,7 @@ impl Calls {
             (CallPurpose::Completion(ticket), Ok(outcome)) => {
                 screen.suggested(ticket, &outcome.result);
             }
-            // A server that cannot complete is no reason to disturb typing.
+            // A failed completion must not interrupt typing.
             (CallPurpose::Completion(_), Err(_)) => {}
             (CallPurpose::Run(run), result) => {
                 let failed = result.as_ref().err().map(|error| error.code);
@@ -159,7 +159,7 @@ impl Calls {
         }
     }
 
-    /// What the engine knows of calls in flight.
+    /// Updates running calls from the engine's views.
     pub(super) fn follow(&mut self, views: &[CallView], now: Timestamp) {
         for (token, id) in &self.ids {
             let view = views.iter().find(|view| view.id == *id);
@@ -170,7 +170,7 @@ impl Calls {
         }
     }
 
-    /// Log notifications go to the calls that run on their server.
+    /// Adds log notifications to the calls that run on their server.
     pub(super) fn log(&mut self, records: &[Arc<LogRecord>]) {
         for record in records.iter().filter(|r| r.source == LogSource::Notification) {
             let Some(server) = &record.server else { continue };
@@ -180,7 +180,7 @@ impl Calls {
         }
     }
 
-    /// Definitions may have changed: forms follow, values stay.
+    /// Updates the forms of changed definitions; entered values are kept.
     pub(super) fn redefine(&mut self, view: &HostView) {
         for screen in &mut self.screens {
             let subject = &screen.subject;
@@ -198,7 +198,7 @@ impl Calls {
         }
     }
 
-    /// A saved call, with what it calls where a server offers that.
+    /// A saved call, with its subject if a server offers it.
     pub(super) fn saved(
         &self,
         name: &str,
@@ -218,7 +218,7 @@ impl Calls {
         Some((call, found))
     }
 
-    /// The calls of the past, to be taken into their forms; those of a subject first.
+    /// Past calls to load into their forms; those of subject `first` come first.
     pub(super) fn past(&self, first: Option<&str>, model: &Model) -> Vec<Choice> {
         let mut all = self.history.all();
         all.sort_by_key(|(target, _)| first != Some(*target));
@@ -239,7 +239,7 @@ impl Calls {
         choices.collect()
     }
 
-    /// The saved calls, to be made or opened.
+    /// Choices to make or open each saved call.
     pub(super) fn choices(&self) -> impl Iterator<Item = Choice> {
         self.saved.calls.keys().flat_map(|name| {
             let choice = |words, pick| Choice::new(words, ink!("saved call"), pick);
@@ -251,7 +251,7 @@ impl Calls {
         })
     }
 
-    /// Reports builds and restarts that the newest view shows, and makes calls again.
+    /// Reports failed builds and restarts in the newest view, and repeats calls after a restart.
     pub(super) fn sources_followed(&mut self, model: &Model, out: &mut Out) {
         let servers = &model.view.servers;
         self.seen.retain(|server, _| servers.contains_key(server));
@@ -277,7 +277,7 @@ impl Calls {
         }
     }
 
-    /// Makes the last call to a server again, when that is wanted.
+    /// Repeats the last call to a server if its entry sets `dev.rerun`.
     fn make_again(&mut self, server: &ServerName, because: SafeText, model: &Model, out: &mut Out) {
         if !repeats(server, model) {
             return;
@@ -290,7 +290,7 @@ impl Calls {
     }
 }
 
-/// What a server offers under a name or URI of one of its lists.
+/// The subject with this name or URI in one of a server's lists.
 pub(super) fn subject_of(view: &ServerView, list: ListKind, wire: &str) -> Option<CallSubject> {
     let (server, capabilities) = (&view.name, &view.capabilities);
     let subject = match list {
@@ -320,7 +320,7 @@ fn updated_uri(body: &str) -> Option<String> {
     message.pointer("/params/uri")?.as_str().map(str::to_owned)
 }
 
-/// What of a server a target of the history names ([`CallSubject::key`]).
+/// The subject of a server that a target in the history names ([`CallSubject::key`]).
 pub(super) fn named(server: &ServerName, view: &ServerView, target: &str) -> Option<CallSubject> {
     if target.strip_prefix("request:") == Some(server.as_str()) {
         return Some(request_of(view));
@@ -343,7 +343,7 @@ pub(super) fn resource_of(view: &ServerView, uri: &str) -> CallSubject {
     CallSubject { limits: view.limits, ..CallSubject::uri(&view.name, uri) }
 }
 
-/// Any request to a server.
+/// An arbitrary request to a server.
 pub(super) fn request_of(view: &ServerView) -> CallSubject {
     CallSubject {
         limits: view.limits,
@@ -352,7 +352,7 @@ pub(super) fn request_of(view: &ServerView) -> CallSubject {
     }
 }
 
-/// Whatever the servers offer, to be filled in and called.
+/// Choices for everything the servers offer, to be filled in and called.
 pub(super) fn offers(model: &Model) -> impl Iterator<Item = Choice> {
     model.servers().flat_map(|server| {
         let all = &server.capabilities;
@@ -375,16 +375,16 @@ pub(super) fn offers(model: &Model) -> impl Iterator<Item = Choice> {
     })
 }
 
-// The everyday loop: a server restarts because its sources changed, and the last call to it is made
-// again where its entry wants that (`dev.rerun`). Says what happened.
+// Development mode: when a server restarts because its sources changed, the last call to it is
+// repeated if its entry sets `dev.rerun`.
 
-/// Whether calls to a server are made again.
+/// Whether the last call to a server is repeated after a restart.
 fn repeats(server: &ServerName, model: &Model) -> bool {
     let dev = model.entry(server).and_then(|entry| entry.dev.as_ref());
     dev.is_some_and(|dev| dev.rerun)
 }
 
-/// What the call screen says of a server's sources.
+/// The status of a server's build and sources, as the call screen shows it.
 pub(super) fn dev_words(server: &ServerName, model: &Model) -> Option<SafeText> {
     let view = model.server(server)?;
     let now = match view.dev.as_ref()?.build.as_ref().map(|build| &build.end) {
@@ -400,19 +400,19 @@ pub(super) fn dev_words(server: &ServerName, model: &Model) -> Option<SafeText> 
     (!words.is_empty()).then(|| SafeText::line(&words.join(" · ")))
 }
 
-/// What was seen of a server.
+/// Builds and restarts of a server that were seen so far.
 #[derive(Default)]
 struct SeenServer {
     taken: u64,
-    /// A restart that is under way, with what changed.
+    /// What changed, while a restart is in progress.
     restarting: Option<SafeText>,
-    /// When the failed build began that was reported last.
+    /// When the last reported failed build began.
     reported: Option<Timestamp>,
 }
 
 impl SeenServer {
-    /// How a build failed that was not reported yet. Views skip what passes quickly: two builds may be
-    /// seen without a running one between.
+    /// How a build failed, if that was not reported yet. Views may skip short states: two failed
+    /// builds can be seen without a running one in between.
     fn failed_build(&mut self, dev: &DevView) -> Option<Ink> {
         let build = dev.build.as_ref()?;
         let how = match &build.end {

@@ -1,5 +1,5 @@
-//! What stands around the panes: header, tabs, footer. Draws into a buffer, or says what stands at a
-//! place of it, and does nothing else.
+//! The frame around the panes: header, tabs, footer. Draws them and finds what is at a position;
+//! changes nothing.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::tui::pane::{Cx, PaneId};
 use crate::tui::prelude::*;
 use crate::tui::widget::{Pen, width};
 
-/// States, as the header counts them.
+/// The states counted in the header, in this order.
 const STATES: [ServerState; 7] = [
     ServerState::Ready,
     ServerState::Starting,
@@ -24,13 +24,13 @@ const STATES: [ServerState; 7] = [
     ServerState::Disabled,
 ];
 
-/// Cells of the product's name in the header.
+/// Width of the product's name in the header, in cells.
 const NAME: u16 = 9;
 
-/// A key of the footer, its word, and what it does.
+/// A footer item: key, label and action.
 pub(super) type FooterKey = (String, Ink, Action);
 
-/// The first line: where the configuration comes from, and how everything stands.
+/// Draws the first line: the source of the configuration and a summary of states.
 pub(super) fn header(
     cx: &Cx<'_>,
     source: Ink,
@@ -64,7 +64,7 @@ pub(super) fn header(
         right.push((ink!("{} left out", left_out), Role::Error));
     }
     if let Some(problem) = problem {
-        // File and line; the help has the whole sentence.
+        // File and line only; the help shows the whole message.
         let at = problem.as_str().find(": ").unwrap_or(problem.as_str().len());
         let place = crate::tui::ink::InkSlice::of(problem, 0, at);
         right.push((ink!("{} {}", cx.glyphs.warning, place), Role::Warning));
@@ -79,7 +79,7 @@ pub(super) fn header(
     }
     let dot = ink!(" {} ", cx.glyphs.dot);
     let wide = |right: &[(Ink, Role)]| right.iter().map(|(text, _)| width(text) + 3).sum::<u16>();
-    // The last marks matter most: where there is no room the first ones are left out.
+    // The last marks matter most: the first ones are dropped when there is no room.
     while right.len() > 1 && wide(&right) + NAME > area.width {
         right.remove(0);
     }
@@ -99,7 +99,7 @@ pub(super) fn header(
     }
 }
 
-/// Where the configuration comes from and how it stands.
+/// Where the configuration comes from, and whether a newer file was rejected.
 pub(super) fn source(cx: &Cx<'_>, home: Option<&Path>, is_demo: bool) -> Ink {
     let view = &cx.model.view;
     if let Some(playback) = &cx.model.playback {
@@ -124,8 +124,8 @@ pub(super) fn source(cx: &Cx<'_>, home: Option<&Path>, is_demo: bool) -> Ink {
     text
 }
 
-/// Labels of the tabs, and the blank columns after each: counts go first where there is little
-/// room, then names are cut.
+/// Labels of the tabs and the blank columns after each. When room is short, counts are dropped
+/// first, then names are shortened.
 fn tab_labels(cx: &Cx<'_>, current: PaneId, room: u16) -> (Vec<(PaneId, Ink)>, u16) {
     let label = |pane: PaneId, shortness: u8| {
         let asks = matches!(pane, PaneId::Logs | PaneId::Inbox | PaneId::Config);
@@ -147,7 +147,7 @@ fn tab_labels(cx: &Cx<'_>, current: PaneId, room: u16) -> (Vec<(PaneId, Ink)>, u
     (labels(shortness).into(), gap)
 }
 
-/// Tabs with the columns they take.
+/// Tabs with the columns they occupy.
 fn placed_tabs(cx: &Cx<'_>, current: PaneId, area: Rect) -> Vec<(PaneId, Ink, Range<u16>)> {
     let (labels, gap) = tab_labels(cx, current, area.width);
     let mut x = area.x + 1;
@@ -161,13 +161,13 @@ fn placed_tabs(cx: &Cx<'_>, current: PaneId, area: Rect) -> Vec<(PaneId, Ink, Ra
         .collect()
 }
 
-/// The pane whose tab stands in a column.
+/// The pane whose tab is at this column.
 pub(super) fn tab_at(cx: &Cx<'_>, current: PaneId, area: Rect, x: u16) -> Option<PaneId> {
     let tabs = placed_tabs(cx, current, area);
     tabs.into_iter().find(|(_, _, columns)| columns.contains(&x)).map(|(pane, ..)| pane)
 }
 
-/// The tabs of the panes.
+/// Draws the tabs of the panes.
 pub(super) fn tabs(cx: &Cx<'_>, current: PaneId, area: Rect, buf: &mut Buffer) {
     for (pane, text, columns) in placed_tabs(cx, current, area) {
         let role = match pane {
@@ -206,8 +206,8 @@ fn badge(cx: &Cx<'_>, pane: PaneId) -> Ink {
     if count > 0 { ink!("{}", count) } else { ink!("") }
 }
 
-/// Keys of the footer with the columns they take. Those that help everywhere keep their place
-/// at the end; the others are shown as far as there is room.
+/// Footer items with the columns they occupy. Palette, help and quit are always shown; the
+/// others only as far as there is room.
 fn footer_items(keys: Vec<FooterKey>, area: Rect) -> Vec<(FooterKey, Range<u16>)> {
     let needed = |item: &FooterKey| width(&Ink::line(&item.0)) + width(&item.1) + 4;
     let keeps = |action| matches!(action, Action::Palette | Action::Help | Action::Quit);
@@ -229,13 +229,13 @@ fn footer_items(keys: Vec<FooterKey>, area: Rect) -> Vec<(FooterKey, Range<u16>)
     items
 }
 
-/// What the key of the footer in a column does.
+/// The action of the footer item at this column.
 pub(super) fn footer_at(keys: Vec<FooterKey>, area: Rect, x: u16) -> Option<Action> {
     let items = footer_items(keys, area);
     items.into_iter().find(|(_, columns)| columns.contains(&x)).map(|((_, _, action), _)| action)
 }
 
-/// The last line: keys that work now.
+/// Draws the last line: the keys that work now.
 pub(super) fn footer(cx: &Cx<'_>, keys: Vec<FooterKey>, area: Rect, buf: &mut Buffer) {
     for ((key, label, _), columns) in footer_items(keys, area) {
         let mut pen = Pen::new(buf, area);
@@ -244,7 +244,7 @@ pub(super) fn footer(cx: &Cx<'_>, keys: Vec<FooterKey>, area: Rect, buf: &mut Bu
     }
 }
 
-/// The message on a screen that is too small for anything else.
+/// Draws the message for a terminal that is too small for anything else.
 pub(super) fn too_small(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     let mut pen = Pen::new(buf, area);
     pen.put(ink!("{}x{} is too small", area.width, area.height), cx.style(Role::Warning));

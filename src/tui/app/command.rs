@@ -1,13 +1,11 @@
-//! Actions: what each does. The topmost overlay is asked first, then the open screen or the pane,
-//! then what holds everywhere.
+//! Dispatch of actions: to the topmost overlay, then to the open screen or the pane, then to the
+//! actions that work everywhere.
 
 use serde_json::json;
 
 use super::screens::OpenScreen;
 use super::{App, AppFocus, answers, keys, playback};
-use crate::config::ConfigChange;
-use crate::config::import::templates;
-use crate::config::print::servers;
+use crate::config::{ConfigChange, server_entries, server_templates};
 use crate::mcp::ListKind;
 use crate::tui::effect::{Baseline, ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use crate::tui::entry::FormScreen;
@@ -27,13 +25,13 @@ use crate::tui::prefs::SavedFilter;
 use crate::tui::prelude::*;
 use crate::tui::widget::KeepFilter;
 
-/// Most servers named in the question about a changed file; the Config pane has all of them.
+/// Maximum number of servers listed when a changed file is confirmed; the Config pane lists all.
 const NAMED: usize = 10;
 
 impl App {
     pub(super) fn perform(&mut self, action: Action) {
         if self.stale && self.overlays.is_empty() {
-            // Keys that come faster than frames act on what the next frame would show.
+            // Keys that arrive faster than frames act on what the next frame would show.
             self.on_pane(|pane, ui, _| pane.sync(ui));
         }
         if let Err(reason) = keys::availability(self, action) {
@@ -66,7 +64,7 @@ impl App {
         self.perform_anywhere(action);
     }
 
-    /// Does an action of the open screen.
+    /// Performs an action of the open screen.
     pub(super) fn act_on_screen(&mut self, action: Action) {
         if let Some(&OpenScreen::Answer(id)) = self.screens.open()
             && self.screens.request_action(id, action, &self.model, &mut self.out)
@@ -217,7 +215,7 @@ impl App {
             Action::AskEnd => {
                 let unasked = !self.setup.prefs.end_unasked;
                 self.setup.prefs.end_unasked = unasked;
-                let how = if unasked { "without a question" } else { "after a question" };
+                let how = if unasked { "without asking" } else { "after asking" };
                 self.toast(ink!("quit, restart and stop end open work {}", how), Role::Ok);
                 self.remember();
             }
@@ -237,7 +235,7 @@ impl App {
         }
     }
 
-    /// Runs a command of the person's keymap file, after a question where the file wants one.
+    /// Runs a command from the user's keymap file, after confirmation if the file requires it.
     fn run_user_command(&mut self, action: Action) {
         let Some(run) = keys::user_command(self, action) else { return };
         let (name, line) = (Ink::line(&run.command.name), Ink::line(&run.command.run));
@@ -249,7 +247,7 @@ impl App {
         self.confirm(ink!("run {}?", name), lines, vec![Effect::Run(Box::new(run))]);
     }
 
-    /// Marks a server, or takes the mark off.
+    /// Toggles the mark of a server.
     fn mark_server(&mut self) {
         let Some(name) = self.target_server() else { return };
         if !self.model.marked.remove(&name) {
@@ -257,8 +255,8 @@ impl App {
         }
     }
 
-    /// The command is for the server that is selected; of all servers, those that are marked are
-    /// started and stopped together.
+    /// Runs a command on the selected server. With all servers in scope, start, stop and restart
+    /// apply to the marked ones.
     fn command_server(&mut self, action: Action) {
         let all = !self.model.marked.is_empty() && self.model.scope.is_none();
         let servers: Vec<ServerName> = match action {
@@ -345,7 +343,7 @@ impl App {
     }
 
     fn turn_scope(&mut self, delta: isize) {
-        // All of them stand before the first.
+        // Index 0 stands for all servers.
         let servers = &self.model.view.servers;
         let at = self.model.scope.as_ref().and_then(|scope| servers.get_index_of(scope));
         let at = at.map_or(0, |at| at as isize + 1) + delta;
@@ -411,7 +409,7 @@ impl App {
         }
     }
 
-    /// Opens the policy. Of a recording nothing was approved here: it is compared with the lock file.
+    /// Opens the policy. A recording has no approvals to compare with, so the lock file is used.
     pub(super) fn open_policy(&mut self) {
         let mut screen = PolicyScreen::default();
         if self.model.playback.is_some() {
@@ -423,7 +421,7 @@ impl App {
         self.push_screen(OpenScreen::Own(Box::new(screen)));
     }
 
-    /// Lists subscriptions and tasks; the list is kept up to date.
+    /// Opens a live list of subscriptions and tasks.
     fn open_watched(&mut self) {
         let mut palette =
             Palette::new(ink!("subscriptions and tasks"), self.model.watched_choices());
@@ -455,11 +453,11 @@ impl App {
         self.effects.push(Effect::SavePrefs(Box::new(self.setup.prefs.clone())));
     }
 
-    // What ends something asks once, everywhere the same: leaving, restarting, stopping, switching off.
-    // It asks when calls, requests or drafts are open, unless the person turned the question off.
+    // Confirmation shared by all actions that end work: quit, restart, stop, disable, sign out.
+    // Asked when calls, requests or drafts are open, unless the user turned it off.
 
-    /// Does what ends the work of servers (of all without any), after a yes when there is work;
-    /// gives whether it is done already.
+    /// Carries out `yes`, which ends the work of these servers (of all if empty); asks first if
+    /// there is open work. Returns whether it was carried out right away.
     fn end(&mut self, title: Ink, servers: &[ServerName], yes: Vec<Effect>) -> bool {
         let lines = self.open_work(servers);
         let done = lines.is_empty() || self.setup.prefs.end_unasked;
@@ -471,7 +469,7 @@ impl App {
         done
     }
 
-    /// What would be lost: calls in flight, requests that wait, answers half written.
+    /// What would be lost: running calls, waiting requests, unsent answers, other unsaved content.
     fn open_work(&self, servers: &[ServerName]) -> Vec<Ink> {
         let of = |name: &ServerName| servers.is_empty() || servers.contains(name);
         let calls = self.model.calls.iter().filter(|call| of(&call.server)).count();
@@ -492,17 +490,17 @@ impl App {
         lines
     }
 
-    /// Stops the servers and leaves.
+    /// Stops the servers and quits; asks first if there is open work.
     pub(super) fn quit(&mut self) {
         if matches!(self.model.engine, EngineState::Stopping(_)) {
             return self.leave();
         }
-        // Whatever is answered: what was typed is kept.
+        // Drafts are saved whatever the user answers.
         self.keep_drafts();
         self.end(ink!("stop the servers and quit?"), &[], vec![Effect::Quit]);
     }
 
-    /// The same from everywhere; a second time in a row is a yes, a third one waits for nothing.
+    /// Quits from anywhere; a second press in a row confirms, a third does not wait for servers.
     pub(super) fn quit_at_once(&mut self) {
         let asked = |overlay: &Overlay| matches!(overlay, Overlay::Confirm(confirm) if confirm.yes == [Effect::Quit]);
         if matches!(self.model.engine, EngineState::Stopping(_)) {
@@ -519,16 +517,16 @@ impl App {
         self.effects.push(Effect::Quit);
     }
 
-    /// Keeps half-filled forms and preferences for another run of the program.
+    /// Saves half-filled forms and preferences for the next run.
     fn keep_drafts(&mut self) {
         self.effects.extend(self.screens.calls.keep_drafts());
         self.remember();
     }
 
-    // Adding, editing, copying, switching and removing servers from the dashboard. The files are
-    // written by the engine thread; this holds the form and asks before anything is lost.
+    // Adding, editing, copying, toggling and removing servers. The engine thread writes the files;
+    // this holds the form and asks before anything is lost.
 
-    /// Does an action on the files, or on the recording that is shown.
+    /// Performs an action on the configuration files or on the recording being played.
     fn edit_action(&mut self, action: Action) {
         let change = |change| Effect::Config(ConfigCommand::Change(change));
         let effect = match (action, self.target_server()) {
@@ -549,9 +547,10 @@ impl App {
                 }
                 change(FileChange::Enable(name))
             }
-            // A configuration of its own, secrets masked.
+            // A complete configuration with this entry only, secrets masked.
             (Action::CopyEntry, Some(name)) => {
-                let entry = json!({ "servers": servers(self.model.entry(&name).into_iter()) });
+                let entry =
+                    json!({ "servers": server_entries(self.model.entry(&name).into_iter()) });
                 Effect::Copy(serde_json::to_string_pretty(&entry).unwrap_or_default())
             }
             (Action::RemoveServer, Some(name)) => return self.ask_to_remove(name),
@@ -576,7 +575,7 @@ impl App {
     }
 
     fn open_templates(&mut self) {
-        let choices = templates().into_iter().enumerate().map(|(n, (title, entry))| {
+        let choices = server_templates().into_iter().enumerate().map(|(n, (title, entry))| {
             Choice::new(
                 ink!("{}", title),
                 Ink::line(entry["command"].as_str().unwrap_or("url")),
@@ -588,12 +587,12 @@ impl App {
 
     /// Opens the form of a new server.
     fn open_template(&mut self, number: usize) {
-        let Some((_, template)) = templates().into_iter().nth(number) else { return };
+        let Some((_, template)) = server_templates().into_iter().nth(number) else { return };
         let file = self.model.files.last().map(|file| file.path.clone()).unwrap_or_default();
         self.push_screen(OpenScreen::Own(Box::new(FormScreen::entry(&template, &file, None))));
     }
 
-    // Saved filters of the traffic: asked for a name, listed, used, removed.
+    // Saved traffic filters: naming, listing, applying, removing.
 
     fn ask_filter_name(&mut self) {
         let filter = self.panes.traffic.filter();
@@ -619,7 +618,7 @@ impl App {
         self.push_overlay(Overlay::Palette(palette));
     }
 
-    /// Does what was chosen.
+    /// Applies, saves or removes a saved filter.
     pub(super) fn filter_pick(&mut self, pick: FilterPick) {
         let saved = &mut self.setup.prefs.saved_filters;
         match pick {
@@ -643,7 +642,7 @@ impl App {
             }
             FilterPick::Remove(name) => {
                 let Some(at) = saved.iter().position(|saved| saved.name == name) else { return };
-                // With its text, so that nothing is lost that cannot be typed again.
+                // The toast shows the text so that the filter can be typed again.
                 let text = Ink::line(&saved.remove(at).text);
                 self.toast(ink!("removed {}: {}", Ink::line(&name), text), Role::Ok);
                 self.open_filters();
@@ -652,10 +651,10 @@ impl App {
         self.remember();
     }
 
-    // What is opened over the panes.
+    // Overlays and screens opened over the panes.
 
-    /// Follows a link of a result: to the resources of its server, with that one read. Only the
-    /// server is asked; nothing is fetched from anywhere else.
+    /// Follows a resource link in a result: shows the resources of its server and reads this one.
+    /// Only the server is asked; nothing is fetched from elsewhere.
     pub(super) fn open_link(&mut self, server: &ServerName, uri: &str) {
         self.show(PaneId::Resources);
         self.panes.resources.go_to(server, uri);
@@ -664,7 +663,7 @@ impl App {
 
     /// Opens the diagnostics or the info of a server.
     fn open_reader_of(&mut self, subject: ReaderSubject) {
-        // One is enough: esc leads out of it at once.
+        // At most one is open, so that a single esc leaves it.
         self.overlays.retain(|overlay| match overlay {
             Overlay::Reader(reader) => {
                 !matches!(reader.subject, ReaderSubject::BlackBox(_) | ReaderSubject::Info(_))
@@ -688,7 +687,7 @@ impl App {
         self.mark(Redraw::Now);
     }
 
-    /// Opens something that waits.
+    /// Opens an item of the inbox.
     pub(super) fn open_todo(&mut self, todo: &Todo) {
         match todo {
             Todo::Request(id) => self.screens.open_answer(*id, &self.model, &mut self.out),
@@ -702,7 +701,7 @@ impl App {
         }
     }
 
-    /// Asks for one input.
+    /// Opens the dialog for one input.
     fn open_input(&mut self, id: &str) {
         let keyring = self.model.situation.keyring;
         let Some(view) = self.model.input(id).cloned() else { return };
@@ -715,7 +714,7 @@ impl App {
         self.push_screen(OpenScreen::Own(Box::new(editor)));
     }
 
-    /// Shows what a changed file would do, and asks whether to use it.
+    /// Shows what a changed file would do, and asks whether to apply it.
     fn open_plan(&mut self) {
         let Some(plan) = &self.model.situation.plan else { return };
         let lines = plan_lines(plan);

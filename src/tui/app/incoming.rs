@@ -1,5 +1,5 @@
-//! What comes from outside: the engine, the clock, finished effects, the terminal; and what waits for
-//! the person, which is shown when it comes, without taking keys that were meant for something else.
+//! Incoming messages from the engine, the clock, finished effects and the terminal. Items that wait
+//! for the user are shown as they arrive, without taking keys that were meant for something else.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -94,7 +94,7 @@ impl App {
         }
     }
 
-    /// Something happened to the configuration.
+    /// Handles an event of the configuration.
     fn deck(&mut self, event: DeckEvent) {
         match event {
             DeckEvent::Loaded(config, files) => {
@@ -122,7 +122,7 @@ impl App {
             DeckEvent::Saved(outcome) => self.entry_saved(outcome),
             DeckEvent::Done(text) => self.toast(Ink::from(&text), Role::Ok),
             DeckEvent::Failed(error) => self.failed(&error),
-            // The view and the situation say it too.
+            // The view and the situation report these too.
             DeckEvent::Reloaded(_)
             | DeckEvent::TrustNeeded(_)
             | DeckEvent::InputNeeded(_)
@@ -149,10 +149,8 @@ impl App {
             }
             Message::Chat(news) => self.chat_news(news),
             Message::FileExists(path, content) => {
-                let lines = vec![
-                    Ink::line(&path.display().to_string()),
-                    ink!("Its present content is lost."),
-                ];
+                let lines =
+                    vec![Ink::line(&path.display().to_string()), ink!("Its content will be lost.")];
                 let yes = Effect::SaveAs { path, content, existing: Existing::Replace };
                 self.confirm(ink!("replace the file?"), lines, vec![yes]);
             }
@@ -222,7 +220,7 @@ impl App {
         self.screens.calls.tick(now, self.screens.open_call(), &mut self.out);
     }
 
-    /// Reports definitions that are new among those nobody has decided about.
+    /// Stores the policy, and warns when more definitions are undecided than before.
     fn policy(&mut self, policy: PolicyView) {
         let open = |policy: &PolicyView| {
             policy.held.iter().filter(|tool| tool.held != HeldReason::Refused).count()
@@ -236,7 +234,7 @@ impl App {
         }
     }
 
-    /// Takes something of the model as it is now; the screen is drawn when it differs.
+    /// Replaces a part of the model, and redraws if it differs.
     fn renew<T: PartialEq>(&mut self, of: impl FnOnce(&mut Model) -> &mut T, now: T) {
         let before = of(&mut self.model);
         if *before != now {
@@ -265,7 +263,7 @@ impl App {
             if let Some(request) = view.pending.values().next_back() {
                 let (who, asks) = who_asks(request);
                 let mut text = ink!("{} {}   ", who, asks);
-                // The screen that is open has the keys.
+                // An open answer screen takes the keys, so name its own binding.
                 text.push(if self.screens.open_request().is_some() {
                     self.look.keymap.spelled(&[KeyScope::Answer], "{next-request} shows the next")
                 } else {
@@ -277,7 +275,7 @@ impl App {
                 self.effects.push(Effect::Bell);
             }
         } else if view.pending.is_empty() && !self.model.view.pending.is_empty() {
-            // Nothing waits any more: no key answers it.
+            // Nothing is waiting any more, so the key in the toast would do nothing.
             self.drop_toast(Role::Attention);
         }
         if view.failures.len() > self.model.view.failures.len()
@@ -295,7 +293,7 @@ impl App {
         self.mark(Redraw::Soon);
     }
 
-    /// Errors stand until they are dealt with; short ones fit the footer.
+    /// Shows a short error as a toast, any other in a reader that stays until it is closed.
     fn failed(&mut self, error: &Error) {
         let text = SafeText::block(&error.to_string());
         if error.violations.is_empty() && text.len() < 70 {
@@ -306,18 +304,18 @@ impl App {
         self.read(ink!("{}", error.code), doc);
     }
 
-    /// An entry was written, or why not: its form says so while it is open.
+    /// Handles the result of saving an entry; a failure is left to its form while that is open.
     fn entry_saved(&mut self, outcome: Result<SafeText, SafeText>) {
         let message = Message::Deck(DeckEvent::Saved(outcome.clone()));
-        let heard = self.screens.hear(&message, &mut self.out);
+        let handled = self.screens.receive(&message, &mut self.out);
         match outcome {
             Ok(words) => self.toast(Ink::from(&words), Role::Ok),
-            Err(reason) if !heard => self.toast(Ink::from(&reason), Role::Error),
+            Err(reason) if !handled => self.toast(Ink::from(&reason), Role::Error),
             Err(_) => {}
         }
     }
 
-    /// Takes another moment of a recording.
+    /// Shows another moment of a recording.
     fn played(&mut self, played: Played) {
         self.model.engine = EngineState::Running;
         self.model.now = played.playback.at;
@@ -336,18 +334,18 @@ impl App {
         for news in played.news {
             self.news(news);
         }
-        // What was asked then can be answered no more.
+        // Requests in a recording cannot be answered, so the bell stays silent.
         self.effects.retain(|effect| !matches!(effect, Effect::Bell));
         self.mark(Redraw::Soon);
     }
 
-    /// Takes the kept answers of the configuration into use.
+    /// Replaces the kept answers with those of the configuration.
     pub fn use_kept_answers(&mut self, answers: KeptAnswers) {
         self.screens.answers.kept = answers;
         self.mark(Redraw::Now);
     }
 
-    /// The engine is stopping.
+    /// Handles that the engine is stopping: closes all overlays.
     pub fn stopping(&mut self) {
         if !matches!(self.model.engine, EngineState::Stopping(_)) {
             self.model.engine = EngineState::Stopping(self.model.now);
@@ -356,16 +354,16 @@ impl App {
         self.mark(Redraw::Now);
     }
 
-    /// What waits first, but for requests whose answers are on their way.
+    /// The first item of the inbox, without requests whose answers are already sent.
     pub(super) fn first_todo(&self) -> Option<Todo> {
         let answers = &self.screens.answers;
         self.model.inbox().find(|todo| !matches!(todo, Todo::Request(id) if answers.is_sent(*id)))
     }
 
-    /// An answer goes out.
+    /// Handles that an answer was sent: closes its screen and opens the next item.
     pub(super) fn answer_sent(&mut self, id: ApprovalId) {
-        // The draft stays until the engine says what became of the answer: a withdrawal may be
-        // quicker, and then it is wanted.
+        // The draft is kept until the engine confirms the answer: if the request is withdrawn
+        // first, the user can still copy it.
         self.screens.answer_sent(id, &self.model.view);
         let signs_in =
             |overlay: &Overlay| matches!(overlay, Overlay::SignIn(it) if it.request.id == id);
@@ -381,7 +379,7 @@ impl App {
         }
     }
 
-    /// The configuration stands differently now.
+    /// Handles a change of the configuration's state.
     fn situation(&mut self, situation: Arc<Situation>) {
         let listed: Vec<Todo> = self.model.inbox_of_configuration().collect();
         let before = std::mem::replace(&mut self.model.situation, situation);
@@ -393,7 +391,7 @@ impl App {
                 shown = consent.follow(&now);
                 shown
             }
-            // The question was answered elsewhere, or is asked no more.
+            // Closed when the input was answered elsewhere or is no longer needed.
             Overlay::Input(dialog) => {
                 let same = |view: &&InputView| view.input == dialog.view.input;
                 let view = now.inputs.iter().find(same);
@@ -404,7 +402,7 @@ impl App {
             }
             _ => true,
         });
-        // A command that is another now is asked for anew, and so is a file that changed again.
+        // A command that changed needs a new approval, as does a file that changed again.
         let is_fresh = |todo: &Todo| match todo {
             Todo::Approval(server) => {
                 !shown
@@ -419,11 +417,11 @@ impl App {
         if done {
             self.drop_toast(Role::Attention);
         }
-        // A command never takes the keys by itself, but on the first screen: nobody types yet.
+        // An approval opens by itself only at startup, when the user cannot be typing yet.
         let opens = |todo: &&Todo| !matches!(todo, Todo::Approval(_)) || before.revision == 0;
         let next = fresh.iter().find(opens).cloned();
         let next = next.or_else(|| self.model.inbox_of_configuration().find(|_| done));
-        // Whether no key could be meant for something that would be covered.
+        // Whether an overlay that opens now cannot intercept keys meant for something else.
         let is_idle = self.overlays.is_empty()
             && !self.has_screen()
             && self.panes.get_mut(self.pane).typing().is_none();
@@ -436,7 +434,7 @@ impl App {
         }
     }
 
-    /// Says that something waits that was not there before.
+    /// Shows a toast for a new item of the inbox.
     fn call_for(&mut self, fresh: Option<&Todo>) {
         let mut text = match fresh {
             None | Some(Todo::Request(_) | Todo::Held(_)) => return,
@@ -452,8 +450,8 @@ impl App {
         self.toast(text, Role::Attention);
     }
 
-    // The terminal: keys, mouse and pasted text, from the topmost overlay through the open screen and
-    // the pane to what holds everywhere.
+    // Terminal input: keys, mouse and pasted text go to the topmost overlay, then to the open
+    // screen, the pane, and the global bindings.
 
     pub(super) fn input(&mut self, event: Event) {
         match event {
@@ -485,13 +483,13 @@ impl App {
         let keymap = &self.look.keymap;
         let bound = keymap.action(&scopes, chord);
         if key.modifiers.contains(KeyModifiers::ALT) && !typing && bound.is_none() {
-            // Escape and a key typed quickly look like one chord; nobody bound it, so it is two.
+            // Escape followed quickly by a key looks like an alt chord; if unbound, it is two keys.
             self.key(KeyCode::Esc.into());
             let modifiers = key.modifiers - KeyModifiers::ALT;
             return self.key(KeyEvent { modifiers, ..key });
         }
         let action = if typing {
-            // While text is typed, a plain character is text, whatever it is bound to.
+            // While text is typed, only the innermost scope can bind a plain character.
             let own = keymap.action(&scopes[..1], chord);
             own.or_else(|| bound.filter(|_| chord.typed().is_none()))
         } else {
@@ -510,7 +508,7 @@ impl App {
         }
     }
 
-    /// A key while a screen is open; gives whether it was taken.
+    /// Handles a key while a screen is open; returns whether it was consumed.
     fn screen_key(&mut self, key: KeyEvent) -> bool {
         if !self.overlays.is_empty() {
             return false;
@@ -519,7 +517,7 @@ impl App {
         let global = self.look.keymap.action(&[KeyScope::Global], chord);
         let Some(screen) = self.screens.top() else { return false };
         let bound = self.look.keymap.pressed(&screen.scopes(), key);
-        // A plain character belongs to whatever takes letters, whatever it is bound to elsewhere.
+        // A screen that takes letters gets plain characters even if they are bound globally.
         if let Some(global) = global
             && !(chord.typed().is_some() && screen.takes_letters())
         {
@@ -569,14 +567,14 @@ impl App {
         };
         input.insert(text);
         match self.overlays.last_mut() {
-            // The list below follows what was pasted.
+            // A key without effect on the text makes the list follow what was pasted.
             Some(overlay) => _ = overlay.key(KeyCode::End.into()),
             None => self.remember_filter(),
         }
         self.mark(Redraw::Now);
     }
 
-    /// Does what an overlay's verdict says.
+    /// Carries out the reply of an overlay.
     pub(super) fn settle(&mut self, verdict: OverlayReply) {
         match verdict {
             OverlayReply::Stay | OverlayReply::Pass => {}
@@ -652,7 +650,7 @@ impl App {
         }
     }
 
-    /// The mouse while a screen is open in this region; gives whether it was on it.
+    /// Handles the mouse on a screen open in this region; returns whether it was inside.
     fn screen_mouse(&mut self, gesture: Gesture, area: Rect) -> bool {
         let at = gesture.position();
         let Some(screen) = self.screens.top().filter(|_| area.contains(at)) else { return false };
@@ -668,7 +666,7 @@ impl App {
         true
     }
 
-    /// The mouse moved with the button held down.
+    /// Extends the selection while the button is held down.
     fn drag_to(&mut self, at: Position) {
         if self.pointer.drag.is_none() {
             let Some(from) = self.pointer.pressed.filter(|from| *from != at) else { return };
@@ -680,7 +678,7 @@ impl App {
         }
     }
 
-    /// The button was released: what is marked is copied.
+    /// Copies the selection when the button is released.
     fn drag_done(&mut self) {
         let drag = self.pointer.drag.take();
         self.pointer.pressed = None;
@@ -696,14 +694,14 @@ impl App {
         self.effects.push(Effect::Copy(text));
     }
 
-    /// Anything else was done: nothing is marked any more.
+    /// Clears the selection.
     fn drag_over(&mut self) {
         if self.pointer.release() {
             self.mark(Redraw::Now);
         }
     }
 
-    /// The region a drag from here stays in: the part between two rules.
+    /// The region a drag from here is limited to: the part between two vertical rules.
     fn drag_region(&self, from: Position) -> Option<Rect> {
         let whole = if let Some(overlay) = self.overlays.last() {
             overlay.area(self.size)
@@ -725,7 +723,7 @@ impl App {
         (left < right).then_some(Rect { x: left, width: right - left, ..region })
     }
 
-    /// The hash of what can be decided on top of the screen; `None` when nothing can.
+    /// The hash of the decision on top of the screen; `None` if there is none.
     pub(super) fn decision(&self) -> Option<u64> {
         let mut hash = DefaultHasher::new();
         match self.overlays.last() {
@@ -737,9 +735,9 @@ impl App {
                     line.as_str().hash(&mut hash);
                 }
             }
-            // What the person opened over a request does not hide that it was read.
+            // Other overlays that the user opened over a request do not reset its time to read.
             Some(_) | None => match self.screens.open()? {
-                // Under its id the parameters of a request never change.
+                // The id is enough: the parameters of a request never change.
                 OpenScreen::Answer(id) if self.screens.top().is_some() => id.0.hash(&mut hash),
                 _ => return None,
             },
@@ -747,7 +745,7 @@ impl App {
         Some(hash.finish())
     }
 
-    /// Whether what would be decided now was there to be read; says so when it was not.
+    /// Whether the current decision was shown long enough; warns if not.
     pub(super) fn was_read(&mut self) -> bool {
         let Some(decision) = self.decision() else { return true };
         let open = self.screens.open_request();

@@ -1,5 +1,5 @@
-//! One answer to "can this be used now?", asked by dispatch, footer, help and palette alike; and
-//! what those show. Reads the dashboard, changes nothing.
+//! Availability of actions, shared by dispatch, footer, help and palette, and the contents of the
+//! latter three. Reads the dashboard, changes nothing.
 
 use super::App;
 use super::chrome::FooterKey;
@@ -17,7 +17,7 @@ use crate::tui::prelude::*;
 use crate::tui::user_command::{FilledCommand, PLACES};
 use crate::tui::widget::Doc;
 
-/// The mouse, for the help.
+/// Mouse gestures, for the help.
 const MOUSE: &[(&str, &str)] = &[
     ("click", "Select a row; press a key of the last line"),
     ("second click", "Open it"),
@@ -26,7 +26,7 @@ const MOUSE: &[(&str, &str)] = &[
     ("shift-drag", "The terminal's own selection, in most terminals"),
 ];
 
-/// Whether an action can be used now, and why not.
+/// Whether an action can be used now, or the reason why not.
 pub(super) fn availability(app: &App, action: Action) -> Availability {
     let model = &app.model;
     let target = app.target_server();
@@ -89,15 +89,14 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
             "the server does not ask for it",
         ),
         Action::RefreshToken | Action::SignOut => {
-            on_a_server(|one| one.account.is_some(), "nobody is signed in there")
+            on_a_server(|one| one.account.is_some(), "you are not signed in")
         }
         Action::AskReload => {
             when(!model.situation.sources.is_empty(), "there is no file that could change")
         }
-        Action::Chat => when(
-            app.screens.chat.is_some(),
-            "there is no model: set the key of one, see `mcpdeck help chat`",
-        ),
+        Action::Chat => {
+            when(app.screens.chat.is_some(), "no model: set an API key, see `mcpdeck help chat`")
+        }
         Action::AddServer | Action::EditFile => can_edit(model),
         Action::EditServer
         | Action::DuplicateServer
@@ -116,19 +115,19 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         Action::AllServers => {
             when(model.scope.is_some() || !model.marked.is_empty(), "all servers are shown")
         }
-        // An overlay takes the keys, whatever the pane could do with them.
+        // An overlay takes the keys, so the pane does not matter.
         _ if !app.overlays.is_empty() => Ok(()),
         action => app.panes.get(app.pane).availability(action, model).unwrap_or(Ok(())),
     }
 }
 
-/// Whether the files can be edited from here.
+/// Whether there are configuration files to edit.
 fn can_edit(model: &Model) -> Availability {
     let any = !model.view.files.is_empty() || !model.files.is_empty();
     when(any, "the servers are the demo's or from the command line, not from a file")
 }
 
-/// A command of the person with what is selected now; `None` when it is none.
+/// A user command filled in from the selection; `None` if the action is not a user command.
 pub(super) fn user_command(app: &App, action: Action) -> Option<FilledCommand> {
     let command = app.look.keymap.command(action)?.clone();
     let server = app.target_server().map(|server| server.to_string());
@@ -155,7 +154,7 @@ fn can_run(app: &App, action: Action) -> Availability {
     Ok(())
 }
 
-/// Keys of the footer, most wanted first.
+/// Keys of the footer, the most important first.
 pub(super) fn footer(app: &App) -> Vec<FooterKey> {
     let overlay = app.overlays.last();
     let mut rows = rows_here(app, &app.scopes());
@@ -163,7 +162,7 @@ pub(super) fn footer(app: &App) -> Vec<FooterKey> {
         row.footer > 0
             && match overlay {
                 Some(Overlay::Confirm(_)) => row.scope == KeyScope::Confirm,
-                // It shows its own keys.
+                // These show their own keys.
                 Some(
                     Overlay::Consent(_) | Overlay::Input(_) | Overlay::Ask(_) | Overlay::SignIn(_),
                 ) => matches!(row.action, Action::Palette | Action::Help | Action::Quit),
@@ -187,8 +186,8 @@ pub(super) fn footer(app: &App) -> Vec<FooterKey> {
     rows.into_iter().map(key).collect()
 }
 
-/// The keys that work now: while a line is typed, those that type a character do nothing else, but
-/// for the line's own.
+/// The keys that work now. While a line is typed, chords that type a character are left out unless
+/// the line itself binds them.
 fn rows_here(app: &App, scopes: &[KeyScope]) -> Vec<KeyRow> {
     let mut rows = app.look.keymap.rows(scopes);
     if app.is_typing() {
@@ -206,8 +205,8 @@ fn spell(app: &App, chord: Chord) -> String {
     if app.look.glyphs.is_ascii() { chord.to_string() } else { chord.short() }
 }
 
-/// Rows of the palette: what the screen can do, every action, every server, saved calls and filters,
-/// themes, and whatever the servers offer.
+/// Rows of the palette: actions of the screen, other actions, servers, saved calls and filters,
+/// themes, and everything the servers offer.
 pub(super) fn palette(app: &App) -> Vec<Choice> {
     let keymap = &app.look.keymap;
     let here = keymap.rows(&app.scopes());
@@ -254,7 +253,7 @@ pub(super) fn palette(app: &App) -> Vec<Choice> {
     choices
 }
 
-/// A row of the palette. What is bound in another pane only is done there.
+/// A row of the palette. An action that is bound only in another pane is performed there.
 fn action_choice(app: &App, action: Action, here: &[KeyRow]) -> Choice {
     let pick = Pick::Action(action);
     let words = app.look.keymap.help(action);
@@ -267,20 +266,20 @@ fn action_choice(app: &App, action: Action, here: &[KeyRow]) -> Choice {
     Choice { words, hint: hint.unwrap_or_default(), pick, disabled }
 }
 
-/// Whether an action means something outside of what is laid over the panes.
+/// Whether an action works outside of overlays and screens.
 fn is_of_panes(app: &App, action: Action) -> bool {
     let mut scopes = app.look.keymap.scopes_of(action).peekable();
     let unbound = scopes.peek().is_none();
     unbound || scopes.any(|s| s.is_pane() || matches!(s, KeyScope::Global | KeyScope::List))
 }
 
-/// Whether an action is one of the open screen.
+/// Whether the open screen binds an action.
 pub(super) fn is_of_screen(app: &App, action: Action) -> bool {
     let scopes = app.screens.scopes().unwrap_or_default();
     app.look.keymap.scopes_of(action).any(|scope| scopes.contains(&scope))
 }
 
-/// The pane an action belongs to, when it is bound neither here nor everywhere.
+/// The pane an action belongs to, if it is bound neither in the current pane nor globally.
 pub(super) fn elsewhere(app: &App, action: Action) -> Option<PaneId> {
     let here = app.panes.get(app.pane).scopes();
     let everywhere = |scope: &KeyScope| {
@@ -292,7 +291,7 @@ pub(super) fn elsewhere(app: &App, action: Action) -> Option<PaneId> {
     app.look.keymap.scopes_of(action).find_map(PaneId::of)
 }
 
-/// The help: every key that works now, and what is wrong with a file of the person.
+/// The help: every key that works now, and any problem with the user's files.
 pub(super) fn help(app: &App) -> TextReader {
     let mut doc = Doc::new(reader_width(app.size));
     if let Some(problem) = &app.look.problem {

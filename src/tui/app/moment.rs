@@ -1,23 +1,23 @@
-//! The moment to read: what a person approves or answers is what was on the screen, the same and on
-//! top of everything, for half a second. A key that comes sooner does nothing and says so.
+//! Guard against unread decisions: the user can approve or answer only what was shown unchanged and
+//! on top of the screen for half a second. An earlier key only shows a warning.
 
 use crate::mcp::ApprovalId;
 use crate::tui::prelude::*;
 
-/// How long it has to stand there.
+/// How long a decision must have been shown.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// What was drawn last that somebody may decide on, and since when it stands there unchanged.
+/// The decision that was drawn last, and since when it has been shown unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DrawnDecision {
     shown: Option<(u64, Timestamp)>,
-    /// The request that came up by itself after another one was answered: a second press of the key
-    /// that sent must not reach it.
+    /// The request that opened automatically after another one was answered. It must be shown twice
+    /// as long, so that a repeated press of the send key does not answer it.
     pub unasked: Option<ApprovalId>,
 }
 
 impl DrawnDecision {
-    /// Notes what the frame that is drawn now shows, by its hash.
+    /// Records the decision shown by the current frame, by its hash.
     pub fn note(&mut self, decision: Option<u64>, now: Timestamp) {
         self.shown = decision.map(|hash| match self.shown {
             Some((before, since)) if before == hash => (hash, since),
@@ -25,12 +25,12 @@ impl DrawnDecision {
         });
     }
 
-    /// The terminal was left: what is read begins anew.
+    /// Restarts the time to read, after the terminal was out of focus.
     pub fn forget(&mut self) {
         self.shown = None;
     }
 
-    /// Whether what would be decided now was there to be read; `open` is the request that is answered.
+    /// Whether this decision was shown long enough; `open` is the request being answered.
     pub fn was_read(&self, decision: u64, open: Option<ApprovalId>, now: Timestamp) -> bool {
         let unasked = self.unasked.is_some() && self.unasked == open;
         let wanted = if unasked { 2 * MOMENT } else { MOMENT };

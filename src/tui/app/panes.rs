@@ -5,7 +5,7 @@ use crate::tui::pane::{
     Pane, PaneId, cache, config, inbox, lists, logs, metrics, servers, traffic,
 };
 
-/// The panes, each a field of its own: whatever goes over all of them is written from one table.
+/// Generates [`Panes`] and its accessors from one table.
 macro_rules! panes {
     ($($id:ident $field:ident: $pane:ty = $new:expr;)*) => {
         /// The panes, each a field of its own.
@@ -20,12 +20,12 @@ macro_rules! panes {
         }
 
         impl Panes {
-            /// One of them.
+            /// The pane with this id.
             pub fn get(&self, id: PaneId) -> &dyn Pane {
                 match id { $(PaneId::$id => &self.$field,)* }
             }
 
-            /// One of them, to change.
+            /// The pane with this id, mutable.
             pub fn get_mut(&mut self, id: PaneId) -> &mut dyn Pane {
                 match id { $(PaneId::$id => &mut self.$field,)* }
             }

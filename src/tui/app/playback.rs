@@ -1,4 +1,4 @@
-//! A recording that is shown: where it stands, under the tabs and in the header, and what moves in it.
+//! Playback of a recording: the slider under the tabs, the marks in the header, and its actions.
 
 use crate::tui::model::Model;
 use crate::tui::pane::Cx;
@@ -9,7 +9,7 @@ use crate::tui::widget::Pen;
 /// Cells before the slider.
 const BEFORE: u16 = 46;
 
-/// What an action asks of the player of a recording.
+/// The player command of an action, if it has one.
 pub(super) const fn play(action: Action) -> Option<PlayCommand> {
     Some(match action {
         Action::Pause => PlayCommand::Pause,
@@ -23,7 +23,7 @@ pub(super) const fn play(action: Action) -> Option<PlayCommand> {
     })
 }
 
-/// The rule under the tabs of a recording: the moment, how fast, and a slider.
+/// Draws the line under the tabs during playback: time, speed and slider.
 pub(super) fn render(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     let Some(playback) = &cx.model.playback else { return };
     Pen::new(buf, area).rule(" ", cx.style(Role::Text));
@@ -60,7 +60,7 @@ pub(super) fn render(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     }
 }
 
-/// What the header says of a recording, or of one that is made.
+/// Header marks for a recording that is being played or made.
 pub(super) fn marks(cx: &Cx<'_>, right: &mut Vec<(Ink, Role)>) {
     if let Some(playback) = &cx.model.playback {
         let word = if playback.is_scrubbed { "a scrubbed recording" } else { "a recording" };
@@ -71,7 +71,7 @@ pub(super) fn marks(cx: &Cx<'_>, right: &mut Vec<(Ink, Role)>) {
     }
 }
 
-/// The share of the recording that a click on the slider means.
+/// The position in the recording, from 0 to 1, of a click on the slider.
 pub(super) fn share_at(x: u16, area: Rect) -> Option<f64> {
     let cells = area.width.saturating_sub(BEFORE + 1);
     let cell = x.checked_sub(area.x + BEFORE).filter(|cell| *cell < cells)?;

@@ -1,6 +1,6 @@
-//! The mouse between two events: a click that may become two, a button that is held down, and the text
-//! it marks. A drag marks what is on the screen within one region, row by row; what is copied is what
-//! was seen: safe text, secrets masked.
+//! Mouse state between events: double clicks, a held button, and the text selected by a drag. A
+//! drag selects text on the screen within one region, row by row. What is copied is what was
+//! displayed: sanitized text with secrets masked.
 
 use ratatui::style::Modifier;
 use unicode_width::UnicodeWidthStr as _;
@@ -10,18 +10,18 @@ use crate::tui::prelude::*;
 /// Two clicks on one cell within this time are a double click.
 const DOUBLE_CLICK: Duration = Duration::from_millis(400);
 
-/// What the mouse did before.
+/// Mouse state kept between events.
 #[derive(Debug, Default)]
 pub struct Pointer {
     clicked: Option<(Timestamp, Position)>,
     /// Where the button is held down.
     pub pressed: Option<Position>,
-    /// What is marked.
+    /// The current selection.
     pub drag: Option<Drag>,
 }
 
 impl Pointer {
-    /// The button was pressed; gives whether it is the second of two clicks.
+    /// Records a press of the button; returns whether it completes a double click.
     pub fn click(&mut self, at: Position, now: Timestamp) -> bool {
         let double = self
             .clicked
@@ -30,13 +30,13 @@ impl Pointer {
         double
     }
 
-    /// Anything else was done: nothing is marked any more; gives whether something was.
+    /// Clears the selection and the held button; returns whether anything was selected.
     pub fn release(&mut self) -> bool {
         self.pressed = None;
         self.drag.take().is_some()
     }
 
-    /// Marks what is dragged over on a frame.
+    /// Highlights the selection in a frame.
     pub fn render(&self, style: Style, buf: &mut Buffer) {
         for (y, columns) in self.drag.iter().flat_map(Drag::rows) {
             for x in columns {
@@ -49,7 +49,7 @@ impl Pointer {
     }
 }
 
-/// What is marked: from where the button was pressed to where the mouse is.
+/// A selection, from where the button was pressed to where the mouse is.
 #[derive(Clone, Copy, Debug)]
 pub struct Drag {
     region: Rect,
@@ -58,18 +58,18 @@ pub struct Drag {
 }
 
 impl Drag {
-    /// Begins within a region.
+    /// Starts a selection within a region.
     pub const fn new(region: Rect, from: Position) -> Self {
         Self { region, from, to: from }
     }
 
-    /// The mouse moved.
+    /// Extends the selection to a position, clamped to the region.
     pub fn to(&mut self, at: Position) {
         let Rect { x, y, width, height } = self.region;
         self.to = Position::new(at.x.clamp(x, x + width - 1), at.y.clamp(y, y + height - 1));
     }
 
-    /// The marked cells of every row, from the top.
+    /// The selected columns of each row, from the top.
     fn rows(&self) -> impl Iterator<Item = (u16, std::ops::Range<u16>)> {
         let order = |at: Position| (at.y, at.x);
         let (first, last) = if order(self.from) <= order(self.to) {
@@ -85,7 +85,7 @@ impl Drag {
         })
     }
 
-    /// What is marked, without the blanks at the ends of rows.
+    /// The selected text, without trailing blanks.
     pub fn text(&self, buf: &Buffer) -> String {
         let row = |(y, columns): (u16, std::ops::Range<u16>)| {
             let mut text = String::new();

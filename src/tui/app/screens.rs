@@ -1,5 +1,5 @@
-//! The stack of open screens over the panes, with the calls and answers that outlive theirs. The
-//! topmost screen has keys, mouse and pasted text, but for the few keys that hold everywhere.
+//! The stack of screens open over the panes, and the calls and answers that are kept after closing.
+//! The topmost screen gets keys, mouse and pasted text, except for a few global keys.
 
 use super::answers::{OpenAnswers, how_many, send_next};
 use super::calls::{Calls, named, request_of, resource_of, subject_of};
@@ -22,7 +22,7 @@ use crate::tui::prelude::*;
 use crate::tui::screen::Screen;
 use crate::tui::widget::Doc;
 
-/// An open screen: calls and answers outlive their screens, the others are theirs alone.
+/// An open screen. The state of calls, answers and the chat is kept after closing.
 pub enum OpenScreen {
     /// A call screen, by its number.
     Call(usize),
@@ -30,25 +30,25 @@ pub enum OpenScreen {
     Answer(ApprovalId),
     /// The chat.
     Chat,
-    /// Any other.
+    /// Any other screen, dropped when it is closed.
     Own(Box<dyn Screen>),
 }
 
-/// What can lie over the panes, and what does.
+/// The open screens, and the state kept for closed ones.
 #[derive(Default)]
 pub struct Screens {
-    /// The last has the keys.
+    /// From bottom to top; the last one has the keys.
     stack: Vec<OpenScreen>,
     pub calls: Calls,
     pub answers: OpenAnswers,
     /// The chat, once there is one.
     pub chat: Option<ChatScreen>,
-    /// Where the servers come from, for what is copied.
+    /// Where the servers come from, for copied command lines.
     origin: ExportOrigin,
 }
 
 impl Screens {
-    /// Nothing is open yet.
+    /// Creates the stack without any open screen.
     pub fn new(calls: Calls, origin: ExportOrigin) -> Self {
         Self { calls, origin, ..Self::default() }
     }
@@ -68,7 +68,7 @@ impl Screens {
         })
     }
 
-    /// The same, to change.
+    /// Like [`Screens::top`], mutable.
     pub fn top_mut(&mut self) -> Option<&mut dyn Screen> {
         Some(match self.stack.last_mut()? {
             OpenScreen::Call(number) => self.calls.screens.get_mut(*number)?,
@@ -78,7 +78,7 @@ impl Screens {
         })
     }
 
-    /// The number of the call screen that is open, under an answer too.
+    /// The number of the open call screen, even if it is not the topmost one.
     pub fn open_call(&self) -> Option<usize> {
         self.stack.iter().rev().find_map(|open| match open {
             OpenScreen::Call(number) => Some(*number),
@@ -86,7 +86,7 @@ impl Screens {
         })
     }
 
-    /// The call screen that is open.
+    /// The open call screen, even if it is not the topmost one.
     pub fn call_screen(&mut self) -> Option<&mut CallScreen> {
         let number = self.open_call()?;
         self.calls.screens.get_mut(number)
@@ -105,7 +105,7 @@ impl Screens {
         })
     }
 
-    /// Opens a screen over the others. There is one of each kind.
+    /// Opens a screen over the others. At most one call, one answer and one chat are open.
     pub fn push(&mut self, open: OpenScreen, out: &mut Out) {
         let kind = std::mem::discriminant(&open);
         if !matches!(open, OpenScreen::Own(_)) {
@@ -115,17 +115,17 @@ impl Screens {
         out.opened = true;
     }
 
-    /// Leaves the topmost screen.
+    /// Closes the topmost screen.
     pub fn pop(&mut self) {
         self.stack.pop();
     }
 
-    /// Leaves the screen of an answer.
+    /// Closes the screen of an answer.
     fn close_answer(&mut self, id: ApprovalId) {
         self.stack.retain(|open| !matches!(open, OpenScreen::Answer(open) if *open == id));
     }
 
-    /// An answer goes out: its screen is left, and kept until the engine confirms it.
+    /// Closes the screen of a sent answer; its state is kept until the engine confirms it.
     pub fn answer_sent(&mut self, id: ApprovalId, view: &HostView) {
         if view.pending.contains_key(&id)
             && let Some(answering) = self.answers.show(id, view)
@@ -135,7 +135,7 @@ impl Screens {
         self.close_answer(id);
     }
 
-    /// Answers follow what became of their requests.
+    /// Updates answers from the state of their requests.
     pub fn follow_answers(&mut self, view: &HostView, model: &mut Model, out: &mut Out) {
         let open = self.open_request();
         for id in self.answers.follow(view, open, out) {
@@ -144,7 +144,7 @@ impl Screens {
         model.kept_drafts = self.answers.forget_empty(self.open_request());
     }
 
-    /// A check of a form is done. What waited for it is only done while the person looks.
+    /// Handles a finished form check. An action that waited for it runs only if its screen is open.
     fn checked(&mut self, token: FormToken, found: CheckResult, out: &mut Out) {
         let (call, request) = (self.open_call(), self.open_request());
         let wanted = match token {
@@ -162,7 +162,7 @@ impl Screens {
         out.effects.extend(wanted);
     }
 
-    /// Takes what came from outside for calls, answers and open forms.
+    /// Handles messages for calls, answers and open forms.
     pub fn take(&mut self, message: Message, model: &mut Model, out: &mut Out) {
         out.mark(Redraw::Soon);
         match message {
@@ -211,19 +211,19 @@ impl Screens {
                 }
             }
             Message::Opened(id, opened) => self.answers.opened(id, opened, out),
-            message @ Message::Baseline(..) => _ = self.hear(&message, out),
+            message @ Message::Baseline(..) => _ = self.receive(&message, out),
             _ => {}
         }
     }
 
-    /// Leaves calls and answers for a pane; what exists nowhere else stays open.
+    /// Closes all screens except those with unsaved content.
     pub fn leave(&mut self) {
         let unsaved =
             |open: &OpenScreen| matches!(open, OpenScreen::Own(own) if own.unsaved().is_some());
         self.stack.retain(unsaved);
     }
 
-    /// What would be lost by leaving the program now.
+    /// Unsaved content that would be lost by quitting now.
     pub fn unsaved(&self) -> impl Iterator<Item = &'static str> {
         self.stack.iter().filter_map(|open| match open {
             OpenScreen::Own(screen) => screen.unsaved(),
@@ -231,11 +231,11 @@ impl Screens {
         })
     }
 
-    /// Something came from outside that a screen may wait for; gives whether one did.
-    pub fn hear(&mut self, message: &Message, out: &mut Out) -> bool {
+    /// Passes a message to the open screens; returns whether one of them was waiting for it.
+    pub fn receive(&mut self, message: &Message, out: &mut Out) -> bool {
         for at in 0..self.stack.len() {
             let OpenScreen::Own(screen) = &mut self.stack[at] else { continue };
-            if screen.hear(message, out) {
+            if screen.receive(message, out) {
                 if out.effects.contains(&Effect::Close) {
                     self.stack.remove(at);
                     out.effects.retain(|effect| *effect != Effect::Close);
@@ -260,14 +260,14 @@ impl Screens {
         Some(TextReader::new(ink!("{}", title), doc))
     }
 
-    /// Where the keys of the topmost screen are bound, innermost first; `None` when none is open.
+    /// The key scopes of the topmost screen, innermost first; `None` if no screen is open.
     pub fn scopes(&self) -> Option<Vec<KeyScope>> {
         Some(self.top()?.scopes())
     }
 
-    // Calls: what is opened is filled in, read or made at once.
+    // Calls: opening, filling in, reading, making.
 
-    /// Opens the screen of a subject. What is copied there names the configuration.
+    /// Opens the screen of a subject. Command lines copied there name the configuration files.
     fn show_call(&mut self, subject: CallSubject, model: &Model, out: &mut Out) -> &mut CallScreen {
         let number = self.calls.show(subject, model.now);
         self.push(OpenScreen::Call(number), out);
@@ -279,8 +279,8 @@ impl Screens {
         screen
     }
 
-    /// Opens an entry of a list of a server, or a resource that is not listed; what needs no
-    /// arguments is read.
+    /// Opens an entry of a server's list, or a resource that is not listed. Resources and prompts
+    /// without arguments are read at once.
     pub fn open_entry(
         &mut self,
         server: &ServerName,
@@ -297,7 +297,7 @@ impl Screens {
         }
     }
 
-    /// Opens the form of a JSON-RPC request to a server; with one given, sends that.
+    /// Opens the form of a JSON-RPC request to a server; sends `request` if one is given.
     pub fn send_request(
         &mut self,
         server: &ServerName,
@@ -313,8 +313,8 @@ impl Screens {
         }
     }
 
-    /// Opens a saved call, filled in, when a server offers what it calls; makes it as if it had been
-    /// sent, when that is wanted.
+    /// Opens a saved call, filled in, if a server offers its subject. With `makes`, also sends it
+    /// as if the user had.
     pub fn open_saved(&mut self, name: &str, makes: bool, model: &Model, out: &mut Out) {
         let Some((call, subject)) = self.calls.saved(name, &model.view) else { return };
         let Some(subject) = subject else {
@@ -327,7 +327,7 @@ impl Screens {
         }
     }
 
-    /// Lets the person choose among the calls of the past; those of the open call screen first.
+    /// Opens a list of past calls; those of the open call screen come first.
     pub fn choose_history(&mut self, model: &Model, out: &mut Out) {
         let first = self.call_screen().map(|screen| screen.subject.key());
         match self.calls.past(first.as_deref(), model) {
@@ -336,7 +336,7 @@ impl Screens {
         }
     }
 
-    /// Takes the arguments of a call of the past into its form.
+    /// Loads the arguments of a past call into its form.
     pub fn open_past(&mut self, target: &str, id: u64, model: &Model, out: &mut Out) {
         let entry = self.calls.history.of(target).iter().find(|entry| entry.id == id).cloned();
         let mut views = model.view.servers.iter();
@@ -349,7 +349,7 @@ impl Screens {
 
     // Answers.
 
-    /// Opens the answering screen of a request.
+    /// Opens the answer screen of a request, or the sign-in dialog.
     pub fn open_answer(&mut self, id: ApprovalId, model: &Model, out: &mut Out) {
         let request = model.view.pending.get(&id);
         if let Some(request) = request.filter(|request| request.kind == RequestKind::SignIn) {
@@ -362,7 +362,7 @@ impl Screens {
         }
     }
 
-    /// Does an action on the open request that concerns more than its answer; gives whether it is one.
+    /// Handles actions on the open request beyond editing its answer; returns whether this is one.
     pub fn request_action(
         &mut self,
         id: ApprovalId,
@@ -410,7 +410,7 @@ impl Screens {
         true
     }
 
-    /// Does what was chosen about requests.
+    /// Applies a choice about requests.
     pub fn approval_pick(&mut self, pick: ApprovalPick, model: &Model, out: &mut Out) {
         let open = self.open_request();
         let answering = open.and_then(|id| self.answers.screens.get_mut(&id));
@@ -425,7 +425,7 @@ impl Screens {
             }
             (ApprovalPick::Rule(server, kind, rule), _) => {
                 let name = Ink::line(server.as_str());
-                out.say(ink!("{} of {} is decided anew", kind.method(), name));
+                out.say(ink!("rule changed: {} of {}", kind.method(), name));
                 out.effect(Effect::Order(Order::ApprovalRule(server, kind, rule)));
             }
             _ => {}
@@ -433,9 +433,9 @@ impl Screens {
     }
 }
 
-/// Keys, and the sentence beside them on as many lines as it takes.
+/// Writes keys and, beside them, their help text wrapped to as many lines as needed.
 pub fn key_line(keys: &Ink, help: &Ink, role: Role, doc: &mut Doc) {
-    /// Columns of the keys.
+    /// Width of the keys, in columns.
     const KEYS: usize = 19;
     // A scroll bar may take the last column.
     let room = doc.width().saturating_sub(KEYS as u16 + 1).max(10);

@@ -1,4 +1,4 @@
-//! The list of servers at the left: it narrows every pane to one server or to all.
+//! The server list on the left. Its selection limits every pane to one server or shows all.
 
 use crate::host::ServerState;
 use crate::tui::model::Model;
@@ -6,7 +6,7 @@ use crate::tui::pane::Cx;
 use crate::tui::prelude::*;
 use crate::tui::widget::{ListState, Pen};
 
-/// The list; row 0 is all of them.
+/// The list; row 0 stands for all servers.
 #[derive(Debug, Default)]
 pub struct ServerList {
     list: ListState<Option<ServerName>>,
@@ -14,7 +14,7 @@ pub struct ServerList {
 }
 
 impl ServerList {
-    /// Brings it up to date with the servers and the scope.
+    /// Updates the list from the servers and the scope.
     pub fn sync(&mut self, model: &Model, height: u16) {
         self.rows.clear();
         self.rows.push(None);
@@ -35,7 +35,7 @@ impl ServerList {
         self.rows.get(self.list.top() + usize::from(line))
     }
 
-    /// Draws it.
+    /// Draws the list.
     pub fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let selection = cx.selection(true);
         self.list.render(cx, &self.rows[..], (area, selection), buf, |pen, n| {

@@ -1,7 +1,6 @@
-//! One request of a server being answered: what it says, the form of the answer, and what the keys
-//! do to it. No drawing, no I/O. Nothing is sent but by [`Action::Send`],
-//! [`Action::Deny`] and [`Action::CancelRequest`], and nothing at all once the request is
-//! withdrawn or an answer is on its way.
+//! The screen of one request of a server: its content, the form of the answer, and key handling.
+//! No drawing, no I/O. An answer is only sent by [`Action::Send`], [`Action::Deny`] and
+//! [`Action::CancelRequest`], and never once the request is withdrawn or an answer was sent.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
@@ -26,7 +25,7 @@ mod offer;
 
 pub use offer::{Offer, kept as kept_offers};
 
-/// What the server says, taken apart.
+/// The content of a request, parsed.
 pub enum Says {
     /// A sampling request.
     Sampling(SamplingReading),
@@ -36,43 +35,43 @@ pub enum Says {
     Other,
 }
 
-/// What a form over the answer is for.
+/// The purpose of a form that is filled in on top of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Over {
     /// The request, edited as JSON.
     Request,
-    /// The arguments of a call of this tool.
+    /// The arguments of a call to this tool.
     Tool(String),
     /// The reason for a refusal.
     Reason,
-    /// The name under which the answer is kept.
+    /// The name to keep the answer under.
     Name,
 }
 
-/// Rows of a page of what the server says.
+/// Rows to scroll the request by per page.
 const PAGE: isize = 10;
 
-/// How far an answer has come.
+/// The stage of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AnsweringStage {
-    /// It is being made.
+    /// It is being edited.
     #[default]
     Open,
-    /// It was given; the engine has not confirmed it yet.
+    /// It was sent; the engine has not confirmed it yet.
     Sent,
-    /// Nothing more can be sent, and why.
+    /// The request ended for this reason; nothing can be sent any more.
     Ended(SafeText),
 }
 
-/// A draft of the registered model.
+/// A draft by the registered model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Drafting {
-    /// None was asked for.
+    /// None was requested.
     #[default]
     No,
-    /// It is thinking.
+    /// It was requested and is not done yet.
     Asked,
-    /// What is in the draft is from this model, for the person to approve.
+    /// The draft was written by this model and needs the user's approval.
     By(SafeText),
 }
 
@@ -80,39 +79,39 @@ pub enum Drafting {
 pub struct AnswerScreen {
     /// The request.
     pub request: Arc<ApprovalRequest>,
-    /// Its parameters as the person edited them; what a model that drafts is given.
+    /// Its parameters as edited by the user; also the input for a drafting model.
     pub params: Arc<Value>,
-    /// What the server says.
+    /// The parsed content of the request.
     pub says: Says,
-    /// The answer so far; none where it is a yes or a no.
+    /// The draft of the answer; `None` if the request is only accepted or refused.
     pub answer: Option<Box<FormState>>,
-    /// A form that is filled in before the answer goes on.
+    /// A form to fill in before going back to the answer.
     pub over: Option<(Over, Box<FormState>)>,
-    /// Whether the keys scroll what the server says, instead of filling in a form.
+    /// Whether the keys scroll the request instead of filling in a form.
     pub reads: bool,
-    /// First visible row of what the server says.
+    /// First visible row of the request.
     pub top: usize,
-    /// Why the answer could not be sent, or what a second press would do.
+    /// Why the answer could not be sent, or what a second key press would do.
     pub notice: Option<SafeText>,
-    /// How far the answer has come.
+    /// The stage of the answer.
     pub stage: AnsweringStage,
-    /// Whether a model drafted.
+    /// The state of a draft by a model.
     pub drafting: Drafting,
-    /// What the server says as lines; built by [`AnswerScreen::lay_out`], because a prompt may have
-    /// megabytes and a frame has milliseconds.
+    /// The request as lines. Built by [`AnswerScreen::lay_out`] rather than per frame, because a
+    /// prompt may have megabytes.
     pub doc: Doc,
-    /// Characters of the request that a reader would not see as such.
+    /// Number of hidden characters in the request.
     pub hidden: usize,
     armed: bool,
-    /// What is done when the check that runs elsewhere finds nothing against it.
+    /// The action to perform when the check on another thread passes.
     when_checked: Option<Action>,
-    /// No browser could be started: the person may have opened the page otherwise.
+    /// No browser could be started, so the user may have opened the page by other means.
     opened_elsewhere: bool,
     laid_out: u16,
 }
 
 impl AnswerScreen {
-    /// The screen of a request, with an empty answer or the defaults of its form.
+    /// Creates the screen of a request, with an empty answer or the defaults of its form.
     pub fn new(request: Arc<ApprovalRequest>) -> Self {
         let params = Arc::clone(&request.params);
         let says = read(&request.kind, &params);
@@ -138,7 +137,7 @@ impl AnswerScreen {
         }
     }
 
-    /// Breaks what the server says into lines for a region of this width, when it changed.
+    /// Breaks the request into lines for a region of this width, if either changed.
     pub fn lay_out(&mut self, width: u16) {
         if self.doc.is_empty() || self.laid_out != width {
             self.laid_out = width;
@@ -150,13 +149,13 @@ impl AnswerScreen {
         Effect::Order(Order::Answer(self.id(), Answer::Result(result)))
     }
 
-    /// Says something in the line of notices, and does nothing else.
+    /// Shows a notice; always returns `None`.
     fn say(&mut self, text: &str) -> Option<Effect> {
         self.notice = Some(SafeText::line(text));
         None
     }
 
-    /// Takes back what a second press, or the end of a check, would do.
+    /// Cancels what a second key press or the end of a check would do.
     fn disarm(&mut self) {
         (self.notice, self.armed, self.when_checked) = (None, false, None);
     }
@@ -166,7 +165,7 @@ impl AnswerScreen {
         self.request.id
     }
 
-    /// The request is no longer open; the draft stays to be copied.
+    /// Marks the request as no longer open; the draft is kept for copying.
     pub fn end(&mut self, reason: SafeText) {
         if !matches!(self.stage, AnsweringStage::Ended(_)) {
             self.stage = AnsweringStage::Ended(reason);
@@ -175,11 +174,11 @@ impl AnswerScreen {
         if self.drafting == Drafting::Asked {
             self.drafting = Drafting::No;
         }
-        // What is left is the draft, not a form that asks for something more.
+        // Keeps the draft, but not a form without any input.
         self.over.take_if(|(over, form)| *over == Over::Name || !form.is_touched());
     }
 
-    /// Why nothing more can be sent.
+    /// Why nothing can be sent any more, if the request has ended.
     pub const fn ended(&self) -> Option<&SafeText> {
         match &self.stage {
             AnsweringStage::Ended(reason) => Some(reason),
@@ -192,7 +191,7 @@ impl AnswerScreen {
         !Arc::ptr_eq(&self.params, &self.request.params)
     }
 
-    /// The form that is seen: the one over the answer, or the answer.
+    /// The form that is shown: the one over the answer, or the answer.
     pub fn form(&self) -> Option<&FormState> {
         self.over.as_ref().map(|(_, form)| form).or(self.answer.as_ref()).map(|form| &**form)
     }
@@ -202,7 +201,7 @@ impl AnswerScreen {
         over.or(self.answer.as_mut()).map(|form| &mut **form)
     }
 
-    /// The form that has the keys.
+    /// The form that has the focus, if any.
     pub fn open_form(&self) -> Option<&FormState> {
         self.form().filter(|_| self.stage == AnsweringStage::Open && !self.reads)
     }
@@ -211,7 +210,7 @@ impl AnswerScreen {
         if self.open_form().is_some() { self.form_mut() } else { None }
     }
 
-    /// Does what was asked.
+    /// Performs an action.
     pub fn apply(&mut self, action: Action) -> Option<Effect> {
         if action != Action::Send {
             self.disarm();
@@ -222,7 +221,7 @@ impl AnswerScreen {
         }
         match action {
             Action::Switch if self.ended().is_some() => {
-                // Everything that was written can be seen and copied.
+                // Both forms can still be viewed and copied.
                 if let (Some((_, over)), Some(answer)) = (&mut self.over, &mut self.answer) {
                     std::mem::swap(over, answer);
                 }
@@ -236,7 +235,7 @@ impl AnswerScreen {
             }
             Action::Open if self.at_end() => match self.over {
                 Some((Over::Tool(_) | Over::Name, _)) => return self.finish(),
-                // Enter goes through a form line by line; it must not decide at its end.
+                // Enter walks through a form line by line; it must not send at its end.
                 _ => return self.say(&format!("press {{send}} to {}", verbs(self).0)),
             },
             Action::EditRequest => return self.edit_request(),
@@ -249,13 +248,13 @@ impl AnswerScreen {
         None
     }
 
-    /// Scrolls what the server says by rows; up is negative.
+    /// Scrolls the request by rows; negative is up.
     pub fn scroll(&mut self, rows: isize) {
         let last = self.doc.len().saturating_sub(1);
         self.top = self.top.saturating_add_signed(rows).min(last);
     }
 
-    /// Whether nothing more can be filled in: the line that sends, or the only line of a form.
+    /// Whether the cursor is on the submit line, or on the only line of a form.
     fn at_end(&self) -> bool {
         let one_line = matches!(self.over, Some((Over::Reason | Over::Name, _)));
         one_line || self.open_form().is_some_and(|form| form.is_on_submit() && !form.takes_text())
@@ -268,7 +267,7 @@ impl AnswerScreen {
         self.say("only an elicitation can be cancelled")
     }
 
-    /// A browser was started for the page, or could not be.
+    /// Handles the result of opening the page in a browser.
     pub fn visited(&mut self, opened: Result<(), SafeText>) -> Option<Effect> {
         match opened {
             Ok(()) if self.stage == AnsweringStage::Open => {
@@ -284,7 +283,7 @@ impl AnswerScreen {
         }
     }
 
-    /// Closes the innermost thing; `false` when the screen itself is to be left.
+    /// Closes the innermost popup or form; returns `false` if the screen itself should be closed.
     pub fn back(&mut self) -> bool {
         let edits_request = matches!(self.over, Some((Over::Request, _)));
         if let Some(form) = self.open_form_mut() {
@@ -305,7 +304,7 @@ impl AnswerScreen {
         closed
     }
 
-    /// The mouse was pressed there.
+    /// Handles a mouse click.
     pub fn click(&mut self, spot: ApprovalSpot, at: Position) -> Option<Effect> {
         match spot {
             ApprovalSpot::Says if self.reads => None,
@@ -320,12 +319,12 @@ impl AnswerScreen {
         }
     }
 
-    /// Whether plain keys are text.
+    /// Whether plain characters are taken as text.
     pub fn is_typing(&self) -> bool {
         self.open_form().is_some()
     }
 
-    /// The draft as text, for copying: what is written, where the answer is a text; else its JSON.
+    /// The draft for copying: its text if the answer is a text, otherwise its JSON.
     pub fn text(&self) -> String {
         let Some(form) = self.form() else { return self.address().unwrap_or_default() };
         let place = match (&self.over, &self.says) {
@@ -338,11 +337,11 @@ impl AnswerScreen {
         text.map_or_else(|| form.json_text(), str::to_owned)
     }
 
-    /// Takes text over that was written in an editor outside.
+    /// Replaces the text of the form with that of an external editor.
     pub fn replace_text(&mut self, text: &str) {
         match self.stage {
             AnsweringStage::Open => {}
-            // Nothing is sent any more, but what was written is not lost either.
+            // Nothing can be sent any more, but the text must not be lost.
             AnsweringStage::Ended(_) => _ = self.say("it ended meanwhile; your text is kept"),
             AnsweringStage::Sent => {
                 self.say("your answer is on its way; it stays as it was");
@@ -354,10 +353,10 @@ impl AnswerScreen {
         }
     }
 
-    /// Types a key into the form that is open, when it is text there; gives whether it was used. A
-    /// chord that is bound is not for it.
+    /// Types a key into the open form if it is text there; returns whether it was consumed. Bound
+    /// chords are not.
     pub fn type_key(&mut self, mut key: KeyEvent, bound: bool) -> bool {
-        // The text of a completion is written like a letter: Enter begins a line.
+        // In the text of a completion, Enter inserts a line break.
         if key.code == KeyCode::Enter && self.writes_text() {
             key.modifiers |= KeyModifiers::SHIFT;
         }
@@ -368,14 +367,14 @@ impl AnswerScreen {
         used
     }
 
-    /// Whether the cursor is in a text of a completion.
+    /// Whether the cursor is in the text of a completion.
     fn writes_text(&self) -> bool {
         let form = self.answer.as_ref().filter(|_| matches!(self.says, Says::Sampling(_)));
         let row = form.filter(|_| self.over.is_none()).and_then(|form| form.current());
         row.is_some_and(|row| row.pointer.ends_with("/text"))
     }
 
-    /// Takes pasted text.
+    /// Handles pasted text.
     pub fn paste(&mut self, pasted: &str) {
         if !self.is_typing() {
             return;
@@ -397,7 +396,7 @@ impl AnswerScreen {
         }
     }
 
-    /// The completion that pasted text is as a whole, where no text is written yet.
+    /// Pasted text as a whole completion, if it is one and no text has been written yet.
     fn whole_answer(&self, pasted: &str) -> Option<Value> {
         let answer = self.answer.as_ref().filter(|_| matches!(self.says, Says::Sampling(_)))?;
         let text = answer.value().and_then(|value| value.pointer(TEXT)?.as_str());
@@ -410,12 +409,12 @@ impl AnswerScreen {
     }
 }
 
-/// Where the text of a completion stands that is one text.
+/// JSON pointer of the text of a completion with a single text block.
 const TEXT: &str = "/content/text";
 
-/// What one press of "more time" adds.
+/// Time added by one press of "more time".
 const MORE_TIME: Duration = Duration::from_secs(600);
-/// Largest draft that is handed to an editor outside, in bytes.
+/// Largest draft passed to an external editor, in bytes.
 const EDITED: usize = 4 << 20;
 
 const HELP: Help = (
@@ -430,7 +429,7 @@ const HELP: Help = (
     ],
 );
 
-/// Where its words and its draft are drawn: above the line of keys.
+/// The region of the request and the draft, above the line of keys.
 fn body(area: Rect) -> Rect {
     Rect { height: area.height.saturating_sub(1), ..area }
 }
@@ -504,7 +503,7 @@ impl Screen for AnswerScreen {
     }
 }
 
-/// What a request says.
+/// Parses the content of a request.
 fn read(kind: &RequestKind, params: &Value) -> Says {
     match kind {
         RequestKind::Sampling => Says::Sampling(sampling::read(params)),
@@ -515,7 +514,7 @@ fn read(kind: &RequestKind, params: &Value) -> Says {
     }
 }
 
-/// The form its answer is written in; none where it is a yes or a no.
+/// The form of its answer; `None` if the request is only accepted or refused.
 fn form_of(kind: &RequestKind, says: &Says) -> Option<FormState> {
     match (kind, says) {
         (_, Says::Sampling(_)) => {
@@ -538,14 +537,14 @@ fn form_of(kind: &RequestKind, says: &Says) -> Option<FormState> {
     }
 }
 
-/// A form over an object that is edited as JSON.
+/// A form for an object that is edited as JSON.
 fn edited_as_json(value: Value) -> FormState {
     let mut form = FormState::with_value(&Arc::new(json!({"type": "object"})), Some(value));
     form.enter_json();
     form
 }
 
-/// Longest text that is searched for hidden characters, in bytes.
+/// Longest text searched for hidden characters, in bytes.
 const SEARCHED: usize = 64 << 10;
 
 fn hidden_characters(value: &Value) -> usize {
@@ -564,9 +563,9 @@ fn too_many_fields(schema: &Value) -> bool {
     fields.is_some_and(|fields| fields.len() > elicitation::MOST_FIELDS)
 }
 
-// Where the keys of the answering screen are looked up, and the words its last line shows.
+// The key scopes of the answer screen, and the labels of its last line.
 
-/// Where the keys of a request being answered are bound, innermost first.
+/// The key scopes of a request being answered, innermost first.
 pub fn scopes(answering: &AnswerScreen) -> &'static [KeyScope] {
     let all: &[KeyScope] = match &answering.says {
         Says::Sampling(_) => &[KeyScope::AnswerReading, KeyScope::AnswerSampling, KeyScope::Answer],
@@ -575,11 +574,11 @@ pub fn scopes(answering: &AnswerScreen) -> &'static [KeyScope] {
         }
         Says::Other => &[KeyScope::AnswerReading, KeyScope::Answer],
     };
-    // The first holds only while no text is typed.
+    // The first applies only while no text is typed.
     if answering.is_typing() { &all[1..] } else { all }
 }
 
-/// What the keys that send and that deny do now, in the words of the specification where it has them.
+/// Labels of the send and deny keys in the current state, as the specification words them.
 pub(super) fn verbs(answering: &AnswerScreen) -> (&'static str, &'static str) {
     let (send, deny) = match (&answering.says, &answering.answer) {
         (Says::Sampling(_), _) | (Says::Other, Some(_)) => ("send", "deny"),
@@ -587,7 +586,7 @@ pub(super) fn verbs(answering: &AnswerScreen) -> (&'static str, &'static str) {
         (Says::Elicitation(_), Some(_)) => ("accept", "decline"),
         (Says::Other, None) => ("allow", "refuse"),
     };
-    // What is filled in for the answer is ended by the same key.
+    // The send key also finishes a form over the answer.
     let send = match &answering.over {
         Some((Over::Tool(_), _)) => "add it",
         Some((Over::Name, _)) => "keep it",
@@ -598,7 +597,7 @@ pub(super) fn verbs(answering: &AnswerScreen) -> (&'static str, &'static str) {
     (send, deny)
 }
 
-/// Keys and words for the footer: what decides comes first.
+/// Keys and labels for the footer; keys that decide come first.
 pub fn footer(keymap: &Keymap, answering: &AnswerScreen) -> Vec<(String, &'static str)> {
     let kind = match &answering.says {
         Says::Sampling(_) => KeyScope::AnswerSampling,
@@ -611,7 +610,7 @@ pub fn footer(keymap: &Keymap, answering: &AnswerScreen) -> Vec<(String, &'stati
     let rank = |action: Action| match action {
         Action::Send => 0,
         Action::Deny => 1,
-        // What cannot be seen otherwise, and what decides too.
+        // Media cannot be shown here, and cancelling also decides.
         Action::SaveMedia | Action::CancelRequest => 2,
         _ => 3,
     };

@@ -1,4 +1,4 @@
-//! Drawing a request being answered: what the server says on its own ground, then our side.
+//! Drawing of the answer screen: the request of the server, then notes and the answer.
 
 use crate::host::ApprovalRequest;
 use crate::mcp::RequestKind;
@@ -14,12 +14,12 @@ use crate::tui::pane::Cx;
 use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, Pen, scroll_bar, width};
 
-/// Columns that the call in the title is worth, before words about the clock are.
+/// Columns reserved for the call in the title before the time left is shortened.
 const DURING: u16 = 20;
-/// Rows above and below the server's words: title, rule; rule.
+/// Rows around the request: title and rule above, one rule below.
 const AROUND_SAYS: u16 = 3;
 
-/// What the server says, as lines for a region of this width.
+/// The request as lines for a region of this width.
 pub fn says(answering: &AnswerScreen, width: u16) -> Doc {
     let mut doc = Doc::new(width);
     match &answering.says {
@@ -44,7 +44,7 @@ fn elicitation(reading: &ElicitationReading, doc: &mut Doc) {
                 let Some(text) = field.get("description").and_then(|d| d.as_str()) else {
                     continue;
                 };
-                // As the form below calls it.
+                // The same label as in the form below.
                 let title = field.get("title").and_then(|title| title.as_str());
                 let label = Ink::line(title.unwrap_or(name));
                 let line = ink!("{}  {}", label, Ink::line(text));
@@ -70,13 +70,13 @@ fn draw_url(url: &UrlReading, doc: &mut Doc) {
     }
 }
 
-/// Where things stand on the screen of a request being answered.
+/// The regions of the answer screen.
 struct ApprovalRegions {
-    /// What the server says.
+    /// The request.
     says: Rect,
     /// The rule below it.
     rule: Rect,
-    /// Our notes, and below them the answer.
+    /// Notes, and the answer below them.
     answer: Rect,
     notes: Doc,
 }
@@ -89,9 +89,9 @@ fn regions(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect) -> Option<Approval
     let most = area.height * 3 / 5;
     let ours = match answering.form() {
         None => 3,
-        // What is filled in needs the room; what the server says can be scrolled.
+        // The form needs the room; the request can be scrolled.
         Some(form) if answering.is_typing() && form.json() == JsonView::Focused => most,
-        // A completion is read while it is answered: its request needs the room.
+        // A sampling request is read while it is answered, so it needs the room.
         Some(_) if answering.over.is_none() && matches!(answering.says, Says::Sampling(_)) => {
             (area.height / 3).clamp(4, 12)
         }
@@ -110,16 +110,16 @@ fn regions(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect) -> Option<Approval
     Some(ApprovalRegions { says, rule, answer, notes })
 }
 
-/// Something of the screen under the mouse.
+/// A part of the answer screen under the mouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalSpot {
-    /// What the server says.
+    /// The request.
     Says,
-    /// The form, drawn there.
+    /// The form, drawn in this region.
     Form(Rect),
 }
 
-/// What stands at a place of the `area` the screen is drawn in.
+/// The part at a position of the `area` the screen is drawn in.
 pub fn spot(
     answering: &AnswerScreen,
     cx: &Cx<'_>,
@@ -190,7 +190,7 @@ fn title(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     pen.flush_right(time, cx.style(role));
 }
 
-/// How long there is, in as many words as there is room for.
+/// The time left to answer, worded as fully as there is room for.
 fn time_left(answering: &AnswerScreen, cx: &Cx<'_>, room: u16) -> (Ink, Role) {
     match &answering.stage {
         AnsweringStage::Ended(_) => (ink!("no longer open "), Role::Error),
@@ -214,7 +214,7 @@ fn time_left(answering: &AnswerScreen, cx: &Cx<'_>, room: u16) -> (Ink, Role) {
     }
 }
 
-/// Whether the server asked while it worked on no call: then no clock stands still for it.
+/// Whether no call was running when the server asked, so that no timeout is paused for it.
 fn is_outside_calls(answering: &AnswerScreen, cx: &Cx<'_>) -> bool {
     let ApprovalRequest { server, call, during, deferred, .. } = &*answering.request;
     let works = || cx.model.calls.iter().any(|call| call.server == *server);
@@ -236,13 +236,13 @@ fn rule(cx: &Cx<'_>, area: Rect, title: Ink, buf: &mut Buffer) {
     pen.rule(cx.glyphs.horizontal, cx.style(Role::Rule));
 }
 
-// Our side of a request: what should be noticed, the fields of the answer, the draft.
+// Below the request: notes, the fields of the answer, the draft.
 
-/// Most warnings that are spelled out.
+/// Maximum number of warnings shown in full.
 const WARNINGS: usize = 4;
 
-/// Lines of ours between the server's words and the answer: why it ended, an estimate, warnings, who
-/// drafted, notice.
+/// Notes between the request and the answer: why it ended, token estimate, warnings, draft state,
+/// notice.
 fn notes(answering: &AnswerScreen, cx: &Cx<'_>, width: u16) -> Doc {
     let mut notes: Vec<(Ink, Role)> = Vec::new();
     if let AnsweringStage::Ended(reason) = &answering.stage {
@@ -297,7 +297,7 @@ fn notes(answering: &AnswerScreen, cx: &Cx<'_>, width: u16) -> Doc {
 
 fn render_answer(answering: &AnswerScreen, cx: &Cx<'_>, notes: &Doc, area: Rect, buf: &mut Buffer) {
     let shown = notes.len().min(usize::from(area.height));
-    // The newest word stands last: when there is no room, the first go.
+    // The newest note comes last; without room, the first ones are dropped.
     notes.render(cx, notes.len() - shown, area, buf);
     let rest = below_notes(notes, area);
     if rest.height == 0 {
@@ -316,7 +316,7 @@ fn render_answer(answering: &AnswerScreen, cx: &Cx<'_>, notes: &Doc, area: Rect,
     form(state, &cx.look(), submit.as_str(), below_title(answering, rest), buf);
 }
 
-/// What stands above a form over the answer.
+/// The title of a form over the answer.
 fn title_of(answering: &AnswerScreen) -> Option<Ink> {
     match &answering.over.as_ref()?.0 {
         Over::Tool(name) => Some(ink!("a call of {}", Ink::line(name))),
@@ -325,17 +325,17 @@ fn title_of(answering: &AnswerScreen) -> Option<Ink> {
     }
 }
 
-/// Where the form stands in what is left below the notes.
+/// The region of the form within the area below the notes.
 fn below_title(answering: &AnswerScreen, area: Rect) -> Rect {
     lower(area, u16::from(title_of(answering).is_some()))
 }
 
-/// What is left of `area` below the notes.
+/// The part of `area` below the notes.
 fn below_notes(notes: &Doc, area: Rect) -> Rect {
     lower(area, notes.len().min(usize::from(area.height)) as u16)
 }
 
-/// What a yes would do, where nothing is written.
+/// What accepting would do, for requests without a form.
 fn consequence(answering: &AnswerScreen) -> &'static str {
     match &answering.says {
         _ if answering.stage != AnsweringStage::Open => "",

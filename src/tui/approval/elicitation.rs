@@ -1,5 +1,5 @@
-//! An elicitation as a person reads it: what is asked, and whether it smells of a secret
-//! (MCP 2025-11-25, client features, elicitation). Pure.
+//! An elicitation request parsed for display: what it asks for, and whether that looks like a
+//! secret (MCP 2025-11-25, client features, elicitation). Pure.
 
 use serde_json::{Value, json};
 use url::{Host, Position, Url};
@@ -7,14 +7,14 @@ use url::{Host, Position, Url};
 use crate::base::address::is_loopback;
 use crate::base::text::SafeText;
 
-/// An `elicitation/create` request, taken apart for reading.
+/// An `elicitation/create` request, parsed for display.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ElicitationReading {
-    /// What the server says.
+    /// The message of the server.
     pub message: SafeText,
     /// What it asks for.
     pub asks: Asks,
-    /// What a person should notice.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
@@ -23,7 +23,7 @@ pub struct ElicitationReading {
 pub enum Asks {
     /// A form with this schema.
     Form(Value),
-    /// To visit a URL.
+    /// A visit to a URL.
     Url(UrlReading),
 }
 
@@ -32,15 +32,15 @@ pub fn accepted(content: Value) -> Value {
     json!({"action": "accept", "content": content})
 }
 
-/// Words in a field's name or text that mean it holds a secret. The specification forbids asking
-/// for these in a form.
+/// Words in a field's name or text that indicate a secret. The specification forbids asking for
+/// secrets in a form.
 const SECRET_WORDS: &str = "password|passwd|passphrase|passcode|secret|api key|api_key|apikey|\
     api-key|token|private key|private_key|credential|ssn|social security|credit card|card number|\
     cvv|cvc|iban|pin code|one-time code|otp|seed phrase|recovery phrase";
-/// Most fields that are drawn as a form; more are edited as JSON.
+/// Maximum number of fields drawn as a form; a larger one is edited as JSON.
 pub const MOST_FIELDS: usize = 200;
 
-/// Takes `params` apart. Never fails.
+/// Parses `params`. Never fails.
 pub fn read(params: &Value) -> ElicitationReading {
     let message = params.get("message").and_then(Value::as_str).unwrap_or_default();
     let mut warnings = Vec::new();
@@ -87,7 +87,7 @@ fn schema_warnings(schema: &Value) -> Vec<String> {
     warnings
 }
 
-/// Whether `text` speaks of a secret.
+/// Whether `text` mentions a secret.
 pub fn looks_secret(text: &str) -> bool {
     let text = text.to_lowercase();
     SECRET_WORDS.split('|').any(|word| {
@@ -100,36 +100,36 @@ pub fn looks_secret(text: &str) -> bool {
     })
 }
 
-// What a URL really is, before a person opens it (URL elicitation; MCP 2025-11-25, client
-// features, elicitation, URL mode). Pure: looks at the text, fetches and opens nothing.
+// Inspection of a URL before the user opens it (MCP 2025-11-25, client features, elicitation,
+// URL mode). Pure: fetches and opens nothing.
 
 /// Longest URL that may be opened, in bytes.
 pub const LONGEST: usize = 2_048;
 
-/// A URL taken apart for display.
+/// A URL split into parts for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UrlReading {
     /// Text before the host, safe to draw.
     pub before: SafeText,
-    /// The host: where the browser would really go.
+    /// The host the browser would really connect to.
     pub host: SafeText,
     /// Text after the host.
     pub after: SafeText,
-    /// What the server wrote, when that is not what would be opened.
+    /// What the server sent, if that differs from what would be opened.
     pub written: Option<SafeText>,
-    /// Why it must not be opened; empty when it may be.
+    /// Why it must not be opened; empty if it may be.
     pub refusals: Vec<String>,
-    /// What a person should look at before opening it.
+    /// What the user should check before opening it.
     pub warnings: Vec<String>,
-    /// The normalised URL to hand to the opener; `None` when it is refused.
+    /// The normalised URL to pass to the opener; `None` if it is refused.
     pub open: Option<String>,
 }
 
-/// Takes `raw` apart.
+/// Parses and checks `raw`.
 ///
-/// Refused: any scheme but `https` (and `http` on a loopback host), user information (`good@evil`),
-/// control characters, white space, more than [`LONGEST`] bytes, no host. Warned about: punycode and
-/// look-alike hosts, bare IP addresses, unusual ports.
+/// Refused: any scheme but `https` (and `http` on a loopback host), user information
+/// (`good@evil`), control characters, white space, more than [`LONGEST`] bytes, no host. Warned
+/// about: punycode and look-alike hosts, bare IP addresses, unusual ports.
 pub fn read_url(raw: &str) -> UrlReading {
     let mut refusals = Vec::new();
     let mut warnings = Vec::new();
@@ -158,7 +158,7 @@ pub fn read_url(raw: &str) -> UrlReading {
     if let Some(port) = parsed.port() {
         warnings.push(format!("unusual port {port}"));
     }
-    // The host of the parsed URL is drawn, which is what would be opened, not what was written.
+    // Shows the host of the parsed URL, which would be opened, not the one that was written.
     let before = SafeText::line(&parsed[..Position::BeforeHost]);
     let host = SafeText::line(&parsed[Position::BeforeHost..Position::AfterHost]);
     let after = SafeText::line(&parsed[Position::AfterHost..]);

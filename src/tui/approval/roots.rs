@@ -1,4 +1,4 @@
-//! What is shared with a server as its roots: a form over the list, and what it comes to. Pure.
+//! The form of the roots shared with a server: its schema, its initial value, its result. Pure.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub fn schema() -> Value {
         "properties": {"roots": {"type": "array", "items": root}}})
 }
 
-/// The value the form begins with: what is shared now, or an empty line.
+/// The initial value of the form: the roots shared now, or one empty line.
 pub fn value(roots: &[RootConfig]) -> Value {
     let one = |root: &RootConfig| match &root.name {
         Some(name) => json!({"folder": root.uri, "name": name}),
@@ -30,10 +30,10 @@ pub fn value(roots: &[RootConfig]) -> Value {
     json!({ "roots": all })
 }
 
-/// The roots a form holds; empty lines and doubles are left out. `home` is what `~` stands for.
+/// The roots in a form; empty lines and duplicates are dropped. `home` replaces `~`.
 ///
 /// # Errors
-/// The line that names no folder, and why.
+/// The index of the first line that does not name a folder, and why.
 pub fn read(value: &Value, home: Option<&Path>) -> Result<Vec<RootConfig>, (usize, String)> {
     let mut roots: Vec<RootConfig> = Vec::new();
     let lines = value.get("roots").and_then(Value::as_array);
@@ -51,7 +51,7 @@ pub fn read(value: &Value, home: Option<&Path>) -> Result<Vec<RootConfig>, (usiz
     Ok(roots)
 }
 
-/// A place as a `file://` URI (MCP 2025-11-25, client features, roots: no other scheme yet).
+/// A folder as a `file://` URI (MCP 2025-11-25, client features, roots: no other scheme yet).
 fn uri(place: &str, home: Option<&Path>) -> Result<String, String> {
     if place.contains("://") {
         let parsed = url::Url::parse(place).map_err(|e| format!("{place}: {e}"))?;

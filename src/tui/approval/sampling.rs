@@ -1,5 +1,4 @@
-//! A sampling request as a person reads it (MCP 2025-11-25, client features, sampling). Pure: values
-//! in, values and lines out.
+//! A sampling request parsed for display (MCP 2025-11-25, client features, sampling). Pure.
 
 use serde_json::json;
 
@@ -7,24 +6,24 @@ use crate::tui::prelude::*;
 use crate::tui::result::{content, image};
 use crate::tui::widget::Doc;
 
-/// What is known of a `sampling/createMessage` request beside what it says.
+/// Facts about a `sampling/createMessage` request beyond its content.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplingReading {
-    /// What a person should notice.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// Whether it brings a picture or a sound.
+    /// Whether it contains images or audio.
     pub has_media: bool,
-    /// Rough size of the prompt in tokens: a quarter of the characters of its texts, tool calls,
-    /// their results and the tools it offers, an estimate.
+    /// Estimated size of the prompt in tokens: a quarter of the characters of its texts, tool
+    /// calls, tool results and offered tools.
     pub prompt_tokens: usize,
 }
 
-/// Longest `maxTokens` that is believed.
+/// Largest `maxTokens` accepted without a warning.
 const MANY_TOKENS: u64 = 200_000;
 /// Blank lines in a row after which a reader may think the text has ended.
 const BLANK_RUN: usize = 12;
 
-/// Keys of the request that are shown in a place of their own.
+/// Keys of the request that are shown in a dedicated place.
 const KNOWN: &[&str] = &[
     "systemPrompt",
     "messages",
@@ -37,7 +36,7 @@ const KNOWN: &[&str] = &[
     "toolChoice",
 ];
 
-/// Looks over a request. Never fails: what cannot be understood is shown as JSON.
+/// Inspects a request. Never fails: anything not understood is shown as JSON.
 pub fn read(params: &Value) -> SamplingReading {
     let mut reading = SamplingReading::default();
     let warnings = &mut reading.warnings;
@@ -76,7 +75,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The blocks of all messages, each with the role that says it.
+/// The blocks of all messages, each with the role of its message.
 fn blocks(params: &Value) -> impl Iterator<Item = (&str, &Value)> {
     list(&params["messages"]).iter().flat_map(|message| {
         let content = &message["content"];
@@ -89,7 +88,7 @@ fn is_media(block: &Value) -> bool {
     matches!(block["type"].as_str(), Some("image" | "audio"))
 }
 
-/// Characters of a block that a model would read as text; pictures and sound cost otherwise.
+/// Characters of a block that a model reads as text; images and audio are not counted.
 fn read_by_a_model(block: &Value) -> usize {
     let size = |key: &str| block.get(key).map_or(0, |value| value.to_string().len());
     match block["type"].as_str() {
@@ -110,8 +109,8 @@ fn notice_blank_run(text: &str, place: &str, warnings: &mut Vec<String>) {
     }
 }
 
-/// What the server says, as lines: what it wants, the system prompt, the messages, the tools it
-/// offers, and whatever the specification does not know.
+/// Writes the request as lines: preferences, system prompt, messages, offered tools, and keys
+/// unknown to the specification.
 pub fn show(params: &Value, doc: &mut Doc) {
     doc.line(vec![(ink!("wants"), Role::Muted)]);
     doc.text(2, &Ink::line(&preferences(params).join(" · ")), Role::Foreign);
@@ -172,7 +171,7 @@ fn pretty(value: &Value) -> SafeText {
     SafeText::block(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
-/// What it wants of the model: `max 100 tokens`, `temperature 0.7`, ...
+/// What it asks of the model: `max 100 tokens`, `temperature 0.7`, ...
 fn preferences(params: &Value) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(max) = params["maxTokens"].as_u64() {
@@ -203,7 +202,7 @@ fn preferences(params: &Value) -> Vec<String> {
 
 // The answer: a `CreateMessageResult` (MCP 2025-11-25, client features, sampling).
 
-/// The schema of the form in which it is written.
+/// The schema of the form of the answer.
 pub fn result_schema() -> Value {
     let text = json!({"title": "text", "type": "object", "required": ["type", "text"],
         "properties": {"type": {"const": "text"}, "text": {"type": "string"}}});
@@ -223,24 +222,24 @@ pub fn result_schema() -> Value {
         "role": {"enum": ["assistant", "user"]}}})
 }
 
-/// The answer before anything is written.
+/// The initial answer, without text.
 pub fn empty_result() -> Value {
     json!({"role": "assistant", "content": {"type": "text"}, "model": "manual",
         "stopReason": "endTurn"})
 }
 
-// Pictures and sounds in what a server says, as files for programs that can show and play them.
+// Images and audio of a request, saved as files for other programs to open.
 
-/// A picture or sound of a request.
+/// An image or audio block of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Media {
-    /// What its file ends with, made of letters and digits.
+    /// File extension, consisting of letters and digits.
     pub suffix: String,
-    /// Its decoded bytes; an error says why there are none.
+    /// Its decoded bytes, or why decoding failed.
     pub content: Result<Vec<u8>, String>,
 }
 
-/// Every picture and sound of a sampling request, in its order, those in results of tools included
+/// All images and audio of a sampling request in order, including those in tool results
 /// (`CreateMessageRequestParams`, `messages[].content`).
 pub fn media(params: &Value) -> Vec<Media> {
     let plain = blocks(params).flat_map(|(_, block)| match block["type"].as_str() {

@@ -1,4 +1,4 @@
-//! Drawing of the call screen: what is called, its form, how the call stands, what it gave.
+//! Drawing of the call screen: its subject, the form, the state of the call, and the result.
 
 use ratatui::layout::Constraint::{Fill, Length};
 use ratatui::layout::Layout;
@@ -20,7 +20,7 @@ pub(super) struct CallRegions {
     pub(super) footer: Rect,
 }
 
-/// The margin every text on the screen has at its left.
+/// Adds the left margin of the screen's text.
 fn inset(area: Rect) -> Rect {
     let margin = area.width.min(1);
     Rect { x: area.x + margin, width: area.width - margin, ..area }
@@ -52,7 +52,7 @@ impl CallScreen {
         CallRegions { head, form, status: Some(status), result: Some(inset(result)), footer }
     }
 
-    /// The description, on a line or on three where there is room.
+    /// The lines of the description that there is room for: none, one, or up to three.
     fn description(&self, area: Rect) -> impl Iterator<Item = &str> {
         let lines = match area.height {
             0..16 => 0,
@@ -65,7 +65,7 @@ impl CallScreen {
         text.take(lines)
     }
 
-    /// Brings the layout of the result up to date with the region.
+    /// Updates the layout of the result for the region.
     pub fn lay_out(&mut self, area: Rect, look: &Styles) {
         let Some(result) = self.regions(area).result else { return };
         let shown = self.shown;
@@ -102,7 +102,7 @@ impl CallScreen {
         }
     }
 
-    /// The look of what nothing is laid over: pixels would cover what is.
+    /// The styles without pixel graphics while a list is open, which pixels would cover.
     pub(super) fn uncovered(&self, look: &Styles) -> Styles {
         let mut look = look.clone();
         if self.form.popup_is_open() {
@@ -215,7 +215,7 @@ impl CallScreen {
                 pen.write(look.sign(" · ", " - "), look.muted);
                 pen.write(&SafeText::line(&remark), style);
             }
-            // Without a result there is room for it below, in as many rows as it takes.
+            // Without a result, the next step is shown below, in as many rows as it takes.
             if matches!(run.state, RunState::Answered { .. }) && !ending.next.is_empty() {
                 let text = format!("  {} {}", look.sign("↳", ">"), ending.next);
                 pen.write(&SafeText::line(&text), look.muted);
@@ -274,13 +274,12 @@ fn draw_run(look: &Styles, run: &CallRun, area: Rect, buf: &mut Buffer) {
     }
 }
 
-// A call that has no result: the reason and the next step, in as many rows as that
-// takes. Reads, changes nothing.
+// A call without a result: the reason and the next step, in as many rows as they take.
 
-/// Most of what a server says in its error that is shown, in characters.
+/// Maximum length of the `data` of a JSON-RPC error that is shown, in characters.
 const DATA: usize = 20_000;
 
-/// Draws it; a last line says what does not fit.
+/// Draws a failed call; if not everything fits, the last line says where the rest is.
 pub(super) fn draw(look: &Styles, run: &CallRun, error: &Error, area: Rect, buf: &mut Buffer) {
     let room = area.width.max(8);
     let texts = said(look, run, error);
@@ -299,7 +298,7 @@ pub(super) fn draw(look: &Styles, run: &CallRun, error: &Error, area: Rect, buf:
     }
 }
 
-/// The reason, every violation, what the server added to its error, and what to do.
+/// The message, the next step, all violations, and the JSON-RPC error with its data.
 fn said(look: &Styles, run: &CallRun, error: &Error) -> Vec<(SafeText, Style)> {
     let mut out = vec![(SafeText::block(&error.message), look.text)];
     if let Some(next) = run.ending().map(|ending| ending.next).filter(|next| !next.is_empty()) {

@@ -1,4 +1,4 @@
-//! A call as others would make it: on a command line, on the wire, in Rust, Python, TypeScript. Pure.
+//! Export of a call as a command line, JSON-RPC, curl, or code in Rust, Python, TypeScript. Pure.
 
 use std::path::PathBuf;
 
@@ -9,17 +9,17 @@ use crate::base::text::quoted;
 use crate::host::Validation;
 
 named! {
-    /// The ways to copy a call, in the order of the menu, with their names there.
+    /// The formats to copy a call in, in menu order, with their labels.
     pub enum Export {
         /// `mcpdeck call ...`
         CommandLine = "command line",
         /// The JSON-RPC request.
         JsonRpc = "JSON-RPC",
-        /// `curl`, for a server with an address.
+        /// `curl`, for a server with a URL.
         Curl = "curl",
-        /// Python, with the SDK of MCP.
+        /// Python, with the MCP SDK.
         Python = "Python",
-        /// TypeScript, with the SDK of MCP.
+        /// TypeScript, with the MCP SDK.
         TypeScript = "TypeScript",
         /// Rust, with this library.
         Rust = "Rust",
@@ -29,7 +29,7 @@ named! {
 }
 
 impl Export {
-    /// The call in this way.
+    /// The call in this format.
     pub fn text(self, call: &WrittenCall<'_>) -> String {
         match self {
             Self::CommandLine => call.command_line(),
@@ -48,40 +48,40 @@ impl Export {
     }
 }
 
-/// A call to be written down.
+/// A call to be exported.
 #[derive(Clone, Copy, Debug)]
 pub struct WrittenCall<'a> {
-    /// What is called.
+    /// The subject of the call.
     pub subject: &'a CallSubject,
     /// Its arguments.
     pub arguments: &'a Value,
-    /// What a template expands to; the URI of a resource.
+    /// The expanded template, or the URI of a resource.
     pub uri: &'a str,
-    /// Whether it goes past validation.
+    /// Whether validation is enforced or bypassed.
     pub validation: Validation,
-    /// Where a command line finds the server.
+    /// Where the server comes from, for the command line.
     pub origin: &'a ExportOrigin,
 }
 
-/// Where the servers of the dashboard come from, as far as a command line has to say it again.
+/// Where the servers of the dashboard come from, as far as a command line has to repeat it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExportOrigin {
-    /// What kind of place.
+    /// How the dashboard was started.
     pub start: Start,
-    /// Options that were given with it: files of variables, headers, variables.
+    /// Options it was started with: files of variables, headers, variables.
     pub options: Vec<String>,
 }
 
-/// How the dashboard was started.
+/// What the dashboard was started with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Start {
-    /// Over these files; none is named that the program finds by itself.
+    /// These configuration files.
     Files(Vec<PathBuf>),
-    /// Over the one server of this address.
+    /// A single server at this URL.
     Url(String),
-    /// Over the one server that these words start.
+    /// A single server started by this command.
     Command(Vec<String>),
-    /// Over the embedded servers.
+    /// The embedded demo servers.
     Demo,
 }
 
@@ -124,7 +124,7 @@ impl WrittenCall<'_> {
             );
             (import, "stdio_client(server) as (read, write)".to_owned())
         };
-        // A JSON string is a string of Python too.
+        // A JSON string is also a valid Python string.
         let arguments = Value::from(self.arguments.to_string());
         let name = Value::from(&*self.subject.wire);
         let call = match self.subject.kind {
@@ -188,7 +188,7 @@ impl WrittenCall<'_> {
             Start::Command(_) | Start::Demo => {}
         }
         let demo = self.origin.start == Start::Demo;
-        // An embedded server is named after the program when it is alone.
+        // A single demo server gets its name from the program, so the bare name is used.
         let name = if demo { self.subject.wire.to_string() } else { self.subject.canonical() };
         match self.subject.kind {
             SubjectKind::Tool => {
@@ -226,8 +226,8 @@ impl WrittenCall<'_> {
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
 
-    /// Statements of an async function that has a `host`. Short ones, each on its own: so they are
-    /// laid out as rustfmt would, whatever the names are.
+    /// Statements of an async function that has a `host`. They are kept short so that they are
+    /// formatted as rustfmt would, whatever the names are.
     fn rust(&self) -> String {
         const FORCE: &str = "let options = mcpdeck::host::CallOptions {\n    \
                              validation: mcpdeck::host::Validation::Force,\n    \
@@ -255,7 +255,7 @@ impl WrittenCall<'_> {
     }
 }
 
-/// The JSON of a value as a raw string of Rust.
+/// The JSON of a value as a Rust raw string literal.
 fn raw_string(value: &Value) -> String {
     let json = serde_json::to_string_pretty(value).unwrap_or_default();
     let mut fence = String::new();

@@ -1,5 +1,5 @@
-//! What happens to the calls of a screen, and to what they call, from outside: progress, logs,
-//! endings, changed definitions, checks that ran elsewhere; and what is kept of a form. No I/O.
+//! External updates of a call screen: progress, logs, results, changed definitions, finished
+//! checks; and the draft of its form. No I/O.
 
 use super::run::{CallRun, Difference};
 use super::screen::{CallFocus, CallScreen};
@@ -13,17 +13,17 @@ use crate::tui::form::{CheckResult, FormState};
 use crate::tui::prelude::*;
 use crate::tui::result::{PictureJob, ResultView};
 
-/// Time after a key before what was typed is kept, so that a burst of keys is one write.
+/// Debounce time after a key before the draft is saved.
 pub const KEPT_AFTER: Duration = Duration::from_millis(300);
 
 impl CallScreen {
-    /// The form may have changed: it is kept soon.
+    /// Schedules saving the draft, as the form may have changed.
     pub(super) fn keep_soon(&mut self) {
         self.draft_due.get_or_insert(self.now.plus(KEPT_AFTER));
     }
 
-    /// Keeps the form for another run of the program, when it changed since it was kept last.
-    /// Secrets are left out.
+    /// Saves the form for the next run if it changed since it was last saved. Secrets are left
+    /// out.
     pub fn draft(&mut self) -> Vec<Effect> {
         self.draft_due = None;
         let mut draft = self.form.draft();
@@ -41,28 +41,28 @@ impl CallScreen {
         self.runs.iter_mut().find(|run| run.number == number)
     }
 
-    /// A call made progress.
+    /// Stores the progress of a call.
     pub fn progress(&mut self, run: u64, progress: Progress) {
         if let Some(run) = self.run_of(run) {
             run.progress = Some(progress);
         }
     }
 
-    /// What the engine knows of a running call.
+    /// Updates a running call from the engine's view.
     pub fn follow(&mut self, run: u64, call: &CallView, now: Timestamp) {
         if let Some(run) = self.run_of(run) {
             run.follow(call, now);
         }
     }
 
-    /// A log notification of the server while calls run.
+    /// Adds a log notification of the server to its running calls.
     pub fn log(&mut self, line: &SafeText) {
         for run in self.runs.iter_mut().filter(|run| run.is_running()) {
             run.log(line.clone());
         }
     }
 
-    /// A call has ended.
+    /// Stores the result of a call.
     pub fn ended(&mut self, number: u64, result: Result<CallOutcome, Error>) -> Vec<Effect> {
         let limits = self.subject.limits;
         let Some(run) = self.run_of(number) else { return Vec::new() };
@@ -76,13 +76,13 @@ impl CallScreen {
         wanted
     }
 
-    /// How many calls are under way.
+    /// Number of running calls.
     pub fn in_flight(&self) -> usize {
         self.runs.iter().filter(|run| run.is_running()).count()
     }
 
-    /// The definition changed (`list_changed`): the form is made anew over the same value, and says
-    /// so.
+    /// Replaces a changed definition (`list_changed`): rebuilds the form over the same value, and
+    /// marks the change.
     pub fn redefine(&mut self, subject: CallSubject) {
         let parts = self.subject.changed_parts(&subject);
         if !parts.is_empty() {
@@ -98,7 +98,7 @@ impl CallScreen {
         self.subject = subject;
     }
 
-    /// Takes what a check found; a call that waited for it is made, or its problems are shown.
+    /// Takes the result of a check; a call that waited for it is made, or its problems are shown.
     pub fn checked(&mut self, found: CheckResult) -> Vec<Effect> {
         self.form.checked(found);
         if self.form.is_checking() || !std::mem::take(&mut self.call_when_checked) {
@@ -107,7 +107,7 @@ impl CallScreen {
         self.call(Validation::Enforce)
     }
 
-    /// The URI that is looked at, or would be.
+    /// The URI of the resource that is shown or would be read.
     pub(super) fn uri(&self) -> Option<String> {
         match self.subject.kind {
             SubjectKind::Resource => Some(self.subject.wire.to_string()),
@@ -116,13 +116,13 @@ impl CallScreen {
         }
     }
 
-    /// Time went on, without anything to do.
+    /// Sets the current time without acting on it.
     pub const fn now_is(&mut self, now: Timestamp) {
         self.now = now;
     }
 
-    /// Reads a resource, or gets a prompt, that was not read yet and has nothing to fill in; one that
-    /// was read shows its result.
+    /// Reads a resource or gets a prompt that has no arguments and was not read yet; otherwise
+    /// focuses the result.
     pub fn read_if_new(&mut self) -> Vec<Effect> {
         let reads = matches!(self.subject.kind, SubjectKind::Resource | SubjectKind::Prompt);
         if !reads || self.subject.has_arguments() {
@@ -135,9 +135,9 @@ impl CallScreen {
         Vec::new()
     }
 
-    /// The server says that a resource changed. The one that is looked at is read again while it
-    /// is subscribed to, and marked otherwise. What changed may be a part of what was subscribed
-    /// to (MCP, server features, resources).
+    /// Handles an update of a resource. If it is the one shown, it is read again when subscribed,
+    /// otherwise marked as stale. The updated URI may be a sub-resource of the subscribed one
+    /// (MCP, server features, resources).
     pub fn resource_updated(&mut self, uri: &str) -> Vec<Effect> {
         let Some(mine) = self.uri() else { return Vec::new() };
         let within = |rest: &str| rest.is_empty() || rest.starts_with(['/', '#', '?']);
@@ -150,8 +150,8 @@ impl CallScreen {
         if self.subscribed { self.refresh() } else { Vec::new() }
     }
 
-    /// Reads again what is shown, without taking its place until the answer is there. One at a
-    /// time: changes meanwhile are one more reading.
+    /// Reads the shown resource again; the old result stays until the new one arrives. Runs one
+    /// read at a time: updates in the meantime are coalesced into one more.
     fn refresh(&mut self) -> Vec<Effect> {
         if self.runs.iter().any(CallRun::is_running) {
             self.updates.again = true;
@@ -168,13 +168,13 @@ impl CallScreen {
         vec![self.call_effect(number, Value::String(uri), Validation::Enforce, None)]
     }
 
-    /// Whether nobody asked for this call.
+    /// Whether this call is an automatic refresh.
     pub fn is_refresh(&self, number: u64) -> bool {
         self.runs.iter().any(|run| run.number == number && run.refresh)
     }
 
-    /// A call has ended: a reading again takes the place of the one before, which stays to be
-    /// compared with; older ones nobody asked for are dropped.
+    /// Handles the end of a call: a refresh replaces the result before it, which is kept for
+    /// comparison; older refreshes are dropped.
     pub(super) fn refreshed(&mut self, number: u64) -> Vec<Effect> {
         let Some(at) = self.runs.iter().position(|run| run.number == number) else {
             return Vec::new();
@@ -204,7 +204,7 @@ impl CallScreen {
         Vec::new()
     }
 
-    /// Whether the result that is shown has pictures.
+    /// Whether the shown result has pictures.
     pub fn has_pictures(&self) -> bool {
         self.run().and_then(CallRun::view).is_some_and(|view| {
             let is_picture = |block: &crate::tui::result::Block| {
@@ -214,7 +214,7 @@ impl CallScreen {
         })
     }
 
-    /// Work on a picture that can be seen, and the number of its run.
+    /// The pending job for a visible picture, with the number of its run.
     pub fn picture_job(&mut self) -> Option<(u64, PictureJob)> {
         let run = self.runs.get_mut(self.shown)?;
         let number = run.number;
@@ -226,8 +226,8 @@ impl CallScreen {
         self.run_of(run)?.view_mut()
     }
 
-    /// Makes the last call once more. The keys stay where they are, and so does what is shown
-    /// unless it was the last call.
+    /// Repeats the last call. The focus is unchanged, and so is the shown result unless it was
+    /// that of the last call.
     pub fn made_again(&mut self, because: SafeText, now: Timestamp) -> Vec<Effect> {
         let Some(last) = self.runs.last() else { return Vec::new() };
         let validation = if last.forced { Validation::Force } else { Validation::Enforce };
@@ -245,7 +245,7 @@ impl CallScreen {
         wanted
     }
 
-    /// Compares an answer that came by itself with the one before, and shows the difference.
+    /// Compares the result of a repeated call with the one before, and shows the difference.
     pub(super) fn compare_again(&mut self, number: u64) {
         let Some(at) = self.runs.iter().position(|run| run.number == number) else { return };
         let (before, rest) = self.runs.split_at_mut(at);
@@ -259,14 +259,14 @@ impl CallScreen {
     }
 }
 
-/// What is known of changes of the resource that is looked at.
+/// Updates of the shown resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Updates {
-    /// How often the server said so.
+    /// Number of update notifications.
     pub count: u64,
-    /// When it said so last.
+    /// Time of the last one.
     pub at: Option<Timestamp>,
-    /// What is shown is older than that.
+    /// Whether the shown result is older than that.
     pub stale: bool,
     again: bool,
 }

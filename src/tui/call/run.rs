@@ -1,4 +1,4 @@
-//! One call: while it runs, and how it ended. Pure.
+//! One call: its progress while it runs, and its outcome. Pure.
 
 use crate::config::ContentLimits;
 use crate::error::{Error, ErrorCode};
@@ -7,7 +7,7 @@ use crate::mcp::{Payload, Progress};
 use crate::tui::prelude::*;
 use crate::tui::result::ResultView;
 
-/// Most log lines kept per call.
+/// Maximum number of log lines kept per call.
 const LOGS: usize = 200;
 
 /// One call.
@@ -16,43 +16,43 @@ pub struct CallRun {
     pub number: u64,
     /// What was sent.
     pub arguments: Value,
-    /// Whether validation was forced past.
+    /// Whether validation was bypassed.
     pub forced: bool,
     /// The id of its record in the history.
     pub record: Option<u64>,
-    /// Whether nobody asked for it: the resource changed and is read again.
+    /// Whether this is an automatic read of a changed resource.
     pub refresh: bool,
     /// When it began.
     pub began: Timestamp,
     /// Last progress.
     pub progress: Option<Progress>,
-    /// Time waiting for a person so far, and since when it waits now.
+    /// Time spent waiting for the user, and since when more is added while it is waiting.
     pub waiting: (Duration, Option<Timestamp>),
-    /// Log notifications of its server meanwhile.
+    /// Log notifications of its server while it ran.
     pub logs: Vec<SafeText>,
-    /// Why it was made by itself; `None` when a person made it.
+    /// Why it was repeated automatically; `None` if the user made it.
     pub because: Option<SafeText>,
-    /// How it compares with the answer before, for a call that was made by itself.
+    /// How its result compares with the one before, for an automatic repetition.
     pub difference: Option<Difference>,
-    /// How it stands.
+    /// Its state.
     pub state: RunState,
 }
 
-/// How an answer compares with the one before.
+/// How a result compares with the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// There is none.
+    /// They are the same.
     Same,
-    /// It differs in so many places.
+    /// They differ in this many places.
     Places(usize),
-    /// It is too large to compare.
+    /// They are too large to compare.
     Unknown,
-    /// There was no answer before.
+    /// There was no result before.
     First,
 }
 
 impl Difference {
-    /// In words.
+    /// The comparison in words.
     pub fn words(self) -> String {
         match self {
             Self::Same => "the same result as before".to_owned(),
@@ -63,14 +63,14 @@ impl Difference {
     }
 }
 
-/// How a call stands.
+/// The state of a call.
 pub enum RunState {
-    /// Under way.
+    /// In progress.
     Running {
         /// Whether the server was asked to cancel.
         cancelling: bool,
     },
-    /// Answered, by the tool's own error perhaps.
+    /// Answered, possibly with an error of the tool.
     Answered {
         /// The outcome.
         outcome: Box<CallOutcome>,
@@ -81,19 +81,19 @@ pub enum RunState {
     Failed(Error),
 }
 
-/// How an ended call reads: a word, what it means, what to do.
+/// How an ended call is shown: its outcome and the next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedCall {
-    /// Whether it is what was wanted.
+    /// Whether it succeeded.
     pub good: bool,
-    /// A few words.
+    /// The outcome in a few words.
     pub words: String,
-    /// What to do next; empty when nothing.
+    /// What to do next; empty if nothing.
     pub next: String,
 }
 
 impl CallRun {
-    /// A call that begins.
+    /// Creates a call that begins now.
     pub const fn new(number: u64, arguments: Value, forced: bool, began: Timestamp) -> Self {
         Self {
             number,
@@ -111,19 +111,19 @@ impl CallRun {
         }
     }
 
-    /// Whether it is under way.
+    /// Whether it is in progress.
     pub const fn is_running(&self) -> bool {
         matches!(self.state, RunState::Running { .. })
     }
 
-    /// Time under way and time waiting for a person, apart, as of `now`.
+    /// Running time without waiting, and time spent waiting for the user, as of `now`.
     pub fn clocks(&self, now: Timestamp) -> (Duration, Duration) {
         let (so_far, since) = self.waiting;
         let waiting = so_far + since.map_or(Duration::ZERO, |since| now.since(since));
         (now.since(self.began).saturating_sub(waiting), waiting)
     }
 
-    /// Takes over what the engine knows of the call at `now`.
+    /// Updates the call from the engine's view at `now`.
     pub fn follow(&mut self, call: &CallView, now: Timestamp) {
         self.waiting = (call.waiting, call.is_waiting.then_some(now));
         if call.progress.is_some() {
@@ -131,7 +131,7 @@ impl CallRun {
         }
     }
 
-    /// Keeps a log line.
+    /// Adds a log line, dropping the oldest one beyond the limit.
     pub fn log(&mut self, line: SafeText) {
         if self.logs.len() == LOGS {
             self.logs.remove(0);
@@ -139,7 +139,7 @@ impl CallRun {
         self.logs.push(line);
     }
 
-    /// It has ended; its result is shown within the limits of its server.
+    /// Stores its outcome; the result is shown within the limits of its server.
     pub fn end(&mut self, result: Result<CallOutcome, Error>, limits: &ContentLimits) {
         self.state = match result {
             Ok(outcome) => {
@@ -152,14 +152,14 @@ impl CallRun {
         };
     }
 
-    /// Why it was made by itself, and how its answer compares, in words; empty for other calls.
+    /// Why it was repeated and how its result compares, in words; empty if the user made it.
     pub fn remark(&self) -> String {
         let Some(because) = &self.because else { return String::new() };
         let difference = self.difference.map(|d| format!(" · {}", d.words()));
         format!("called again: {because}{}", difference.unwrap_or_default())
     }
 
-    /// Its viewer.
+    /// The viewer of its result, mutable.
     pub fn view_mut(&mut self) -> Option<&mut ResultView> {
         match &mut self.state {
             RunState::Answered { view, .. } => Some(view),
@@ -167,7 +167,7 @@ impl CallRun {
         }
     }
 
-    /// Its viewer, to look at.
+    /// The viewer of its result.
     pub fn view(&self) -> Option<&ResultView> {
         match &self.state {
             RunState::Answered { view, .. } => Some(view),
@@ -175,19 +175,19 @@ impl CallRun {
         }
     }
 
-    /// The result, when there is one.
+    /// The result, if there is one.
     pub fn result(&self) -> Option<&Payload> {
         self.view().map(|view| &view.result)
     }
 
-    /// Share done, from 0 to 1, when it is known.
+    /// Progress from 0 to 1, if the total is known.
     pub fn share(&self) -> Option<f64> {
         let progress = self.progress.as_ref()?;
         let total = progress.total.filter(|total| *total > 0.0)?;
         Some((progress.progress / total).clamp(0.0, 1.0))
     }
 
-    /// How it ended, in words; `None` while it runs.
+    /// How it ended; `None` while it runs.
     pub fn ending(&self) -> Option<EndedCall> {
         match &self.state {
             RunState::Running { .. } => None,
@@ -202,7 +202,7 @@ impl CallRun {
         }
     }
 
-    /// The word for the record of the past.
+    /// Outcome and duration in milliseconds for the history; 0 if it failed.
     pub fn outcome_word(&self) -> Option<(String, u64)> {
         match &self.state {
             RunState::Running { .. } => None,
@@ -215,7 +215,7 @@ impl CallRun {
     }
 }
 
-/// How a call is marked that was sent although its arguments do not fit.
+/// Mark of a call that was sent without validating its arguments.
 pub const FORCED: &str = "sent without validation";
 
 fn answered(outcome: &CallOutcome) -> EndedCall {
@@ -260,7 +260,7 @@ fn failed(error: &Error) -> EndedCall {
         ErrorCode::PolicyBlocked | ErrorCode::PermissionDenied => {
             ("not permitted", "see the policy in the configuration")
         }
-        ErrorCode::RateLimited => ("too many calls", "wait for those that run"),
+        ErrorCode::RateLimited => ("too many calls", "wait for running calls"),
         code => (code.as_str(), ""),
     };
     let next = error.help.clone().unwrap_or_else(|| fallback.to_owned());

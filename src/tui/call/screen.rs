@@ -1,4 +1,4 @@
-//! The state of the call screen: form, calls, what is asked of the person. Does no I/O.
+//! The state of the call screen: form, calls, prompts for the user. Does no I/O.
 
 use crossterm::event::KeyEvent;
 
@@ -21,7 +21,7 @@ use crate::tui::result::{ResultFile, ResultView};
 use crate::tui::screen::{Help, Screen};
 use crate::tui::widget::KeyLine;
 
-/// Where the keys go.
+/// The part of the call screen that has the keyboard focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallFocus {
     /// The form.
@@ -36,55 +36,55 @@ pub enum CallFocus {
 pub struct CallScreen {
     /// Its number among the call screens.
     pub number: usize,
-    /// What is called.
+    /// The subject of its calls.
     pub subject: CallSubject,
     /// The form.
     pub form: FormState,
     /// The calls, oldest first.
     pub runs: Vec<CallRun>,
-    /// Which of them is shown.
+    /// Index of the one that is shown.
     pub shown: usize,
-    /// Where the keys go.
+    /// The part that has the keyboard focus.
     pub focus: CallFocus,
-    /// What the server suggests for the field under the cursor.
+    /// Completions suggested for the field under the cursor.
     pub suggestions: Vec<String>,
-    /// Whether updates of the resource are wanted.
+    /// Whether the resource is subscribed to.
     pub subscribed: bool,
-    /// When its definition changed under what is typed, and in what; a call made since takes it away.
+    /// When the definition changed while the form was open, and which parts; cleared by a call.
     pub(super) changed: Option<(Timestamp, String)>,
-    /// Words about the sources of its server, when they are watched.
+    /// Status of its server's sources, if they are watched.
     pub dev: Option<SafeText>,
-    /// Seconds that the saved call in the form gives a call instead of the server's `timeout`.
+    /// Timeout of the saved call in the form, in seconds; overrides the server's `timeout`.
     pub(super) seconds: Option<f64>,
     pub(super) asked: Option<(String, String)>,
     pub(super) completion: Option<(u64, Timestamp)>,
     pub(super) ticket: u64,
     last_record: u64,
     pub(super) drafted: Option<FormDraft>,
-    /// When what was typed is to be kept.
+    /// When the draft is due to be saved.
     pub(super) draft_due: Option<Timestamp>,
-    /// Changes of the resource that is looked at.
+    /// Updates of the shown resource.
     pub updates: Updates,
-    /// What is to be written, while its name is asked for.
+    /// The file to write, while its name is being asked for.
     pub(super) saving: Option<ResultFile>,
-    /// Where a copied command line finds the server.
+    /// Where the servers come from, for copied command lines.
     pub origin: ExportOrigin,
-    /// JSON pointer of the field that a file is read for.
+    /// JSON pointer of the field that a file is being read for.
     pub(super) filling: Option<String>,
-    /// The call is made as soon as the check that runs elsewhere finds nothing against it.
+    /// Whether to make the call as soon as the check on another thread passes.
     pub(super) call_when_checked: bool,
-    /// The key that was pressed last.
+    /// The key that was pressed last, and when.
     pub(super) pressed: Option<(crossterm::event::KeyEvent, Timestamp)>,
     pub(super) now: Timestamp,
 }
 
-/// Quiet time after a key before the server is asked for completions.
+/// Debounce time after a key before completions are requested from the server.
 pub const DEBOUNCE: Duration = Duration::from_millis(150);
 /// Ended calls kept on the screen.
 const RUNS: usize = 20;
 
 impl CallScreen {
-    /// A screen for `subject`. A draft of an earlier run of the program is taken up again.
+    /// Creates the screen of `subject`, restoring a draft saved by an earlier run.
     pub fn new(subject: CallSubject, history: &History, now: Timestamp) -> Self {
         let mut form = FormState::new(&subject.schema, Defaults::Required);
         form.keep_within(&subject.limits);
@@ -101,22 +101,22 @@ impl CallScreen {
             form.apply(Action::FirstField);
         }
         let mut screen = Self { subject, form, drafted, now, ..Self::default() };
-        // The field under the cursor may be chosen of what the server knows, before a key is typed.
+        // The server may have completions for the first field before a key is typed.
         screen.typed();
         screen
     }
 
-    /// The call that is shown.
+    /// The shown call.
     pub fn run(&self) -> Option<&CallRun> {
         self.runs.get(self.shown)
     }
 
-    /// What the call that is shown gave.
+    /// The result view of the shown call.
     pub(super) fn view_mut(&mut self) -> Option<&mut ResultView> {
         self.runs.get_mut(self.shown)?.view_mut()
     }
 
-    /// Where keys are looked up, innermost first.
+    /// The key scopes in effect, innermost first.
     pub fn scopes(&self) -> &'static [KeyScope] {
         match self.focus {
             CallFocus::Form if self.form.takes_text() => &[KeyScope::Form, KeyScope::Call],
@@ -125,7 +125,7 @@ impl CallScreen {
         }
     }
 
-    /// Does what was asked.
+    /// Performs an action.
     pub fn apply(&mut self, action: Action) -> Vec<Effect> {
         match action {
             Action::Send => return self.call(Validation::Enforce),
@@ -166,7 +166,7 @@ impl CallScreen {
         Vec::new()
     }
 
-    /// Takes the arguments of a saved call into the form.
+    /// Loads the arguments of a saved call into the form.
     pub fn take_up(&mut self, call: &SavedCall) {
         if !matches!(call.target, SavedTarget::Resource { .. }) {
             self.form.set_value(Some(call.arguments_value()));
@@ -175,14 +175,14 @@ impl CallScreen {
         self.focus = CallFocus::Form;
     }
 
-    /// Takes the arguments of a call of the past into the form.
+    /// Loads the arguments of a past call into the form.
     pub fn take_past(&mut self, arguments: Value) {
         self.form.set_value(Some(arguments));
         self.seconds = None;
         self.focus = CallFocus::Form;
     }
 
-    /// Makes a saved call that was taken into the form.
+    /// Makes a saved call that was loaded into the form.
     pub fn make(&mut self, call: &SavedCall) -> Vec<Effect> {
         self.call(if call.force { Validation::Force } else { Validation::Enforce })
     }
@@ -204,7 +204,7 @@ impl CallScreen {
         self.send(self.form.arguments(), validation)
     }
 
-    /// Goes to what is no value yet, instead of doing something with what would be left of it.
+    /// Moves to the gravest problem and reports that the action was refused.
     fn refuse(&mut self, done: &str) -> Vec<Effect> {
         self.focus = CallFocus::Form;
         self.form.go_to_gravest();
@@ -216,7 +216,7 @@ impl CallScreen {
             SubjectKind::Tool | SubjectKind::Prompt | SubjectKind::Request => arguments.clone(),
             _ => match self.subject.expanded(&arguments) {
                 Ok(uri) => Value::String(uri),
-                Err(reason) => return say(&format!("no URI template: {reason}")),
+                Err(reason) => return say(&format!("URI template: {reason}")),
             },
         };
         if self.runs.len() >= RUNS
@@ -227,8 +227,8 @@ impl CallScreen {
         self.changed = None;
         let number = self.runs.last().map_or(1, |run| run.number + 1);
         let forced = validation == Validation::Force;
-        // Screens count on their own, and several programs may share the file: the time tells
-        // their calls apart.
+        // The id is the time, because call numbers are per screen and several processes may share
+        // the history file.
         let id = self.now.0.max(self.last_record + 1);
         self.last_record = id;
         let mut run = CallRun::new(number, arguments.clone(), forced, self.now);
@@ -256,7 +256,7 @@ impl CallScreen {
         self.focus = CallFocus::Form;
     }
 
-    /// The call of a run: arguments of a tool or prompt, the URI of a resource as text.
+    /// The effect that makes a run's call. `arguments` is the URI as text for resources.
     pub(super) fn call_effect(
         &self,
         run: u64,
@@ -277,7 +277,7 @@ impl CallScreen {
             }
         };
         let server = self.subject.server.clone();
-        // A manual call is never answered from the cache.
+        // Manual calls always bypass the cache.
         let request = CallRequest { server, target, validation, bypass_cache: true, timeout };
         Effect::Call(self.token(CallPurpose::Run(run)), request)
     }
@@ -286,7 +286,7 @@ impl CallScreen {
         CallToken { screen: self.number, what }
     }
 
-    /// What the viewer wants; a file gets a name first.
+    /// Converts an effect of the viewer; for a file, asks for its name first.
     pub(super) fn want(&mut self, wanted: Option<Effect>) -> Vec<Effect> {
         match wanted {
             Some(Effect::SaveAs { path, content, .. }) => {
@@ -350,7 +350,7 @@ impl CallScreen {
         wanted
     }
 
-    /// Time went on.
+    /// Advances the time: requests completions and saves the draft when they are due.
     pub fn tick(&mut self, now: Timestamp) -> Vec<Effect> {
         self.now = now;
         let due = self.completion.filter(|(_, at)| now >= *at);
@@ -361,12 +361,12 @@ impl CallScreen {
         wanted
     }
 
-    /// When [`CallScreen::tick`] is wanted next, besides for running calls.
+    /// When [`CallScreen::tick`] has to be called next, apart from running calls.
     pub fn wake(&self) -> Option<Timestamp> {
         [self.completion.map(|(_, at)| at), self.draft_due].into_iter().flatten().min()
     }
 
-    /// A key was pressed that the table binds to `bound`; `None` when it is not text.
+    /// Handles a key that the keymap binds to `bound`; returns `None` if it was not consumed.
     pub(super) fn type_key(
         &mut self,
         key: KeyEvent,
@@ -382,19 +382,19 @@ impl CallScreen {
         if self.focus == CallFocus::Form && self.form.take_key(key, bound.is_some()) {
             return Some(self.typed());
         }
-        // A key that is held down repeats; a call is made once.
+        // A key held down repeats, but the call must be made only once.
         let calls = matches!(bound, Some(Action::Send | Action::Force | Action::Again));
         (held && calls).then(Vec::new)
     }
 
-    /// Presses a key by a key table, as the dashboard does.
+    /// Handles a key by a keymap, as the dashboard does.
     pub fn key(&mut self, key: KeyEvent, keymap: &Keymap, now: Timestamp) -> Vec<Effect> {
         let bound = keymap.pressed(self.scopes(), key);
         let typed = self.type_key(key, bound, now);
         typed.unwrap_or_else(|| bound.map(|action| self.apply(action)).unwrap_or_default())
     }
 
-    /// Text was pasted.
+    /// Handles pasted text.
     pub fn paste(&mut self, text: &str, now: Timestamp) -> Vec<Effect> {
         self.now = now;
         self.focus = CallFocus::Form;
@@ -403,7 +403,7 @@ impl CallScreen {
         self.typed()
     }
 
-    /// Something in the form changed: completions are due, later.
+    /// Schedules completions after a change of the form.
     pub(super) fn typed(&mut self) -> Vec<Effect> {
         self.suggestions.clear();
         if self.subject.kind == SubjectKind::Request
@@ -448,7 +448,7 @@ impl CallScreen {
         vec![Effect::Call(self.token(CallPurpose::Completion(ticket)), request)]
     }
 
-    /// The server's suggestions came back; old ones are ignored.
+    /// Takes the completions returned by the server; outdated ones are ignored.
     pub fn suggested(&mut self, ticket: u64, result: &Value) {
         if ticket != self.ticket || self.field_text() != self.asked {
             return;
@@ -469,14 +469,14 @@ impl CallScreen {
         }
     }
 
-    /// The editor was closed with this text.
+    /// Takes the text of a closed external editor.
     pub fn edited(&mut self, text: &str) {
         self.keep_soon();
-        // Editors end a file with a line break that nobody typed.
+        // Editors append a final line break that is not part of the text.
         self.form.replace_text(text.strip_suffix('\n').unwrap_or(text));
     }
 
-    /// A file was read for the field under the cursor: as text, or base64 where the schema says so.
+    /// Fills a field with a file that was read: as text, or as base64 if the schema says so.
     pub fn file_read(&mut self, bytes: &[u8]) -> Vec<Effect> {
         let meant = self.filling.take();
         if meant.as_deref() != self.here() {
@@ -499,7 +499,7 @@ impl CallScreen {
         self.typed()
     }
 
-    /// Whether a command would do something now.
+    /// Whether an action would have an effect now.
     fn means(&self, action: Action) -> bool {
         let answered = || self.run().is_some_and(|run| run.view().is_some());
         match action {
@@ -513,7 +513,7 @@ impl CallScreen {
         }
     }
 
-    /// A click at a place of the `area` the screen is drawn in.
+    /// Handles a click at a position of the `area` the screen is drawn in.
     pub fn click(&mut self, at: Position, area: Rect) -> Vec<Effect> {
         let regions = self.regions(area);
         if let Some(result) = regions.result.filter(|result| result.contains(at)) {
@@ -521,7 +521,7 @@ impl CallScreen {
             let wants = self.view_mut().and_then(|view| view.click(at, result));
             return self.want(wants);
         }
-        // What lies over the form may reach below it.
+        // An open list may extend below the form.
         if !regions.form.contains(at) && !self.form.popup_is_open() {
             return Vec::new();
         }
@@ -530,7 +530,7 @@ impl CallScreen {
         if sends { self.apply(Action::Send) } else { self.typed() }
     }
 
-    /// The wheel turned over a place by so many rows.
+    /// Scrolls the part at a position by a number of rows.
     pub fn wheel(&mut self, rows: isize, at: Position, area: Rect) -> Vec<Effect> {
         let regions = self.regions(area);
         if self.form.popup_is_open() || regions.form.contains(at) {
@@ -582,7 +582,7 @@ impl CallScreen {
         self.form.current().map(|row| row.pointer.as_str())
     }
 
-    /// Something was chosen or typed.
+    /// Applies a choice from a list, or a line that was typed.
     pub fn picked(&mut self, pick: CallPick) -> Vec<Effect> {
         match pick {
             CallPick::Export(way) => vec![Effect::Copy(self.exported(way))],
@@ -622,7 +622,7 @@ impl CallScreen {
         })
     }
 
-    /// The call as it is saved: without secrets.
+    /// The call in the form it is saved in, without secrets.
     fn to_save(&self) -> SavedCall {
         let canonical = self.subject.canonical();
         let arguments = self.form.without_secrets(self.form.arguments());
@@ -644,8 +644,8 @@ impl CallScreen {
     }
 }
 
-/// The same key within this time of the last one is held down: keyboards wait up to 660 ms before
-/// they repeat.
+/// The same key pressed again within this time counts as held down: keyboards wait up to 660 ms
+/// before they repeat.
 const HELD: Duration = Duration::from_millis(700);
 
 fn say(text: &str) -> Vec<Effect> {
@@ -679,8 +679,8 @@ impl Screen for CallScreen {
         self.focus == CallFocus::Form
     }
 
-    /// What is done to servers does not hold: the server that is meant is not the one that is looked
-    /// at, and a slip of the finger in a form must not stop it.
+    /// Excludes server actions: the selected server may not be the one on the screen, and a typo in
+    /// a form must not stop it.
     fn lets_through(&self, action: Action) -> bool {
         use Action as A;
         crate::tui::pane::PaneId::ALL.into_iter().any(|pane| pane.action() == action)
@@ -728,11 +728,11 @@ impl Screen for CallScreen {
         view.map_or_else(Vec::new, |view| view.placements(&look, result))
     }
 
-    /// The line of keys at its foot: those that mean something now.
+    /// The line of keys at the bottom: those that have an effect now.
     fn key_line(&self, keymap: &Keymap) -> KeyLine {
         let mut keys = keymap.labels(self.scopes());
         if self.focus == CallFocus::Form {
-            // What the screen is for comes first there.
+            // In the form, the keys of calling come first.
             keys = keymap.labels(&[KeyScope::Call, KeyScope::FormLine, KeyScope::Form]);
         } else if let Some(back) = keys.iter().position(|(.., action)| *action == Action::Back) {
             keys[..=back].rotate_right(1);

@@ -1,5 +1,5 @@
-//! What is called: a tool, a prompt, a resource template, a resource, or any method; each with the
-//! schema its form is made from. Pure.
+//! The subject of a call: a tool, prompt, resource template, resource or any method, with the
+//! schema of its form. Pure.
 
 use serde_json::{Map, json};
 
@@ -8,7 +8,7 @@ use crate::config::ContentLimits;
 use crate::mcp::{Prompt, Resource, Tool};
 use crate::tui::prelude::*;
 
-/// What kind of thing is called.
+/// The kind of a subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SubjectKind {
     /// `tools/call`
@@ -24,18 +24,18 @@ pub enum SubjectKind {
     Request,
 }
 
-/// Methods of MCP that a client may request, for completion, in order.
+/// Methods of MCP that a client may request, for completion, in alphabetical order.
 pub const METHODS: &str = "completion/complete logging/setLevel ping prompts/get prompts/list \
     resources/list resources/read resources/subscribe resources/templates/list \
     resources/unsubscribe server/discover tasks/cancel tasks/get tasks/list tasks/result \
     tools/call tools/list";
 
-/// What is called.
+/// The subject of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallSubject {
     /// Its server.
     pub server: ServerName,
-    /// What kind it is.
+    /// Its kind.
     pub kind: SubjectKind,
     /// Name, URI or template on the wire.
     pub wire: Arc<str>,
@@ -45,15 +45,15 @@ pub struct CallSubject {
     pub title: Option<SafeText>,
     /// Description to draw.
     pub description: Option<SafeText>,
-    /// Words about its behaviour: `reads`, `writes`, `destroys`.
+    /// Its behaviour: `reads`, `writes`, `destroys`, or empty if unknown.
     pub manner: &'static str,
     /// Schema of the form.
     pub schema: Arc<Value>,
     /// Size of the definition in bytes, for the estimate of its context cost.
     pub bytes: usize,
-    /// What may be made of what its server sends.
+    /// Limits for content sent by its server.
     pub limits: ContentLimits,
-    /// Command line or URL of its server, to be copied.
+    /// Command line or URL of its server, for copying.
     pub target: SafeText,
 }
 
@@ -130,7 +130,7 @@ impl CallSubject {
         }
     }
 
-    /// A resource that is only known by its URI: behind a link of a result.
+    /// A resource known only by its URI, such as the target of a link in a result.
     pub fn uri(server: &ServerName, uri: &str) -> Self {
         Self::bare(server, SubjectKind::Resource, &uri.into(), &SafeText::line(uri))
     }
@@ -151,7 +151,7 @@ impl CallSubject {
         }
     }
 
-    /// What is known of it by its name alone: it reads, and takes no arguments.
+    /// A subject of which only the name is known: it reads, and takes no arguments.
     fn bare(server: &ServerName, kind: SubjectKind, wire: &Arc<str>, label: &SafeText) -> Self {
         Self {
             server: server.clone(),
@@ -164,7 +164,7 @@ impl CallSubject {
         }
     }
 
-    /// What of the definition another one changes, in words.
+    /// The parts of the definition that differ in `newer`, in words.
     pub fn changed_parts(&self, newer: &Self) -> Vec<&'static str> {
         let parts = [
             (self.schema != newer.schema, "parameters"),
@@ -179,7 +179,7 @@ impl CallSubject {
         parts
     }
 
-    /// Whether there is something to fill in.
+    /// Whether there are arguments to fill in.
     pub fn has_arguments(&self) -> bool {
         let fields = self.schema.get("properties").and_then(Value::as_object);
         fields.is_some_and(|fields| !fields.is_empty())
@@ -187,12 +187,12 @@ impl CallSubject {
                 && self.kind == SubjectKind::Tool
     }
 
-    /// Whether its server is reached by an address.
+    /// Whether its server is reached by URL.
     pub fn has_address(&self) -> bool {
         self.target.starts_with("http://") || self.target.starts_with("https://")
     }
 
-    /// Its name among those of all servers.
+    /// Its name qualified with that of its server.
     pub fn canonical(&self) -> String {
         format!("{}.{}", self.server, self.wire)
     }
@@ -200,7 +200,7 @@ impl CallSubject {
     /// The URI that is read with these arguments.
     ///
     /// # Errors
-    /// A sentence when it is no template.
+    /// A message if the template is invalid.
     pub fn expanded(&self, arguments: &Value) -> Result<String, String> {
         match self.kind {
             SubjectKind::Template => template::expand(&self.wire, arguments),
@@ -208,7 +208,7 @@ impl CallSubject {
         }
     }
 
-    /// Name under which history and drafts are kept.
+    /// The key of its history and drafts.
     pub fn key(&self) -> String {
         match self.kind {
             SubjectKind::Tool => self.canonical(),
@@ -220,7 +220,7 @@ impl CallSubject {
         }
     }
 
-    /// The word on the line that calls.
+    /// The label of the submit line.
     pub const fn verb(&self) -> &'static str {
         match self.kind {
             SubjectKind::Tool => "Call",

@@ -1,4 +1,4 @@
-//! URI templates (RFC 6570, levels 1 to 4): their variables, and what they expand to. Pure.
+//! URI templates (RFC 6570, levels 1 to 4): their variables and their expansion. Pure.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub struct Variable {
     pub prefix: Option<usize>,
 }
 
-/// What stands between braces, with how its operator joins and encodes.
+/// An expression in braces, and how its operator joins and encodes the variables.
 struct Expression {
     first: &'static str,
     separator: &'static str,
@@ -27,7 +27,7 @@ struct Expression {
     variables: Vec<Variable>,
 }
 
-/// Literal texts, each with the expression that follows it; none follows the last.
+/// Literal texts, each with the expression that follows it, except the last.
 fn parse(template: &str) -> Result<Vec<(&str, Option<Expression>)>, String> {
     let mut parts = Vec::new();
     let mut pieces = template.split('}').peekable();
@@ -81,16 +81,16 @@ fn variable(text: &str) -> Result<Variable, String> {
 /// The variables of a template, in order.
 ///
 /// # Errors
-/// A sentence when it is no template.
+/// A message if the template is invalid.
 pub fn variables(template: &str) -> Result<Vec<Variable>, String> {
     let expressions = parse(template)?.into_iter().filter_map(|(_, expression)| expression);
     Ok(expressions.flat_map(|expression| expression.variables).collect())
 }
 
-/// The URI of a template with these values; an unset variable leaves nothing behind.
+/// Expands a template with these values; unset variables expand to nothing.
 ///
 /// # Errors
-/// A sentence when it is no template.
+/// A message if the template is invalid.
 pub fn expand(template: &str, values: &Value) -> Result<String, String> {
     let mut out = String::new();
     for (literal, expression) in parse(template)? {
@@ -135,7 +135,7 @@ fn pieces_of(of: &Expression, variable: &Variable, value: Option<&Value>) -> Vec
     vec![named(flat.collect::<Vec<_>>().join(","))]
 }
 
-/// Percent-encodes what is not allowed; with `reserved`, what has a meaning in URIs stays.
+/// Percent-encodes all but unreserved characters; `reserved` also keeps reserved ones and `%XX`.
 fn encode(text: &str, reserved: bool) -> String {
     let bytes = text.as_bytes();
     let hex = |i: usize| bytes.get(i).is_some_and(u8::is_ascii_hexdigit);

@@ -1,4 +1,4 @@
-//! What the call screen promises: it sends what was meant, says how it went, and keeps it.
+//! The call screen: sending calls, showing their outcome, and keeping drafts and history.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -188,7 +188,7 @@ fn every_ending_reads_differently_and_says_what_to_do() {
         let ending = screen.run().and_then(super::CallRun::ending).expect("ended");
         assert!(ending.good || !ending.next.is_empty());
         assert!(seen.insert(ending.words));
-        // Nothing of it is cut off, in however many rows it stands.
+        // Nothing is cut off, however many rows it takes.
         let shown = drawn(&mut screen, 120, 30);
         let words: Vec<&str> = shown.split_whitespace().collect();
         let next: Vec<&str> = ending.next.split_whitespace().collect();
@@ -225,7 +225,7 @@ fn several_calls_run_at_once_and_each_can_be_cancelled() {
 }
 
 #[test]
-fn an_error_of_the_server_is_said_once_and_what_does_not_fit_is_told() {
+fn an_error_of_the_server_is_said_once_and_what_does_not_fit_is_reported() {
     let mut error = Error::new(ErrorCode::Protocol, "the server answered with error 7: no paper");
     let data: Vec<String> = (0..90).map(|tray| format!("tray {tray} is empty")).collect();
     error.rpc = Some(crate::error::RpcError {
@@ -243,7 +243,7 @@ fn an_error_of_the_server_is_said_once_and_what_does_not_fit_is_told() {
 }
 
 #[test]
-fn structured_content_that_is_missing_is_told_where_its_tab_would_be() {
+fn structured_content_that_is_missing_is_reported_where_its_tab_would_be() {
     let mut outcome = outcome(json!({"content": [{"type": "text", "text": "warm"}]}), false);
     outcome.output_violations = vec![crate::error::Violation {
         pointer: String::new(),
@@ -266,7 +266,7 @@ fn u4_a_half_filled_form_comes_back_and_an_interrupted_call_is_not_sent_again() 
             history.apply(&record);
         }
     }
-    // The program died here: the call never ended.
+    // The program was killed here, so the call never ended.
     let subject = first.subject.clone();
     let mut second = CallScreen::new(subject, &history, Timestamp(9));
     assert_eq!(second.form.arguments(), json!({"a": 78}));

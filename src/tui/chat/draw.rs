@@ -1,5 +1,4 @@
-//! How the chat screen looks: its parts as lines, the screen around them, and the texts laid over it.
-//! Draws; decides nothing.
+//! Drawing of the chat screen: its parts as lines, the screen around them, and its readers.
 
 use ratatui::style::Modifier;
 use ratatui::widgets::Widget as _;
@@ -13,7 +12,7 @@ use crate::tui::result::markdown;
 use crate::tui::widget::Doc;
 use crate::tui::widget::doc::{foreign, wrap};
 
-/// Most lines of one result between the messages.
+/// Maximum number of lines shown of an unfolded result.
 const RESULT: usize = 200;
 
 /// The lines of a part; at least one.
@@ -73,12 +72,12 @@ fn of_call(call: &ChatCall, unfolded: bool, width: u16, look: &Styles) -> Vec<Ch
     lines
 }
 
-/// Arguments and result of a call.
+/// A reader with the arguments and result of a call.
 pub(super) fn viewer(call: &ChatCall, area: Rect) -> TextReader {
     let mut doc = Doc::new(reader_width(area));
     doc.heading("arguments").json(0, &call.arguments);
     match &call.result {
-        None => _ = doc.heading("result").text(0, &"it is not there yet", Role::Faint),
+        None => _ = doc.heading("result").text(0, &"not available yet", Role::Faint),
         Some(outcome) => {
             doc.heading(if outcome.is_error { "error" } else { "result" });
             match serde_json::from_str::<Value>(&outcome.text) {
@@ -93,7 +92,7 @@ pub(super) fn viewer(call: &ChatCall, area: Rect) -> TextReader {
 }
 
 impl ChatScreen {
-    /// What each server costs: in every prompt, and in the last turn; then the system prompt.
+    /// A reader with the tokens per server, per prompt and in the last turn, and the system prompt.
     pub(in crate::tui) fn context(
         &self,
         prompt: &SafeText,
@@ -135,8 +134,7 @@ impl ChatScreen {
             ];
             row(&mut doc, cells, Role::Text);
         }
-        let says =
-            "share: of what the model takes, in every prompt; calls and results: of the last turn";
+        let says = "share: of the context window, per prompt; calls and results: in the last turn";
         doc.text(0, &says, Role::Faint);
         doc.heading("system prompt");
         doc.text(0, prompt, Role::Text);
@@ -209,7 +207,7 @@ impl ChatScreen {
         }
     }
 
-    /// Where the message is typed: as many lines as it has, at most six.
+    /// The region of the message being typed: as many lines as it has, at most six.
     fn typed_area(&self, area: Rect) -> Rect {
         let lines = if self.search.is_some() { 1 } else { self.input.lines().len() as u16 };
         let height = lines.clamp(1, 6).min(area.height.saturating_sub(4));
@@ -217,7 +215,7 @@ impl ChatScreen {
         Rect { x: area.x + 1, y, width: area.width.saturating_sub(1), height }
     }
 
-    /// Where what was said is drawn.
+    /// The region of the conversation.
     pub(super) fn text_area(&self, area: Rect) -> Rect {
         let typed = self.typed_area(area);
         let height = typed.y.saturating_sub(area.y + 2);

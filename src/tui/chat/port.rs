@@ -1,35 +1,35 @@
-//! Commands of the dashboard to the task that talks to the model, and the events it sends back.
+//! Commands from the dashboard to the chat task, and the news it sends back.
 
 use tokio::sync::mpsc;
 
 use crate::host::Host;
 use crate::tui::prelude::*;
 
-/// What the person wants of the chat.
+/// A command to the chat task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChatCommand {
-    /// Send this message; in place of the message of this number, when one is given.
+    /// Send this message, replacing the message with this index if one is given.
     Say(String, Option<usize>),
     /// Stop the turn.
     Abort,
     /// Cancel this call; the turn goes on.
     CancelCall(String),
-    /// List what there is to choose from.
+    /// List the available choices.
     List(Choose),
-    /// Go on with this conversation; a new one when none is named.
+    /// Continue this conversation, or start a new one.
     Open(Option<String>),
-    /// Go on with a copy of this conversation, before its message of this number when one is given.
+    /// Continue in a copy of this conversation, cut before the message with this index if given.
     Branch(Option<usize>),
-    /// Use this model from the next turn on.
+    /// Use this model, starting with the next turn.
     Model(String),
-    /// Act under this profile of the policy from the next turn on; as the person when none is named.
+    /// Use this policy profile, starting with the next turn; `None` acts as the user.
     Profile(Option<String>),
-    /// Send the system prompt and what each server costs.
+    /// Send the system prompt and the cost of each server.
     Prompt,
 }
 
 named! {
-    /// What is chosen, as the title of the list has it.
+    /// The kinds of choices, with the titles of their lists.
     pub enum Choose {
         /// A conversation.
         Conversation = "conversations",
@@ -40,30 +40,30 @@ named! {
     }
 }
 
-/// What comes back to the dashboard.
+/// News from the chat task to the dashboard.
 #[derive(Clone, Debug)]
 pub enum ChatNews {
-    /// Something happened: an object of `mcpdeck help chat`.
+    /// An event, as an object of `mcpdeck help chat`.
     Event(Value),
-    /// This conversation is open now.
+    /// This conversation was opened.
     Opened {
-        /// The model and the profile, to show.
+        /// The model and the profile, for display.
         with: SafeText,
-        /// What was said and done in it, as events.
+        /// Its content so far, as events.
         events: Vec<Value>,
-        /// Whether a turn is under way.
+        /// Whether a turn is in progress.
         busy: bool,
     },
-    /// The model or the profile is another.
+    /// The model or the profile changed.
     With(SafeText),
-    /// What there is to choose from.
+    /// The available choices.
     Choices(Choose, Vec<(SafeText, ChatCommand)>),
-    /// The system prompt; what each server costs, as in the event `done`; tokens the model takes.
+    /// The system prompt, costs per server as in the event `done`, context window in tokens.
     Prompt(SafeText, Value, u64),
-    /// Something could not be done.
+    /// A command failed.
     Failed(SafeText),
 }
 
-/// Opens the chat once the engine runs; gives where commands go.
+/// Opens the chat once the engine runs; returns the channel for commands.
 pub type OpenChat =
     Arc<dyn Fn(Host, mpsc::Sender<ChatNews>) -> Option<mpsc::Sender<ChatCommand>> + Send + Sync>;

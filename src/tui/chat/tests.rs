@@ -15,7 +15,7 @@ fn screen(events: &[Value]) -> ChatScreen {
     screen
 }
 
-/// Does an action; gives what it wants of the chat.
+/// Performs an action; returns the chat command it produced.
 fn act(screen: &mut ChatScreen, action: Action) -> Option<ChatCommand> {
     let mut out = Out::default();
     screen.apply(action, &mut out);
@@ -74,7 +74,7 @@ fn a_call_is_one_line_unfolds_to_its_result_and_opens() {
     screen.apply(Action::Send, &mut out);
     let Some(Overlay::Reader(reader)) = out.overlay else { panic!("nothing is open") };
     assert!(reader.text.doc.to_text().contains("4␛2"), "{}", reader.text.doc.to_text());
-    // A running one is cancelled alone.
+    // With a running call selected, only that call is cancelled.
     screen.event(&call("2")[0]);
     act(&mut screen, Action::Back);
     act(&mut screen, Action::NextBlock);

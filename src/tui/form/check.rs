@@ -1,6 +1,6 @@
-//! Checking the value of a form against its schema: at once where that is provably quick, otherwise
-//! as a job for another thread. What the engine would refuse is a violation; what only looks wrong
-//! (formats, in dialects where they are notes) is a note. Does no I/O.
+//! Checking the value of a form against its schema: inline if that is provably fast, otherwise as a
+//! job for another thread. What the engine would reject is a violation; a wrong format in a dialect
+//! where formats are only annotations is a note. Does no I/O.
 
 use std::collections::{BTreeMap, HashMap};
 use std::iter::successors;
@@ -13,8 +13,8 @@ use crate::tui::form::row::{FormRow, RowKind};
 use crate::tui::form::schema::SchemaDocument;
 use crate::tui::prelude::*;
 
-/// Schemas with at most this many sub-schemas are compiled where the form is built: that takes less
-/// than a millisecond. Larger ones are compiled by the first job.
+/// Schemas with at most this many sub-schemas are compiled when the form is built, which takes
+/// less than a millisecond. Larger ones are compiled by the first job.
 const AT_ONCE: usize = 150;
 
 /// The two validators of a schema: the engine's, and one that asserts formats.
@@ -29,7 +29,7 @@ fn compile(schema: &Value, limits: ContentLimits) -> Pair {
     (engine, strict)
 }
 
-/// What is known of the value of a form.
+/// The results of checking the value of a form.
 #[derive(Default)]
 pub(super) struct Checks {
     pub(super) limits: ContentLimits,
@@ -39,11 +39,11 @@ pub(super) struct Checks {
     revision: u64,
     checked: u64,
     in_flight: bool,
-    /// Tells the jobs of this form from those of one that stood here before.
+    /// Distinguishes the jobs of this form from those of an earlier one.
     mine: Arc<()>,
 }
 
-/// A check that is too long for the screen's own thread.
+/// A check that is too slow for the UI thread.
 #[derive(Clone, Debug)]
 pub struct CheckJob {
     whose: Arc<()>,
@@ -54,7 +54,7 @@ pub struct CheckJob {
     value: Value,
 }
 
-/// What a [`CheckJob`] found.
+/// The result of a [`CheckJob`].
 #[derive(Clone, Debug)]
 pub struct CheckResult {
     whose: Arc<()>,
@@ -64,7 +64,7 @@ pub struct CheckResult {
     notes: Vec<Violation>,
 }
 
-/// Two jobs are the same when they check the same value of the same schema.
+/// Two jobs are equal if they check the same revision and value against the same schema.
 impl PartialEq for CheckJob {
     fn eq(&self, other: &Self) -> bool {
         self.revision == other.revision && self.schema == other.schema && self.value == other.value
@@ -72,7 +72,7 @@ impl PartialEq for CheckJob {
 }
 
 impl CheckJob {
-    /// Compiles what is not compiled yet and checks. Blocks for at most about four times
+    /// Compiles the schema if needed and checks the value. Blocks for at most about four times
     /// [`ContentLimits::schema_time`]: two compilations, two checks.
     pub fn run(self) -> CheckResult {
         let compiled =
@@ -83,7 +83,7 @@ impl CheckJob {
     }
 }
 
-/// What the two validators say of a value, as far as `check` asks them.
+/// Runs `check` with both validators; returns the verdict and the notes.
 fn judged(
     compiled: &Pair,
     check: impl Fn(&Validator) -> Option<SchemaVerdict>,
@@ -110,13 +110,13 @@ impl Checks {
         }
     }
 
-    /// The value is another one now.
+    /// Marks the value as changed.
     pub(super) fn changed(&mut self) {
         self.revision += 1;
     }
 
-    /// Checks at once when that is provably quick; otherwise the last verdict stands until a job
-    /// has run.
+    /// Checks inline if that is provably fast; otherwise the last verdict is kept until a job has
+    /// run.
     pub(super) fn check_quickly(&mut self, value: &Value) {
         let Some(compiled) = self.compiled.clone() else { return };
         let quick = |validator: &Validator| validator.check_in_place(value);
@@ -126,12 +126,12 @@ impl Checks {
         }
     }
 
-    /// Whether the value as it is now has not been checked yet.
+    /// Whether the current value has not been checked yet.
     pub(super) const fn is_pending(&self) -> bool {
         self.checked != self.revision
     }
 
-    /// A job for another thread, one at a time; give what it finds to [`Checks::take`].
+    /// A job for another thread, one at a time; pass its result to [`Checks::take`].
     pub(super) fn job(
         &mut self,
         document: &SchemaDocument,
@@ -151,7 +151,7 @@ impl Checks {
         })
     }
 
-    /// Takes what a job of this form found; gives whether it is of the value as it is now.
+    /// Takes a job's result; returns whether the value is current, `None` for another form's job.
     pub(super) fn take(&mut self, found: CheckResult) -> Option<bool> {
         if !Arc::ptr_eq(&self.mine, &found.whose) {
             return None;
@@ -172,43 +172,43 @@ impl Checks {
     }
 }
 
-// Problems of a form: what the engine's validator says of the value, what was typed and is no
-// value yet, and formats that look wrong; each at the row where it stands. Pure.
+// Problems of a form: violations found by the engine's validator, half-typed text, and wrong
+// formats, each at its row. Pure.
 
-/// Text that is no value yet.
+/// Half-typed text: text that is not a value yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HalfTyped {
     /// As typed.
     pub text: String,
-    /// Why it is no value.
+    /// Why it is not a value.
     pub message: String,
 }
 
-/// How grave a problem is.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// Typed text that is no value: it cannot be sent at all.
+    /// Half-typed text: the form cannot be sent at all.
     Draft,
-    /// The engine refuses it; it can be sent on purpose.
+    /// The engine would reject it; it can be sent by force.
     Violation,
-    /// Worth a look; it is sent as it is.
+    /// Only a warning; the form can be sent.
     Note,
 }
 
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// JSON pointer of its place.
     pub pointer: String,
-    /// What, in words.
+    /// What is wrong, in words.
     pub message: SafeText,
-    /// How grave.
+    /// Its severity.
     pub weight: Weight,
-    /// The row that shows it, when one does.
+    /// The row that shows it, if any.
     pub row: Option<usize>,
 }
 
-/// Joins drafts, verdict and notes, in the order of the rows.
+/// Collects problems from drafts, verdict and notes, in the order of the rows.
 pub fn collect(
     rows: &[FormRow],
     value: Option<&Value>,
@@ -218,7 +218,7 @@ pub fn collect(
 ) -> Vec<Problem> {
     let shown = shown(rows);
     let at = |pointer: &str, message: SafeText, weight| Problem {
-        // The row itself, or the nearest visible one above it.
+        // The row of the place, or that of its nearest visible parent.
         row: successors(Some(pointer), |at| at.rsplit_once('/').map(|(parent, _)| parent))
             .find_map(|at| shown.get(at).copied()),
         pointer: pointer.to_owned(),
@@ -234,7 +234,7 @@ pub fn collect(
         _ => &[],
     };
     for violation in violations {
-        // What is being typed there is already said to be wrong.
+        // The half-typed text at this place is already reported.
         if drafts.contains_key(&violation.pointer) {
             continue;
         }
@@ -258,8 +258,8 @@ pub fn collect(
     all
 }
 
-/// Where a value fits no alternative: the required fields of the one that is shown and that are not
-/// filled in yet. What is to be done stands there; that the whole fits none is said once they are.
+/// For a value that fits no alternative: the unset required fields of the one that is shown. They
+/// are reported first; the violation of the union itself only once all of them are set.
 fn missing_below<'a>(
     rows: &'a [FormRow],
     value: Option<&Value>,
@@ -284,12 +284,12 @@ fn words(violation: &Violation) -> SafeText {
     SafeText::line(&violation.message)
 }
 
-/// The row that shows each place.
+/// The row that shows each place, by JSON pointer.
 fn shown(rows: &[FormRow]) -> HashMap<&str, usize> {
     let mut shown = HashMap::with_capacity(rows.len());
     for (i, row) in rows.iter().enumerate() {
         match row.kind {
-            // The field line of a place is better than its choice line.
+            // The field row of a place takes precedence over its choice row.
             RowKind::Field { .. } => _ = shown.insert(row.pointer.as_str(), i),
             RowKind::Choice { .. } => _ = shown.entry(row.pointer.as_str()).or_insert(i),
             _ => {}

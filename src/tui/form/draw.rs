@@ -1,4 +1,4 @@
-//! Drawing of a form: only visible rows are built. Reads the state, changes nothing.
+//! Drawing of a form; only visible rows are drawn. Reads the state, changes nothing.
 
 use ratatui::widgets::{Clear, Widget};
 use unicode_width::UnicodeWidthStr;
@@ -14,13 +14,13 @@ use crate::tui::widget::Pen;
 
 pub use crate::tui::look::Styles;
 
-/// Writes `text` on one row of `area`, cut to `cells`; gives the column after it.
+/// Writes `text` at a position, cut to `cells`; returns the column after it.
 pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Style) -> u16 {
     x + Pen::new(buf, Rect::new(x, y, cells, 1)).cut(text, cells, style).position()
 }
 
 const MAX_EDITOR: u16 = 8;
-/// Draws the form in `area`: fields, the line that calls, and an open list to choose from.
+/// Draws the form in `area`: fields, JSON, the submit line, and an open list.
 pub fn form(state: &FormState, look: &Styles, submit: &str, area: Rect, buf: &mut Buffer) {
     let area = area.intersection(buf.area);
     if area.width < 4 || area.height == 0 {
@@ -38,11 +38,11 @@ pub fn form(state: &FormState, look: &Styles, submit: &str, area: Rect, buf: &mu
     }
 }
 
-/// Width from which the JSON stands beside the fields without being asked for, and what each field
-/// takes beside it.
+/// Width, in columns, from which the JSON is always shown beside the fields, and the hint of each
+/// field beside its value.
 const WIDE: u16 = 100;
 
-/// Where fields and JSON go: side by side where there is room, else the one that has the keys.
+/// The regions of fields and JSON: side by side if there is room, otherwise the focused one.
 fn split(state: &FormState, area: Rect) -> (Option<Rect>, Option<Rect>) {
     let wide = area.width >= WIDE && !state.rows().is_empty();
     if wide || state.json() != JsonView::Closed && area.width >= 76 {
@@ -56,12 +56,12 @@ fn split(state: &FormState, area: Rect) -> (Option<Rect>, Option<Rect>) {
     }
 }
 
-/// Columns for what each field takes, at the right of its value.
+/// Columns for the hint of each field, to the right of its value.
 fn hints(area: Rect, fields: Rect) -> u16 {
     if area.width >= WIDE { fields.width / 3 } else { 0 }
 }
 
-/// Where the fields are, and the line below them that says what is wanted, where there is room.
+/// The region of the fields, and the line of help below them if there is room.
 pub(super) fn body(area: Rect) -> (Rect, Option<Rect>) {
     if area.height < 6 {
         return (area, None);
@@ -70,8 +70,7 @@ pub(super) fn body(area: Rect) -> (Rect, Option<Rect>) {
     (body, Some(Rect { y: body.bottom(), height: 1, ..area }))
 }
 
-/// The rows that are visible and where they stand; the one after the last row is the line that
-/// calls.
+/// The visible rows and their regions; the one after the last row is the submit line.
 pub(super) fn window(state: &FormState, body: Rect) -> Vec<(usize, Rect)> {
     let height_of = |row: usize| editor_height(state, row).min(body.height.max(1));
     let cursor = state.cursor();
@@ -98,7 +97,7 @@ pub(super) fn window(state: &FormState, body: Rect) -> Vec<(usize, Rect)> {
     lines
 }
 
-/// What of a form is at a place of its `area`.
+/// The part of a form at a position of its `area`.
 pub(super) fn hit(state: &FormState, area: Rect, at: Position) -> Option<FormSpot> {
     if let Some(popup) = &state.popup {
         let outer = popup_area(state, popup, area);
@@ -118,16 +117,16 @@ pub(super) fn hit(state: &FormState, area: Rect, at: Position) -> Option<FormSpo
     lines.into_iter().find(|(_, line)| line.contains(at)).map(|(row, _)| FormSpot::Row(row))
 }
 
-/// Something of a form under the mouse.
+/// A part of a form under the mouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FormSpot {
-    /// A row; the one after the last is the line that calls.
+    /// A row; the one after the last is the submit line.
     Row(usize),
-    /// A line of the open list.
+    /// An entry of the open list.
     Entry(usize),
-    /// The rules around the open list.
+    /// The rules above and below the open list.
     Frame,
-    /// Beside the open list.
+    /// Outside the open list.
     Outside,
     /// The whole value as JSON.
     Json,
@@ -185,7 +184,7 @@ fn draw_json(state: &FormState, look: &Styles, ruled: bool, area: Rect, buf: &mu
     }
 }
 
-/// Where a list to choose from stands: at its field, below it or above where there is more room.
+/// The region of the open list: below its field, or above it if there is not enough room.
 fn popup_area(state: &FormState, popup: &Popup, area: Rect) -> Rect {
     let widest = popup.entries.iter().take(500).map(|e| e.width()).max().unwrap_or(10) as u16;
     let width = (widest + 8).clamp(32, 60).min(area.width);
@@ -206,7 +205,7 @@ fn popup_top(popup: &Popup, outer: Rect) -> usize {
     popup.selected.saturating_sub(usize::from(outer.height).saturating_sub(3))
 }
 
-/// Nothing shines through it: a rule with its title above, a rule below.
+/// Draws the open list on a cleared region: a rule with its title above, a rule below.
 fn draw_popup(state: &FormState, popup: &Popup, look: &Styles, outer: Rect, buf: &mut Buffer) {
     let narrowed = popup.narrowed();
     let Rect { x, y, width, height } = outer;
@@ -242,22 +241,22 @@ fn draw_popup(state: &FormState, popup: &Popup, look: &Styles, outer: Rect, buf:
     }
 }
 
-// The fields of a form on the screen: one row each, what is being typed, and what is wrong with it.
+// The fields of a form: one row each, with the line editor and problems.
 
-/// A field that is typed in is at least this wide where there is room.
+/// Minimum width of the line editor if there is room, in columns.
 const FIELD: u16 = 12;
 
-/// What the fields are drawn with.
+/// Draws the fields of a form.
 pub(super) struct Sheet<'a> {
     pub(super) state: &'a FormState,
     pub(super) look: &'a Styles,
-    /// Columns for what each field takes; 0 where there is no room.
+    /// Columns for the hint of each field; 0 if there is no room.
     pub(super) hints: u16,
     pub(super) buf: &'a mut Buffer,
 }
 
 impl Sheet<'_> {
-    /// Draws every field in view, the line that calls, and the one that helps.
+    /// Draws the visible fields, the submit line, and the line of help.
     pub(super) fn fields(&mut self, submit: &str, area: Rect) {
         let (body, help) = body(area);
         let lines = window(self.state, body);
@@ -273,7 +272,7 @@ impl Sheet<'_> {
         }
     }
 
-    /// Whether the keys go to this row.
+    /// Whether this row has the focus.
     fn is_here(&self, index: usize) -> bool {
         index == self.state.cursor() && self.state.json() != JsonView::Focused
     }
@@ -319,11 +318,11 @@ impl Sheet<'_> {
         }
     }
 
-    /// Draws what is being typed at a row; gives the column after it.
+    /// Draws the line editor of a row; returns the column after it.
     fn editor(&mut self, editor: &LineEditor, row: &FormRow, area: Rect) -> u16 {
         let wide = editor.area.lines().iter().map(|l| l.width()).max().unwrap_or(0) as u16;
         let width = if self.state.problem_at(self.state.cursor()).is_some() {
-            // What is wrong stands behind the field, not in it.
+            // The problem is shown after the field, not in it.
             let most = area.width.saturating_sub(26);
             (wide + 2).max(FIELD.min(most)).min(most).max(8).min(area.width)
         } else {
@@ -334,13 +333,13 @@ impl Sheet<'_> {
         if editor.area.is_empty() && width > 12 {
             let is_null = self.state.at(&row.pointer).is_some_and(Value::is_null);
             let ghost = if is_null { "null".to_owned() } else { ghost(row, editor.edits) };
-            // What follows on the line, such as a problem, must not be drawn over the hint.
+            // A problem that follows on the line must not be drawn over the placeholder.
             return put(self.buf, area.x + 1, area.y, width - 1, &ghost, self.look.faint);
         }
         area.x + (wide + 1).max(FIELD.min(width)).min(width)
     }
 
-    /// Draws what stands at a row; gives the column after it.
+    /// Draws the value of a row; returns the column after it.
     fn value(&mut self, row: &FormRow, area: Rect) -> u16 {
         let value = self.state.at(&row.pointer);
         let (text, style) = shown(self.state, row, value, self.look);
@@ -348,7 +347,7 @@ impl Sheet<'_> {
         put(self.buf, area.x, area.y, area.width, &limited, style)
     }
 
-    /// The line that calls, and why it cannot call yet.
+    /// Draws the submit line, and why the form cannot be sent yet.
     fn submit(&mut self, submit: &str, area: Rect) {
         let (state, look) = (self.state, self.look);
         let here = self.is_here(state.rows().len());
@@ -370,14 +369,14 @@ impl Sheet<'_> {
         }
     }
 
-    /// What the row under the cursor wants.
+    /// Draws the hint of the row under the cursor.
     fn help(&mut self, area: Rect) {
         if let Some(row) = self.state.current() {
             self.takes(row, Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area });
         }
     }
 
-    /// What a row takes, and what the server says of it.
+    /// Draws the hint of a row and its description.
     fn takes(&mut self, row: &FormRow, area: Rect) {
         let mut pen = Pen::new(self.buf, area);
         pen.write(&describe(row), self.look.muted);
@@ -388,9 +387,9 @@ impl Sheet<'_> {
     }
 }
 
-// The words of a row: what stands there, what it takes, what it would be by default. Pure.
+// The texts of a row: its value, hint and placeholder. Pure.
 
-/// What is shown in an empty editor.
+/// The placeholder of an empty line editor.
 pub(super) fn ghost(row: &FormRow, edits: Edits) -> String {
     match edits {
         Edits::NewKey => "name of a new entry".to_owned(),
@@ -425,7 +424,7 @@ pub(super) fn shown(
         }
         kind @ (RowKind::AddItem | RowKind::AddKey) => {
             let what = if matches!(kind, RowKind::AddKey) { "entry" } else { "item" };
-            // Lists within lists end on lines that would look alike.
+            // Nested lists would end with identical lines otherwise.
             let place = pointer::split(&row.pointer).map(|(_, name)| cut(&name));
             let place = place.filter(|name| name.parse::<usize>().is_err());
             let to = place.map_or_else(String::new, |name| format!(" to {name}"));
@@ -435,7 +434,7 @@ pub(super) fn shown(
         RowKind::Field { field, .. } => {
             let has_text = value.is_some_and(|v| !v.is_null() && *v != "");
             match state.drafts.get(&row.pointer) {
-                // Always as many: their number would tell the length.
+                // A fixed number, so that the length is not revealed.
                 _ if field.is_secret() && has_text => {
                     (look.sign("••••••••", "********").to_owned(), look.muted)
                 }
@@ -446,7 +445,7 @@ pub(super) fn shown(
     }
 }
 
-/// A value of a choice by the name the schema gives it, or as it is.
+/// The name that the schema gives to a value of a choice, or the value itself.
 fn named(field: &Field, options: &[Value], value: &Value) -> String {
     let at = options.iter().position(|option| option == value);
     let name = at.and_then(|index| field.option_name(index, value));
@@ -485,7 +484,7 @@ fn field_text(field: &Field, value: Option<&Value>, look: &Styles) -> (String, S
     }
 }
 
-/// What a field takes, in words: type, limits, format, default.
+/// What a field accepts, in words: type, limits, format, pattern.
 pub fn hint(field: &Field) -> String {
     let mut parts: Vec<String> = Vec::new();
     match &field.kind {
@@ -532,7 +531,7 @@ pub fn hint(field: &Field) -> String {
     parts.join(" · ")
 }
 
-/// A few choices by name, many by their number.
+/// Lists a few choices by name, otherwise their number.
 fn choices(of: &str, field: &Field, options: &[Value]) -> String {
     let names: Vec<String> = options.iter().map(|option| named(field, options, option)).collect();
     match names.join(", ") {
@@ -557,7 +556,7 @@ fn ranges(field: &Field) -> Vec<String> {
     length.into_iter().chain(tightest("minItems", "maxItems", "item")).collect()
 }
 
-/// What the row is, in words, for the line of help below the form.
+/// The hint of a row, in words.
 fn describe(row: &FormRow) -> String {
     match &row.kind {
         RowKind::Choice { slot: OF_TYPES, titles, .. } => {

@@ -1,5 +1,5 @@
-//! Changes of the value that a person makes on rows: set, unset, null, add, remove, move,
-//! duplicate, rename, choose, step. Each is one step of undo. No drawing, no keys.
+//! Changes of the value on rows: set, unset, null, add, remove, move, duplicate, rename, choose,
+//! step. Each is one undo step. No drawing, no keys.
 
 use jiff::Span;
 use jiff::civil::{Date, DateTime, Time};
@@ -16,7 +16,7 @@ use crate::tui::form::state::FormState;
 use crate::tui::prelude::*;
 
 impl FormState {
-    /// Sets a place, making the objects above it. Refused when a parent is of another kind.
+    /// Sets a place, creating missing parent objects. Returns `false` if a parent has another type.
     pub fn set(&mut self, at: &str, value: Value) -> bool {
         self.remember();
         self.drafts.remove(at);
@@ -26,11 +26,11 @@ impl FormState {
         done
     }
 
-    /// Takes a place out of the value: unset, which is neither null nor empty.
+    /// Unsets a place: removes it from the value, which is neither null nor empty.
     pub fn unset(&mut self, at: &str) {
         self.remember();
         self.drafts.retain(|place, _| !pointer::is_within(place, at));
-        // A list has no unset items; removing one is another action.
+        // List items cannot be unset; removing one is a separate action.
         if !self.is_item(at) {
             pointer::remove(&mut self.value, at);
         }
@@ -39,7 +39,7 @@ impl FormState {
         self.focus();
     }
 
-    /// Sets the empty value of the place's kind; gives whether there is one.
+    /// Sets the empty value of the row's type; returns whether there is one.
     pub fn set_empty(&mut self, row: usize) -> bool {
         let field = self.rows.get(row).and_then(FormRow::field);
         let Some(value) = field.and_then(|field| empty(&field.merged)) else { return false };
@@ -47,7 +47,7 @@ impl FormState {
         true
     }
 
-    /// Sets the value of a row in place of what is being typed there.
+    /// Sets the value of a row, discarding what is being typed there.
     fn set_row(&mut self, row: usize, value: Value) {
         let Some(at) = self.rows.get(row).map(|row| row.pointer.clone()) else { return };
         self.editor = None;
@@ -61,7 +61,7 @@ impl FormState {
         parent.and_then(|at| self.at(at)).is_some_and(Value::is_array)
     }
 
-    /// Sets `null`, whether the schema wants it or not: the validator says so then.
+    /// Sets `null` even if the schema does not allow it; the validator then reports it.
     pub fn set_null(&mut self, row: usize) {
         self.set_row(row, Value::Null);
     }
@@ -76,7 +76,7 @@ impl FormState {
         }
     }
 
-    /// Adds an item to a list (the place of the row, or the list it is in); gives its pointer.
+    /// Appends an item to the list at `at`; returns the item's pointer.
     pub fn add_item(&mut self, at: &str) -> Option<String> {
         let list = self.at(at);
         let is_set = list.is_some_and(Value::is_array);
@@ -99,7 +99,7 @@ impl FormState {
         Some(new)
     }
 
-    /// Adds a key to an object; gives its pointer, or nothing when the key is there.
+    /// Adds a key to an object; returns its pointer, or `None` if the key exists.
     pub fn add_key(&mut self, at: &str, key: &str) -> Option<String> {
         let new = join(at, key);
         if self.at(&new).is_some() {
@@ -114,7 +114,7 @@ impl FormState {
         Some(new)
     }
 
-    /// Takes an item out of its list, or a key out of its object.
+    /// Removes an item from its list, or a key from its object.
     pub fn remove(&mut self, at: &str) {
         self.remember();
         self.place_gone(at);
@@ -136,7 +136,7 @@ impl FormState {
         Some((parent.to_owned(), key.parse().ok()?, items))
     }
 
-    /// Puts a copy of an item after it; gives the copy's pointer.
+    /// Inserts a copy of an item after it; returns the copy's pointer.
     pub fn duplicate(&mut self, at: &str) -> Option<String> {
         self.remember();
         let (parent, index, items) = self.list_of(at)?;
@@ -150,7 +150,7 @@ impl FormState {
         Some(new)
     }
 
-    /// Moves an item within its list by so many places; gives its new pointer.
+    /// Swaps an item with the one `by` places away; returns its new pointer.
     pub fn move_item(&mut self, at: &str, by: isize) -> Option<String> {
         self.remember();
         let (parent, index, items) = self.list_of(at)?;
@@ -167,7 +167,7 @@ impl FormState {
         Some(new)
     }
 
-    /// Renames a key that the schema leaves open.
+    /// Renames a key; returns `false` if the name is taken.
     pub fn rename(&mut self, at: &str, name: &str) -> bool {
         self.remember();
         let done = pointer::rename(&mut self.value, at, name);
@@ -179,8 +179,8 @@ impl FormState {
         done
     }
 
-    /// Shows another alternative. Of a variant the value is kept as far as it looks like the new one;
-    /// what does not comes back when the old alternative is chosen again.
+    /// Chooses another alternative. The value is kept as far as it fits the new variant; the old
+    /// one is restored when its alternative is chosen again.
     pub fn choose(&mut self, row: usize, choice: usize) {
         let Some(row) = self.rows.get(row) else { return };
         let RowKind::Choice { slot, active, titles, variants } = &row.kind else { return };
@@ -209,7 +209,7 @@ impl FormState {
         self.replace(&at, new);
     }
 
-    /// The value as a variant has it, as far as it looks like one.
+    /// Converts a value to a variant, keeping the members that the variant has.
     fn as_variant(&self, node: &SubSchema, current: Option<Value>) -> Option<Value> {
         let old = match current {
             Some(value) if fits(&self.document, node, &value) => return Some(value),
@@ -239,8 +239,8 @@ impl FormState {
         self.focus();
     }
 
-    /// Steps a number by its `multipleOf` within its limits, a choice by one, of a date or time the
-    /// part under the cursor; up, which is negative, is more.
+    /// Steps a number by its `multipleOf` within its limits, a choice by one, a date or time by the
+    /// part under the cursor. Negative `by` is up, which increases numbers and times.
     pub fn step(&mut self, row: usize, by: isize) {
         let Some(found) = self.rows.get(row) else { return };
         let value = self.at(&found.pointer);
@@ -260,7 +260,7 @@ impl FormState {
         }
     }
 
-    /// Takes the last change back.
+    /// Undoes the last change.
     pub fn undo(&mut self) -> bool {
         let Some(before) = self.undo.pop() else { return false };
         (self.value, self.drafts) = before;
@@ -270,14 +270,14 @@ impl FormState {
         true
     }
 
-    /// What a new member of a container begins with.
+    /// The initial value of a new member of a container.
     fn begun(&self, conj: &[SubSchema]) -> Value {
         seed(&self.document, conj, Defaults::Required)
             .or_else(|| empty(&merge(&self.document, conj, None, &[])))
             .unwrap_or(Value::Null)
     }
 
-    /// Everything that holds at the container `at`, as its row has it.
+    /// The joined schema of the container `at`, from its row if it has one.
     fn merged_at(&self, at: &str) -> Option<Merged> {
         if let Some(field) = self.field_at(at) {
             return Some(field.merged.clone());
@@ -288,10 +288,9 @@ impl FormState {
         })
     }
 
-    // What a person can want of a form, and what it does. Which key means which command is decided by
-    // the key table.
+    // The actions of a form.
 
-    /// Does a command; gives whether it meant anything here.
+    /// Performs an action; returns whether it had a meaning here.
     pub fn apply(&mut self, action: Action) -> bool {
         let at = self.current().map(|row| row.pointer.clone()).unwrap_or_default();
         match action {
@@ -334,7 +333,7 @@ impl FormState {
         self.go_to_problem(row)
     }
 
-    /// Goes to a row with a problem; JSON that is no value yet comes first.
+    /// Moves to a row with a problem; JSON that does not parse comes first.
     fn go_to_problem(&mut self, row: Option<usize>) -> bool {
         if self.broken_json().is_some() {
             self.enter_json();
@@ -345,8 +344,8 @@ impl FormState {
         true
     }
 
-    /// Goes to the gravest of the problems that keep the form from being sent, the first of those.
-    /// False when there is none.
+    /// Moves to the first of the gravest problems that keep the form from being sent. Returns
+    /// `false` if there is none.
     pub fn go_to_gravest(&mut self) -> bool {
         let blocking = self.problems().iter().filter(|problem| problem.weight < Weight::Note);
         let placed = blocking.filter_map(|problem| Some((problem.weight, problem.row?)));
@@ -354,7 +353,7 @@ impl FormState {
         self.go_to_problem(gravest)
     }
 
-    /// What opening a row and toggling it have in common; nothing where they differ.
+    /// The common part of opening and toggling a row; `None` where they differ.
     fn unfold(&mut self) -> Option<bool> {
         let row = self.current()?;
         match &row.kind {
@@ -386,7 +385,7 @@ impl FormState {
             return done;
         }
         match self.current().and_then(FormRow::field).map(|field| &field.kind) {
-            // A container that is null has nothing to fold: going in makes it empty.
+            // A container that is null cannot be unfolded: entering it makes it empty.
             Some(FieldKind::Object { .. } | FieldKind::Array { .. }) => {
                 return self.set_empty(self.cursor);
             }
@@ -419,7 +418,7 @@ impl FormState {
         true
     }
 
-    /// The nearest list at or above the cursor gets an item; an object gets a key to be named.
+    /// Adds an item to the nearest list at or above the cursor, or starts a new key of an object.
     fn add_here(&mut self) -> bool {
         let Some(row) = self.current() else { return false };
         let mut at = row.pointer.clone();
@@ -434,7 +433,7 @@ impl FormState {
             let is_list = here.is_some_and(|f| matches!(f.kind, FieldKind::Array { open: true }));
             let is_map = here.is_some_and(|f| matches!(f.kind, FieldKind::Object { open: true }));
             if is_map && adds(self).is_none() {
-                // Unfolded, it has a line where the key is named.
+                // Once unfolded, it has a row for naming the key.
                 self.decisions.entry(at.clone()).or_default().folded = Some(false);
                 self.refresh();
             }
@@ -496,8 +495,8 @@ impl FormState {
         done
     }
 
-    /// Edits a place as JSON, or as fields again; not while something stands there that is no value:
-    /// it would be lost.
+    /// Toggles editing a place as JSON or as fields; a no-op while its text does not parse, which
+    /// would be lost.
     fn as_json(&mut self, at: &str) {
         if self.drafts.contains_key(at) {
             return;
@@ -510,7 +509,7 @@ impl FormState {
     }
 }
 
-/// The place so many steps on, in a circle of `count`.
+/// The index `by` steps on, wrapping around at `count`.
 fn around(at: usize, by: isize, count: usize) -> usize {
     (at + count).saturating_add_signed(by) % count.max(1)
 }
@@ -523,7 +522,7 @@ fn stepped(field: &Field, value: Option<&Value>, by: isize) -> Option<Value> {
             if field.merged.integer || whole {
                 return (number.abs() < 9e15).then(|| Value::from(number as i64));
             }
-            // Steps such as 0.1 do not add up exactly; what is shown is what was meant.
+            // Steps such as 0.1 do not add up exactly, so round to 10 digits.
             let rounded = format!("{number:.10}").parse::<f64>().ok()?;
             serde_json::Number::from_f64(rounded).map(Value::Number)
         }
@@ -552,12 +551,12 @@ fn next_number(merged: &Merged, now: Option<f64>, by: isize) -> f64 {
     highest.map_or(next, |high| next.min(high))
 }
 
-// Dates and times stepped where the cursor stands: year, month, day, hour, minute or second
-// (RFC 3339, as JSON Schema's formats `date`, `time` and `date-time` want them). Pure.
+// Stepping of dates and times by the part under the cursor: year, month, day, hour, minute or
+// second (RFC 3339, for JSON Schema's formats `date`, `time` and `date-time`). Pure.
 
-/// The next text of a field of this format. `column` is where the cursor stands; behind the last
-/// part the usual one is stepped: the day of a date, the minute of a time. What is not set becomes
-/// now. `None` when the format is none of these, or the text is not of it.
+/// The text of a field of this format after a step. `column` is the column of the cursor; after
+/// the last part, the day of a date or the minute of a time is stepped. Without text, the result
+/// is the current time. `None` if the format is not one of these, or the text does not parse.
 pub(super) fn stepped_moment(
     format: &str,
     text: Option<&str>,
@@ -597,7 +596,7 @@ pub(super) fn stepped_moment(
     Some(next + offset)
 }
 
-/// The part of `2026-11-21T12:30:00` at a column.
+/// One unit of the part of `2026-11-21T12:30:00` at a column: a year, a month, ...
 fn part(column: usize) -> Span {
     let none = Span::new();
     match column {

@@ -1,5 +1,5 @@
-//! What is being typed in a form: a line, a choice from an open list, the whole value as JSON text;
-//! and text read as numbers and JSON that are sent as they are written.
+//! Text input in a form: a line, the filter of an open list, the whole value as JSON; and exact
+//! parsing of numbers and JSON, so that they are sent as they are written.
 
 use std::sync::LazyLock;
 
@@ -11,12 +11,12 @@ use crate::tui::form::row::FieldKind;
 use crate::tui::prelude::*;
 pub use crate::tui::widget::text_input::{edit, text_area as area};
 
-/// What an editor of a line edits.
+/// What a line editor edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edits {
     /// Text.
     Text,
-    /// Text with several lines.
+    /// Multi-line text.
     Lines,
     /// A number.
     Number,
@@ -24,12 +24,12 @@ pub enum Edits {
     Json,
     /// The name of a new key.
     NewKey,
-    /// The name of the key itself.
+    /// The name of an existing key.
     Rename,
 }
 
 impl Edits {
-    /// What is edited as text in a field of this kind.
+    /// What a line editor edits in a field of this kind; `None` if it has no line editor.
     pub(super) const fn of(kind: &FieldKind) -> Option<Self> {
         match kind {
             FieldKind::Text { multiline: true, .. } => Some(Self::Lines),
@@ -41,9 +41,9 @@ impl Edits {
     }
 }
 
-/// The text being typed on one line.
+/// The editor of the line under the cursor, or of the JSON.
 pub struct LineEditor {
-    /// The place.
+    /// JSON pointer of the place; empty for the whole value.
     pub pointer: String,
     /// What it edits.
     pub edits: Edits,
@@ -51,7 +51,7 @@ pub struct LineEditor {
     pub area: TextArea<'static>,
 }
 
-/// Puts text at the cursor as it is, Windows line ends included.
+/// Inserts text at the cursor unchanged, Windows line ends included.
 pub(super) fn insert(editor: &mut TextArea<'static>, text: &str) {
     if !text.contains('\r') {
         editor.insert_str(text);
@@ -67,7 +67,7 @@ pub(super) fn insert(editor: &mut TextArea<'static>, text: &str) {
     rewrite(editor, &lines.join("\n"));
 }
 
-/// Puts other text into an editor; what is masked stays so.
+/// Replaces the text of an editor; a masked one stays masked.
 pub(super) fn rewrite(editor: &mut TextArea<'static>, text: &str) {
     let mask = editor.mask_char();
     *editor = area(text);
@@ -80,7 +80,7 @@ pub(super) fn length(area: &TextArea<'static>) -> usize {
     area.lines().iter().map(|line| line.len() + 1).sum()
 }
 
-/// Reads a number exactly as JSON writes them; what could not be sent as typed is refused.
+/// Parses a JSON number; one that could not be sent as typed is an error.
 pub(super) fn number(text: &str) -> Result<Value, String> {
     match exact(text) {
         Ok(value @ Value::Number(_)) => Ok(value),
@@ -92,31 +92,31 @@ pub(super) fn number(text: &str) -> Result<Value, String> {
     }
 }
 
-// Lists to choose from: values, variants, types; narrowed by what is typed. No drawing.
+// Lists to choose from: values, variants, types; narrowed by a typed filter. No drawing.
 
-/// A list to choose from, narrowed by what is typed.
+/// A list to choose from, narrowed by a typed filter.
 pub struct Popup {
     /// The row it belongs to.
     pub row: usize,
     /// Every entry.
     pub entries: Vec<SafeText>,
-    /// What is typed to narrow them.
+    /// The typed filter.
     pub filter: String,
     /// Index into the narrowed entries.
     pub selected: usize,
 }
 
 impl Popup {
-    /// Indices of the entries that fit the filter, the best first.
+    /// Indices of the entries that match the filter, best match first.
     pub fn narrowed(&self) -> Vec<usize> {
         find::rank(&self.filter, &self.entries, |entry| entry.as_str().into())
     }
 }
 
-/// The text with which a field is edited: `None` when it is not edited as text.
+/// The initial text for editing a field; `None` if it is not edited as text.
 pub(super) fn text_of(kind: &FieldKind, value: Option<&Value>) -> Option<String> {
     Some(match (kind, value) {
-        // Null is shown as a hint, so that typing replaces it.
+        // Null is shown as a placeholder, so that typing replaces it.
         (
             FieldKind::Text { .. } | FieldKind::Number | FieldKind::Json(_),
             None | Some(Value::Null),
@@ -131,19 +131,19 @@ pub(super) fn text_of(kind: &FieldKind, value: Option<&Value>) -> Option<String>
 /// How the whole value is shown as JSON beside the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JsonView {
-    /// Only where there is room for it.
+    /// Shown only if there is room.
     #[default]
     Closed,
-    /// Always.
+    /// Always shown.
     Open,
-    /// It has the keys instead of the fields.
+    /// Shown, and has the focus instead of the fields.
     Focused,
 }
 
-/// Text longer than this is shown but not edited here.
+/// Longest JSON text that can be edited here, in bytes.
 const EDITABLE: usize = 1 << 20;
 
-/// The text of a value; nothing when it is unset.
+/// The JSON text of a value; empty if it is unset, a note if it is too large.
 pub fn pretty(value: Option<&Value>) -> String {
     let text = value.and_then(|value| serde_json::to_string_pretty(value).ok()).unwrap_or_default();
     if text.len() > EDITABLE {
@@ -152,11 +152,11 @@ pub fn pretty(value: Option<&Value>) -> String {
     text
 }
 
-/// Parses JSON, refusing what would not be sent as it is written: a whole number beyond 64 bits,
-/// a number with more digits than a double holds.
+/// Parses JSON, rejecting numbers that would not be sent as written: integers beyond 64 bits, and
+/// numbers with more digits than a double can hold.
 ///
 /// # Errors
-/// A sentence with line and column.
+/// A message, with line and column if the text does not parse.
 pub fn exact(text: &str) -> Result<Value, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| {
         let message = error.to_string();
@@ -169,7 +169,7 @@ pub fn exact(text: &str) -> Result<Value, String> {
     }
 }
 
-/// The first number of a JSON text that parsing changes.
+/// The first number in a JSON text that parsing would change.
 fn lossy_number(text: &str) -> Option<&str> {
     static TOKENS: LazyLock<Option<regex::Regex>> =
         LazyLock::new(|| regex::Regex::new(r#""(?:\\.|[^"\\])*"|[-0-9][-+.eE0-9]*"#).ok());
@@ -179,7 +179,7 @@ fn lossy_number(text: &str) -> Option<&str> {
 
 fn is_lossy(token: &str) -> bool {
     let mantissa = token.split(['e', 'E']).next().unwrap_or_default();
-    // What is so small that a double rounds it, to nothing in the end.
+    // Numbers so small that a double rounds them, down to zero.
     let rounded = token.parse::<f64>().is_ok_and(|parsed| !parsed.is_normal());
     if rounded && mantissa.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
         return true;

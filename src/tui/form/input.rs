@@ -1,5 +1,5 @@
-//! What keys and pasted text do to a form: moving, typing, choosing. No drawing; which key means
-//! which command is decided by the key table, [`FormState::type_key`] only types.
+//! Input to a form: moving, typing, choosing, pasting, the mouse. No drawing. The keymap maps keys
+//! to actions; [`FormState::type_key`] only types.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::CursorMove;
@@ -15,13 +15,13 @@ use crate::tui::form::state::FormState;
 use crate::tui::keymap::KeyScope;
 use crate::tui::prelude::*;
 
-/// Texts of at most this many lines are seen whole.
+/// Texts of at most this many lines are shown without paging.
 const PAGE: usize = 8;
-/// Text longer than this is not edited in a line; the external editor is for that.
+/// Longest text edited in a line, in bytes; longer text needs the external editor.
 const INLINE: usize = 256 << 10;
 
 impl FormState {
-    /// Puts the cursor on a row, or on the line that calls when there is no such row.
+    /// Puts the cursor on a row, or on the submit line if there is no such row.
     pub fn select(&mut self, row: usize) {
         self.leave();
         self.leave_json();
@@ -31,12 +31,12 @@ impl FormState {
         self.focus();
     }
 
-    /// Puts the cursor on a place.
+    /// Puts the cursor on the row of a place, given by JSON pointer.
     pub fn select_place(&mut self, at: &str) {
         let exact =
             |r: &FormRow| r.pointer == at && !matches!(r.kind, RowKind::AddItem | RowKind::AddKey);
         if let Some(row) = self.rows.iter().position(exact) {
-            // A container is entered at its first field, where typing can begin.
+            // In a container, the cursor goes to the first field, where typing can start.
             let inner = self.rows[row..].iter().position(|r| {
                 pointer::is_within(&r.pointer, at)
                     && !matches!(&r.kind, RowKind::Field { folded: Some(_), .. })
@@ -45,7 +45,7 @@ impl FormState {
         }
     }
 
-    /// Opens the editor of what has the keys: the JSON, or the line under the cursor when it takes
+    /// Opens the editor of what has the focus: the JSON, or the line under the cursor if it takes
     /// text.
     pub(super) fn focus(&mut self) {
         if self.json == JsonView::Focused {
@@ -76,14 +76,14 @@ impl FormState {
         Some(LineEditor { pointer: row.pointer.clone(), edits, area })
     }
 
-    /// Puts the cursor of the line at a column, or at its end.
+    /// Moves the cursor of the line editor to a column.
     pub(super) fn move_cursor_to(&mut self, column: usize) {
-        if let Some(editor) = self.editor.as_mut().filter(|_| column > 0) {
+        if let Some(editor) = &mut self.editor {
             editor.area.move_cursor(CursorMove::Jump(0, u16::try_from(column).unwrap_or(u16::MAX)));
         }
     }
 
-    /// Leaving a line ends what was only half an intention there.
+    /// Closes the line editor; an unfinished new key or rename is discarded.
     fn leave(&mut self) {
         let half = self.editor.take().filter(|e| matches!(e.edits, Edits::NewKey | Edits::Rename));
         if half.is_some() {
@@ -91,8 +91,8 @@ impl FormState {
         }
     }
 
-    /// A key on a screen whose table may bind it: text first, but never a chord that is bound, nor a
-    /// key that moves, unless an open list takes it. Gives whether it was text.
+    /// Handles a key on a screen whose keymap may bind it: text comes first, but bound chords and
+    /// movement keys only go to an open list. Returns whether it was consumed.
     pub fn take_key(&mut self, key: KeyEvent, bound: bool) -> bool {
         let moves =
             matches!(key.code, KeyCode::F(_) | KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab);
@@ -100,12 +100,12 @@ impl FormState {
         (self.popup_is_open() || !(moves || chord && bound)) && self.type_key(key)
     }
 
-    /// Where its keys are bound.
+    /// The key scopes in effect, innermost first.
     pub fn scopes(&self) -> &'static [KeyScope] {
         if self.takes_text() { &[KeyScope::Form] } else { &[KeyScope::FormLine, KeyScope::Form] }
     }
 
-    /// Types one key into whatever takes text; gives whether it was used.
+    /// Types one key into the open list or the line; returns whether it was consumed.
     pub fn type_key(&mut self, key: KeyEvent) -> bool {
         if self.popup.is_some() {
             return self.type_popup(key);
@@ -148,9 +148,9 @@ impl FormState {
         }
     }
 
-    /// A character typed where no line is open starts the value of the row: the first item of a
-    /// list, the first field of an object, text in place of another value. Gives whether the row
-    /// takes it; where it means nothing it is swallowed, never a command.
+    /// Starts the value of the row with a character typed while no line is open: a new item of a
+    /// list, the first field of an object, text in place of another value. Returns whether the row
+    /// consumes it; a character without meaning is swallowed, never a command.
     fn begin_typing(&mut self, c: char) -> bool {
         let Some(row) = self.current() else { return false };
         let at = row.pointer.clone();
@@ -172,8 +172,7 @@ impl FormState {
         true
     }
 
-    /// Goes to the first line inside of an object that takes text; to the name of a new key when it
-    /// has no fields.
+    /// Moves to the first row inside an object, or to the name of a new key if it has none.
     fn enter_object(&mut self, at: &str) {
         self.decisions.entry(at.to_owned()).or_default().folded = Some(false);
         self.refresh();
@@ -185,7 +184,7 @@ impl FormState {
         }
     }
 
-    /// An empty line in place of a value of another type; undo brings that back. What is too long
+    /// Opens an empty line in place of a value of another type; undo restores it. Text too long
     /// for a line is not replaced by a single key.
     fn begin_anew(&mut self, at: String, edits: Edits) {
         let value = self.at(&at);
@@ -209,7 +208,7 @@ impl FormState {
         match key.code {
             KeyCode::Enter if many && newline => editor.area.insert_newline(),
             KeyCode::Enter | KeyCode::Tab | KeyCode::BackTab | KeyCode::Esc => return false,
-            // Pages are turned in long texts alone; elsewhere these keys leave the line.
+            // Paging applies only to long texts; elsewhere these keys leave the line.
             KeyCode::PageUp | KeyCode::PageDown if !whole && lines.len() <= PAGE => return false,
             KeyCode::Up if !whole && row == 0 => return false,
             KeyCode::Down if !whole && row + 1 >= lines.len() => return false,
@@ -233,7 +232,7 @@ impl FormState {
         true
     }
 
-    /// Takes over what the line's editor holds now.
+    /// Applies the content of the line editor.
     fn typed(&mut self) {
         let Some(editor) = &self.editor else { return };
         let (at, edits) = (editor.pointer.clone(), editor.edits);
@@ -244,7 +243,7 @@ impl FormState {
         self.take_typed(&at, edits, text);
     }
 
-    /// Takes over text that was typed for a place.
+    /// Applies text that was typed at a place.
     pub(super) fn take_typed(&mut self, at: &str, edits: Edits, text: String) {
         if !matches!(edits, Edits::NewKey | Edits::Rename) {
             self.remember_typing(at);
@@ -264,8 +263,8 @@ impl FormState {
         }
     }
 
-    /// The number of a place as it is typed; for an integer only what is written as one, because
-    /// it is sent as it is written.
+    /// Parses a number typed at a place. An integer must be written as one, because it is sent as
+    /// it is written.
     fn number_at(&self, at: &str, text: &str) -> Result<Value, String> {
         let number = number(text)?;
         match self.field_at(at) {
@@ -280,7 +279,7 @@ impl FormState {
         self.drafts.remove(at);
         self.begin_above(at);
         if self.at(at) != Some(&value) && !pointer::set(&mut self.value, at, value) {
-            let message = "cannot be set: a value above it is of another kind".to_owned();
+            let message = "cannot be set: a parent has another type".to_owned();
             self.drafts.insert(at.to_owned(), HalfTyped { message, ..HalfTyped::default() });
         }
         self.changed();
@@ -289,7 +288,7 @@ impl FormState {
     fn take_nothing(&mut self, at: &str) {
         self.drafts.remove(at);
         if self.is_item(at) {
-            // A list has no gaps: an item without a value cannot be sent.
+            // Lists cannot have gaps: an item without a value cannot be sent.
             let message = "an item needs a value; remove it or type one".to_owned();
             self.drafts.insert(at.to_owned(), HalfTyped { message, ..HalfTyped::default() });
         } else {
@@ -303,7 +302,7 @@ impl FormState {
         self.collect();
     }
 
-    /// Takes pasted text: a whole JSON object fills the form, anything else is typed.
+    /// Handles pasted text: a whole JSON object fills the form, anything else is typed.
     pub fn paste(&mut self, text: &str) {
         let object = exact(text.trim()).ok().filter(Value::is_object);
         let known = |value: &Value| {
@@ -323,9 +322,9 @@ impl FormState {
         }
     }
 
-    /// Types pasted text where the cursor is.
+    /// Inserts pasted text at the cursor.
     pub fn insert(&mut self, text: &str) {
-        // Windows line ends are kept in texts and mean nothing in JSON.
+        // A single trailing line end is dropped; Windows line ends within a text are kept.
         let text = text.strip_suffix('\n').unwrap_or(text);
         let text = text.strip_suffix('\r').unwrap_or(text);
         if self.editor.is_none() {
@@ -339,7 +338,7 @@ impl FormState {
             }
             Edits::Json => _ = editor.area.insert_str(text),
             Edits::Text | Edits::Lines if text.len() + length(&editor.area) > INLINE => {
-                // Too long for a line: it is the value, and is edited in the editor outside.
+                // Too long for a line: set as the value, to be edited in the external editor.
                 let (at, text) = (editor.pointer.clone(), editor.area.lines().join("\n") + text);
                 self.editor = None;
                 self.set(&at, Value::String(text));
@@ -355,8 +354,8 @@ impl FormState {
         self.popup.is_some()
     }
 
-    /// The text of the line under the cursor for an editor outside, and the suffix of its file.
-    /// Works for text too long for the line, and for containers as JSON.
+    /// The text of the line under the cursor for an external editor, and the suffix of its file.
+    /// Includes text too long for the line, and containers as JSON.
     pub fn field_for_editor(&self) -> Option<(String, &'static str)> {
         if let Some(editor) = &self.editor {
             let suffix = if editor.edits == Edits::Json { ".json" } else { ".txt" };
@@ -400,7 +399,7 @@ impl FormState {
         self.focus();
     }
 
-    /// Opens the list of what the row under the cursor can be, narrowed by what is typed.
+    /// Opens the list of choices of the row under the cursor, narrowed by a filter.
     pub(super) fn open_popup(&mut self, filter: String) {
         let Some(row) = self.current() else { return };
         let (entries, selected) = match (&row.kind, row.options()) {
@@ -422,7 +421,7 @@ impl FormState {
         self.popup = Some(Popup { row: self.cursor, entries, filter, selected });
     }
 
-    /// Whether several entries of the open list can be marked, and whether this one is.
+    /// Whether this entry of the open list is marked; `None` if only one can be chosen.
     pub(super) fn marked(&self, popup: &Popup, entry: usize) -> Option<bool> {
         let row = self.rows.get(popup.row)?;
         let (options, _) = row.options().filter(|(_, many)| *many)?;
@@ -470,7 +469,7 @@ impl FormState {
         row.and_then(FormRow::options).is_some_and(|(_, many)| many)
     }
 
-    /// Chooses the selected entry of the open list; of several, marks it or not.
+    /// Chooses the selected entry of the open list, or toggles its mark if several can be chosen.
     fn take_entry(&mut self) {
         let Some(popup) = &self.popup else { return };
         let Some(chosen) = popup.narrowed().get(popup.selected).copied() else { return };
@@ -489,8 +488,8 @@ impl FormState {
         self.set(&at, value);
     }
 
-    /// A click at a place of the `area` the form is drawn in: it selects, and a second one on the same
-    /// line does what Enter does there. Gives whether it was on the line that calls, or saves.
+    /// Handles a click at a position of the `area` the form is drawn in. It selects a row; another
+    /// one on the same row acts like Enter. Returns whether it was on the submit line.
     pub fn click(&mut self, at: Position, area: Rect) -> bool {
         match hit(self, area, at) {
             Some(FormSpot::Entry(entry)) => self.click_entry(entry),
@@ -524,7 +523,7 @@ impl FormState {
         self.type_popup(KeyEvent::from(code));
     }
 
-    /// The wheel turned by so many rows: the cursor goes along.
+    /// Moves the cursor by a number of rows of the wheel.
     pub fn wheel(&mut self, rows: isize) {
         for _ in 0..rows.unsigned_abs() {
             if self.popup_is_open() || self.json == JsonView::Focused {
@@ -550,7 +549,7 @@ mod mouse_tests {
 
     const AREA: Rect = Rect { x: 3, y: 2, width: 60, height: 14 };
 
-    /// The place of a text on the drawn form.
+    /// The position of a text on the drawn form.
     fn place(state: &FormState, text: &str) -> Position {
         let mut buf = Buffer::empty(Rect::new(0, 0, 80, 24));
         form(state, &Styles::default(), "Call", AREA, &mut buf);

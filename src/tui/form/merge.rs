@@ -1,5 +1,5 @@
-//! What holds at one place: a sub-schema with its references, `allOf`, chosen variants and the
-//! conditions that apply to the value as it is now, joined into one description. Pure.
+//! The joined schema of one place: a sub-schema with its references, `allOf`, chosen variants, and
+//! the conditions that apply to the current value. Pure.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use serde_json::{Map, Value};
 
 use crate::tui::form::schema::{Schema, SchemaDocument, SubSchema, Types, sole, strings};
 
-/// Sub-schemas that all hold at one place.
+/// Sub-schemas that all apply to one place.
 pub type Conj = Vec<SubSchema>;
 
 /// A choice among alternatives at one place.
 #[derive(Clone, Debug)]
 pub struct Union {
-    /// The alternatives, those for `null` alone left out.
+    /// The alternatives, without those for `null` only.
     pub variants: Vec<SubSchema>,
     /// The one that is shown.
     pub active: usize,
-    /// Property that tells the variants apart.
+    /// Property that distinguishes the variants.
     pub discriminator: Option<String>,
 }
 
-/// Everything that holds at one place.
+/// Everything that applies to one place.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "four independent facts of a schema")]
 pub struct Merged {
@@ -35,17 +35,17 @@ pub struct Merged {
     pub integer: bool,
     /// The sub-schemas that were joined, outermost first.
     pub nodes: Vec<SubSchema>,
-    /// Choices, in the order in which they were met.
+    /// Choices, in the order in which they were found.
     pub unions: Vec<Union>,
     /// `properties`, by name.
     pub properties: IndexMap<String, Conj>,
-    /// `required`, those by `dependentRequired` included.
+    /// `required`, including those by `dependentRequired`.
     pub required: indexmap::IndexSet<String>,
-    /// What other keys hold; with [`Merged::closed`] false and nothing here, anything.
+    /// Sub-schemas of other keys; if empty and not [`Merged::closed`], they may hold anything.
     pub additional: Conj,
-    /// Whether other keys are refused.
+    /// Whether other keys are forbidden.
     pub closed: bool,
-    /// Whether other keys were spoken of at all.
+    /// Whether the schema says anything about other keys.
     pub speaks_of_others: bool,
     /// `patternProperties`
     pub patterns: Vec<(String, SubSchema)>,
@@ -61,11 +61,11 @@ pub struct Merged {
     pub degraded: Option<String>,
 }
 
-/// Deepest chain of references and combinations at one place.
+/// Maximum number of sub-schemas joined at one place.
 const MAX_JOINED: usize = 256;
 
-/// Joins `conj` for the value that stands there. `picks` are the variants the person chose, in the
-/// order of the unions; a `None` or a missing one is found by looking at the value.
+/// Joins `conj` for the value of the place. `picks` are the variants the user chose, in the order
+/// of the unions; a `None` or missing one is determined from the value.
 pub fn merge(
     document: &SchemaDocument,
     conj: &[SubSchema],
@@ -111,7 +111,7 @@ impl Merger<'_> {
         if let Some(reference) = node.reference() {
             match self.document.resolve(reference) {
                 Some(target) => self.add(&Arc::clone(target)),
-                None => self.degrade("a reference leads out of the schema"),
+                None => self.degrade("a `$ref` points outside the schema"),
             }
         }
         for part in node.parts("allOf") {
@@ -211,7 +211,7 @@ impl Merger<'_> {
             self.out.typed = true;
             return;
         }
-        // Alternatives that are all constants are one choice.
+        // If all alternatives are constants, they form a single choice.
         if let Some(options) = constants(self.document, list)
             && self.out.options.is_none()
         {
@@ -254,7 +254,7 @@ fn constants(document: &SchemaDocument, list: &[SubSchema]) -> Option<Vec<Value>
         .collect()
 }
 
-/// The variant that `value` fits, else the one it is most like.
+/// The first variant that `value` fits, otherwise the most similar one.
 fn best(document: &SchemaDocument, variants: &[SubSchema], value: &Value) -> usize {
     let fitting = variants.iter().take(200).position(|node| fits(document, node, value));
     fitting.unwrap_or_else(|| {
@@ -265,12 +265,12 @@ fn best(document: &SchemaDocument, variants: &[SubSchema], value: &Value) -> usi
 }
 
 impl Merged {
-    /// The only value there can be.
+    /// The only possible value, if there is just one.
     pub fn only(&self) -> Option<&Value> {
         self.fixed.as_ref().or_else(|| sole(self.options.as_ref()))
     }
 
-    /// The first of the joined nodes that says something.
+    /// The first result of `say` for the joined nodes.
     pub fn first<'a, T: ?Sized>(
         &'a self,
         say: impl Fn(&'a Schema) -> Option<&'a T>,
@@ -278,7 +278,7 @@ impl Merged {
         self.nodes.iter().find_map(|node| say(node))
     }
 
-    /// What one step of a number adds.
+    /// The step of a number: its `multipleOf`, or 1.
     pub fn step(&self) -> f64 {
         let mut steps = self.nodes.iter().filter_map(|node| node.multiple_of());
         steps.find(|step| *step >= 1e-9).unwrap_or(1.0)
@@ -294,7 +294,7 @@ impl Merged {
         self.nodes.iter().filter_map(|n| n.maximum()).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// What a key that is no property holds; `None` when it is refused.
+    /// The sub-schemas of a key that is not a property; `None` if it is forbidden.
     pub fn other(&self, key: &str) -> Option<Conj> {
         let matching: Conj = self
             .patterns
@@ -309,13 +309,13 @@ impl Merged {
     }
 }
 
-// Whether a value looks like a sub-schema: decides which variant is shown and whether a condition
-// applies. Quick and bounded; the engine's validator alone decides what is valid. Pure.
+// Whether a value seems to fit a sub-schema: selects the variant to show and whether a condition
+// applies. Fast and bounded; only the engine's validator decides what is valid. Pure.
 
-/// Most comparisons of one question; beyond them the answer is "yes".
+/// Maximum number of comparisons for one check; beyond it, the value counts as fitting.
 const BUDGET: u32 = 5_000;
 
-/// Whether `value` looks like `schema`.
+/// Whether `value` seems to fit `schema`.
 pub fn fits(document: &SchemaDocument, schema: &Schema, value: &Value) -> bool {
     MergeJudge { document, left: BUDGET }.fits(schema, value, 0)
 }
@@ -375,7 +375,7 @@ impl MergeJudge<'_> {
             && !schema.part("not").is_some_and(|node| self.left > 0 && self.fits(node, value, next))
     }
 
-    /// How well `value` fits: more is better. Used to choose among variants none of which fits.
+    /// How similar `value` is, higher is better. Used to choose among variants if none fits.
     fn likeness(&mut self, schema: &Schema, value: &Value) -> u32 {
         let mut score = 0;
         let resolved = schema.reference().and_then(|r| self.document.resolve(r));
@@ -386,7 +386,7 @@ impl MergeJudge<'_> {
             let Value::Object(map) = value else { continue };
             for (name, v) in map.iter().take(256) {
                 if let Some(property) = node.property(name) {
-                    // A fixed value that agrees is what a discriminator is.
+                    // A matching fixed value works like a discriminator.
                     score += match property.only() {
                         Some(only) if same(only, v) => 100,
                         Some(_) => 0,
@@ -426,12 +426,12 @@ fn matches(pattern: &str, text: &str) -> bool {
         || compiled(pattern).is_none_or(|regex| regex.is_match(text))
 }
 
-/// A small pattern; none when it is not one, or not small.
+/// Compiles a pattern; `None` if it is invalid or too large.
 fn compiled(pattern: &str) -> Option<regex::Regex> {
     regex::RegexBuilder::new(pattern).size_limit(64 << 10).build().ok()
 }
 
-/// Equality as JSON Schema has it: numbers by value.
+/// Equality as defined by JSON Schema: numbers are compared by value.
 pub fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) => {

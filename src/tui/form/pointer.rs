@@ -1,10 +1,10 @@
-//! Reading and changing a value at a JSON pointer (RFC 6901), where a place may be unset. Pure.
+//! Changing a value at a JSON pointer (RFC 6901), where a place may be unset. Pure.
 
 use serde_json::{Map, Value};
 
-pub(crate) use crate::config::diagnostics::child as join;
+pub(crate) use crate::config::child_pointer as join;
 
-/// The key a token stands for.
+/// The key that an escaped token stands for.
 pub fn unescaped(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
@@ -20,8 +20,8 @@ pub fn is_within(pointer: &str, base: &str) -> bool {
     pointer.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Sets the value at `pointer`, making the objects above it where nothing is. Gives whether it
-/// could: a parent of another kind is never overwritten, and a list has no gaps.
+/// Sets the value at `pointer`, creating missing parent objects. Returns whether it was set: a
+/// parent of another type is never overwritten, and a list cannot have gaps.
 pub fn set(root: &mut Option<Value>, pointer: &str, value: Value) -> bool {
     let Some((parent, key)) = split(pointer) else {
         *root = Some(value);
@@ -51,7 +51,7 @@ pub fn set(root: &mut Option<Value>, pointer: &str, value: Value) -> bool {
     }
 }
 
-/// Takes the value at `pointer` away; keys keep their order, later items move up.
+/// Removes the value at `pointer`; keys keep their order, later items move up.
 pub fn remove(root: &mut Option<Value>, pointer: &str) -> Option<Value> {
     let Some((parent, key)) = split(pointer) else { return root.take() };
     match root.as_mut()?.pointer_mut(parent)? {
@@ -64,7 +64,7 @@ pub fn remove(root: &mut Option<Value>, pointer: &str) -> Option<Value> {
     }
 }
 
-/// Renames a key of an object in place, keeping its position. Gives whether it could.
+/// Renames a key of an object, keeping its position. Returns `false` if the name is taken.
 pub fn rename(root: &mut Option<Value>, pointer: &str, name: &str) -> bool {
     let Some((parent, key)) = split(pointer) else { return false };
     let Some(Value::Object(map)) = root.as_mut().and_then(|root| root.pointer_mut(parent)) else {
@@ -80,7 +80,7 @@ pub fn rename(root: &mut Option<Value>, pointer: &str, name: &str) -> bool {
     true
 }
 
-/// A value as a person reads it: text without quotes.
+/// A value for display: text without quotes.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! The rows of a form: what is visible of schema and value, top to bottom. Pure.
+//! The rows of a form, derived from schema and value, and the kind of each field. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,9 +7,9 @@ use crate::tui::form::pointer::{join, plain, unescaped};
 use crate::tui::form::schema::{SchemaDocument, SubSchema, Types};
 use crate::tui::prelude::*;
 
-/// Most items or keys of one container that get rows; the rest is edited as JSON.
+/// Maximum number of members of one container that get rows; the rest is edited as JSON.
 pub const MAX_MEMBERS: usize = 400;
-/// Most rows of a form.
+/// Maximum number of rows of a form.
 const MAX_ROWS: usize = 20_000;
 const MAX_DEPTH: u16 = 48;
 
@@ -18,70 +18,70 @@ const MAX_DEPTH: u16 = 48;
 pub struct FormRow {
     /// JSON pointer of the place within the value.
     pub pointer: String,
-    /// How deep it is nested.
+    /// Nesting depth, from 0.
     pub depth: u16,
-    /// Its name: property, title, index.
+    /// Its label: title, property name or item number.
     pub label: SafeText,
     /// Whether the place must be set.
     pub required: bool,
-    /// Whether the place can be taken out of its parent (an item, an extra key).
+    /// Whether the place can be removed from its parent (an item, an extra key).
     pub removable: bool,
-    /// What it is.
+    /// Its kind.
     pub kind: RowKind,
 }
 
-/// What a row is.
+/// The kind of a row.
 #[derive(Clone, Debug, Default)]
 pub enum RowKind {
     /// A choice among variants (`oneOf`, `anyOf`) or types of the same place.
     Choice {
-        /// Which of the place's choices among variants, from 0; [`OF_TYPES`] among types.
+        /// Index of the choice among those of the place, from 0; [`OF_TYPES`] for types.
         slot: usize,
-        /// Their names.
+        /// Titles of the alternatives.
         titles: Vec<SafeText>,
-        /// The one that is shown.
+        /// Index of the alternative that is shown.
         active: usize,
-        /// The sub-schema of each; none for types.
+        /// The sub-schema of each alternative; empty for types.
         variants: Vec<SubSchema>,
     },
-    /// A field; for a container, the line above its members.
+    /// A field; for a container, the row above its members.
     Field {
         /// The field.
         field: Box<Field>,
-        /// Whether it is folded; `None` for what has no members.
+        /// Whether it is folded; `None` if it is not a container.
         folded: Option<bool>,
     },
     /// Adds an item to a list.
     #[default]
     AddItem,
-    /// Adds a key to an object: it is typed here.
+    /// Adds a key to an object; its name is typed here.
     AddKey,
-    /// Members that are not shown; edited as JSON.
+    /// Members without rows of their own; edited as JSON.
     More {
-        /// How many.
+        /// Their number.
         hidden: usize,
     },
 }
 
-/// The slot of a choice among types: no variants have it.
+/// The slot of a choice among types; never used for variants.
 pub const OF_TYPES: usize = usize::MAX;
 
-/// What a person decided about a place, apart from the value.
+/// The user's decisions about a place, apart from its value.
 #[derive(Clone, Debug, Default)]
 pub struct FieldDecision {
-    /// Variants, by slot.
+    /// Chosen variants, by slot.
     pub picks: Vec<Option<usize>>,
-    /// Its type, among those it may have.
+    /// Index of the chosen type among those it may have.
     pub of_type: Option<usize>,
-    /// Folded or not.
+    /// Whether it was folded or unfolded.
     pub folded: Option<bool>,
-    /// It is edited as JSON because a person wants it so.
+    /// Whether the user chose to edit it as JSON.
     pub as_json: bool,
-    /// Values of alternatives that were left, by slot and alternative, to come back to.
+    /// Values of alternatives that were left, by slot and alternative, to be restored.
     pub stash: HashMap<(usize, usize), Option<Value>>,
 }
 
-/// What a person decided, by place.
+/// The user's decisions, by JSON pointer.
 pub type Decisions = BTreeMap<String, FieldDecision>;
 
 /// The variants that were chosen at a place.
@@ -105,7 +105,7 @@ struct Builder<'a> {
     document: &'a SchemaDocument,
     decisions: &'a Decisions,
     rows: Vec<FormRow>,
-    /// Sub-schemas of the containers above, to see a schema that contains itself.
+    /// Sub-schemas of the containers above, to detect recursive schemas.
     path: Vec<*const super::schema::Schema>,
 }
 
@@ -134,7 +134,7 @@ impl Builder<'_> {
         let inner = if is_root { place.depth } else { place.depth + 1 };
         let pointer = place.pointer.clone();
         if !is_root {
-            // A group under its choice would have no name of its own.
+            // A group right under its choice has no label, so it gets the title of the variant.
             if let Some(FormRow { kind: RowKind::Choice { slot, titles, active, .. }, .. }) =
                 self.rows.last().filter(|_| container && place.label.is_empty())
                 && *slot != OF_TYPES
@@ -160,7 +160,7 @@ impl Builder<'_> {
         self.rows.push(FormRow { kind, ..place });
     }
 
-    /// The line that follows a choice belongs to the same place; only the first carries its name.
+    /// Adds a choice row. Further rows of the same place have no label.
     fn choice_row(&mut self, place: &mut FormRow, kind: RowKind) {
         self.push(place.clone(), kind);
         place.label = SafeText::default();
@@ -205,7 +205,7 @@ impl Builder<'_> {
             return decided;
         }
         match value {
-            // What is not set and not needed stays out of the way; so does endless recursion.
+            // Unset optional containers are folded, as are recursive ones.
             None => {
                 let mut nodes = field.merged.nodes.iter();
                 !place.required || nodes.any(|node| self.path.contains(&Arc::as_ptr(node)))
@@ -218,7 +218,7 @@ impl Builder<'_> {
 
     fn members(&mut self, of: &ContainerRow<'_>) {
         for (name, conj) in &of.merged.properties {
-            // What must be there, can have one value only, and has it, is nothing to fill in.
+            // A required member with its only possible value needs no row.
             let value = of.get(name).filter(|_| of.merged.required.contains(name));
             if value.is_some() && value == merge(self.document, conj, value, &[]).only() {
                 continue;
@@ -235,7 +235,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Keys of the value that the schema does not describe; gives how many are not shown.
+    /// Adds rows for keys that the schema does not describe; returns how many got none.
     fn undescribed(&mut self, of: &ContainerRow<'_>) -> usize {
         let members = of.value.and_then(Value::as_object).into_iter().flatten();
         let mut others =
@@ -248,7 +248,7 @@ impl Builder<'_> {
         others.count()
     }
 
-    /// Names that are required but described nowhere, and not set.
+    /// Adds rows for required names that are neither described nor set.
     fn missing(&mut self, of: &ContainerRow<'_>) {
         for name in &of.merged.required {
             if !of.merged.properties.contains_key(name) && of.get(name).is_none() {
@@ -286,14 +286,14 @@ impl Builder<'_> {
     }
 }
 
-/// An object or a list whose members get rows.
+/// A container whose members get rows.
 struct ContainerRow<'c> {
     pointer: String,
-    /// How deep its members stand.
+    /// Nesting depth of its members.
     depth: u16,
     merged: &'c Merged,
     value: Option<&'c Value>,
-    /// Whether more may be added.
+    /// Whether members can be added.
     open: bool,
 }
 
@@ -312,13 +312,13 @@ impl ContainerRow<'_> {
         }
     }
 
-    /// A line among the members that is about the container itself.
+    /// A row among the members that belongs to the container itself.
     fn line(&self) -> FormRow {
         FormRow { pointer: self.pointer.clone(), depth: self.depth, ..FormRow::default() }
     }
 
-    /// An object that describes all its keys rarely wants more, though the schema may not say so;
-    /// neither does a whole form that describes none: it takes no arguments.
+    /// Whether to offer adding keys. An object that describes its keys rarely takes others even if
+    /// the schema allows them, and a root that describes none takes no arguments.
     fn wants_keys(&self) -> bool {
         let merged = self.merged;
         let is_map = merged.properties.is_empty() && !self.pointer.is_empty();
@@ -335,7 +335,7 @@ fn merge_title<'a>(document: &'a SchemaDocument, conj: &'a Conj) -> Option<&'a s
 }
 
 impl FormRow {
-    /// The field of the row, when it is one.
+    /// The field of the row, if it is one.
     pub fn field(&self) -> Option<&Field> {
         match &self.kind {
             RowKind::Field { field, .. } => Some(field),
@@ -343,7 +343,7 @@ impl FormRow {
         }
     }
 
-    /// The values it is chosen from, and whether several can be.
+    /// The values of a choice, and whether several can be chosen.
     pub fn options(&self) -> Option<(&[Value], bool)> {
         match &self.field()?.kind {
             FieldKind::Choice(options) => Some((options, false)),
@@ -353,8 +353,8 @@ impl FormRow {
     }
 }
 
-// What kind of field a place gets: from the joined schema and the value that stands there. Every
-// place gets one; what cannot be shown gets an editor for its JSON, alone. Pure.
+// The kind of field of a place, from the joined schema and the current value. Every place has
+// one; a place that no other kind can show is edited as JSON. Pure.
 
 /// How a place is edited.
 #[derive(Clone, Debug)]
@@ -372,7 +372,7 @@ pub enum FieldKind {
     Bool,
     /// One of some values of any type.
     Choice(Arc<Vec<Value>>),
-    /// Some of some values.
+    /// Any number of some values.
     MultiChoice(Arc<Vec<Value>>),
     /// Always the same value.
     Const(Value),
@@ -388,7 +388,7 @@ pub enum FieldKind {
         /// Whether items can be added, given how many there are.
         open: bool,
     },
-    /// JSON, typed. With a reason when a better field could not be made.
+    /// Typed JSON, with a reason if the schema could not be shown as another kind of field.
     Json(Option<String>),
 }
 
@@ -397,23 +397,23 @@ pub enum FieldKind {
 pub struct Field {
     /// How it is edited.
     pub kind: FieldKind,
-    /// Whether `null` is allowed beside that.
+    /// Whether `null` is also allowed.
     pub nullable: bool,
-    /// Everything that holds there.
+    /// The joined schema of the place.
     pub merged: Merged,
-    /// Sub-schemas that may name the values of a choice.
+    /// Sub-schemas that may have names for the values of a choice.
     naming: Vec<SubSchema>,
 }
 
 impl Field {
-    /// Decides the field for `merged`, given the value that stands there.
+    /// Determines the field for `merged`, given the current value.
     pub fn new(merged: Merged, value: Option<&Value>, document: &SchemaDocument) -> Self {
         let nullable =
             merged.types.contains(Types::NULL) && merged.typed && merged.types != Types::NULL
                 || merged.options.as_ref().is_some_and(|o| o.contains(&Value::Null));
         let mut kind = kind_of(&merged, value, document);
         if !shows(&kind, value) {
-            let reason = "its value is of another kind than the schema says".to_owned();
+            let reason = "its value does not match the schema's type".to_owned();
             kind = FieldKind::Json(Some(reason));
         }
         let naming = match &kind {
@@ -424,7 +424,7 @@ impl Field {
         Self { kind, nullable, merged, naming }
     }
 
-    /// Whether the place fell back to typed JSON although the schema says something about it.
+    /// Why the place fell back to typed JSON, if it did.
     pub const fn degraded(&self) -> Option<&String> {
         match &self.kind {
             FieldKind::Json(reason) => reason.as_ref(),
@@ -447,7 +447,7 @@ impl Field {
         self.merged.first(|node| node.value("default"))
     }
 
-    /// A name for one of the values of a choice, when the schema gives it one.
+    /// The name of a value of a choice, if the schema has one.
     pub fn option_name(&self, index: usize, option: &Value) -> Option<&str> {
         let mut alike = self.naming.iter().filter(|node| node.only() == Some(option));
         let mut lists = self.naming.iter().filter_map(|node| node.value("enumNames"));
@@ -459,7 +459,7 @@ impl Field {
 /// Whether a field of this kind can show the value without changing it.
 fn shows(kind: &FieldKind, value: Option<&Value>) -> bool {
     let Some(value) = value else { return true };
-    // Null stands in every field as itself: allowed or not, typing replaces it.
+    // Null is shown in every field, allowed or not; typing replaces it.
     if value.is_null() {
         return true;
     }
@@ -496,7 +496,7 @@ fn kind_of(merged: &Merged, value: Option<&Value>, document: &SchemaDocument) ->
         Types::BOOLEAN => FieldKind::Bool,
         Types::OBJECT => FieldKind::Object { open: !merged.closed || !merged.patterns.is_empty() },
         Types::ARRAY => array(merged, value, document),
-        // Several types: show the one the value has, or let it be typed.
+        // Several types: use that of the value, otherwise JSON.
         _ => match value.map(Types::of) {
             Some(one) if merged.typed && types.contains(one) => {
                 let mut narrowed = merged.clone();
@@ -508,7 +508,7 @@ fn kind_of(merged: &Merged, value: Option<&Value>, document: &SchemaDocument) ->
     }
 }
 
-/// The type that keywords speak of where `type` is missing.
+/// The type implied by other keywords if `type` is missing.
 fn inferred(merged: &Merged) -> Types {
     const WORDS: [(Types, &str); 4] = [
         (
@@ -544,9 +544,9 @@ fn array(merged: &Merged, value: Option<&Value>, document: &SchemaDocument) -> F
                     |(i, c): (usize, &Value)| options.contains(c) && !chosen[..i].contains(c);
                 chosen.iter().enumerate().all(fits)
             });
-            // Doubles are allowed where `uniqueItems` is missing, and hardly ever meant: this is
-            // how several of a few are asked for (MCP, elicitation, multi-select). A list that has
-            // doubles is shown as a list; as JSON any list can be made.
+            // Without `uniqueItems`, duplicates are allowed but rarely intended: this is how
+            // multi-select enums are written (MCP, elicitation). A value with duplicates is shown
+            // as a list; any list can be entered as JSON.
             if shows {
                 return FieldKind::MultiChoice(options);
             }
@@ -564,7 +564,7 @@ pub fn item_conj(merged: &Merged, index: usize) -> Conj {
     merged.prefix.get(index).cloned().unwrap_or_else(|| merged.items.clone())
 }
 
-/// A short name for a variant, from what tells it apart.
+/// A short title for a variant, from what distinguishes it.
 pub fn variant_title(
     document: &SchemaDocument,
     node: &SubSchema,

@@ -1,5 +1,5 @@
-//! A JSON Schema read once into shared, typed nodes. Pure; never fails: what cannot be understood
-//! is left out of the node and stays visible in its raw schema.
+//! A JSON Schema parsed once into shared, typed nodes. Pure. Never fails: anything not understood
+//! is left out of the nodes, but remains in the raw schema.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ bitflags::bitflags! {
         const NULL = 1;
         /// `boolean`
         const BOOLEAN = 2;
-        /// `number`; whole numbers are distinguished by [`Schema::integer`].
+        /// `number`; integers are distinguished by [`Schema::integer`].
         const NUMBER = 4;
         /// `string`
         const STRING = 8;
@@ -45,21 +45,21 @@ impl Types {
 /// A sub-schema, shared.
 pub type SubSchema = Arc<Schema>;
 
-/// One sub-schema: its keywords as they are written, and the sub-schemas in it.
+/// One sub-schema: its keywords as written, and its own sub-schemas.
 #[derive(Debug, Default)]
 pub struct Schema {
-    /// JSON pointer of this sub-schema within the whole.
+    /// JSON pointer of this sub-schema within the document.
     pub at: String,
-    /// `false` as a whole.
+    /// Whether it is the schema `false`.
     pub never: bool,
-    /// `type`; `None` when any.
+    /// `type`; `None` for any.
     pub types: Option<Types>,
     /// Whether numbers must be whole (`integer` without `number`).
     pub integer: bool,
     /// `enum`
     pub options: Option<Arc<Vec<Value>>>,
     keywords: Map<String, Value>,
-    /// By keyword; by name or index where a keyword holds several.
+    /// Sub-schemas by keyword, then by name or index; the name is empty for a single one.
     parts: HashMap<String, IndexMap<String, SubSchema>>,
 }
 
@@ -69,12 +69,12 @@ impl Schema {
         self.keywords.get(keyword)
     }
 
-    /// The same, where it is text.
+    /// Like [`Schema::value`], if it is text.
     pub fn text(&self, keyword: &str) -> Option<&str> {
         self.value(keyword)?.as_str()
     }
 
-    /// The same, where it is a count.
+    /// Like [`Schema::value`], if it is a non-negative integer.
     pub fn count(&self, keyword: &str) -> Option<u64> {
         self.value(keyword)?.as_u64()
     }
@@ -84,7 +84,7 @@ impl Schema {
         self.value(keyword) == Some(&Value::Bool(true))
     }
 
-    /// Whether a keyword is there.
+    /// Whether a keyword is present.
     pub fn has(&self, keyword: &str) -> bool {
         self.keywords.contains_key(keyword) || self.parts.contains_key(keyword)
     }
@@ -94,7 +94,7 @@ impl Schema {
         self.parts.get(keyword).into_iter().flatten()
     }
 
-    /// The same without their names.
+    /// Like [`Schema::named`], without the names.
     pub fn parts(&self, keyword: &str) -> impl Iterator<Item = &SubSchema> {
         self.named(keyword).map(|(_, node)| node)
     }
@@ -109,12 +109,12 @@ impl Schema {
         self.parts.get("properties")?.get(name)
     }
 
-    /// What items behind a tuple are.
+    /// The sub-schema of items, or of those after a tuple.
     pub fn items(&self) -> Option<&SubSchema> {
         self.part("items").or_else(|| self.part("additionalItems"))
     }
 
-    /// What properties are that are not described.
+    /// The sub-schema of properties that are not described.
     pub fn additional(&self) -> Option<&SubSchema> {
         self.part("additionalProperties").or_else(|| self.part("unevaluatedProperties"))
     }
@@ -130,13 +130,13 @@ impl Schema {
         both.filter_map(|keyword| self.value(keyword)?.as_object()).flatten()
     }
 
-    /// Where it refers to.
+    /// The target of its `$ref`, `$dynamicRef` or `$recursiveRef`.
     pub fn reference(&self) -> Option<&str> {
         let recursive = || self.value("$recursiveRef").map(|_| "#");
         self.text("$ref").or_else(|| self.text("$dynamicRef")).or_else(recursive)
     }
 
-    /// `discriminator.propertyName` (of `OpenAPI`, seen in the wild).
+    /// `discriminator.propertyName` (from `OpenAPI`, used by some servers).
     pub fn discriminator(&self) -> Option<&str> {
         self.value("discriminator")?["propertyName"].as_str()
     }
@@ -146,45 +146,45 @@ impl Schema {
         self.value("multipleOf")?.as_f64().filter(|step| *step > 0.0)
     }
 
-    /// `minimum` or `exclusiveMinimum`; whether it is exclusive.
+    /// `minimum` or `exclusiveMinimum`, and whether it is exclusive.
     pub fn minimum(&self) -> Option<(f64, bool)> {
         self.limit("minimum", "exclusiveMinimum")
     }
 
-    /// `maximum` or `exclusiveMaximum`; whether it is exclusive.
+    /// `maximum` or `exclusiveMaximum`, and whether it is exclusive.
     pub fn maximum(&self) -> Option<(f64, bool)> {
         self.limit("maximum", "exclusiveMaximum")
     }
 
-    /// In draft-04 the exclusive one is a flag beside the other.
+    /// In draft-04, the exclusive keyword is a flag beside the plain one.
     fn limit(&self, plain: &str, exclusive: &str) -> Option<(f64, bool)> {
         let number = |keyword| self.value(keyword).and_then(Value::as_f64);
         let strict = number(exclusive).map(|limit| (limit, true));
         strict.or_else(|| Some((number(plain)?, self.flag(exclusive))))
     }
 
-    /// `writeOnly`, or `format: password`: shown as dots, never kept on disk.
+    /// `writeOnly`, or `format: password`: shown as dots, never written to disk.
     pub fn is_secret(&self) -> bool {
         self.flag("writeOnly") || self.text("format") == Some("password")
     }
 
-    /// The only value there can be: its `const`, or the one of its `enum`.
+    /// The only possible value: its `const`, or that of a one-valued `enum`.
     pub fn only(&self) -> Option<&Value> {
         self.value("const").or_else(|| sole(self.options.as_ref()))
     }
 }
 
-/// The strings of a list; none where no list stands.
+/// The strings of a list; empty if the value is not a list.
 pub fn strings(value: Option<&Value>) -> impl Iterator<Item = &str> {
     value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// The value of an `enum` that has one.
+/// The value of a one-valued `enum`.
 pub fn sole(options: Option<&Arc<Vec<Value>>>) -> Option<&Value> {
     options.filter(|options| options.len() == 1).map(|options| &options[0])
 }
 
-/// A whole schema, with its places by pointer and anchor.
+/// A whole schema, with its sub-schemas by pointer and anchor.
 #[derive(Debug, Default)]
 pub struct SchemaDocument {
     /// The root.
@@ -194,19 +194,19 @@ pub struct SchemaDocument {
     anchors: HashMap<String, String>,
 }
 
-/// Most sub-schemas that are read; the rest are edited as JSON.
+/// Maximum number of sub-schemas that are parsed; places of the rest are edited as JSON.
 const MAX_NODES: usize = 20_000;
 const MAX_DEPTH: usize = 64;
 
 impl SchemaDocument {
-    /// Reads a schema.
+    /// Parses a schema.
     pub fn new(raw: &Arc<Value>) -> Self {
         let mut document = Self { raw: Arc::clone(raw), ..Self::default() };
         document.root = document.read(raw, String::new(), 0);
         document
     }
 
-    /// The sub-schema a `$ref` names, when it is within this document.
+    /// The sub-schema that a `$ref` names, if it is within this document.
     pub fn resolve(&self, reference: &str) -> Option<&SubSchema> {
         let fragment = reference.strip_prefix('#')?;
         if let Some(node) = self.places.get(fragment) {
@@ -219,7 +219,7 @@ impl SchemaDocument {
         self.places.get(&decoded)
     }
 
-    /// The schema as it was given.
+    /// The schema as received.
     pub fn raw(&self) -> &Arc<Value> {
         &self.raw
     }
@@ -229,14 +229,14 @@ impl SchemaDocument {
         self.places.values().any(|node| node.is_secret())
     }
 
-    /// How many sub-schemas there are.
+    /// Number of sub-schemas.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 }
 
 /// Keywords that hold sub-schemas by name, in a list, or one that may be a boolean; and those whose
-/// object is data. Any other object is read as a sub-schema: a reference may point at it.
+/// object is data. Any other object is parsed as a sub-schema, as a reference may point to it.
 const BY_NAME: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 const LISTS: [&str; 5] = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
@@ -268,7 +268,7 @@ impl SchemaDocument {
         let at = format!("{}/{keyword}", out.at);
         let mut part = |name: &str, at: String, value: &Value| {
             let node = self.read(value, at, depth + 1);
-            // Before 2020-12 a tuple was an array under `items`.
+            // Before 2020-12, a tuple was an array under `items`.
             let tuple = keyword == "items" && !name.is_empty();
             let keyword = if tuple { "prefixItems" } else { keyword };
             out.parts.entry(keyword.to_owned()).or_default().insert(name.to_owned(), node);

@@ -1,4 +1,4 @@
-//! What a new place starts with: constants, defaults, and the objects that must be there. Pure.
+//! Initial values of new places: constants, defaults, required objects; removal of secrets. Pure.
 
 use serde_json::{Map, Value};
 
@@ -7,17 +7,17 @@ use crate::tui::form::pointer::join;
 use crate::tui::form::row::{Decisions, item_conj, picks};
 use crate::tui::form::schema::{SchemaDocument, SubSchema, Types};
 
-/// Which defaults are written into the value at the start.
+/// Which defaults are written into the initial value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Defaults {
     /// Those of required places; the others are shown but not sent.
     #[default]
     Required,
-    /// All of them (what an elicitation wants: MCP, elicitation, default values).
+    /// All of them, as elicitation requires (MCP, elicitation, default values).
     All,
 }
 
-/// The value a required place starts with; `None` when a person must give it.
+/// The initial value of a required place; `None` if the user has to provide it.
 pub fn seed(document: &SchemaDocument, conj: &[SubSchema], defaults: Defaults) -> Option<Value> {
     seed_at(document, conj, defaults, 0)
 }
@@ -55,8 +55,8 @@ fn seed_at(
     Some(Value::Object(map))
 }
 
-/// What a place that comes into being must hold anyway: its required members that can have only one
-/// value, such as the one that tells variants apart.
+/// Required members of a new object that can have only one value, such as the discriminator of a
+/// variant.
 pub fn constants(document: &SchemaDocument, merged: &Merged) -> Map<String, Value> {
     let required = merged.properties.iter().filter(|(name, _)| merged.required.contains(*name));
     let fixed = required.filter_map(|(name, conj)| {
@@ -65,7 +65,7 @@ pub fn constants(document: &SchemaDocument, merged: &Merged) -> Map<String, Valu
     fixed.collect()
 }
 
-/// An empty value of the kind a place wants: what "empty" means beside unset and null.
+/// The empty value of a place's type, as opposed to unset and null.
 pub fn empty(merged: &Merged) -> Option<Value> {
     let types = merged.types - Types::NULL;
     match types {
@@ -76,12 +76,12 @@ pub fn empty(merged: &Merged) -> Option<Value> {
     }
 }
 
-// What a schema calls secret (`writeOnly`, `format: password`): drawn as dots, and taken out of
-// everything that is written to disk: drafts, history, saved calls. Pure.
+// Secrets as marked by a schema (`writeOnly`, `format: password`): drawn as dots, and removed from
+// everything written to disk: drafts, history, saved calls. Pure.
 
 const MAX_DEPTH: usize = 64;
 
-/// Takes every secret out of `value`.
+/// Removes all secrets from `value`.
 pub(super) fn strip(document: &SchemaDocument, decisions: &Decisions, value: &mut Value) {
     if document.has_secrets() {
         let root = vec![std::sync::Arc::clone(&document.root)];
@@ -95,8 +95,8 @@ struct Stripper<'a> {
 }
 
 impl Stripper<'_> {
-    /// Whether the place itself is secret; goes on inside when it is not. Every alternative of a
-    /// union counts, shown or not: better a value too few on disk than a secret too many.
+    /// Whether any sub-schema that may apply to the place is secret. Every alternative of a union
+    /// counts, shown or not: rather drop a value than write a secret to disk.
     fn is_secret(&self, node: &SubSchema, depth: usize) -> bool {
         let mut inner = node
             .reference()

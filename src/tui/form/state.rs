@@ -1,5 +1,5 @@
-//! The state of a form: the value, what was typed that is no value yet, and what a person chose.
-//! Rows and problems are kept in step with every change. Does no I/O.
+//! The state of a form: the value, typed text that is not a value yet, and the user's decisions.
+//! Rows and problems are updated with every change. Does no I/O.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,29 +29,29 @@ pub struct FormState {
     pub(super) editor: Option<LineEditor>,
     pub(super) popup: Option<Popup>,
     pub(super) json: JsonView,
-    /// Values of before, each with what was typed then.
+    /// Earlier values, each with the half-typed text of that time.
     pub(super) undo: Vec<(Option<Value>, BTreeMap<String, HalfTyped>)>,
-    /// The place that is being typed in since the last step of undo.
+    /// The place being typed in since the last undo step.
     pub(super) typing: Option<String>,
-    /// The moment a date or time that is not set begins with.
+    /// The current time, from which unset dates and times start.
     pub now: crate::base::Timestamp,
     checks: Checks,
     problems: Vec<Problem>,
 }
 
 const UNDO: usize = 64;
-/// Values larger than this are not kept for undo, in bytes of their JSON.
+/// Largest value kept for undo, in bytes of its JSON.
 const UNDO_BYTES: usize = 1 << 20;
 
 impl FormState {
-    /// A form for `schema`, starting with what must be there.
+    /// Creates a form for `schema`, starting with required values.
     pub fn new(schema: &Arc<Value>, defaults: Defaults) -> Self {
         let document = Arc::new(SchemaDocument::new(schema));
         let value = seed(&document, &[Arc::clone(&document.root)], defaults);
         Self::build(document, value)
     }
 
-    /// A form for `schema` over a value that is there already.
+    /// Creates a form for `schema` over an existing value.
     pub fn with_value(schema: &Arc<Value>, value: Option<Value>) -> Self {
         Self::build(Arc::new(SchemaDocument::new(schema)), value)
     }
@@ -68,7 +68,7 @@ impl FormState {
         form
     }
 
-    /// Checks within the limits of its server.
+    /// Sets the limits for checking, from the form's server.
     pub fn keep_within(&mut self, limits: &ContentLimits) {
         if self.checks.limits != *limits {
             self.checks = Checks::new(&self.document, *limits);
@@ -76,12 +76,12 @@ impl FormState {
         }
     }
 
-    /// The value as it is now; `None` when nothing is set.
+    /// The current value; `None` if nothing is set.
     pub const fn value(&self) -> Option<&Value> {
         self.value.as_ref()
     }
 
-    /// The value at a place, when it is set.
+    /// The value at a place, if it is set.
     pub(super) fn at(&self, pointer: &str) -> Option<&Value> {
         self.value.as_ref()?.pointer(pointer)
     }
@@ -91,7 +91,7 @@ impl FormState {
         self.value.clone().unwrap_or_else(|| Value::Object(Map::new()))
     }
 
-    /// `value` as it may be written to disk: without what the schema calls secret.
+    /// `value` as it may be written to disk: without what the schema marks as secret.
     pub fn without_secrets(&self, mut value: Value) -> Value {
         super::seed::strip(&self.document, &self.decisions, &mut value);
         value
@@ -102,17 +102,17 @@ impl FormState {
         &self.rows
     }
 
-    /// Index of the row where the cursor is; [`FormState::rows`]`.len()` is the line that calls.
+    /// Index of the row under the cursor; [`FormState::rows`]`.len()` is the submit line.
     pub const fn cursor(&self) -> usize {
         self.cursor
     }
 
-    /// Whether the cursor is on the line that calls.
+    /// Whether the cursor is on the submit line.
     pub fn is_on_submit(&self) -> bool {
         self.cursor >= self.rows.len()
     }
 
-    /// The row where the cursor is.
+    /// The row under the cursor.
     pub fn current(&self) -> Option<&FormRow> {
         self.rows.get(self.cursor)
     }
@@ -122,7 +122,7 @@ impl FormState {
         self.rows.iter().filter(|row| row.pointer == at).find_map(FormRow::field)
     }
 
-    /// Everything that is wrong, in the order of the rows.
+    /// All problems, in the order of the rows.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -133,43 +133,43 @@ impl FormState {
         self.problems.get(from).filter(|p| p.row == Some(row))
     }
 
-    /// How many problems keep a validated call from being made.
+    /// Number of problems that prevent a validated call.
     pub fn blocking(&self) -> usize {
         self.problems.iter().filter(|p| p.weight < Weight::Note).count()
     }
 
-    /// Whether text was typed somewhere that is no value: such a form cannot be sent, even on
-    /// purpose, because it is not known what would be sent.
+    /// Whether any typed text is not a value. Such a form cannot be sent even by force, because it
+    /// is undefined what would be sent.
     pub fn has_drafts(&self) -> bool {
         self.problems.iter().any(|p| p.weight == Weight::Draft)
     }
 
-    /// Text of the whole value as JSON that is no value yet, and why.
+    /// The JSON text of the whole value if it does not parse, and why.
     pub(super) fn broken_json(&self) -> Option<&HalfTyped> {
         self.drafts.get("").filter(|_| self.json != JsonView::Closed)
     }
 
-    /// Whether anything was changed by the person.
+    /// Whether the user changed anything.
     pub fn is_touched(&self) -> bool {
         !self.undo.is_empty() || self.has_drafts()
     }
 
-    /// Why the schema itself cannot be used to validate, when it cannot.
+    /// Why the schema itself cannot be used for validation, if so.
     pub fn schema_problem(&self) -> Option<&SchemaProblem> {
         self.checks.schema_problem()
     }
 
-    /// What the engine's validator says of the value as it is now.
+    /// The last verdict of the engine's validator.
     pub const fn verdict(&self) -> &SchemaVerdict {
         &self.checks.verdict
     }
 
-    /// Whether the value as it is now is still to be checked, by [`FormState::pending_check`].
+    /// Whether the current value still has to be checked, by [`FormState::pending_check`].
     pub const fn is_checking(&self) -> bool {
         self.checks.is_pending()
     }
 
-    /// The value as its JSON was edited: what was typed in fields stays where that says the same.
+    /// Takes a value edited as JSON; half-typed text stays in places whose value is unchanged.
     fn take_whole(&mut self, value: Option<Value>) {
         let (before, drafts) = (self.value.clone(), self.drafts.clone());
         self.set_value(value);
@@ -180,8 +180,8 @@ impl FormState {
         }
     }
 
-    /// Replaces the whole value (paste, history). Everything typed that is no value is dropped,
-    /// because it belonged to the value before.
+    /// Replaces the whole value (paste, history). Half-typed text is dropped, because it belonged
+    /// to the old value.
     pub fn set_value(&mut self, value: Option<Value>) {
         if self.value == value && self.drafts.is_empty() {
             return;
@@ -196,25 +196,25 @@ impl FormState {
         self.changed();
     }
 
-    /// A check that must run elsewhere; give what it finds to [`FormState::checked`]. One at a
-    /// time: while one is under way there is no other.
+    /// A check to run on another thread; pass its result to [`FormState::checked`]. `None` while
+    /// another one is running.
     pub fn pending_check(&mut self) -> Option<CheckJob> {
         let value = self.value.as_ref();
         self.checks
             .job(&self.document, || value.cloned().unwrap_or_else(|| Value::Object(Map::new())))
     }
 
-    /// Takes what a check found that ran elsewhere; an old one, or one of another form, is ignored.
+    /// Takes the result of a check. The verdict on an outdated value, or another form, is ignored.
     pub fn checked(&mut self, found: CheckResult) {
         match self.checks.take(found) {
             Some(true) => self.collect(),
-            // What was compiled may make the newer value quick to check.
+            // The schema is compiled now, so the newer value may be quick to check.
             Some(false) => self.check(),
             None => {}
         }
     }
 
-    /// Keeps the value for undo.
+    /// Saves the value for undo.
     pub(super) fn remember(&mut self) {
         self.typing = None;
         let known = |(value, drafts): &(_, _)| *value == self.value && *drafts == self.drafts;
@@ -227,7 +227,7 @@ impl FormState {
         self.undo.push((self.value.clone(), self.drafts.clone()));
     }
 
-    /// Keeps the value for undo before the first key in a place: a line that is typed is one step.
+    /// Saves the value for undo before the first key in a place, so that a typed line is one step.
     pub(super) fn remember_typing(&mut self, at: &str) {
         if self.typing.as_deref() != Some(at) {
             self.remember();
@@ -235,13 +235,13 @@ impl FormState {
         }
     }
 
-    /// After any change of the value: rows and problems follow.
+    /// Updates rows and problems; must be called after any change of the value.
     pub(super) fn changed(&mut self) {
         self.checks.changed();
         self.refresh();
     }
 
-    /// Rebuilds rows and problems; the cursor stays on its place.
+    /// Rebuilds rows and problems; the cursor stays at its place.
     pub(super) fn refresh(&mut self) {
         let here =
             self.rows.get(self.cursor).map(|row| (row.pointer.clone(), kind_rank(&row.kind)));
@@ -273,7 +273,7 @@ impl FormState {
         self.collect();
     }
 
-    /// Joins the problems again, for example after a draft changed.
+    /// Collects the problems again, for example after a draft changed.
     pub(super) fn collect(&mut self) {
         self.problems = collect(
             &self.rows,
@@ -289,7 +289,7 @@ impl FormState {
         self.editor.is_some() || self.popup.is_some()
     }
 
-    /// How many rows fell back to typed JSON, and why.
+    /// The rows that fell back to typed JSON, by pointer, and why.
     pub fn degraded(&self) -> Vec<(&str, &str)> {
         self.rows
             .iter()
@@ -297,7 +297,7 @@ impl FormState {
             .collect()
     }
 
-    /// Whether a container of the row is folded.
+    /// Whether the row is folded; `None` if it has no members.
     pub fn folded(&self, row: usize) -> Option<bool> {
         match self.rows.get(row)?.kind {
             RowKind::Field { folded, .. } => folded,
@@ -305,23 +305,23 @@ impl FormState {
         }
     }
 
-    /// Opens the JSON, gives it the keys, or gives them back to the fields and closes it.
+    /// Opens and focuses the JSON, returns the focus to the fields, or closes the JSON.
     pub(super) fn toggle_json(&mut self) {
         match self.json {
             JsonView::Focused => _ = self.leave_json(),
-            // Text that is no value yet stays until it is one.
+            // Text that does not parse yet stays open until it does.
             JsonView::Open if self.broken_json().is_none() => self.json = JsonView::Closed,
             JsonView::Open | JsonView::Closed => self.enter_json(),
         }
     }
 
-    /// Gives the keys to the JSON, which is opened when it is not.
+    /// Focuses the JSON, opening it if needed.
     pub fn enter_json(&mut self) {
         (self.json, self.popup) = (JsonView::Focused, None);
         self.focus();
     }
 
-    /// Goes back from the JSON to the fields; text that is no value yet stays there.
+    /// Moves the focus from the JSON to the fields; returns whether the JSON had it.
     pub fn leave_json(&mut self) -> bool {
         let focused = self.json == JsonView::Focused;
         if focused {
@@ -331,17 +331,17 @@ impl FormState {
         focused
     }
 
-    /// Whether the JSON is open, and has the keys.
+    /// Whether the JSON is closed, open or focused.
     pub const fn json(&self) -> JsonView {
         self.json
     }
 
-    /// The whole value as JSON, or what is typed in its place.
+    /// The whole value as JSON, or the text being typed in its place.
     pub fn json_text(&self) -> String {
         self.broken_json().map_or_else(|| pretty(self.value.as_ref()), |json| json.text.clone())
     }
 
-    /// Takes over the whole value as it was typed as JSON.
+    /// Applies the whole value typed as JSON.
     pub(super) fn take_json(&mut self, text: String) {
         let editor = self.editor.take();
         self.drafts.remove("");
@@ -357,10 +357,10 @@ impl FormState {
         self.collect();
     }
 
-    // What is kept of a form for later: its value, and what was typed that is no value yet. Does no I/O.
+    // Drafts: the value of a form and its half-typed text, kept for later. No I/O.
 
-    /// The form as it may be written to disk. Of a schema with secrets only values are kept: of text
-    /// that is no value yet nobody knows what it holds.
+    /// The form as it may be written to disk. If the schema has secrets, half-typed text is left
+    /// out, because it may contain one.
     pub fn draft(&self) -> FormDraft {
         let value = self.value.clone().map(|value| self.without_secrets(value));
         let whole = !self.document.has_secrets();
@@ -370,7 +370,7 @@ impl FormState {
         }
     }
 
-    /// Goes on where a draft was left.
+    /// Restores a draft.
     pub fn take_up(&mut self, draft: FormDraft) {
         if !draft.value.is_null() {
             self.set_value(Some(draft.value));
@@ -378,14 +378,13 @@ impl FormState {
         self.type_again(draft.typed);
     }
 
-    /// What was typed and is no value, by the JSON pointer of its field.
+    /// Typed text that is not a value yet, by the JSON pointer of its field.
     pub fn half_typed(&self) -> BTreeMap<String, String> {
         let typed = self.drafts.iter().filter(|(_, half)| !half.text.is_empty());
         typed.map(|(at, half)| (at.clone(), half.text.clone())).collect()
     }
 
-    /// Types what was typed before; fields that are gone, or take something else now, stay as they
-    /// are.
+    /// Restores half-typed text; fields that are gone or have another type now are skipped.
     pub fn type_again(&mut self, typed: BTreeMap<String, String>) {
         for (at, text) in typed {
             if at.is_empty() && self.field_at("").is_none() {
@@ -403,11 +402,11 @@ impl FormState {
         self.focus();
     }
 
-    // What is remembered by place (text that is no value yet, choices, folds) goes with the places when
-    // items move or keys are renamed. Otherwise what was typed in one item would be shown in another,
-    // and the half of it that happened to be a value would be sent.
+    // State kept by place (half-typed text, choices, folds) must follow when items move or keys are
+    // renamed. Otherwise text typed in one item would show up in another, and the part of it that
+    // happened to be a value would be sent.
 
-    /// Items of a list moved; `to` gives where the item of an index is now.
+    /// Updates places after items of a list moved; `to` maps the old index to the new one.
     pub(super) fn items_moved(&mut self, list: &str, to: impl Fn(usize) -> usize) {
         self.places_moved(|place| {
             let below = place.strip_prefix(list).and_then(|rest| rest.strip_prefix('/'));
@@ -420,7 +419,7 @@ impl FormState {
         });
     }
 
-    /// A place has another name.
+    /// Updates places after a key was renamed.
     pub(super) fn place_renamed(&mut self, at: &str, new: &str) {
         self.places_moved(|place| {
             let rest = place.strip_prefix(at).filter(|_| pointer::is_within(place, at));
@@ -428,12 +427,12 @@ impl FormState {
         });
     }
 
-    /// A place is gone, and everything below it.
+    /// Drops the state of a removed place and everything below it.
     pub(super) fn place_gone(&mut self, at: &str) {
         self.places_moved(|place| (!pointer::is_within(place, at)).then(|| place.to_owned()));
     }
 
-    /// What was typed in an item is in its copy too.
+    /// Copies half-typed text of an item to its duplicate.
     pub(super) fn drafts_copied(&mut self, from: &str, to: &str) {
         let inside = self.drafts.iter().filter(|(place, _)| pointer::is_within(place, from));
         let copies: Vec<_> =
@@ -441,8 +440,8 @@ impl FormState {
         self.drafts.extend(copies);
     }
 
-    /// What was typed within a place and is no value is dropped, together with the part of it that
-    /// was one: it must not be what is sent instead.
+    /// Drops half-typed text within a place, together with the values it left behind, which must
+    /// not be sent instead.
     pub(super) fn drop_drafts(&mut self, at: &str) {
         let within = |place: &&String| pointer::is_within(place, at);
         let places: Vec<String> = self.drafts.keys().filter(within).cloned().collect();
@@ -456,7 +455,7 @@ impl FormState {
         }
     }
 
-    /// Objects that come into being because something in them is set begin with their constants.
+    /// Creates missing objects above a place with their constants.
     pub(super) fn begin_above(&mut self, at: &str) {
         for (end, _) in at.match_indices('/').skip(1) {
             let above = &at[..end];
@@ -482,7 +481,7 @@ impl FormState {
     }
 }
 
-/// Lines of one place are distinguished by this.
+/// Distinguishes the rows of one place.
 const fn kind_rank(kind: &RowKind) -> usize {
     match kind {
         RowKind::Field { .. } => 0,
@@ -503,7 +502,7 @@ mod keep_tests {
     use crate::tui::form::Defaults;
 
     fn again(schema: &Arc<Value>, draft: &FormDraft) -> FormState {
-        // As it comes back from the disk.
+        // A round trip through JSON, as when it is loaded from disk.
         let text = serde_json::to_string(draft).expect("writes");
         let mut form = FormState::new(schema, Defaults::Required);
         form.take_up(serde_json::from_str(&text).expect("reads"));

@@ -1,4 +1,4 @@
-//! What a form promises: nothing is lost or becomes something else, problems stand where they are.
+//! Guarantees of a form: nothing is lost or changed, problems are shown at their place.
 
 use crate::tui::action::Action;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn form(schema: Value) -> FormState {
     FormState::new(&Arc::new(schema), Defaults::Required)
 }
 
-/// Presses keys as a person would: text is typed, `<name>` is a key or a command.
+/// Presses keys as a user would: text is typed, `<name>` is a key or an action.
 fn press(form: &mut FormState, script: &str) {
     script::press(form, script);
 }
@@ -291,7 +291,7 @@ fn form_and_json_edit_the_same_value() {
     press(&mut form, "!");
     assert!(form.has_drafts());
     assert_eq!(form.arguments(), json!({"a": "x", "z": [1]}));
-    // Text that is no value stays and outlives a change of a field; undo takes both back in turn.
+    // Text that does not parse survives a change of a field; undo reverts both in turn.
     assert!(form.leave_json() && form.has_drafts());
     form.select(0);
     press(&mut form, "w");
@@ -357,6 +357,17 @@ fn steps_follow_multiple_of_and_stay_within_the_limits() {
         assert_eq!(form.arguments()["p"].as_f64(), Some(expected));
     }
     assert_eq!(form.blocking(), 0, "{:?}", form.problems());
+}
+
+#[test]
+fn a_step_of_a_date_leaves_the_cursor_where_it_was() {
+    let mut form = form(json!({"properties": {"d": {"type": "string", "format": "date"}}}));
+    press(&mut form, "2026-05-09");
+    form.type_key(KeyCode::Home.into());
+    for expected in ["2027-05-09", "2028-05-09"] {
+        form.apply(Action::StepUp);
+        assert_eq!(form.arguments()["d"], expected);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Bytes of a terminal to events: UTF-8, CSI, SS3, SGR mouse, bracketed paste, focus. Pure.
+//! Decodes terminal bytes into events: UTF-8, CSI, SS3, SGR mouse, bracketed paste, focus. Pure.
 //!
-//! The parser of the crate `termina` (0.4) does not replace it: a paste or an answer without its end
-//! grows there without bound, and an answer in APC, as kitty gives, becomes keys.
+//! The parser of the crate `termina` (0.4) is no replacement: an unterminated paste or reply grows
+//! there without bound, and a reply in APC, as sent by kitty, becomes keys.
 
 use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
@@ -11,13 +11,13 @@ use crate::tui::graphics::{CellPixels, TerminalReply};
 
 const PASTE_END: &[u8] = b"\x1b[201~";
 
-/// Decodes a stream of bytes; keeps what is incomplete for the next call.
+/// Decodes a stream of bytes; keeps incomplete input for the next call.
 #[derive(Debug, Default)]
 pub struct Decoder {
     pending: Vec<u8>,
     paste: Option<Vec<u8>>,
     replies: Vec<TerminalReply>,
-    /// How often nothing followed what waits, see [`Decoder::flush`].
+    /// Silences counted while a reply or paste is unterminated, see [`Decoder::flush`].
     silences: u32,
 }
 
@@ -26,26 +26,26 @@ enum DecodeStep {
     Took(usize, Option<Event>),
     /// This many bytes begin a paste.
     Paste(usize),
-    /// This many bytes are an answer of the terminal.
+    /// This many bytes are a reply of the terminal.
     Reply(usize, Option<TerminalReply>),
     /// More bytes are needed.
     More,
 }
 
 impl Decoder {
-    /// Longest paste that is taken, in bytes; the rest of it is dropped.
+    /// Longest paste accepted, in bytes; the rest of it is discarded.
     pub const MAX_PASTE: usize = 8 << 20;
     const MAX_SEQUENCE: usize = 64;
-    /// Longest answer of a terminal (OSC, DCS, APC, PM, SOS), in bytes.
+    /// Longest reply of a terminal (OSC, DCS, APC, PM, SOS), in bytes.
     const MAX_ANSWER: usize = 4096;
-    /// Silences after which an answer or a paste without its end is over: the keyboard is worth
-    /// more. Keys typed meanwhile do not count anew.
+    /// Silences after which an unterminated reply or paste is given up so that the keyboard works
+    /// again. Keys typed meanwhile do not restart the count.
     const SILENCES: u32 = 20;
 
-    /// Takes bytes; gives the events they complete.
+    /// Decodes bytes; returns the events they complete.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<Event> {
         if bytes.len() > Self::MAX_SEQUENCE {
-            // What comes in bulk is the terminal's, not typed: its end is still on the way.
+            // Bulk input comes from the terminal, not from typing: the rest is still on its way.
             self.silences = 0;
         }
         self.pending.extend_from_slice(bytes);
@@ -81,7 +81,7 @@ impl Decoder {
         events
     }
 
-    /// What the terminal answered since the last call.
+    /// The terminal's replies since the last call.
     pub fn replies(&mut self) -> Vec<TerminalReply> {
         std::mem::take(&mut self.replies)
     }
@@ -90,18 +90,18 @@ impl Decoder {
         if is_answer(&self.pending) { Self::MAX_ANSWER } else { Self::MAX_SEQUENCE }
     }
 
-    /// Whether bytes wait for what follows: a lone escape, an answer or a paste without its end.
+    /// Whether incomplete input is pending: a lone escape, an unterminated reply or paste.
     pub fn is_waiting(&self) -> bool {
         !self.pending.is_empty() || self.paste.is_some()
     }
 
-    /// Whether no sequence has begun, but for what may be an escape alone.
+    /// Whether nothing is pending, except possibly a lone escape.
     pub fn is_alone(&self) -> bool {
         self.paste.is_none() && matches!(self.pending.as_slice(), [] | [0x1b])
     }
 
-    /// Nothing followed for a moment: what waits is decided. The rest of an answer or a paste may
-    /// come late, but the keyboard is not held for ever.
+    /// Resolves pending input after a silence. The rest of a reply or paste may come late, but it
+    /// must not block the keyboard forever.
     pub fn flush(&mut self) -> Vec<Event> {
         if self.paste.is_some() || self.pending.len() > 2 && is_answer(&self.pending) {
             self.silences += 1;
@@ -127,7 +127,7 @@ impl Decoder {
     fn feed_paste(&mut self, events: &mut Vec<Event>) -> bool {
         let Some(paste) = &mut self.paste else { return false };
         let end = find(&self.pending, PASTE_END);
-        // Bytes that may be the beginning of the end are kept back.
+        // Bytes that may begin the end marker are kept back.
         let keep = if end.is_some() { 0 } else { PASTE_END.len() - 1 };
         let upto = end.unwrap_or(self.pending.len().saturating_sub(keep));
         let room = Self::MAX_PASTE.saturating_sub(paste.len());
@@ -142,20 +142,19 @@ impl Decoder {
     }
 }
 
-/// Terminals send a return for every line break: a lone one is a line break, a pair is what was
-/// copied.
+/// Terminals send CR for every line break: a lone CR becomes LF, while CR LF is kept as copied.
 fn pasted(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let pairs = text.split("\r\n").map(|part| part.replace('\r', "\n"));
     pairs.collect::<Vec<_>>().join("\r\n")
 }
 
-/// Whether bytes begin an answer of the terminal that has an end of its own: OSC, DCS, APC, PM, SOS.
+/// Whether bytes begin a terminal reply with its own terminator: OSC, DCS, APC, PM, SOS.
 fn is_answer(bytes: &[u8]) -> bool {
     matches!(bytes, [0x1b, b']' | b'P' | b'_' | b'^' | b'X', ..])
 }
 
-/// How many bytes of an answer there are, its end included, and how many without it.
+/// Length of a reply in bytes, with and without its terminator.
 fn answer_end(bytes: &[u8]) -> Option<(usize, usize)> {
     let bell = bytes.iter().position(|b| *b == 0x07).map(|at| (at + 1, at));
     let string = find(bytes, b"\x1b\\").map(|at| (at + 2, at));
@@ -201,7 +200,7 @@ fn step(bytes: &[u8]) -> DecodeStep {
     }
 }
 
-/// `None`: more bytes are needed; `Some(None)`: no character.
+/// `None`: more bytes are needed; `Some(None)`: not a character.
 type Character = Option<Option<(usize, KeyCode, KeyModifiers)>>;
 
 fn character(bytes: &[u8]) -> Character {
@@ -225,7 +224,7 @@ fn character(bytes: &[u8]) -> Character {
     Some(Some((c.len_utf8(), code, modifiers)))
 }
 
-/// The key that a sequence of SS3 or CSI ends with.
+/// The key for the final byte of an SS3 or CSI sequence.
 const fn named(last: u8) -> Option<KeyCode> {
     Some(match last {
         b'A' => KeyCode::Up,
@@ -239,7 +238,7 @@ const fn named(last: u8) -> Option<KeyCode> {
     })
 }
 
-/// What follows `ESC [`.
+/// Decodes what follows `ESC [`.
 fn csi(rest: &[u8]) -> DecodeStep {
     const HEAD: usize = 2;
     if let [b'[', f, ..] = rest {
@@ -249,7 +248,7 @@ fn csi(rest: &[u8]) -> DecodeStep {
         return DecodeStep::Took(HEAD + 2, event);
     }
     let Some(end) = rest.iter().position(|b| (0x40..=0x7e).contains(b)) else {
-        // A control byte inside a sequence ends it: better lose the sequence than the next keys.
+        // A control byte inside a sequence ends it: losing the sequence beats losing the next keys.
         return match rest.iter().position(|b| *b < 0x20) {
             Some(n) => DecodeStep::Took(HEAD + n, None),
             None => DecodeStep::More,
@@ -264,7 +263,7 @@ fn csi(rest: &[u8]) -> DecodeStep {
         return DecodeStep::Took(took, sgr_mouse(mouse, rest[end]));
     }
     if body.starts_with('?') || rest[end] == b't' {
-        // No key is written so: an answer, or a refusal to give one.
+        // No key has this form: it is a reply, or a refusal to give one.
         return DecodeStep::Reply(took, reply(body, rest[end]));
     }
     let mut numbers = body.split(';').map(|n| n.split(':').next().unwrap_or("").parse::<u16>());
@@ -336,11 +335,11 @@ fn sgr_mouse(body: &str, last: u8) -> Option<Event> {
     Some(Event::Mouse(MouseEvent { kind, column, row, modifiers }))
 }
 
-// What the terminal answers to the questions of `graphics`: from the bytes between `ESC [` and the
-// letter at the end to what they say. Decides nothing.
+// Replies to the queries of `graphics`, parsed from the bytes between `ESC [` and the final letter.
+// Makes no decisions.
 
-/// An answer to one of our questions: attributes (DA1), what a sixel picture may have
-/// (XTSMGRAPHICS), or the size of a cell in pixels.
+/// A reply to one of our queries: attributes (DA1), sixel limits (XTSMGRAPHICS), or the size of a
+/// cell in pixels.
 pub(super) fn reply(body: &str, last: u8) -> Option<TerminalReply> {
     if let (b'c', Some(attributes)) = (last, body.strip_prefix('?')) {
         let sixel = attributes.split(';').skip(1).any(|attribute| attribute == "4");

@@ -12,9 +12,9 @@ use crate::tui::input::{Decoder, Input};
 
 /// How long a lone escape waits for the rest of a sequence.
 const ESCAPE_WAIT: Duration = Duration::from_millis(25);
-/// How often a thread that cannot send looks for room.
+/// Retry interval while the event queue is full.
 const FULL_WAIT: Duration = Duration::from_millis(1);
-/// How long after a burst of keys the next ones are its rest.
+/// Keys that arrive within this time after a burst belong to it.
 const REST: Duration = Duration::from_millis(50);
 
 /// Reads the terminal until it is dropped or the terminal is gone.
@@ -25,16 +25,16 @@ pub struct InputThread {
 }
 
 impl InputThread {
-    /// Starts reading standard input. Overflow policy: when `events` is full the thread waits, and
-    /// the terminal holds the keys.
+    /// Starts reading standard input. Overflow policy: while `events` is full the thread waits, and
+    /// input stays in the terminal's buffer.
     pub fn spawn(events: mpsc::Sender<Input>) -> io::Result<Self> {
         let mut input = Self { events, running: None };
         input.resume()?;
         Ok(input)
     }
 
-    /// Leaves the terminal to another program until [`InputThread::resume`]. What was read and did
-    /// not fit into `events` is lost: it was meant for the screen that is left.
+    /// Releases the terminal to another program until [`InputThread::resume`]. Input that was read
+    /// but did not fit into `events` is lost: it was meant for the screen being left.
     pub fn pause(&mut self) {
         if let Some((open, thread)) = self.running.take() {
             drop(open);
@@ -42,7 +42,7 @@ impl InputThread {
         }
     }
 
-    /// Reads again.
+    /// Resumes reading.
     pub fn resume(&mut self) -> io::Result<()> {
         let (closed, open) = io::pipe()?;
         let events = self.events.clone();
@@ -72,8 +72,8 @@ fn read_until_gone(closed: &PipeReader, events: &mpsc::Sender<Input>) {
             Err(rustix::io::Errno::INTR) => continue,
             Err(_) => 0,
         };
-        // On a busy machine the thread wakes late and finds what came after the wait was over: those
-        // keys were typed one by one, and an escape that waited so long was a key of its own.
+        // On a busy machine the thread may wake late and read input from after the timeout: those
+        // keys were typed one by one, and an escape pending that long was a key by itself.
         let late = wait_for.is_some_and(|wait| asked.elapsed() > 2 * wait);
         let ready = if late && decoder.is_alone() { 0 } else { ready };
         let (terminal, end) = (fds[0].revents(), fds[1].revents());
@@ -121,8 +121,8 @@ fn report_gone(events: &mpsc::Sender<Input>, closed: &PipeReader) {
     send(Input::Gone, events, closed);
 }
 
-/// Waits while `events` is full, but not once a pause is asked for: nothing is read meanwhile.
-/// Gives false when the thread must end.
+/// Sends, waiting while `events` is full unless a pause is requested; nothing is read meanwhile.
+/// Returns false when the thread must end.
 fn send(mut input: Input, events: &mpsc::Sender<Input>, closed: &PipeReader) -> bool {
     loop {
         match events.try_send(input) {
@@ -138,15 +138,15 @@ fn send(mut input: Input, events: &mpsc::Sender<Input>, closed: &PipeReader) -> 
     }
 }
 
-// Bursts of keys: what comes faster than anybody types was pasted into a terminal that does not
-// say so. It is text, never keys. Pure; the input thread gathers what comes within [`TOGETHER`].
+// Bursts of keys: input faster than typing was pasted in a terminal without bracketed paste. It is
+// text, never keys. Pure; the input thread collects what arrives within [`TOGETHER`].
 
 /// Keys that follow each other within this time were not typed one by one.
 pub const TOGETHER: Duration = Duration::from_millis(3);
-/// Characters that are no paste yet: two hands, a slow line, an escape and a key.
+/// Fewer keys than this are no paste: fast typing, a slow line, an escape and a key.
 const FEW: usize = 4;
 
-/// Whether keys like this one may be part of a paste.
+/// Whether a key like this may be part of a paste.
 pub fn is_text(event: &Event) -> bool {
     matches!(
         event,
@@ -154,9 +154,9 @@ pub fn is_text(event: &Event) -> bool {
     )
 }
 
-/// Makes one paste of every run of keys that came together. `goes_on` says that such a run came a
-/// moment ago: what follows it at once is its rest, however short. Gives the events, and whether
-/// they end with such a run.
+/// Turns every run of keys that arrived together into one paste. `goes_on` means that such a run
+/// arrived a moment ago: keys that follow at once belong to it, however few. Returns the events,
+/// and whether they end with such a run.
 pub fn join(events: Vec<Event>, goes_on: bool) -> (Vec<Event>, bool) {
     let mut out = Vec::with_capacity(events.len());
     let mut run = Vec::new();
@@ -175,7 +175,7 @@ pub fn join(events: Vec<Event>, goes_on: bool) -> (Vec<Event>, bool) {
 
 fn end(run: &mut Vec<KeyEvent>, goes_on: bool, out: &mut Vec<Event>) -> bool {
     let keys = std::mem::take(run);
-    // A key that is held down repeats, and comes in bulk over a slow line.
+    // A held key repeats, and arrives in bulk over a slow line.
     let held = keys.iter().all(|key| key == &keys[0] && key.code != KeyCode::Enter);
     if keys.is_empty() || !goes_on && (keys.len() < FEW || held) {
         out.extend(keys.into_iter().map(Event::Key));

@@ -29,14 +29,14 @@ impl InputThread {
                     std::thread::park_timeout(Duration::from_millis(50));
                     continue;
                 }
-                let heard = match crossterm::event::poll(Duration::from_millis(250)) {
+                let received = match crossterm::event::poll(Duration::from_millis(250)) {
                     Ok(false) => continue,
                     Ok(true) => crossterm::event::read(),
                     Err(error) => Err(error),
                 };
                 // A console that cannot be read will not come back.
-                let gone = heard.is_err();
-                let input = heard.map_or(Input::Gone, Input::Event);
+                let gone = received.is_err();
+                let input = received.map_or(Input::Gone, Input::Event);
                 if events.blocking_send(input).is_err() || gone {
                     return;
                 }

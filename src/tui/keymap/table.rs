@@ -7,12 +7,12 @@ const fn bind(scopes: &'static [S], keys: &'static str, action: A, footer: u8) -
     Binding { scopes, keys, action, footer, word: "" }
 }
 
-/// A key of an open screen that its last line shows with this word, in the order of the table.
+/// A key that the last line of an open screen shows with this word, in the order of the table.
 const fn word(scopes: &'static [S], keys: &'static str, action: A, word: &'static str) -> Binding {
     Binding { scopes, keys, action, footer: 1, word }
 }
 
-/// Every key binding there is; within a scope in the order in which help and last line show them.
+/// All key bindings; within a scope, in the order of help and last line.
 pub const BINDINGS: &[Binding] = &[
     bind(&[S::Global], "1", A::ShowServers, 0),
     bind(&[S::Global], "2", A::ShowTools, 0),

@@ -1,4 +1,4 @@
-//! Everything that waits for the person, in one list: the inbox, its count and its key use it.
+//! Everything that waits for the user, in one list: used by the inbox, its count and its key.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use crate::mcp::{ApprovalId, RequestKind};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prelude::*;
 
-/// Characters of what somebody says that a row has use for.
-const SAID: usize = 300;
+/// Most characters of a request's text used in a row.
+const LABELS: usize = 300;
 
-/// Something that waits for the person.
+/// Something that waits for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Todo {
     /// A request of a server.
@@ -22,14 +22,14 @@ pub enum Todo {
     Approval(ServerName),
     /// An input of the configuration that a server waits for.
     Input(String),
-    /// A changed file that is not used yet.
+    /// A changed file that is not applied yet.
     Plan,
-    /// Definitions of a server that callers do not get until they are reviewed.
+    /// Definitions of a server that are withheld from callers until they are reviewed.
     Held(ServerName),
 }
 
 impl Model {
-    /// Everything that waits for the person: what has a deadline first.
+    /// Everything that waits for the user; items with a deadline first.
     pub fn inbox(&self) -> impl Iterator<Item = Todo> {
         let requests = self.view.pending.keys().map(|id| Todo::Request(*id));
         requests.chain(self.inbox_of_configuration())
@@ -46,7 +46,7 @@ impl Model {
         approvals.chain(inputs).chain(plan).chain(held)
     }
 
-    /// What a server waits for that may not start before the person has done something.
+    /// What the user has to do before a server may start, if anything.
     pub fn hold(&self, name: &ServerName) -> Option<Todo> {
         match self.entry(name)?.hold.as_ref()? {
             Hold::Approval => Some(Todo::Approval(name.clone())),
@@ -72,7 +72,7 @@ impl Model {
 }
 
 impl Todo {
-    /// Whose it is; `None` when it is the configuration's.
+    /// The server it concerns; `None` for the configuration.
     pub fn server(&self, model: &Model) -> Option<ServerName> {
         match self {
             Self::Request(id) => Some(model.view.pending.get(id)?.server.clone()),
@@ -82,7 +82,7 @@ impl Todo {
         }
     }
 
-    /// What is wanted in a word or two of ours, and what the other side says of it.
+    /// A short label of ours, and the other side's own text.
     pub fn words(&self, model: &Model) -> (Ink, Ink) {
         match self {
             Self::Request(id) => match model.view.pending.get(id) {
@@ -112,7 +112,7 @@ impl Todo {
     }
 }
 
-/// What kind of request it is, and what it asks, in words; of a permission the tool is to be named.
+/// Label of a request kind, and the phrase for it; for a permission the caller adds the tool.
 fn spoken(kind: &RequestKind) -> (Ink, Ink) {
     match kind {
         RequestKind::Sampling => (ink!("sampling"), ink!("asks for a completion")),
@@ -126,7 +126,7 @@ fn spoken(kind: &RequestKind) -> (Ink, Ink) {
     }
 }
 
-/// The kind of a request, in a word or two.
+/// The label of a request kind, a word or two.
 pub fn kind_word(kind: &RequestKind) -> Ink {
     spoken(kind).0
 }
@@ -139,12 +139,12 @@ pub fn who_asks(request: &ApprovalRequest) -> (Ink, Ink) {
     }
     let field = |name: &str| {
         let text = request.params.get(name).and_then(Value::as_str).unwrap_or_default();
-        Ink::from(&SafeText::cut(text, SAID))
+        Ink::from(&SafeText::cut(text, LABELS))
     };
     (field("caller"), ink!("{} {}", asks, field("tool")))
 }
 
-/// What a request says, as far as a row shows it.
+/// The text of a request, cut to what a row shows.
 fn said(request: &ApprovalRequest) -> Ink {
     let params = &request.params;
     let text = match request.kind {
@@ -159,7 +159,7 @@ fn said(request: &ApprovalRequest) -> Ink {
         }
         RequestKind::Roots | RequestKind::Other(_) => None,
     };
-    Ink::from(&SafeText::cut(text.unwrap_or_default(), SAID))
+    Ink::from(&SafeText::cut(text.unwrap_or_default(), LABELS))
 }
 
 /// The text of the last message of a sampling request.
@@ -169,7 +169,7 @@ pub(in crate::tui) fn last_text(params: &Value) -> Option<&str> {
     blocks.iter().rev().find_map(|block| block.get("text")?.as_str())
 }
 
-/// What a server that is not approved would run or connect to.
+/// What an unapproved server would run or connect to.
 fn command_line(awaiting: &Awaiting) -> Ink {
     let runs = |label: &str| {
         let of = |part: &&str| {

@@ -1,5 +1,5 @@
-//! What servers keep for the host, folded from messages: subscriptions to resources, and calls that
-//! run as tasks. Pure.
+//! State that servers hold for the host, derived from messages: resource subscriptions, and calls
+//! that run as tasks. Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::mcp::{Direction, MessageKind, TrafficRecord};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prelude::*;
 
-/// Most of each that are kept; the first by name go.
+/// Most of each that are kept; beyond that the first by key are dropped.
 const MOST: usize = 1_000;
 
 /// Subscriptions and tasks, by server and URI or id.
@@ -53,7 +53,7 @@ impl Watched {
                 let uri = record.target.as_deref().unwrap_or_default().to_owned();
                 self.subscriptions.remove(&at(uri));
             }
-            // Names all of them anew (MCP 2026-07-28, subscriptions).
+            // Replaces the whole set (MCP 2026-07-28, subscriptions).
             (Direction::Out, MessageKind::Request, "subscriptions/listen") => {
                 let body = body();
                 let uris = &body["params"]["notifications"]["resourceSubscriptions"];
@@ -66,7 +66,7 @@ impl Watched {
             }
             (Direction::In, MessageKind::Notification, "notifications/resources/updated") => {
                 let uri = text(&body()["params"]["uri"]);
-                // What changed may be a part of what was subscribed to.
+                // An update may name a sub-resource of a subscribed URI.
                 for ((of, subscribed), one) in &mut self.subscriptions {
                     if *of == record.server && uri.starts_with(subscribed.as_str()) {
                         one.updated = Some(record.at);
@@ -113,7 +113,7 @@ impl Watched {
 }
 
 impl Model {
-    /// Rows of the list of subscriptions and tasks, each with what can be done about it.
+    /// Rows of the list of subscriptions and tasks, each with its available actions.
     pub fn watched_choices(&self) -> Vec<Choice> {
         let row = |words: &Ink, hint, choices| {
             Choice::new(words.clone(), hint, Pick::Among(words.clone(), choices))

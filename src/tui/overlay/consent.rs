@@ -1,5 +1,5 @@
-//! Commands that await approval: all of them on one screen, whole, with what is new or different.
-//! Nothing is approved that was not on the screen to its last line.
+//! Commands that await approval: all of them in full on one screen, with what is new or changed. A
+//! command can only be approved after every line of it was on the screen.
 
 use std::ops::Range;
 
@@ -16,23 +16,23 @@ use crate::tui::widget::{Doc, DocView, Pen, width};
 /// The commands that await approval.
 #[derive(Clone, Debug)]
 pub struct Consent {
-    /// What is asked, in a few words.
+    /// The question, in a few words.
     pub title: Ink,
     blocks: Vec<CommandBlock>,
     text: DocView,
     selected: usize,
-    /// Those that were on the screen from their first line to their last.
+    /// Commands of which every line was on the screen.
     seen: Vec<Awaiting>,
     glyphs: &'static Glyphs,
 }
 
-/// What of one server awaits approval.
+/// One server's command that awaits approval.
 #[derive(Clone, Debug)]
 struct CommandBlock {
     awaiting: Awaiting,
     /// Its lines.
     lines: Range<usize>,
-    /// The line up to which it was on the screen without a gap.
+    /// End of the lines that were on the screen without a gap.
     read_to: usize,
 }
 
@@ -40,7 +40,7 @@ struct CommandBlock {
 const KEYS: u16 = 2;
 
 impl Consent {
-    /// The commands of a situation, with the cursor on those of a server.
+    /// The commands of a situation, with the cursor on those of `server`.
     pub fn new(
         situation: &Situation,
         server: Option<&ServerName>,
@@ -59,15 +59,15 @@ impl Consent {
         consent
     }
 
-    /// Takes another situation over; what is the same in it counts as seen. Gives whether there is
-    /// anything left to ask.
+    /// Switches to a new situation; unchanged commands still count as seen. Returns whether any
+    /// command is left.
     pub fn follow(&mut self, situation: &Situation) -> bool {
         let here = self.awaiting().nth(self.selected).map(|one| one.review.server.clone());
         let mut awaiting = situation.awaiting.clone();
-        // What is dangerous comes first, what is switched off last: both are hard to miss there.
+        // Dangerous commands first, disabled ones last: both are hard to miss there.
         awaiting.sort_by_key(|one| (one.disabled, one.review.dangers.is_empty()));
         self.title = title(&awaiting);
-        // Nothing can have been seen before it is laid out.
+        // Nothing counts as seen before it is laid out.
         let block = |awaiting| CommandBlock { awaiting, lines: 0..usize::MAX, read_to: 0 };
         self.blocks = awaiting.into_iter().map(block).collect();
         self.select(here.as_ref());
@@ -84,12 +84,12 @@ impl Consent {
         self.selected = at.unwrap_or(0);
     }
 
-    /// Whether it was on the screen from its first line to its last.
+    /// Whether every line of it was on the screen.
     fn is_seen(&self, block: &CommandBlock) -> bool {
         self.seen.contains(&block.awaiting)
     }
 
-    /// Lays the text out, once for each width.
+    /// Lays out the text, once per width.
     pub(super) fn prepare(&mut self, width: u16) {
         // The last column is the scroll bar's.
         let width = width.saturating_sub(2).max(8);
@@ -98,7 +98,7 @@ impl Consent {
         }
     }
 
-    /// Hashes what is on the screen: another line that was read begins another moment.
+    /// Hashes the commands and how many were seen, to detect any change of what is shown.
     pub fn hash_shown(&self, hash: &mut impl std::hash::Hasher) {
         use std::hash::Hash as _;
         for awaiting in self.awaiting() {
@@ -107,7 +107,7 @@ impl Consent {
         self.seen.len().hash(hash);
     }
 
-    /// Whether this approves something; while there is more to read it only reads on.
+    /// Whether the action approves something; until all is read, it only scrolls on.
     pub fn decides(&self, action: Action) -> bool {
         match action {
             Action::ApproveAll => self.blocks.iter().all(|block| self.is_seen(block)),
@@ -118,7 +118,7 @@ impl Consent {
         }
     }
 
-    /// Columns and rows it wants on a screen, the frame included.
+    /// Columns and rows it wants on a screen, including the frame.
     pub(super) fn size(&self, whole: Rect) -> (u16, u16) {
         let lines = u16::try_from(self.text.doc.len()).unwrap_or(u16::MAX);
         let height = lines.saturating_add(KEYS + 3);
@@ -126,7 +126,7 @@ impl Consent {
         (super::reader_width(whole) + 4, height.clamp(8, most))
     }
 
-    /// Notes what a frame shows. Only what was drawn counts as seen.
+    /// Records what a frame shows. Only what was drawn counts as seen.
     pub fn look(&mut self, whole: Rect) {
         let (width, height) = self.size(whole);
         let height = super::inner(super::centred(whole, width, height)).height;
@@ -134,7 +134,7 @@ impl Consent {
         self.text.top = self.text.top.min(self.text.doc.len().saturating_sub(rows));
         let shown = self.text.top..self.text.top + rows;
         for CommandBlock { awaiting, lines, read_to } in &mut self.blocks {
-            // Seen without a gap from its beginning.
+            // Seen without a gap from its first line.
             if shown.start <= (*read_to).max(lines.start) {
                 *read_to = (*read_to).max(shown.end.min(lines.end));
             }
@@ -156,7 +156,7 @@ impl Consent {
             doc.gap();
             let start = doc.len();
             draw(awaiting, several, self.glyphs, &mut doc);
-            // What cannot be shown whole can never have been seen.
+            // What cannot be shown in full never counts as seen.
             *lines = start..if doc.is_cut() { usize::MAX } else { doc.len() };
             *read_to = if self.seen.contains(awaiting) { lines.end } else { 0 };
         }
@@ -170,7 +170,7 @@ impl Consent {
             Action::Down => self.step_down(rows),
             Action::Up => self.step_up(rows),
             Action::Back => {
-                out.tell("it was not started; {show-inbox} lists it", Role::Warning);
+                out.notify("it was not started; {show-inbox} lists it", Role::Warning);
                 return OverlayReply::Close;
             }
             Action::ApproveAll => {
@@ -199,7 +199,7 @@ impl Consent {
         OverlayReply::Stay
     }
 
-    /// Shows what was not on the screen yet.
+    /// Scrolls to what was not on the screen yet.
     fn read_on(&mut self, unread: usize, rows: usize, out: &mut Out) {
         if let Some(CommandBlock { lines, read_to, .. }) = self.blocks.get(unread) {
             self.text.top = lines.start.max(*read_to);
@@ -220,7 +220,7 @@ impl Consent {
         }
     }
 
-    /// To the next command, through the rest of a long one first.
+    /// Moves to the next command, first scrolling through the rest of a long one.
     fn step_down(&mut self, rows: usize) {
         let Some(CommandBlock { lines, .. }) = self.blocks.get(self.selected) else { return };
         let last = self.selected + 1 == self.blocks.len();
@@ -308,7 +308,7 @@ fn title(awaiting: &[Awaiting]) -> Ink {
     text
 }
 
-/// One server: what it is, the whole command line, what is remarkable.
+/// Draws one server: what it is, the full command line, and anything notable.
 fn draw(awaiting: &Awaiting, several: bool, glyphs: &Glyphs, doc: &mut Doc) {
     let review = &awaiting.review;
     let (word, role): (&'static str, Role) = match (&review.verdict, awaiting.disabled) {

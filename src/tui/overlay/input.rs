@@ -1,5 +1,5 @@
-//! A value that the configuration asks for (`${input:id}`): typed, masked when it is a password, or
-//! picked from a list. What is typed here is shown nowhere else and written nowhere.
+//! A value the configuration asks for (`${input:id}`): typed, masked if it is a password, or picked
+//! from a list. It is shown nowhere else, and stored only in the keyring on request.
 
 use super::{OverlayReply, Palette};
 use crate::base::secret::Secret;
@@ -18,7 +18,7 @@ use crate::tui::widget::{Pen, TextInput};
 pub struct InputDialog {
     /// The input.
     pub view: InputView,
-    /// What is typed, and the choices that fit it.
+    /// What is typed, and the choices that match it.
     pub(super) palette: Palette,
     keep: KeepInput,
     keyring: bool,
@@ -31,13 +31,13 @@ impl std::fmt::Debug for InputDialog {
     }
 }
 
-/// Rows above and below the choices: description, typed text; gap, who asks, where it is kept, keys.
+/// Rows around the choices: description, typed text; gap, who asks, where it is kept, keys.
 const AROUND: u16 = 6;
 /// Most choices shown at a time.
 const CHOICES: u16 = 8;
 
 impl InputDialog {
-    /// A dialog for an input; what is offered stands there already.
+    /// A dialog for an input, filled in with its default.
     pub fn new(view: InputView, keyring: bool) -> Self {
         let keep =
             if view.state == InputState::Kept { KeepInput::Keyring } else { KeepInput::Memory };
@@ -85,7 +85,7 @@ impl InputDialog {
             Action::Open => return self.answer(out),
             Action::Back => {
                 if !self.view.servers.is_empty() {
-                    out.tell("{show-inbox} lists it", Role::Warning);
+                    out.notify("{show-inbox} lists it", Role::Warning);
                 }
                 return OverlayReply::Close;
             }
@@ -103,7 +103,7 @@ impl InputDialog {
                 out.warn(ink!("choose a value first"));
                 return OverlayReply::Stay;
             }
-            // Nothing typed is no answer, unless the file offers nothing as one.
+            // Empty text is no answer, unless the default in the file is empty.
             _ if self.palette.input.text().is_empty()
                 && self.view.input.default.as_deref() != Some("") =>
             {
@@ -119,11 +119,11 @@ impl InputDialog {
     }
 
     pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) {
-        // A click selects; nothing is answered by it.
+        // A click only selects; it does not answer.
         _ = self.palette.mouse(gesture, Self::below(inner));
     }
 
-    /// The line that is typed and the choices.
+    /// The region of the input line and the choices.
     fn below(inner: Rect) -> Rect {
         let height = inner.height.saturating_sub(AROUND - 1).min(CHOICES + 1);
         Rect { y: inner.y + 1, height, ..inner }
@@ -163,7 +163,7 @@ impl InputDialog {
         });
     }
 
-    /// Who waits for it, and whether there is an answer already.
+    /// Which server waits for it, and whether there is an answer already.
     fn standing(&self) -> Ink {
         let mut text = match self.view.state {
             InputState::Open => Ink::default(),
@@ -171,7 +171,7 @@ impl InputDialog {
             InputState::Kept => {
                 ink!("answered from the keyring; a new answer restarts the servers that use it")
             }
-            InputState::Variable => ink!("answered by a variable; an answer here wins over it"),
+            InputState::Variable => ink!("answered by a variable; an answer here overrides it"),
         };
         if let Some(first) = self.view.servers.first() {
             text.push(ink!("{} waits for it", Model::name(first)));
@@ -184,7 +184,7 @@ impl InputDialog {
     }
 }
 
-/// What there is to choose from; nothing where text is typed.
+/// The options to choose from; empty if text is typed.
 fn options(view: &InputView) -> &[String] {
     match &view.input.kind {
         InputKind::PickString { options } => options,

@@ -1,4 +1,4 @@
-//! The palette: every action, server, saved call and theme, and whatever servers offer, found by
+//! The palette: every action, server, saved call and theme, and everything servers offer, found by
 //! typing a few letters.
 
 use crate::tui::find;
@@ -18,7 +18,7 @@ pub struct Palette {
     pub input: TextInput,
     /// Where its keys are bound, innermost first.
     pub scopes: &'static [KeyScope],
-    /// Whether it lists subscriptions and tasks as they are now.
+    /// Whether it lists the current subscriptions and tasks.
     pub is_watched: bool,
     choices: Vec<Choice>,
     /// Indices of the choices that match, best first.
@@ -42,7 +42,7 @@ impl Palette {
         palette
     }
 
-    /// Takes the choices as they are now; the selection stays on its row, or near it.
+    /// Replaces the choices; the selection stays on its row, or near it.
     pub fn renew(&mut self, choices: Vec<Choice>) {
         let (index, selected) = (self.list.index(), self.selected().map(|one| one.pick.clone()));
         self.choices = choices;
@@ -56,13 +56,13 @@ impl Palette {
         let typed = self.input.text().trim();
         self.found = find::rank(typed, &self.choices, Choice::fields);
         if !typed.is_empty() {
-            // Whoever types a whole name means what is called so.
+            // A name typed in full means the item of that name.
             self.found.sort_by_key(|n| self.choices[*n].pick.rank(typed));
         }
         self.list.select_index(0, &self.found[..]);
     }
 
-    /// Selects the choice of this pick; gives whether there is one.
+    /// Selects the choice with this pick; returns whether there is one.
     pub(super) fn select(&mut self, pick: &Pick) -> bool {
         let at = self.found.iter().position(|n| self.choices[*n].pick == *pick);
         self.list.select_index(at.unwrap_or(0), &self.found[..]);
@@ -143,8 +143,7 @@ impl Palette {
     }
 }
 
-// A line that asks for a name or another text. Nothing happens without one, and `esc` leaves
-// everything as it was.
+// A prompt for a name or another text. Nothing happens without one, and `esc` changes nothing.
 
 /// Longest name, in characters.
 const LONGEST: usize = 40;
@@ -152,13 +151,13 @@ const LONGEST: usize = 40;
 /// What the name is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// This filter is saved under it; one of that name is replaced.
+    /// Save this filter under it, replacing one of that name.
     Filter(String),
-    /// Something of the call that is open.
+    /// A text for the open call.
     Call(LinePrompt),
 }
 
-/// A question for a name.
+/// A prompt for a name.
 #[derive(Clone, Debug)]
 pub struct NamePrompt {
     /// What is asked.
@@ -173,7 +172,7 @@ pub struct NamePrompt {
 }
 
 impl NamePrompt {
-    /// Asks for a name, with `proposed` typed already.
+    /// Asks for a name, with `proposed` as the initial text.
     pub fn new(named: Named, proposed: &str, taken: Vec<String>) -> Self {
         let (title, note) = match &named {
             Named::Filter(text) => (ink!("save the filter as"), Ink::line(text)),

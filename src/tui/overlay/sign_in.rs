@@ -1,6 +1,6 @@
-//! A server that wants the person to sign in: who asks, for what, and the whole address with its host
-//! marked. No browser opens unasked; where none is, the address goes to another device and the one
-//! the browser ends at is pasted back.
+//! A server that needs the user to sign in: who asks, for what, and the full address with its host
+//! highlighted. No browser opens unasked; without one, the address is opened on another device and
+//! the address the browser ends at is pasted back.
 
 use qrcode::{Color, QrCode};
 use serde_json::json;
@@ -17,7 +17,7 @@ use crate::tui::pane::{Cx, Out};
 use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, Pen, TextInput};
 
-/// A sign-in that is looked at.
+/// An open sign-in request.
 #[derive(Clone, Debug)]
 pub struct SignInDialog {
     /// Who asks for what.
@@ -81,7 +81,7 @@ impl SignInDialog {
             Action::QrCode => self.is_qr = !self.is_qr,
             Action::Decline => out.effect(self.answers(json!({"action": "decline"}))),
             Action::Back => {
-                out.tell("it keeps waiting; {show-inbox} lists it", Role::Warning);
+                out.notify("it keeps waiting; {show-inbox} lists it", Role::Warning);
                 return OverlayReply::Close;
             }
             _ => {}
@@ -148,7 +148,7 @@ fn qr(text: &str) -> Vec<Ink> {
         return vec![ink!("the address is too long for a QR code")];
     };
     let width = code.width();
-    // Light modules are drawn: most terminals are dark.
+    // Light modules are drawn, because most terminals are dark.
     let is_light = |x: usize, y: usize| {
         let inside = |at: usize| (QUIET..QUIET + width).contains(&at);
         !(inside(x) && inside(y)) || code[(x - QUIET, y - QUIET)] == Color::Light

@@ -1,4 +1,4 @@
-//! The cache: what is kept, how long, how often it helped, why it went; look inside, drop.
+//! The cache: entries, lifetimes, hits, why entries were dropped; view an entry, drop it.
 
 use crate::host::CacheEntryView;
 use crate::tui::effect::Effect;
@@ -9,7 +9,7 @@ use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
 use crate::tui::widget::{Browser, Doc, Pen};
 
-/// A row: equal when the key is.
+/// A row; compared by its key.
 #[derive(Clone, Debug)]
 struct CacheRow(CacheEntryView);
 
@@ -41,7 +41,7 @@ impl Pane for CachePane {
         self.total = rows.len();
         rows.retain(|row| contains(&row.0.label, &needle));
         self.browser.set_rows(rows, ui.area);
-        self.browser.tell(ui.area, |row, doc| {
+        self.browser.describe(ui.area, |row, doc| {
             if let Some(row) = row {
                 detail(&row.0, ui.model, doc);
             }
@@ -145,7 +145,7 @@ fn left(entry: &CacheEntryView, model: &Model) -> (Ink, Role) {
     match end.since(model.now).as_secs() {
         _ if end <= model.now => (ink!("expired"), Role::Warning),
         0..60 => (model.until(end), Role::Busy),
-        // Seconds only count in the last minute, so that the screen rests.
+        // Seconds are shown only in the last minute, to save redraws.
         _ => (model.left(end), Role::Muted),
     }
 }

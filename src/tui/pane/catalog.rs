@@ -1,5 +1,5 @@
-//! What tools, resources and prompts have in common: entries of many servers in one list, found by
-//! a few letters, with what changed and why one cannot be used.
+//! Common parts of tools, resources and prompts: entries of many servers in one list, with filter,
+//! recent changes, and the reason when an entry cannot be used.
 
 use crate::host::{ServerState, ServerView};
 use crate::mcp::{ListChanges, ListKind};
@@ -12,7 +12,7 @@ use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
 use crate::tui::widget::{Browser, BrowserPart, Doc, Pen, changed, width};
 
-/// How an entry differs from the list before.
+/// How an entry differs from the previous list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryChange {
     /// It is new.
@@ -32,28 +32,28 @@ pub struct CatalogEntry {
     pub wire: Arc<str>,
     /// Name to draw.
     pub label: SafeText,
-    /// What stands behind the name.
+    /// The text after the name.
     pub note: Ink,
     /// Marks at the right.
     pub marks: Ink,
     /// Number at the right: tokens, bytes.
     pub number: Ink,
-    /// The same to sort by.
+    /// The same as a number, for sorting.
     pub size: u64,
     /// The entry as sent.
     pub raw: Arc<Value>,
-    /// How it changed lately.
+    /// How it changed recently.
     pub change: Option<EntryChange>,
     /// Why it cannot be used now.
     pub unavailable: Option<Ink>,
-    /// Other names the filter finds it by, beside its server's.
+    /// Other names the filter matches, besides its server's.
     pub names: String,
-    /// The description the filter finds it by.
+    /// The description, which the filter matches too.
     pub description: Option<SafeText>,
 }
 
 impl CatalogEntry {
-    /// What is alike of all lists: the rest is empty.
+    /// Fills in what all lists have in common; the rest is empty.
     pub fn of(
         server: &ServerView,
         list: ListKind,
@@ -107,7 +107,7 @@ pub struct CatalogKind {
     pub detail: fn(&CatalogEntry, &ServerView, &Model, &mut Doc),
 }
 
-/// A pane over entries of servers: the same for tools, resources and prompts but for its [`CatalogKind`].
+/// A pane over entries of servers; tools, resources and prompts differ only in [`CatalogKind`].
 pub struct CatalogPane {
     kind: &'static CatalogKind,
     browser: Browser<Arc<CatalogEntry>>,
@@ -122,7 +122,7 @@ named! {
     /// What entries are sorted by.
     #[derive(Default)]
     enum By {
-        /// Nothing: as the servers list them, or as well as they match.
+        /// Nothing: in the order of the servers, or by match rank.
         #[default]
         Listed = "listing order",
         Name = "name",
@@ -167,7 +167,7 @@ impl Sort {
     }
 }
 
-/// Cells the list has use for: names, notes as far as they say something, what stands behind them.
+/// Cells the list can use: for names, useful parts of notes, and the columns after them.
 fn wanted(rows: &[Arc<CatalogEntry>]) -> u16 {
     let longest = |of: &dyn Fn(&CatalogEntry) -> u16| rows.iter().map(|e| of(e)).max().unwrap_or(0);
     let names = longest(&|e| width(&e.label)).min(48);
@@ -195,13 +195,13 @@ impl CatalogPane {
         self.browser.selected().map(|entry| entry.wire.to_string())
     }
 
-    /// The changed entry whose difference the person went to.
+    /// The changed entry whose diff has the focus.
     fn read(&self) -> Option<Arc<CatalogEntry>> {
         let reads = self.browser.split.part == BrowserPart::Detail;
         self.browser.selected().filter(|entry| reads && entry.change.is_some()).cloned()
     }
 
-    /// The person turned from what was read: it is marked as changed no more.
+    /// Clears the changed mark of an entry once the user leaves its diff.
     fn turn_from(&self, read: Option<Arc<CatalogEntry>>, ui: Ui<'_>, out: &mut Out) {
         if let Some(entry) = read.filter(|entry| self.read().as_ref() != Some(entry)) {
             Self::seen(&entry, ui, out);
@@ -215,7 +215,7 @@ impl CatalogPane {
         }
     }
 
-    /// Selects an entry when it is there; a filter that might hide it is taken off.
+    /// Selects an entry once it is listed; a filter that might hide it is cleared.
     pub fn go_to(&mut self, server: &ServerName, wire: &str) {
         self.wanted = Some((server.clone(), wire.into()));
     }
@@ -258,13 +258,13 @@ impl Pane for CatalogPane {
         let asked = self.wanted.take().and_then(|(server, wire)| {
             rows.iter().find(|entry| entry.server == server && entry.wire == wire)
         });
-        // Whoever types a few letters means the entry they fit best.
+        // Typing selects the best match.
         let best = rows.first().filter(|_| narrowed && !self.built_filter.is_empty());
         if let Some(entry) = asked.or(best).cloned() {
             self.browser.list.select(entry);
         }
         self.browser.sync(ui.area);
-        self.browser.tell(ui.area, |entry, doc| {
+        self.browser.describe(ui.area, |entry, doc| {
             let Some(entry) = entry else { return };
             if let Some(server) = ui.model.server(&entry.server) {
                 detail(entry, server, ui.model, doc);
@@ -348,11 +348,11 @@ impl Pane for CatalogPane {
             self.browser.rows[window].iter().map(|e| width(&of(e))).max().unwrap_or(0).min(most)
         };
         let number_width = longest(|e| e.number.clone(), 10).max(number.len() as u16);
-        // The detail beside a narrow list says what the marks would.
+        // The detail beside a narrow list shows what the marks would.
         let roomy = regions.list.width >= 60;
         let marks_width = if roomy { longest(|e| e.marks.clone(), 11) } else { 0 };
         let server_width = if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 };
-        // Names never shrink first: the marks go before them, then the servers.
+        // Names shrink last: the marks are dropped first, then the servers.
         let names = longest(|e| Ink::from(&e.label), 48);
         let rest = regions.list.width.saturating_sub(number_width + 8);
         let marks_width = if names + marks_width + server_width > rest { 0 } else { marks_width };
@@ -388,7 +388,7 @@ impl Pane for CatalogPane {
             let found = find::spans(self.browser.filter.text(), &entry.label);
             pen.found(&entry.label, &found, label_width, ink(Role::Text), cx.style(Role::Match));
             pen.skip(1);
-            // A few letters of a note say nothing.
+            // A few letters of a note are useless.
             let rest = flexible.saturating_sub(label_width + 1);
             let rest = if rest < 8 { 0 } else { rest };
             match &entry.unavailable {
@@ -443,12 +443,12 @@ fn changes(entry: &CatalogEntry, server: &ServerView, ui: Ui<'_>, doc: &mut Doc)
     }
 }
 
-/// A value as people read JSON.
+/// A value as indented JSON.
 pub fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// A name that is a file name everywhere.
+/// A name that is a valid file name on every system.
 pub fn file_name(label: &SafeText) -> String {
     let name: String = label
         .chars()

@@ -1,15 +1,14 @@
-//! The configuration: the file with problems at their lines, where servers come from, the values in
-//! effect with secrets masked, what a reload did and would do.
+//! The configuration: the file with problems at their lines, sources of servers, effective values
+//! with secrets masked, and what a reload did or would do.
 
-use crate::config::overview::{EffectiveValue, SourceFile};
-use crate::config::{ConfigChange, Diagnostic, Severity, discover};
+use crate::config::{ConfigChange, Diagnostic, EffectiveValue, FileScope, Severity, SourceFile};
 use crate::tui::keymap::KeyScope;
 use crate::tui::model::{InputState, InputView, Model};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, DocView, Pen};
 
-/// Fewest columns in which a problem is shown at its place.
+/// Fewest columns in which a problem is shown below its column.
 const NARROWEST: u16 = 36;
 
 named! {
@@ -29,9 +28,9 @@ named! {
 pub struct ConfigPane {
     tab: ConfigTab,
     text: DocView,
-    /// Lines of the text where problems stand.
+    /// Lines of the text that have problems.
     problems: Vec<usize>,
-    /// The error of the newest file that was shown last.
+    /// The last shown error of the newest file.
     error: Option<Diagnostic>,
 }
 
@@ -40,7 +39,7 @@ impl ConfigPane {
         Rect { y: area.y + 2.min(area.height), height: area.height.saturating_sub(2), ..area }
     }
 
-    /// Shows the text so many tabs on.
+    /// Switches `by` tabs forward.
     fn turn(&mut self, by: usize) {
         self.tab = ConfigTab::ALL[(self.tab as usize + by) % ConfigTab::ALL.len()];
         self.text.top = 0;
@@ -68,7 +67,7 @@ impl Pane for ConfigPane {
         self.text.doc = doc;
         let error = ui.model.rejected().next();
         if self.error.as_ref() != error {
-            // A file with an error opens there, with the lines before it.
+            // A file with an error opens at it, with some lines above.
             self.error = error.cloned();
             if let (Some(line), ConfigTab::File) = (self.problems.first(), self.tab) {
                 self.text.top = line.saturating_sub(usize::from(ui.area.height / 3));
@@ -165,7 +164,7 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
     let all: Vec<&Diagnostic> = model.rejected().chain(&view.diagnostics).collect();
     if model.rejected().next().is_some() {
         let standing = if matches!(model.engine, crate::tui::model::EngineState::Failed(_)) {
-            "The file cannot be used. Servers start as soon as it can."
+            "The file cannot be used. Servers start once it is fixed."
         } else {
             "The file on disk cannot be used; the last valid configuration stays in use."
         };
@@ -199,7 +198,7 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
             doc.line(vec![(ink!("{:>4} ", number), role), (Ink::from(line), Role::Text)]);
             for diagnostic in here {
                 problems.push(doc.len() - 1);
-                // Below its column; at the margin where a sentence would not fit beside it.
+                // Below its column, or at the margin where it would not fit.
                 let column = u16::try_from(diagnostic.at.column).unwrap_or(u16::MAX);
                 let below = column.saturating_add(4);
                 let fits = below.saturating_add(NARROWEST) <= doc.width();
@@ -209,10 +208,10 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
     }
 }
 
-// The views of the configuration that are no file: sources, values in effect, reloads. Pure: model
+// Views of the configuration other than the file: sources, effective values, reloads. Pure: model
 // in, text out.
 
-/// Where servers come from, and what is asked for.
+/// Where servers come from, and which inputs are asked for.
 fn sources(ui: Ui<'_>, doc: &mut Doc) {
     let situation = &ui.model.situation;
     if situation.sources.is_empty() {
@@ -251,8 +250,8 @@ fn sources(ui: Ui<'_>, doc: &mut Doc) {
 fn source_lines(source: &SourceFile, doc: &mut Doc) {
     let path = Ink::line(&source.path.display().to_string());
     let whose: &'static str = match source.scope {
-        discover::FileScope::Project => "project",
-        discover::FileScope::User => "user",
+        FileScope::Project => "project",
+        FileScope::User => "user",
     };
     doc.gap();
     let (standing, role) = match source.rank {
@@ -299,7 +298,7 @@ fn input_line(view: &InputView, doc: &mut Doc) {
     ]);
 }
 
-/// Every value in effect: what a file says first, then what is left to its default.
+/// All effective values: those set in a file first, then defaults.
 fn effective(model: &Model, doc: &mut Doc) {
     let situation = &model.situation;
     if situation.values.is_empty() {
@@ -337,7 +336,7 @@ fn value_lines(value: &EffectiveValue, doc: &mut Doc) {
     doc.hanging(lead, (text.as_str(), Role::Text), room, (origin, Role::Faint));
 }
 
-/// What a changed file that waits would do, and what the last reload did.
+/// What a pending file change would do, and what the last reload did.
 fn reload(ui: Ui<'_>, doc: &mut Doc) {
     let model = ui.model;
     if let Some(plan) = &model.situation.plan {
@@ -365,10 +364,10 @@ fn reload(ui: Ui<'_>, doc: &mut Doc) {
     changes(change, ["started", "stopped", "restarted", "kept"], doc);
 }
 
-/// What a change that waits does to a server.
+/// Words for what a pending change does to a server.
 pub const PLANNED: [&str; 4] = ["start", "stop", "restart", "keep"];
 
-/// What a change does to each server that it touches: the line, its role and the reason.
+/// What a change does to each affected server: the line, its role and the reason.
 pub fn touched(
     change: &ConfigChange,
     [start, stop, restart, keep]: [&'static str; 4],

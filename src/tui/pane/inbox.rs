@@ -1,5 +1,5 @@
-//! Everything that waits for the person, in one list: requests of servers with how long there is,
-//! sign-ins, commands to approve, inputs, a changed file. What answers a row stands on top of it.
+//! The inbox: server requests with their deadlines, sign-ins, commands to approve, inputs, a
+//! changed file. The answer to a row opens on top of it.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ pub use detail::rule;
 pub struct InboxPane {
     browser: Browser<InboxRow>,
     grouping: Grouping,
-    /// What is in scope, whatever the filter and the folds hide.
+    /// Items in scope, including those hidden by the filter and folds.
     count: usize,
 }
 
@@ -72,7 +72,7 @@ impl Pane for InboxPane {
         let kept = model.kept_drafts.iter().filter(|(r, _)| model.in_scope(&r.server) && fits(r));
         rows.extend(kept.map(|(request, why)| InboxRow::Kept(Arc::clone(request), why.clone())));
         self.browser.set_rows(rows, ui.area);
-        self.browser.tell(ui.area, |row, doc| detail::build(row, model, doc));
+        self.browser.describe(ui.area, |row, doc| detail::build(row, model, doc));
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
@@ -111,7 +111,7 @@ impl Pane for InboxPane {
                 }
                 true
             }
-            // There is something to read without any request: rules, roots, what was settled.
+            // The detail is useful without any request: rules, roots, settled requests.
             Action::Right => {
                 self.browser.split.open(ui.area);
                 true
@@ -147,7 +147,7 @@ impl Pane for InboxPane {
         self.browser.render_frame(cx, &summary, self.count, area, buf);
         let regions = self.browser.regions(area);
         let faint = cx.style(Role::Faint);
-        // The age goes first where there is little room: what is left is what matters.
+        // On narrow lists the age is dropped: the time left matters more.
         let age = if regions.list.width >= 64 { 8 } else { 0 };
         let said = regions.list.width.saturating_sub(26 + WANTS + age);
         let mut pen = Pen::new(buf, regions.columns);
@@ -190,7 +190,7 @@ pub fn deny_all(server: &ServerName, kind: Option<&RequestKind>, model: &Model, 
     out.ask(ink!("deny all of {}?", name), lines, Effect::Order(Order::Deny(denied)));
 }
 
-/// "No", as the wire carries it for this kind.
+/// The refusal of a request kind, as sent on the wire.
 fn refusal(kind: &RequestKind) -> Answer {
     match kind {
         RequestKind::Elicitation | RequestKind::UrlElicitation => {
@@ -200,7 +200,7 @@ fn refusal(kind: &RequestKind) -> Answer {
     }
 }
 
-/// Columns of what a row wants.
+/// Width of the `wants` column.
 const WANTS: u16 = 16;
 
 fn render_row(cx: &Cx<'_>, row: &InboxRow, (said, age): (u16, u16), pen: &mut Pen<'_>) {
@@ -227,18 +227,18 @@ fn render_row(cx: &Cx<'_>, row: &InboxRow, (said, age): (u16, u16), pen: &mut Pe
     }
 }
 
-// The rows of the inbox: requests oldest first, grouped by server when wanted, a storm collapsed
-// into one row; what else waits, and drafts of withdrawn requests, behind them. Pure.
+// The rows of the inbox: requests oldest first, optionally grouped by server, storms collapsed into
+// one row; then other items and drafts of withdrawn requests. Pure.
 
-/// So many requests of one kind from one server are a storm: shown as one row.
+/// From this many requests of one kind from one server on, they are a storm, shown as one row.
 pub const STORM: usize = 6;
 
-/// What stands together in one row.
+/// What one row groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InboxGroup {
     /// Who asks.
     pub server: ServerName,
-    /// For what; everything when `None`.
+    /// The kind; all kinds when `None`.
     pub kind: Option<RequestKind>,
 }
 
@@ -251,7 +251,7 @@ pub enum InboxRow {
     Group {
         /// Which.
         group: InboxGroup,
-        /// They, oldest first.
+        /// The requests, oldest first.
         requests: Vec<Arc<ApprovalRequest>>,
         /// Whether their own rows are hidden.
         folded: bool,
@@ -262,7 +262,7 @@ pub enum InboxRow {
     Kept(Arc<ApprovalRequest>, SafeText),
 }
 
-/// A row is the same while it is about the same: selection follows it.
+/// Rows are equal if they have the same subject, so that the selection follows them.
 impl PartialEq for InboxRow {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -277,7 +277,7 @@ impl PartialEq for InboxRow {
 }
 
 impl InboxRow {
-    /// Whose it is; `None` when it is the configuration's.
+    /// The server it concerns; `None` for the configuration.
     pub fn server(&self, model: &Model) -> Option<ServerName> {
         match self {
             Self::Request(request) | Self::Kept(request, _) => Some(request.server.clone()),
@@ -286,7 +286,7 @@ impl InboxRow {
         }
     }
 
-    /// What it wants in a word or two, and what the other side says of it.
+    /// A short label of ours, and the other side's own text.
     pub fn words(&self, model: &Model) -> (Ink, Ink) {
         match self {
             Self::Request(request) => Todo::Request(request.id).words(model),
@@ -305,17 +305,17 @@ impl InboxRow {
     }
 }
 
-/// How rows are put together.
+/// How rows are grouped.
 #[derive(Clone, Debug, Default)]
 pub struct Grouping {
     /// By server; otherwise oldest first, storms collapsed.
     pub by_server: bool,
-    /// Groups that a person folded or unfolded against the rule.
+    /// Groups the user folded or unfolded against the default.
     pub turned: HashSet<InboxGroup>,
 }
 
 impl Grouping {
-    /// Puts the rows together.
+    /// Builds the rows.
     pub fn rows<'a>(
         &self,
         pending: impl Iterator<Item = &'a Arc<ApprovalRequest>>,
@@ -338,7 +338,7 @@ impl Grouping {
             let alone = requests.into_iter().filter(|_| !folded);
             rows.extend(alone.map(|r| (if together { first } else { r.id }, InboxRow::Request(r))));
         }
-        // Stable: what a group holds stays behind it.
+        // Stable: members stay after their group.
         rows.sort_by_key(|(place, _)| *place);
         rows.into_iter().map(|(_, row)| row).collect()
     }

@@ -1,5 +1,5 @@
-//! What the three catalogues list of a server, and what they tell of an entry: tools, resources with
-//! their templates, prompts.
+//! How the three catalogues list and describe entries: tools, resources with their templates,
+//! prompts.
 
 use super::catalog::{CatalogEntry, CatalogKind};
 use crate::host::ServerView;
@@ -37,12 +37,12 @@ pub const PROMPTS: CatalogKind = CatalogKind {
     detail: prompt_detail,
 };
 
-/// A guess at what an entry costs a model's context: four bytes to a token.
+/// Estimated cost of an entry in a model's context: four bytes per token.
 fn tokens(raw: &Value) -> usize {
     raw.to_string().len().div_ceil(4)
 }
 
-/// The head of every detail: name, title, why it cannot be used.
+/// The head of every detail: name, title, why the entry cannot be used.
 fn head(entry: &CatalogEntry, title: Option<&SafeText>, doc: &mut Doc) {
     doc.line(vec![(Ink::from(&entry.label), Role::Heading)]);
     if let Some(title) = title.filter(|title| **title != entry.label) {
@@ -53,7 +53,7 @@ fn head(entry: &CatalogEntry, title: Option<&SafeText>, doc: &mut Doc) {
     }
 }
 
-/// A description, apart from our words.
+/// A description, set apart from our own words.
 fn description(text: Option<&SafeText>, doc: &mut Doc) {
     if let Some(text) = text.filter(|text| !text.is_empty()) {
         doc.gap();

@@ -33,7 +33,7 @@ const LEVELS: [(LogLevel, &str, Role); 9] = [
 const SIDEWAYS: u16 = 8;
 /// Most lines of one record where lines wrap.
 const TALLEST: usize = 50;
-/// Rows looked at by one search.
+/// Most rows examined by one search.
 const SEARCH: usize = 500_000;
 
 /// The logs pane.
@@ -44,7 +44,7 @@ pub struct LogsPane {
     least: usize,
     wrap: bool,
     shift: u16,
-    /// The line just typed is to be looked for.
+    /// Whether to search for the text just typed.
     seek: bool,
 }
 
@@ -58,13 +58,13 @@ const fn level_role(level: LogLevel) -> Role {
 }
 
 impl LogsPane {
-    /// Takes what was remembered.
+    /// Restores the preferences.
     pub fn read_prefs(&mut self, prefs: &Prefs) {
         self.least = prefs.log_level.unwrap_or(LogLevel::Trace) as usize;
         self.wrap = prefs.wrap_logs;
     }
 
-    /// Gives what is to be remembered.
+    /// Stores the preferences.
     pub fn write_prefs(&self, prefs: &mut Prefs) {
         prefs.log_level = Some(LEVELS[self.least].0);
         prefs.wrap_logs = self.wrap;
@@ -84,7 +84,7 @@ impl LogsPane {
         out.remember = true;
     }
 
-    /// After typing: stays on a line that matches, or goes to the nearest older one that does.
+    /// After typing: stays on a line that matches, or goes to the nearest older match.
     fn seek_here(&mut self, ui: Ui<'_>) {
         let needle = &self.stream.needle;
         let here = self.record(ui.model);
@@ -146,10 +146,10 @@ impl LogsPane {
             .collect()
     }
 
-    // Lines of the logs pane on the screen: wrapped or scrolled, with what was searched for marked.
+    // Lines of the logs pane on the screen: wrapped or scrolled, with matches highlighted.
 
-    /// The records in sight, each with its lines. Where lines wrap, the first records make room for
-    /// the selected one.
+    /// The visible records, each with its lines. If lines wrap, the first records give way to the
+    /// selected one.
     fn in_sight<'a>(&self, cx: &Cx<'a>, list: Rect) -> Vec<(u64, &'a LogRecord, Vec<&'a str>)> {
         let room = list.width.saturating_sub(Self::lead(cx, list.width.saturating_sub(1)) + 2);
         let lines = |record: &'a LogRecord| {
@@ -253,13 +253,13 @@ impl LogsPane {
     }
 }
 
-/// Whether a line says this, or is of a server called so.
+/// Whether a line contains the text, or belongs to a server with that text in its name.
 fn matches(record: &LogRecord, needle: &str) -> bool {
     let of = record.server.as_ref().is_some_and(|server| contains(server.as_str(), needle));
     of || contains(&record.text, needle)
 }
 
-/// Everything known of a line.
+/// Every known detail of a line.
 fn detail(record: &LogRecord, width: u16) -> Doc {
     let mut doc = Doc::new(width.clamp(40, 100));
     let server = record.server.as_ref().map_or_else(|| ink!("mcpdeck"), Model::name);
@@ -371,7 +371,7 @@ impl Pane for LogsPane {
         let clicked = at.y.checked_sub(list.y).and_then(|line| lines.nth(line.into()));
         match (gesture, clicked) {
             (Gesture::Click(_), Some(seq)) => self.stream.jump(seq, list.height.into()),
-            // The first of the two clicks selected it.
+            // The first of the two clicks has selected it.
             (Gesture::DoubleClick(_), Some(_)) => _ = self.act(Action::Open, ui, out),
             _ => _ = self.stream.mouse(gesture, Rect { height: 1, ..ui.area }, list),
         }
@@ -380,7 +380,7 @@ impl Pane for LogsPane {
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         self.render_head(cx, Rect { height: area.height.min(1), ..area }, buf);
         let list = Self::list(area);
-        // The last column is the scroll bar's.
+        // The last column is for the scroll bar.
         let mut rest = Rect { width: list.width.saturating_sub(1), ..list };
         for row in self.in_sight(cx, list) {
             self.render_record(cx, &row, rest, buf);

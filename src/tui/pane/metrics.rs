@@ -58,8 +58,8 @@ impl Column {
         }
     }
 
-    /// Columns that are shown in a list this wide beside names of `name` cells, which they never
-    /// make shorter.
+    /// Columns shown in a list of this width beside names of `name` cells, which are never
+    /// shortened for a column.
     fn shown(width: u16, name: u16) -> Vec<Self> {
         let mut room = width.saturating_sub(name + 3);
         let mut shown = Vec::new();
@@ -132,10 +132,10 @@ impl Pane for MetricsPane {
     fn sync(&mut self, ui: Ui<'_>) {
         let rows = self.rows(ui.model);
         self.names = rows.iter().map(|row| width(&row.label)).max().unwrap_or(0).clamp(12, 40);
-        // Calls, errors and both percentiles have room before the detail has.
+        // Calls, errors and both percentiles get room before the detail does.
         self.browser.wants = self.names + 34;
         self.browser.set_rows(rows, ui.area);
-        self.browser.tell(ui.area, |row, doc| {
+        self.browser.describe(ui.area, |row, doc| {
             if let Some(row) = row {
                 detail(row, ui.model, ui.glyphs, doc);
             }
@@ -233,7 +233,7 @@ fn everything(model: &Model) -> String {
     super::catalog::pretty(&all.into())
 }
 
-/// What a column says of a row: the number it is sorted by, the text, and its role.
+/// A cell of a row: the number it is sorted by, the text, and its role.
 fn cell(row: &MetricsRow, column: Column, model: &Model) -> (u64, Ink, Role) {
     let view = &row.view;
     let took = |of: fn(&LatencyView) -> Duration| match view.latency.as_ref().map(of) {
@@ -297,13 +297,13 @@ fn detail(row: &MetricsRow, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     chart(row, model, glyphs, doc);
 }
 
-/// Latencies of the answers that the traffic ring still holds, by powers of two.
+/// Latencies of the responses still in the traffic ring, by powers of two.
 fn histogram(row: &MetricsRow, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     let mut buckets = [0u32; 24];
     let from = model.traffic.end().saturating_sub(50_000);
     for (_, record) in model.traffic.from(from) {
         let answer = matches!(record.kind, MessageKind::Response | MessageKind::Error);
-        // What the deck asks by itself, lists and pings, is no call and not counted above either.
+        // The deck's own requests, lists and pings, are no calls and not counted above either.
         let called = answer && record.call.is_some();
         if !called || record.server != row.server || !fits(row, record) {
             continue;
@@ -349,7 +349,7 @@ const ROWS: usize = 5;
 /// Columns of the numbers before the chart.
 const SCALE: u16 = 7;
 
-/// Bars for a width: a bar and a blank each, and the scale before them; the newest is never cut.
+/// How many bars fit a width: a bar and a blank each, after the scale; the newest is never cut.
 fn slots(width: u16) -> usize {
     Activity::SLOTS.min(usize::from(width.saturating_sub(SCALE)) / 2)
 }

@@ -1,6 +1,6 @@
-//! The servers: one card each, with the reason beside every state; one server alone is shown as
-//! its black box, and on a wide screen the selected one's stands beside the cards. Below them the
-//! order in which they start.
+//! The servers: one card each, with the reason beside every state. A single server in scope is
+//! shown with its diagnostics; on a wide screen those of the selected one are beside the cards.
+//! Below them, the start order.
 
 use std::ops::Range;
 
@@ -33,19 +33,19 @@ pub struct ServersPane {
     /// Lines of each server's card, in the order of `names`.
     cards: Vec<Range<usize>>,
     hide_graph: bool,
-    /// How the table is sorted; cards are shown without one.
+    /// How the table is sorted; `None` shows cards.
     order: Option<table::ServerOrder>,
     reversed: bool,
-    /// The rest of the selected server's black box, beside the cards.
+    /// The rest of the selected server's diagnostics, beside the cards.
     detail: DocView,
     split: Split,
 }
 
-/// Width from which cards and black box stand side by side.
+/// Width from which cards and diagnostics are side by side.
 const SIDE_BY_SIDE: u16 = 150;
 
 impl ServersPane {
-    /// Where the cards are, and where rule and detail are beside them.
+    /// Region of the cards, and of the rule and detail beside them.
     fn regions(&self, area: Rect, model: &Model) -> (Rect, Option<[Rect; 2]>) {
         let wide = area.width >= SIDE_BY_SIDE && model.scope.is_none();
         if !wide || !self.split.is_beside(area) {
@@ -65,7 +65,7 @@ impl ServersPane {
         if let Some(card) = self.cards.get(self.list.index()) {
             let mut top = self.text.top.max(card.end.saturating_sub(height));
             if self.list.index() + 1 == self.cards.len() {
-                // At the last card the graph below it comes along.
+                // With the last card, the graph below it scrolls into view.
                 top = top.max(self.text.doc.len().saturating_sub(height));
             }
             self.text.top = top.min(card.start);
@@ -73,7 +73,7 @@ impl ServersPane {
         self.scroll(0, area, BrowserPart::List);
     }
 
-    /// Scrolls what the keys go to.
+    /// Scrolls the focused part.
     fn scroll(&mut self, delta: isize, area: Rect, part: BrowserPart) {
         let view = if part == BrowserPart::Detail { &mut self.detail } else { &mut self.text };
         view.scroll(delta, area.height);
@@ -93,7 +93,7 @@ impl ServersPane {
         if !self.hide_graph {
             card::draw_graph(ui, &mut graph);
         }
-        // By their number, not by what they say: a state that changes moves nothing.
+        // By the number of servers, not their text: a state change must not move anything.
         let roomy = self.names.len() * 4 + graph.len() <= usize::from(ui.area.height);
         let density = if roomy { Density::Roomy } else { Density::Dense };
         let mut doc = Doc::new(ui.area.width.saturating_sub(4));
@@ -148,7 +148,7 @@ impl Pane for ServersPane {
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
         let page = ui.area.height.max(2) as isize - 1;
-        // What has no selection of its own is scrolled.
+        // Scrolls whatever has no selection of its own.
         let part = self.split.part;
         let alone = ui.model.scope.is_some() || part == BrowserPart::Detail;
         let beside = self.regions(ui.area, ui.model).1.is_some();

@@ -12,7 +12,7 @@ mod detail;
 mod row;
 mod waterfall;
 
-/// Most messages one export holds.
+/// Most messages in one export.
 const EXPORT: usize = 100_000;
 
 /// The traffic pane.
@@ -117,7 +117,7 @@ impl TrafficPane {
             }
             Action::JumpPair => match self.stream.selected().and_then(|seq| pair(ui.model, seq)) {
                 Some(seq) if self.stream.has(seq) => self.stream.jump(seq, height),
-                Some(_) => out.tell(
+                Some(_) => out.notify(
                     "the other message is hidden by the filter; {back} clears it",
                     Role::Warning,
                 ),
@@ -128,7 +128,7 @@ impl TrafficPane {
                 self.groups.reset();
                 self.stream.reset();
                 if self.groups.on {
-                    out.tell(
+                    out.notify(
                         "one row for each operation; {right} unfolds it, {left} folds it",
                         Role::Ok,
                     );
@@ -139,8 +139,7 @@ impl TrafficPane {
         true
     }
 
-    /// Unfolds or folds the operation of the selected row, or turns it round; gives whether there
-    /// was one to turn.
+    /// Unfolds, folds or toggles the operation of the selected row; returns whether there was one.
     fn fold(&mut self, model: &Model, open: Option<bool>) -> bool {
         let Some(seq) = self.stream.selected().filter(|_| self.groups.on) else { return false };
         let Some(call) = self.record(model).and_then(|record| record.call) else { return false };
@@ -240,7 +239,7 @@ impl Pane for TrafficPane {
         }
         let height = usize::from(regions.list.height);
         if action == Action::Filter {
-            // What is typed is seen above the list.
+            // The filter line is above the list, so the list must be visible.
             self.split.close();
         }
         match action {
@@ -284,7 +283,7 @@ impl Pane for TrafficPane {
             ),
             Action::JumpPair => when(
                 self.record(model).is_some_and(|r| r.id.is_some()),
-                "the message has no request or response that belongs to it",
+                "the message has no matching request or response",
             ),
             Action::SaveFilter => when(
                 !self.stream.input.text().trim().is_empty() && self.stream.problem.is_none(),
@@ -337,7 +336,7 @@ impl Pane for TrafficPane {
     filtered_by!(stream.input);
 }
 
-/// Whether an action is one of the list of messages alone.
+/// Whether an action applies only to the list of messages.
 const fn is_of_messages(action: Action) -> bool {
     matches!(
         action,

@@ -1,5 +1,5 @@
-//! Two results beside each other, unified or side by side: their lines, and these as rows for a
-//! width. Bounded in size and time. Pure.
+//! Compares two results, unified or side by side: computes the differing lines and lays them out as
+//! rows for a width. Bounded in size and time. Pure.
 
 use std::ops::Range;
 
@@ -18,9 +18,9 @@ use crate::tui::widget::Pen;
 const BYTES: usize = 1 << 20;
 /// Most lines of each result that are compared.
 const LINES: usize = 20_000;
-/// Longest time that lines are matched; what is left then counts as different.
+/// Time limit for matching lines, after which the rest counts as different.
 const TIME: Duration = Duration::from_millis(50);
-/// Lines that are the same, shown around those that differ.
+/// Unchanged lines shown around differing ones.
 const CONTEXT: usize = 3;
 
 /// What happened to a line.
@@ -32,7 +32,7 @@ enum LineChange {
     Removed,
     /// Only in the later one.
     Added,
-    /// Lines that are the same and were left out.
+    /// Unchanged lines that were left out.
     Skipped(usize),
 }
 
@@ -40,19 +40,19 @@ enum LineChange {
 #[derive(Debug)]
 struct DiffLine {
     change: LineChange,
-    /// The line, whole.
+    /// The full line.
     text: SafeText,
-    /// Where it differs from the line that stands in its place on the other side, in bytes of
-    /// `text`: from the first difference to the last. Nothing when next to nothing is the same.
+    /// Byte range of `text` from the first to the last difference from its counterpart on the other
+    /// side. Empty if the two have almost nothing in common.
     apart: Range<usize>,
 }
 
 /// How a comparison is laid out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CompareLayout {
-    /// Columns there are.
+    /// Available columns.
     pub width: u16,
-    /// Long lines go on in the next row.
+    /// Whether long lines continue in the next row.
     pub wrap: bool,
     /// Earlier and later side by side.
     pub beside: bool,
@@ -70,24 +70,24 @@ struct Slice {
 /// A comparison of two results, and its layout.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
-    /// Unified lines with some that are the same around them; empty when both are equal.
+    /// Unified lines with some unchanged ones around them; empty if both results are equal.
     lines: Vec<DiffLine>,
     /// Whether only the beginning of the results was compared.
     pub is_partial: bool,
     way: CompareLayout,
-    /// What stands in each row: of the earlier, or of the only line; and of the later.
+    /// The content of each row: the earlier or only line, and the later one.
     rows: Vec<[Option<Slice>; 2]>,
 }
 
 impl CompareLayout {
-    /// Narrower than this, two columns show nothing.
+    /// Narrower than this, two columns are useless.
     const NARROWEST: u16 = 40;
 
     const fn is_beside(self) -> bool {
         self.beside && self.width >= Self::NARROWEST
     }
 
-    /// Columns of the earlier side and of the later one, when there are two; of both otherwise.
+    /// Columns of the earlier and the later side; both have the full width when unified.
     const fn sides(self) -> (u16, u16) {
         let half = self.width / 2;
         if self.is_beside() { (half - 1, self.width - half) } else { (self.width, self.width) }
@@ -95,7 +95,7 @@ impl CompareLayout {
 }
 
 impl Comparison {
-    /// Compares two results as a person reads them, line by line.
+    /// Compares two results in readable form, line by line.
     pub(super) fn new(old: &Payload, new: &Payload) -> Self {
         let ((old, old_cut), (new, new_cut)) = (readable(old), readable(new));
         let diff = TextDiff::configure().timeout(TIME).diff_lines(&*old, &*new);
@@ -133,14 +133,14 @@ impl Comparison {
         Self { lines, is_partial: old_cut || new_cut, ..Self::default() }
     }
 
-    /// In how many places the results differ: runs of lines that are not in both.
+    /// Number of differences: runs of lines that are not in both results.
     pub(super) fn places(&self) -> usize {
         let differs =
             |line: &DiffLine| matches!(line.change, LineChange::Removed | LineChange::Added);
         self.lines.chunk_by(|a, b| differs(a) == differs(b)).filter(|run| differs(&run[0])).count()
     }
 
-    /// Lays it out, with the same line on top as in row `top` before; gives the row where that is.
+    /// Lays it out, keeping the line of row `top` on top; returns the row where that line is now.
     pub(super) fn lay(&mut self, way: CompareLayout, top: usize) -> usize {
         if self.way == way {
             return top;
@@ -154,8 +154,8 @@ impl Comparison {
                 LineChange::Added => right,
                 LineChange::Same | LineChange::Skipped(_) => left.min(right),
             };
-            // A row of so many bytes never takes more columns: what is safe has no wide character
-            // of one.
+            // A row of this many bytes never takes more columns: safe text has no one-byte
+            // character that is two columns wide.
             let room = usize::from(columns.saturating_sub(SIGN)).max(8);
             slices(at, &self.lines[at].text, if way.wrap { room } else { usize::MAX })
         };
@@ -182,7 +182,7 @@ impl Comparison {
         self.rows.get(row).into_iter().flatten()
     }
 
-    /// The line that stands in a row, and where behind that row its text goes on.
+    /// The line in a row, and the byte offset where its text continues after that row.
     fn line_at(&self, row: usize) -> (usize, usize) {
         let found = self.row(row).flatten().next();
         found.map_or((0, 0), |slice| (slice.line, slice.part.end))
@@ -197,8 +197,8 @@ impl Comparison {
         here.or_else(|| find(&|slice| slice.line == line)).unwrap_or(0)
     }
 
-    /// Looks for text from behind the row `top` on, around the end; gives the row where it is, and
-    /// how many characters stand before it there.
+    /// Searches from after row `top`, wrapping around; returns the row of the match, and how many
+    /// characters precede it there.
     pub(super) fn search(&self, needle: &str, top: usize) -> Option<(usize, usize)> {
         let (line, behind) = self.line_at(top);
         let hit = |at: usize, from: usize| {
@@ -265,13 +265,13 @@ impl Comparison {
                 return;
             }
         };
-        // A row that goes on with a line says so beside its sign.
+        // A row that continues a line is marked beside its sign.
         let goes_on = if slice.part.start > 0 { '…' } else { ' ' };
         pen.write(&format!("{sign}{goes_on}"), style);
         let part = text.get(slice.part.clone()).unwrap_or_default();
         let skipped = part.char_indices().nth(column).map_or(part.len(), |(at, _)| at);
         let begin = slice.part.start + skipped;
-        // What cannot be seen is not looked at.
+        // Text outside the screen is not examined.
         let end = cut(text, begin + 4 * usize::from(place.width)).len().min(slice.part.end);
         let (from, to) = (apart.start.clamp(begin, end), apart.end.clamp(begin, end));
         let different = style.add_modifier(Modifier::UNDERLINED);
@@ -284,7 +284,7 @@ impl Comparison {
 /// Columns of the sign in front of a line.
 const SIGN: u16 = 2;
 
-/// A line in rows of at most so many bytes.
+/// A line in rows of at most `room` bytes.
 fn slices(line: usize, text: &str, room: usize) -> Vec<Slice> {
     if text.len() <= room {
         return vec![Slice { line, part: 0..text.len() }];
@@ -295,7 +295,7 @@ fn slices(line: usize, text: &str, room: usize) -> Vec<Slice> {
     parts.map(|row| Slice { line, part: begin(row)..begin(row) + row.len() }).collect()
 }
 
-/// How many bytes two texts have in common at their start and at their end, when that is a good part
+/// Number of bytes two texts share at their start and at their end, if that is a substantial part
 /// of them.
 fn around(old: &str, new: &str) -> Option<(usize, usize)> {
     let same = |(a, b): &(u8, u8)| a == b;
@@ -311,7 +311,7 @@ fn around(old: &str, new: &str) -> Option<(usize, usize)> {
     ((before + behind) * 4 >= old.len().max(new.len())).then_some((before, behind))
 }
 
-/// The lines that stand beside each other, by their numbers: the earlier and the later.
+/// Indices of the lines that are side by side: the earlier and the later.
 fn paired(lines: &[DiffLine]) -> Vec<(Option<usize>, Option<usize>)> {
     let mut out: Vec<(Option<usize>, Option<usize>)> = Vec::new();
     let mut waiting = 0;
@@ -336,8 +336,8 @@ fn paired(lines: &[DiffLine]) -> Vec<(Option<usize>, Option<usize>)> {
     out
 }
 
-/// The beginning of a result as text, and whether there is more: texts as they are, everything else
-/// as indented JSON.
+/// The beginning of a result as text, and whether it was cut: texts as they are, everything else as
+/// indented JSON.
 fn readable(result: &Payload) -> (String, bool) {
     let (mut out, mut is_cut) = (String::new(), result.cut().is_some());
     let mut push = |value: &Value| {

@@ -1,5 +1,5 @@
-//! A result taken apart into blocks: content of a tool, messages of a prompt, contents of a
-//! resource. Pure; one odd block never hides the others (MCP, server features, content types).
+//! Splits a result into blocks: content of a tool, messages of a prompt, contents of a resource.
+//! Pure; a malformed block never hides the others (MCP, server features, content types).
 
 use base64::Engine as _;
 
@@ -14,7 +14,7 @@ pub type Blocks = Vec<Block>;
 /// One piece of content.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// Role, type, URI: what stands above it.
+    /// Role, type, URI: the line above it.
     pub title: SafeText,
     /// JSON pointer of the block within the result.
     pub pointer: String,
@@ -29,30 +29,30 @@ pub struct Block {
 pub enum BlockKind {
     /// Text; drawn as Markdown when it looks like it.
     Text(SharedText),
-    /// A picture; decoded when it is looked at.
+    /// A picture; decoded when it becomes visible.
     Picture(Picture, Binary),
     /// Audio, blobs, pictures that cannot be drawn.
     Data {
-        /// What is known of it, and why it is not drawn.
+        /// Its properties, and why it is not drawn.
         about: SafeText,
         /// The bytes.
         binary: Binary,
     },
-    /// A link to a resource; nothing is fetched until a person opens it.
+    /// A link to a resource; nothing is fetched until the user opens it.
     Link {
         /// The URI on the wire.
         uri: String,
-        /// What is known of it.
+        /// Its properties.
         about: SafeText,
     },
-    /// Something the specification does not know; shown as it was sent.
+    /// A kind the specification does not define; shown as it was sent.
     Unknown {
         /// Why it is shown raw.
         reason: SafeText,
     },
 }
 
-/// Takes a result apart. Never fails; an answer of no known shape has no blocks.
+/// Splits a result. Never fails; a result of unknown shape has no blocks.
 pub fn blocks(result: &Payload) -> Blocks {
     let mut out = Vec::new();
     let list = |key: &str| result.get(key).and_then(Value::as_array);
@@ -82,7 +82,7 @@ pub fn blocks(result: &Payload) -> Blocks {
     out
 }
 
-/// A string of a block, whatever else stands in its place.
+/// A string member of a block; `None` if it is not a string.
 fn text_of<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
 }
@@ -114,7 +114,7 @@ fn read(result: &Payload, block: &Value, pointer: String, role: &str) -> Block {
         }
         "" => unknown(pointer, "a content block without a type"),
         kind @ ("text" | "image" | "audio" | "resource_link") => {
-            unknown(pointer, &format!("a block of type {kind} without what belongs in it"))
+            unknown(pointer, &format!("a block of type {kind} without its required data"))
         }
         other => unknown(pointer, &format!("a block of an unknown type: {other}")),
     }
@@ -169,7 +169,7 @@ fn data(result: &Payload, pointer: String, key: &str, mime: &str, title: SafeTex
 }
 
 impl Block {
-    /// A picture turned out not to be drawable: it is data, and the reason is said.
+    /// Turns a picture that cannot be drawn into data, with the reason.
     pub(super) fn undrawable(&mut self, reason: &str) {
         if let BlockKind::Picture(_, binary) = &self.kind {
             let about = SafeText::line(&format!("not drawn: {reason} · {}", binary.facts()));
@@ -186,8 +186,8 @@ impl Block {
     }
 }
 
-/// A value as indented JSON of at most `most` bytes, and whether it was cut there. Costs what is
-/// written, whatever the size of the value.
+/// A value as indented JSON of at most `most` bytes, and whether it was cut. The cost depends on
+/// the output, not on the size of the value.
 pub(super) fn pretty(value: &Value, most: usize) -> (String, bool) {
     struct Bounded(Vec<u8>, usize);
     impl std::io::Write for Bounded {
@@ -207,7 +207,7 @@ pub(super) fn pretty(value: &Value, most: usize) -> (String, bool) {
     (String::from_utf8_lossy(&out.0).into_owned(), cut)
 }
 
-/// A suffix for a file of a media type: letters and digits alone, whatever the server says.
+/// A file suffix for a media type: only letters and digits, whatever the server sent.
 pub fn suffix(mime: &str) -> String {
     let known = match mime {
         "audio/mpeg" => "mp3",
@@ -227,12 +227,12 @@ pub fn suffix(mime: &str) -> String {
     if clean.is_empty() { "bin".to_owned() } else { clean.to_ascii_lowercase() }
 }
 
-// Binary content as it came, in base64: what it is, and any row of it in hexadecimal, without
-// decoding the whole. Pure; the whole is only decoded to be saved, elsewhere.
+// Binary content as base64: what it is, and any row of it in hexadecimal, without decoding all of
+// it. Pure; it is only decoded in full to be saved, elsewhere.
 
-/// Bytes looked at to tell what it is.
+/// Bytes examined to detect the kind.
 const HEAD: usize = 48 << 10;
-/// Base64 with line breaks is packed before it is shown by row; larger ones are only saved.
+/// Base64 with line breaks is packed to show its rows; beyond this size it can only be saved.
 const PACKED: usize = 4 << 20;
 
 /// Binary content.
@@ -240,16 +240,16 @@ const PACKED: usize = 4 << 20;
 pub struct Binary {
     /// The base64.
     pub(super) text: SharedText,
-    /// The text without line breaks, where it had some.
+    /// The text without line breaks, if it had any.
     packed: Option<String>,
-    /// How many there are; about, where the base64 is not what it should be.
+    /// Decoded size in bytes; approximate if the base64 is malformed.
     bytes: u64,
     /// Why it cannot be shown by row.
     broken: Option<&'static str>,
 }
 
 impl Binary {
-    /// The content whose base64 is `text`. Looks at its beginning alone, whatever its size.
+    /// Binary content from base64. Examines only its beginning, whatever its size.
     pub fn new(text: SharedText) -> Self {
         let raw = text.as_str();
         let head = &raw.as_bytes()[..raw.len().min(HEAD)];
@@ -272,7 +272,7 @@ impl Binary {
         binary
     }
 
-    /// What it is, in words: kind by its first bytes, and size.
+    /// A description: the kind, detected from its first bytes, and the size.
     pub fn facts(&self) -> String {
         let size = self.bytes;
         if let Some(reason) = self.broken {
@@ -304,7 +304,7 @@ impl Binary {
     /// At most `most` bytes from `from` on.
     fn read(&self, from: usize, most: usize) -> Option<Vec<u8>> {
         let text = self.packed.as_deref().unwrap_or_else(|| self.text.as_str()).as_bytes();
-        // Three bytes are four letters.
+        // Four letters encode three bytes.
         let first = from / 3 * 4;
         let last = (from + most).div_ceil(3).saturating_mul(4).min(text.len());
         let part = text.get(first..last)?;
@@ -329,7 +329,7 @@ pub fn line(from: usize, part: &[u8]) -> String {
     format!("{from:08x}  {:24} {:24} {signs}", half(left), half(right))
 }
 
-/// The kind of file the first bytes speak of, whatever its declared type.
+/// The kind of file indicated by the first bytes, whatever the declared type.
 pub fn kind(bytes: &[u8]) -> Option<&'static str> {
     let known: [(&[u8], &str); 14] = [
         (b"\x89PNG", "PNG image"),
@@ -357,8 +357,8 @@ pub fn kind(bytes: &[u8]) -> Option<&'static str> {
     known.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, name)| *name)
 }
 
-/// Whether the beginning of some data is text: UTF-8, and no control characters but those of lines.
-/// It may be cut in the middle of a character.
+/// Whether the beginning of some data is text: UTF-8 without control characters other than line
+/// breaks and tabs. It may be cut in the middle of a character.
 pub fn is_text(head: &[u8]) -> bool {
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,

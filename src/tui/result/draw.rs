@@ -1,4 +1,4 @@
-//! Drawing of a result: the rows that are visible, and no others.
+//! Draws the visible rows of a result, and only those.
 
 use crate::tui::form::draw::{Styles, put};
 use crate::tui::graphics::{Graphics, Placement};
@@ -11,19 +11,19 @@ use crate::tui::result::tree::{TreeKey, TreeRow, children};
 use crate::tui::result::view::{NOTHING, ResultTab, ResultView};
 use crate::tui::widget::Pen;
 
-/// A block of which something is seen.
+/// A partly visible block.
 pub(super) struct SeenBlock {
     /// Which block.
     pub index: usize,
-    /// The row its title stands in, when that is seen.
+    /// The row of its title, if visible.
     pub title: Option<u16>,
-    /// Rows of its body above the first that is seen.
+    /// Rows of its body above the first visible one.
     pub skip: usize,
     /// Where its body begins, down to the end of the region.
     pub area: Rect,
 }
 
-/// What is below the row of tabs.
+/// The region below the row of tabs.
 pub(super) fn body(area: Rect) -> Rect {
     Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }
 }
@@ -61,15 +61,15 @@ impl ResultView {
             let text = format!("{}shown: {cut}; saving writes all", look.sign("⚠ ", "! "));
             pen.write(&SafeText::line(&text), look.warning);
         }
-        // Nothing structured came, although the tool promises it: there is no tab to say so.
+        // The promised structured content is missing, so there is no tab on which to report it.
         if let (None, Some(violation)) = (&self.structured, self.violations.first()) {
             let text = format!("{}{}", look.sign("⚠ ", "! "), violation.message);
             pen.write(&SafeText::line(&text), look.error);
         }
     }
 
-    /// Marks beside the name of a tab: whether the text agrees with the structured content, and
-    /// whether that fits its schema.
+    /// Marks beside the name of a tab: whether the text matches the structured content, and whether
+    /// that conforms to its schema.
     pub(super) fn marks(&self, tab: ResultTab, look: &Styles) -> Vec<(String, Style)> {
         if tab != ResultTab::Structured {
             return Vec::new();
@@ -78,19 +78,19 @@ impl ResultView {
         let unknown = self.violations.iter().filter(|v| v.keyword == "unknown").count();
         let fits = match (self.violations.len() - unknown, unknown) {
             (0, 0) => (look.sign(" ✓", " ok").to_owned(), look.ok),
-            (0, _) => (" not checked whole".to_owned(), look.warning),
+            (0, _) => (" not fully checked".to_owned(), look.warning),
             (n, _) => (format!("{}{n} against the schema", look.sign(" ⚠ ", " ! ")), look.error),
         };
         vec![(otherwise.to_owned(), look.warning), fits]
     }
 
-    /// Lines above the tree of structured content, in so many rows.
+    /// Number of lines above the tree of structured content, within `height` rows.
     pub(super) fn notes(&self, height: u16) -> usize {
         let (mismatch, violations) = self.notices(usize::from(height));
         usize::from(mismatch) + violations
     }
 
-    /// The blocks of which something is seen in `area`, from the top.
+    /// The blocks visible in `area`, from the top.
     pub(super) fn seen(&self, area: Rect) -> Vec<SeenBlock> {
         let mut found = Vec::new();
         let mut above = self.scroll;
@@ -167,7 +167,7 @@ impl ResultView {
                         pen.write(about, look.foreign)
                             .write("   w writes it to a file", look.faint);
                     } else if line <= *rows {
-                        // Letters of ASCII and nothing else: safe as it is.
+                        // ASCII letters and digits only, so it is safe as it is.
                         pen.write(&binary.row(line - 1), look.muted);
                     } else {
                         let more = count(*hidden, "more row");
@@ -188,7 +188,7 @@ impl ResultView {
             area = Rect { y: area.y + 1, height: area.height - 1, ..area };
         };
         if mismatch {
-            let text = "the text of this result says something else than its structured content";
+            let text = "the text of this result differs from its structured content";
             notice(buf, text, look.warning);
         }
         for violation in self.violations.iter().take(violations) {
@@ -203,7 +203,7 @@ impl ResultView {
         }
     }
 
-    /// Brings the layout up to date with the region; cheap when nothing changed.
+    /// Brings the layout up to date with the region; cheap if nothing changed.
     pub fn prepare(&mut self, area: Rect, look: &Styles) {
         let height = area.height.saturating_sub(1);
         let pictures = height != self.height
@@ -218,7 +218,7 @@ impl ResultView {
         self.lay_comparison();
     }
 
-    /// The region a picture is fitted to: itself and its title are to be seen at once.
+    /// The region a picture is fitted to, so that it is visible together with its title.
     pub(super) fn picture_region(&self) -> (u16, u16) {
         (self.width, self.height.saturating_sub(1).clamp(3, PICTURE_ROWS))
     }
@@ -284,8 +284,8 @@ impl ResultView {
         self.lay_rows(SharedText::own(format!("{reason}\n{text}{more}")))
     }
 
-    /// Work for another thread on a picture that can be seen now; what comes of it goes to
-    /// [`ResultView::picture_done`]. Nothing while such work is under way.
+    /// A job for another thread on a visible picture; its outcome goes to
+    /// [`ResultView::picture_done`]. `None` while such a job is running.
     pub fn picture_job(&mut self) -> Option<PictureJob> {
         if self.drawing || self.tab != ResultTab::Content || self.laid.is_empty() {
             return None;
@@ -302,7 +302,7 @@ impl ResultView {
         found
     }
 
-    /// Takes what came of a job.
+    /// Takes the outcome of a job.
     pub fn picture_done(&mut self, done: PictureDone) {
         self.drawing = false;
         let index = done.block;
@@ -322,7 +322,7 @@ impl ResultView {
         self.forget_pictures(index);
     }
 
-    /// The farthest pictures give their memory back.
+    /// Frees the decoded pictures that are farthest away.
     fn forget_pictures(&mut self, near: usize) {
         let decoded = |(index, block): (usize, &mut Block)| match &block.kind {
             BlockKind::Picture(picture, _) if picture.is_decoded() => Some(index),
@@ -337,7 +337,7 @@ impl ResultView {
         }
     }
 
-    /// The pictures that stand in pixels where the result is drawn in `area`.
+    /// The pictures drawn in pixels when the result is drawn in `area`.
     pub fn placements(&self, look: &Styles, area: Rect) -> Vec<Placement> {
         if self.tab != ResultTab::Content || area.height == 0 {
             return Vec::new();
@@ -350,7 +350,7 @@ impl ResultView {
         self.seen(body(area)).into_iter().filter_map(place).collect()
     }
 
-    /// The picture of a block that is seen, and how many rows of it are.
+    /// The picture of a visible block, and how many of its rows are visible.
     fn seen_picture(&self, seen: &SeenBlock) -> Option<(&Picture, u16)> {
         let Some(Laid::Picture(rows)) = self.laid.get(seen.index) else { return None };
         let BlockKind::Picture(picture, _) = &self.blocks.get(seen.index)?.kind else {
@@ -397,8 +397,8 @@ fn short(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
 }
 
-// The blocks of a result as rows for a width. Whole texts are only measured, never copied; what is
-// drawn of them is found again row by row.
+// Lays out the blocks of a result as rows for a width. Long texts are only measured, never copied;
+// their visible rows are found again when drawn.
 
 /// A block as rows.
 pub(super) enum Laid {
@@ -406,14 +406,14 @@ pub(super) enum Laid {
     Rows(WrappedRows, SharedText),
     /// Styled lines.
     Lines(Vec<Vec<markdown::MarkdownSpan>>),
-    /// A picture of so many rows.
+    /// A picture with this many rows.
     Picture(u16),
-    /// Facts, then so many rows of hexadecimal; the last number are those that are not shown.
+    /// Facts, the number of rows of hexadecimal, and the number of rows that are not shown.
     Binary(SafeText, usize, usize),
 }
 
 const PICTURE_ROWS: u16 = 24;
-/// Rows of hexadecimal shown of a block among others.
+/// Rows of hexadecimal shown of a block that is not expanded.
 const HEX_ROWS: usize = 4;
 
 impl Laid {
@@ -426,7 +426,7 @@ impl Laid {
         }
     }
 
-    /// The first row from `from` on that holds `needle`.
+    /// The first row from `from` on that contains `needle`.
     pub(super) fn find(&self, needle: &str, from: usize) -> Option<usize> {
         match self {
             Self::Rows(rows, text) => {
@@ -449,7 +449,7 @@ impl Laid {
     }
 }
 
-/// Text that is one JSON document, indented; nothing when it is not, or too large.
+/// Text that is one JSON document, indented; `None` if it is not, or too large.
 fn indented(text: &str) -> Option<String> {
     let trimmed = text.trim();
     if trimmed.len() > 1 << 20 || !trimmed.starts_with(['{', '[']) || trimmed.contains('\n') {
@@ -459,8 +459,8 @@ fn indented(text: &str) -> Option<String> {
     serde_json::to_string_pretty(&value).ok()
 }
 
-// Which pictures of a result are worked on: those that can be seen, one at a time, and only so
-// many kept in memory. The work itself runs elsewhere.
+// Which pictures of a result are processed: only visible ones, one at a time, and a limited number
+// kept in memory. The work itself runs elsewhere.
 
 /// Most pictures of one result that are kept decoded.
 const DECODED: usize = 8;

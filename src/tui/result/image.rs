@@ -1,5 +1,5 @@
-//! Pictures: decoded within limits on another thread, drawn as the terminal can. What is too large
-//! or no picture at all is said, never decoded (`limits.imagePixels`, `limits.imageBytes`).
+//! Pictures: decoded within limits on another thread, drawn as the terminal can. Data that is too
+//! large or no picture is described, not decoded (`limits.imagePixels`, `limits.imageBytes`).
 
 use std::io::Cursor;
 
@@ -14,20 +14,20 @@ use crate::tui::graphics::{CellPixels, Encoded, Graphics, PictureProtocol, Place
 use crate::tui::prelude::*;
 use crate::tui::theme::ColorDepth;
 
-/// Pictures are kept this large at most: more than half blocks show.
+/// Most pixels kept per side: more than half blocks can show.
 const KEPT: u32 = 640;
 /// The same where the terminal draws pixels.
 const KEPT_PIXELS: u32 = 1_600;
-/// What is smaller than this is enlarged to it, in pixels of the terminal.
+/// Smaller pictures are enlarged to this size, in pixels of the terminal.
 const LEAST: f32 = 320.0;
-/// What stands in the cells of a picture drawn in pixels: blank, and like nothing that is ever
-/// written there, so that every one of them is drawn again once the picture is gone.
+/// The text in the cells of a picture drawn in pixels: blank, but unlike any text ever written
+/// there, so that all these cells are redrawn once the picture is gone.
 const FREE: &str = "\u{a0}";
 
 /// Columns and rows.
 type Cells = (u16, u16);
 
-/// A picture of a result: known to be one, decoded when it is looked at.
+/// A picture of a result: recognised as one, decoded when it becomes visible.
 #[derive(Clone, Debug)]
 pub struct Picture {
     /// Its base64.
@@ -35,30 +35,30 @@ pub struct Picture {
     /// Width and height as sent, once known.
     pub size: Option<(u32, u32)>,
     pixels: Option<Arc<RgbaImage>>,
-    /// Two pixels for each of so many cells.
+    /// Scaled to two pixels per cell for this many cells.
     small: Option<(Cells, Arc<RgbaImage>)>,
     drawn: Option<Drawn>,
 }
 
-/// The picture as the terminal wants it.
+/// The picture as encoded for the terminal.
 #[derive(Clone, Debug)]
 struct Drawn {
     how: Graphics,
     cells: Cells,
-    /// Rows above, and rows that are there.
+    /// Rows skipped at the top, and rows included.
     window: (u16, u16),
     picture: Arc<Encoded>,
 }
 
 impl Drawn {
-    /// Whether these rows of a picture drawn in this way are there.
+    /// Whether it includes these rows for this protocol and size.
     fn has(&self, how: Graphics, cells: Cells, window: (u16, u16)) -> bool {
         let kept = matches!(self.picture.manner, PictureProtocol::Kept(..));
         self.how == how && self.cells == cells && (kept || self.window == window)
     }
 }
 
-/// Work on a picture, for another thread.
+/// A job on a picture, for another thread.
 #[derive(Clone, Debug)]
 pub struct PictureJob {
     /// Which block of the result it is.
@@ -68,7 +68,7 @@ pub struct PictureJob {
     limits: ContentLimits,
     /// The region it is fitted to.
     region: Cells,
-    /// Rows above those that are seen, and how many are.
+    /// Rows above the visible ones, and the number of visible ones.
     window: (u16, u16),
 }
 
@@ -80,7 +80,7 @@ impl PartialEq for PictureJob {
     }
 }
 
-/// What came of a [`PictureJob`].
+/// The outcome of a [`PictureJob`].
 #[derive(Clone, Debug)]
 pub struct PictureDone {
     /// Which block of the result it is.
@@ -96,7 +96,7 @@ impl PictureJob {
         PictureDone { block, outcome: self.work() }
     }
 
-    /// What stands for a job that could not be run.
+    /// The outcome for a job that could not be run.
     pub fn failed(block: usize) -> PictureDone {
         PictureDone { block, outcome: Err("it could not be decoded".to_owned()) }
     }
@@ -114,22 +114,22 @@ impl PictureJob {
         let cells = fitted(size, region, how);
         let small = resized(&pixels, u32::from(cells.0), u32::from(cells.1) * 2);
         picture.small = Some((cells, Arc::new(small)));
-        // A terminal that cannot be written to in its own way still shows half blocks. Which rows
-        // are seen is only known once the picture had its size.
+        // If encoding for the terminal fails, half blocks are still shown. The visible rows are
+        // only known once the picture has its size.
         picture.drawn = picture.size.and_then(|_| drawn(&pixels, how, cells, window));
         (picture.size, picture.pixels) = (Some(size), Some(pixels));
         Ok(picture)
     }
 }
 
-/// Smaller by the mean of the pixels, so that no thin line is lost; larger with edges as they are.
+/// Shrinks by averaging, so that thin lines survive; enlarges with hard edges.
 fn resized(pixels: &RgbaImage, width: u32, height: u32) -> RgbaImage {
     let grows = width >= pixels.width() && height >= pixels.height();
     let filter = if grows { FilterType::Nearest } else { FilterType::Triangle };
     image::imageops::resize(pixels, width, height, filter)
 }
 
-/// The rows of a picture that are seen, as the terminal draws pixels.
+/// The visible rows of a picture, encoded for a terminal that draws pixels.
 fn drawn(pixels: &RgbaImage, how: Graphics, cells: Cells, window: (u16, u16)) -> Option<Drawn> {
     if !how.has_pixels() {
         return None;
@@ -137,7 +137,7 @@ fn drawn(pixels: &RgbaImage, how: Graphics, cells: Cells, window: (u16, u16)) ->
     let CellPixels { width, height } = how.cell();
     let (wide, cell_high) = (u32::from(cells.0) * u32::from(width), u32::from(height));
     let whole = resized(pixels, wide, u32::from(cells.1) * cell_high);
-    // What the terminal keeps is cut by it, what it paints is cut here.
+    // A stored picture is cropped by the terminal, a painted one is cropped here.
     let window = if matches!(how, Graphics::Kitty(_)) { (0, cells.1) } else { window };
     let (skip, rows) = (u32::from(window.0) * cell_high, u32::from(window.1) * cell_high);
     if rows == 0 || skip + rows > whole.height() {
@@ -166,20 +166,20 @@ fn fitted((w, h): (u32, u32), region: Cells, how: Graphics) -> Cells {
     )
 }
 
-/// Decodes base64; blanks and line breaks are let through.
+/// Decodes base64, ignoring blanks and line breaks.
 pub(in crate::tui) fn bytes(encoded: &str) -> Result<Vec<u8>, String> {
     let decode = |text: &str| base64::engine::general_purpose::STANDARD.decode(text);
     let packed = || decode(&encoded.split_ascii_whitespace().collect::<String>());
     decode(encoded).or_else(|_| packed()).map_err(|error| format!("bad base64: {error}"))
 }
 
-/// Decodes a picture; at most `keep` pixels wide and high stay of it.
+/// Decodes a picture and shrinks it to at most `keep` pixels per side.
 fn decode(
     encoded: &str,
     keep: u32,
     limits: &ContentLimits,
 ) -> Result<((u32, u32), RgbaImage), String> {
-    // A picture takes more decoded than it does as base64.
+    // A picture is larger decoded than as base64.
     if encoded.len() as u64 > limits.image_bytes {
         return Err(format!("too large to show ({} MB encoded)", encoded.len() >> 20));
     }
@@ -202,20 +202,20 @@ fn decode(
     let mut bounds = Limits::default();
     bounds.max_alloc = Some(limits.image_bytes);
     decoder.set_limits(bounds).map_err(|e| e.to_string())?;
-    // Of an animation this decodes the first frame alone.
+    // Decodes only the first frame of an animation.
     let image = DynamicImage::from_decoder(decoder).map_err(|e| e.to_string())?;
     let image = if width > keep || height > keep { image.thumbnail(keep, keep) } else { image };
     Ok(((width, height), image.into_rgba8()))
 }
 
 impl Picture {
-    /// A picture that was not looked at yet.
+    /// A picture that has not been examined yet.
     pub const fn new(text: SharedText) -> Self {
         Self { text, size: None, pixels: None, small: None, drawn: None }
     }
 
     /// Rows it takes when drawn in a region of these columns and rows; one while its size is
-    /// not known.
+    /// unknown.
     pub fn rows(&self, region: (u16, u16), how: Graphics) -> u16 {
         self.cells(region, how).1
     }
@@ -225,8 +225,8 @@ impl Picture {
         self.size.map_or((1, 1), |size| fitted(size, region, how))
     }
 
-    /// What is to be done elsewhere before these rows of it (those above, how many) can be drawn
-    /// in a region.
+    /// The job needed before these rows (those above, how many) can be drawn in a region; `None` if
+    /// there is nothing to do.
     pub(super) fn job(
         &self,
         block: usize,
@@ -244,7 +244,7 @@ impl Picture {
         (!is_done).then(|| PictureJob { block, picture: self.clone(), how, limits, region, window })
     }
 
-    /// Takes what was done; a reason when it cannot be drawn at all.
+    /// Takes the outcome of a job; the error is why it cannot be drawn at all.
     pub(super) fn take(&mut self, done: PictureDone) -> Result<(), String> {
         *self = done.outcome?;
         Ok(())
@@ -255,13 +255,13 @@ impl Picture {
         self.pixels.is_some()
     }
 
-    /// Lets the pixels go; its size stays known, so that nothing moves.
+    /// Frees the pixels; the size is kept, so that the layout does not change.
     pub(super) fn forget(&mut self) {
         (self.pixels, self.small, self.drawn) = (None, None, None);
     }
 
-    /// Where it stands in pixels when it is drawn into `area`, from row `skip` of its own on;
-    /// nothing while it is drawn with half blocks.
+    /// Its placement in pixels when drawn into `area`, starting at its own row `skip`; `None` while
+    /// it is drawn with half blocks.
     pub fn placement(
         &self,
         full: Cells,
@@ -279,7 +279,7 @@ impl Picture {
         Some(Placement { area, skip, picture: Arc::clone(&drawn.picture) })
     }
 
-    /// Draws it into `area`, from row `skip` of its own on; `full` is the region it was fitted to.
+    /// Draws it into `area`, starting at its own row `skip`; `full` is the region it was fitted to.
     /// The cells of a picture in pixels are left free.
     pub fn draw(&self, full: Cells, skip: u16, how: Graphics, area: Rect, buf: &mut Buffer) {
         let area = area.intersection(buf.area);
@@ -295,7 +295,7 @@ impl Picture {
         };
         let cells = self.cells(full, how);
         let (columns, rows) = cells;
-        // Until it was made for these cells, what there is gives an idea of it.
+        // Until it is scaled for these cells, the full picture serves as a preview.
         let small = self.small.as_ref().filter(|(of, _)| *of == cells).map(|(_, small)| small);
         let Some(pixels) = small.or(self.pixels.as_ref()) else { return };
         let (wide, high) = pixels.dimensions();
@@ -311,7 +311,7 @@ impl Picture {
         for row in 0..area.height.min(rows.saturating_sub(skip)) {
             for x in 0..columns.min(area.width) {
                 let half = u32::from(row + skip) * 2;
-                // What is transparent shows the ground of the terminal, light or dark.
+                // Transparent pixels show the terminal's background, light or dark.
                 let (symbol, style) = match (sample(x, half), sample(x, half + 1)) {
                     (Some(upper), Some(lower)) => ("▀", Style::new().fg(upper).bg(lower)),
                     (Some(upper), None) => ("▀", Style::new().fg(upper)),

@@ -1,4 +1,4 @@
-//! Markdown as styled lines, wrapped. Only what terminals do well; links show where they lead.
+//! Markdown as styled, wrapped lines. Only what terminals do well; links show their targets.
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Modifier, Style};
@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::base::text::SafeText;
 use crate::tui::form::draw::Styles;
 
-/// Longest text that is read as Markdown.
+/// Longest text rendered as Markdown, in bytes.
 pub(super) const LONGEST: usize = 512 << 10;
 
 /// One piece of a line.
@@ -168,7 +168,7 @@ impl Page<'_> {
             }
             TagEnd::Link | TagEnd::Image => {
                 self.styles.pop();
-                // Where a link leads is shown: its text may say something else.
+                // The target of a link is shown, because its text may claim another one.
                 if let Some(url) = self.link.take() {
                     self.words(&format!(" ({url})"), self.look.faint);
                 }

@@ -1,4 +1,4 @@
-//! Long text as rows that are found without being kept: one checkpoint per 64 rows. Pure.
+//! Wraps long text into rows without storing them: one checkpoint per 64 rows. Pure.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::mcp::Payload;
 
-/// Text that is shared: a string inside a result, or text of our own.
+/// Shared text: a string inside a result, or text of our own.
 #[derive(Clone)]
 pub struct SharedText {
     payload: Payload,
@@ -14,21 +14,21 @@ pub struct SharedText {
 }
 
 impl std::fmt::Debug for SharedText {
-    /// Never the text itself: it may be a hundred megabytes.
+    /// Omits the text itself: it may be a hundred megabytes.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Shared({:?}, {} bytes)", self.pointer, self.as_str().len())
     }
 }
 
 impl PartialEq for SharedText {
-    /// The same place of the same value; two values are not compared.
+    /// Equal if it is the same place of the same value; contents are not compared.
     fn eq(&self, other: &Self) -> bool {
         self.payload.is_same(&other.payload) && self.pointer == other.pointer
     }
 }
 
 impl SharedText {
-    /// What stands at `pointer` of a value.
+    /// The text at `pointer` of a value.
     pub fn new(payload: &Payload, pointer: impl Into<String>) -> Self {
         Self { payload: payload.clone(), pointer: pointer.into() }
     }
@@ -38,17 +38,17 @@ impl SharedText {
         Self { payload: Value::String(text).into(), pointer: String::new() }
     }
 
-    /// What stands there, whatever it is; nothing when that is not in the value.
+    /// The value at the pointer, of any type; `None` if there is none.
     pub fn value(&self) -> Option<&Value> {
         self.payload.pointer(&self.pointer)
     }
 
-    /// The text of all of it, where the value is only its beginning.
+    /// The full text, if the value is only its beginning.
     pub fn whole(&self) -> Option<&str> {
         self.payload.whole().filter(|_| self.pointer.is_empty())
     }
 
-    /// The text; empty when there is none.
+    /// The text; empty if there is none.
     pub fn as_str(&self) -> &str {
         self.value().and_then(Value::as_str).unwrap_or_default()
     }
@@ -68,7 +68,7 @@ impl WrappedRows {
     /// Longest row without wrapping, in bytes.
     pub const WIDEST: usize = 4_096;
 
-    /// Finds the rows of `text`; lines longer than `width` bytes go on in the next row.
+    /// Finds the rows of `text`; lines longer than `width` bytes continue in the next row.
     pub fn new(text: &str, width: usize) -> Self {
         let width = width.clamp(8, Self::WIDEST);
         let mut rows = Self { checkpoints: Vec::new(), len: 0, width };
@@ -92,7 +92,7 @@ impl WrappedRows {
         self.len
     }
 
-    /// The rows in `range`, as slices of `text` (the one that was given to [`WrappedRows::new`]).
+    /// The rows in `range`, as slices of the `text` given to [`WrappedRows::new`].
     pub fn slice<'a>(&self, text: &'a str, range: Range<usize>) -> Vec<&'a str> {
         let from = range.start.min(self.len);
         let to = range.end.min(self.len);
@@ -110,7 +110,7 @@ impl WrappedRows {
         out
     }
 
-    /// The row that holds the byte at `offset`.
+    /// The row that contains the byte at `offset`.
     pub fn row_of(&self, text: &str, offset: usize) -> usize {
         let chunk = self.checkpoints.partition_point(|at| *at <= offset).saturating_sub(1);
         let mut row = chunk * STRIDE;
@@ -148,14 +148,14 @@ fn step(text: &str, at: usize, width: usize) -> (usize, Option<usize>) {
     while cut > at && !text.is_char_boundary(cut) {
         cut -= 1;
     }
-    // Break at a blank when one is near, as a reader would.
+    // Break at a nearby blank, if there is one.
     let near = cut.saturating_sub(width / 4).max(at + 1);
     let blank = bytes[near..cut].iter().rposition(|b| *b == b' ').map(|i| near + i + 1);
     let cut = blank.unwrap_or(cut);
     if cut == at { (most, (most < bytes.len()).then_some(most)) } else { (cut, Some(cut)) }
 }
 
-/// Finds `needle` in `text` from `from` on, ignoring case of ASCII letters; wraps around.
+/// Finds `needle` in `text` from `from` on, ignoring ASCII case; wraps around.
 pub fn find(text: &str, needle: &str, from: usize) -> Option<usize> {
     if needle.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! What the viewer promises: everything is shown or named, nothing is fetched, nothing hangs.
+//! Guarantees of the viewer: everything is shown or named, nothing is fetched, nothing hangs.
 
 use base64::Engine as _;
 use proptest::prelude::*;
@@ -90,7 +90,7 @@ fn s17_one_odd_block_never_hides_the_others_and_is_labelled() {
 
 #[test]
 fn s26_pictures_beyond_the_limits_are_named_and_never_decoded() {
-    // A header that claims 20,000 x 20,000 pixels, with nothing behind it.
+    // A header that claims 20,000 x 20,000 pixels, without any pixel data.
     let mut huge = png(1, 1);
     huge[16..20].copy_from_slice(&20_000_u32.to_be_bytes());
     huge[20..24].copy_from_slice(&20_000_u32.to_be_bytes());
@@ -105,7 +105,7 @@ fn s26_pictures_beyond_the_limits_are_named_and_never_decoded() {
     ]}));
     let mut view = ResultView::new(result, Vec::new());
     screen(&mut view, 60, 60);
-    // Bytes that are no picture are only known as such once another thread has looked at them.
+    // Bytes that are no picture are only recognised as such by the job on the other thread.
     while let Some(job) = view.picture_job() {
         view.picture_done(job.run());
         screen(&mut view, 60, 60);

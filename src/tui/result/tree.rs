@@ -1,4 +1,4 @@
-//! A JSON value as a tree of rows that are found, not kept: only what is unfolded costs anything.
+//! A JSON value as a tree whose rows are computed, not stored: only unfolded values cost anything.
 //! Pure; a million elements are one number.
 
 use std::collections::BTreeMap;
@@ -11,13 +11,13 @@ use crate::tui::prelude::*;
 /// Longer strings are not searched; the content view searches those.
 const SEARCHED: usize = 1 << 20;
 
-/// Where a row is: index of the child at each level.
+/// Position of a row: the index of the child at each level.
 pub type Path = Vec<usize>;
 
-/// The folds of one value, and the cursor.
+/// The folds of a value, and the cursor.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    /// What is unfolded, with how many children it has. What holds it is unfolded, too.
+    /// Unfolded values with their number of children. Their ancestors are unfolded, too.
     open: BTreeMap<Path, usize>,
     /// Row of the cursor.
     pub cursor: usize,
@@ -32,7 +32,7 @@ pub struct TreeRow<'a> {
     pub key: Option<TreeKey<'a>>,
     /// Its value.
     pub value: &'a Value,
-    /// Whether it is unfolded; `None` for what has no children.
+    /// Whether it is unfolded; `None` if it has no children.
     pub open: Option<bool>,
 }
 
@@ -45,7 +45,7 @@ pub enum TreeKey<'a> {
     Index(usize),
 }
 
-/// How many children a value has; none unless it is an object or a list.
+/// Number of children of a value; 0 unless it is an object or a list.
 pub fn children(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.len(),
@@ -54,7 +54,7 @@ pub fn children(value: &Value) -> usize {
     }
 }
 
-/// The children of a value in order, from number `from` on.
+/// The children of a value in order, from index `from` on.
 fn members(value: &Value, from: usize) -> Box<dyn Iterator<Item = (TreeKey<'_>, &Value)> + '_> {
     match value {
         Value::Array(items) => {
@@ -73,7 +73,7 @@ fn child(value: &Value, index: usize) -> Option<(TreeKey<'_>, &Value)> {
 }
 
 impl Tree {
-    /// Unfolds the root, and small values wholly.
+    /// Unfolds the root, and small values completely.
     pub fn new(value: &Value) -> Self {
         let mut tree = Self::default();
         tree.unfold_small(value, &mut Path::new(), &mut 120);
@@ -95,13 +95,13 @@ impl Tree {
         }
     }
 
-    /// What is unfolded below a place, from the top.
+    /// The unfolded values below a path, from the top.
     fn below<'a>(&'a self, path: &'a [usize]) -> impl Iterator<Item = (&'a Path, &'a usize)> {
         let behind = self.open.range::<[usize], _>((Bound::Excluded(path), Bound::Unbounded));
         behind.take_while(|(at, _)| at.starts_with(path))
     }
 
-    /// Rows below a place.
+    /// Number of rows below a path.
     fn rows_below(&self, path: &[usize]) -> usize {
         let own = self.open.get(path).copied().unwrap_or(0);
         own + self.below(path).map(|(_, children)| children).sum::<usize>()
@@ -119,7 +119,7 @@ impl Tree {
         walk.out
     }
 
-    /// Where the row at `row` is; `None` when there is no such row.
+    /// The path of row `row`; `None` if there is no such row.
     pub(super) fn path(&self, row: usize) -> Option<Path> {
         let (mut path, mut rest) = (Path::new(), row);
         while rest > 0 {
@@ -129,7 +129,7 @@ impl Tree {
             for (at, _) in self.below(&path).filter(|(at, _)| at.len() == depth + 1) {
                 let (own, rows) = (at[depth], self.rows_below(at));
                 if index <= own + rows {
-                    // Before this child, this child, or inside of it.
+                    // Before this child, at it, or inside it.
                     rest = index.saturating_sub(own);
                     index = index.min(own);
                     break;
@@ -144,19 +144,19 @@ impl Tree {
         Some(path)
     }
 
-    /// Where the row of the cursor is.
+    /// The path of the cursor's row.
     fn here(&self) -> Path {
         self.path(self.cursor).unwrap_or_default()
     }
 
-    /// The row of a place of which everything above is unfolded.
+    /// The row of a path whose ancestors are all unfolded.
     pub(super) fn row_of(&self, path: &[usize]) -> usize {
         let before = self.open.range::<[usize], _>((Bound::Unbounded, Bound::Excluded(path)));
         let beside = before.filter(|(at, _)| !path.starts_with(at));
         path.iter().map(|index| 1 + index).sum::<usize>() + beside.map(|(_, n)| n).sum::<usize>()
     }
 
-    /// Unfolds or folds the row of the cursor; gives whether it could.
+    /// Unfolds or folds the cursor's row; returns whether it changed.
     fn set_open(&mut self, value: &Value, open: bool) -> bool {
         let path = self.here();
         let children = at(value, &path).map_or(0, children);
@@ -168,15 +168,15 @@ impl Tree {
         children > 0
     }
 
-    /// Folds, unfolds or leaves the row of the cursor; gives whether that meant something, and `None`
-    /// for other actions.
+    /// Folds, unfolds or leaves the cursor's row; returns whether the action had an effect, and
+    /// `None` for other actions.
     pub fn fold(&mut self, value: &Value, action: Action) -> Option<bool> {
         let is_open = self.open.contains_key(&self.here());
         Some(match action {
             Action::Open | Action::Fold => self.set_open(value, !is_open),
             Action::Right => !is_open && self.set_open(value, true),
             Action::Left if is_open => self.set_open(value, false),
-            // Out of a value that is folded or has nothing to fold: to what holds it.
+            // From a folded or unfoldable value, go to its parent.
             Action::Left => {
                 let mut path = self.here();
                 let is_inside = path.pop().is_some();
@@ -187,7 +187,7 @@ impl Tree {
         })
     }
 
-    /// Puts the cursor on a place, unfolding what is above it.
+    /// Moves the cursor to a path, unfolding its ancestors.
     fn reveal(&mut self, value: &Value, path: &[usize]) {
         for depth in 0..path.len() {
             let above = &path[..depth];
@@ -196,7 +196,7 @@ impl Tree {
         self.cursor = self.row_of(path);
     }
 
-    /// JSON pointer (RFC 6901) of the row of the cursor.
+    /// JSON pointer (RFC 6901) of the cursor's row.
     pub fn pointer(&self, value: &Value) -> String {
         let mut out = String::new();
         let mut here = value;
@@ -211,13 +211,13 @@ impl Tree {
         out
     }
 
-    /// The value at the row of the cursor.
+    /// The value at the cursor's row.
     pub fn current<'a>(&self, value: &'a Value) -> &'a Value {
         at(value, &self.here()).unwrap_or(value)
     }
 
-    /// Goes to the next row after the cursor, folded or not, whose key or scalar holds `needle`;
-    /// starts again at the top. Gives whether there is one.
+    /// Goes to the next row after the cursor, folded or not, whose key or scalar contains `needle`,
+    /// wrapping around at the end. Returns whether there is one.
     pub fn search(&mut self, value: &Value, needle: &str) -> bool {
         let (start, needle) = (self.here(), needle.to_lowercase());
         let mut path = Path::new();
@@ -235,7 +235,7 @@ impl Tree {
     }
 }
 
-/// Whether something below a value is it; then `path` leads there.
+/// Visits the values below one until `is_it` returns true; `path` then leads there.
 fn walk(
     value: &Value,
     path: &mut Path,
@@ -292,7 +292,7 @@ impl<'v> Walk<'v, '_> {
             self.skip -= below;
             return;
         }
-        // Whole runs of folded children are skipped without being looked at.
+        // Runs of folded children are skipped without visiting them.
         let unfolded = self.tree.below(path).next().map_or(usize::MAX, |(at, _)| at[path.len()]);
         let first = self.skip.min(unfolded);
         self.skip -= first;

@@ -1,5 +1,5 @@
-//! The viewer of one result: tabs, scrolling, search, folds, copying and saving.
-//! Changes nothing outside; it says what it wants.
+//! The viewer of one result: tabs, scrolling, search, folds, copying and saving. Changes nothing
+//! outside; it returns effects.
 
 use std::collections::BTreeSet;
 
@@ -19,17 +19,17 @@ use crate::tui::result::rows::SharedText;
 use crate::tui::result::tree::Tree;
 use crate::tui::widget::in_sight;
 
-/// The ways to look at a result.
+/// The views of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResultTab {
-    /// Its content, as a person reads it.
+    /// Its content, in readable form.
     Content,
-    /// Its structured content, against the schema.
+    /// Its structured content, checked against the schema.
     Structured,
     /// As it was sent.
     #[default]
     Raw,
-    /// Beside an earlier one.
+    /// Compared with an earlier one.
     Compare,
 }
 
@@ -43,15 +43,15 @@ pub struct ResultView {
     pub(super) width: u16,
     pub(super) height: u16,
     pub(super) look: Styles,
-    /// What may be made of what its server sends.
+    /// Limits for content from its server.
     pub(super) limits: ContentLimits,
-    /// The layout must be made anew, whatever the region.
+    /// Whether the layout must be rebuilt, even for the same region.
     pub(super) stale: bool,
-    /// Binary blocks of which every row is shown.
+    /// Binary blocks shown with all their rows.
     pub(super) expanded: BTreeSet<usize>,
-    /// Whether a picture is being worked on elsewhere.
+    /// Whether a picture is being processed elsewhere.
     pub(super) drawing: bool,
-    /// Text and structured content say different things.
+    /// Whether text and structured content differ.
     pub(super) mismatch: bool,
     pub(super) violations: Vec<Violation>,
     pub(crate) tab: ResultTab,
@@ -101,7 +101,7 @@ impl ResultView {
         self
     }
 
-    /// Stands where an earlier view of the same thing stood: tab, place, ways of looking.
+    /// Restores tab, position and settings from an earlier view of the same result.
     pub fn stand_as(&mut self, earlier: &Self) {
         if self.tabs().iter().any(|(tab, _)| *tab == earlier.tab) {
             self.tab = earlier.tab;
@@ -114,7 +114,7 @@ impl ResultView {
         self.expanded.clone_from(&earlier.expanded);
     }
 
-    /// Rows of a block with the line above it.
+    /// Rows of a block, including its title.
     pub(super) fn block_rows(&self, index: usize) -> usize {
         let body = self.laid.get(index).map_or(0, Laid::len);
         body + usize::from(self.has_title(index))
@@ -179,8 +179,8 @@ impl ResultView {
         Some(done)
     }
 
-    /// What stands above the rows of a region so high: whether text and structured content differ,
-    /// and so many violations.
+    /// The notices above the rows of a region of this height: whether text and structured content
+    /// differ, and the number of violations.
     pub(super) fn notices(&self, height: usize) -> (bool, usize) {
         if self.tab != ResultTab::Structured {
             return (false, 0);
@@ -197,7 +197,7 @@ impl ResultView {
         self.scroll = in_sight(self.scroll, tree.cursor, height);
     }
 
-    /// Does what was asked; gives what it wants done outside.
+    /// Performs an action; returns the effect it requests, if any.
     pub fn apply(&mut self, action: Action) -> Option<Effect> {
         let page = isize::try_from(self.height.max(2)).unwrap_or(2) - 1;
         if let Some(rows) = action.steps(page) {
@@ -246,8 +246,8 @@ impl ResultView {
         None
     }
 
-    /// Compares with an earlier result of the same tool, and shows the difference; that there is none
-    /// only when somebody asked.
+    /// Compares with an earlier result of the same tool, and shows the difference; reports that
+    /// there is none only if the user asked.
     pub fn compare_with(&mut self, earlier: &Payload, asked: bool) -> Difference {
         let comparison = Comparison::new(earlier, &self.result);
         let found = match comparison.places() {
@@ -263,7 +263,7 @@ impl ResultView {
         found
     }
 
-    /// Lays the comparison out for the region and the ways of looking; the line on top stays.
+    /// Lays the comparison out for the region and settings; the top line stays in place.
     pub(super) fn lay_comparison(&mut self) {
         let Some(comparison) = &mut self.comparison else { return };
         let way = CompareLayout { width: self.width, wrap: self.wrap, beside: self.beside };
@@ -323,9 +323,9 @@ impl ResultView {
         }
     }
 
-    // Finding in a result, and taking out of it: search, copy, save.
+    // Searching in a result, and taking text out of it: search, copy, save.
 
-    /// Looks for `needle` from here on.
+    /// Searches for `needle` from here on.
     pub fn search(&mut self, needle: &str) -> Option<Effect> {
         needle.clone_into(&mut self.needle);
         self.search_next()
@@ -354,7 +354,7 @@ impl ResultView {
             }
             return true;
         }
-        // From behind the top row on, then from the beginning.
+        // From after the top row, then from the beginning.
         let found = [self.scroll + 1, 0].into_iter().find_map(|from| {
             let mut above = 0;
             (0..self.blocks.len()).find_map(|index| {
@@ -395,7 +395,7 @@ impl ResultView {
             return save("mcpdeck-result.txt", ResultFile::Text(text.clone()));
         }
         let place = match (self.tree(), block) {
-            // Of a large answer the value is only the beginning.
+            // For a large result, the value is only the beginning.
             _ if self.result.cut().is_some() => String::new(),
             (Some((tree, value)), _) if self.tab == ResultTab::Structured => {
                 format!("/structuredContent{}", tree.pointer(value))
@@ -410,7 +410,7 @@ impl ResultView {
 
     // The mouse in a result: tabs, rows of a tree, blocks of content.
 
-    /// A click at a place of the `area` the result is drawn in; gives what it wants done outside.
+    /// Handles a click in the `area` of the result; returns the effect it requests, if any.
     pub fn click(&mut self, at: Position, area: Rect) -> Option<Effect> {
         if at.y == area.y {
             if let Some(tab) = self.tab_at(at.x - area.x) {
@@ -461,22 +461,22 @@ impl ResultView {
     }
 }
 
-/// What is to be in a file; shared with the result, made into bytes where it is written.
+/// The content of a file to write; shared with the result, encoded when it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResultFile {
     /// Text as it is.
     Text(SharedText),
-    /// Bytes that stand there as base64.
+    /// Bytes given as base64.
     Base64(SharedText),
-    /// A value, as indented JSON; a text alone without its quotes.
+    /// A value, as indented JSON; a single text without its quotes.
     Json(SharedText),
 }
 
 impl ResultFile {
-    /// The bytes. For large results this takes time: not on the screen's thread.
+    /// The bytes. Slow for large results: do not call this on the UI thread.
     ///
     /// # Errors
-    /// A sentence, when the base64 is broken.
+    /// A sentence, if the base64 is malformed.
     pub fn bytes(&self) -> Result<Vec<u8>, String> {
         match self {
             Self::Text(text) => Ok(text.as_str().as_bytes().to_vec()),
@@ -492,21 +492,21 @@ impl ResultFile {
     }
 }
 
-/// Characters of a match's line that are shown before it.
+/// Characters shown before a match in its line.
 const BEFORE: usize = 16;
 
-/// Most text that is put on the clipboard: it goes through the terminal, and few take more.
+/// Most text copied to the clipboard: it goes through the terminal, and few accept more.
 const CLIPBOARD: usize = 1 << 20;
 
-/// What stands where nothing does.
+/// Shown where there is no value.
 pub(super) const NOTHING: &Value = &Value::Null;
 
-/// A file, by the name it is to have.
+/// Saves a file under a proposed name.
 fn save(name: &str, content: ResultFile) -> Effect {
     Effect::SaveAs { path: name.into(), content, existing: Existing::Keep }
 }
 
-/// A value for the clipboard, text without its quotes; words instead when it is too large.
+/// Copies a value, a text without its quotes; shows a message if it is too large.
 pub(super) fn copy_of(value: &Value) -> Effect {
     if let Some(text) = value.as_str() {
         return copy_text(text);
@@ -528,9 +528,9 @@ fn too_large() -> Effect {
 /// Most text that is parsed to compare it with the structured content.
 const COMPARED: usize = 256 << 10;
 
-/// Whether a result has structured content, and text that is JSON too but says something else. A
-/// server that gives the one SHOULD give the other (MCP, tools, structured content); many give the
-/// text without the object that structured content has to be wrapped in, which says the same.
+/// Whether a result has structured content, and text that is JSON too but has other content.
+/// Servers SHOULD give both (MCP, tools, structured content); many give text without the object
+/// that structured content must be wrapped in, which counts as equal.
 pub(super) fn says_otherwise(result: &Payload) -> bool {
     let Some(structured) = result.get("structuredContent") else { return false };
     let blocks = result["content"].as_array().filter(|_| result.cut().is_none());

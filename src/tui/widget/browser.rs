@@ -1,5 +1,5 @@
-//! A list with a detail beside it or over it: what most panes are. Owns selection, scroll, filter
-//! line and focus; the pane gives rows, row painter and detail.
+//! A list with a detail beside or over it, as in most panes. Owns selection, scroll, filter line
+//! and focus; the pane supplies rows, row painter and detail.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::tui::pane::{Cx, Gesture};
 use crate::tui::prelude::*;
 use crate::tui::widget::{Doc, DocView, Pen, TextInput};
 
-/// Where the keys go inside a pane.
+/// Which part of a pane has the focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BrowserPart {
     /// The list.
@@ -17,7 +17,7 @@ pub enum BrowserPart {
     Detail,
 }
 
-/// How the pane's region is divided. Pure: update and render ask for the same.
+/// How the pane's region is divided. Pure: the same for update and render.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrowserRegions {
     /// Summary or filter line; empty when the detail covers the list.
@@ -32,17 +32,17 @@ pub struct BrowserRegions {
     pub detail: Option<Rect>,
 }
 
-/// Width from which list and detail stand side by side.
+/// Width from which list and detail are side by side.
 const SIDE_BY_SIDE: u16 = 88;
 
-/// Which of a list and its detail is shown, and where the keys go.
+/// Which of a list and its detail is shown, and which has the focus.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Split {
-    /// Where the keys go.
+    /// Which part has the focus.
     pub part: BrowserPart,
     /// Whether the detail covers the list on a narrow screen.
     opened: bool,
-    /// Whether the detail is not shown beside the list on a wide one.
+    /// Whether the detail is hidden beside the list on a wide one.
     alone: bool,
 }
 
@@ -52,7 +52,7 @@ impl Split {
         area.width >= SIDE_BY_SIDE && !self.alone
     }
 
-    /// The first `share` columns, the rule behind them, and the rest.
+    /// The first `share` columns, the rule after them, and the rest.
     pub const fn beside(area: Rect, share: u16) -> [Rect; 3] {
         let x = area.x + share + 2;
         [
@@ -79,19 +79,19 @@ impl Split {
         BrowserRegions { head, columns, list, divider, detail }
     }
 
-    /// Goes into the detail, which takes the whole area where there is no room for it beside the list.
+    /// Focuses the detail, which covers the whole area if it does not fit beside the list.
     pub fn open(&mut self, area: Rect) {
         self.opened = !self.is_beside(area);
         self.part = BrowserPart::Detail;
     }
 
-    /// Goes back to the list.
+    /// Returns to the list.
     pub fn close(&mut self) {
         (self.opened, self.part) = (false, BrowserPart::List);
     }
 
-    /// Leaves the detail, or shows or hides it beside the list; gives whether the action was one of
-    /// these and meant something.
+    /// Leaves the detail, or shows or hides it beside the list; returns whether the action was one
+    /// of these and had an effect.
     pub fn act(&mut self, action: Action) -> bool {
         match action {
             Action::ToggleDetail => {
@@ -106,7 +106,7 @@ impl Split {
         true
     }
 
-    /// From the list to the detail beside it; gives whether there was one to go to.
+    /// Moves the focus from the list to the detail beside it; returns whether there is one.
     pub fn focus_next(&mut self, area: Rect) -> bool {
         let inside = self.part == BrowserPart::List && self.is_beside(area);
         self.part = if inside { BrowserPart::Detail } else { BrowserPart::List };
@@ -123,9 +123,9 @@ pub struct Browser<I> {
     pub rows: Vec<I>,
     /// The filter line.
     pub filter: TextInput,
-    /// What is shown, and where the keys go.
+    /// What is shown, and what has the focus.
     pub split: Split,
-    /// Cells the list has use for; it gets them as long as the detail keeps enough.
+    /// Cells the list can use; it gets them as long as the detail keeps enough.
     pub wants: u16,
     /// The detail.
     pub detail: DocView,
@@ -162,26 +162,26 @@ impl<I: Clone + PartialEq> Browser<I> {
         self.regions(area).detail.map_or(0, |detail| detail.width.saturating_sub(1))
     }
 
-    /// Takes other rows; selection and scroll follow.
+    /// Replaces the rows; selection and scroll follow.
     pub fn set_rows(&mut self, rows: Vec<I>, area: Rect) {
         self.rows = rows;
         self.sync(area);
     }
 
-    /// Brings selection and scroll into the bounds of the rows.
+    /// Clamps selection and scroll to the rows.
     pub fn sync(&mut self, area: Rect) {
         let height = self.height(area);
         self.list.sync(&self.rows[..], height);
     }
 
-    /// Takes another detail; its scroll position stays inside.
+    /// Replaces the detail; its scroll position is clamped.
     pub fn set_doc(&mut self, doc: Doc, area: Rect) {
         self.detail.doc = doc;
         self.scroll_detail(0, area);
     }
 
-    /// Describes the selected row in the detail, where that is shown.
-    pub fn tell(&mut self, area: Rect, of: impl FnOnce(Option<&I>, &mut Doc)) {
+    /// Describes the selected row in the detail, if that is shown.
+    pub fn describe(&mut self, area: Rect, of: impl FnOnce(Option<&I>, &mut Doc)) {
         let width = self.detail_width(area);
         if width > 0 {
             let mut doc = Doc::new(width);
@@ -199,7 +199,7 @@ impl<I: Clone + PartialEq> Browser<I> {
         self.list.selected()
     }
 
-    /// Handles what every list does; gives whether the action was one of these.
+    /// Handles the actions common to all lists; returns whether the action was one of these.
     pub fn act(&mut self, action: Action, area: Rect) -> bool {
         let regions = self.regions(area);
         let in_detail = regions.detail.filter(|_| self.split.part == BrowserPart::Detail);
@@ -235,7 +235,7 @@ impl<I: Clone + PartialEq> Browser<I> {
         }
     }
 
-    /// Handles the mouse; gives whether a row was opened by a double click.
+    /// Handles the mouse; returns whether a row was opened by a double click.
     pub fn mouse(&mut self, gesture: Gesture, area: Rect) -> bool {
         let regions = self.regions(area);
         let inside = |r: Rect| r.contains(gesture.position());
@@ -290,8 +290,8 @@ impl<I: Clone + PartialEq> Browser<I> {
         }
     }
 
-    /// Says why no row is listed: `nothing` where there is none of `total`, or that the filter hides
-    /// them. Gives the lines this takes.
+    /// Draws why no row is listed: `nothing` if `total` is zero, otherwise that the filter hides
+    /// them. Returns the number of lines used.
     pub fn render_empty(
         &self,
         cx: &Cx<'_>,
@@ -307,8 +307,8 @@ impl<I: Clone + PartialEq> Browser<I> {
         super::empty_text(cx, if total > 0 { &hidden } else { nothing }, list, buf)
     }
 
-    /// Draws visible rows through `paint`, which gets a pen behind the cursor column, the id and
-    /// the style the row stands on.
+    /// Draws the visible rows through `paint`, which gets a pen after the cursor column, the id and
+    /// the base style of the row.
     pub fn render_rows(
         &self,
         cx: &Cx<'_>,
@@ -323,14 +323,14 @@ impl<I: Clone + PartialEq> Browser<I> {
     }
 }
 
-/// The first visible row with which `row` is seen in a window of so many, as near to `top` as may be.
+/// The scroll position nearest to `top` at which `row` is visible in a window of this height.
 pub fn in_sight(top: usize, row: usize, height: usize) -> usize {
     top.min(row).max((row + 1).saturating_sub(height.max(1)))
 }
 
-// State of a list: the selected row by id, and the scroll position. Knows no drawing.
+// State of a list: the selected row by id, and the scroll position. Draws nothing.
 
-/// The rows of a list by their ids: those of a slice, or others that are worked out.
+/// The rows of a list by their ids: those of a slice, or computed ones.
 pub trait RowSource {
     /// Identifies a row.
     type Id: Clone + PartialEq;
@@ -362,12 +362,12 @@ impl<I: Clone + PartialEq> RowSource for [I] {
     }
 }
 
-/// Selection and scroll of a list whose rows have ids. The selection is an id, never an index, so
+/// Selection and scroll of a list whose rows have ids. The selection is an id, not an index, so
 /// that it stays on its row while others come and go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListState<I> {
     selected: Option<I>,
-    /// Where the selected row was seen last; its neighbour is taken when it is gone.
+    /// Last known index of the selected row; its neighbour is selected when it is gone.
     index: usize,
     top: usize,
 }
@@ -384,7 +384,7 @@ impl<I: Clone + PartialEq> ListState<I> {
         self.selected.as_ref()
     }
 
-    /// Where the selected row was seen last.
+    /// Last known index of the selected row.
     pub const fn index(&self) -> usize {
         self.index
     }
@@ -394,7 +394,7 @@ impl<I: Clone + PartialEq> ListState<I> {
         self.top
     }
 
-    /// Selects an id; [`ListState::sync`] brings it into sight.
+    /// Selects an id; [`ListState::sync`] scrolls it into view.
     pub fn select(&mut self, id: I) {
         self.selected = Some(id);
     }
@@ -405,7 +405,7 @@ impl<I: Clone + PartialEq> ListState<I> {
         self.selected = (rows.count() > 0).then(|| rows.id(self.index));
     }
 
-    /// Moves the selection by rows, stopping at the ends, and brings it into sight.
+    /// Moves the selection by rows, stopping at the ends, and scrolls it into view.
     pub fn step(&mut self, delta: isize, rows: &(impl RowSource<Id = I> + ?Sized), height: usize) {
         let target = if self.selected.is_none() && delta > 0 {
             0
@@ -431,7 +431,7 @@ impl<I: Clone + PartialEq> ListState<I> {
         }
     }
 
-    /// Follows the wheel and clicks on the rows in an area; gives whether a row was clicked.
+    /// Handles the wheel and clicks on the rows in an area; returns whether a row was clicked.
     pub fn mouse(
         &mut self,
         gesture: Gesture,
@@ -451,15 +451,15 @@ impl<I: Clone + PartialEq> ListState<I> {
         clicked
     }
 
-    /// Rows changed: finds the selected row again and brings it into sight.
+    /// Rows changed: finds the selected row again and scrolls it into view.
     pub fn sync(&mut self, rows: &(impl RowSource<Id = I> + ?Sized), height: usize) {
         let found = self.selected.as_ref().and_then(|id| rows.find(id, self.index));
-        // Taken anew: an id may carry data of its row that changed.
+        // The id is replaced, too: it may carry data of its row that changed.
         self.select_index(found.unwrap_or(self.index), rows);
         self.reveal(rows.count(), height);
     }
 
-    /// Scrolls so that the selected row is visible and no room is wasted at the end.
+    /// Scrolls so that the selected row is visible and no space is wasted at the end.
     pub fn reveal(&mut self, len: usize, height: usize) {
         self.top = in_sight(self.top, self.index, height).min(len.saturating_sub(height.max(1)));
     }
@@ -470,8 +470,8 @@ impl<I: Clone + PartialEq> ListState<I> {
         top..(top + height).min(len)
     }
 
-    /// Draws the visible rows of an area through `paint`, which gets a pen behind the cursor column
-    /// and the number of the row; the selected one is drawn in this style.
+    /// Draws the visible rows of an area through `paint`, which gets a pen after the cursor column
+    /// and the index of the row; the selected one is drawn in this style.
     pub fn render(
         &self,
         cx: &Cx<'_>,

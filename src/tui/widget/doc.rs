@@ -1,4 +1,4 @@
-//! A text of styled lines that is built once and drawn by window: details, help, black box.
+//! A text of styled lines that is built once and drawn by window: details, help, diagnostics.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
@@ -24,7 +24,7 @@ pub struct Doc {
 }
 
 impl Doc {
-    /// Most lines of one text; beyond them a last line says that there is more.
+    /// Most lines of one text; if there are more, the last line says so.
     pub const MAX_LINES: usize = 20_000;
 
     /// An empty text that wraps at `width` cells.
@@ -37,7 +37,7 @@ impl Doc {
         self.width
     }
 
-    /// Whether it holds less than it was given ([`Doc::MAX_LINES`]).
+    /// Whether it was cut at [`Doc::MAX_LINES`].
     pub const fn is_cut(&self) -> bool {
         self.cut
     }
@@ -47,7 +47,7 @@ impl Doc {
         self.lines.len()
     }
 
-    /// Whether there is no line.
+    /// Whether there are no lines.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
@@ -85,7 +85,7 @@ impl Doc {
         self.hanging(lead, (value.text(), role), room, (Ink::default(), role))
     }
 
-    /// Pieces, then a text that wraps under itself in `room` cells, with `end` behind it.
+    /// Pieces, then a text that wraps under itself in `room` cells, followed by `end`.
     pub fn hanging(
         &mut self,
         mut lead: DocLine,
@@ -106,7 +106,7 @@ impl Doc {
         self
     }
 
-    /// The same for a value that may be missing: there is no line then.
+    /// The same for an optional value; without one there is no line.
     pub fn field_if(&mut self, label: &'static str, value: Option<impl Drawable>, role: Role) {
         if let Some(value) = value {
             self.field(label, value, role);
@@ -124,7 +124,7 @@ impl Doc {
         self
     }
 
-    /// The lines that hold what is typed, each below the title of its part.
+    /// The lines that contain the typed text, each below the title of its section.
     #[must_use]
     pub fn narrowed(&self, typed: &str) -> Self {
         let wanted = typed.trim().to_ascii_lowercase();
@@ -195,7 +195,7 @@ impl Doc {
         self.hanging(line, (text.as_str(), role), room, (ink!("{}", comma), Role::Muted));
     }
 
-    /// The whole as plain text.
+    /// The whole text as plain text.
     pub fn to_text(&self) -> String {
         self.lines_as_text(0..self.lines.len(), &[])
     }
@@ -215,7 +215,7 @@ impl Doc {
         out
     }
 
-    /// Draws the lines from `top` on; the last column is left to the scroll bar where there is one.
+    /// Draws the lines from `top` on; leaves the last column to the scroll bar if there is one.
     pub fn render(&self, cx: &Cx<'_>, top: usize, area: Rect, buf: &mut Buffer) {
         let scrolls = self.len() > usize::from(area.height);
         let area = Rect { width: area.width.saturating_sub(scrolls.into()), ..area };
@@ -229,7 +229,7 @@ impl Doc {
     }
 }
 
-/// A text and the part of it that is seen.
+/// A text and its scroll position.
 #[derive(Clone, Debug, Default)]
 pub struct DocView {
     /// The text.
@@ -239,7 +239,7 @@ pub struct DocView {
 }
 
 impl DocView {
-    /// Scrolls by so many lines in a window of this height.
+    /// Scrolls by `delta` lines in a window of this height.
     pub fn scroll(&mut self, delta: isize, height: u16) {
         let last = self.doc.len().saturating_sub(usize::from(height));
         self.top = self.top.saturating_add_signed(delta).min(last);
@@ -262,7 +262,7 @@ fn blanks(n: u16) -> Ink {
     ink!("{:1$}", "", usize::from(n))
 }
 
-/// Parts of one line that fit `room` cells, broken at blanks where there are any.
+/// Parts of one line that fit `room` cells, broken at blanks where possible.
 pub fn wrap(text: &str, room: u16) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -270,7 +270,7 @@ pub fn wrap(text: &str, room: u16) -> impl Iterator<Item = &str> {
         let mut used = 0;
         let mut blank = None;
         for (at, grapheme) in text.grapheme_indices(true) {
-            // A blank that would be the first one over the edge is where the line ends.
+            // A blank just past the edge still ends the line.
             if grapheme == " " && at > 0 {
                 blank = Some((at, at + 1));
             }
@@ -286,16 +286,16 @@ pub fn wrap(text: &str, room: u16) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A description of a server as lines that stand apart from ours.
+/// A description from a server, as lines set apart from ours.
 pub fn foreign(doc: &mut Doc, indent: u16, text: &SafeText) {
     for line in InkSlice::lines(text) {
         doc.text(indent, &line, Role::Foreign);
     }
 }
 
-// A field of a definition that changed: what makes it risky, before and now.
+// A changed field of a definition: what makes it risky, before and now.
 
-/// Width from which before and now stand side by side.
+/// Width from which before and now are side by side.
 const SIDE_BY_SIDE: u16 = 56;
 
 /// Describes a changed field.
@@ -309,7 +309,7 @@ pub fn changed(change: &FieldChange, risks: &[Risk], glyphs: &Glyphs, doc: &mut 
     sides(change, doc);
 }
 
-/// A value before and now: side by side where both are there and there is room.
+/// A value before and now: side by side if both exist and there is room.
 fn sides(change: &FieldChange, doc: &mut Doc) {
     let lines = |value: &Option<Value>, room: u16| -> Vec<Ink> {
         let text = match value {

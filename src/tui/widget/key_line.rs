@@ -1,5 +1,5 @@
-//! The line of keys at the foot of a screen: laid out once, for drawing and for the mouse. A key
-//! is shown with its word or not at all.
+//! The line of keys at the foot of a screen: laid out once, for drawing and for the mouse. A key is
+//! shown with its word or not at all.
 
 use std::ops::Range;
 
@@ -10,16 +10,16 @@ use crate::tui::prelude::*;
 /// Cells between two keys.
 const GAP: u16 = 2;
 
-/// Keys with a word each, the most wanted first.
+/// Keys with a word each, most important first.
 #[derive(Clone, Debug, Default)]
 pub struct KeyLine {
     keys: Vec<(String, &'static str)>,
-    /// The one that keeps its place at the right.
+    /// The one that is always shown at the right.
     last: Option<(String, &'static str)>,
 }
 
 impl KeyLine {
-    /// A line of these keys; `last` keeps its place at the right.
+    /// A line of these keys; `last` is always shown at the right.
     pub const fn new(
         keys: Vec<(String, &'static str)>,
         last: Option<(String, &'static str)>,
@@ -27,7 +27,7 @@ impl KeyLine {
         Self { keys, last }
     }
 
-    /// The keys there is room for, with the columns they take.
+    /// The keys that fit, with the columns they take.
     fn items(&self, area: Rect) -> Vec<(&str, &'static str, Range<u16>)> {
         let wide = |key: &str, word: &str| width(&Ink::line(key)) + 1 + width(&Ink::line(word));
         let last = self.last.as_ref().map(|(key, word)| (key.as_str(), *word, wide(key, word) + 1));
@@ -57,7 +57,7 @@ impl KeyLine {
         }
     }
 
-    /// The key that stands at this column.
+    /// The key at this column.
     pub fn at(&self, area: Rect, x: u16) -> Option<Chord> {
         let items = self.items(area);
         items.iter().find(|(.., columns)| columns.contains(&x))?.0.parse().ok()

@@ -1,4 +1,4 @@
-//! A pen over a region of the buffer: clips, measures by cells, draws [`Drawable`] text alone.
+//! A pen over a region of the buffer: clips, measures by cells, draws only [`Drawable`] text.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
@@ -23,7 +23,7 @@ pub fn fit(text: &str, cells: u16) -> usize {
     text.len()
 }
 
-/// Where the longest end of `text` that fits `cells` begins, in bytes.
+/// Byte offset where the longest suffix of `text` that fits `cells` begins.
 fn fit_end(text: &str, cells: u16) -> usize {
     let mut used = 0;
     let mut from = text.len();
@@ -73,7 +73,7 @@ impl<'a> Pen<'a> {
         self
     }
 
-    /// Leaves cells free.
+    /// Leaves cells blank.
     pub fn skip(&mut self, cells: u16) -> &mut Self {
         self.x = self.x.saturating_add(cells);
         self
@@ -95,17 +95,17 @@ impl<'a> Pen<'a> {
         self.clip(text, room, style)
     }
 
-    /// Draws in at most `cells`; cut text ends with an ellipsis. Moves by what was drawn.
+    /// Draws in at most `cells`; cut text ends with an ellipsis. Advances by what was drawn.
     pub fn clip(&mut self, text: impl Drawable, cells: u16, style: Style) -> &mut Self {
         self.cut(text.text(), cells, style)
     }
 
-    /// [`Pen::put`] for text that its caller made safe.
+    /// [`Pen::put`] for text that the caller has made safe.
     pub(in crate::tui) fn write(&mut self, text: &str, style: Style) -> &mut Self {
         self.cut(text, u16::MAX, style)
     }
 
-    /// [`Pen::clip`] for text that its caller made safe.
+    /// [`Pen::clip`] for text that the caller has made safe.
     pub(in crate::tui) fn cut(&mut self, text: &str, cells: u16, style: Style) -> &mut Self {
         let cells = cells.min(self.room());
         if cells == 0 {
@@ -124,7 +124,7 @@ impl<'a> Pen<'a> {
         self
     }
 
-    /// Draws in exactly `cells`, filled up with blanks at the right.
+    /// Draws in exactly `cells`, padded with blanks at the right.
     pub fn left(&mut self, text: impl Drawable, cells: u16, style: Style) -> &mut Self {
         let start = self.x;
         self.clip(text, cells, style);
@@ -132,8 +132,8 @@ impl<'a> Pen<'a> {
         self
     }
 
-    /// Draws in exactly `cells`; text that is too long loses its middle, so that names that begin
-    /// alike, or end alike, can still be distinguished.
+    /// Draws in exactly `cells`; text that is too long loses its middle, so that names with the
+    /// same beginning or the same end can still be told apart.
     pub fn middle(&mut self, text: impl Drawable, cells: u16, style: Style) -> &mut Self {
         let start = self.x;
         let cells = cells.min(self.room());
@@ -142,7 +142,7 @@ impl<'a> Pen<'a> {
             self.clip(text, cells, style);
         } else {
             let head = fit(whole, (cells - 1) / 2);
-            // A wide character that did not fit leaves its room to the end.
+            // The room of a wide character that did not fit goes to the end.
             let used = whole[..head].width() as u16;
             let tail = fit_end(whole, cells - 1 - used);
             let put = |buf: &mut Buffer, x: u16, y: u16, part: &str| {
@@ -156,7 +156,7 @@ impl<'a> Pen<'a> {
         self
     }
 
-    /// Draws like [`Pen::middle`], with parts of the text, as byte ranges in order, in another style.
+    /// [`Pen::middle`], with parts of the text (byte ranges in order) in another style.
     pub fn found(
         &mut self,
         text: impl Drawable,
@@ -169,7 +169,7 @@ impl<'a> Pen<'a> {
         let cells = cells.min(self.room());
         self.middle(InkSlice::of(&text, 0, usize::MAX), cells, style);
         let all = whole.width() as u16;
-        // What lost its middle keeps its beginning at the left and its end at the right.
+        // Text without its middle keeps its beginning at the left and its end at the right.
         let head = if all > cells { cells.saturating_sub(1) / 2 } else { all };
         for part in parts {
             let from = whole[..part.start].width() as u16;
@@ -185,7 +185,7 @@ impl<'a> Pen<'a> {
         self
     }
 
-    /// Draws in exactly `cells`, filled up with blanks at the left.
+    /// Draws in exactly `cells`, padded with blanks at the left.
     pub fn right(&mut self, text: impl Drawable, cells: u16, style: Style) -> &mut Self {
         let start = self.x;
         let blank = cells.saturating_sub(width(&text));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_begin_or_end_alike_can_be_told_apart_when_cut() {
+    fn names_that_begin_or_end_alike_can_be_distinguished_when_cut() {
         let cut = |name: &str, cells: u16| {
             let name = SafeText::line(name);
             drawn(cells, |p| _ = p.middle(&name, cells, Style::new()))

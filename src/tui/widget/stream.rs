@@ -1,8 +1,7 @@
-//! A window over an endless feed: an incremental index of what the filter lets through, follow and
-//! freeze, selection by sequence number. Never touches more than the visible rows per frame, and
-//! never scans more than a budget per update.
+//! A window over an unbounded feed: an incremental index of the records that pass the filter,
+//! follow and freeze, selection by sequence number. Never touches more than the visible rows per
+//! frame, and never scans more than a budget per update.
 
-use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::tui::filter::Filter;
@@ -13,7 +12,7 @@ use crate::tui::prelude::*;
 use crate::tui::widget::browser::RowSource;
 use crate::tui::widget::{ListState, Pen, TextInput, filter_line};
 
-/// Records looked at per update while an index is built.
+/// Records examined per update while an index is built.
 pub const BUDGET: u64 = 50_000;
 
 /// State of a list over a feed.
@@ -25,18 +24,16 @@ pub struct StreamList {
     pub follow: bool,
     /// The filter line.
     pub input: TextInput,
-    /// The last filter that was understood.
+    /// The last valid filter.
     pub filter: Filter,
-    /// What is searched beside it.
+    /// The text to search for besides the filter.
     pub needle: String,
-    /// What is wrong with the line.
+    /// What is wrong with the filter line.
     pub problem: Option<String>,
     typed: String,
-    /// Servers and least level of the rows.
+    /// Servers and minimum level the rows were built for.
     built_for: (BTreeSet<ServerName>, usize),
     index: Index,
-    /// Rows handed out for drawing, ever: what tests count.
-    pub touched: Cell<u64>,
 }
 
 impl Default for StreamList {
@@ -51,20 +48,19 @@ impl Default for StreamList {
             typed: String::new(),
             built_for: Default::default(),
             index: Index::default(),
-            touched: Cell::new(0),
         }
     }
 }
 
-/// What is a row.
+/// The index of rows.
 #[derive(Debug, Default)]
 struct Index {
-    /// End of what is shown while it is frozen.
+    /// End of the shown records while it is frozen.
     frozen: Option<u64>,
-    /// Matches in the order of their rows: the sequence number they stand under (their own, when
-    /// they stand alone), then their own. Unused without a filter.
+    /// Matches in row order: the sequence number of their head row (their own, if they have none),
+    /// then their own. Unused without a filter.
     matched: VecDeque<(u64, u64)>,
-    /// Up to where the feed was looked at.
+    /// The feed has been examined up to here.
     scanned: u64,
     filtered: bool,
     first: u64,
@@ -104,10 +100,10 @@ impl RowSource for Index {
         }
     }
 
-    /// The row of a sequence number, or of the next one after it when it has no row.
+    /// The row of a sequence number, or of the next one if it has no row.
     fn find(&self, seq: &u64, hint: usize) -> Option<usize> {
         let row = if self.filtered {
-            // The selected row most often is where it was; a row below another is looked for.
+            // The selected row usually has not moved; a row below another has to be searched for.
             let is_here = |row: usize| self.matched.get(row).is_some_and(|row| row.1 == *seq);
             let alone = self.matched.partition_point(|other| *other < (*seq, *seq));
             let near = [hint, alone].into_iter().find(|row| is_here(*row));
@@ -120,29 +116,29 @@ impl RowSource for Index {
     }
 }
 
-/// What a filter says of a record.
+/// How a record is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterMatch {
-    /// It is no row.
+    /// Not listed.
     Out,
-    /// It is a row of its own.
+    /// A row of its own.
     Row,
-    /// It is a row below the row of that sequence number.
+    /// A row below the row of this sequence number.
     Under(u64),
 }
 
-/// A filter: what a record of this sequence number is to the list.
+/// A filter: decides how the record of a sequence number is listed.
 pub type StreamFilter<'a, T> = &'a mut dyn FnMut(u64, &T) -> FilterMatch;
 
 impl StreamList {
-    /// The filter changed: what matched so far is worth nothing.
+    /// The filter changed: discards all matches.
     pub fn reset(&mut self) {
         self.index.reset();
     }
 
-    /// Reads the line when it is another; the last good filter stays while the next one is typed.
-    /// With another filter, other servers or another level all rows are looked at again; gives
-    /// whether that is so.
+    /// Reads the filter line if it changed; the last valid filter stays in use while another is
+    /// typed. With another filter, other servers or another level all rows are examined again;
+    /// returns whether that is so.
     pub fn read(
         &mut self,
         model: &Model,
@@ -168,8 +164,8 @@ impl StreamList {
         is_other
     }
 
-    /// Brings the rows up to date: records of the servers in view that `judge` lets through, or all
-    /// when nothing is narrowed and `judges` is false.
+    /// Brings the rows up to date: records of the servers in scope that `judge` lets through, or
+    /// all if nothing is narrowed and `judges` is false.
     pub fn update<T>(
         &mut self,
         (model, feed): (&Model, &Feed<T>),
@@ -191,8 +187,8 @@ impl StreamList {
         }
     }
 
-    /// Brings the index up to date within the budget; gives whether more is to be looked at in the
-    /// next update. Without a filter (`None`) every record is a row and nothing is looked at.
+    /// Brings the index up to date within the budget; returns whether more is left for the next
+    /// update. Without a filter (`None`) every record is a row and none is examined.
     pub fn sync<T>(
         &mut self,
         feed: &Feed<T>,
@@ -230,14 +226,14 @@ impl StreamList {
         more
     }
 
-    /// Puts rows below a row.
+    /// Inserts rows below a row.
     pub fn unfold(&mut self, head: u64, below: &[u64]) {
         for seq in below {
             self.index.insert((head, *seq));
         }
     }
 
-    /// Takes the rows below a row away; gives whether there were any.
+    /// Removes the rows below a row; returns whether there were any.
     pub fn fold(&mut self, head: u64) -> bool {
         let matched = &mut self.index.matched;
         let before = matched.len();
@@ -247,7 +243,7 @@ impl StreamList {
         matched.len() < before
     }
 
-    /// The row that a row stands under; itself when it stands alone.
+    /// The head row of a row; itself if it has none.
     pub fn head_of(&self, seq: u64) -> u64 {
         let row = self.index.matched.get(self.list.index());
         let row = row.filter(|row| self.index.filtered && row.1 == seq);
@@ -279,7 +275,7 @@ impl StreamList {
         self.list.selected().copied()
     }
 
-    /// Draws the visible rows through `paint`, which gets a pen behind the cursor column.
+    /// Draws the visible rows through `paint`, which gets a pen after the cursor column.
     pub fn render(
         &self,
         cx: &Cx<'_>,
@@ -292,13 +288,10 @@ impl StreamList {
 
     /// Rows to draw: sequence numbers from the top of the window.
     pub fn window(&self, height: usize) -> impl Iterator<Item = u64> + '_ {
-        self.list.window(self.len(), height).map(|row| {
-            self.touched.set(self.touched.get() + 1);
-            self.seq(row)
-        })
+        self.list.window(self.len(), height).map(|row| self.seq(row))
     }
 
-    /// Moves, follows, pauses, begins and clears the filter; gives whether the action was one of
+    /// Moves, follows, pauses, begins and clears the filter; returns whether the action was one of
     /// these.
     pub fn act(&mut self, action: Action, height: usize, feed_end: u64) -> bool {
         if let Some(delta) = action.steps(height.max(2) as isize - 1) {
@@ -335,8 +328,8 @@ impl StreamList {
         self.list.sync(&self.index, height);
     }
 
-    /// Follows the wheel and clicks on the rows in an area and on the filter line above; gives
-    /// whether a row was clicked. A click and going up stop following.
+    /// Handles the wheel, and clicks on the rows in an area and on the filter line above; returns
+    /// whether a row was clicked. A click or going up stops following.
     pub fn mouse(&mut self, gesture: Gesture, head: Rect, area: Rect) -> bool {
         if matches!(gesture, Gesture::Click(at) if head.contains(at)) {
             self.input.begin();
@@ -348,12 +341,12 @@ impl StreamList {
         clicked
     }
 
-    /// Records that came since the list was frozen.
+    /// Records that arrived since the list was frozen.
     pub fn behind(&self, feed_end: u64) -> u64 {
         self.index.frozen.map_or(0, |end| feed_end.saturating_sub(end))
     }
 
-    /// Whether it is frozen or follows, in words, with the key of this scope that makes it follow.
+    /// Whether it is frozen or follows, in words, with the key that makes it follow in this scope.
     pub fn state(&self, cx: &Cx<'_>, feed_end: u64, scope: KeyScope) -> Ink {
         match (self.index.frozen, self.follow) {
             (Some(_), _) => {
@@ -367,7 +360,7 @@ impl StreamList {
     }
 
     /// Draws the filter line with the state of the list at its right: `first`, then `state`, what
-    /// was dropped, and whether the list follows. Gives where the filter is typed.
+    /// was dropped, and whether the list follows. Returns where the filter is typed.
     pub fn render_head<T>(
         &self,
         cx: &Cx<'_>,
@@ -416,14 +409,14 @@ mod tests {
         let feed = feed(1_000_000);
         let mut stream = StreamList::default();
         stream.sync(&feed, None, 40);
-        assert_eq!(stream.window(40).last(), Some(999_999));
-        assert_eq!(stream.touched.get(), 40);
+        let rows: Vec<u64> = stream.window(40).collect();
+        assert_eq!((rows.len(), rows.last()), (40, Some(&999_999)));
     }
 
     #[test]
     fn an_index_is_built_in_budgets_and_only_what_is_new_is_looked_at() {
         let mut feed = feed(120_000);
-        let looked = Cell::new(0u64);
+        let looked = std::cell::Cell::new(0u64);
         let mut even = |_: u64, n: &u64| {
             looked.set(looked.get() + 1);
             if n.is_multiple_of(2) { FilterMatch::Row } else { FilterMatch::Out }

@@ -16,7 +16,7 @@ pub fn text_area(text: &str) -> TextArea<'static> {
     area
 }
 
-/// Edits as line editors do: what the text area takes, with `ctrl-u` to the start of the line.
+/// Edits like line editors: the keys of the text area, and `ctrl-u` to the start of the line.
 pub fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
     match key.code {
         KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => area.delete_line_by_head(),
@@ -28,7 +28,7 @@ pub fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
 #[derive(Clone, Debug)]
 pub struct TextInput {
     area: TextArea<'static>,
-    /// Whether it takes the keys, where it is the filter of a list.
+    /// Whether it has the focus, if it is the filter of a list.
     pub editing: bool,
 }
 
@@ -45,7 +45,7 @@ impl TextInput {
     /// A line that holds `text`, with the cursor at its end.
     pub fn new(text: &str) -> Self {
         let mut area = text_area(&text.replace(char::is_control, " "));
-        // It may be a secret: what was typed before is not kept.
+        // It may be a secret, so no undo history is kept.
         area.set_max_histories(0);
         Self { area, editing: false }
     }
@@ -60,8 +60,8 @@ impl TextInput {
         self.area = Self::new(text).area;
     }
 
-    /// Puts text at the cursor, or in place of what is selected; line breaks within it become
-    /// blanks, one at its end is none.
+    /// Inserts text at the cursor, or in place of the selection; line breaks within it become
+    /// blanks, those at its end are dropped.
     pub fn insert(&mut self, text: &str) {
         let text = text.trim_end_matches(['\r', '\n']);
         let room = Self::MAX.saturating_sub(self.text().len()).min(text.len());
@@ -69,13 +69,13 @@ impl TextInput {
         self.area.insert_str(text[..upto].replace(char::is_control, " "));
     }
 
-    /// Begins to type a filter; the one that is there is selected.
+    /// Begins to type a filter; the existing one is selected.
     pub fn begin(&mut self) {
         self.editing = true;
         self.area.select_all();
     }
 
-    /// Ends typing a filter; `keep` says whether it stays.
+    /// Ends typing a filter; `keep` decides whether it is kept.
     pub fn end(&mut self, keep: KeepFilter) {
         self.editing = false;
         self.area.cancel_selection();
@@ -84,7 +84,7 @@ impl TextInput {
         }
     }
 
-    /// Handles a key as line editors do; gives whether the key was one of theirs.
+    /// Handles a key like line editors; returns whether the key was one of theirs.
     pub fn key(&mut self, key: KeyEvent) -> bool {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let own = match key.code {
@@ -116,7 +116,7 @@ impl TextInput {
     /// Draws it with its cursor, scrolled so that the cursor is visible.
     pub fn render(&self, area: Rect, buf: &mut Buffer, style: Style) {
         let safe = Ink::line(self.text());
-        // What must not be drawn is shown by its number, and edited blindly.
+        // Unsafe characters are shown escaped; the cursor is then drawn at the end.
         let is_safe = safe.as_str() == self.text() || self.area.mask_char().is_some();
         let mut shown = if is_safe { self.area.clone() } else { text_area(safe.as_str()) };
         shown.set_style(style);
@@ -125,12 +125,12 @@ impl TextInput {
     }
 }
 
-/// Whether a filter stays when typing ends.
+/// Whether a filter is kept when typing ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepFilter {
-    /// It stays.
+    /// It is kept.
     Yes,
-    /// It goes.
+    /// It is cleared.
     No,
 }
 

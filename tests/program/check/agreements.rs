@@ -281,6 +281,9 @@ fn files_that_are_wrong_are_refused_with_their_lines() {
     std::fs::remove_file(bench.path().join("mcp.lock.json")).expect("removed");
     assert!(said(&["--expect", "."]).contains("is a folder"));
     assert!(said(&["--format", "json=no/such/folder/r.json"]).contains("no/such/folder"));
+    assert!(
+        said(&["--format", "json=r", "--format", "junit=r"]).contains("r: named for two reports")
+    );
 }
 
 #[test]

@@ -248,7 +248,7 @@ fn junit_problems(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_cannot_be_begun_is_told_in_every_report_that_was_asked_for() {
+fn what_cannot_be_begun_is_reported_in_every_report_that_was_asked_for() {
     let bench = Bench::playing(&[("s", good())]);
     bench.write("mcp.expect.json", r#"{"rules": {"no/such-rule": "off"}}"#);
     let formats = ["--format", "json", "--format", "junit=r.xml"];

@@ -100,7 +100,7 @@ fn a_check_names_the_failed_check_of_each_certificate_and_what_to_do() {
 }
 
 #[test]
-fn the_status_tells_them_too_and_the_other_servers_are_ready() {
+fn the_status_reports_them_too_and_the_other_servers_are_ready() {
     let scene = Scene::set();
     let done = scene.run(&["status", "--json"]);
     assert_eq!(done.code, Some(3), "{done:?}");
@@ -125,7 +125,7 @@ fn a_private_authority_is_trusted_only_when_it_is_named() {
     assert_eq!(trusted.code, Some(0), "{trusted:?}");
     assert_eq!(trusted.json()["servers"][0]["tools"][0]["name"], "echo");
     let before = scene.requests("good");
-    for (authority, word) in [("Theirs", "private authority"), ("Ours", "made anew")] {
+    for (authority, word) in [("Theirs", "private authority"), ("Ours", "recreated")] {
         scene.bench.write("authority.pem", &Authority::named(authority).pem());
         let refused = scene.run(&["list", "good", "--json"]);
         assert_eq!(refused.code, Some(3), "{refused:?}");

@@ -13,7 +13,7 @@ fn tool(name: &str) -> Value {
 }
 
 #[test]
-fn a_list_that_failed_is_told_and_is_no_success() {
+fn a_list_that_failed_is_reported_and_is_no_success() {
     let bench = Bench::new();
     let broken = json!({"capabilities": {"tools": {}, "prompts": {}},
         "on": {"tools/list": {"error": {"code": -32603, "message": "no database"}},
@@ -95,7 +95,7 @@ fn json_holds_candidates_violations_and_the_rpc_error() {
 }
 
 #[test]
-fn a_tool_that_a_filter_hides_is_denied_and_suspicious_arguments_are_told() {
+fn a_tool_that_a_filter_hides_is_denied_and_suspicious_arguments_are_reported() {
     let bench = Bench::new();
     let script = json!({"tools": [tool("read"), tool("write")], "calls": {"read": {"text": "ok"}}});
     let entry = json!({"tools": {"deny": ["write"]}});
@@ -112,7 +112,7 @@ fn a_tool_that_a_filter_hides_is_denied_and_suspicious_arguments_are_told() {
 }
 
 #[test]
-fn a_call_that_ran_out_of_time_tells_how_long_it_took() {
+fn a_call_that_ran_out_of_time_reports_how_long_it_took() {
     let bench = Bench::new();
     let script =
         json!({"tools": [tool("slow")], "calls": {"slow": [{"delay": 30_000}, {"text": "late"}]}});
@@ -186,7 +186,7 @@ fn an_entry_with_a_retry_is_tried_again_by_commands_and_by_the_check() {
 }
 
 #[test]
-fn what_is_odd_about_a_result_is_told_beside_it() {
+fn what_is_odd_about_a_result_is_reported_beside_it() {
     let bench = Bench::new();
     let answer =
         json!({"answer": {"content": [{"type": "text", "text": "fine"}], "isError": "yes"}});

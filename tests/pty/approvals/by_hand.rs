@@ -187,7 +187,7 @@ fn a_call_that_is_given_up_takes_its_question_off_the_screen_and_keeps_the_draft
     });
     stage.leave();
     stage.deck.keys("9");
-    stage.deck.wait("withdrawn: the call that asked is over");
+    stage.deck.wait("withdrawn: the call that asked ended");
     stage.deck.keys("\r");
     stage.deck.wait("almost done");
     stage.send("nothing was sent: it is no longer open");

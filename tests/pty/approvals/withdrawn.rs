@@ -71,7 +71,7 @@ fn kill(deck: &mut pty::Deck, server: &str) {
 }
 
 #[test]
-fn u2_a_hundred_questions_of_five_servers_are_told_apart_denied_together_and_never_sent_stale() {
+fn u2_a_hundred_questions_of_five_servers_are_distinguished_denied_together_and_never_sent_stale() {
     let names = ["ann", "ben", "cat", "dan", "eve"];
     let entries: Vec<String> = names.iter().map(|name| stage::entry(name, "asker", "{}")).collect();
     let mut deck = Launch::file(Size::WIDE, &stage::config(&entries)).start();

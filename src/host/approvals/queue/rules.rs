@@ -1,5 +1,5 @@
-//! What holds for one server: rules of its entry and of the session, roots, and how many requests
-//! it may make.
+//! Settings of the queue per server: rules of its entry and of the session, roots, and request
+//! limits.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::host::Fact;
 use crate::host::approvals::{RuleKind, SessionRule};
 use crate::mcp::{Finding, FindingKind, RequestKind};
 
-/// What holds for one server.
+/// The settings and counters of one server.
 pub(super) struct ServerRules {
     pub(super) approvals: ApprovalRules,
     pub(super) roots: Vec<RootConfig>,
-    /// What the entry says the roots are; those of the session hold until it changes.
+    /// The roots of the entry; roots set at run time stay in effect until these change.
     entry_roots: Vec<RootConfig>,
     pub(super) max_open: usize,
     pub(super) max_waiting: Duration,
@@ -26,28 +26,28 @@ pub(super) struct ServerRules {
     pub(super) max_per_minute: usize,
     pub(super) rate: Allowance,
     pub(super) refused: Refused,
-    /// Rules a person set while the deck runs; they come before the entry's.
+    /// Session rules set by the user; they take precedence over the entry's.
     session: HashMap<RuleKind, SessionRule>,
 }
 
-/// Requests that were refused because there were too many.
+/// Requests refused because of a limit.
 #[derive(Default)]
 pub(super) struct Refused {
-    /// What was not reported yet: how many, and the method of the last and why it was refused.
+    /// Not yet reported: the count, and the method and reason of the last.
     pending: Option<Finding>,
     reported: Option<Instant>,
 }
 
-/// A flood is reported at most once in this time, with its count.
+/// Minimum interval between reports of a flood, which include its count.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// So many at once, and as many in a minute in the long run.
+/// A token bucket: `most` at once, and `most` per minute on average.
 fn per_minute(most: usize) -> Allowance {
     Allowance::new(most as f64 / 60.0, most as f64)
 }
 
 impl Refused {
-    /// Counts one more.
+    /// Counts a refused request.
     pub(super) fn count(&mut self, method: &str, reason: &str, now: Timestamp) {
         let count = self.pending.as_ref().map_or(0, |flood| flood.count) + 1;
         let request = Some(SafeText::line(method));
@@ -55,7 +55,7 @@ impl Refused {
         self.pending = Some(Finding { request, count, ..finding });
     }
 
-    /// What is to be reported now, if anything.
+    /// Takes the finding to report now, if one is due.
     pub(super) fn take_due(&mut self) -> Option<Finding> {
         let now = Instant::now();
         if self.reported.is_some_and(|reported| now.duration_since(reported) < REPORT_EVERY) {
@@ -86,8 +86,8 @@ impl Default for ServerRules {
 }
 
 impl ApprovalQueue {
-    /// Takes the rules of a server's entry into use. Roots that were changed while the deck runs
-    /// stay until those of the entry change.
+    /// Applies the settings of a server's entry. Roots set at run time stay in effect until those
+    /// of the entry change.
     pub fn configure(&self, config: &ServerConfig) {
         let mut inner = self.inner.lock();
         let rules = inner.servers.entry(config.name.clone()).or_default();
@@ -107,9 +107,9 @@ impl ApprovalQueue {
         self.shared(&config.name, config.roots.clone());
     }
 
-    /// Sets or takes back (`None`) a rule of this session. Requests that are open keep waiting.
+    /// Sets or removes (`None`) a session rule. Open requests keep waiting.
     pub fn set_rule(&self, server: &ServerName, kind: RuleKind, rule: Option<SessionRule>) {
-        // "The next none" is no rule.
+        // A rule for zero requests means no rule.
         let rule = rule.filter(|rule| rule.left != Some(0));
         let mut inner = self.inner.lock();
         let rules = &mut inner.servers.entry(server.clone()).or_default().session;
@@ -121,7 +121,7 @@ impl ApprovalQueue {
         self.facts.post(server, Fact::ApprovalRuleSet { kind, rule });
     }
 
-    /// The rule of this session that decides a request, used up by one; `None` when none does.
+    /// Applies the session rule for a request and counts its use; `None` when there is none.
     pub(super) fn use_rule(&self, server: &ServerName, kind: &RequestKind) -> Option<ApprovalRule> {
         let kind = RuleKind::of(kind)?;
         let mut inner = self.inner.lock();
@@ -142,7 +142,7 @@ impl ApprovalQueue {
         Some(decided)
     }
 
-    /// What the entry of a server says about such a request.
+    /// The rule in the server's entry for this kind of request.
     pub(super) fn entry_rule(
         &self,
         server: &ServerName,
@@ -157,7 +157,7 @@ impl ApprovalQueue {
         })
     }
 
-    /// Shares other roots with a server until those of its entry change.
+    /// Replaces the roots shared with a server, until those of its entry change.
     pub fn set_roots(&self, server: &ServerName, roots: Vec<RootConfig>) {
         self.inner.lock().servers.entry(server.clone()).or_default().roots.clone_from(&roots);
         self.shared(server, roots);
@@ -172,7 +172,7 @@ impl ApprovalQueue {
         self.inner.lock().servers.get(server).map(|rules| rules.roots.clone()).unwrap_or_default()
     }
 
-    /// Forgets a server that left the deck.
+    /// Removes the state of a server that left the deck.
     pub fn forget(&self, server: &ServerName) {
         self.inner.lock().servers.remove(server);
     }

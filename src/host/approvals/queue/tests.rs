@@ -1,4 +1,4 @@
-//! Rules, callbacks, persons, withdrawal, floods and deadlines, on a paused clock.
+//! Rules, callbacks, user answers, withdrawal, floods and deadlines, on a paused clock.
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -160,7 +160,7 @@ async fn a_withdrawn_a_dropped_and_a_late_request_leave_the_view() {
     rig.pending(0).await;
     assert!(matches!(rig.last().await, Settlement::Withdrawn { .. }));
 
-    // Time passes by itself on a paused clock: an hour later it is given up.
+    // The paused clock advances automatically: it times out after an hour.
     let refused = rig.ask(RequestKind::Sampling).0.await;
     assert!(matches!(refused, Answer::Refuse { .. }));
     let Settlement::Withdrawn { reason } = rig.last().await else { panic!("given up") };
@@ -168,7 +168,7 @@ async fn a_withdrawn_a_dropped_and_a_late_request_leave_the_view() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_is_refused_beyond_the_bound_and_told_once() {
+async fn a_flood_is_refused_beyond_the_bound_and_reported_once() {
     let rig = Rig::new(None, true);
     let mut asking = tokio::task::JoinSet::new();
     for _ in 0..500 {
@@ -263,7 +263,7 @@ async fn a_session_rule_of_one_kind_leaves_the_other_alone_and_ask_overrules_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_time_puts_the_end_off_and_is_told() {
+async fn more_time_puts_the_end_off_and_is_reported() {
     let rig = Rig::new(None, true);
     let (asking, _withdrawn) = rig.ask(RequestKind::Sampling);
     let asking = tokio::spawn(asking);
@@ -286,7 +286,7 @@ async fn more_time_puts_the_end_off_and_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_requests_in_a_minute_than_allowed_are_refused_counted_and_told_together() {
+async fn more_requests_in_a_minute_than_allowed_are_refused_counted_and_reported_together() {
     let rig = Rig::new(None, false);
     let mut entry = config(ApprovalRules { sampling: ApprovalRule::Deny, ..Default::default() });
     entry.wire.approvals_per_minute = 10;

@@ -1,4 +1,4 @@
-//! One start attempt: a place among those that start, the connection, the lists.
+//! One start attempt: the permit to start, the connection, the lists.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::host::shared::HostShared;
 use crate::host::view::StartStep;
 use crate::mcp::{Capabilities, FetchedList, ListKind};
 
-/// What an attempt gave.
+/// The result of a successful attempt.
 pub(super) struct Opening {
     pub(super) opened: Opened,
     pub(super) capabilities: Capabilities,
@@ -29,7 +29,7 @@ impl OpenAttempt {
         let place = self.deck.starting.enter(&*self.deck.connector);
         let place = self.request.cancel.run_until_cancelled(place).await;
         let _place = place.ok_or_else(|| OpenError::lasting(cancelled()))?;
-        // Waiting for the place is not the server's time.
+        // Waiting for the permit does not count against the startup timeout.
         let config = Arc::clone(&self.request.config);
         let deadline = Instant::now() + config.startup_timeout;
         self.request.deadline = deadline;
@@ -65,8 +65,8 @@ impl OpenAttempt {
         Ok(capabilities)
     }
 
-    /// One list. An error the server answers with leaves it empty and marked; a server that does
-    /// not answer has not started.
+    /// Fetches one list. On an error response it is empty and marked as partial; without a response
+    /// the start fails.
     async fn list(&self, opened: &Opened, kind: ListKind) -> Result<FetchedList, Error> {
         let steps = &self.request.steps;
         let running = steps.begin(StartStep::listing(kind)).await;
@@ -99,7 +99,7 @@ impl OpenAttempt {
             .help("raise `startupTimeout`, or look at its traffic")
     }
 
-    /// Ends what was opened, because the rest of the start failed.
+    /// Closes the session and stops the process after the rest of the start failed.
     async fn give_up(&self, opened: Opened, error: Error) -> OpenError {
         if let Some(process) = &opened.process {
             process.expect_exit();

@@ -1,5 +1,5 @@
-//! The lists of a server after its start: fetched again when they change (requirement K3), at most
-//! once per `limits.refetch` and list, however often the server says that they did.
+//! The lists of a server after its start: fetched again when they change (requirement K3), each at
+//! most once per `limits.refetch`, however often the server notifies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::mcp::{
     SessionHandle,
 };
 
-/// Which fetches run, are planned, or are due again.
+/// State of the fetches, per list.
 #[derive(Default)]
 pub(super) struct Refreshes([Refresh; 4]);
 
@@ -28,7 +28,7 @@ struct Refresh {
     last: Option<Instant>,
     running: bool,
     planned: bool,
-    /// It changed again while it was being fetched.
+    /// The list changed again while it was being fetched.
     again: bool,
 }
 
@@ -112,7 +112,7 @@ impl Actor<'_> {
         }
     }
 
-    /// Puts lists in place, tells how they differ from before, and hides what the entry hides.
+    /// Publishes the lists without the tools the entry hides, and records the changes.
     pub(super) async fn take_lists(&mut self, mut capabilities: Capabilities) {
         let hidden = hide(&mut capabilities, &self.config.tools);
         let capabilities = Arc::new(capabilities);
@@ -137,12 +137,12 @@ impl Actor<'_> {
     }
 
     async fn list_failed(&mut self, kind: ListKind, error: &Error) {
-        let text = format!("could not be fetched again; the list before stays: {}", error.message);
+        let text = format!("could not be fetched again; keeping the old list: {}", error.message);
         let finding = about(kind, FindingKind::PartialList, self.deck.clock.now(), &text);
         self.record(Fact::Found { finding }).await;
     }
 
-    /// What the cache holds of a list that changed may be outdated (requirement X1).
+    /// Invalidates cached results of a list that changed (requirement X1).
     fn forget_answers(&self, kind: ListKind) {
         let method = match kind {
             ListKind::Prompts => "prompts/get",
@@ -162,12 +162,12 @@ impl Actor<'_> {
             key.server == self.slot.name && key.params == params
         });
         self.note(&format!("resource updated: {uri}"));
-        // After the cache has forgotten it: whoever hears of it reads the new one.
+        // Sent after the invalidation, so that receivers read the new version.
         let (server, kind) = (self.slot.name.clone(), NoticeKind::Updated { uri: uri.into() });
         let _ = self.deck.notices.send(Notice { server, kind });
     }
 
-    /// A record of the log for a person.
+    /// Adds an informational record to the server's log.
     pub(super) fn note(&self, text: &str) {
         self.log(LogLevel::Info, text);
     }
@@ -198,7 +198,7 @@ fn fetch(
     }
 }
 
-/// Takes the tools out that the filter hides, and gives their names.
+/// Removes the tools hidden by the filter and returns their names.
 fn hide(capabilities: &mut Capabilities, filter: &ToolFilter) -> Arc<[Arc<str>]> {
     let visible = crate::host::naming::Visible::new(filter);
     let (shown, hidden): (Vec<_>, Vec<_>) = std::mem::take(&mut capabilities.tools)
@@ -220,7 +220,7 @@ fn bad_entries(capabilities: &Capabilities, at: Timestamp) -> Vec<Finding> {
         let text = format!("{} is not complete: {reason}", kind.method());
         about(*kind, FindingKind::PartialList, at, &text)
     });
-    // A hostile list must not drown the view in findings; the entries themselves are all kept.
+    // Limits the findings of a hostile list; the rejected entries themselves are all kept.
     entries.take(32).chain(partial).collect()
 }
 

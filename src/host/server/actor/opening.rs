@@ -1,4 +1,4 @@
-//! How a server comes up and goes down: its start attempts, its sleep, the end of its session.
+//! Start and stop of a server: its start attempts, its sleep, the end of its session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::host::approvals::queue::QueueHandle;
 use crate::host::server::connect::{ExitReport, OpenError, OpenRequest, Opened, Steps, StopPlan};
 use crate::host::server::lifecycle::{LifecycleInput, Loss, Phase};
 use crate::host::server::memory::Definitions;
-use crate::host::server::remedy::{FailureOutput, remedy, telling};
+use crate::host::server::remedy::{FailureOutput, error_line, remedy};
 use crate::host::server::slot::Slot;
 use crate::host::shared::HostShared;
 use crate::host::view::StartStep;
@@ -27,7 +27,7 @@ use crate::mcp::{SessionContext, SessionEvent};
 use crate::process::ExitView;
 
 impl Actor<'_> {
-    /// Starts, or sleeps when that is wanted and it is known what the server offers.
+    /// Starts the server, or puts it to sleep if it starts on demand and its lists are known.
     pub(super) async fn begin(&mut self) {
         let sleeps = self.config.on_demand && self.config.hold.is_none();
         if !sleeps || !(self.listed_before || self.recall().await) {
@@ -51,7 +51,7 @@ impl Actor<'_> {
         true
     }
 
-    /// Keeps what it offers now for the time when it sleeps.
+    /// Stores the current definitions of an on-demand server.
     pub(super) fn remember(&self) {
         let live = self.slot.live();
         let (Some(memory), Some(about)) = (self.deck.memory.clone(), live.about.clone()) else {
@@ -73,8 +73,8 @@ impl Actor<'_> {
         self.refreshes = Refreshes::default();
         let generation = self.generation;
         self.slot.publish(|live| live.generation = generation);
-        let (events, heard) = mpsc::channel(EVENTS);
-        self.events = Some(heard);
+        let (events, receiver) = mpsc::channel(EVENTS);
+        self.events = Some(receiver);
         let cancel = CancellationToken::new();
         self.opening = Some(cancel.clone());
         self.attempt_began = Some(Instant::now());
@@ -135,13 +135,13 @@ impl Actor<'_> {
                 self.slot.publish(|live| live.process.clone_from(&opened.process));
                 self.take_lists(capabilities).await;
                 self.give(LifecycleInput::Opened).await;
-                // It may have closed between its last answer and now.
+                // It may have closed since its last response.
                 if let Some(reason) = self.closed.take() {
                     self.closed(reason).await;
                 }
             }
             Ok(opening) => {
-                // It came up just when it was no longer wanted.
+                // The start succeeded after it was aborted.
                 self.current = Some(opening.opened);
                 self.end();
             }
@@ -158,7 +158,7 @@ impl Actor<'_> {
         }
     }
 
-    /// Looks from time to time whether anybody uses it still.
+    /// Starts the idle check of an on-demand server.
     pub(super) fn watch_idleness(&self) {
         if let (true, Some(limit)) = (self.config.on_demand, self.config.idle_stop) {
             self.look_again(limit);
@@ -192,7 +192,7 @@ impl Actor<'_> {
         }
     }
 
-    /// Closes the session and ends the process, as asked.
+    /// Closes the session and stops the process, on request.
     pub(super) fn end(&mut self) {
         if !self.ending {
             self.end_session(Happened::Ended);
@@ -201,12 +201,12 @@ impl Actor<'_> {
 
     fn end_session(&mut self, then: impl FnOnce(Option<ExitReport>) -> Happened + Send + 'static) {
         self.ending = true;
-        let ending = end(self.current.take(), self.farewell(), self.plan());
+        let ending = end(self.current.take(), self.last_request(), self.plan());
         self.wait_for(Addressee::Server, ending.map(then));
     }
 
-    /// The same once the calls in flight are done. Callers are turned away already; those that do
-    /// not finish within the grace are told that they were cancelled, and so is the log.
+    /// Like [`Self::end`], after the calls in flight have finished. New calls are already rejected;
+    /// those that exceed the grace period are cancelled and logged.
     pub(super) fn drain(&mut self) {
         if self.ending {
             return;
@@ -216,10 +216,10 @@ impl Actor<'_> {
         let hurry = self.deck.hurry.child_token();
         self.draining = Some(hurry.clone());
         let (deck, slot, plan) = (Arc::clone(&self.deck), Arc::clone(&self.slot), self.plan());
-        let (farewell, grace) = (self.farewell(), GRACE.min(self.config.shutdown_timeout));
+        let (last_request, grace) = (self.last_request(), GRACE.min(self.config.shutdown_timeout));
         self.wait_for(Addressee::Server, async move {
-            let farewell = drained(&deck, &slot, grace, &hurry).await.unwrap_or(farewell);
-            Happened::Ended(end(Some(opened), farewell, plan).await)
+            let last_request = drained(&deck, &slot, grace, &hurry).await.unwrap_or(last_request);
+            Happened::Ended(end(Some(opened), last_request, plan).await)
         });
     }
 
@@ -227,12 +227,12 @@ impl Actor<'_> {
         self.ending = false;
         self.draining = None;
         self.forget_session();
-        self.tell_exit(report).await;
+        self.record_exit(report).await;
         self.give(LifecycleInput::Ended).await;
     }
 
-    /// The connection closed. Most often the process exits within milliseconds, and its exit says
-    /// more; callers are turned away meanwhile.
+    /// Handles a closed connection. Usually the process exits within milliseconds with a better
+    /// reason; calls are rejected meanwhile.
     pub(super) async fn closed(&mut self, reason: SafeText) {
         if self.opening.is_some() {
             self.closed = Some(reason);
@@ -251,9 +251,9 @@ impl Actor<'_> {
         }
     }
 
-    /// The process exited by itself: sweep what it left and learn how it ended.
+    /// Handles the exit of a process: cleans up and determines how it ended.
     pub(super) fn exited(&mut self) {
-        // An exit that was asked for is told after the end that asked for it.
+        // A requested exit is reported by the pending end of the session.
         let in_use = matches!(self.machine.phase(), Phase::Ready | Phase::Wedged);
         if in_use && !self.ending {
             let reason = SafeText::line("the process exited");
@@ -262,9 +262,9 @@ impl Actor<'_> {
         }
     }
 
-    /// Callers are turned away; whether the server comes back is not decided yet.
+    /// Rejects calls until the machine has decided whether the server restarts.
     fn turn_away(&self, reason: &SafeText) {
-        // In one step: whoever waits for the verdict must never see the two apart.
+        // In one step: waiters must not see the session gone while `settled` is still set.
         self.slot.publish(|live| {
             live.session = None;
             live.reason = Some(reason.clone());
@@ -282,10 +282,10 @@ impl Actor<'_> {
             Some(report) => SafeText::line(&why(&report.exit, &report.stderr_tail)),
             None => reason,
         };
-        // Before the process is forgotten: that is what failed calls wait for to learn the reason.
+        // Publish the reason before the process is removed: failed calls wait for it.
         self.unpublish(&reason);
         self.forget_session();
-        self.tell_exit(report).await;
+        self.record_exit(report).await;
         let lost = self.loss(reason);
         self.give(LifecycleInput::Died(lost)).await;
     }
@@ -301,7 +301,7 @@ impl Actor<'_> {
         self.slot.publish(|live| live.process = None);
     }
 
-    /// Tells what to do about the end that is told next.
+    /// Records advice for the state change or exit that is recorded next.
     pub(super) async fn advise(&mut self, help: Option<&str>) {
         if let Some(help) = help {
             let help = SafeText::line(help);
@@ -309,7 +309,7 @@ impl Actor<'_> {
         }
     }
 
-    async fn tell_exit(&mut self, report: Option<ExitReport>) {
+    async fn record_exit(&mut self, report: Option<ExitReport>) {
         if let Some(report) = report {
             let ExitReport { exit, stderr_tail: stderr } = &report;
             let words = FailureOutput { exit: Some(exit), stderr, junk: None, was_ready: true };
@@ -323,23 +323,23 @@ impl Actor<'_> {
         StopPlan::new(&self.config, &self.deck.force)
     }
 
-    /// What calls in flight are told.
-    fn farewell(&self) -> Error {
+    /// The error for calls in flight.
+    fn last_request(&self) -> Error {
         let live = self.slot.live();
         let reason = live.reason.as_ref().map_or("the session ended", |reason| reason.as_str());
         Error::new(ErrorCode::ServerUnavailable, reason).server(&self.slot.name)
     }
 }
 
-// The end of a session and its process, asked for or not, and the reason that is reported.
+// The end of a session and its process, requested or not, and the reported reason.
 
-/// How long a session may take to say goodbye before its process is ended anyway.
-const GOODBYE: Duration = Duration::from_secs(1);
-/// How long calls in flight may take to finish before a server that changed is ended; the entry's
+/// How long a session may take to close before its process is stopped anyway.
+const LAST_REQUEST: Duration = Duration::from_secs(1);
+/// How long calls in flight may take to finish before the server is stopped; the entry's
 /// `shutdownTimeout` when that is shorter.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Waits for the calls in flight; gives what those are told that did not finish in time.
+/// Waits for the calls in flight; returns the error for those that did not finish in time.
 async fn drained(
     deck: &HostShared,
     slot: &Slot,
@@ -363,19 +363,19 @@ async fn drained(
     Some(Error::new(ErrorCode::Cancelled, message).server(&slot.name))
 }
 
-async fn end(opened: Option<Opened>, farewell: Error, plan: StopPlan) -> Option<ExitReport> {
+async fn end(opened: Option<Opened>, last_request: Error, plan: StopPlan) -> Option<ExitReport> {
     let opened = opened?;
     if let Some(process) = &opened.process {
         process.expect_exit();
     }
-    let _ = tokio::time::timeout(GOODBYE, opened.session.close(farewell)).await;
+    let _ = tokio::time::timeout(LAST_REQUEST, opened.session.close(last_request)).await;
     Some(opened.process?.stop(plan).await)
 }
 
-/// The reason a person reads: how it ended, after how long, and its last words.
+/// The displayed reason: how it ended, after how long, and the error line from stderr.
 pub(super) fn why(exit: &ExitView, stderr_tail: &[SafeText]) -> String {
     let after = Dur(exit.lived);
-    match telling(stderr_tail) {
+    match error_line(stderr_tail) {
         Some(line) => format!("{} after {after}: {}", exit.describe(), line.trim()),
         None => format!("{} after {after}", exit.describe()),
     }

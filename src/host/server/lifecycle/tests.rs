@@ -1,4 +1,4 @@
-//! Tables over the machine, and what must hold after any sequence of inputs.
+//! Table tests of the machine, and invariants after any sequence of inputs.
 
 use proptest::prelude::*;
 
@@ -121,7 +121,7 @@ fn with_a_policy_a_death_is_followed_by_restarts_until_the_budget_is_spent() {
     assert_eq!(armed(&rig.give(died(1))), Some(2));
     rig.give(LifecycleInput::Timer);
     rig.give(LifecycleInput::Unblocked);
-    // A start that fails after a death counts like a death, not like a first start.
+    // A failed start after a crash counts as a crash, not as a first start.
     assert_eq!(armed(&rig.give(passing())), Some(4));
     rig.give(LifecycleInput::Timer);
     rig.give(LifecycleInput::Unblocked);
@@ -268,7 +268,7 @@ proptest! {
     }
 }
 
-/// What the actor has in hand.
+/// The work pending in the actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Process {
     None,
@@ -278,12 +278,12 @@ enum Process {
     Ending,
 }
 
-/// The world around the machine: it executes the steps, and only what can happen in it happens.
+/// The environment of the machine: executes the steps and generates only possible inputs.
 struct World {
     rig: Rig,
     process: Process,
     timer: bool,
-    /// Dependencies are being looked at.
+    /// Dependencies are being checked.
     checking: bool,
     announced: Option<ServerState>,
     finished: bool,
@@ -296,7 +296,7 @@ impl World {
         Self { rig, process, timer, checking, announced: None, finished: false }
     }
 
-    /// What can happen now: what people ask for, and what the world still owes.
+    /// The inputs possible now: requests, and results of pending work.
     fn possible(&self) -> Vec<LifecycleInput> {
         let loss = || Loss { reason: text("x"), lived: Duration::ZERO };
         let mut inputs =

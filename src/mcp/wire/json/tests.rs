@@ -1,4 +1,4 @@
-//! Values within their budget, and the same as the plain parser gives.
+//! Tests that values stay within their budget and equal those of the plain parser.
 
 use super::*;
 use serde_json::json;
@@ -82,7 +82,7 @@ fn says_where_a_first_value_ends_and_which_key_came_twice() {
 }
 
 #[test]
-fn tells_an_unfinished_value_from_a_wrong_one() {
+fn reports_an_unfinished_value_from_a_wrong_one() {
     assert_eq!(parse(br#"{"a":"#, BUDGET).unwrap_err(), Flaw::Incomplete);
     assert!(matches!(parse(b"{\"a\":NaN}", BUDGET).unwrap_err(), Flaw::Syntax(_)));
     assert!(matches!(parse(b"[1e999]", BUDGET).unwrap_err(), Flaw::Syntax(_)));
@@ -108,7 +108,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// How many values, and how many containers around each other.
+/// The number of values, and the nesting depth of containers.
 fn measure(value: &Value) -> (usize, usize) {
     let inside: Vec<(usize, usize)> = match value {
         Value::Array(items) => items.iter().map(measure).collect(),

@@ -1,4 +1,4 @@
-//! Answers: which request they belong to, and failing it at once when they are no good.
+//! Answers: attributes them to requests, and fails a request at once if its answer is unusable.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -58,8 +58,8 @@ impl Tap {
         }
     }
 
-    /// Why an answer that is too large to be read as a message is of no use: the host itself reads
-    /// lists, and what a server wants to know, while results are for whoever asked.
+    /// Why an answer too large to be read as a message is unusable: the host itself reads lists and
+    /// requests for input, while other results go to the caller as they are.
     fn too_large(entry: &RoundTrip, result: &Payload, flaw: Flaw) -> Option<Flaw> {
         let handed_on = ["tools/call", "tasks/result", "prompts/get", "resources/read"];
         let asks = result["resultType"] == "input_required";
@@ -90,7 +90,7 @@ impl Tap {
         self.finish(entry, Ok(result));
     }
 
-    /// An answer that is none: fails its request with the reason and the raw text beside it.
+    /// Fails a request whose answer is unusable, with the reason and the raw text.
     fn spoilt(
         &self,
         id: i64,
@@ -112,8 +112,8 @@ impl Tap {
         self.finish(entry, Err(error));
     }
 
-    /// Gives a request that was taken out of the table its answer. Whoever gave up meanwhile has
-    /// told the tap.
+    /// Delivers the answer of a request that was taken out of the table; a no-op if the caller has
+    /// given up meanwhile.
     pub(super) fn finish(&self, entry: RoundTrip, answer: RoundTripResult) {
         let answer = answer.map_err(|mut error| {
             error.server = Some(self.context.server.clone());
@@ -132,8 +132,7 @@ impl Tap {
         let _ = entry.answer.send(answer);
     }
 
-    /// The place where the answer of a request had to be holds none (HTTP): fails it, if it still
-    /// waits.
+    /// Fails a request that still waits although the place for its answer held none (HTTP).
     pub fn unanswered(&self, id: i64, reason: &str) {
         let Some(entry) = self.table.lock().take(id) else { return };
         self.recorded(&entry, id, MessageKind::Error, b"", Some(reason));
@@ -143,9 +142,9 @@ impl Tap {
         self.finish(entry, Err(protocol(reason)));
     }
 
-    /// A request was refused before it was read as a message (an HTTP error status): an error object
-    /// in the body is its answer, and needs no id (2025-11-25, transports, Streamable HTTP). False
-    /// when there is none.
+    /// Handles a request that was refused before it was read as a message (an HTTP error status):
+    /// an error object in the body is its answer, and needs no id (2025-11-25, transports,
+    /// Streamable HTTP). Returns false when there is none.
     pub fn refused(&self, id: i64, body: &[u8]) -> bool {
         let Ok(parsed) = json::parse(body.trim_ascii(), self.budget()) else { return false };
         let inbound = classify(parsed.value, &mut Vec::new());
@@ -156,14 +155,14 @@ impl Tap {
         true
     }
 
-    /// A request that could not be sent has no answer to come.
+    /// Drops a request that could not be sent, so that no answer is expected.
     pub fn unsent(&self, id: i64, reason: &str) {
         let Some(entry) = self.table.lock().take(id) else { return };
         self.recorded(&entry, id, MessageKind::Error, b"", Some(reason));
     }
 
-    /// The same where the answer comes another way than the refusal (HTTP+SSE): fails the request,
-    /// if it still waits.
+    /// Like [`Tap::unsent`], where answers arrive on another path than the refusal (HTTP+SSE):
+    /// fails the request, if it still waits.
     pub fn undelivered(&self, id: i64, failure: &SendError) {
         let Some(entry) = self.table.lock().take(id) else { return };
         let reason = format!("not delivered: {failure}");
@@ -173,8 +172,7 @@ impl Tap {
         self.finish(entry, Err(error));
     }
 
-    /// A message that cannot be used, by its text: fails the request it answers, if that can be
-    /// told.
+    /// Handles an unusable message by its text: fails the request it answers, if that can be found.
     pub(super) fn broken(
         &self,
         raw: &[u8],
@@ -188,7 +186,7 @@ impl Tap {
         if let Some((id, entry)) = owner {
             return self.spoilt(id, entry, (kind, reason), raw, "cannot be read");
         }
-        self.nobodys((kind, MessageKind::Junk), reason, raw, id.as_ref().map(id_text));
+        self.unattributed((kind, MessageKind::Junk), reason, raw, id.as_ref().map(id_text));
     }
 
     fn take_broken(&self, id: Option<&RequestId>) -> Option<(i64, RoundTrip)> {
@@ -220,7 +218,7 @@ impl Tap {
         });
     }
 
-    /// A call that is going to run as a task.
+    /// Registers a call that is going to run as a task.
     pub fn attend(self: &Arc<Self>, request: &Arc<PendingRequest>) -> Attended {
         let news = Arc::new(Notify::new());
         let running = TaskCall { id: None, request: Arc::clone(request), news: Arc::clone(&news) };
@@ -228,9 +226,9 @@ impl Tap {
         Attended { tap: Arc::clone(self), request: Arc::clone(request), news }
     }
 
-    // Which request an answer belongs to: the one it names, one that nobody waits for any more, or none.
+    // Which request an answer belongs to: the one it names, an abandoned one, or none.
 
-    /// The request that this id names; an answer to none is reported here.
+    /// The request with this id; an answer to none is reported here.
     fn owner(&self, id: &RequestId, source: &mut InboundContext<'_>) -> Option<(i64, RoundTrip)> {
         let mut table = self.table.lock();
         let wanted = number(id);
@@ -250,7 +248,7 @@ impl Tap {
         }
         let used = wanted.is_some_and(|n| (0..table.next_id).contains(&n));
         let only = table.only_pending().filter(|_| !used);
-        // Before the handshake is over nothing else can come that is meant for it.
+        // Before the handshake is complete, nothing else can be meant for it.
         let shaking = only.filter(|_| table.version.is_none());
         let failed = shaking.and_then(|n| table.take(n));
         let doubted = only.and_then(|n| Some(Arc::clone(&table.pending.get(&n)?.request)));
@@ -261,7 +259,7 @@ impl Tap {
         } else {
             (FindingKind::UnknownId, format!("an answer to request {id}, which was never sent"))
         };
-        self.nobodys((kind, MessageKind::Response), &message, source.raw, Some(id));
+        self.unattributed((kind, MessageKind::Response), &message, source.raw, Some(id));
         if let Some(request) = doubted {
             request.doubt(format!("the answer names the wrong request: {message}"));
         }
@@ -289,8 +287,8 @@ impl Tap {
         });
     }
 
-    /// An answer that names no request. A server that could not read ours answers with such an error;
-    /// a result is nobody's, and only doubted to be that of the one request that waits.
+    /// Attributes an answer without an id. A server that could not read our message answers with
+    /// such an error; a result is not attributed, but casts doubt on the only pending request.
     fn owner_without_id(
         &self,
         outcome: &Outcome,
@@ -312,12 +310,12 @@ impl Tap {
             _ => "an answer without an id".to_owned(),
         };
         let of = if is_error { MessageKind::Error } else { MessageKind::Response };
-        self.nobodys((FindingKind::UnknownId, of), &message, source.raw, None);
+        self.unattributed((FindingKind::UnknownId, of), &message, source.raw, None);
         None
     }
 }
 
-/// The number that an id is, also where it came back as text.
+/// The number of an id, also if it came back as text.
 fn number(id: &RequestId) -> Option<i64> {
     match id {
         RequestId::Number(number) => Some(*number),
@@ -342,7 +340,7 @@ pub(super) fn protocol(message: &str) -> Error {
         .help("the message log holds the raw text; the server's author can fix it")
 }
 
-/// Keeps a call in flight until it is dropped.
+/// Keeps the call of a task in flight until dropped.
 pub struct Attended {
     tap: Arc<Tap>,
     request: Arc<PendingRequest>,
@@ -350,7 +348,7 @@ pub struct Attended {
 }
 
 impl Attended {
-    /// Waits until the server reports on the task without being asked.
+    /// Waits until the server reports on the task unprompted.
     pub async fn news(&self) {
         self.news.notified().await;
     }

@@ -1,4 +1,4 @@
-//! From a line to messages: parse, repair, split, and what to do when nothing helps.
+//! From a line to messages: parse, repair, split, and report what cannot be used.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,25 +27,25 @@ use crate::mcp::{
     Answer, CallId, Claim, Finding, FindingKind, Notice, NoticeKind, Payload, payload,
 };
 
-/// What surrounds a message that is being taken in.
+/// Context of an incoming message.
 pub(super) struct InboundContext<'a> {
     /// The text it came in.
     pub raw: &'a [u8],
     /// What had to be tolerated so far.
     pub notes: Vec<String>,
-    /// The result in it, when that is too large to be read as a message, and why it is.
+    /// Its result, when that is too large to be read as a message, and why it is.
     pub large: Option<(Payload, Flaw)>,
     /// The request whose response it came in.
     pub stream: Option<i64>,
 }
 
 impl Tap {
-    /// Messages that are read from one line. The specification has one; a server that forgets its
-    /// line breaks writes a few.
+    /// Most messages read from one line. The specification allows one; a server that forgets its
+    /// line breaks writes several.
     const PER_LINE: usize = 1024;
 
-    /// Takes in one line, or one event of a stream, without its line break. `stream` is the request
-    /// whose response it came in, where the transport knows it.
+    /// Processes one line, or one event of a stream, without its line break. `stream` is the
+    /// request whose response it came in, where the transport knows it.
     pub fn line(&self, line: &[u8], stream: Option<i64>) {
         let line = trim(line);
         match line.first() {
@@ -63,7 +63,7 @@ impl Tap {
         }
     }
 
-    /// A line longer than the limit, of which only both ends were kept.
+    /// Processes a line longer than the limit, of which only both ends were kept.
     pub fn oversized(&self, head: &[u8], tail: &[u8], total: u64) {
         let limit = self.context.limits.line_bytes;
         let reason = format!("a line of {total} bytes, the limit is {limit} (`limits.lineBytes`)");
@@ -76,8 +76,8 @@ impl Tap {
         self.broken(head, id, FindingKind::TooLarge, &reason);
     }
 
-    /// The messages of a line, one after the other: their number is the server's choice, so neither
-    /// the stack nor the time may depend on it.
+    /// Processes the messages of a line one after the other: their number is up to the server, so
+    /// neither the stack nor the time may depend on it.
     fn text_line(&self, line: &[u8], mut notes: Vec<String>, stream: Option<i64>) {
         if let Some((id, result)) = json::answer(line, self.budget()) {
             let source = InboundContext { raw: line, notes, large: None, stream };
@@ -103,8 +103,8 @@ impl Tap {
         self.broken(rest, message::find_id(rest), FindingKind::Flood, &reason);
     }
 
-    /// The value at `at` of a line. A line that can be repaired is replaced by what it was meant to
-    /// be from there on.
+    /// Parses the value at `at` of a line. If it has to be repaired, the line is replaced by the
+    /// repaired text from there on.
     fn readable(
         &self,
         line: &mut Cow<'_, [u8]>,
@@ -122,7 +122,7 @@ impl Tap {
         Ok(parsed)
     }
 
-    /// Takes in the message at the start of a text; gives what follows it.
+    /// Processes the message at the start of a text; returns what follows it.
     fn parsed<'l>(
         &self,
         line: &'l [u8],
@@ -145,7 +145,7 @@ impl Tap {
         rest
     }
 
-    /// A JSON-RPC batch: part of the protocol in 2025-03-26 alone, understood everywhere.
+    /// A JSON-RPC batch: part of the protocol only in 2025-03-26, but accepted everywhere.
     fn batch(&self, raw: &[u8], items: Vec<Value>, notes: &[String], stream: Option<i64>) {
         let allowed = self.table.lock().version.as_deref() == Some("2025-03-26");
         if !items.iter().any(Value::is_object) {
@@ -182,7 +182,7 @@ impl Tap {
         self.understood();
     }
 
-    /// A message that cannot be read; an answer that is only too large keeps its text.
+    /// Handles a message that cannot be read; an answer that is merely too large keeps its text.
     fn over_budget(&self, line: &[u8], flaw: Flaw, notes: Vec<String>, stream: Option<i64>) {
         let large = match flaw {
             Flaw::TooMany(_) | Flaw::TooBig(_) => payload::answer(line, self.budget()),
@@ -209,7 +209,7 @@ impl Tap {
         self.broken(line, message::find_id(line), kind, &flaw.to_string());
     }
 
-    /// Collects a message that is printed over several lines. True when the line was part of one.
+    /// Collects a message printed over several lines. Returns true when the line was part of one.
     fn continues(&self, line: &[u8]) -> bool {
         let mut kept = self.spread.lock();
         if kept.text.is_empty() {
@@ -217,7 +217,7 @@ impl Tap {
         }
         let mut spread = std::mem::take(&mut *kept);
         drop(kept);
-        // A whole message of its own means that what was collected is none.
+        // A complete message on its own means that what was collected is not one.
         let whole = line.starts_with(b"{")
             && memchr::memmem::find(line, b"\"jsonrpc\"").is_some()
             && json::parse(line, self.budget()).is_ok();
@@ -254,14 +254,14 @@ impl Tap {
         Some(text)
     }
 
-    /// The same of an answer.
+    /// Like [`Tap::note_all`], for an answer.
     pub(super) fn note_in(&self, entry: &RoundTrip, source: &InboundContext<'_>) -> Option<String> {
         let text = (!source.notes.is_empty()).then(|| source.notes.join("; "))?;
         self.find_in(entry, FindingKind::Malformed, &text, source.raw);
         Some(text)
     }
 
-    /// A message of the protocol was taken in.
+    /// Counts a protocol message that was processed.
     fn understood(&self) {
         self.context.seen.with(|seen| seen.messages += 1);
     }
@@ -270,19 +270,19 @@ impl Tap {
         self.context.seen.with(|seen| seen.http.is_some())
     }
 
-    /// Text that is no message, called by the way it came.
+    /// Handles text that is not a message, described by the way it came.
     pub(super) fn stray(&self, text: &[u8]) {
         let finding = if self.is_http() {
             "what came over HTTP is not JSON-RPC"
         } else if text.starts_with(b"Content-Length:") {
-            "a header as of language servers (`Content-Length`); MCP has one message on each line"
+            "a header of language servers (`Content-Length`); MCP has one message per line"
         } else {
             "a line on stdout that is not JSON-RPC"
         };
         self.junk(text, finding);
     }
 
-    /// A line that is no message.
+    /// Handles a line that is not a message.
     pub(super) fn junk(&self, line: &[u8], problem: &str) {
         let now = Instant::now();
         let began = self.junk.lock().began;
@@ -299,10 +299,10 @@ impl Tap {
         drop(junk);
         let text = SafeText::line(&self.context.text(line, 256));
         self.context.seen.junk(&text, 1);
-        self.nobodys((FindingKind::Junk, MessageKind::Junk), problem, line, None);
+        self.unattributed((FindingKind::Junk, MessageKind::Junk), problem, line, None);
     }
 
-    /// Accounts for the lines the last second skipped, and begins another.
+    /// Reports the lines skipped in the last second, and starts another.
     pub(super) fn roll_junk(&self) {
         let fresh = JunkWindow { began: Some(Instant::now()), ..JunkWindow::default() };
         let last = std::mem::replace(&mut *self.junk.lock(), fresh);
@@ -320,7 +320,7 @@ impl Tap {
         });
     }
 
-    /// A request of the server: answered by the approval queue, or refused before it costs anything.
+    /// Handles a request of the server: passed to the approval queue, or refused at no cost.
     pub(super) fn request(
         &self,
         id: RequestId,
@@ -384,11 +384,11 @@ impl Tap {
             withdrawn: withdrawn.clone(),
             claim,
         };
-        // At most `limits.approvals` of these tasks live, and none longer than the session.
+        // At most `limits.approvals` of these tasks exist, and none outlives the session.
         if let Some(tap) = self.me.upgrade() {
             tokio::spawn(async move {
-                // Where nothing says which call asks, the clocks of all stand still: none may
-                // run out while a person thinks about what may be its question.
+                // If the asking call is unknown, the clocks of all calls are stopped: none may time
+                // out while the user considers what may be its question.
                 let waiting = during.map_or_else(|| tap.in_flight(), |during| vec![during]);
                 let answer = decided(&tap.context, &tap.over, asked, &waiting, &withdrawn).await;
                 match answer {
@@ -400,8 +400,8 @@ impl Tap {
         }
     }
 
-    // Notifications of the server, acted on in wire order: progress before its result, logs as they
-    // came, changes of lists and resources, cancellations.
+    // Notifications of the server, processed in wire order: progress before its result, logs,
+    // changes of lists and resources, cancellations.
 
     /// Longest URI of an update, in bytes: many may wait to be delivered.
     const URI: usize = 16 << 10;
@@ -529,7 +529,7 @@ impl Tap {
         }
     }
 
-    /// Legacy: the server no longer wants an answer of ours. Modern: it ends one of our requests.
+    /// Legacy: the server no longer wants our answer. Modern: it ends one of our requests.
     fn cancelled(&self, params: &Value, source: &InboundContext<'_>) {
         const METHOD: &str = "notifications/cancelled";
         let id = params.get("requestId").and_then(|id| RequestId::deserialize(id).ok());
@@ -537,7 +537,7 @@ impl Tap {
         let reason = params.get("reason").and_then(Value::as_str).map(|text| cut(text, 1 << 10));
         let mut table = self.table.lock();
         if let Some(open) = table.open.get(&id) {
-            // Its answer is on the way: too late, and no harm (2025-11-25, cancellation).
+            // Already answered: the cancellation is late and harmless (2025-11-25, cancellation).
             let why = reason.map_or_else(
                 || "the server withdrew it".to_owned(),
                 |reason| format!("the server withdrew it: {reason}"),

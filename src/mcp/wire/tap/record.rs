@@ -1,4 +1,4 @@
-//! Records of what passed, for the rings: redacted, cut, with latency and call.
+//! Records of messages, for the rings: redacted, cut, with latency and call.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -13,7 +13,7 @@ use crate::mcp::session::SessionContext;
 use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::mcp::{Finding, FindingKind};
 
-/// Lines that are no messages are kept at a bounded rate; the rest of each second is counted.
+/// Lines that are not messages are kept at a bounded rate; the rest of each second is counted.
 #[derive(Debug, Default)]
 pub(super) struct JunkWindow {
     pub(super) began: Option<Instant>,
@@ -36,7 +36,7 @@ impl SessionContext {
         self.traffic.push(record);
     }
 
-    /// A message that passed, with nothing known about it.
+    /// A record of a message, with nothing known about it yet.
     pub(crate) fn passed(
         &self,
         direction: Direction,
@@ -62,12 +62,12 @@ impl SessionContext {
         }
     }
 
-    /// A message of the server.
+    /// A record of a message from the server.
     pub(super) fn came(&self, kind: MessageKind, body: &[u8]) -> TrafficRecord {
         self.passed(Direction::In, kind, body)
     }
 
-    /// Words of ours about a message, in which words of the server may be quoted, at any length.
+    /// A remark about a message, which may quote text of the server of any length.
     pub(super) fn remark(&self, text: &str) -> SafeText {
         const LONGEST: usize = 1 << 10;
         let text = self.text(text.as_bytes(), LONGEST + 1);
@@ -80,7 +80,7 @@ impl SessionContext {
     /// The text of `raw`, secrets masked, cut to `max` bytes.
     pub(super) fn text<'a>(&self, raw: &'a [u8], max: usize) -> Cow<'a, str> {
         let redactor = &self.redactor;
-        // A secret that lies across the cut must not leave its first half behind.
+        // A secret across the cut must not leave its first half behind.
         let margin = redactor.longest().max(4);
         let text = lossy(raw, max + margin);
         let text = match text {
@@ -96,7 +96,7 @@ impl SessionContext {
         }
     }
 
-    /// What is wrong with something, or was done against the protocol.
+    /// A finding: something wrong, or against the protocol.
     pub(super) fn finding(
         &self,
         kind: FindingKind,
@@ -112,13 +112,13 @@ impl SessionContext {
     }
 }
 
-/// The beginning of `raw`, at most `max` bytes of it, as `String::from_utf8_lossy` gives it. That
-/// one looks at every byte; these are nearly always good, and the strict check is much faster.
+/// The beginning of `raw`, at most `max` bytes, as `String::from_utf8_lossy` would return it. The
+/// input is nearly always valid, for which the strict check is much faster.
 fn lossy(raw: &[u8], max: usize) -> Cow<'_, str> {
     let head = &raw[..raw.len().min(max)];
     match std::str::from_utf8(head) {
         Ok(text) => Cow::Borrowed(text),
-        // Only the cut goes through a character.
+        // Only the cut splits a character.
         Err(error) if error.error_len().is_none() && head.len() < raw.len() => {
             String::from_utf8_lossy(&head[..error.valid_up_to()])
         }
@@ -128,7 +128,7 @@ fn lossy(raw: &[u8], max: usize) -> Cow<'_, str> {
 
 /// A method as text; those of the specification without an allocation.
 pub fn method_name(method: &str) -> SafeText {
-    // The more frequent ones stand first.
+    // Most frequent first.
     const KNOWN: &str = "tools/call notifications/progress notifications/message resources/read \
         initialize server/discover ping tools/list prompts/get prompts/list resources/list \
         resources/templates/list resources/subscribe resources/unsubscribe subscriptions/listen \

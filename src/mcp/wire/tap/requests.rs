@@ -1,4 +1,4 @@
-//! Requests of the server: whether one passes, and what the approval queue says to it.
+//! Requests of the server: whether one is allowed, and the decision of the approval queue.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::mcp::{Answer, FindingKind, RequestKind};
 /// Longest id of a request, in bytes: it is kept until the request is answered, and sent back.
 const LONGEST_ID: usize = 1 << 10;
 
-/// What becomes of a request.
+/// What happens to a request.
 pub(super) enum RequestDecision {
     Pass,
     Refuse(FindingKind, i64, String),
     Drop(FindingKind, String),
 }
 
-/// Whether a request passes: with its id and method, and the bytes of its message.
+/// Decides whether a request passes, by its id, its method and the size of its message in bytes.
 pub(super) fn judge(
     table: &PendingTable,
     context: &SessionContext,
@@ -49,18 +49,17 @@ pub(super) fn judge(
         return RequestDecision::Pass;
     }
     if table.modern {
-        let message =
-            format!("`{}` as a request does not exist in this version", method_name(method));
+        let message = format!("`{}` is not a request in this version", method_name(method));
         return RequestDecision::Refuse(FindingKind::NotAllowed, -32601, message);
     }
-    // Sampling and elicitation happen nested inside other features of a server (client
-    // features, sampling; spelt out as a MUST by SEP-2260): inside what somebody called. The
-    // host's own requests (`initialize`, the lists, `ping`) ask for nothing that could need a
-    // person, and one of them is in flight whenever a server starts. `roots/list` costs nobody
-    // anything, and servers ask for it as soon as they are initialized: it passes.
+    // Sampling and elicitation must be nested inside other features of a server (client
+    // features, sampling; a MUST in SEP-2260), that is inside a call. The host's own requests
+    // (`initialize`, the lists, `ping`) involve nothing that could need the user, and one of
+    // them is in flight whenever a server starts. `roots/list` is harmless, and servers request
+    // it as soon as they are initialized: it passes.
     let needs_cause = matches!(method, "sampling/createMessage" | "elicitation/create");
     if needs_cause && table.calls().next().is_none() {
-        // Before `initialize` is answered nobody knows what the server may ask (lifecycle,
+        // Before `initialize` is answered, it is unknown what the server may request (lifecycle,
         // initialization: "only pings and logging").
         let allowed = table.version.is_some()
             && context.approvals.outside_calls(&context.server) == OutsideCalls::Allow;
@@ -85,8 +84,8 @@ pub(super) fn judge(
     RequestDecision::Pass
 }
 
-/// What the approval queue says to a request; `None` when the server has taken it back or its session has
-/// ended. The clocks of the calls that wait for it stand still meanwhile.
+/// The decision of the approval queue on a request; `None` when the server has withdrawn it or its
+/// session has ended. The clocks of the waiting calls are stopped meanwhile.
 pub(super) async fn decided(
     context: &SessionContext,
     over: &CancellationToken,
@@ -103,7 +102,7 @@ pub(super) async fn decided(
         tokio::select! {
             biased;
             answer = &mut answer => answer,
-            // The approval queue takes it back from the person and says what the server is told.
+            // The approval queue withdraws it from the user and decides what to answer.
             () = all_given_up(waiting) => {
                 withdrawn.cancel();
                 answer.await
@@ -123,8 +122,8 @@ pub(super) async fn decided(
     Some(answer)
 }
 
-/// Ends when nobody waits for any of these calls any more: what a server asked during them has no
-/// purpose left.
+/// Completes when all of these calls are given up: what a server requested during them has no
+/// purpose left. Never completes for an empty list.
 async fn all_given_up(calls: &[Arc<PendingRequest>]) {
     if calls.is_empty() {
         return std::future::pending().await;
@@ -134,12 +133,12 @@ async fn all_given_up(calls: &[Arc<PendingRequest>]) {
     }
 }
 
-/// Whether a method is one of the session itself, which no application can answer.
+/// Whether a method belongs to the session itself, which no application can answer.
 pub(super) fn is_of_sessions(method: &str) -> bool {
     matches!(method.split('/').next(), Some("initialize" | "server" | "subscriptions"))
 }
 
-/// What a request of the server is about.
+/// The kind of a server's request.
 pub fn kind(method: &str, params: &Value) -> RequestKind {
     match method {
         "sampling/createMessage" => RequestKind::Sampling,

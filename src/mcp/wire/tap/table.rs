@@ -1,5 +1,5 @@
-//! The table of open requests, in both directions: to which call an answer, progress or a question of
-//! the server belongs. Knows no transport; the tap holds it behind its lock.
+//! The table of open requests, in both directions: to which call an answer, progress or a server's
+//! request belongs. Knows no transport; the tap guards it with its lock.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::mcp::{CallId, Claim, Payload};
 /// The key of `_meta` that names the task a message belongs to.
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
-/// What a round trip gives.
+/// The result of a round trip.
 pub type RoundTripResult = Result<Payload, Error>;
 
 #[derive(Default)]
@@ -27,11 +27,11 @@ pub(super) struct PendingTable {
     pub(super) pending: BTreeMap<i64, RoundTrip>,
     /// Requests by progress token.
     pub(super) tokens: BTreeMap<i64, Arc<PendingRequest>>,
-    /// Calls that run as tasks, which are in flight between their requests too.
+    /// Calls that run as tasks, which stay in flight between their requests.
     pub(super) tasks: Vec<TaskCall>,
-    /// Requests nobody waits for any more, oldest first.
+    /// Abandoned requests, oldest first.
     pub(super) abandoned: VecDeque<Abandoned>,
-    /// Ids from here on were never used; tokens are the same numbers.
+    /// The next unused id; progress tokens are the same numbers.
     pub(super) next_id: i64,
     /// Open requests of the server.
     pub(super) open: HashMap<RequestId, ServerRequestEntry>,
@@ -71,7 +71,7 @@ impl RoundTrip {
     }
 }
 
-/// A request whose answer nobody waits for any more.
+/// A request whose answer is no longer wanted.
 pub(super) struct Abandoned {
     pub(super) id: i64,
     pub(super) method: SafeText,
@@ -84,17 +84,17 @@ pub(super) struct Abandoned {
 /// An open request of the server.
 pub(super) struct ServerRequestEntry {
     pub(super) method: SafeText,
-    /// Of its message: what is open is kept whole.
+    /// Size of its message: open requests are kept whole.
     pub(super) bytes: usize,
     pub(super) call: Option<CallId>,
     pub(super) arrived: Instant,
     pub(super) claim: Arc<Claim>,
-    /// Fires when the server takes it back.
+    /// Fires when the server withdraws it.
     pub(super) withdrawn: CancellationToken,
 }
 
-/// A call that runs as a task (MCP 2025-11-25, tasks): it is in flight between its requests too. The
-/// progress token of the first stays good, and what the server asks and reports names the task.
+/// A call that runs as a task (MCP 2025-11-25, tasks): it stays in flight between its requests. The
+/// progress token of the first remains valid, and the server's requests and reports name the task.
 pub(super) struct TaskCall {
     /// `taskId`, once it is known.
     pub(super) id: Option<String>,
@@ -103,10 +103,10 @@ pub(super) struct TaskCall {
 }
 
 impl PendingTable {
-    /// Abandoned requests that are remembered, to tell a late answer from a second one.
+    /// Abandoned requests that are remembered, to distinguish late answers from duplicates.
     const ABANDONED: usize = 1024;
 
-    /// Takes an open request out; its progress goes on when its task does.
+    /// Takes an open request out; its progress token stays valid if its task continues.
     pub(super) fn take(&mut self, id: i64) -> Option<RoundTrip> {
         let entry = self.pending.remove(&id)?;
         let same = |task: &TaskCall| Arc::ptr_eq(&task.request, &entry.request);
@@ -116,15 +116,15 @@ impl PendingTable {
         Some(entry)
     }
 
-    /// The requests of callers; one with several round trips more than once.
+    /// The requests of callers; one with several round trips appears several times.
     pub(super) fn calls(&self) -> impl Iterator<Item = &Arc<PendingRequest>> {
         let asked = self.pending.values().map(|entry| &entry.request);
         let in_tasks = self.tasks.iter().map(|task| &task.request);
         asked.chain(in_tasks).filter(|request| request.call.is_some())
     }
 
-    /// The call during which a message from the server probably comes: the one that is told by
-    /// `stream`, or the only one that is open.
+    /// The call during which a message from the server probably arrived: the one named by `stream`,
+    /// or the only open one.
     pub(super) fn during(&self, stream: Option<i64>) -> Option<Arc<PendingRequest>> {
         if let Some(id) = stream {
             let request = &self.pending.get(&id)?.request;
@@ -135,7 +135,7 @@ impl PendingTable {
         calls.all(|other| Arc::ptr_eq(other, only)).then(|| Arc::clone(only))
     }
 
-    /// Requests that are answered before their subscription ends.
+    /// Requests other than subscriptions, which are answered only when they end.
     fn answerable(&self) -> impl Iterator<Item = (&i64, &RoundTrip)> {
         self.pending.iter().filter(|(_, entry)| !entry.listens())
     }
@@ -152,7 +152,7 @@ impl PendingTable {
         open.next().is_none().then_some(only)
     }
 
-    /// Nobody waits for the answer of a request any more.
+    /// Remembers an abandoned request.
     pub(super) fn remember(&mut self, id: i64, entry: RoundTrip, why: &'static str) {
         if self.abandoned.len() == Self::ABANDONED {
             self.abandoned.pop_front();
@@ -162,8 +162,8 @@ impl PendingTable {
         self.abandoned.push_back(Abandoned { id, method, target, call, sent, why });
     }
 
-    /// The answer of the first request names the task. Noted in wire order: what the server asks for
-    /// it may be on the next line.
+    /// Records the task named by the answer of its first request. Done in wire order: a request of
+    /// the server for it may be on the next line.
     pub(super) fn name_task(&mut self, entry: &RoundTrip, result: &Value) {
         let mine = |task: &&mut TaskCall| Arc::ptr_eq(&task.request, &entry.request);
         if entry.begins()
@@ -179,8 +179,8 @@ impl PendingTable {
         self.tasks_of(id).next().map(|task| Arc::clone(&task.request))
     }
 
-    /// `notifications/tasks/status`: the task is asked after sooner. What the server says here it
-    /// need not say at all, so it counts for nothing more.
+    /// `notifications/tasks/status`: the task is polled sooner. Such notifications are optional, so
+    /// they have no other effect.
     pub(super) fn task_news(&self, params: &Value) {
         let id = params.get("taskId").and_then(Value::as_str);
         id.into_iter().flat_map(|id| self.tasks_of(id)).for_each(|task| task.news.notify_one());

@@ -1,5 +1,5 @@
-//! What is done to the draft, and from it to the answer: checked, confirmed where it opens something,
-//! refused once nothing may be sent any more.
+//! Editing the draft and turning it into the answer: checks, confirmation before a page is opened,
+//! the forms over the answer, and keeping answers.
 
 use serde_json::json;
 
@@ -20,9 +20,9 @@ use crate::tui::pane::catalog::file_name;
 use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
 
-/// Largest request that is edited on the screen, in bytes.
+/// Largest request that can be edited on the screen, in bytes.
 const EDITED: usize = 256 << 10;
-/// JSON-RPC error code the specification shows for a person who says no to sampling.
+/// JSON-RPC error code of the specification for sampling rejected by the user.
 const REJECTED: i64 = -1;
 
 impl AnswerScreen {
@@ -56,7 +56,7 @@ impl AnswerScreen {
         }
     }
 
-    /// What is probably wrong with a form that may still go out: a server can be tested with it.
+    /// The first problem of a form that may still be sent, for example to test the server.
     fn doubt(&mut self) -> Option<String> {
         let form = self.answer.as_mut()?;
         let problem = form.problems().first()?;
@@ -77,12 +77,12 @@ impl AnswerScreen {
         }
     }
 
-    /// The address that would be opened, to be copied.
+    /// The address that would be opened, for copying.
     pub(super) fn address(&self) -> Option<String> {
         self.url().map(Into::into)
     }
 
-    /// The answer as it would go out, or what is missing.
+    /// The answer as it would be sent, or why it cannot be.
     fn answer(&mut self) -> Result<Value, String> {
         let refused = match &self.says {
             Says::Elicitation(ElicitationReading { asks: Asks::Url(url), .. }) => &*url.refusals,
@@ -113,7 +113,7 @@ impl AnswerScreen {
         }
     }
 
-    /// Lays a form over the answer; not over another one that is half filled in.
+    /// Opens a form over the answer, unless one is open that is partly filled in.
     fn fill_in(&mut self, over: Over, form: FormState, notice: Option<&str>) -> Option<Effect> {
         if self.over.as_ref().is_some_and(|(_, form)| form.is_touched()) {
             return self.say("{send} takes what is filled in here, {back} drops it");
@@ -124,7 +124,7 @@ impl AnswerScreen {
         None
     }
 
-    /// Ends the form over the answer: what is filled in there is taken.
+    /// Accepts the form over the answer.
     pub(super) fn finish(&mut self) -> Option<Effect> {
         if self.waits_for_check(Action::Send) {
             return None;
@@ -152,7 +152,7 @@ impl AnswerScreen {
         None
     }
 
-    /// Asks for the name under which the answer is to be kept.
+    /// Asks for the name to keep the answer under.
     pub fn ask_for_name(&mut self) {
         self.armed = false;
         if self.waits_for_check(Action::SaveForm) {
@@ -187,11 +187,11 @@ impl AnswerScreen {
         })))
     }
 
-    /// Writes the pictures and sounds of the request to files.
+    /// Saves the images and audio of the request to files.
     pub(super) fn save_media(&mut self, out: &mut Out) {
         let found = media(&self.request.params);
         if found.is_empty() {
-            self.say("it has no image and no audio");
+            self.say("it has no image or audio");
         }
         let server = file_name(&SafeText::line(self.request.server.as_str()));
         for (at, Media { suffix, content }) in found.into_iter().enumerate() {
@@ -207,7 +207,7 @@ impl AnswerScreen {
         }
     }
 
-    /// A check that must run elsewhere; what it finds goes to [`AnswerScreen::checked`].
+    /// A check to run on another thread; its result goes to [`AnswerScreen::checked`].
     pub fn pending_check(&mut self) -> Option<CheckJob> {
         if self.stage != AnsweringStage::Open {
             return None;
@@ -215,7 +215,7 @@ impl AnswerScreen {
         self.form_mut()?.pending_check()
     }
 
-    /// Takes what a check found. What waited for it is done now, or its problems are shown.
+    /// Takes the result of a check, and performs the action that waited for it or shows problems.
     pub fn checked(&mut self, found: CheckResult) -> Option<Effect> {
         let over = self.over.as_mut().map(|(_, form)| form);
         for form in [over, self.answer.as_mut()].into_iter().flatten() {
@@ -231,7 +231,7 @@ impl AnswerScreen {
         None
     }
 
-    /// Lets an action wait when the form is still being checked; gives whether it waits.
+    /// Defers an action while the form is being checked; returns whether it was deferred.
     fn waits_for_check(&mut self, action: Action) -> bool {
         let checking = self.form().is_some_and(FormState::is_checking);
         self.when_checked = checking.then_some(action);
@@ -247,27 +247,27 @@ impl AnswerScreen {
         checking
     }
 
-    /// An answer that waits for its check is not sent after all.
+    /// Cancels an action that is deferred until its check is done.
     pub fn stop_waiting(&mut self) {
         if self.when_checked.take().is_some() {
             self.say("the form is still being checked; try again");
         }
     }
 
-    // The draft: its tool calls, what it is filled from.
+    // The draft: its tool calls and its sources.
 
-    /// Whether the person wrote something that would be lost, and may be copied.
+    /// Whether the user wrote something that would be lost.
     pub fn has_draft(&self) -> bool {
         let over = self.over.as_ref().map(|(_, form)| form);
         over.into_iter().chain(&self.answer).any(|form| form.is_touched())
     }
 
-    /// Tools that the request offers to the model.
+    /// The tools that the request offers to the model.
     pub fn tools(&self) -> &[Value] {
         self.params.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
-    /// Begins a call of one of these.
+    /// Opens the form for a call to one of the tools.
     pub fn begin_tool(&mut self, index: usize) {
         let Some(tool) = self.tools().get(index) else { return };
         let name = tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -294,8 +294,8 @@ impl AnswerScreen {
         form.select_place(&at);
     }
 
-    /// Begins to edit the request, or takes the edits: what is read here, and what a model that
-    /// drafts is given. The server's request itself stays as it is.
+    /// Starts editing the request, or accepts the edits. They affect the display and the input of a
+    /// drafting model; the server's request itself is unchanged.
     pub(super) fn edit_request(&mut self) -> Option<Effect> {
         if matches!(self.over, Some((Over::Request, _))) {
             return self.finish();
@@ -317,13 +317,12 @@ impl AnswerScreen {
         (self.doc, self.top) = (Doc::default(), 0);
     }
 
-    /// Puts a result into the draft, for the person to read and change: a kept answer, or what a
-    /// model drafted.
+    /// Fills the draft with a result for the user to review: a kept answer, or a model's draft.
     pub fn take_result(&mut self, result: &Value) {
         let is_completion = matches!(self.says, Says::Sampling(_));
         let Some(form) = &mut self.answer else { return };
         let mut value = if is_completion { result } else { content(result) }.clone();
-        // It may say what a server said: nothing goes out unseen.
+        // It may quote the server, so hidden characters must not be sent unseen.
         if let Some(Value::String(text)) = value.pointer_mut(TEXT).filter(|_| is_completion) {
             *text = SafeText::block(text).to_string();
         }
@@ -337,7 +336,7 @@ impl AnswerScreen {
         (self.reads, self.notice) = (false, None);
     }
 
-    /// The registered model has drafted, or could not.
+    /// Takes the draft of the registered model, or its failure.
     pub fn drafted(&mut self, drafted: Result<(SafeText, Value), SafeText>) {
         if self.drafting != Drafting::Asked {
             return;
@@ -354,7 +353,7 @@ impl AnswerScreen {
         }
     }
 
-    /// Everything that can be taken into the draft.
+    /// All answers the draft can start from.
     pub fn offers(&self, answers: &Answers, entry: Option<&ApprovalRules>) -> Vec<Offer> {
         let server = self.request.server.as_str();
         let mut offers = kept(server, &self.request.kind, answers, entry);
@@ -394,8 +393,8 @@ fn one_line(name: &str, title: &str) -> FormState {
     FormState::new(&Arc::new(schema), Defaults::Required)
 }
 
-/// That a form may go out as it is, or how much keeps it from that, with the cursor there. A schema
-/// that cannot be used is not the person's fault: nothing could ever be answered.
+/// Checks that a form may be sent; on errors, returns their number and moves the cursor to the
+/// gravest. An unusable schema is no error, or the request could never be answered.
 fn is_valid(form: &mut FormState) -> Result<(), String> {
     let unknown = matches!(form.verdict(), SchemaVerdict::Unknown(_));
     match form.blocking().saturating_sub(usize::from(unknown)) {
@@ -407,7 +406,7 @@ fn is_valid(form: &mut FormState) -> Result<(), String> {
     }
 }
 
-/// The content of an accepted form, or a draft of it without that frame.
+/// The content of an accepted form; a result without the `action` envelope is used as it is.
 fn content(result: &Value) -> &Value {
     let framed = result.get("action").is_some_and(Value::is_string);
     result.get("content").filter(|_| framed).unwrap_or(result)
@@ -426,7 +425,7 @@ mod tests {
     use crate::host::ApprovalRequest;
     use crate::mcp::{Answer, ApprovalId, RequestKind};
 
-    /// A form of more sub-schemas than are compiled on the screen's thread.
+    /// A form with more sub-schemas than are compiled on the UI thread.
     fn large() -> AnswerScreen {
         let mut fields: Map<String, Value> = (0..60)
             .map(|i| {

@@ -1,4 +1,4 @@
-//! Answers to start from: kept ones, and the canned one of the entry.
+//! Answers a draft can start from: kept ones, and the canned one of the server's entry.
 
 use crate::config::{ApprovalRule, ApprovalRules};
 use crate::deck::{Answers, AskedKind};
@@ -6,7 +6,7 @@ use crate::host::RuleKind;
 use crate::mcp::RequestKind;
 use crate::tui::prelude::*;
 
-/// An answer to start from.
+/// An answer a draft can start from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Its name.

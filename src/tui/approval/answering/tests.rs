@@ -1,4 +1,4 @@
-//! What keys do to a request being answered.
+//! Key handling of the answer screen.
 
 use crate::tui::action::Action;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn typed(answering: &mut AnswerScreen, text: &str) {
     }
 }
 
-/// Runs the checks that are too long for the screen's own thread.
+/// Runs the checks that are too slow for the UI thread.
 fn check(answering: &mut AnswerScreen) {
     while let Some(job) = answering.pending_check() {
         answering.checked(job.run());
@@ -141,7 +141,7 @@ fn a_withdrawn_request_is_not_answered_and_its_draft_stays() {
     answering.paste("x");
     assert_eq!(answering.text(), "almost");
     assert!(answering.has_draft());
-    // An editor was open meanwhile: what was written there is not lost, and not sent.
+    // Text from an editor that was open meanwhile is neither lost nor sent.
     answering.replace_text("almost done");
     assert_eq!(answering.text(), "almost done");
     assert_eq!(answering.apply(Action::Send), None);

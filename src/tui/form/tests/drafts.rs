@@ -1,5 +1,5 @@
-//! What was typed and is no value yet: it stays with its place whatever else is done to the form, and
-//! the part of it that happened to be a value never takes its place.
+//! Half-typed text stays with its place whatever else is done to the form, and the part of it that
+//! happened to be a value never replaces it.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn numbers() -> FormState {
     form
 }
 
-/// The text that is shown in the field of a place.
+/// The text shown in the field of a place.
 fn shown(form: &mut FormState, at: &str) -> String {
     form.select_place(at);
     form.field_for_editor().map(|(text, _)| text).unwrap_or_default()
@@ -54,7 +54,7 @@ fn editing_the_json_keeps_it_where_the_json_says_the_same() {
     assert_eq!(form.arguments(), json!({"n": 13, "t": "more"}));
 }
 
-/// A list `[1, 2, 3]` whose second item is typed on as `2x`.
+/// A list `[1, 2, 3]` with `2x` typed in the second item.
 fn list() -> FormState {
     let mut form = numbers();
     form.set_value(Some(json!({"list": [1, 2, 3]})));
@@ -142,7 +142,7 @@ fn a_variant_that_was_left_does_not_come_back_in_another_item() {
 }
 
 #[test]
-fn what_tells_variants_apart_is_there_as_soon_as_something_is_typed_in_one() {
+fn what_reports_variants_apart_is_there_as_soon_as_something_is_typed_in_one() {
     let shape = |kind: &str, size: &str| {
         json!({"title": kind, "type": "object", "required": ["kind", size], "properties": {
             "kind": {"const": kind}, size: {"type": "number"}}})

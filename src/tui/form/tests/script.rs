@@ -1,4 +1,4 @@
-//! Keys of a person, written down.
+//! Scripts of key presses.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Problems of unions stand at the fields that are to be filled in.
+//! Problems of unions are shown at the fields to fill in.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Beside the inbox: what the selected request is about in a few lines, the rules that hold, what
-//! is shared, and what became of earlier requests.
+//! The detail of the inbox: a summary of the selected request, the rules in effect, the shared
+//! roots, and the outcome of earlier requests.
 
 use super::InboxRow;
 use crate::config::ApprovalRule;
@@ -8,12 +8,12 @@ use crate::tui::model::{Model, Todo, kind_word, who_asks};
 use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
 
-/// Characters of each text that are shown here; the answering screen shows all.
+/// Characters of each text that are shown here; the answering screen shows it all.
 const PREVIEW: usize = 400;
 /// Settled requests that are listed.
 const SETTLED: usize = 50;
 
-/// Everything beside the list.
+/// Builds the detail beside the list.
 pub(super) fn build(row: Option<&InboxRow>, model: &Model, doc: &mut Doc) {
     match row {
         Some(InboxRow::Request(request)) => about(request, model, doc),
@@ -43,7 +43,7 @@ pub(super) fn build(row: Option<&InboxRow>, model: &Model, doc: &mut Doc) {
     }
 }
 
-/// What else waits: what opening it is about.
+/// Describes other items: what opening one leads to.
 fn other(todo: &Todo, model: &Model, doc: &mut Doc) {
     let (what, said) = todo.words(model);
     let server = todo.server(model).map_or_else(|| ink!("mcp.json"), |name| Model::name(&name));
@@ -78,7 +78,7 @@ fn about(request: &ApprovalRequest, model: &Model, doc: &mut Doc) {
     doc.gap();
 }
 
-/// The beginning of what it says: a prompt may have megabytes.
+/// The beginning of its text: a prompt may have megabytes.
 fn preview(params: &Value, doc: &mut Doc) {
     let mut say = |text: &str| _ = doc.text(1, &SafeText::cut_block(text, PREVIEW), Role::Foreign);
     for key in ["systemPrompt", "message", "url", "tool"] {
@@ -104,7 +104,7 @@ fn preview(params: &Value, doc: &mut Doc) {
     }
 }
 
-/// Rules and roots of every server in view that has any, and its refused requests.
+/// Rules and roots of every server in scope that has any, and its refused requests.
 fn standing(model: &Model, doc: &mut Doc) {
     let mut headed = false;
     for server in model.servers() {
@@ -142,7 +142,7 @@ fn refused(server: &ServerView, doc: &mut Doc) {
     }
 }
 
-/// The rule that decides one kind of requests, when it is not "ask".
+/// The rule that decides one kind of request, if it is not "ask".
 pub fn rule(server: &ServerView, kind: RuleKind, model: &Model) -> Option<Ink> {
     if let Some(SessionRule { rule, left }) = server.approval_rules.get(&kind) {
         let word = rule_word(rule);

@@ -1,5 +1,5 @@
-//! Diagnostics of a server: its last exit, recent output and messages, start steps, what it said
-//! about itself. One page, everything that is known.
+//! Diagnostics of a server: its last exit, recent output and messages, start steps, and its own
+//! information. One page with everything known.
 
 use super::card::{Density, breaker_line, draw as draw_card, expires, step_sign, step_word};
 use crate::host::ServerView;
@@ -16,7 +16,7 @@ const MESSAGES: usize = 12;
 /// Log lines that are shown.
 const LINES: usize = 12;
 
-/// Everything known about a server; `ui.area` is where it is read.
+/// Everything known about a server; `ui.area` is where it is shown.
 pub fn black_box(ui: Ui<'_>, name: &ServerName) -> Doc {
     let mut doc = Doc::new(ui.area.width);
     if let Some(server) = ui.model.server(name) {
@@ -25,7 +25,7 @@ pub fn black_box(ui: Ui<'_>, name: &ServerName) -> Doc {
     below_card(ui, name, doc)
 }
 
-/// What a card does not say, below what `doc` holds.
+/// Appends to `doc` what a card does not show.
 pub fn below_card(ui: Ui<'_>, name: &ServerName, mut doc: Doc) -> Doc {
     let Cx { model, glyphs, .. } = *ui;
     let Some(server) = model.server(name) else {
@@ -42,7 +42,7 @@ pub fn below_card(ui: Ui<'_>, name: &ServerName, mut doc: Doc) -> Doc {
     doc
 }
 
-/// What a server says of itself: how it is connected, its instructions and capabilities.
+/// A server's own information: how it is connected, its instructions and capabilities.
 pub fn info(ui: Ui<'_>, name: &ServerName) -> Doc {
     let mut doc = Doc::new(ui.area.width);
     let Some(server) = ui.model.server(name) else { return doc };
@@ -93,7 +93,7 @@ fn stderr(server: &ServerView, model: &Model, doc: &mut Doc) {
         return;
     }
     doc.heading("recent output");
-    // The line that says why is among those shown, however much was printed after it.
+    // The line with the cause is among those shown, however much was printed after it.
     let why = server.last_words().last();
     let at = lines.iter().rposition(|line| Some(line) == why).unwrap_or(lines.len());
     let from = lines.len().saturating_sub(LINES).min(at.saturating_sub(2));
@@ -209,7 +209,7 @@ fn session(server: &ServerView, model: &Model, doc: &mut Doc) {
     doc.field("server info", ink!("{} {}", &session.name, &session.version), Role::Foreign);
 }
 
-/// What vanished is shown nowhere else: it has been seen once this is left.
+/// Removed entries are shown nowhere else, so leaving this page marks them as seen.
 pub fn removals_seen(model: &Model, name: &ServerName) -> Option<Effect> {
     let (_, changes) = model.server(name)?.changes.as_ref()?;
     let any = !changes.removed.is_empty() && model.playback.is_none();

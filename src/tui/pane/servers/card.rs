@@ -1,4 +1,4 @@
-//! One server in a few lines: state and why, reach, load, what to do next.
+//! One server in a few lines: state and reason, connection, load, what to do next.
 
 use crate::config::Hold;
 use crate::host::{
@@ -83,7 +83,7 @@ fn key(ui: Ui<'_>, key: &'static str, what: &'static str) -> DocLine {
     vec![(ui.spelled(&[KeyScope::Servers], key), Role::Key), (ink!("{}", what), Role::Muted)]
 }
 
-/// What the person has to do before it starts, or starts as its entry says now.
+/// What the user has to do before it starts, or before its changed entry is used.
 fn held(server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
     let Cx { model, glyphs, .. } = *ui;
     match model.entry(&server.name).and_then(|entry| entry.hold.as_ref()) {
@@ -105,7 +105,7 @@ fn doc_line(doc: &mut Doc, line: DocLine) {
     }
 }
 
-/// How a server that is ready is reached: most wanted first.
+/// How a ready server is connected, most important first.
 fn reach(server: &ServerView) -> Vec<Ink> {
     let mut facts = vec![ink!("{}", server.transport.as_str())];
     if let Some(session) = &server.session {
@@ -126,7 +126,7 @@ fn reach(server: &ServerView) -> Vec<Ink> {
     facts
 }
 
-/// Name, state, since when, how it is reached, in `room` cells.
+/// Name, state, since when, how it is connected, in `room` cells.
 fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, room: u16) -> DocLine {
     let role = Role::of(server.state);
     let word =
@@ -135,7 +135,7 @@ fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, room: u16) -> DocL
         ServerState::Starting => model.elapsed(server.since),
         _ => model.ago(server.since),
     };
-    // States stand in one column, as long as no name is very long.
+    // States are aligned in one column, unless a name is very long.
     let longest = model.servers().map(|server| width(&Model::name(&server.name))).max();
     let names = usize::from(longest.unwrap_or(0).clamp(14, 24));
     let mut line = vec![
@@ -148,7 +148,7 @@ fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, room: u16) -> DocL
         let mut facts = ink!("    ");
         for (n, fact) in reach(server).into_iter().enumerate() {
             let fact = if n == 0 { fact } else { ink!(" {} {}", glyphs.dot, fact) };
-            // Most wanted first; one that does not fit is left out whole.
+            // Most important first; a fact that does not fit is left out entirely.
             if width(&fact) <= room {
                 room -= width(&fact);
                 facts.push(fact);
@@ -198,7 +198,7 @@ fn length(fact: &DocLine) -> u16 {
     fact.iter().map(|(text, _)| width(text)).sum()
 }
 
-/// Facts one after the other; none is broken, what does not fit begins another line.
+/// Lays out facts in sequence; none is broken, one that does not fit starts another line.
 fn flow(facts: Vec<DocLine>, room: u16, doc: &mut Doc) {
     let mut line: DocLine = Vec::new();
     let mut used = 0;
@@ -219,7 +219,7 @@ fn flow(facts: Vec<DocLine>, room: u16, doc: &mut Doc) {
     doc_line(doc, line);
 }
 
-/// What it offers.
+/// The numbers of tools, resources and prompts it offers.
 fn offers(server: &ServerView) -> Vec<DocLine> {
     let lists = &server.capabilities;
     let counts = [
@@ -232,7 +232,7 @@ fn offers(server: &ServerView) -> Vec<DocLine> {
     counts.into_iter().filter(|(count, _)| *count > 0).map(said).collect()
 }
 
-/// What it does and what that takes.
+/// Its activity, and the resources it uses.
 fn load(server: &ServerView, model: &Model) -> Vec<DocLine> {
     let mut facts = Vec::new();
     let mut fact = |label: &'static str, value: Ink, role: Role| {
@@ -262,7 +262,7 @@ fn load(server: &ServerView, model: &Model) -> Vec<DocLine> {
     facts
 }
 
-/// Messages of the last while, a bar for each two seconds; nothing when there were none.
+/// Recent messages, one bar per two seconds; empty if there were none.
 fn spark(server: &ServerView, ui: Ui<'_>, slots: usize, label: &'static str) -> Vec<DocLine> {
     let recent = ui.model.recent(&server.name, slots);
     let max = recent.iter().copied().max().unwrap_or(0);
@@ -295,7 +295,7 @@ pub fn steps(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
     line
 }
 
-/// The sign of a step, and how it looks.
+/// The sign of a step, and its role.
 pub const fn step_sign(status: StepStatus, glyphs: &Glyphs) -> (&'static str, Role) {
     match status {
         StepStatus::Ok => (glyphs.check, Role::Ok),
@@ -326,7 +326,7 @@ fn last_stderr(server: &ServerView, model: &Model) -> Option<Timestamp> {
     own.last().map(|(_, record)| record.at)
 }
 
-/// Whether a reason is nothing but the exit and how long the process had lived.
+/// Whether a reason says no more than the exit and how long the process had lived.
 fn is_said(reason: &str, exit: &str) -> bool {
     !exit.is_empty()
         && reason.strip_prefix(exit).is_some_and(|rest| {
@@ -335,7 +335,7 @@ fn is_said(reason: &str, exit: &str) -> bool {
 }
 
 fn down(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
-    // The title has the exit; the reason is shown when it says more.
+    // The title has the exit; the reason is shown only if it adds to that.
     let exit = server.exit.as_ref().map_or_else(String::new, crate::process::ExitView::describe);
     if let Some(reason) = server.reason.as_ref().filter(|r| !is_said(r, &exit)) {
         doc.text(2, reason, Role::Error);
@@ -345,8 +345,8 @@ fn down(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     {
         doc.text(2, &ink!("{}: {}", step_word(failed.step), detail), Role::Error);
     }
-    // What the reason ends with needs no lines before it, which are the trace; the black box has
-    // them all.
+    // If the reason ends with the last line, the lines before it are only the trace; the
+    // diagnostics show them all.
     let words = server.last_words();
     let said = words.last().is_some_and(|line| {
         server.reason.as_ref().is_some_and(|reason| reason.contains(line.trim()))
@@ -362,12 +362,12 @@ fn down(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     }
 }
 
-/// When a token ends, and what happens then.
+/// When a token expires, and what happens then.
 pub fn expires(account: &AccountView, model: &Model) -> Ink {
     let then: &'static str =
         if account.is_refreshed { "then refreshed by itself" } else { "then sign in again" };
     match account.expires {
-        None => ink!("its end is not known"),
+        None => ink!("expiry not known"),
         Some(at) if model.now >= at => ink!("the token has ended"),
         Some(at) if account.warn_at().is_some_and(|warn| model.now >= warn) => {
             ink!("the token ends in {}, {}", model.until(at), then)
@@ -385,7 +385,7 @@ pub fn breaker_line(breaker: &BreakerView, model: &Model, doc: &mut Doc) {
             (ink!("breaker open, next attempt in {}: {}", left, cause), Role::Warning)
         }
         BreakerView::HalfOpen { cause } => {
-            let words = "breaker half-open, the next call is let through to try";
+            let words = "breaker half-open, the next call is a trial";
             (ink!("{}: {}", words, cause), Role::Busy)
         }
     };
@@ -466,8 +466,7 @@ fn node(ui: Ui<'_>, name: &ServerName, lead: Ink) -> DocLine {
     line
 }
 
-// Servers of the file that are not there because their entry cannot be used: they must not be
-// missing without a word.
+// Servers in the file that are missing because their entry cannot be used: they must be reported.
 
 /// A few lines for each.
 pub(super) fn draw_left_out(ui: Ui<'_>, doc: &mut Doc) {
@@ -487,13 +486,13 @@ pub(super) fn draw_left_out(ui: Ui<'_>, doc: &mut Doc) {
     }
 }
 
-// The sources of a server under development, on its card: what changed, how the build went,
+// The sources of a server under development, on its card: what changed, the result of the build,
 // whether the server was restarted for it.
 
 /// Lines of a failed build's output that are shown.
 const TAIL: usize = 4;
 
-/// Draws the line, and the last words of a build that failed.
+/// Draws the line, and the last output lines of a failed build.
 pub fn draw_sources(dev: &DevView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     let mut line: DocLine = vec![(ink!("  sources  "), Role::Faint)];
     match dev.changed_at {

@@ -26,12 +26,12 @@ named! {
 }
 
 impl ServerOrder {
-    /// The next one; from none to the first, and after the last to none: the cards again.
+    /// The next order; `None` is followed by the first and follows the last: the cards.
     pub(super) fn next(order: Option<Self>) -> Option<Self> {
         Self::ALL.get(order.map_or(0, |order| order as usize + 1)).copied()
     }
 
-    /// What the column says of a server: the numbers it is sorted by, the most first, and the text.
+    /// A cell of a server: the numbers it is sorted by, largest first, the text and its role.
     fn cell(self, server: &ServerView, model: &Model) -> ((u64, u64), Ink, Role) {
         let metrics = model.metrics.get(&server.name).map(|metrics| &metrics.total);
         let usage = model.usage.get(&server.name);
@@ -77,7 +77,7 @@ impl ServerOrder {
     }
 }
 
-/// The names in the order of their rows.
+/// The names in row order.
 pub(super) fn sorted(model: &Model, order: ServerOrder, reversed: bool) -> Vec<ServerName> {
     let mut servers: Vec<_> = model.servers().collect();
     match order {
@@ -93,7 +93,7 @@ pub(super) fn sorted(model: &Model, order: ServerOrder, reversed: bool) -> Vec<S
 /// Cells of a column of numbers.
 const NUMBER: usize = 8;
 
-/// Draws a line of titles and a row for each name; gives the lines of the rows.
+/// Draws a line of titles and a row per name; returns the lines of the rows.
 pub(super) fn draw(
     model: &Model,
     glyphs: &Glyphs,
@@ -103,7 +103,7 @@ pub(super) fn draw(
 ) -> Vec<Range<usize>> {
     let name_width = names.iter().map(|name| width(&Model::name(name))).max().unwrap_or(0).max(6);
     let state_width = 14;
-    // Names are never cut for a column: those there is no room for are left out, the last first.
+    // Names are never cut for a column: columns that do not fit are left out, the last ones first.
     let room = usize::from(doc.width()).saturating_sub(usize::from(name_width) + 3 + state_width);
     let columns = &ServerOrder::ALL[2..(2 + room / (NUMBER + 1)).min(ServerOrder::ALL.len())];
     let role = |column| if column == order { Role::Accent } else { Role::Faint };

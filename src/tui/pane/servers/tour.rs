@@ -5,7 +5,7 @@ use crate::tui::pane::Ui;
 use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
 
-/// Title and text of each page; keys are named by what they do.
+/// Title and text of each page; keys are given as actions in braces.
 pub const PAGES: &[(&str, &[&str])] = &[
     (
         "Your MCP servers",
@@ -39,7 +39,7 @@ pub const PAGES: &[(&str, &[&str])] = &[
     (
         "Help",
         &[
-            "{help} shows the keys of the present screen, {palette} finds every action by name.",
+            "{help} shows the keys of the current screen, {palette} finds every action by name.",
             "",
             "{theme} changes the theme. Try the gremlin server: call a tool that crashes it and \
              look at its diagnostics.",

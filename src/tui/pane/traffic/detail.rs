@@ -1,4 +1,4 @@
-//! The detail of one message: what is known of it, and its body as JSON that folds.
+//! The detail of one message: its properties, and its body as a foldable JSON tree.
 
 use crate::mcp::{Direction, MessageKind, TrafficRecord};
 use crate::tui::keymap::KeyScope;
@@ -14,7 +14,7 @@ use crate::tui::widget::{Doc, in_sight, scroll_bar};
 pub struct MessageDetail {
     /// Sequence number and width it was laid out for.
     of: Option<(u64, u16)>,
-    /// The end of the feed at which the answer to it was not there yet.
+    /// The end of the feed when its response had not arrived yet.
     unanswered: Option<u64>,
     head: Doc,
     json: Option<(Value, Tree)>,
@@ -27,7 +27,7 @@ impl MessageDetail {
         *self = Self::default();
     }
 
-    /// Lays a message out unless that was done; folds and place stay while it is the same one.
+    /// Lays a message out if it is a new one; folds and position are kept for the same message.
     pub fn show(
         &mut self,
         key: (u64, u16),
@@ -72,7 +72,7 @@ impl MessageDetail {
         self.head.len() + self.json.as_ref().map_or(0, |(_, tree)| tree.len())
     }
 
-    /// Moves, folds and unfolds; gives whether the action was one of these and meant something.
+    /// Moves, folds and unfolds; returns whether the action applied here.
     pub fn act(&mut self, action: Action, height: usize) -> bool {
         let Some(delta) = action.steps(height.max(2) as isize - 1) else {
             return self.fold(action, height);
@@ -97,11 +97,11 @@ impl MessageDetail {
         let Some((value, tree)) = &mut self.json else { return false };
         let Some(done) = tree.fold(value, action) else { return false };
         self.reveal(height);
-        // What cannot be folded takes the key all the same.
+        // A value that cannot be folded takes the key as well.
         done || action != Action::Left
     }
 
-    /// Brings the cursor into sight.
+    /// Scrolls the cursor into view.
     fn reveal(&mut self, height: usize) {
         let cursor = self.json.as_ref().map_or(0, |(_, tree)| tree.cursor);
         self.top = in_sight(self.top, self.head.len() + cursor, height);
@@ -113,7 +113,7 @@ impl MessageDetail {
         self.top = self.top.saturating_add_signed(delta).min(last);
     }
 
-    /// A line of the region was clicked: the cursor goes there, and folds when it was there.
+    /// Handles a click on a line: moves the cursor there, or folds if it was there already.
     pub fn click(&mut self, line: usize, height: usize) {
         let row = self.top + line;
         let Some(row) = row.checked_sub(self.head.len()) else { return };
@@ -135,7 +135,7 @@ impl MessageDetail {
         })
     }
 
-    /// Draws it; `here` says whether the keys go to it.
+    /// Draws it; `here` tells whether it has the focus.
     pub fn render(&self, cx: &Cx<'_>, here: bool, area: Rect, buf: &mut Buffer) {
         let height = usize::from(area.height);
         let top = self.top.min(self.len().saturating_sub(1));
@@ -155,7 +155,7 @@ impl MessageDetail {
     }
 }
 
-/// What is known of a message; `pair` is the sequence number of its other half.
+/// The properties of a message; `pair` is the sequence number of its other half.
 fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Doc {
     let mut doc = Doc::new(width);
     let (sign, role) = ui.glyphs.direction(record.direction);

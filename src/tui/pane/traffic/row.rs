@@ -45,7 +45,7 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &BrowserRegions, 
         let Some(record) = cx.model.traffic.get(seq) else { return };
         let marked = pane.marked.contains(&seq);
         pen.put(if marked { cx.glyphs.mark } else { " " }, cx.style(Role::Accent));
-        // What stands alone in its operation is drawn like a message without one.
+        // An operation with a single message is drawn like a message without one.
         let group = pane.groups.of(record).filter(|group| !group.below.is_empty());
         let open = record.call.is_some_and(|call| pane.groups.is_open(call));
         draw(record, seq, group.map(|group| (group, open)), cx, columns, pen);
@@ -63,7 +63,7 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &BrowserRegions, 
     }
 }
 
-/// Cells of the columns; 0 leaves one out. The message keeps what is left, and never nothing.
+/// Cells of the columns; 0 leaves one out. The message gets what is left, never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Columns {
     time: u16,
@@ -72,7 +72,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// `name` is the longest name of a server; 0 where messages of one are listed.
+    /// `name` is the length of the longest server name; 0 if only one server is listed.
     fn fit(width: u16, name: u16) -> Self {
         let (time, server, size) = match width {
             0..56 => (8, 0, 0),
@@ -82,14 +82,14 @@ impl Columns {
         Self { time, server: server.min(name), size }
     }
 
-    /// Cells behind the message.
+    /// Cells after the message.
     const fn after(self) -> u16 {
         let size = if self.size > 0 { self.size + 1 } else { 0 };
         size + LATENCY + 1
     }
 }
 
-/// Draws a message; the first one of an operation stands for all of it.
+/// Draws a message; the first one of an operation represents all of it.
 fn draw(
     record: &TrafficRecord,
     seq: u64,
@@ -186,10 +186,10 @@ impl TrafficPane {
     }
 }
 
-// Messages grouped by the operation they belong to: a call with its retries, the server's requests
-// in it, progress and answer are one row that unfolds. Knows no drawing.
+// Messages grouped by operation: a call with its retries, the server's requests within it, progress
+// and response are one row that unfolds. Draws nothing.
 
-/// Operations known before those whose messages are gone are forgotten.
+/// Number of operations beyond which those without any message left are dropped.
 const MOST: usize = 20_000;
 
 /// The operations of a list.
@@ -208,7 +208,7 @@ pub struct TrafficGroup {
     pub head: u64,
     /// Sequence numbers of the others.
     pub below: Vec<u64>,
-    /// The longest time between a request and its answer.
+    /// The longest time between a request and its response.
     pub took: Option<Duration>,
     /// Bytes of all its messages.
     pub bytes: usize,
@@ -217,12 +217,12 @@ pub struct TrafficGroup {
 }
 
 impl Groups {
-    /// The filter changed: everything is looked at again.
+    /// The filter changed: all messages are examined again.
     pub fn reset(&mut self) {
         self.by_call.clear();
     }
 
-    /// What a message that passed the filter is to the list; `first` is the oldest one kept.
+    /// How a message that passed the filter is listed; `first` is the oldest one kept.
     pub fn judge(&mut self, first: u64, seq: u64, record: &TrafficRecord) -> FilterMatch {
         let Some(call) = record.call.filter(|_| self.on) else { return FilterMatch::Row };
         if self.by_call.len() > MOST {
@@ -257,7 +257,7 @@ impl Groups {
         self.open.contains(&call)
     }
 
-    /// Unfolds or folds an operation; gives it when that changes rows.
+    /// Unfolds or folds an operation; returns it if that changes rows.
     pub fn set_open(&mut self, call: CallId, open: bool) -> Option<&TrafficGroup> {
         let changed = if open { self.open.insert(call) } else { self.open.remove(&call) };
         self.by_call.get(&call).filter(|group| changed && !group.below.is_empty())

@@ -1,5 +1,5 @@
-//! The waterfall: operations of all servers on one axis of time, below what caused them. Owns the
-//! rows that are shown; builds and draws no more than those on the screen.
+//! The waterfall: operations of all servers on one time axis, below the operations that caused
+//! them. Owns the rows; builds and draws only those on the screen.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::tui::pane::{Cx, Gesture, Out, Ui};
 use crate::tui::prelude::*;
 use crate::tui::widget::{ListState, Pen, empty_text, scroll_bar, width};
 
-/// Shortest durations that are shown, in turn.
+/// Shortest durations shown, in the order they are cycled.
 const LEAST: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(10),
@@ -64,7 +64,7 @@ impl Waterfall {
         let least = LEAST[self.least];
         let mut below = Vec::new();
         for (number, operation) in operations.iter() {
-            // Others stand below what caused them.
+            // Other operations are listed below the one that caused them.
             if operation.parent.is_some_and(|parent| operations.get(parent).is_some()) {
                 continue;
             }
@@ -82,7 +82,7 @@ impl Waterfall {
         }
     }
 
-    /// Does what was asked; gives whether it could.
+    /// Performs an action; returns whether it was handled.
     pub fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
         let height = usize::from(lines(ui.area)[2].height);
         if let Some(steps) = action.steps(height.max(1) as isize) {
@@ -108,7 +108,7 @@ impl Waterfall {
         true
     }
 
-    /// Folds what the selected operation caused; or, within that, what caused it.
+    /// Folds or unfolds what the selected operation caused; if nothing, what its parent caused.
     fn fold(&mut self, model: &Model, fold: Option<bool>) {
         let Some(number) = self.list.selected().copied() else { return };
         let Some(operation) = model.operations.get(number) else { return };
@@ -195,7 +195,7 @@ impl Waterfall {
         }
     }
 
-    /// What the end of the operation depended on below which the selected one stands.
+    /// The critical path of the root operation above the selected one.
     fn critical_path(&self, operations: &RecordedOperations) -> Vec<(u64, Duration)> {
         let Some(mut root) = self.list.selected().copied() else { return Vec::new() };
         while let Some(above) = operations.get(root).and_then(|operation| operation.parent)
@@ -227,10 +227,10 @@ impl Waterfall {
     }
 }
 
-/// How the parts of a bar look: queued, sent, in progress, waiting for a person.
+/// Roles of the parts of a bar: queued, sent, in progress, waiting for the user.
 const ROLES: [Role; 4] = [Role::Faint, Role::Accent, Role::Ok, Role::Attention];
 
-/// What stands at the left: depth, fold, server, what was asked.
+/// The left part of a row: depth, fold, server, operation.
 fn name(
     operation: &RecordedOperation,
     (folded, role): (bool, Role),
@@ -263,7 +263,7 @@ fn name(
     }
 }
 
-/// When everything of an operation happened, after it was asked for.
+/// The exact times of an operation, relative to when it was requested.
 fn exact(operation: &RecordedOperation, model: &Model) -> Ink {
     let after = |at: Timestamp| Dur(at.since(operation.asked));
     let mut text = ink!("{}", Model::time_of_day(operation.asked));
@@ -285,7 +285,7 @@ fn exact(operation: &RecordedOperation, model: &Model) -> Ink {
     text
 }
 
-/// The span of time that the rows on the screen take, over the cells that bars have.
+/// The time span of the visible rows, mapped to the cells of the bars.
 struct Axis {
     from: Timestamp,
     to: Timestamp,
@@ -298,7 +298,7 @@ struct Axis {
 impl Axis {
     fn of(shown: &[&RecordedOperation], now: Timestamp, list: Rect) -> Self {
         let from = shown.iter().map(|operation| operation.asked).min().unwrap_or(now);
-        // A subscription lasts as long as its server: it would make all others look like one moment.
+        // A subscription lasts as long as its server, and would compress all others to a point.
         let lasts = |operation: &RecordedOperation| operation.method.starts_with("subscriptions/");
         let ends = shown.iter().filter(|operation| !lasts(operation));
         let to = ends.map(|operation| operation.ended.unwrap_or(now)).max().unwrap_or(now);
@@ -307,7 +307,7 @@ impl Axis {
         Self { from, to: to.max(Timestamp(from.0 + 1)), now, left, cells }
     }
 
-    /// The cell of a moment.
+    /// The cell of a point in time.
     fn cell(&self, at: Timestamp) -> u16 {
         let last = u64::from(self.cells.saturating_sub(1));
         let span = u128::from(self.to.0 - self.from.0);

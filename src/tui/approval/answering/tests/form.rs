@@ -1,4 +1,4 @@
-//! What keys do to the form of an elicitation.
+//! Key handling of the form of an elicitation.
 
 use serde_json::{Value, json};
 
