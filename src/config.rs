@@ -26,7 +26,7 @@ mod shape;
 mod source;
 mod syntax;
 
-pub use change::{ConfigChange, changed_settings};
+pub use change::{ConfigChange, FOLLOWED_SETTINGS, changed_settings};
 pub(crate) use diagnostics::child_pointer;
 #[cfg(feature = "cli")]
 pub(crate) use diagnostics::severity_summary;

@@ -54,7 +54,7 @@ pub struct Environment {
     /// Folder for this program's state, for example `~/.local/state/mcpdeck`; overridden by
     /// `MCPDECK_STATE_DIR`.
     pub state_dir: Option<PathBuf>,
-    /// `${workspaceFolder}`; by default the project a file belongs to (see [`project_of`]).
+    /// `${workspaceFolder}`; by default the project a file belongs to.
     pub workspace: Option<PathBuf>,
     /// Source of `${secret:NAME}` and the like.
     pub sources: Sources,

@@ -54,7 +54,7 @@ pub fn read_import(
 /// The same from text; `path` is the name shown.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`read_import`].
 pub fn read_import_text(
     host: ImportHost,
     path: &Path,

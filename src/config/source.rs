@@ -36,7 +36,7 @@ const BLOCK: usize = 256;
 const ASIDE: usize = 512;
 
 impl SourceText {
-    /// Reads a file: regular, at most [`MAX_FILE_BYTES`], UTF-8 with or without a byte order mark.
+    /// Reads a file: regular, at most 4 MiB, UTF-8 with or without a byte order mark.
     ///
     /// # Errors
     /// One diagnostic of rule `config/read` or `config/encoding`.

@@ -43,7 +43,7 @@ pub enum HistoryRecord {
         /// Duration in milliseconds, without the time spent waiting for the user.
         millis: u64,
     },
-    /// The content of a form; empty when it was cleared. Kept in a separate file: see [`save`].
+    /// The content of a form; empty when it was cleared. Kept in a separate file.
     #[serde(rename_all = "camelCase")]
     Draft {
         /// What the form calls.

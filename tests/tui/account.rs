@@ -48,7 +48,7 @@ fn the_details_of_a_server_show_its_account_and_a_token_that_ends_is_warned_of()
 #[test]
 fn signing_in_again_refreshing_and_signing_out_are_actions() {
     for (typed, wanted) in [
-        (":sign in at\r", ServerCommand::SignIn),
+        (":sign in to\r", ServerCommand::SignIn),
         (":another token\r", ServerCommand::RefreshToken),
         (":revoke and\r", ServerCommand::SignOut),
     ] {

@@ -103,7 +103,7 @@ fn names_that_only_the_program_knows_are_completed() {
     let bench = bench();
     let calls = json!({"calls": {"find ada": {"tool": "calc.add"}, "b\u{1b}[2J": {"tool": "a.c"}}});
     bench.write("mcp.calls.json", &calls.to_string());
-    assert!(fish(&bench, &["call", "ca"]).starts_with("calc.\t`mcpdeck list` learns"));
+    assert!(fish(&bench, &["call", "ca"]).starts_with("calc.\t`mcpdeck list` reads"));
     assert!(!bench.path().join("started").exists(), "completion starts nothing");
     assert_eq!(run(&bench, &["list"]).code, Some(3));
     for (words, expected) in [
