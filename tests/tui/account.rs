@@ -49,7 +49,7 @@ fn the_details_of_a_server_show_its_account_and_a_token_that_ends_is_warned_of()
 fn signing_in_again_refreshing_and_signing_out_are_actions() {
     for (typed, wanted) in [
         (":sign in to\r", ServerCommand::SignIn),
-        (":another token\r", ServerCommand::RefreshToken),
+        (":new token\r", ServerCommand::RefreshToken),
         (":revoke and\r", ServerCommand::SignOut),
     ] {
         let mut driver = signed_in(Duration::from_secs(7_300), true);
