@@ -144,7 +144,7 @@ pub fn preview_import(path: &Path, before: &str, after: &str) -> String {
     }
     let name = path.display().to_string();
     let (old, new) = (masked(before), masked(after));
-    similar::TextDiff::from_lines(&old, &new).unified_diff().header(&name, &name).to_string()
+    similar::TextDiff::from_lines(&*old, &*new).unified_diff().header(&name, &name).to_string()
 }
 
 /// A configuration's text with its secrets replaced, line breaks kept.

@@ -340,6 +340,18 @@ fn a_definition_that_comes_and_goes_is_one_state_and_a_renamed_tool_is_known_aga
     assert_eq!(review[0].held, HeldReason::New);
 }
 
+#[test]
+fn a_server_that_renames_thousands_of_tools_is_reviewed() {
+    let tools = |prefix: &str| -> Vec<_> {
+        let named = |n| definition(&format!("{prefix}_{n}"), &"Reads a file. ".repeat(100));
+        (0..2_000).map(named).collect()
+    };
+    let mut pins = Pins { enforced: true, ..Pins::default() };
+    pins.observe("s", Digest::default(), "", &tools("read"));
+    let review = pins.review("s", "", &tools("get"));
+    assert!(review.len() == 2_000 && review[0].renamed_from.is_some());
+}
+
 #[tokio::test(start_paused = true)]
 async fn limits_are_exact_and_say_when_to_come_back() {
     let limiter = Arc::new(Limiter::default());

@@ -2,7 +2,7 @@
 //! reviewed it; changed instructions of a server hold all its items. Pure; the deck stores the pins
 //! in a file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -218,6 +218,10 @@ const SEEN: usize = 8;
 const RETURNS: u32 = 2;
 /// Minimum similarity of definitions to count as a renamed tool, from 0 to 1.
 const ALIKE: f32 = 0.8;
+/// Maximum number of pairs of definitions compared in one review, to recognize renamed tools.
+const PAIRS: usize = 10_000;
+/// Maximum number of words compared of a definition.
+const WORDS: usize = 2_000;
 
 impl PinnedTool {
     fn new(definition: &Definition) -> Self {
@@ -321,7 +325,10 @@ impl Pins {
             let digest = Digest::of_text(instructions);
             out.push(held(None, HeldReason::Instructions, digest, changes, None));
         }
-        let there = |name: &str| tools.iter().any(|tool| tool.name == name);
+        let names: HashSet<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        let gone = pinned.tools.iter().filter(|(name, _)| !names.contains(name.as_str()));
+        let gone: Vec<_> = gone.map(|(name, was)| (name, words(&was.definition))).collect();
+        let mut pairs = PAIRS;
         for tool in tools {
             let known = pinned.tools.get(&tool.name);
             let why = match known {
@@ -329,13 +336,14 @@ impl Pins {
                 None => Some(HeldReason::New),
             };
             let Some(why) = why else { continue };
-            let gone = || {
-                let gone = pinned.tools.iter().filter(|(name, _)| !there(name));
-                let alike = gone.map(|(name, was)| (alike(&was.definition, &tool.value), name));
-                alike.filter(|(score, _)| *score >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0))
-            };
-            let renamed_from =
-                if known.is_none() { gone().map(|(_, name)| name.clone()) } else { None };
+            let mut renamed_from = None;
+            if known.is_none() && pairs >= gone.len() && !gone.is_empty() {
+                pairs -= gone.len();
+                let own = words(&tool.value);
+                let alike = gone.iter().map(|(name, was)| (similarity(was, &own), *name));
+                let best = alike.max_by(|a, b| a.0.total_cmp(&b.0));
+                renamed_from = best.filter(|(score, _)| *score >= ALIKE).map(|(_, n)| n.clone());
+            }
             let before = known.or_else(|| pinned.tools.get(renamed_from.as_ref()?));
             let before = before.map_or(&Value::Null, |was| &*was.definition);
             let changes = every_difference(before, &tool.value);
@@ -380,11 +388,21 @@ impl ServerDigests {
     }
 }
 
-/// The similarity of two definitions, ignoring their names, from 0 to 1.
-fn alike(before: &Value, after: &Value) -> f32 {
-    let text = |value: &Value| {
-        let fields = ["description", "inputSchema"].map(|key| value[key].to_string());
-        fields.concat()
-    };
-    similar::TextDiff::from_words(text(before), text(after)).ratio()
+/// The words of a definition without its name, sorted.
+fn words(definition: &Value) -> Vec<String> {
+    let text = ["description", "inputSchema"].map(|key| definition[key].to_string()).concat();
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let mut words: Vec<String> = words.take(WORDS).map(str::to_owned).collect();
+    words.sort_unstable();
+    words
+}
+
+/// The Sørensen-Dice coefficient of two sorted lists of words, from 0 to 1.
+fn similarity(a: &[String], b: &[String]) -> f32 {
+    let (mut common, mut rest) = (0, b.iter().peekable());
+    for word in a {
+        while rest.next_if(|other| *other < word).is_some() {}
+        common += usize::from(rest.next_if_eq(&word).is_some());
+    }
+    2.0 * common as f32 / (a.len() + b.len()).max(1) as f32
 }
