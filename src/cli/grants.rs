@@ -148,7 +148,7 @@ fn revoke(store: &GrantStore, ids: &[u64]) -> CommandResult {
 
 fn listed(all: &[Grant], now: Timestamp) -> String {
     if all.is_empty() {
-        return "nothing is granted: `mcpdeck grants add --help` says how\n".to_owned();
+        return "nothing is granted: `mcpdeck grants add --help` shows how\n".to_owned();
     }
     all.iter().map(|grant| line(grant, now)).collect()
 }

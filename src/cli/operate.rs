@@ -170,7 +170,7 @@ pub fn prepare(
     let schema = tool.input_schema.as_ref();
     let canonical = canonical_name(&server, &tool.name);
     let usage = values::usage(&canonical, schema);
-    let takes = format!("it takes: {usage}\n`{}` says more", invocation.list(&server));
+    let takes = format!("it takes: {usage}\n`{}` shows more", invocation.list(&server));
     match values::arguments(words.base.clone(), &words.pairs, schema) {
         Ok(arguments) => Ok(Prepared { canonical, server, arguments, takes }),
         Err(wrong) => Err(invalid(wrong.join("\n  ")).server(&server).help(takes)),
