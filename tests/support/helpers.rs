@@ -81,6 +81,14 @@ impl Bench {
         path
     }
 
+    /// Makes a named pipe in the folder.
+    #[allow(dead_code, reason = "one test program needs it")]
+    pub fn pipe(&self, name: &str) {
+        let path = self.folder.path().join(name);
+        let made = std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo");
+        assert!(made.success());
+    }
+
     /// Writes `mcp.json` with these servers; gives its path.
     pub fn servers(&self, servers: &Value) -> PathBuf {
         self.write("mcp.json", &format!("{:#}", json!({"servers": servers})))

@@ -11,9 +11,7 @@ fn every_mistake_is_answered_with_the_way_out() {
     bench.write("teem.json", "{}");
     let accept = r#"{"servers": {"a": {"url": "https://h/", "headers": {"Accept": "x"}}}}"#;
     bench.write("own.json", accept);
-    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
-    rustix::fs::mknodat(rustix::fs::CWD, bench.path().join("pipe.json"), kind, mode, 0)
-        .expect("a pipe");
+    bench.pipe("pipe.json");
     bench.write("bad.json", r#"{"servers": {"a": {"comand": "x"}}}"#);
     for (args, parts) in [
         (&["list", "nope"][..], &["there is no server `nope`; there are calc, down, marker"][..]),
@@ -82,9 +80,7 @@ fn a_step_that_is_worth_a_note_has_not_failed_under_a_server_that_is_well() {
 #[test]
 fn a_file_that_is_found_and_cannot_be_read_is_named() {
     let bench = Bench::new();
-    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
-    rustix::fs::mknodat(rustix::fs::CWD, bench.path().join("mcp.json"), kind, mode, 0)
-        .expect("a pipe");
+    bench.pipe("mcp.json");
     let done = run(&bench, &["list"]);
     assert_eq!(done.code, Some(2), "{done:?}");
     let output = format!("{}{}", done.stdout, done.stderr);
