@@ -82,7 +82,6 @@ impl Bench {
     }
 
     /// Makes a named pipe in the folder.
-    #[allow(dead_code, reason = "one test program needs it")]
     pub fn pipe(&self, name: &str) {
         let path = self.folder.path().join(name);
         let made = std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo");
