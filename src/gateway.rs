@@ -208,7 +208,7 @@ fn most_connections() -> usize {
     #[cfg(unix)]
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     #[cfg(not(unix))]
-    let files = None;
+    let files: Option<u64> = None;
     files.map_or(CONNECTIONS, |files| CONNECTIONS.min(files as usize / 2)).max(1)
 }
 

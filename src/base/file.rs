@@ -56,13 +56,12 @@ fn open(path: &Path, options: &OpenOptions, flags: i32) -> io::Result<(File, Met
         let what = if meta.is_dir() { "it is a folder" } else { "it is not a regular file" };
         Err(io::Error::new(io::ErrorKind::InvalidInput, what))
     };
-    let mut options = options.clone();
     #[cfg(unix)]
-    {
+    let options = {
         use std::os::unix::fs::OpenOptionsExt as _;
         let nonblocking = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-        options.custom_flags(nonblocking.bits() as i32 | flags);
-    }
+        options.clone().custom_flags(nonblocking.bits() as i32 | flags).clone()
+    };
     #[cfg(not(unix))]
     let _ = flags;
     match std::fs::metadata(path) {

@@ -15,17 +15,18 @@ use super::{deck, load, output, signals};
 use crate::base::human::parse_duration;
 use crate::base::{Clock, SafeText, Timestamp};
 use crate::config::Environment;
-use crate::deck::Clients;
 #[cfg(feature = "tui")]
-use crate::deck::{Alongside, Deck, DeckBuilder, DeckEvent, TrustStore};
+use crate::deck::{Alongside, DeckBuilder};
+use crate::deck::{Clients, Deck, DeckEvent, PolicyKeeper, TrustGate, TrustStore};
 #[cfg(unix)]
-use crate::deck::{Listening, Local, PolicyKeeper, TrustGate};
+use crate::deck::{Listening, Local};
 use crate::gateway::{
     self, Bridge, ClientTokens, DEFAULT_SCOPES, GatewayService, OwnerToken, ServeOptions,
     SharedStore, Traces, serve_stdio,
 };
 #[cfg(feature = "tui")]
-use crate::host::{AccessScope, DEFAULT_PROFILE, Host, ServerState};
+use crate::host::DEFAULT_PROFILE;
+use crate::host::{AccessScope, Host, ServerState};
 use crate::telemetry::Telemetry;
 
 /// `mcpdeck serve`

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+#[cfg(unix)]
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;

@@ -166,7 +166,9 @@ impl Dashboard {
         session.draw(&app)?;
         let (input_sender, mut inputs) = mpsc::channel(256);
         let (opened_sender, mut opened) = mpsc::channel(1);
-        let mut runner = Runner::new(messages.clone(), files, options.reveal);
+        let runner = Runner::new(messages.clone(), files, options.reveal);
+        #[cfg(unix)]
+        let mut runner = runner;
         #[cfg(unix)]
         if let DashboardSource::Attached(socket) = &source {
             runner.remote = Some(AttachedSocket(socket.clone()));
