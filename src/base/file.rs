@@ -234,6 +234,7 @@ fn private(meta: &Metadata) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "it can fail elsewhere")]
 fn private(_: &Metadata) -> io::Result<()> {
     Ok(())
 }

@@ -159,7 +159,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
             }
             (false, false) => deck.files(files.clone()),
         };
-        deck::over(common, &signals, deck, async |deck, _| {
+        let serving = deck::over(common, &signals, deck, async |deck, _| {
             let host = deck.host().clone();
             let keeper = PolicyKeeper::open(&host, &files, &env).await;
             let clients = Clients::default();
@@ -190,8 +190,8 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
                     }
                 }
             }
-        })
-        .await
+        });
+        Box::pin(serving).await
     });
     runtime.shutdown_background();
     let served = deck::ended(done)?.unwrap_or(Ok(()));

@@ -40,6 +40,7 @@ pub(super) struct ProcessRow {
     /// Stopped by a signal, until it is continued.
     pub(super) suspended: bool,
     /// Running or runnable.
+    #[cfg_attr(windows, expect(dead_code, reason = "read where processes are swept"))]
     pub(super) running: bool,
     /// User and system time in ticks (see `usage::units`).
     pub(super) cpu_ticks: u64,

@@ -508,13 +508,13 @@ fn windows(launch: &Launch, error: &io::Error) -> Option<SpawnError> {
         }
         ELEVATION_REQUIRED => SpawnError::new(format!("{name} asks for administrator rights"))
             .help("start mcpdeck as administrator, or use a program that needs no such rights"),
-        FILENAME_EXCED_RANGE => SpawnError::new(
-            "the command line is too long for the system (32767 characters)".to_owned(),
-        )
-        .help("pass the data in a file"),
+        FILENAME_EXCED_RANGE => {
+            SpawnError::new("the command line is too long for the system (32767 characters)")
+                .help("pass the data in a file")
+        }
         SHARING_VIOLATION => SpawnError::passing(format!("{name} is being written to")),
         NO_SYSTEM_RESOURCES | COMMITMENT_LIMIT => {
-            SpawnError::passing("there is no memory for a new process".to_owned())
+            SpawnError::passing("there is no memory for a new process")
         }
         _ => return None,
     })
