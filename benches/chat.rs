@@ -32,8 +32,10 @@ const SESSIONS: usize = 1_000;
 /// Number of turns for the first-token measurement.
 const TURNS: usize = 500;
 /// Time between two tokens on the screen.
+#[cfg(unix)]
 const PACE: Duration = Duration::from_millis(2);
 /// Number of key presses measured.
+#[cfg(unix)]
 const KEYS: usize = 300;
 
 fn main() {
