@@ -1,7 +1,7 @@
 //! Callers other than the user, through the host: what they see and may do, what the user is asked,
 //! what is held, and the policy files.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -366,7 +366,7 @@ async fn granted(scene: &Scene) {
 #[tokio::test(start_paused = true)]
 async fn a_file_of_grants_that_cannot_be_trusted_grants_nothing_and_is_not_merged() {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
-    type Harm = fn(&Path);
+    type Harm = fn(&std::path::Path);
     let harms: [(&str, Harm); 6] = [
         ("is broken", |file| {
             let text = std::fs::read_to_string(file).unwrap();
