@@ -74,6 +74,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// A running service; ended with SIGTERM when dropped.
 struct Service {
     child: Child,
+    #[cfg_attr(windows, expect(dead_code, reason = "read where it is stopped by a signal"))]
     stdout: BufReader<ChildStdout>,
     url: String,
     token: String,
