@@ -67,7 +67,7 @@
 //! 9. Secrets are [`base::Secret`], which prints as `***`: the compiler, and `fixtures/faults`.
 //! 10. A request in flight is one value with one owner, [`mcp::PendingRequest`]: id, deadline, cancel,
 //!     progress, clock, byte counts, and where its answer goes. `tests/wire`.
-//! 11. One function, [`host::Policy::decide`], says whether somebody may list, call, read or connect:
+//! 11. One function, [`host::Policy::decide`], decides whether a caller may list, call, read or connect:
 //!     `lists_and_calls_agree` in `tests/engine/policy.rs`.
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]

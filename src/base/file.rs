@@ -60,7 +60,9 @@ fn open(path: &Path, options: &OpenOptions, flags: i32) -> io::Result<(File, Met
     let options = {
         use std::os::unix::fs::OpenOptionsExt as _;
         let nonblocking = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-        options.clone().custom_flags(nonblocking.bits() as i32 | flags).clone()
+        let mut options = options.clone();
+        options.custom_flags(nonblocking.bits() as i32 | flags);
+        options
     };
     #[cfg(not(unix))]
     let _ = flags;

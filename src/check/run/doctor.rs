@@ -6,7 +6,7 @@ use crate::check::calls::Called;
 use crate::check::model::{DoctorStatus, DoctorStep};
 use crate::check::subject::{CheckSubject, brief};
 use crate::config::TransportKind;
-use crate::host::{ServerState, ServerView, StartStep, StepStatus as Seen, StepView};
+use crate::host::{ServerState, ServerView, StartStep, StepStatus, StepView};
 use crate::mcp::{AuthStep, FindingKind, StepKind};
 
 /// Steps of the engine under the names of the report, in order.
@@ -71,20 +71,20 @@ fn engine_step(
     subject: &CheckSubject,
 ) -> DoctorStep {
     let status = match seen.map(|s| s.status) {
-        Some(Seen::Ok) => DoctorStatus::Ok,
-        Some(Seen::Failed) => DoctorStatus::Failed,
+        Some(StepStatus::Ok) => DoctorStatus::Ok,
+        Some(StepStatus::Failed) => DoctorStatus::Failed,
         // Still running when the start was abandoned: that is where it failed.
-        Some(Seen::Running)
+        Some(StepStatus::Running)
             if !failed
                 && (server.state == ServerState::Unavailable || subject.interrupted.is_some()) =>
         {
             DoctorStatus::Failed
         }
-        Some(Seen::Skipped) => DoctorStatus::Skipped,
+        Some(StepStatus::Skipped) => DoctorStatus::Skipped,
         None if matches!(server.state, ServerState::Ready | ServerState::Disabled) => {
             DoctorStatus::Skipped
         }
-        Some(Seen::Running) | None => DoctorStatus::Pending,
+        Some(StepStatus::Running) | None => DoctorStatus::Pending,
     };
     let detail = match (name, status) {
         // A process id differs in each run and is useless afterwards.
@@ -124,8 +124,10 @@ fn auth_step(step: &AuthStep) -> DoctorStep {
 fn junk(subject: &CheckSubject, failed: bool) -> DoctorStep {
     let count = subject.protocol_counts.get(&FindingKind::Junk).copied().unwrap_or(0);
     if count == 0 {
-        let saw_output =
-            subject.steps.iter().any(|s| s.step == StartStep::FirstByte && s.status == Seen::Ok);
+        let saw_output = subject
+            .steps
+            .iter()
+            .any(|s| s.step == StartStep::FirstByte && s.status == StepStatus::Ok);
         let status = match subject.transport.as_str() {
             "stdio" if subject.was_ready() || (saw_output && !failed) => DoctorStatus::Ok,
             "stdio" if subject.state != ServerState::Disabled => DoctorStatus::Pending,

@@ -72,7 +72,7 @@ fn address(text: &str, kind: TransportKind) -> Result<Url, (String, String)> {
         Ok(url) => return Ok(url),
         Err(error) => format!("this is not an address: {error}"),
     };
-    Err((refused, format!("it starts with {}://", schemes.join("://, "))))
+    Err((refused, format!("begin it with {}://", schemes.join(":// or "))))
 }
 
 fn headers(reader: &mut EntryReader<'_, '_>) -> IndexMap<String, Secret> {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::ApprovalRule;
-use crate::deck::Answers as KeptAnswers;
+use crate::deck::Answers;
 use crate::host::{ApprovalRequest, HostView, RuleKind, SessionRule, Settlement};
 use crate::mcp::{Answer, ApprovalId, RequestKind};
 use crate::tui::approval::answering::{AnswerScreen, AnsweringStage, Drafting, Offer, kept_offers};
@@ -28,7 +28,7 @@ const UNSEEN: &str = "see the logs for how it ended";
 pub struct OpenAnswers {
     pub(super) screens: BTreeMap<ApprovalId, AnswerScreen>,
     /// Answers stored beside the configuration, and those added during this run.
-    pub(super) kept: KeptAnswers,
+    pub(super) kept: Answers,
 }
 
 impl OpenAnswers {

@@ -11,7 +11,7 @@ use super::pointer::Drag;
 use super::screens::OpenScreen;
 use super::{App, AppFocus, chrome, keys, playback};
 use crate::base::LogLevel;
-use crate::deck::{Answers as KeptAnswers, DeckEvent, News, PolicyView};
+use crate::deck::{Answers, DeckEvent, News, PolicyView};
 use crate::error::Error;
 use crate::host::{HeldReason, HostView};
 use crate::mcp::ApprovalId;
@@ -340,7 +340,7 @@ impl App {
     }
 
     /// Replaces the kept answers with those of the configuration.
-    pub fn use_kept_answers(&mut self, answers: KeptAnswers) {
+    pub fn use_kept_answers(&mut self, answers: Answers) {
         self.screens.answers.kept = answers;
         self.mark(Redraw::Now);
     }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::OverlayReply;
-use crate::deck::{ApprovalChange, Awaiting, TrustVerdict as Trust};
+use crate::deck::{ApprovalChange, Awaiting, TrustVerdict};
 use crate::tui::effect::{ConfigCommand, Effect};
 use crate::tui::glyph::Glyphs;
 use crate::tui::keymap::KeyScope;
@@ -313,10 +313,10 @@ fn draw(awaiting: &Awaiting, several: bool, glyphs: &Glyphs, doc: &mut Doc) {
     let review = &awaiting.review;
     let (word, role): (&'static str, Role) = match (&review.verdict, awaiting.disabled) {
         (_, true) => ("switched off; asked when it is switched on", Role::Faint),
-        (Trust::Changed(_), _) if awaiting.runs_as_before => {
+        (TrustVerdict::Changed(_), _) if awaiting.runs_as_before => {
             ("changed since you approved it; the approved one keeps running", Role::Warning)
         }
-        (Trust::Changed(_), _) => ("changed since you approved it", Role::Warning),
+        (TrustVerdict::Changed(_), _) => ("changed since you approved it", Role::Warning),
         _ => ("new", Role::Muted),
     };
     let mut line = vec![
@@ -351,7 +351,7 @@ fn draw(awaiting: &Awaiting, several: bool, glyphs: &Glyphs, doc: &mut Doc) {
             doc.text(4, &ink!("{}  {}", what, Ink::line(&value)), Role::Muted);
         }
     }
-    if let Trust::Changed(fields) = &review.verdict {
+    if let TrustVerdict::Changed(fields) = &review.verdict {
         for field in fields {
             change(field, doc);
         }

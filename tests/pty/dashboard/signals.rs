@@ -3,6 +3,16 @@
 
 use crate::pty::{Deck, Launch, Signal, Size, is_alive, own_server, process_state, signal, until};
 
+/// The dashboard in the foreground of its shell takes keys, and quits.
+fn works_and_ends(deck: &mut Deck, job: i32) {
+    deck.wait("4 ready");
+    deck.keys("2");
+    deck.wait("find_airport");
+    deck.keys("q");
+    until("the job has ended", || !is_alive(job));
+    deck.assert_restored();
+}
+
 #[test]
 fn ctrl_z_gives_the_terminal_back_and_fg_draws_everything_again() {
     let mut deck = Launch::demo(Size::WIDE).in_shell().start();
@@ -48,12 +58,7 @@ fn ctrl_z_does_not_wait_for_the_input_that_came_after_it() {
     // The rest has reached the shell, which an interrupt makes forget it.
     deck.keys("\x03");
     deck.keys("fg\r");
-    deck.wait("4 ready");
-    deck.keys("2");
-    deck.wait("find_airport");
-    deck.keys("q");
-    until("the job has ended", || !is_alive(job));
-    deck.assert_restored();
+    works_and_ends(&mut deck, job);
 }
 
 #[test]
@@ -77,12 +82,7 @@ fn keys_of_a_command_that_has_the_terminal_neither_end_nor_hang_the_dashboard() 
     deck.keys("fg\r");
     until("both go on", || process_state(job) != Some('T'));
     deck.keys("\x03");
-    deck.wait("4 ready");
-    deck.keys("2");
-    deck.wait("find_airport");
-    deck.keys("q");
-    until("the job has ended", || !is_alive(job));
-    deck.assert_restored();
+    works_and_ends(&mut deck, job);
 }
 
 #[test]
