@@ -207,9 +207,10 @@ fn every_failed_build_is_reported_also_when_no_view_showed_it_running() {
         let said = format!("build failed: exit code {code}");
         let screen = draw(&mut app, 120, 40);
         assert!(screen.contains(&said), "{screen}");
-        // Shown once: the message expires, and an unchanged view does not show it again.
+        // Shown once: a key dismisses the message, and an unchanged view does not show it again.
         at.0 += 60_000_000;
         app.update(Message::Now(at));
+        press(&mut app, KeyCode::Down, KeyModifiers::NONE);
         app.update(Message::News(News::View(Arc::new(view.clone()))));
         let screen = draw(&mut app, 120, 40);
         assert!(!screen.contains(&said), "{screen}");

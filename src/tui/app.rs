@@ -116,7 +116,7 @@ pub struct App {
 }
 
 impl App {
-    /// How long a toast stays.
+    /// How long a toast stays; an error stays until a key is pressed after that time.
     pub const TOAST: Duration = Duration::from_secs(4);
 
     /// Creates the dashboard in its initial state.
@@ -176,7 +176,8 @@ impl App {
 
     /// When the screen next changes without input: relative times, expiring toasts, running calls.
     pub fn wake(&self) -> Option<Timestamp> {
-        let toast = self.toast.as_ref().map(|toast| toast.shown.plus(Self::TOAST));
+        let toast = self.toast.as_ref().filter(|toast| toast.role != Role::Error);
+        let toast = toast.map(|toast| toast.shown.plus(Self::TOAST));
         // During playback, the player advances the time.
         let shown = self.model.wake().filter(|_| self.model.playback.is_none());
         let calls = self.screens.calls.wake(self.model.now, self.screens.open_call());
@@ -395,6 +396,16 @@ impl App {
     fn toast(&mut self, text: Ink, role: Role) {
         self.toast = Some(Toast { shown: self.wall, text, role });
         self.mark(Redraw::Now);
+    }
+
+    /// Removes the toast if its time is over; `seen` says that the user was there to read it.
+    fn expire_toast(&mut self, seen: bool) {
+        let is_over = |toast: &mut Toast| {
+            (seen || toast.role != Role::Error) && self.wall >= toast.shown.plus(Self::TOAST)
+        };
+        if self.toast.take_if(is_over).is_some() {
+            self.mark(Redraw::Soon);
+        }
     }
 
     /// Removes the toast if it has this role.

@@ -14,6 +14,7 @@ use mcpdeck::tui::app::{App, Calls, Setup};
 use mcpdeck::tui::effect::{CallRequest, CallTarget, Effect};
 use mcpdeck::tui::message::{CallToken, Message, UserFiles};
 use mcpdeck::tui::prefs::{Prefs, SavedFilter};
+use mcpdeck::{Error, ErrorCode};
 
 use serde_json::json;
 
@@ -111,6 +112,25 @@ fn sentences_name_the_keys_a_person_has() {
     assert!(screen.contains("f7 retry") && !screen.contains("r retry"), "{screen}");
     types(&mut app, "5k");
     assert!(draw(&mut app, 120, 40).contains("f6 follows"));
+}
+
+#[test]
+fn an_error_stays_until_a_key_is_pressed_and_other_notices_go_by_themselves() {
+    let mut app = app("typical");
+    let at = |app: &mut App, seconds: u64| {
+        app.update(Message::Now(Timestamp(1_790_000_090_000_000 + seconds * 1_000_000)));
+    };
+    at(&mut app, 0);
+    app.update(Message::Warned(SafeText::line("only a warning")));
+    at(&mut app, 4);
+    assert!(!draw(&mut app, 80, 24).contains("only a warning"));
+    app.update(Message::Failed(Error::new(ErrorCode::Internal, "the disk is full")));
+    press(&mut app, KeyCode::Down, NONE);
+    assert!(draw(&mut app, 80, 24).contains("the disk is full"), "a key pressed too early");
+    at(&mut app, 600);
+    assert!(draw(&mut app, 80, 24).contains("the disk is full"), "nobody looked");
+    press(&mut app, KeyCode::Down, NONE);
+    assert!(!draw(&mut app, 80, 24).contains("the disk is full"));
 }
 
 fn in_flight(id: CallId) -> CallView {

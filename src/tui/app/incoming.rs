@@ -213,10 +213,7 @@ impl App {
         if self.wake().is_some_and(|wake| now >= wake) {
             self.mark(Redraw::Soon);
         }
-        if self.toast.as_ref().is_some_and(|toast| now >= toast.shown.plus(Self::TOAST)) {
-            self.toast = None;
-            self.mark(Redraw::Soon);
-        }
+        self.expire_toast(false);
         self.screens.calls.tick(now, self.screens.open_call(), &mut self.out);
     }
 
@@ -456,10 +453,15 @@ impl App {
     pub(super) fn input(&mut self, event: Event) {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => {
+                self.expire_toast(true);
                 self.drag_over();
                 self.key(key);
             }
-            Event::Mouse(mouse) => self.mouse(mouse),
+            Event::Mouse(mouse) => {
+                // Afterwards: a click on an error must not press a key that it covers.
+                self.mouse(mouse);
+                self.expire_toast(true);
+            }
             Event::Paste(text) => self.paste(&text),
             Event::Resize(width, height) => self.incoming(Message::Resize(width, height)),
             Event::FocusGained => {
