@@ -3,6 +3,9 @@
 //! Two hundred servers that stop together request it two hundred times, and a scan costs some ten
 //! microseconds per process on the machine. So requests that arrive during a scan wait for the next
 //! one and share it. On Windows the table holds the processes of our jobs; elsewhere it is empty.
+//!
+//! Read here and not with `procfs`, which opens the folder of each process before its file and parses
+//! every field: a stop waits for a scan, so its time counts.
 
 #[cfg(unix)]
 use parking_lot::Mutex;

@@ -1,6 +1,9 @@
 //! What the terminal can draw besides text. It is queried once, and nothing waits for the reply:
 //! until one comes, pictures are drawn with half blocks. Owns the query, the choice of protocol,
 //! the encoding and the placement; the result view lays the pictures out.
+//!
+//! `ratatui-image` (11.1) is not used: it writes escape sequences into cells, which here
+//! never hold any, and reads the terminal's replies from stdin itself.
 
 use std::io::Cursor;
 
