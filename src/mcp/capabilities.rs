@@ -162,7 +162,7 @@ pub struct Tool {
 impl Tool {
     /// Whether it only runs as a task (`execution.taskSupport`, MCP 2025-11-25).
     pub fn needs_task(&self) -> bool {
-        self.raw.pointer("/execution/taskSupport").is_some_and(|support| support == "required")
+        self.raw["execution"]["taskSupport"] == "required"
     }
 }
 
