@@ -138,14 +138,14 @@ fn the_picture_of_the_readme_is_what_the_program_draws() {
         press(&mut app, KeyCode::Char(key), KeyModifiers::NONE);
         draw(&mut app, 104, 18);
     }
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/waterfall.svg");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/screens/waterfall.svg");
     let drawn = picture(&mut app, 104, 18);
     if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
         std::fs::write(file, &drawn).unwrap();
     }
     assert!(drawn.contains("critical\u{a0}path"), "{drawn}");
     let shown = std::fs::read_to_string(file).unwrap().replace("\r\n", "\n");
-    assert!(shown == drawn, "docs/waterfall.svg shows another screen");
+    assert!(shown == drawn, "fixtures/screens/waterfall.svg shows another screen");
 }
 
 #[test]
