@@ -121,6 +121,34 @@ async fn a_call_that_cannot_be_posted_fails_at_once_and_the_next_one_works() {
     host.shutdown().await;
 }
 
+/// Waits until the server has seen that the host closed a connection.
+async fn closed(closed: &tokio::sync::Notify) {
+    let closed = tokio::time::timeout(Duration::from_secs(15), closed.notified());
+    closed.await.expect("the host closes its connections");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_does_not_acknowledge_or_read_holds_up_neither_calls_nor_the_end() {
+    let port = bridge::sse(demo("atlas")).await;
+    let url = format!("http://127.0.0.1:{port}/slow");
+    let host = host(json!({"type": "sse", "url": url, "startupTimeout": 15})).await;
+    host.call_tool("one.find_airport", json!({"query": "Oslo"})).await.unwrap();
+    host.shutdown().await;
+    closed(&bridge::POST_CLOSED).await;
+
+    let port = bridge::websocket(demo("atlas")).await;
+    let url = format!("ws://127.0.0.1:{port}/");
+    let entry = json!({"type": "websocket", "url": url, "timeout": 4,
+        "retry": {"maxRetries": 0}, "onTimeout": "breaker"});
+    let host = self::host(entry).await;
+    for query in [bridge::UNREAD.to_owned(), "x".repeat(8 << 20)] {
+        let error = host.call_tool("one.find_airport", json!({"query": query})).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::Timeout, "{error}");
+    }
+    host.shutdown().await;
+    closed(&bridge::SOCKET_CLOSED).await;
+}
+
 /// Completes the handshake, and kills itself on a call.
 const DEADLY: &str = r#"
 while read -r line; do

@@ -9,7 +9,7 @@ use futures::{SinkExt, StreamExt};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_tungstenite::tungstenite::Message;
 
 /// A program and its arguments.
@@ -42,6 +42,10 @@ pub async fn websocket(program: Program) -> u16 {
                             _ => return drop(sink.close().await),
                         },
                         frame = frames.next() => match frame {
+                            Some(Ok(Message::Text(text))) if text.contains(UNREAD) => {
+                                while sink.send(Message::Ping("".into())).await.is_ok() {}
+                                return SOCKET_CLOSED.notify_one();
+                            }
                             Some(Ok(Message::Text(text))) => {
                                 let text = format!("{text}\n");
                                 let _ = stdin.write_all(text.as_bytes()).await;
@@ -62,7 +66,17 @@ type Sessions = Arc<Mutex<HashMap<String, mpsc::Sender<String>>>>;
 /// What holds this is not taken.
 pub const UNDELIVERABLE: &str = "return-to-sender";
 
-/// Serves HTTP+SSE at `/sse`; takes no POST there. Gives its port.
+/// What holds this is the last message that is read from a WebSocket.
+pub const UNREAD: &str = "not-another-word";
+
+/// Notified when the host closed a POST that was never answered.
+pub static POST_CLOSED: Notify = Notify::const_new();
+
+/// Notified when the host closed a WebSocket that is not read.
+pub static SOCKET_CLOSED: Notify = Notify::const_new();
+
+/// Serves HTTP+SSE at `/sse`, and at `/slow`, where POSTs of notifications are taken but never
+/// answered; takes no POST there. Gives its port.
 pub async fn sse(program: Program) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -96,10 +110,11 @@ async fn answer(
             length = value.parse().ok()?;
         }
     }
-    if head.starts_with("GET /sse ") {
+    if head.starts_with("GET /sse ") || head.starts_with("GET /slow ") {
+        let path = if head.contains("/slow") { "slow" } else { "post" };
         let kind = "content-type: text/event-stream";
         let first =
-            format!("HTTP/1.1 200 OK\r\n{kind}\r\n\r\nevent: endpoint\ndata: /post/{number}\n\n");
+            format!("HTTP/1.1 200 OK\r\n{kind}\r\n\r\nevent: endpoint\ndata: /{path}/{number}\n\n");
         let (posted, mut posts) = mpsc::channel::<String>(64);
         sessions.lock().unwrap().insert(number.to_string(), posted);
         stream.write_all(first.as_bytes()).await.ok()?;
@@ -117,14 +132,22 @@ async fn answer(
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
-    let session = head.strip_prefix("POST /post/").and_then(|rest| rest.split(' ').next());
+    let slow = head.starts_with("POST /slow/");
+    let session = head.strip_prefix(if slow { "POST /slow/" } else { "POST /post/" });
+    let session = session.and_then(|rest| rest.split(' ').next());
     let posted = session.and_then(|session| sessions.lock().unwrap().get(session).cloned());
     let status = match posted {
         Some(_) if String::from_utf8_lossy(&body).contains(UNDELIVERABLE) => {
             "503 Service Unavailable"
         }
         Some(posted) => {
-            let _ = posted.send(format!("{}\n", String::from_utf8_lossy(&body))).await;
+            let body = String::from_utf8_lossy(&body);
+            let _ = posted.send(format!("{body}\n")).await;
+            if slow && !body.contains("\"id\"") {
+                let _ = stream.read_u8().await;
+                POST_CLOSED.notify_one();
+                return None;
+            }
             "202 Accepted"
         }
         None => "405 Method Not Allowed",

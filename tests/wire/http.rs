@@ -119,6 +119,27 @@ async fn a_call_given_up_is_taken_back_before_the_session_ends() {
 }
 
 #[tokio::test]
+async fn a_notification_that_is_never_acknowledged_holds_up_no_other() {
+    let rig = rig();
+    let web = Web::serve(|request| match request.method() {
+        "tools/call" | "notifications/cancelled" => Reply::Park,
+        _ => legacy(&request),
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    for n in 1..=3 {
+        let one = call(n);
+        let pending = start(&connected, echo(&n.to_string()), one.context);
+        let this = json!({"text": n.to_string()});
+        let asked = web.wait_for(|r| r.message["params"]["arguments"] == this).await;
+        one.cancel.cancel();
+        pending.await.unwrap().unwrap_err();
+        let id = &asked.message["id"];
+        web.wait_for(|r| r.message["params"]["requestId"] == *id).await;
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_refuses_connections_is_reported_to_be_gone() {
     let mut rig = rig();
     let web = Web::serve(|request| match request.verb.as_str() {

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::events::{SseEvent, SseEvents};
-use super::remote::{RemoteServer, Unasked};
+use super::remote::{Posts, RemoteServer, Unasked};
 use super::{Outgoing, SendError, Transport};
 use crate::base::SafeText;
 use crate::base::address::is_loopback;
@@ -100,21 +100,26 @@ impl Http {
         }))
     }
 
-    /// Posts queued messages, one after the other.
+    /// Posts queued messages in their order.
     async fn post_queued(me: Weak<Self>, mut queued: mpsc::Receiver<Queued>) {
+        let mut posts = Posts::default();
         while let Some(next) = queued.recv().await {
             let body = match next {
                 Queued::Message(body) => body,
                 Queued::Done(done) => {
+                    posts.finished().await;
                     let _ = done.send(());
                     continue;
                 }
             };
             let Some(http) = me.upgrade() else { return };
-            let message = Outgoing { body, ..Outgoing::default() };
-            if let Err(error) = http.post(message).await {
-                tracing::debug!(server = %http.tap.context.server, %error, "not delivered");
-            }
+            let (tap, message) = (Arc::clone(&http.tap), Outgoing { body, ..Outgoing::default() });
+            let posting = async move {
+                if let Err(error) = http.post(message).await {
+                    tracing::debug!(server = %http.tap.context.server, %error, "not delivered");
+                }
+            };
+            posts.add(tap, true, Box::pin(posting)).await;
         }
     }
 

@@ -9,10 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::channel::mpsc;
+use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, ClientBuilder, Identity, RequestBuilder, Response};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, DuplexStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio_util::io::StreamReader;
 use url::Url;
 
@@ -118,6 +121,54 @@ impl RemoteServer {
         let connected = !error.is_connect() || error.is_redirect();
         if self.answers && connected { SendError::Refused(text) } else { SendError::Broken(text) }
     }
+}
+
+/// Messages being posted.
+#[derive(Default)]
+pub(super) struct Posts(JoinSet<()>);
+
+impl Posts {
+    /// Most messages posted concurrently.
+    const MOST: usize = 256;
+    /// How long the next message waits for the acknowledgement of one.
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    /// Posts a message, unless the session ends first. With `in_order`, returns when the server has
+    /// acknowledged it: at once, as a rule, and one that never does must not hold up the others.
+    pub(super) async fn add(
+        &mut self,
+        tap: Arc<Tap>,
+        in_order: bool,
+        posting: BoxFuture<'static, ()>,
+    ) {
+        while self.0.try_join_next().is_some() {}
+        while self.0.len() >= Self::MOST {
+            self.0.join_next().await;
+        }
+        let (done, acknowledged) = oneshot::channel::<()>();
+        self.0.spawn(async move {
+            let _done = done;
+            tokio::select! {
+                () = posting => {}
+                () = ended(&tap) => {}
+            }
+        });
+        if in_order {
+            let _ = tokio::time::timeout(Self::PATIENCE, acknowledged).await;
+        }
+    }
+
+    /// Waits until all are acknowledged.
+    pub(super) async fn finished(&mut self) {
+        while self.0.join_next().await.is_some() {}
+    }
+}
+
+/// Waits until the session has ended, and a second more for its last messages: a server that reads
+/// nothing any more must not keep the connection.
+pub(super) async fn ended(tap: &Tap) {
+    tap.over.cancelled().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
 // HTTP connections: TLS with rustls and ring, certificates, and proxies from the environment

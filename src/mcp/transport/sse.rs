@@ -11,17 +11,13 @@ use futures::SinkExt;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream};
-use tokio::task::JoinSet;
 use url::Url;
 
 use super::events::{SseEvent, SseEvents};
-use super::remote::{RemoteServer, Streams, innermost, streams};
+use super::remote::{Posts, RemoteServer, Streams, ended, innermost, streams};
 use crate::base::SafeText;
 use crate::mcp::transport::SendError;
 use crate::mcp::wire::tap::Tap;
-
-/// Most requests posted concurrently.
-const POSTS: usize = 256;
 
 /// Connects to the stream at `url` and waits for the address to post to.
 ///
@@ -67,6 +63,7 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
         tokio::select! {
             () = reading => {}
             () = post(&remote, &endpoint, outgoing) => {}
+            () = ended(&remote.tap) => {}
         }
     });
     Ok(streams)
@@ -87,7 +84,7 @@ fn target(base: &Url, named: &str) -> Result<Url, SendError> {
 /// Posts what the session writes: notifications and answers in sequence, requests concurrently,
 /// because some servers complete the POST only when they have answered the request.
 async fn post(remote: &RemoteServer, endpoint: &Url, mut outgoing: BufReader<DuplexStream>) {
-    let mut posts = JoinSet::new();
+    let mut posts = Posts::default();
     loop {
         let mut line = Vec::new();
         if !matches!(outgoing.read_until(b'\n', &mut line).await, Ok(1..)) {
@@ -96,7 +93,8 @@ async fn post(remote: &RemoteServer, endpoint: &Url, mut outgoing: BufReader<Dup
         let message: Value = serde_json::from_slice(&line).unwrap_or_default();
         let id = message.get("method").and(message.get("id")).cloned();
         let (remote, endpoint) = (remote.clone(), endpoint.clone());
-        let waits = id.is_none() || message["method"] == "initialize";
+        let in_order = id.is_none() || message["method"] == "initialize";
+        let tap = Arc::clone(&remote.tap);
         let posting = async move {
             let request = remote.http.post(endpoint).header(CONTENT_TYPE, "application/json");
             match (remote.send(request.body(line)).await, id) {
@@ -107,15 +105,7 @@ async fn post(remote: &RemoteServer, endpoint: &Url, mut outgoing: BufReader<Dup
                 }
             }
         };
-        if waits {
-            posting.await;
-        } else {
-            while posts.len() >= POSTS {
-                posts.join_next().await;
-            }
-            posts.spawn(posting);
-        }
-        while posts.try_join_next().is_some() {}
+        posts.add(tap, in_order, Box::pin(posting)).await;
     }
 }
 

@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use url::Url;
 
-use super::remote::{Incoming, RemoteServer, Streams, streams};
+use super::remote::{Incoming, RemoteServer, Streams, ended, streams};
 use crate::mcp::transport::SendError;
 
 type Socket = WebSocketStream<reqwest::Upgraded>;
@@ -61,6 +61,7 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
         tokio::select! {
             () = read(stream, incoming) => {}
             () = write(sink, outgoing) => {}
+            () = ended(&remote.tap) => {}
         }
     });
     Ok(streams)
