@@ -543,6 +543,31 @@ async fn a_server_that_closes_every_stream_at_once_is_not_asked_without_end() {
 }
 
 #[tokio::test]
+async fn a_modern_stream_of_changes_that_breaks_off_is_opened_again() {
+    let mut rig = rig();
+    let web = Web::serve(|request| match request.method() {
+        "server/discover" => Reply::json(&answer(
+            &request.message,
+            &json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {"listChanged": true}}, "ttlMs": 0, "cacheScope": "private"}),
+        )),
+        // As a proxy that ends what is idle.
+        "subscriptions/listen" => Reply::events(&[]),
+        _ => Reply::json(&answer(&request.message, &text("x"))),
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Modern).await.unwrap();
+    let listens =
+        |web: &Web| web.seen().iter().filter(|r| r.method() == "subscriptions/listen").count();
+    web.wait_until(|web| listens(web) >= 2).await;
+    // What changed in between is not known.
+    let changed = SessionEvent::ListChanged(mcpdeck::mcp::ListKind::Tools);
+    while rig.events.recv().await.expect("the session lives") != changed {}
+    connected.session.request(echo("a"), call(1).context).await.unwrap();
+}
+
+#[tokio::test]
 async fn forty_slow_calls_run_at_once() {
     let rig = rig();
     let web = Web::serve(|request| match request.method() {

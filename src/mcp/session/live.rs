@@ -377,18 +377,20 @@ impl Core {
                 () = self.changed.notified() => continue,
             };
             // The session ended, or the method is unsupported: no change will ever be reported.
-            if let Err(error) = ended {
-                let code = error.rpc.as_ref().and_then(|rpc| rpc.code);
-                if error.code == ErrorCode::ServerUnavailable
-                    || matches!(code, Some(-32601 | -32602))
-                {
-                    return;
-                }
+            let over = self.tap.over.is_cancelled() || self.closing.get().is_some();
+            let code = ended.err().and_then(|error| error.rpc.as_ref()?.code);
+            if over || matches!(code, Some(-32601 | -32602)) {
+                return;
             }
             pause = if began.elapsed() > GOOD { Duration::from_secs(1) } else { pause };
             tokio::select! {
                 () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST),
                 () = self.changed.notified() => {}
+            }
+            // Changes in between were not reported.
+            let view = self.view();
+            for kind in ListKind::ALL.into_iter().filter(|kind| view.offers(*kind)) {
+                self.tap.pump.push(SessionEvent::ListChanged(kind));
             }
         }
     }
