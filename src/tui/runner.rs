@@ -164,9 +164,9 @@ impl Runner {
         }
     }
 
-    /// Overflow policy: effects come from keys; when the queue is full, the message is dropped.
+    /// Overflow policy: effects come from keys, so few messages wait while the queue is full.
     fn send(&self, message: Message) {
-        let _ = self.messages.try_send(message);
+        self.later(std::future::ready(Some(message)));
     }
 
     fn call(&mut self, token: CallToken, request: CallRequest) {
@@ -367,4 +367,21 @@ fn lock(file: &Path, change: LockChange) -> Result<Lock, String> {
     }
     lock.write(file).map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(lock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_done_is_reported_also_when_servers_fill_the_queue() {
+        let folder = tempfile::tempdir().unwrap();
+        let (messages, mut incoming) = mpsc::channel(1);
+        messages.send(Message::EngineReady).await.unwrap();
+        let mut runner = Runner::new(messages, SessionFiles::default(), false);
+        let name = folder.path().join("a.txt");
+        runner.perform(Effect::Save { name, content: b"a".to_vec() });
+        assert!(matches!(incoming.recv().await, Some(Message::EngineReady)));
+        assert!(matches!(incoming.recv().await, Some(Message::Done(_))));
+    }
 }
