@@ -6,11 +6,12 @@
 //!
 //! A pane is a type that implements [`pane::Pane`] in a file of `pane/`, a variant of
 //! [`pane::PaneId`] with its action, and a row of `app/panes.rs`; lists use [`widget::Browser`]
-//! (rows, filter line, detail) or [`widget::StreamList`]. A screen over the panes implements
-//! [`screen::Screen`] in its own file; `App::push_screen` opens it and [`effect::Effect::Close`]
-//! closes it. Both get a [`context::Cx`], put requests in [`pane::Out`], and name a
-//! [`keymap::KeyScope`]. All their keys are rows of `keymap/table.rs` for an [`action::Action`],
-//! which also feed last line, help, palette and `--keys`.
+//! (rows, filter line, detail) or [`widget::StreamList`]. What opens over the panes implements
+//! [`screen::Screen`] in its own file, full screens and the dialogs of `overlay/` alike;
+//! [`screen::Out::open`] opens it and [`screen::Out::close`] closes it. Both get a [`context::Cx`],
+//! put requests in [`screen::Out`], and name a [`keymap::KeyScope`]. All their keys are rows of
+//! `keymap/table.rs` for an [`action::Action`], which also feed last line, help, palette and
+//! `--keys`.
 
 /// An enum whose variants have names in files and on the screen.
 macro_rules! named {

@@ -17,10 +17,9 @@ use crate::tui::keymap::KeyScope;
 use crate::tui::layout::Layout;
 use crate::tui::message::{Message, UserFiles};
 use crate::tui::model::Model;
-use crate::tui::overlay::{
-    Confirm, NamePrompt, Named, Overlay, Palette, ReaderSubject, TextReader, reader_width,
-};
-use crate::tui::pane::{Cx, Out, Pane, PaneId, Ui, servers};
+use crate::tui::overlay::{self, Confirm, NamePrompt, Named, Palette, TextReader};
+use crate::tui::pane::servers::tour;
+use crate::tui::pane::{Cx, Out, Pane, PaneId, Ui};
 use crate::tui::pick::Choice;
 use crate::tui::prefs::Prefs;
 use crate::tui::prelude::*;
@@ -97,8 +96,7 @@ pub struct App {
     focus: AppFocus,
     panes: Panes,
     servers: ServerList,
-    overlays: Vec<Overlay>,
-    /// Screens open over the panes, and the state kept for closed ones.
+    /// What is open over the panes, and the state kept for closed screens.
     screens: Screens,
     toast: Option<Toast>,
     /// The current time; during playback, `model.now` is the time in the recording.
@@ -107,7 +105,7 @@ pub struct App {
     setup: Setup,
     redraw: Redraw,
     stale: bool,
-    /// Requests of panes, overlays and screens that are not handled yet.
+    /// Requests of panes and screens that are not handled yet.
     out: Out,
     /// Effects to return from the current [`App::update`].
     effects: Vec<Effect>,
@@ -131,7 +129,6 @@ impl App {
             focus: AppFocus::default(),
             panes: Panes::default(),
             servers: ServerList::default(),
-            overlays: Vec::new(),
             screens,
             toast: None,
             wall: now,
@@ -149,7 +146,7 @@ impl App {
         if app.setup.tour && !app.setup.prefs.toured {
             // Shown once, no matter how it is closed.
             app.setup.prefs.toured = true;
-            app.push_overlay(Overlay::Reader(TextReader::of(ReaderSubject::Tour(0))));
+            app.open(tour::reader());
         }
         app
     }
@@ -160,7 +157,7 @@ impl App {
             Message::Input(event) => self.input(event),
             message => self.incoming(message),
         }
-        let look = self.look.cx(&self.model, self.overlays.is_empty()).look();
+        let look = self.look.cx(&self.model, !self.is_covered()).look();
         let area = self.layout().map(|layout| layout.screen());
         let (screens, out) = (&mut self.screens, &mut self.out);
         screens.calls.work(screens.open_call(), &look, area, out);
@@ -184,22 +181,18 @@ impl App {
         [toast, shown, calls].into_iter().flatten().min()
     }
 
-    /// Updates panes, screens and overlays before a frame is drawn.
+    /// Updates panes and screens before a frame is drawn.
     pub fn prepare(&mut self) {
         self.model.reset_wake();
         self.redraw = Redraw::None;
-        self.refresh_readers();
         self.sync();
         let server = self.screens.open_server();
         let dev = server.and_then(|server| calls::dev_words(&server, &self.model));
         if let Some(screen) = self.screens.call_screen() {
             screen.dev = dev;
         }
-        self.on_screen(|screen, cx, area, _| screen.prepare(cx, area));
-        self.redraw = Redraw::None;
-        if let Some(Overlay::Consent(consent)) = self.overlays.last_mut() {
-            consent.look(self.size);
-        }
+        let ui = self.look.ui(&self.model, self.screen_area());
+        self.screens.prepare(ui, self.size);
         self.moment.note(self.decision(), self.model.now);
     }
 
@@ -209,30 +202,6 @@ impl App {
         self.on_pane(|pane, ui, _| pane.sync(ui));
         if let Some(layout) = self.layout() {
             self.servers.sync(&self.model, layout.servers.map_or(0, |area| area.height));
-        }
-        if let Some(overlay) = self.overlays.last_mut() {
-            overlay.prepare(self.size);
-        }
-    }
-
-    /// Rebuilds texts whose subject may have changed.
-    fn refresh_readers(&mut self) {
-        let width = reader_width(self.size);
-        let area = Rect { width, ..self.size };
-        let ui = self.look.ui(&self.model, area);
-        for overlay in &mut self.overlays {
-            if let Overlay::Palette(palette) = overlay
-                && palette.is_watched
-            {
-                palette.renew(self.model.watched_choices());
-            }
-            let Overlay::Reader(reader) = overlay else { continue };
-            reader.text.doc = match &reader.subject {
-                ReaderSubject::BlackBox(name) => servers::black_box(ui, name),
-                ReaderSubject::Info(name) => servers::info(ui, name),
-                ReaderSubject::Tour(page) => servers::tour::page(*page, ui),
-                ReaderSubject::Fixed | ReaderSubject::Help => continue,
-            };
         }
     }
 
@@ -249,15 +218,21 @@ impl App {
     /// Runs `act` on the topmost screen and handles its requests.
     fn on_screen<R: Default>(
         &mut self,
-        act: impl FnOnce(&mut dyn Screen, &Cx<'_>, Rect, &mut Out) -> R,
+        act: impl FnOnce(&mut dyn Screen, Ui<'_>, &mut Out) -> R,
     ) -> R {
-        let area = self.screen_area();
-        let cx = self.look.cx(&self.model, true);
+        let Some(screen) = self.screens.top() else { return R::default() };
+        let area = self.area_of(screen);
+        let ui = self.look.ui(&self.model, area);
         let Some(screen) = self.screens.top_mut() else { return R::default() };
-        let done = act(screen, &cx, area, &mut self.out);
+        let done = act(screen, ui, &mut self.out);
         self.mark(Redraw::Now);
         self.absorb();
         done
+    }
+
+    /// The region of an open screen, without its frame.
+    fn area_of(&self, screen: &dyn Screen) -> Rect {
+        overlay::frame_area(screen, self.size).map_or_else(|| self.screen_area(), overlay::inner)
     }
 
     fn layout(&self) -> Option<Layout> {
@@ -275,14 +250,19 @@ impl App {
 
     /// Whether a screen is open over the panes.
     pub fn has_screen(&self) -> bool {
-        self.screens.open().is_some()
+        self.screens.filling().is_some()
+    }
+
+    /// Whether a dialog is open over the screen or the pane.
+    fn is_covered(&self) -> bool {
+        self.screens.top().is_some_and(|screen| screen.frame(self.size).is_some())
     }
 
     /// The key scopes currently in effect, innermost first.
     fn scopes(&self) -> Vec<KeyScope> {
         let mut scopes = Vec::with_capacity(4);
-        if let Some(overlay) = self.overlays.last() {
-            scopes.extend_from_slice(overlay.scopes());
+        if let Some(screen) = self.screens.top() {
+            scopes = screen.scopes();
         } else if self.panes.get(self.pane).is_typing() {
             scopes.push(KeyScope::Text);
         } else {
@@ -298,10 +278,10 @@ impl App {
         scopes
     }
 
-    /// Whether the topmost overlay or, without one, the pane is taking text.
+    /// Whether the topmost screen or, without one, the pane is taking text.
     fn is_typing(&self) -> bool {
-        match self.overlays.last() {
-            Some(overlay) => overlay.is_typing(),
+        match self.screens.top() {
+            Some(screen) => screen.takes_letters(),
             None => self.panes.get(self.pane).is_typing(),
         }
     }
@@ -309,7 +289,7 @@ impl App {
     /// Replaces each `{action}` in `text` with its key in the current pane or screen.
     fn spelled(&self, text: &str) -> Ink {
         let pane = || self.panes.get(self.pane).scopes().to_vec();
-        let mut scopes = self.screens.scopes().unwrap_or_else(pane);
+        let mut scopes = self.screens.filling().map_or_else(pane, Screen::scopes);
         scopes.push(KeyScope::Global);
         self.look.keymap.spelled(&scopes, text)
     }
@@ -323,9 +303,9 @@ impl App {
         chosen.or_else(|| servers.next().filter(|_| self.model.view.servers.len() == 1).cloned())
     }
 
-    // Requests of panes, overlays and screens.
+    // Requests of panes and screens.
 
-    /// Handles what a pane, an overlay or a screen requested.
+    /// Handles what a pane or a screen requested.
     fn absorb(&mut self) {
         let out = std::mem::take(&mut self.out);
         let may_ask_again = !out.effects.is_empty();
@@ -340,8 +320,8 @@ impl App {
         for effect in out.effects {
             self.absorb_effect(effect);
         }
-        if let Some(overlay) = out.overlay {
-            self.push_overlay(overlay);
+        if let Some(screen) = out.screen {
+            self.push_screen(OpenScreen::Own(screen));
         }
         if let Some((text, role)) = out.toast {
             self.toast(text, role);
@@ -364,12 +344,13 @@ impl App {
             Effect::Choose(title, choices) => return self.choose(title.clone(), choices.clone()),
             Effect::AskLine(line, proposed) => {
                 let ask = NamePrompt::new(Named::Call(*line), proposed, Vec::new());
-                return self.push_overlay(Overlay::Ask(ask));
+                return self.open(ask);
             }
             Effect::Close => {
                 self.screens.pop();
                 return self.mark(Redraw::Now);
             }
+            Effect::Pick(pick) => return self.pick(pick.clone()),
             Effect::Open(todo) => return self.open_todo(todo),
             Effect::OpenEntry(server, list, wire) => {
                 return self.screens.open_entry(server, *list, wire, &self.model, &mut self.out);
@@ -413,29 +394,29 @@ impl App {
         self.toast.take_if(|toast| toast.role == role);
     }
 
-    fn push_overlay(&mut self, overlay: Overlay) {
-        self.overlays.push(overlay);
-        self.mark(Redraw::Now);
-    }
-
     /// Opens a text reader over the panes.
     fn read(&mut self, title: Ink, doc: Doc) {
-        self.push_overlay(Overlay::Reader(TextReader::new(title, doc)));
+        self.open(TextReader::new(title, doc));
     }
 
     /// Asks for confirmation before `yes` is carried out.
     fn confirm(&mut self, title: Ink, lines: Vec<Ink>, yes: Vec<Effect>) {
-        self.push_overlay(Overlay::Confirm(Confirm::new(title, lines, yes)));
+        self.open(Confirm::new(title, lines, yes));
     }
 
     /// Opens a list for the user to choose from.
     fn choose(&mut self, title: Ink, choices: Vec<Choice>) {
-        self.push_overlay(Overlay::Palette(Palette::new(title, choices)));
+        self.open(Palette::new(title, choices));
     }
 
-    /// Opens a screen over the others.
+    /// Opens a screen or a dialog over the others.
+    fn open(&mut self, screen: impl Screen + 'static) {
+        self.push_screen(OpenScreen::Own(Box::new(screen)));
+    }
+
     fn push_screen(&mut self, open: OpenScreen) {
         self.screens.push(open, &mut self.out);
+        self.mark(Redraw::Now);
     }
 
     // The frame.
@@ -443,8 +424,10 @@ impl App {
     /// The pictures to draw as pixels over a frame of this size.
     pub fn placements(&self, area: Rect) -> Vec<Placement> {
         let layout = Layout::compute(area, self.setup.prefs.server_list);
-        let (Some(screen), Some(layout)) = (self.screens.top(), layout) else { return Vec::new() };
-        let cx = self.look.cx(&self.model, self.overlays.is_empty());
+        let (Some(screen), Some(layout)) = (self.screens.filling(), layout) else {
+            return Vec::new();
+        };
+        let cx = self.look.cx(&self.model, !self.is_covered());
         screen.placements(&cx.look(), layout.screen())
     }
 
@@ -457,14 +440,15 @@ impl App {
 
     /// Draws the screen.
     pub fn render(&self, area: Rect, buf: &mut Buffer) {
-        let cx = self.look.cx(&self.model, self.overlays.is_empty());
+        let cx = self.look.cx(&self.model, !self.is_covered());
         buf.set_style(area, cx.style(Role::Text));
         match Layout::compute(area, self.setup.prefs.server_list) {
             Some(layout) => {
                 self.render_layout(&cx, &layout, buf);
-                for (depth, overlay) in self.overlays.iter().enumerate() {
-                    let top = depth + 1 == self.overlays.len();
-                    overlay.render(&Cx { focused: top, ..cx }, area, buf);
+                let mut dialogs = self.screens.visible().peekable();
+                while let Some(dialog) = dialogs.next() {
+                    let focused = dialogs.peek().is_none();
+                    overlay::render(dialog, &Cx { focused, ..cx }, area, buf);
                 }
             }
             None => chrome::too_small(&cx, area, buf),
@@ -483,7 +467,7 @@ impl App {
         chrome::tabs(cx, self.pane, layout.tabs, buf);
         let rule = cx.style(Role::Rule);
         Pen::new(buf, layout.rule).rule(cx.glyphs.horizontal, rule);
-        if let Some(screen) = self.screens.top() {
+        if let Some(screen) = self.screens.filling() {
             let place = layout.screen();
             let (key, word) = (cx.style(Role::Key), cx.style(Role::Muted));
             screen.key_line(cx.keymap).render(screen.key_area(place), buf, key, word);

@@ -18,11 +18,10 @@ use crate::tui::effect::Effect;
 use crate::tui::form::draw::Styles;
 use crate::tui::form::editor::{area, edit};
 use crate::tui::keymap::{KeyScope, Keymap};
-use crate::tui::overlay::Overlay;
-use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::pane::{Cx, Gesture, Out, Ui};
 use crate::tui::prelude::*;
 use crate::tui::result::markdown::{self, MarkdownSpan};
-use crate::tui::screen::{Help, Screen, close, keys_of};
+use crate::tui::screen::{Help, Screen, is_for_all, keys_of};
 use crate::tui::widget::{KeyLine, TextInput};
 
 type ChatLine = Vec<MarkdownSpan>;
@@ -268,7 +267,7 @@ impl ChatScreen {
         let command = match action {
             Action::Back if self.search.take().is_some() => return,
             Action::Back if self.selected.take().is_some() => return,
-            Action::Back => return close(out),
+            Action::Back => return out.close(),
             Action::Send if self.search.is_some() => return self.find(),
             Action::Send => {
                 let text = self.input.lines().join("\n");
@@ -347,7 +346,7 @@ impl ChatScreen {
     /// Opens the arguments and result of a call.
     fn open(&self, at: usize, out: &mut Out) {
         if let Some(call) = self.call(at) {
-            out.overlay = Some(Overlay::Reader(draw::viewer(call, self.laid.0)));
+            out.open(draw::viewer(call, self.laid.0));
         }
     }
 
@@ -458,20 +457,16 @@ impl Screen for ChatScreen {
         vec![KeyScope::Chat]
     }
 
-    fn help(&self) -> Help {
-        ("keys: chat", &[(KeyScope::Chat, "in the chat")])
-    }
-
-    fn takes_letters(&self) -> bool {
-        true
+    fn help(&self) -> Option<Help> {
+        Some(("keys: chat", &[(KeyScope::Chat, "in the chat")]))
     }
 
     fn lets_through(&self, action: Action) -> bool {
         // Approvals that a call of the model waits for can be opened over the chat.
-        action == Action::Answer
+        is_for_all(action) || action == Action::Answer
     }
 
-    fn key(&mut self, key: KeyEvent, bound: Option<Action>, _: &Cx<'_>, _: &mut Out) -> bool {
+    fn key(&mut self, key: KeyEvent, bound: Option<Action>, _: Ui<'_>, _: &mut Out) -> bool {
         // An unbound shift-enter falls back to the binding of enter, so check for it first.
         let types = bound.is_none() || is_newline(key) && self.search.is_none();
         if types {
@@ -480,19 +475,19 @@ impl Screen for ChatScreen {
         types
     }
 
-    fn act(&mut self, action: Action, _: &Cx<'_>, out: &mut Out) {
+    fn act(&mut self, action: Action, _: Ui<'_>, out: &mut Out) {
         self.apply(action, out);
     }
 
-    fn paste(&mut self, text: &str, _: &Cx<'_>, _: &mut Out) {
+    fn paste(&mut self, text: &str, _: Ui<'_>, _: &mut Out) {
         match &mut self.search {
             Some((typed, _)) => typed.insert(text),
             None => _ = self.input.insert_str(text.replace("\r\n", "\n").replace('\r', "\n")),
         }
     }
 
-    fn mouse(&mut self, gesture: Gesture, _: &Cx<'_>, area: Rect, out: &mut Out) {
-        let text = self.text_area(area);
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        let text = self.text_area(ui.area);
         match gesture {
             Gesture::Scroll { delta, .. } => self.scroll(delta),
             Gesture::Click(at) if text.contains(at) => {
@@ -513,19 +508,19 @@ impl Screen for ChatScreen {
     }
 
     fn unsaved(&self) -> Option<&'static str> {
-        self.is_busy.then_some("the model's answer is not complete")
+        self.is_busy.then_some("The answer of the model is not complete.")
     }
 
-    fn prepare(&mut self, cx: &Cx<'_>, area: Rect) {
+    fn prepare(&mut self, ui: Ui<'_>) {
         self.waits = SafeText::default();
-        if let Some(request) = cx.model.view.pending.values().next() {
+        if let Some(request) = ui.model.view.pending.values().next() {
             let of = request.during.as_ref().map(|call| format!(" {call}")).unwrap_or_default();
             let key =
-                cx.keymap.spelled(&[KeyScope::Chat, KeyScope::Global], " {answer} to answer ");
+                ui.keymap.spelled(&[KeyScope::Chat, KeyScope::Global], " {answer} to answer ");
             self.waits =
                 SafeText::cut(&format!(" {}{of} waits for you:{key}", request.server), 200);
         }
-        self.lay_out(&cx.look(), area);
+        self.lay_out(&ui.look(), ui.area);
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {

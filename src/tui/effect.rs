@@ -13,7 +13,7 @@ use crate::tui::chat::port::ChatCommand;
 use crate::tui::form::CheckJob;
 use crate::tui::message::{CallToken, FormToken, ViewToken};
 use crate::tui::model::Todo;
-use crate::tui::pick::{Choice, LinePrompt};
+use crate::tui::pick::{Choice, LinePrompt, Pick};
 use crate::tui::player::PlayCommand;
 use crate::tui::prefs::Prefs;
 use crate::tui::prelude::*;
@@ -27,6 +27,8 @@ pub enum Effect {
     Say(String),
     /// Leave the screen.
     Close,
+    /// Do what was picked from a list.
+    Pick(Pick),
     /// Let the user choose.
     Choose(Ink, Vec<Choice>),
     /// Ask the user for a line of text; the string is its initial value.

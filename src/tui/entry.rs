@@ -14,9 +14,9 @@ use crate::tui::form::FormState;
 use crate::tui::form::draw::{form, put};
 use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::message::Message;
-use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::pane::{Cx, Gesture, Out, Ui};
 use crate::tui::prelude::*;
-use crate::tui::screen::{Help, Screen, close};
+use crate::tui::screen::{Help, Screen, is_for_all};
 use crate::tui::widget::KeyLine;
 
 /// What is edited.
@@ -111,7 +111,7 @@ impl FormScreen {
                         out.say(ink!("{} shared with {}", count(roots.len(), "root"), name));
                         let command = ServerCommand::Roots(roots);
                         out.effect(Effect::Order(Order::Server(server.clone(), command)));
-                        close(out);
+                        out.close();
                     }
                     Err((line, reason)) => {
                         self.form.select_place(&format!("/roots/{line}"));
@@ -135,27 +135,23 @@ impl Screen for FormScreen {
         [&[KeyScope::Entry], self.form.scopes()].concat()
     }
 
-    fn help(&self) -> Help {
-        (
+    fn help(&self) -> Option<Help> {
+        Some((
             "keys: editing",
             &[
                 (KeyScope::Entry, "editing"),
                 (KeyScope::Form, "in the form"),
                 (KeyScope::FormLine, "on lines that take no text"),
             ],
-        )
-    }
-
-    fn takes_letters(&self) -> bool {
-        true
+        ))
     }
 
     fn lets_through(&self, action: Action) -> bool {
-        action == Action::Answer
+        is_for_all(action) || action == Action::Answer
     }
 
-    fn key(&mut self, key: KeyEvent, bound: Option<Action>, cx: &Cx<'_>, _out: &mut Out) -> bool {
-        self.form.now = cx.model.now;
+    fn key(&mut self, key: KeyEvent, bound: Option<Action>, ui: Ui<'_>, _out: &mut Out) -> bool {
+        self.form.now = ui.model.now;
         let text = self.form.take_key(key, bound.is_some());
         if text {
             (self.problem, self.leaving) = (None, false);
@@ -163,7 +159,7 @@ impl Screen for FormScreen {
         text
     }
 
-    fn act(&mut self, action: Action, _cx: &Cx<'_>, out: &mut Out) {
+    fn act(&mut self, action: Action, _ui: Ui<'_>, out: &mut Out) {
         let leaving = std::mem::take(&mut self.leaving);
         match action {
             Action::SaveForm => self.save(out),
@@ -173,21 +169,21 @@ impl Screen for FormScreen {
                 let text = "not saved: {back} again discards the changes, {save-form} saves";
                 out.effect(Effect::Say(text.to_owned()));
             }
-            Action::Back => close(out),
+            Action::Back => out.close(),
             action => _ = self.form.apply(action),
         }
     }
 
-    fn paste(&mut self, text: &str, _cx: &Cx<'_>, _out: &mut Out) {
+    fn paste(&mut self, text: &str, _ui: Ui<'_>, _out: &mut Out) {
         self.form.paste(text);
     }
 
-    fn mouse(&mut self, gesture: Gesture, _cx: &Cx<'_>, area: Rect, out: &mut Out) {
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
         match gesture {
             Gesture::Scroll { delta, .. } => self.form.wheel(delta.signum()),
             Gesture::Click(at) | Gesture::DoubleClick(at) => {
                 self.leaving = false;
-                let body = self.body(area);
+                let body = self.body(ui.area);
                 if self.form.click(at, body) {
                     self.save(out);
                 }
@@ -197,7 +193,7 @@ impl Screen for FormScreen {
 
     fn receive(&mut self, message: &Message, out: &mut Out) -> bool {
         match message {
-            Message::Deck(DeckEvent::Saved(Ok(_))) if self.saving => close(out),
+            Message::Deck(DeckEvent::Saved(Ok(_))) if self.saving => out.close(),
             Message::Deck(DeckEvent::Saved(Err(reason))) if self.saving => {
                 (self.saving, self.problem) = (false, Some(reason.clone()));
             }
@@ -214,7 +210,7 @@ impl Screen for FormScreen {
         self.is_changed().then_some(what)
     }
 
-    fn prepare(&mut self, _cx: &Cx<'_>, _area: Rect) {
+    fn prepare(&mut self, _ui: Ui<'_>) {
         if let Some(job) = self.form.pending_check() {
             // Our own schema is small enough to check inline.
             self.form.checked(job.run());

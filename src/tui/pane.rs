@@ -1,14 +1,12 @@
-//! The interface of a pane, and what a pane can access and request.
+//! The interface of a pane.
 
-use crate::tui::effect::Effect;
 use crate::tui::keymap::KeyScope;
 use crate::tui::model::Model;
-use crate::tui::overlay::{Confirm, Overlay};
-use crate::tui::pick::Choice;
 use crate::tui::prelude::*;
 use crate::tui::widget::{KeepFilter, TextInput};
 
 pub use crate::tui::context::{Cx, Gesture, Ui};
+pub use crate::tui::screen::{Out, Redraw};
 
 named! {
     /// The panes, in the order of their keys, with the titles on their tabs.
@@ -81,89 +79,6 @@ impl PaneId {
     /// The pane of this title, in any case.
     pub fn by_title(title: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|pane| pane.name().eq_ignore_ascii_case(title))
-    }
-}
-
-/// Whether and how soon a frame is wanted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Redraw {
-    /// Nothing changed.
-    #[default]
-    None,
-    /// Telemetry changed: redraw at up to 30 frames a second.
-    Soon,
-    /// The user did something: redraw at up to 60 frames a second.
-    Now,
-}
-
-/// What event handling requests.
-#[derive(Default)]
-pub struct Out {
-    /// How soon to redraw the screen.
-    pub redraw: Redraw,
-    /// A screen was opened over the panes.
-    pub opened: bool,
-    /// Side effects to perform.
-    pub effects: Vec<Effect>,
-    /// An overlay to open.
-    pub overlay: Option<Overlay>,
-    /// A notice to show.
-    pub toast: Option<(Ink, Role)>,
-    /// A notice to show, with keys named in braces.
-    pub hint: Option<(&'static str, Role)>,
-    /// Preferences changed.
-    pub remember: bool,
-}
-
-impl Out {
-    /// Requests a side effect.
-    pub fn effect(&mut self, effect: Effect) {
-        self.effects.push(effect);
-    }
-
-    /// Shows a notice.
-    pub fn toast(&mut self, text: Ink, role: Role) {
-        self.toast = Some((text, role));
-    }
-
-    /// Shows a notice that needs no action.
-    pub fn say(&mut self, text: Ink) {
-        self.toast(text, Role::Ok);
-    }
-
-    /// Shows a warning.
-    pub fn warn(&mut self, text: Ink) {
-        self.toast(text, Role::Warning);
-    }
-
-    /// Requests a frame.
-    pub fn mark(&mut self, redraw: Redraw) {
-        self.redraw = self.redraw.max(redraw);
-    }
-
-    /// Shows a notice that names keys: `{action}` becomes the key it has.
-    pub const fn notify(&mut self, text: &'static str, role: Role) {
-        self.hint = Some((text, role));
-    }
-
-    /// Lets the user choose.
-    pub fn choose(&mut self, title: Ink, choices: Vec<Choice>) {
-        self.effect(Effect::Choose(title, choices));
-    }
-
-    /// Asks before something is done.
-    pub fn ask(&mut self, title: Ink, lines: Vec<Ink>, yes: Effect) {
-        self.overlay = Some(Overlay::Confirm(Confirm::new(title, lines, vec![yes])));
-    }
-
-    /// Saves text or bytes in a new file of the working directory.
-    pub fn save(&mut self, name: &str, content: impl Into<Vec<u8>>) {
-        self.effect(Effect::Save { name: name.into(), content: content.into() });
-    }
-
-    /// Copies text; the dashboard confirms it.
-    pub fn copy(&mut self, text: String) {
-        self.effect(Effect::Copy(text));
     }
 }
 

@@ -35,6 +35,8 @@ pub enum Pick {
     Among(Ink, Vec<Choice>),
     /// Something for the open call.
     Call(CallPick),
+    /// Compare definitions with those of this recording.
+    Recording(String),
     /// Use a theme.
     Theme(String),
     /// Perform this on a server, whichever one is selected.
@@ -45,8 +47,6 @@ pub enum Pick {
     Input(String),
     /// Send a command to the chat.
     Chat(ChatCommand),
-    /// Turn the tour's page.
-    TourPage(isize),
     /// Set the minimum level of the program's own log.
     LogLevel(LogLevel),
     /// Something about requests of servers.

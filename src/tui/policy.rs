@@ -2,10 +2,6 @@
 //! makes each change risky; clients, grants, limits, denials. Owns its rows and the definitions it
 //! compares with.
 
-use std::path::PathBuf;
-
-use crossterm::event::KeyEvent;
-
 use crate::deck::{ClientView, Drift, DriftPlace, Lock, LockedServer};
 use crate::host::{Digest, GrantId, HeldReason, ServerState, ServerView};
 use crate::mcp::{FieldChange, ListKind, Risk};
@@ -13,12 +9,12 @@ use crate::tui::effect::{Baseline, ClientOrder, Effect, LockChange, Order, Polic
 use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::message::Message;
 use crate::tui::model::Model;
-use crate::tui::overlay::{Overlay, Palette};
-use crate::tui::pane::{Cx, Gesture, Out, PaneId};
+use crate::tui::overlay::{NamePrompt, Named, Palette};
+use crate::tui::pane::{Cx, Gesture, Out, PaneId, Ui};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prelude::*;
-use crate::tui::screen::{Help, Screen, close, keys_of};
-use crate::tui::widget::{Browser, Doc, KeyLine, Pen, TextInput};
+use crate::tui::screen::{Help, Screen, is_for_all, keys_of};
+use crate::tui::widget::{Browser, Doc, KeyLine};
 
 mod detail;
 
@@ -66,12 +62,9 @@ pub struct PolicyScreen {
     against: Option<Baseline>,
     /// The definitions of the baseline, once they are read.
     known: Option<Result<Lock, SafeText>>,
-    /// The file name of a recording, while it is typed.
-    naming: Option<TextInput>,
     differs: Vec<Differs>,
     /// The inputs for which the differences were computed.
     found_for: Option<Vec<usize>>,
-    area: Rect,
 }
 
 impl PolicyScreen {
@@ -169,16 +162,13 @@ impl PolicyScreen {
     fn turn(&mut self, out: &mut Out) {
         (self.known, self.found_for) = (None, None);
         match self.against.take() {
-            None => self.read(Baseline::Lock, out),
-            Some(Baseline::Lock) => self.naming = Some(TextInput::default()),
+            None => {
+                out.effect(Effect::Baseline(Baseline::Lock));
+                self.against = Some(Baseline::Lock);
+            }
+            Some(Baseline::Lock) => out.open(NamePrompt::new(Named::Recording, "", Vec::new())),
             Some(Baseline::Recording(_)) => {}
         }
-    }
-
-    fn read(&mut self, baseline: Baseline, out: &mut Out) {
-        (self.known, self.found_for) = (None, None);
-        out.effect(Effect::Baseline(baseline.clone()));
-        self.against = Some(baseline);
     }
 
     /// Accepts or refuses the selected definition.
@@ -231,7 +221,7 @@ impl PolicyScreen {
             Some(PolicyRow::Client(origin)) => {
                 let Some(client) = detail::client(model, origin) else { return };
                 let palette = Palette::new(ink!("clients"), choices(client));
-                out.overlay = Some(Overlay::Palette(palette));
+                out.open(palette);
             }
             _ => out.warn(ink!("select a grant or a client first")),
         }
@@ -344,85 +334,62 @@ fn choices(client: &ClientView) -> Vec<Choice> {
 
 impl Screen for PolicyScreen {
     fn scopes(&self) -> Vec<KeyScope> {
-        match self.naming {
-            Some(_) => vec![KeyScope::Text],
-            None => vec![KeyScope::Policy, KeyScope::List],
-        }
+        vec![KeyScope::Policy, KeyScope::List]
     }
 
-    fn help(&self) -> Help {
-        ("keys: policy", &[(KeyScope::Policy, "policy"), (KeyScope::List, "in the list")])
+    fn help(&self) -> Option<Help> {
+        Some(("keys: policy", &[(KeyScope::Policy, "policy"), (KeyScope::List, "in the list")]))
     }
 
     fn takes_letters(&self) -> bool {
-        self.naming.is_some()
+        false
     }
 
     fn lets_through(&self, action: Action) -> bool {
-        matches!(action, Action::Answer | Action::Quit | Action::Theme)
+        is_for_all(action)
+            || matches!(action, Action::Answer | Action::Quit | Action::Theme)
             || PaneId::ALL.into_iter().any(|pane| pane.action() == action)
     }
 
-    fn key(&mut self, key: KeyEvent, bound: Option<Action>, _cx: &Cx<'_>, _out: &mut Out) -> bool {
-        let Some(typed) = self.naming.as_mut().filter(|_| bound.is_none()) else { return false };
-        typed.key(key);
-        true
-    }
-
-    fn act(&mut self, action: Action, cx: &Cx<'_>, out: &mut Out) {
-        if let Some(typed) = self.naming.take() {
-            match action {
-                Action::Open if !typed.text().trim().is_empty() => {
-                    self.read(Baseline::Recording(PathBuf::from(typed.text().trim())), out);
-                }
-                Action::Back => {}
-                _ => self.naming = Some(typed),
-            }
-            return;
-        }
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) {
         match action {
-            Action::Accept => self.decide(true, cx.model, out),
-            Action::Refuse => self.decide(false, cx.model, out),
-            Action::Revoke => self.revoke(cx.model, out),
+            Action::Accept => self.decide(true, ui.model, out),
+            Action::Refuse => self.decide(false, ui.model, out),
+            Action::Revoke => self.revoke(ui.model, out),
             Action::Against => self.turn(out),
-            Action::WriteLock => write_lock(cx.model, out),
+            Action::WriteLock => write_lock(ui.model, out),
             Action::Copy | Action::CopyAll => out.copy(self.browser.detail.doc.to_text()),
             Action::Filter => out.warn(ink!("this list has no filter")),
-            Action::Back if !self.browser.act(action, Self::body(self.area)) => close(out),
-            action => _ = self.browser.act(action, Self::body(self.area)),
+            Action::Back if !self.browser.act(action, Self::body(ui.area)) => out.close(),
+            action => _ = self.browser.act(action, Self::body(ui.area)),
         }
     }
 
-    fn paste(&mut self, text: &str, _cx: &Cx<'_>, _out: &mut Out) {
-        if let Some(typed) = &mut self.naming {
-            typed.insert(text);
-        }
-    }
-
-    fn mouse(&mut self, gesture: Gesture, _cx: &Cx<'_>, area: Rect, _out: &mut Out) {
-        if self.browser.mouse(gesture, Self::body(area)) {
-            self.browser.split.open(Self::body(area));
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, _out: &mut Out) {
+        if self.browser.mouse(gesture, Self::body(ui.area)) {
+            self.browser.split.open(Self::body(ui.area));
         }
         self.browser.filter.editing = false;
     }
 
     fn receive(&mut self, message: &Message, _out: &mut Out) -> bool {
         let Message::Baseline(of, known) = message else { return false };
-        if self.against.as_ref() == Some(of) {
+        // A recording was named in a dialog, the lock file may have been changed only.
+        if self.against.as_ref() == Some(of) || matches!(of, Baseline::Recording(_)) {
             (self.known, self.found_for) = (Some(known.clone()), None);
+            self.against = Some(of.clone());
         }
         true
     }
 
-    fn prepare(&mut self, cx: &Cx<'_>, area: Rect) {
-        self.area = area;
-        let body = Self::body(area);
-        self.compare(cx.model);
-        self.browser.set_rows(self.rows(cx.model), body);
+    fn prepare(&mut self, ui: Ui<'_>) {
+        let body = Self::body(ui.area);
+        self.compare(ui.model);
+        self.browser.set_rows(self.rows(ui.model), body);
         let width = self.browser.detail_width(body);
         if width > 0 {
             let mut doc = Doc::new(width);
-            let _ = self.detail(cx, &mut doc);
+            let _ = self.detail(&ui, &mut doc);
             self.browser.set_doc(doc, body);
         }
     }
@@ -431,16 +398,7 @@ impl Screen for PolicyScreen {
         let body = Self::body(area).intersection(buf.area);
         let summary = ink!("policy   definitions against {}", self.basis());
         self.browser.render_frame(cx, &summary, 0, body, buf);
-        let regions = self.browser.regions(body);
-        if let Some(typed) = &self.naming {
-            let mut pen = Pen::new(buf, regions.columns);
-            pen.put("recording to compare with: ", cx.style(Role::Accent));
-            let x = pen.position();
-            let room = regions.columns.width.saturating_sub(x);
-            let line = Rect { x: regions.columns.x + x, width: room, ..regions.columns };
-            typed.render(line, buf, cx.style(Role::Input));
-        }
-        let room = regions.list.width;
+        let room = self.browser.regions(body).list.width;
         self.browser.render_rows(cx, body, buf, |pen, row| self.row(cx, row, room, pen));
     }
 

@@ -1,52 +1,113 @@
-//! The interface of a screen over the panes. It gets all keys, mouse events and pasted text until
-//! it is closed; the dashboard keeps open screens on a stack (`app/screens.rs`).
+//! The interface of what opens over the panes: screens below the tabs, and dialogs in a frame in
+//! the middle. The topmost gets all keys, mouse events and pasted text until it is closed; the
+//! dashboard keeps them on one stack (`app/screens.rs`). Also what they and the panes can request.
 
 use crossterm::event::KeyEvent;
 
-use crate::tui::context::{Cx, Gesture};
+use crate::tui::context::{Cx, Gesture, Ui};
 use crate::tui::effect::Effect;
 use crate::tui::graphics::Placement;
 use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::look::Styles;
 use crate::tui::message::Message;
-use crate::tui::pane::Out;
+use crate::tui::model::{Model, Todo};
+use crate::tui::overlay::Confirm;
+use crate::tui::pick::{Choice, Pick};
 use crate::tui::prelude::*;
-use crate::tui::widget::KeyLine;
+use crate::tui::widget::{KeyLine, TextInput};
 
 /// Title of a help text, and the scopes it lists, each with a heading.
 pub type Help = (&'static str, &'static [(KeyScope, &'static str)]);
 
-/// A screen. Its requests go to `out`; [`Effect::Close`] closes it.
+/// The frame of a dialog: its title, and the columns and rows it wants, the frame included.
+pub type Frame = (Ink, u16, u16);
+
+/// A screen or a dialog. Its requests go to `out`; [`Effect::Close`] closes it. `ui.area` is its
+/// region, without the frame.
 pub trait Screen {
     /// Where its keys are bound, innermost first.
     fn scopes(&self) -> Vec<KeyScope>;
 
-    /// Its help.
-    fn help(&self) -> Help;
-
-    /// Whether plain characters are text now, whatever they are bound to.
-    fn takes_letters(&self) -> bool;
-
-    /// Whether a key of the panes applies here if it is not bound by the screen.
-    fn lets_through(&self, _action: Action) -> bool {
-        false
+    /// Its frame, if it is a dialog over the others on a screen of this size.
+    fn frame(&self, _whole: Rect) -> Option<Frame> {
+        None
     }
+
+    /// Its help, if that lists more than the keys that work at the moment.
+    fn help(&self) -> Option<Help> {
+        None
+    }
+
+    /// Whether plain characters are text now, whatever the global keys mean.
+    fn takes_letters(&self) -> bool {
+        true
+    }
+
+    /// Whether the dashboard performs this action of a global key that is not bound here.
+    fn lets_through(&self, action: Action) -> bool {
+        is_for_all(action)
+    }
+
+    /// The line being typed, if there is one: it takes keys that are not bound, and pasted text.
+    fn line(&mut self) -> Option<&mut TextInput> {
+        None
+    }
+
+    /// That line has changed.
+    fn typed(&mut self) {}
 
     /// Handles a key that the table binds to `bound` if it is text; returns whether it was. Other
     /// keys are handled by [`Screen::act`].
-    fn key(&mut self, key: KeyEvent, bound: Option<Action>, cx: &Cx<'_>, out: &mut Out) -> bool;
+    fn key(&mut self, key: KeyEvent, bound: Option<Action>, _ui: Ui<'_>, _out: &mut Out) -> bool {
+        let taken = bound.is_none() && self.line().is_some_and(|line| line.key(key));
+        if taken {
+            self.typed();
+        }
+        taken
+    }
 
-    /// Performs an action.
-    fn act(&mut self, action: Action, cx: &Cx<'_>, out: &mut Out);
+    /// Performs an action of its keys, or of a global key that it does not let through.
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out);
 
     /// Takes pasted text.
-    fn paste(&mut self, text: &str, cx: &Cx<'_>, out: &mut Out);
+    fn paste(&mut self, text: &str, _ui: Ui<'_>, out: &mut Out) {
+        match self.line() {
+            Some(line) => line.insert(text),
+            None => return out.warn(ink!("nothing here takes text")),
+        }
+        self.typed();
+    }
 
-    /// Reacts to the mouse.
-    fn mouse(&mut self, gesture: Gesture, cx: &Cx<'_>, area: Rect, out: &mut Out);
+    /// Reacts to the mouse within its region.
+    fn mouse(&mut self, _gesture: Gesture, _ui: Ui<'_>, _out: &mut Out) {}
+
+    /// Whether it only shows or offers something: a click beside it or another screen closes it.
+    fn is_passing(&self) -> bool {
+        false
+    }
 
     /// Receives a message from outside; returns whether this screen was waiting for it.
     fn receive(&mut self, _message: &Message, _out: &mut Out) -> bool {
+        false
+    }
+
+    /// Follows a change of the model; returns whether there is still a reason to show it.
+    fn follow(&mut self, _model: &Model) -> bool {
+        true
+    }
+
+    /// Whether it shows this item of the inbox.
+    fn shows(&self, _todo: &Todo) -> bool {
+        false
+    }
+
+    /// What the user decides here as text, if it may be decided only after time to read it.
+    fn decision(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether an action decides it.
+    fn decides(&self, _action: Action) -> bool {
         false
     }
 
@@ -55,8 +116,8 @@ pub trait Screen {
         None
     }
 
-    /// Brings its layout up to date before a frame.
-    fn prepare(&mut self, cx: &Cx<'_>, area: Rect);
+    /// Brings itself up to date before a frame; `ui.area` is the room there is for it.
+    fn prepare(&mut self, _ui: Ui<'_>) {}
 
     /// Draws itself.
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer);
@@ -66,13 +127,20 @@ pub trait Screen {
         Vec::new()
     }
 
-    /// The line of keys at its foot.
-    fn key_line(&self, keymap: &Keymap) -> KeyLine;
+    /// The line of keys at its foot; a dialog has the dashboard's.
+    fn key_line(&self, _keymap: &Keymap) -> KeyLine {
+        KeyLine::default()
+    }
 
     /// Where that line is drawn.
     fn key_area(&self, area: Rect) -> Rect {
         let height = area.height.min(1);
         Rect { y: area.bottom() - height, height, ..area }
+    }
+
+    /// Whether the dashboard's line of keys names this key below a dialog.
+    fn in_footer(&self, _scope: KeyScope, _action: Action) -> bool {
+        true
     }
 
     /// The region under the mouse, within which text is selected.
@@ -81,13 +149,112 @@ pub trait Screen {
     }
 }
 
+/// Whether an action is for the whole dashboard, whatever is open.
+pub const fn is_for_all(action: Action) -> bool {
+    use Action as A;
+    matches!(action, A::QuitNow | A::Suspend | A::Redraw | A::Help | A::Palette)
+}
+
 /// The keys of these scopes that the last line shows.
 pub fn keys_of(keymap: &Keymap, scopes: &[KeyScope]) -> KeyLine {
     let labels = keymap.labels(scopes).into_iter();
     KeyLine::new(labels.map(|(key, word, _)| (key, word)).collect(), keymap.help_label())
 }
 
-/// Closes the screen.
-pub fn close(out: &mut Out) {
-    out.effect(Effect::Close);
+/// Whether and how soon a frame is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Redraw {
+    /// Nothing changed.
+    #[default]
+    None,
+    /// Telemetry changed: redraw at up to 30 frames a second.
+    Soon,
+    /// The user did something: redraw at up to 60 frames a second.
+    Now,
+}
+
+/// What event handling requests.
+#[derive(Default)]
+pub struct Out {
+    /// How soon to redraw the screen.
+    pub redraw: Redraw,
+    /// A screen was opened below the tabs.
+    pub opened: bool,
+    /// Side effects to perform.
+    pub effects: Vec<Effect>,
+    /// A screen to open over the others.
+    pub screen: Option<Box<dyn Screen>>,
+    /// A notice to show.
+    pub toast: Option<(Ink, Role)>,
+    /// A notice to show, with keys named in braces.
+    pub hint: Option<(&'static str, Role)>,
+    /// Preferences changed.
+    pub remember: bool,
+}
+
+impl Out {
+    /// Requests a side effect.
+    pub fn effect(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    /// Opens a screen.
+    pub fn open(&mut self, screen: impl Screen + 'static) {
+        self.screen = Some(Box::new(screen));
+    }
+
+    /// Closes the screen.
+    pub fn close(&mut self) {
+        self.effect(Effect::Close);
+    }
+
+    /// Closes the screen and does what was picked.
+    pub fn pick(&mut self, pick: Pick) {
+        self.effects.extend([Effect::Close, Effect::Pick(pick)]);
+    }
+
+    /// Shows a notice.
+    pub fn toast(&mut self, text: Ink, role: Role) {
+        self.toast = Some((text, role));
+    }
+
+    /// Shows a notice that needs no action.
+    pub fn say(&mut self, text: Ink) {
+        self.toast(text, Role::Ok);
+    }
+
+    /// Shows a warning.
+    pub fn warn(&mut self, text: Ink) {
+        self.toast(text, Role::Warning);
+    }
+
+    /// Requests a frame.
+    pub fn mark(&mut self, redraw: Redraw) {
+        self.redraw = self.redraw.max(redraw);
+    }
+
+    /// Shows a notice that names keys: `{action}` becomes the key it has.
+    pub const fn notify(&mut self, text: &'static str, role: Role) {
+        self.hint = Some((text, role));
+    }
+
+    /// Lets the user choose.
+    pub fn choose(&mut self, title: Ink, choices: Vec<Choice>) {
+        self.effect(Effect::Choose(title, choices));
+    }
+
+    /// Asks before something is done.
+    pub fn ask(&mut self, title: Ink, lines: Vec<Ink>, yes: Effect) {
+        self.open(Confirm::new(title, lines, vec![yes]));
+    }
+
+    /// Saves text or bytes in a new file of the working directory.
+    pub fn save(&mut self, name: &str, content: impl Into<Vec<u8>>) {
+        self.effect(Effect::Save { name: name.into(), content: content.into() });
+    }
+
+    /// Copies text; the dashboard confirms it.
+    pub fn copy(&mut self, text: String) {
+        self.effect(Effect::Copy(text));
+    }
 }

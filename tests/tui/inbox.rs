@@ -196,3 +196,23 @@ fn what_waits_stands_in_the_header_however_little_room_there_is() {
         assert!(screen.lines().next().unwrap().contains(" 1 waiting"), "{width}\n{screen}");
     }
 }
+
+#[test]
+fn an_answer_opens_over_a_text_that_is_read_and_takes_the_keys() {
+    let mut driver = Driver::new();
+    driver.ask(RequestKind::Sampling, question("Left or right?"));
+    driver.shown();
+    driver.keys("?\x07");
+    let screen = crate::draw(&mut driver.app, 120, 40);
+    assert!(screen.contains("Left or right?") && !screen.contains("keys: "), "{screen}");
+}
+
+#[test]
+fn the_palette_opens_over_an_answer_while_the_filter_below_is_typed() {
+    let mut driver = Driver::new();
+    driver.ask(RequestKind::Sampling, question("Left or right?"));
+    driver.shown();
+    driver.keys("5/ab\x07\u{e006}:");
+    let screen = crate::draw(&mut driver.app, 120, 40);
+    assert!(screen.contains(" commands "), "{screen}");
+}

@@ -316,3 +316,24 @@ fn a_click_on_a_title_of_the_metrics_sorts_and_a_second_one_turns_it_round() {
         assert_eq!(first.unwrap().contains("filesystem"), filesystem_first, "{title}\n{screen}");
     }
 }
+
+#[test]
+fn a_file_that_changes_again_while_its_change_is_asked_about_is_asked_about_anew() {
+    let mut app = app("typical");
+    app.update(Message::Resize(120, 40));
+    let deck = |situation| Message::Deck(DeckEvent::Situation(std::sync::Arc::new(situation)));
+    app.update(deck(super::situation()));
+    press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    plan(&mut app);
+    draw(&mut app, 120, 40);
+    app.update(Message::Now(app.model.now.plus(std::time::Duration::from_secs(1))));
+    let mut again = super::situation();
+    again.revision = 2;
+    again.plan.as_mut().unwrap().removed.push("billing".into());
+    app.update(deck(again));
+    let effects = press(&mut app, KeyCode::Char('y'), KeyModifiers::NONE);
+    let apply = Effect::Config(mcpdeck::tui::effect::ConfigCommand::Apply);
+    assert!(!effects.contains(&apply), "what was not shown was applied");
+    let shown = draw(&mut app, 120, 40);
+    assert!(shown.contains("billing"), "{shown}");
+}

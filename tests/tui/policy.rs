@@ -9,6 +9,7 @@ use mcpdeck::host::{
 };
 use mcpdeck::mcp::ListKind;
 use mcpdeck::tui::effect::{Baseline, LockChange, Order, PolicyOrder};
+use mcpdeck::tui::message::UserFiles;
 use serde_json::{Value, json};
 
 use super::*;
@@ -195,4 +196,16 @@ fn definitions_are_compared_with_the_lock_file_and_with_a_recording() {
     let problem = SafeText::line("a.jsonl: it is not a recording");
     app.update(Message::Baseline(wanted, Err(problem)));
     assert!(draw(&mut app, 120, 40).contains("it is not a recording"));
+}
+
+#[test]
+fn a_global_key_is_not_what_the_pane_below_binds_it_to() {
+    let mut app = app("typical");
+    let keymap = Some(Ok("[servers]\nT = \"sort\"".to_owned()));
+    app.update(Message::UserFiles(UserFiles { keymap, ..UserFiles::default() }));
+    draw(&mut app, 120, 40);
+    key(&mut app, '@');
+    key(&mut app, 'T');
+    let shown = draw(&mut app, 120, 40);
+    assert!(shown.contains("theme: "), "{shown}");
 }

@@ -1,5 +1,4 @@
-//! Dispatch of actions: to the topmost overlay, then to the open screen or the pane, then to the
-//! actions that work everywhere.
+//! Dispatch of actions: to the topmost screen or the pane, then to the actions that work everywhere.
 
 use serde_json::json;
 
@@ -11,13 +10,10 @@ use crate::tui::effect::{Baseline, ConfigCommand, Effect, FileChange, Order, Ser
 use crate::tui::entry::FormScreen;
 use crate::tui::keymap::KeyScope;
 use crate::tui::model::{EngineState, Model, Todo};
-use crate::tui::overlay::{
-    Confirm, Consent, InputDialog, NamePrompt, Named, Overlay, OverlayReply, Palette,
-    ReaderSubject, TextReader,
-};
+use crate::tui::overlay::{Confirm, Consent, InputDialog, NamePrompt, Named, Palette};
 use crate::tui::pane::config::{PLANNED, touched};
 use crate::tui::pane::logs::level_word;
-use crate::tui::pane::servers::tour;
+use crate::tui::pane::servers::{info_reader, reader, tour};
 use crate::tui::pane::{Pane as _, PaneId, Redraw};
 use crate::tui::pick::{ApprovalPick, Choice, FilterPick, Pick};
 use crate::tui::policy::PolicyScreen;
@@ -30,42 +26,32 @@ const NAMED: usize = 10;
 
 impl App {
     pub(super) fn perform(&mut self, action: Action) {
-        if self.stale && self.overlays.is_empty() {
+        if keys::is_of_screen(self, action) {
+            return self.act_on_screen(action);
+        }
+        if self.stale {
             // Keys that arrive faster than frames act on what the next frame would show.
             self.on_pane(|pane, ui, _| pane.sync(ui));
         }
-        if let Err(reason) = keys::availability(self, action) {
-            let mut text = ink!("{}: ", self.look.keymap.label(action));
-            text.push(self.spelled(reason));
-            return self.toast(text, Role::Warning);
+        if self.may(action) && !self.perform_in_pane(action) {
+            self.perform_anywhere(action);
         }
-        let decides = match self.overlays.last() {
-            Some(Overlay::Consent(consent)) => consent.decides(action),
-            Some(Overlay::Input(_)) => matches!(action, Action::Open | Action::Forget),
-            Some(Overlay::Confirm(_)) => action == Action::Confirm,
-            Some(Overlay::SignIn(_)) => action == Action::OpenBrowser,
-            _ => false,
-        };
-        if decides && !self.was_read() {
-            return;
-        }
-        if let Some(mut overlay) = self.overlays.pop() {
-            let verdict = overlay.act(action, self.size, &mut self.out);
-            self.overlays.push(overlay);
-            self.absorb();
-            if verdict != OverlayReply::Pass {
-                return self.settle(verdict);
-            }
-        } else if keys::is_of_screen(self, action) {
-            return self.act_on_screen(action);
-        } else if self.perform_in_pane(action) {
-            return;
-        }
-        self.perform_anywhere(action);
+    }
+
+    /// Whether an action can be used now; says why if not.
+    pub(super) fn may(&mut self, action: Action) -> bool {
+        let Err(reason) = keys::availability(self, action) else { return true };
+        let mut text = ink!("{}: ", self.look.keymap.label(action));
+        text.push(self.spelled(reason));
+        self.toast(text, Role::Warning);
+        false
     }
 
     /// Performs an action of the open screen.
     pub(super) fn act_on_screen(&mut self, action: Action) {
+        if self.screens.top().is_some_and(|screen| screen.decides(action)) && !self.was_read() {
+            return;
+        }
         if let Some(&OpenScreen::Answer(id)) = self.screens.open()
             && self.screens.request_action(id, action, &self.model, &mut self.out)
         {
@@ -79,7 +65,7 @@ impl App {
                 let choices = self.screens.calls.choices().collect();
                 self.choose(ink!("saved calls"), choices);
             }
-            _ => self.on_screen(|screen, cx, _, out| screen.act(action, cx, out)),
+            _ => self.on_screen(|screen, ui, out| screen.act(action, ui, out)),
         }
     }
 
@@ -122,9 +108,8 @@ impl App {
     }
 
     #[expect(clippy::too_many_lines, reason = "a table of actions")]
-    fn perform_anywhere(&mut self, action: Action) {
+    pub(super) fn perform_anywhere(&mut self, action: Action) {
         if let Some(pane) = PaneId::ALL.into_iter().find(|pane| pane.action() == action) {
-            self.overlays.clear();
             return self.show(pane);
         }
         match action {
@@ -141,8 +126,7 @@ impl App {
                 self.setup.prefs.server_list = Some(!self.has_server_list());
                 self.remember();
             }
-            Action::Back if self.overlays.is_empty() => self.focus = AppFocus::Pane,
-            Action::Back => self.close_overlay(),
+            Action::Back => self.focus = AppFocus::Pane,
             Action::Answer => match self.first_todo() {
                 Some(todo) => self.open_todo(&todo),
                 None => self.toast(ink!("Nothing waits for you"), Role::Ok),
@@ -180,18 +164,15 @@ impl App {
             }
             Action::Request => {
                 if let Some(server) = self.target_server() {
-                    self.overlays.clear();
                     self.screens.send_request(&server, None, &self.model, &mut self.out);
                 }
             }
             Action::Watched => self.open_watched(),
             Action::User(_) => self.run_user_command(action),
             Action::BlackBox | Action::ServerInfo => {
+                let reader = if action == Action::BlackBox { reader } else { info_reader };
                 if let Some(server) = self.target_server() {
-                    self.open_reader_of(match action {
-                        Action::ServerInfo => ReaderSubject::Info(server),
-                        _ => ReaderSubject::BlackBox(server),
-                    });
+                    self.open(reader(server));
                 }
             }
             Action::SaveFilter => self.ask_filter_name(),
@@ -200,7 +181,7 @@ impl App {
                 let choices = keys::palette(self);
                 self.choose(ink!("commands"), choices);
             }
-            Action::Help => self.push_overlay(Overlay::Reader(keys::help(self))),
+            Action::Help => self.open(keys::help(self)),
             Action::Theme => {
                 let names = self.look.themes();
                 let at = names.iter().position(|name| name == self.look.theme.name());
@@ -219,14 +200,9 @@ impl App {
                 self.toast(ink!("quit, restart and stop end open work {}", how), Role::Ok);
                 self.remember();
             }
-            Action::Tour => {
-                self.push_overlay(Overlay::Reader(TextReader::of(ReaderSubject::Tour(0))));
-            }
+            Action::Tour => self.open(tour::reader()),
             Action::Record => self.effects.push(Effect::ToggleRecording),
-            Action::Chat => {
-                self.overlays.clear();
-                self.push_screen(OpenScreen::Chat);
-            }
+            Action::Chat => self.push_screen(OpenScreen::Chat),
             Action::Redraw => self.effects.push(Effect::Redraw),
             Action::Suspend => self.effects.push(Effect::Suspend),
             Action::Quit => self.quit(),
@@ -352,16 +328,7 @@ impl App {
         self.model.scope = next.map(|(name, _)| name.clone());
     }
 
-    pub(super) fn close_overlay(&mut self) {
-        self.overlays.pop();
-        self.mark(Redraw::Now);
-    }
-
     pub(super) fn pick(&mut self, pick: Pick) {
-        if let Pick::TourPage(delta) = pick {
-            return self.turn_tour(delta);
-        }
-        self.close_overlay();
         let (screens, model, out) = (&mut self.screens, &self.model, &mut self.out);
         match pick {
             Pick::Action(action) => {
@@ -374,9 +341,7 @@ impl App {
             }
             Pick::Filter(pick) => self.filter_pick(pick),
             Pick::Server(server) => self.model.scope = Some(server),
-            Pick::OnServer(Action::BlackBox, server) => {
-                self.open_reader_of(ReaderSubject::BlackBox(server));
-            }
+            Pick::OnServer(Action::BlackBox, server) => self.open(reader(server)),
             Pick::OnServer(action, server) => self.command(action, &[server]),
             Pick::SavedCall(name) => screens.open_saved(&name, false, model, out),
             Pick::MakeCall(name) => screens.open_saved(&name, true, model, out),
@@ -393,6 +358,9 @@ impl App {
                 let wanted = screens.call_screen().map(|screen| screen.picked(pick));
                 out.effects.extend(wanted.unwrap_or_default());
             }
+            Pick::Recording(file) => {
+                self.effects.push(Effect::Baseline(Baseline::Recording(file.into())));
+            }
             Pick::Theme(name) => self.use_theme(name),
             Pick::LogLevel(level) => {
                 self.toast(ink!("mcpdeck logs {} and above", level_word(level)), Role::Ok);
@@ -405,7 +373,6 @@ impl App {
             Pick::Approval(pick) => self.screens.approval_pick(pick, &self.model, &mut self.out),
             Pick::Chat(command) => self.effects.push(Effect::Chat(command)),
             Pick::Order(order) => self.effects.push(Effect::Order(order)),
-            Pick::TourPage(_) => {}
         }
     }
 
@@ -416,9 +383,8 @@ impl App {
             screen = PolicyScreen::against(Baseline::Lock);
             self.effects.push(Effect::Baseline(Baseline::Lock));
         }
-        self.overlays.clear();
         self.toast = None;
-        self.push_screen(OpenScreen::Own(Box::new(screen)));
+        self.open(screen);
     }
 
     /// Opens a live list of subscriptions and tasks.
@@ -426,8 +392,7 @@ impl App {
         let mut palette =
             Palette::new(ink!("subscriptions and tasks"), self.model.watched_choices());
         palette.is_watched = true;
-        self.overlays.clear();
-        self.push_overlay(Overlay::Palette(palette));
+        self.open(palette);
     }
 
     fn use_theme(&mut self, name: String) {
@@ -502,11 +467,8 @@ impl App {
 
     /// Quits from anywhere; a second press in a row confirms, a third does not wait for servers.
     pub(super) fn quit_at_once(&mut self) {
-        let asked = |overlay: &Overlay| matches!(overlay, Overlay::Confirm(confirm) if confirm.yes == [Effect::Quit]);
         if matches!(self.model.engine, EngineState::Stopping(_)) {
             self.effects.push(Effect::QuitNow);
-        } else if self.overlays.last().is_some_and(asked) {
-            self.leave();
         } else {
             self.quit();
         }
@@ -589,7 +551,7 @@ impl App {
     fn open_template(&mut self, number: usize) {
         let Some((_, template)) = server_templates().into_iter().nth(number) else { return };
         let file = self.model.files.last().map(|file| file.path.clone()).unwrap_or_default();
-        self.push_screen(OpenScreen::Own(Box::new(FormScreen::entry(&template, &file, None))));
+        self.open(FormScreen::entry(&template, &file, None));
     }
 
     // Saved traffic filters: naming, listing, applying, removing.
@@ -601,7 +563,7 @@ impl App {
         let same = saved.clone().rev().find(|saved| saved.text == text);
         let name = same.map_or_else(String::new, |saved| saved.name.clone());
         let taken = saved.map(|saved| saved.name.clone()).collect();
-        self.push_overlay(Overlay::Ask(NamePrompt::new(Named::Filter(text), &name, taken)));
+        self.open(NamePrompt::new(Named::Filter(text), &name, taken));
     }
 
     /// Lists the saved filters.
@@ -615,7 +577,7 @@ impl App {
         });
         let mut palette = Palette::new(ink!("saved filters"), choices.collect());
         palette.scopes = &[KeyScope::SavedFilters, KeyScope::Text];
-        self.push_overlay(Overlay::Palette(palette));
+        self.open(palette);
     }
 
     /// Applies, saves or removes a saved filter.
@@ -651,7 +613,7 @@ impl App {
         self.remember();
     }
 
-    // Overlays and screens opened over the panes.
+    // Screens opened over the panes.
 
     /// Follows a resource link in a result: shows the resources of its server and reads this one.
     /// Only the server is asked; nothing is fetched from elsewhere.
@@ -661,39 +623,13 @@ impl App {
         self.screens.open_entry(server, ListKind::Resources, uri, &self.model, &mut self.out);
     }
 
-    /// Opens the diagnostics or the info of a server.
-    fn open_reader_of(&mut self, subject: ReaderSubject) {
-        // At most one is open, so that a single esc leaves it.
-        self.overlays.retain(|overlay| match overlay {
-            Overlay::Reader(reader) => {
-                !matches!(reader.subject, ReaderSubject::BlackBox(_) | ReaderSubject::Info(_))
-            }
-            _ => true,
-        });
-        self.push_overlay(Overlay::Reader(TextReader::of(subject)));
-    }
-
-    fn turn_tour(&mut self, delta: isize) {
-        let Some(Overlay::Reader(reader)) = self.overlays.last_mut() else { return };
-        let ReaderSubject::Tour(page) = &mut reader.subject else { return };
-        let next = page.saturating_add_signed(delta);
-        reader.text.top = 0;
-        if next >= tour::PAGES.len() {
-            self.close_overlay();
-            self.remember();
-        } else {
-            *page = next;
-        }
-        self.mark(Redraw::Now);
-    }
-
     /// Opens an item of the inbox.
     pub(super) fn open_todo(&mut self, todo: &Todo) {
         match todo {
             Todo::Request(id) => self.screens.open_answer(*id, &self.model, &mut self.out),
             Todo::Approval(server) => {
                 let consent = Consent::new(&self.model.situation, Some(server), self.look.glyphs);
-                self.push_overlay(Overlay::Consent(consent));
+                self.open(consent);
             }
             Todo::Input(id) => self.open_input(id),
             Todo::Plan => self.open_plan(),
@@ -705,22 +641,20 @@ impl App {
     fn open_input(&mut self, id: &str) {
         let keyring = self.model.situation.keyring;
         let Some(view) = self.model.input(id).cloned() else { return };
-        self.push_overlay(Overlay::Input(Box::new(InputDialog::new(view, keyring))));
+        self.open(InputDialog::new(view, keyring));
     }
 
     fn open_roots(&mut self, server: ServerName) {
         let Some(view) = self.model.server(&server) else { return };
         let editor = FormScreen::roots(server, &view.roots, self.setup.home.clone());
-        self.push_screen(OpenScreen::Own(Box::new(editor)));
+        self.open(editor);
     }
 
     /// Shows what a changed file would do, and asks whether to apply it.
     fn open_plan(&mut self) {
-        let Some(plan) = &self.model.situation.plan else { return };
-        let lines = plan_lines(plan);
-        let yes = vec![Effect::Config(ConfigCommand::Apply)];
-        let confirm = Confirm::new(ink!("apply the changed configuration?"), lines, yes);
-        self.push_overlay(Overlay::Confirm(Confirm { by_itself: true, ..confirm }));
+        let Some(plan) = self.model.situation.plan.clone() else { return };
+        let lines = plan_lines(&plan);
+        self.open(Confirm::plan(plan, lines));
     }
 }
 

@@ -1,14 +1,11 @@
 //! Incoming messages from the engine, the clock, finished effects and the terminal. Items that wait
 //! for the user are shown as they arrive, without taking keys that were meant for something else.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 
 use super::pointer::Drag;
-use super::screens::OpenScreen;
 use super::{App, AppFocus, chrome, keys, playback};
 use crate::base::LogLevel;
 use crate::deck::{Answers, DeckEvent, News, PolicyView};
@@ -17,19 +14,17 @@ use crate::host::{HeldReason, HostView};
 use crate::mcp::ApprovalId;
 use crate::tui::chat::port::ChatNews;
 use crate::tui::chord::Chord;
-use crate::tui::effect::{ConfigCommand, Effect, Existing};
+use crate::tui::effect::{Effect, Existing};
 use crate::tui::entry::FormScreen;
 use crate::tui::keymap::KeyScope;
 use crate::tui::message::Message;
-use crate::tui::model::{
-    Activity, EngineState, Feed, InputView, Model, Situation, Todo, Watched, who_asks,
-};
-use crate::tui::overlay::{Overlay, OverlayReply, ReaderSubject, TextReader, reader_width};
-use crate::tui::pane::servers::removals_seen;
+use crate::tui::model::{Activity, EngineState, Feed, Model, Situation, Todo, Watched, who_asks};
+use crate::tui::overlay::{TextReader, frame_area, reader_width};
 use crate::tui::pane::{Gesture, PaneId, Redraw};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::player::{PlayCommand, Played};
 use crate::tui::prelude::*;
+use crate::tui::screen::Screen;
 use crate::tui::widget::Doc;
 
 /// Rows per notch of the wheel.
@@ -116,8 +111,7 @@ impl App {
             DeckEvent::Situation(situation) => self.situation(situation),
             DeckEvent::Entry(entry) => {
                 let (shown, file) = (entry.shown.clone(), entry.file.clone());
-                let form = FormScreen::entry(&shown, &file, Some(*entry));
-                self.push_screen(OpenScreen::Own(Box::new(form)));
+                self.open(FormScreen::entry(&shown, &file, Some(*entry)));
             }
             DeckEvent::Saved(outcome) => self.entry_saved(outcome),
             DeckEvent::Done(text) => self.toast(Ink::from(&text), Role::Ok),
@@ -141,7 +135,7 @@ impl App {
                 let title = ink!("{} {}", Ink::line(&key.method), Ink::line(&key.params));
                 let mut reader = TextReader::new(title, doc);
                 reader.raw = content.and_then(|v| serde_json::to_string_pretty(&*v).ok());
-                self.push_overlay(Overlay::Reader(reader));
+                self.open(reader);
             }
             Message::Recording(file) => {
                 self.model.recording = file;
@@ -195,7 +189,7 @@ impl App {
             ChatNews::Prompt(text, costs, limit) => {
                 let Some(chat) = &self.screens.chat else { return };
                 let reader = chat.context(&text, &costs, limit, self.size);
-                self.push_overlay(Overlay::Reader(reader));
+                self.open(reader);
             }
             ChatNews::Failed(text) => self.toast(Ink::from(&text), Role::Error),
             news => {
@@ -281,12 +275,9 @@ impl App {
             let text = ink!("{} failed, everything else continues: {}", task, message);
             self.toast(text, Role::Error);
         }
-        self.overlays.retain(|overlay| match overlay {
-            Overlay::SignIn(dialog) => view.pending.contains_key(&dialog.request.id),
-            _ => true,
-        });
         self.screens.follow_answers(&view, &mut self.model, &mut self.out);
         self.model.take_view(view);
+        self.screens.follow(&self.model);
         self.mark(Redraw::Soon);
     }
 
@@ -342,12 +333,12 @@ impl App {
         self.mark(Redraw::Now);
     }
 
-    /// Handles that the engine is stopping: closes all overlays.
+    /// Handles that the engine is stopping: closes all dialogs.
     pub fn stopping(&mut self) {
         if !matches!(self.model.engine, EngineState::Stopping(_)) {
             self.model.engine = EngineState::Stopping(self.model.now);
         }
-        self.overlays.clear();
+        self.screens.close_dialogs();
         self.mark(Redraw::Now);
     }
 
@@ -362,9 +353,6 @@ impl App {
         // The draft is kept until the engine confirms the answer: if the request is withdrawn
         // first, the user can still copy it.
         self.screens.answer_sent(id, &self.model.view);
-        let signs_in =
-            |overlay: &Overlay| matches!(overlay, Overlay::SignIn(it) if it.request.id == id);
-        self.overlays.retain(|overlay| !signs_in(overlay));
         let first = self.first_todo();
         if let Some(todo) = &first {
             self.open_todo(todo);
@@ -382,27 +370,11 @@ impl App {
         let before = std::mem::replace(&mut self.model.situation, situation);
         let now = Arc::clone(&self.model.situation);
         self.mark(Redraw::Now);
-        let mut shown = false;
-        self.overlays.retain_mut(|overlay| match overlay {
-            Overlay::Consent(consent) => {
-                shown = consent.follow(&now);
-                shown
-            }
-            // Closed when the input was answered elsewhere or is no longer needed.
-            Overlay::Input(dialog) => {
-                let same = |view: &&InputView| view.input == dialog.view.input;
-                let view = now.inputs.iter().find(same);
-                view.is_some_and(|view| view.state == dialog.view.state)
-            }
-            Overlay::Confirm(confirm) => {
-                now.plan.is_some() || confirm.yes != [Effect::Config(ConfigCommand::Apply)]
-            }
-            _ => true,
-        });
+        self.screens.follow(&self.model);
         // A command that changed needs a new approval, as does a file that changed again.
         let is_fresh = |todo: &Todo| match todo {
             Todo::Approval(server) => {
-                !shown
+                !self.screens.has_open(todo)
                     && before.awaiting(server).map(|a| &a.review)
                         != now.awaiting(server).map(|a| &a.review)
             }
@@ -418,10 +390,9 @@ impl App {
         let opens = |todo: &&Todo| !matches!(todo, Todo::Approval(_)) || before.revision == 0;
         let next = fresh.iter().find(opens).cloned();
         let next = next.or_else(|| self.model.inbox_of_configuration().find(|_| done));
-        // Whether an overlay that opens now cannot intercept keys meant for something else.
-        let is_idle = self.overlays.is_empty()
-            && !self.has_screen()
-            && self.panes.get_mut(self.pane).typing().is_none();
+        // Whether a dialog that opens now cannot intercept keys meant for something else.
+        let is_idle =
+            self.screens.open().is_none() && self.panes.get_mut(self.pane).typing().is_none();
         match next.filter(|_| is_idle) {
             Some(todo) => self.open_todo(&todo),
             None => self.call_for(fresh.first()),
@@ -447,8 +418,8 @@ impl App {
         self.toast(text, Role::Attention);
     }
 
-    // Terminal input: keys, mouse and pasted text go to the topmost overlay, then to the open
-    // screen, the pane, and the global bindings.
+    // Terminal input: keys, mouse and pasted text go to the topmost screen or the pane, and then to
+    // the global bindings.
 
     pub(super) fn input(&mut self, event: Event) {
         match event {
@@ -458,8 +429,8 @@ impl App {
                 self.key(key);
             }
             Event::Mouse(mouse) => {
-                // Afterwards: a click on an error must not press a key that it covers.
                 self.mouse(mouse);
+                // Afterwards: a click on an error must not press a key that it covers.
                 self.expire_toast(true);
             }
             Event::Paste(text) => self.paste(&text),
@@ -476,27 +447,38 @@ impl App {
         if self.stale {
             self.sync();
         }
-        if self.screen_key(key) {
-            return;
-        }
         let chord = Chord::pressed(key);
         let typing = self.is_typing();
-        let scopes = self.scopes();
         let keymap = &self.look.keymap;
-        let bound = keymap.action(&scopes, chord);
-        if key.modifiers.contains(KeyModifiers::ALT) && !typing && bound.is_none() {
+        let mut scopes = self.scopes();
+        let global = scopes.pop().and_then(|scope| keymap.action(&[scope], chord));
+        // Plain characters are text where it is typed, unless they are bound there.
+        let global = global.filter(|_| !typing || chord.typed().is_none());
+        let own = match self.screens.top() {
+            Some(_) => keymap.pressed(&scopes, key),
+            None => keymap.action(&scopes, chord),
+        };
+        let action = own.or(global);
+        if key.modifiers.contains(KeyModifiers::ALT) && !typing && action.is_none() {
             // Escape followed quickly by a key looks like an alt chord; if unbound, it is two keys.
             self.key(KeyCode::Esc.into());
             let modifiers = key.modifiers - KeyModifiers::ALT;
             return self.key(KeyEvent { modifiers, ..key });
         }
-        let action = if typing {
-            // While text is typed, only the innermost scope can bind a plain character.
-            let own = keymap.action(&scopes[..1], chord);
-            own.or_else(|| bound.filter(|_| chord.typed().is_none()))
-        } else {
-            bound
-        };
+        if let Some(screen) = self.screens.top() {
+            let through = global.filter(|action| own.is_none() && screen.lets_through(*action));
+            if let Some(action) = through {
+                self.mark(Redraw::Now);
+                if self.may(action) {
+                    self.perform_anywhere(action);
+                }
+            } else if !self.on_screen(|screen, ui, out| screen.key(key, own, ui, out))
+                && let Some(action) = action
+            {
+                self.act_on_screen(action);
+            }
+            return;
+        }
         let acts = |action| {
             matches!(action, Action::Open | Action::Back | Action::Up | Action::Down)
                 || matches!(action, Action::QuitNow | Action::Palette)
@@ -510,45 +492,8 @@ impl App {
         }
     }
 
-    /// Handles a key while a screen is open; returns whether it was consumed.
-    fn screen_key(&mut self, key: KeyEvent) -> bool {
-        if !self.overlays.is_empty() {
-            return false;
-        }
-        let chord = Chord::pressed(key);
-        let global = self.look.keymap.action(&[KeyScope::Global], chord);
-        let Some(screen) = self.screens.top() else { return false };
-        let bound = self.look.keymap.pressed(&screen.scopes(), key);
-        // A screen that takes letters gets plain characters even if they are bound globally.
-        if let Some(global) = global
-            && !(chord.typed().is_some() && screen.takes_letters())
-        {
-            match global {
-                Action::QuitNow | Action::Suspend | Action::Redraw | Action::Palette => {
-                    return false;
-                }
-                Action::Help => {
-                    let help = self.screens.help(&self.look.keymap, self.size);
-                    self.overlays.extend(help.map(Overlay::Reader));
-                    self.mark(Redraw::Now);
-                    return true;
-                }
-                Action::Answer if screen.lets_through(global) => return false,
-                _ if bound.is_none() && screen.lets_through(global) => return false,
-                _ => {}
-            }
-        }
-        let text = self.on_screen(|screen, cx, _, out| screen.key(key, bound, cx, out));
-        if let Some(action) = bound.filter(|_| !text) {
-            self.act_on_screen(action);
-        }
-        true
-    }
-
+    /// Types a key into the filter of the pane.
     fn type_key(&mut self, key: KeyEvent) -> bool {
-        if let Some(overlay) = self.overlays.last_mut() {
-            return overlay.key(key);
-        }
         let taken = self.panes.get_mut(self.pane).typing().is_some_and(|input| input.key(key));
         if taken {
             self.remember_filter();
@@ -557,40 +502,15 @@ impl App {
     }
 
     fn paste(&mut self, text: &str) {
-        if self.overlays.is_empty() && self.screens.top().is_some() {
-            return self.on_screen(|screen, cx, _, out| screen.paste(text, cx, out));
+        if self.screens.top().is_some() {
+            return self.on_screen(|screen, ui, out| screen.paste(text, ui, out));
         }
-        let input = match self.overlays.last_mut() {
-            Some(overlay) => overlay.typing(),
-            None => self.panes.get_mut(self.pane).typing(),
-        };
-        let Some(input) = input else {
+        let Some(input) = self.panes.get_mut(self.pane).typing() else {
             return self.toast(ink!("nothing here takes text"), Role::Warning);
         };
         input.insert(text);
-        match self.overlays.last_mut() {
-            // A key without effect on the text makes the list follow what was pasted.
-            Some(overlay) => _ = overlay.key(KeyCode::End.into()),
-            None => self.remember_filter(),
-        }
+        self.remember_filter();
         self.mark(Redraw::Now);
-    }
-
-    /// Carries out the reply of an overlay.
-    pub(super) fn settle(&mut self, verdict: OverlayReply) {
-        match verdict {
-            OverlayReply::Stay | OverlayReply::Pass => {}
-            OverlayReply::Close => {
-                if let Some(Overlay::Reader(reader)) = self.overlays.last()
-                    && let ReaderSubject::BlackBox(server) = &reader.subject
-                {
-                    self.effects.extend(removals_seen(&self.model, server));
-                }
-                self.close_overlay();
-            }
-            OverlayReply::Act(action) => self.perform(action),
-            OverlayReply::Pick(pick) => self.pick(pick),
-        }
     }
 
     fn mouse(&mut self, mouse: MouseEvent) {
@@ -611,9 +531,12 @@ impl App {
         if !matches!(gesture, Gesture::Scroll { .. }) {
             self.pointer.pressed = Some(at);
         }
-        if let Some(overlay) = self.overlays.last_mut() {
-            let verdict = overlay.mouse(gesture, self.size);
-            return self.settle(verdict);
+        if let Some(frame) = self.screens.top().and_then(|top| frame_area(top, self.size)) {
+            return self.on_screen(|dialog, ui, out| match gesture {
+                _ if frame.contains(at) => dialog.mouse(gesture, ui, out),
+                Gesture::Click(_) if dialog.is_passing() => dialog.act(Action::Back, ui, out),
+                _ => {}
+            });
         }
         let Some(layout) = self.layout() else { return };
         if layout.rule.contains(at) && self.model.playback.is_some() {
@@ -664,7 +587,7 @@ impl App {
             }
             return true;
         }
-        self.on_screen(|screen, cx, area, out| screen.mouse(gesture, cx, area, out));
+        self.on_screen(|screen, ui, out| screen.mouse(gesture, ui, out));
         true
     }
 
@@ -705,10 +628,9 @@ impl App {
 
     /// The region a drag from here is limited to: the part between two vertical rules.
     fn drag_region(&self, from: Position) -> Option<Rect> {
-        let whole = if let Some(overlay) = self.overlays.last() {
-            overlay.area(self.size)
-        } else if let Some(screen) = self.screens.top() {
-            screen.region_at(self.screen_area(), from)
+        let whole = if let Some(screen) = self.screens.top() {
+            let area = frame_area(screen, self.size).unwrap_or_else(|| self.screen_area());
+            screen.region_at(area, from)
         } else {
             self.layout()?.region_at(from)?
         };
@@ -725,33 +647,18 @@ impl App {
         (left < right).then_some(Rect { x: left, width: right - left, ..region })
     }
 
-    /// The hash of the decision on top of the screen; `None` if there is none.
-    pub(super) fn decision(&self) -> Option<u64> {
-        let mut hash = DefaultHasher::new();
-        match self.overlays.last() {
-            Some(Overlay::Consent(consent)) => consent.hash_shown(&mut hash),
-            Some(Overlay::Input(dialog)) => dialog.view.input.id.hash(&mut hash),
-            Some(Overlay::SignIn(dialog)) => dialog.request.id.0.hash(&mut hash),
-            Some(Overlay::Confirm(confirm)) if confirm.by_itself => {
-                for line in std::iter::once(&confirm.title).chain(&confirm.lines) {
-                    line.as_str().hash(&mut hash);
-                }
-            }
-            // Other overlays that the user opened over a request do not reset its time to read.
-            Some(_) | None => match self.screens.open()? {
-                // The id is enough: the parameters of a request never change.
-                OpenScreen::Answer(id) if self.screens.top().is_some() => id.0.hash(&mut hash),
-                _ => return None,
-            },
-        }
-        Some(hash.finish())
+    /// The decision on top of the screen; `None` if there is none. A dialog that the
+    /// user opened over a request does not reset its time to read.
+    pub(super) fn decision(&self) -> Option<String> {
+        let shown = [self.screens.top(), self.screens.filling()];
+        shown.into_iter().flatten().find_map(Screen::decision)
     }
 
     /// Whether the current decision was shown long enough; warns if not.
     pub(super) fn was_read(&mut self) -> bool {
         let Some(decision) = self.decision() else { return true };
         let open = self.screens.open_request();
-        let read = self.moment.was_read(decision, open, self.model.now);
+        let read = self.moment.was_read(&decision, open, self.model.now);
         if read {
             self.drop_toast(Role::Warning);
         } else {

@@ -4,16 +4,16 @@
 use super::App;
 use super::chrome::FooterKey;
 use super::playback::play;
-use super::screens::key_line;
 use crate::host::{ServerState, ServerView};
 use crate::tui::chord::Chord;
 use crate::tui::keymap::{KeyRow, KeyScope};
 use crate::tui::model::{EngineState, Model};
-use crate::tui::overlay::{Overlay, ReaderSubject, TextReader, reader_width};
+use crate::tui::overlay::{TextReader, reader_width};
 use crate::tui::pane::catalog::CatalogPane;
 use crate::tui::pane::{Availability, PaneId, when};
 use crate::tui::pick::{Choice, FilterPick, Pick};
 use crate::tui::prelude::*;
+use crate::tui::screen::Screen;
 use crate::tui::user_command::{FilledCommand, PLACES};
 use crate::tui::widget::Doc;
 
@@ -36,13 +36,12 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         Some(server) => when(works(server), reason),
     };
     let running = matches!(model.engine, EngineState::Running);
-    let on_top = !app.overlays.is_empty() || app.panes.get(app.pane).is_typing();
     match action {
-        Action::Filter if matches!(app.overlays.last(), Some(Overlay::Reader(r)) if r.subject != ReaderSubject::Help) => {
-            Err("there is no list to filter here")
-        }
-        // These are for the overlay, or for the line being typed.
-        Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Fold if on_top => {
+        // These are for the open screen, or for the line being typed.
+        action if is_of_screen(app, action) => Ok(()),
+        Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Fold
+            if app.is_typing() =>
+        {
             Ok(())
         }
         Action::Restart
@@ -115,8 +114,6 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         Action::AllServers => {
             when(model.scope.is_some() || !model.marked.is_empty(), "all servers are shown")
         }
-        // An overlay takes the keys, so the pane does not matter.
-        _ if !app.overlays.is_empty() => Ok(()),
         action => app.panes.get(app.pane).availability(action, model).unwrap_or(Ok(())),
     }
 }
@@ -156,24 +153,19 @@ fn can_run(app: &App, action: Action) -> Availability {
 
 /// Keys of the footer, the most important first.
 pub(super) fn footer(app: &App) -> Vec<FooterKey> {
-    let overlay = app.overlays.last();
+    let dialog = app.screens.top();
     let mut rows = rows_here(app, &app.scopes());
     rows.retain(|row| {
         row.footer > 0
-            && match overlay {
-                Some(Overlay::Confirm(_)) => row.scope == KeyScope::Confirm,
-                // These show their own keys.
-                Some(
-                    Overlay::Consent(_) | Overlay::Input(_) | Overlay::Ask(_) | Overlay::SignIn(_),
-                ) => matches!(row.action, Action::Palette | Action::Help | Action::Quit),
-                Some(Overlay::Reader(_)) => row.action != Action::Open,
-                _ => true,
-            }
+            && dialog.is_none_or(|dialog| {
+                let works = row.scope != KeyScope::Global || dialog.lets_through(row.action);
+                works && dialog.in_footer(row.scope, row.action)
+            })
             && (row.action != Action::ShowInbox || app.model.inbox().next().is_some())
             && availability(app, row.action).is_ok()
     });
     rows.sort_by_key(|row| row.footer);
-    let types = overlay.is_none() && app.is_typing();
+    let types = dialog.is_none() && app.is_typing();
     let key = |row: KeyRow| {
         let label = match row.action {
             // The line being typed is the filter of a list.
@@ -211,7 +203,7 @@ pub(super) fn palette(app: &App) -> Vec<Choice> {
     let keymap = &app.look.keymap;
     let here = keymap.rows(&app.scopes());
     let mut choices: Vec<Choice> = Vec::new();
-    for row in keymap.rows(&app.screens.scopes().unwrap_or_default()) {
+    for row in keymap.rows(&app.screens.top().map(Screen::scopes).unwrap_or_default()) {
         let pick = Pick::Action(row.action);
         if row.action != Action::Open && !choices.iter().any(|c| c.pick == pick) {
             let hint = Ink::line(&spell(app, row.chords[0]));
@@ -275,7 +267,7 @@ fn is_of_panes(app: &App, action: Action) -> bool {
 
 /// Whether the open screen binds an action.
 pub(super) fn is_of_screen(app: &App, action: Action) -> bool {
-    let scopes = app.screens.scopes().unwrap_or_default();
+    let scopes = app.screens.top().map(Screen::scopes).unwrap_or_default();
     app.look.keymap.scopes_of(action).any(|scope| scopes.contains(&scope))
 }
 
@@ -291,9 +283,19 @@ pub(super) fn elsewhere(app: &App, action: Action) -> Option<PaneId> {
     app.look.keymap.scopes_of(action).find_map(PaneId::of)
 }
 
-/// The help: every key that works now, and any problem with the user's files.
+/// The help: the keys of the open screen, or every key that works now and any problem with the
+/// user's files.
 pub(super) fn help(app: &App) -> TextReader {
     let mut doc = Doc::new(reader_width(app.size));
+    if let Some((title, scopes)) = app.screens.top().and_then(Screen::help) {
+        for (scope, heading) in scopes {
+            doc.heading(*heading);
+            for (chords, help) in app.look.keymap.sentences(*scope) {
+                key_line(&Ink::line(&chords), &ink!("{}", help), Role::Text, &mut doc);
+            }
+        }
+        return TextReader::help(ink!("{}", title), doc);
+    }
     if let Some(problem) = &app.look.problem {
         doc.text(0, problem, Role::Error);
     }
@@ -316,8 +318,18 @@ pub(super) fn help(app: &App) -> TextReader {
     for (what, does) in MOUSE {
         key_line(&ink!("{}", *what), &ink!("{}", *does), Role::Text, &mut doc);
     }
-    TextReader {
-        subject: ReaderSubject::Help,
-        ..TextReader::new(ink!("keys: {}", app.pane.name()), doc)
+    TextReader::help(ink!("keys: {}", app.pane.name()), doc)
+}
+
+/// Writes keys and, beside them, their help text wrapped to as many lines as needed.
+fn key_line(keys: &Ink, help: &Ink, role: Role, doc: &mut Doc) {
+    /// Width of the keys, in columns.
+    const KEYS: usize = 19;
+    // A scroll bar may take the last column.
+    let room = doc.width().saturating_sub(KEYS as u16 + 1).max(10);
+    let mut lead = ink!("  {:<16} ", keys);
+    for row in crate::tui::widget::doc::wrap(help.as_str(), room) {
+        doc.line(vec![(lead, Role::Key), (Ink::line(row), role)]);
+        lead = ink!("{:1$}", "", KEYS);
     }
 }

@@ -8,20 +8,20 @@ use crate::tui::prelude::*;
 const MOMENT: Duration = Duration::from_millis(500);
 
 /// The decision that was drawn last, and since when it has been shown unchanged.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct DrawnDecision {
-    shown: Option<(u64, Timestamp)>,
+    shown: Option<(String, Timestamp)>,
     /// The request that opened automatically after another one was answered. It must be shown twice
     /// as long, so that a repeated press of the send key does not answer it.
     pub unasked: Option<ApprovalId>,
 }
 
 impl DrawnDecision {
-    /// Records the decision shown by the current frame, by its hash.
-    pub fn note(&mut self, decision: Option<u64>, now: Timestamp) {
-        self.shown = decision.map(|hash| match self.shown {
-            Some((before, since)) if before == hash => (hash, since),
-            _ => (hash, now),
+    /// Records the decision shown by the current frame.
+    pub fn note(&mut self, decision: Option<String>, now: Timestamp) {
+        self.shown = decision.map(|decision| match &self.shown {
+            Some((before, since)) if *before == decision => (decision, *since),
+            _ => (decision, now),
         });
     }
 
@@ -31,9 +31,10 @@ impl DrawnDecision {
     }
 
     /// Whether this decision was shown long enough; `open` is the request being answered.
-    pub fn was_read(&self, decision: u64, open: Option<ApprovalId>, now: Timestamp) -> bool {
+    pub fn was_read(&self, decision: &str, open: Option<ApprovalId>, now: Timestamp) -> bool {
         let unasked = self.unasked.is_some() && self.unasked == open;
         let wanted = if unasked { 2 * MOMENT } else { MOMENT };
-        self.shown.is_some_and(|(shown, since)| shown == decision && now.since(since) >= wanted)
+        let shown = self.shown.as_ref().filter(|(shown, _)| shown == decision);
+        shown.is_some_and(|(_, since)| now.since(*since) >= wanted)
     }
 }

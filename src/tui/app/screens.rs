@@ -1,5 +1,5 @@
-//! The stack of screens open over the panes, and the calls and answers that are kept after closing.
-//! The topmost screen gets keys, mouse and pasted text, except for a few global keys.
+//! The stack of what is open over the panes, and the calls and answers that are kept after closing.
+//! The topmost screen or dialog gets keys, mouse and pasted text, except for a few global keys.
 
 use super::answers::{OpenAnswers, how_many, send_next};
 use super::calls::{Calls, named, request_of, resource_of, subject_of};
@@ -11,16 +11,14 @@ use crate::tui::call::{CallScreen, CallSubject};
 use crate::tui::chat::ChatScreen;
 use crate::tui::effect::{Effect, Order};
 use crate::tui::form::CheckResult;
-use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::message::{CallPurpose, FormToken, Message};
-use crate::tui::model::Model;
-use crate::tui::overlay::{Overlay, SignInDialog, TextReader, reader_width};
+use crate::tui::model::{Model, Todo};
+use crate::tui::overlay::SignInDialog;
 use crate::tui::pane::inbox::deny_all;
-use crate::tui::pane::{Out, Redraw};
+use crate::tui::pane::{Cx, Out, Redraw, Ui};
 use crate::tui::pick::ApprovalPick;
 use crate::tui::prelude::*;
 use crate::tui::screen::Screen;
-use crate::tui::widget::Doc;
 
 /// An open screen. The state of calls, answers and the chat is kept after closing.
 pub enum OpenScreen {
@@ -30,7 +28,7 @@ pub enum OpenScreen {
     Answer(ApprovalId),
     /// The chat.
     Chat,
-    /// Any other screen, dropped when it is closed.
+    /// Any other screen or dialog, dropped when it is closed.
     Own(Box<dyn Screen>),
 }
 
@@ -47,20 +45,35 @@ pub struct Screens {
     origin: ExportOrigin,
 }
 
+impl OpenScreen {
+    fn is_dialog(&self) -> bool {
+        matches!(self, Self::Own(screen) if screen.frame(Rect::default()).is_some())
+    }
+}
+
 impl Screens {
     /// Creates the stack without any open screen.
     pub fn new(calls: Calls, origin: ExportOrigin) -> Self {
         Self { calls, origin, ..Self::default() }
     }
 
-    /// The topmost screen.
+    /// What is open on top.
     pub fn open(&self) -> Option<&OpenScreen> {
         self.stack.last()
     }
 
     /// The screen that has the keys, when one is open.
     pub fn top(&self) -> Option<&dyn Screen> {
-        Some(match self.stack.last()? {
+        self.screen(self.stack.last()?)
+    }
+
+    /// Like [`Screens::top`], mutable.
+    pub fn top_mut(&mut self) -> Option<&mut dyn Screen> {
+        self.screen_mut(self.stack.len().checked_sub(1)?)
+    }
+
+    fn screen<'a>(&'a self, open: &'a OpenScreen) -> Option<&'a dyn Screen> {
+        Some(match open {
             OpenScreen::Call(number) => self.calls.screens.get(*number)?,
             OpenScreen::Answer(id) => self.answers.screens.get(id)?,
             OpenScreen::Chat => self.chat.as_ref()?,
@@ -68,14 +81,41 @@ impl Screens {
         })
     }
 
-    /// Like [`Screens::top`], mutable.
-    pub fn top_mut(&mut self) -> Option<&mut dyn Screen> {
-        Some(match self.stack.last_mut()? {
+    fn screen_mut(&mut self, at: usize) -> Option<&mut dyn Screen> {
+        Some(match self.stack.get_mut(at)? {
             OpenScreen::Call(number) => self.calls.screens.get_mut(*number)?,
             OpenScreen::Answer(id) => self.answers.screens.get_mut(id)?,
             OpenScreen::Chat => self.chat.as_mut()?,
             OpenScreen::Own(screen) => &mut **screen,
         })
+    }
+
+    /// Where the dialogs over the topmost other screen begin in the stack.
+    fn dialogs(&self) -> usize {
+        self.stack.iter().rposition(|open| !open.is_dialog()).map_or(0, |at| at + 1)
+    }
+
+    /// What is visible: the topmost screen that is no dialog, and the dialogs over it.
+    pub fn visible(&self) -> impl Iterator<Item = &dyn Screen> {
+        let first = self.dialogs().saturating_sub(1);
+        self.stack[first..].iter().filter_map(|open| self.screen(open))
+    }
+
+    /// The screen below the tabs that is visible.
+    pub fn filling(&self) -> Option<&dyn Screen> {
+        self.screen(&self.stack[self.dialogs().checked_sub(1)?])
+    }
+
+    /// Brings what is visible up to date before a frame; `ui.area` is the room for a screen below
+    /// the tabs.
+    pub fn prepare(&mut self, ui: Ui<'_>, whole: Rect) {
+        for at in self.dialogs().saturating_sub(1)..self.stack.len() {
+            let area = if self.stack[at].is_dialog() { whole } else { ui.area };
+            let cx = Cx { focused: at + 1 == self.stack.len(), ..ui.cx };
+            if let Some(screen) = self.screen_mut(at) {
+                screen.prepare(Ui { cx, area });
+            }
+        }
     }
 
     /// The number of the open call screen, even if it is not the topmost one.
@@ -105,14 +145,20 @@ impl Screens {
         })
     }
 
-    /// Opens a screen over the others. At most one call, one answer and one chat are open.
+    /// Opens a screen over the others, but below dialogs that ask for something. At most one call,
+    /// one answer and one chat are open.
     pub fn push(&mut self, open: OpenScreen, out: &mut Out) {
+        out.mark(Redraw::Now);
+        if open.is_dialog() {
+            return self.stack.push(open);
+        }
+        out.opened = true;
+        self.retain(|screen| !screen.is_passing());
         let kind = std::mem::discriminant(&open);
         if !matches!(open, OpenScreen::Own(_)) {
             self.stack.retain(|other| std::mem::discriminant(other) != kind);
         }
-        self.stack.push(open);
-        out.opened = true;
+        self.stack.insert(self.dialogs(), open);
     }
 
     /// Closes the topmost screen.
@@ -120,9 +166,34 @@ impl Screens {
         self.stack.pop();
     }
 
-    /// Closes the screen of an answer.
-    fn close_answer(&mut self, id: ApprovalId) {
-        self.stack.retain(|open| !matches!(open, OpenScreen::Answer(open) if *open == id));
+    /// Closes all dialogs.
+    pub fn close_dialogs(&mut self) {
+        self.stack.retain(|open| !open.is_dialog());
+    }
+
+    /// Closes the screens that are not to be kept.
+    fn retain(&mut self, keep: impl Fn(&dyn Screen) -> bool) {
+        let stack = std::mem::take(&mut self.stack).into_iter();
+        self.stack = stack.filter(|open| self.screen(open).is_some_and(&keep)).collect();
+    }
+
+    /// Whether an open screen shows this item of the inbox.
+    pub fn has_open(&self, todo: &Todo) -> bool {
+        self.stack.iter().filter_map(|open| self.screen(open)).any(|screen| screen.shows(todo))
+    }
+
+    /// Closes the screens that show this request.
+    fn close_request(&mut self, id: ApprovalId) {
+        self.retain(|screen| !screen.shows(&Todo::Request(id)));
+    }
+
+    /// Has the open screens follow the model; those without a reason to be shown are closed.
+    pub fn follow(&mut self, model: &Model) {
+        for at in (0..self.stack.len()).rev() {
+            if !self.screen_mut(at).is_some_and(|screen| screen.follow(model)) {
+                self.stack.remove(at);
+            }
+        }
     }
 
     /// Closes the screen of a sent answer; its state is kept until the engine confirms it.
@@ -132,14 +203,14 @@ impl Screens {
         {
             answering.stage = AnsweringStage::Sent;
         }
-        self.close_answer(id);
+        self.close_request(id);
     }
 
     /// Updates answers from the state of their requests.
     pub fn follow_answers(&mut self, view: &HostView, model: &mut Model, out: &mut Out) {
         let open = self.open_request();
         for id in self.answers.follow(view, open, out) {
-            self.close_answer(id);
+            self.close_request(id);
         }
         model.kept_drafts = self.answers.forget_empty(self.open_request());
     }
@@ -247,24 +318,6 @@ impl Screens {
         false
     }
 
-    /// The help of the topmost screen.
-    pub fn help(&self, keymap: &Keymap, size: Rect) -> Option<TextReader> {
-        let (title, scopes) = self.top()?.help();
-        let mut doc = Doc::new(reader_width(size));
-        for (scope, heading) in scopes {
-            doc.heading(*heading);
-            for (chords, help) in keymap.sentences(*scope) {
-                key_line(&Ink::line(&chords), &ink!("{}", help), Role::Text, &mut doc);
-            }
-        }
-        Some(TextReader::new(ink!("{}", title), doc))
-    }
-
-    /// The key scopes of the topmost screen, innermost first; `None` if no screen is open.
-    pub fn scopes(&self) -> Option<Vec<KeyScope>> {
-        Some(self.top()?.scopes())
-    }
-
     // Calls: opening, filling in, reading, making.
 
     /// Opens the screen of a subject. Command lines copied there name the configuration files.
@@ -354,7 +407,7 @@ impl Screens {
         let request = model.view.pending.get(&id);
         if let Some(request) = request.filter(|request| request.kind == RequestKind::SignIn) {
             let dialog = SignInDialog::new(Arc::clone(request));
-            out.overlay = Some(Overlay::SignIn(Box::new(dialog)));
+            out.open(dialog);
         } else if self.answers.show(id, &model.view).is_some() {
             self.push(OpenScreen::Answer(id), out);
         } else {
@@ -430,18 +483,5 @@ impl Screens {
             }
             _ => {}
         }
-    }
-}
-
-/// Writes keys and, beside them, their help text wrapped to as many lines as needed.
-pub fn key_line(keys: &Ink, help: &Ink, role: Role, doc: &mut Doc) {
-    /// Width of the keys, in columns.
-    const KEYS: usize = 19;
-    // A scroll bar may take the last column.
-    let room = doc.width().saturating_sub(KEYS as u16 + 1).max(10);
-    let mut lead = ink!("  {:<16} ", keys);
-    for row in crate::tui::widget::doc::wrap(help.as_str(), room) {
-        doc.line(vec![(lead, Role::Key), (Ink::line(row), role)]);
-        lead = ink!("{:1$}", "", KEYS);
     }
 }

@@ -15,9 +15,10 @@ use crate::tui::form::seed::Defaults;
 use crate::tui::form::{FormState, JsonView};
 use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::message::FormToken;
-use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::model::Todo;
+use crate::tui::pane::{Cx, Gesture, Out, Ui};
 use crate::tui::prelude::*;
-use crate::tui::screen::{Help, Screen, close};
+use crate::tui::screen::{Help, Screen};
 use crate::tui::widget::{Doc, KeyLine};
 
 mod answer;
@@ -439,22 +440,22 @@ impl Screen for AnswerScreen {
         [scopes(self), self.open_form().map_or(&[], FormState::scopes)].concat()
     }
 
-    fn help(&self) -> Help {
-        HELP
+    fn help(&self) -> Option<Help> {
+        Some(HELP)
     }
 
     fn takes_letters(&self) -> bool {
         self.is_typing()
     }
 
-    fn key(&mut self, key: KeyEvent, bound: Option<Action>, cx: &Cx<'_>, _out: &mut Out) -> bool {
+    fn key(&mut self, key: KeyEvent, bound: Option<Action>, ui: Ui<'_>, _out: &mut Out) -> bool {
         if let Some(form) = self.open_form_mut() {
-            form.now = cx.model.now;
+            form.now = ui.model.now;
         }
         self.type_key(key, bound.is_some()) || bound.is_none()
     }
 
-    fn act(&mut self, action: Action, _cx: &Cx<'_>, out: &mut Out) {
+    fn act(&mut self, action: Action, _ui: Ui<'_>, out: &mut Out) {
         match action {
             Action::SaveForm => self.ask_for_name(),
             Action::MoreTime if self.stage == AnsweringStage::Open => {
@@ -471,27 +472,36 @@ impl Screen for AnswerScreen {
             Action::CopyForm => out.copy(self.text()),
             Action::SaveMedia => self.save_media(out),
             Action::Back if self.back() => {}
-            Action::Back => close(out),
+            Action::Back => out.close(),
             action => out.effects.extend(self.apply(action)),
         }
     }
 
-    fn paste(&mut self, text: &str, _cx: &Cx<'_>, _out: &mut Out) {
+    fn paste(&mut self, text: &str, _ui: Ui<'_>, _out: &mut Out) {
         Self::paste(self, text);
     }
 
-    fn mouse(&mut self, gesture: Gesture, cx: &Cx<'_>, area: Rect, out: &mut Out) {
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
         match gesture {
             Gesture::Scroll { delta, .. } => self.scroll(delta),
             Gesture::Click(at) | Gesture::DoubleClick(at) => {
-                let spot = draw::spot(self, cx, body(area), at);
+                let spot = draw::spot(self, &ui, body(ui.area), at);
                 out.effects.extend(spot.and_then(|spot| self.click(spot, at)));
             }
         }
     }
 
-    fn prepare(&mut self, _cx: &Cx<'_>, area: Rect) {
-        self.lay_out(area.width.saturating_sub(3));
+    fn shows(&self, todo: &Todo) -> bool {
+        *todo == Todo::Request(self.id())
+    }
+
+    /// The id is enough: the parameters of a request never change.
+    fn decision(&self) -> Option<String> {
+        Some(self.id().0.to_string())
+    }
+
+    fn prepare(&mut self, ui: Ui<'_>) {
+        self.lay_out(ui.area.width.saturating_sub(3));
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {

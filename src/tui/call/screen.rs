@@ -14,11 +14,11 @@ use crate::tui::form::{Defaults, FormState, JsonView, pointer};
 use crate::tui::graphics::Placement;
 use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::message::{CallPurpose, CallToken, FormToken};
-use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::pane::{Cx, Gesture, Out, Ui};
 use crate::tui::pick::{CallPick, Choice, LinePrompt, Pick};
 use crate::tui::prelude::*;
 use crate::tui::result::{ResultFile, ResultView};
-use crate::tui::screen::{Help, Screen};
+use crate::tui::screen::{Help, Screen, is_for_all};
 use crate::tui::widget::KeyLine;
 
 /// The part of the call screen that has the keyboard focus.
@@ -671,8 +671,8 @@ impl Screen for CallScreen {
         Self::scopes(self).to_vec()
     }
 
-    fn help(&self) -> Help {
-        HELP
+    fn help(&self) -> Option<Help> {
+        Some(HELP)
     }
 
     fn takes_letters(&self) -> bool {
@@ -683,38 +683,39 @@ impl Screen for CallScreen {
     /// a form must not stop it.
     fn lets_through(&self, action: Action) -> bool {
         use Action as A;
-        crate::tui::pane::PaneId::ALL.into_iter().any(|pane| pane.action() == action)
+        is_for_all(action)
+            || crate::tui::pane::PaneId::ALL.into_iter().any(|pane| pane.action() == action)
             || matches!(
                 action,
                 A::NextPane | A::PreviousPane | A::Answer | A::Theme | A::Bell | A::Quit
             )
     }
 
-    fn key(&mut self, key: KeyEvent, bound: Option<Action>, cx: &Cx<'_>, out: &mut Out) -> bool {
-        let typed = self.type_key(key, bound, cx.model.now);
+    fn key(&mut self, key: KeyEvent, bound: Option<Action>, ui: Ui<'_>, out: &mut Out) -> bool {
+        let typed = self.type_key(key, bound, ui.model.now);
         let text = typed.is_some();
         out.effects.extend(typed.into_iter().flatten());
         text
     }
 
-    fn act(&mut self, action: Action, cx: &Cx<'_>, out: &mut Out) {
-        self.now = cx.model.now;
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) {
+        self.now = ui.model.now;
         out.effects.extend(self.apply(action));
     }
 
-    fn paste(&mut self, text: &str, cx: &Cx<'_>, out: &mut Out) {
-        out.effects.extend(Self::paste(self, text, cx.model.now));
+    fn paste(&mut self, text: &str, ui: Ui<'_>, out: &mut Out) {
+        out.effects.extend(Self::paste(self, text, ui.model.now));
     }
 
-    fn mouse(&mut self, gesture: Gesture, _cx: &Cx<'_>, area: Rect, out: &mut Out) {
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
         out.effects.extend(match gesture {
-            Gesture::Scroll { at, delta } => self.wheel(delta, at, area),
-            Gesture::Click(at) | Gesture::DoubleClick(at) => self.click(at, area),
+            Gesture::Scroll { at, delta } => self.wheel(delta, at, ui.area),
+            Gesture::Click(at) | Gesture::DoubleClick(at) => self.click(at, ui.area),
         });
     }
 
-    fn prepare(&mut self, cx: &Cx<'_>, area: Rect) {
-        self.lay_out(area, &cx.look());
+    fn prepare(&mut self, ui: Ui<'_>) {
+        self.lay_out(ui.area, &ui.look());
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {

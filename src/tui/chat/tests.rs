@@ -72,7 +72,9 @@ fn a_call_is_one_line_unfolds_to_its_result_and_opens() {
     let mut out = Out::default();
     screen.apply(Action::NextBlock, &mut out);
     screen.apply(Action::Send, &mut out);
-    let Some(Overlay::Reader(reader)) = out.overlay else { panic!("nothing is open") };
+    assert!(out.screen.is_some(), "nothing is open");
+    let at = screen.selected.unwrap();
+    let reader = draw::viewer(screen.call(at).unwrap(), Rect::new(0, 0, 80, 24));
     assert!(reader.text.doc.to_text().contains("4␛2"), "{}", reader.text.doc.to_text());
     // With a running call selected, only that call is cancelled.
     screen.event(&call("2")[0]);

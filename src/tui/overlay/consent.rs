@@ -3,21 +3,20 @@
 
 use std::ops::Range;
 
-use super::OverlayReply;
 use crate::deck::{ApprovalChange, Awaiting, TrustVerdict};
 use crate::tui::effect::{ConfigCommand, Effect};
 use crate::tui::glyph::Glyphs;
 use crate::tui::keymap::KeyScope;
-use crate::tui::model::Situation;
-use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::model::{Model, Situation, Todo};
+use crate::tui::pane::{Cx, Gesture, Out, Ui};
 use crate::tui::prelude::*;
+use crate::tui::screen::{Frame, Screen, is_for_all};
 use crate::tui::widget::{Doc, DocView, Pen, width};
 
 /// The commands that await approval.
-#[derive(Clone, Debug)]
 pub struct Consent {
     /// The question, in a few words.
-    pub title: Ink,
+    title: Ink,
     blocks: Vec<CommandBlock>,
     text: DocView,
     selected: usize,
@@ -27,7 +26,6 @@ pub struct Consent {
 }
 
 /// One server's command that awaits approval.
-#[derive(Clone, Debug)]
 struct CommandBlock {
     awaiting: Awaiting,
     /// Its lines.
@@ -54,14 +52,14 @@ impl Consent {
             seen: Vec::new(),
             glyphs,
         };
-        consent.follow(situation);
+        consent.renew(situation);
         consent.select(server);
         consent
     }
 
     /// Switches to a new situation; unchanged commands still count as seen. Returns whether any
     /// command is left.
-    pub fn follow(&mut self, situation: &Situation) -> bool {
+    fn renew(&mut self, situation: &Situation) -> bool {
         let here = self.awaiting().nth(self.selected).map(|one| one.review.server.clone());
         let mut awaiting = situation.awaiting.clone();
         // Dangerous commands first, disabled ones last: both are hard to miss there.
@@ -89,48 +87,10 @@ impl Consent {
         self.seen.contains(&block.awaiting)
     }
 
-    /// Lays out the text, once per width.
-    pub(super) fn prepare(&mut self, width: u16) {
-        // The last column is the scroll bar's.
-        let width = width.saturating_sub(2).max(8);
-        if self.text.doc.is_empty() || self.text.doc.width() != width {
-            self.lay_out(width);
-        }
-    }
-
-    /// Hashes the commands and how many were seen, to detect any change of what is shown.
-    pub fn hash_shown(&self, hash: &mut impl std::hash::Hasher) {
-        use std::hash::Hash as _;
-        for awaiting in self.awaiting() {
-            format!("{awaiting:?}").hash(hash);
-        }
-        self.seen.len().hash(hash);
-    }
-
-    /// Whether the action approves something; until all is read, it only scrolls on.
-    pub fn decides(&self, action: Action) -> bool {
-        match action {
-            Action::ApproveAll => self.blocks.iter().all(|block| self.is_seen(block)),
-            Action::ApproveOne => {
-                self.blocks.get(self.selected).is_some_and(|block| self.is_seen(block))
-            }
-            _ => false,
-        }
-    }
-
-    /// Columns and rows it wants on a screen, including the frame.
-    pub(super) fn size(&self, whole: Rect) -> (u16, u16) {
-        let lines = u16::try_from(self.text.doc.len()).unwrap_or(u16::MAX);
-        let height = lines.saturating_add(KEYS + 3);
-        let most = whole.height.saturating_sub(2).max(8);
-        (super::reader_width(whole) + 4, height.clamp(8, most))
-    }
-
     /// Records what a frame shows. Only what was drawn counts as seen.
-    pub fn look(&mut self, whole: Rect) {
-        let (width, height) = self.size(whole);
-        let height = super::inner(super::centred(whole, width, height)).height;
-        let rows = usize::from(height.saturating_sub(KEYS));
+    fn look(&mut self, whole: Rect) {
+        let frame = super::frame_area(self, whole).unwrap_or(whole);
+        let rows = usize::from(super::inner(frame).height.saturating_sub(KEYS));
         self.text.top = self.text.top.min(self.text.doc.len().saturating_sub(rows));
         let shown = self.text.top..self.text.top + rows;
         for CommandBlock { awaiting, lines, read_to } in &mut self.blocks {
@@ -161,42 +121,6 @@ impl Consent {
             *read_to = if self.seen.contains(awaiting) { lines.end } else { 0 };
         }
         self.text.doc = doc;
-    }
-
-    pub(super) fn act(&mut self, action: Action, inner: Rect, out: &mut Out) -> OverlayReply {
-        let rows = usize::from(inner.height.saturating_sub(KEYS)).max(1);
-        let page = (rows - 1).max(1);
-        match action {
-            Action::Down => self.step_down(rows),
-            Action::Up => self.step_up(rows),
-            Action::Back => {
-                out.notify("it was not started; {show-inbox} lists it", Role::Warning);
-                return OverlayReply::Close;
-            }
-            Action::ApproveAll => {
-                let unread = self.blocks.iter().position(|block| !self.is_seen(block));
-                let Some(unread) = unread else {
-                    approve(&self.blocks, out);
-                    return OverlayReply::Close;
-                };
-                self.read_on(unread, rows, out);
-            }
-            Action::ApproveOne => match self.blocks.get(self.selected) {
-                Some(one) if self.is_seen(one) => approve(std::slice::from_ref(one), out),
-                Some(_) => self.read_on(self.selected, rows, out),
-                None => return OverlayReply::Close,
-            },
-            Action::Copy | Action::CopyAll => out.copy(self.text.doc.to_text()),
-            Action::QuitNow | Action::Quit | Action::Help | Action::Redraw | Action::Suspend => {
-                return OverlayReply::Pass;
-            }
-            action => {
-                if let Some(delta) = action.steps(page as isize) {
-                    self.scroll(delta, rows);
-                }
-            }
-        }
-        OverlayReply::Stay
     }
 
     /// Scrolls to what was not on the screen yet.
@@ -243,8 +167,61 @@ impl Consent {
         self.selected -= 1;
         self.text.top = self.text.top.min(self.blocks[self.selected].lines.start);
     }
+}
 
-    pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) {
+impl Screen for Consent {
+    fn scopes(&self) -> Vec<KeyScope> {
+        vec![KeyScope::Consent, KeyScope::List]
+    }
+
+    fn frame(&self, whole: Rect) -> Option<Frame> {
+        let lines = u16::try_from(self.text.doc.len()).unwrap_or(u16::MAX);
+        let height = lines.saturating_add(KEYS + 3);
+        let most = whole.height.saturating_sub(2).max(8);
+        Some((self.title.clone(), super::reader_width(whole) + 4, height.clamp(8, most)))
+    }
+
+    fn takes_letters(&self) -> bool {
+        false
+    }
+
+    fn lets_through(&self, action: Action) -> bool {
+        is_for_all(action) || action == Action::Quit
+    }
+
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) {
+        let rows = usize::from(ui.area.height.saturating_sub(KEYS)).max(1);
+        let page = (rows - 1).max(1);
+        match action {
+            Action::Down => self.step_down(rows),
+            Action::Up => self.step_up(rows),
+            Action::Back => {
+                out.notify("it was not started; {show-inbox} lists it", Role::Warning);
+                out.close();
+            }
+            Action::ApproveAll => match self.blocks.iter().position(|one| !self.is_seen(one)) {
+                Some(unread) => self.read_on(unread, rows, out),
+                None => {
+                    approve(&self.blocks, out);
+                    out.close();
+                }
+            },
+            Action::ApproveOne => match self.blocks.get(self.selected) {
+                Some(one) if self.is_seen(one) => approve(std::slice::from_ref(one), out),
+                Some(_) => self.read_on(self.selected, rows, out),
+                None => out.close(),
+            },
+            Action::Copy | Action::CopyAll => out.copy(self.text.doc.to_text()),
+            action => {
+                if let Some(delta) = action.steps(page as isize) {
+                    self.scroll(delta, rows);
+                }
+            }
+        }
+    }
+
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, _out: &mut Out) {
+        let inner = ui.area;
         let rows = usize::from(inner.height.saturating_sub(KEYS)).max(1);
         match gesture {
             Gesture::Scroll { delta, .. } => self.scroll(delta, rows),
@@ -257,7 +234,45 @@ impl Consent {
         }
     }
 
-    pub(super) fn render(&self, cx: &Cx<'_>, inner: Rect, buf: &mut Buffer) {
+    fn follow(&mut self, model: &Model) -> bool {
+        self.renew(&model.situation)
+    }
+
+    fn shows(&self, todo: &Todo) -> bool {
+        matches!(todo, Todo::Approval(_))
+    }
+
+    /// Any change of what is shown is another decision.
+    fn decision(&self) -> Option<String> {
+        let shown: Vec<&Awaiting> = self.awaiting().collect();
+        Some(format!("{} {shown:?}", self.seen.len()))
+    }
+
+    /// Until all is read, approving only scrolls on.
+    fn decides(&self, action: Action) -> bool {
+        match action {
+            Action::ApproveAll => self.blocks.iter().all(|block| self.is_seen(block)),
+            Action::ApproveOne => {
+                self.blocks.get(self.selected).is_some_and(|block| self.is_seen(block))
+            }
+            _ => false,
+        }
+    }
+
+    /// Lays out the text, once per width. What is covered by another dialog is not seen.
+    fn prepare(&mut self, ui: Ui<'_>) {
+        let width = super::reader_width(ui.area).min(ui.area.width.saturating_sub(4));
+        // The last column is the scroll bar's.
+        let width = width.saturating_sub(2).max(8);
+        if self.text.doc.is_empty() || self.text.doc.width() != width {
+            self.lay_out(width);
+        }
+        if ui.focused {
+            self.look(ui.area);
+        }
+    }
+
+    fn render(&self, cx: &Cx<'_>, inner: Rect, buf: &mut Buffer) {
         let text = Rect { height: inner.height.saturating_sub(KEYS), ..inner };
         self.text.render(cx, text, buf);
         let first = self.blocks.get(self.selected).map(|block| block.lines.start);
@@ -280,6 +295,10 @@ impl Consent {
                 pen.flush_right(more, cx.style(Role::Attention));
             }
         }
+    }
+
+    fn in_footer(&self, scope: KeyScope, _action: Action) -> bool {
+        scope == KeyScope::Global
     }
 }
 

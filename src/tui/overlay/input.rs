@@ -1,34 +1,26 @@
 //! A value the configuration asks for (`${input:id}`): typed, masked if it is a password, or picked
 //! from a list. It is shown nowhere else, and stored only in the keyring on request.
 
-use super::{OverlayReply, Palette};
+use super::Palette;
 use crate::base::secret::Secret;
 use crate::config::InputKind;
 use crate::deck::Keyring;
 use crate::tui::effect::{ConfigCommand, Effect, KeepInput};
 use crate::tui::keymap::KeyScope;
-use crate::tui::model::{InputState, InputView, Model};
-use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::model::{InputState, InputView, Model, Todo};
+use crate::tui::pane::{Cx, Gesture, Out, Ui};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prelude::*;
+use crate::tui::screen::{Frame, Screen};
 use crate::tui::widget::{Pen, TextInput};
 
 /// One input being answered.
-#[derive(Clone)]
 pub struct InputDialog {
-    /// The input.
-    pub view: InputView,
-    /// What is typed, and the choices that match it.
-    pub(super) palette: Palette,
+    view: InputView,
+    /// What is typed, which may be a password, and the choices that match it.
+    palette: Palette,
     keep: KeepInput,
     keyring: bool,
-}
-
-impl std::fmt::Debug for InputDialog {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // What is typed may be a password.
-        f.debug_struct("InputDialog").field("view", &self.view).finish_non_exhaustive()
-    }
 }
 
 /// Rows around the choices: description, typed text; gap, who asks, where it is kept, keys.
@@ -52,17 +44,74 @@ impl InputDialog {
         Self { view, palette, keep, keyring }
     }
 
-    /// Rows it wants, the frame included.
-    pub(super) fn height(&self) -> u16 {
-        let choices = (options(&self.view).len() as u16).min(CHOICES);
-        AROUND + choices + 3
-    }
-
     fn is_pick(&self) -> bool {
         matches!(self.view.input.kind, InputKind::PickString { .. })
     }
 
-    pub(super) fn act(&mut self, action: Action, out: &mut Out) -> OverlayReply {
+    fn answer(&self, out: &mut Out) {
+        let value = match self.palette.selected().map(|choice| &choice.pick) {
+            Some(Pick::Input(option)) => option.clone(),
+            _ if self.is_pick() => return out.warn(ink!("choose a value first")),
+            // Empty text is no answer, unless the default in the file is empty.
+            _ if self.palette.input.text().is_empty()
+                && self.view.input.default.as_deref() != Some("") =>
+            {
+                return out.warn(ink!("type a value first"));
+            }
+            _ => self.palette.input.text().to_owned(),
+        };
+        let id = self.view.input.id.clone();
+        let answer = ConfigCommand::Answer { id, value: Secret::new(value), keep: self.keep };
+        out.effect(Effect::Config(answer));
+        out.close();
+    }
+
+    /// The region of the input line and the choices.
+    fn below(inner: Rect) -> Rect {
+        let height = inner.height.saturating_sub(AROUND - 1).min(CHOICES + 1);
+        Rect { y: inner.y + 1, height, ..inner }
+    }
+
+    /// Which server waits for it, and whether there is an answer already.
+    fn standing(&self) -> Ink {
+        let mut text = match self.view.state {
+            InputState::Open => Ink::default(),
+            InputState::Answered => ink!("answered; a new answer restarts the servers that use it"),
+            InputState::Kept => {
+                ink!("answered from the keyring; a new answer restarts the servers that use it")
+            }
+            InputState::Variable => ink!("answered by a variable; an answer here overrides it"),
+        };
+        if let Some(first) = self.view.servers.first() {
+            text.push(ink!("{} waits for it", Model::name(first)));
+            let more = self.view.servers.len() - 1;
+            if more > 0 {
+                text.push(ink!(", and {} more", more));
+            }
+        }
+        text
+    }
+}
+
+impl Screen for InputDialog {
+    fn scopes(&self) -> Vec<KeyScope> {
+        vec![KeyScope::Input]
+    }
+
+    fn frame(&self, _whole: Rect) -> Option<Frame> {
+        let choices = (options(&self.view).len() as u16).min(CHOICES);
+        Some((self.palette.title.clone(), 76, AROUND + choices + 3))
+    }
+
+    fn line(&mut self) -> Option<&mut TextInput> {
+        Some(&mut self.palette.input)
+    }
+
+    fn typed(&mut self) {
+        self.palette.search();
+    }
+
+    fn act(&mut self, action: Action, _ui: Ui<'_>, out: &mut Out) {
         match action {
             Action::Keep if self.keyring => {
                 self.keep = match self.keep {
@@ -80,56 +129,45 @@ impl InputDialog {
             Action::Forget => {
                 let id = self.view.input.id.clone();
                 out.effect(Effect::Config(ConfigCommand::Forget(id)));
-                return OverlayReply::Close;
+                out.close();
             }
-            Action::Open => return self.answer(out),
+            Action::Open => self.answer(out),
             Action::Back => {
                 if !self.view.servers.is_empty() {
                     out.notify("{show-inbox} lists it", Role::Warning);
                 }
-                return OverlayReply::Close;
+                out.close();
             }
             action => self
                 .palette
                 .step(action.steps(CHOICES as isize).unwrap_or_default(), CHOICES.into()),
         }
-        OverlayReply::Stay
     }
 
-    fn answer(&self, out: &mut Out) -> OverlayReply {
-        let value = match self.palette.selected().map(|choice| &choice.pick) {
-            Some(Pick::Input(option)) => option.clone(),
-            _ if self.is_pick() => {
-                out.warn(ink!("choose a value first"));
-                return OverlayReply::Stay;
-            }
-            // Empty text is no answer, unless the default in the file is empty.
-            _ if self.palette.input.text().is_empty()
-                && self.view.input.default.as_deref() != Some("") =>
-            {
-                out.warn(ink!("type a value first"));
-                return OverlayReply::Stay;
-            }
-            _ => self.palette.input.text().to_owned(),
-        };
-        let id = self.view.input.id.clone();
-        let answer = ConfigCommand::Answer { id, value: Secret::new(value), keep: self.keep };
-        out.effect(Effect::Config(answer));
-        OverlayReply::Close
-    }
-
-    pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) {
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, _out: &mut Out) {
         // A click only selects; it does not answer.
-        _ = self.palette.mouse(gesture, Self::below(inner));
+        self.palette.clicked(gesture, Self::below(ui.area));
     }
 
-    /// The region of the input line and the choices.
-    fn below(inner: Rect) -> Rect {
-        let height = inner.height.saturating_sub(AROUND - 1).min(CHOICES + 1);
-        Rect { y: inner.y + 1, height, ..inner }
+    /// It closes when the input was answered elsewhere or is no longer needed.
+    fn follow(&mut self, model: &Model) -> bool {
+        let mut views = model.situation.inputs.iter();
+        views.any(|view| view.input == self.view.input && view.state == self.view.state)
     }
 
-    pub(super) fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+    fn shows(&self, todo: &Todo) -> bool {
+        matches!(todo, Todo::Input(id) if *id == self.view.input.id)
+    }
+
+    fn decision(&self) -> Option<String> {
+        Some(format!("input {}", self.view.input.id))
+    }
+
+    fn decides(&self, action: Action) -> bool {
+        matches!(action, Action::Open | Action::Forget)
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.put(Ink::line(&self.view.input.description), cx.style(Role::Foreign));
         let line = Rect { y: area.y + 1, height: area.height.saturating_sub(1).min(1), ..area };
@@ -163,24 +201,8 @@ impl InputDialog {
         });
     }
 
-    /// Which server waits for it, and whether there is an answer already.
-    fn standing(&self) -> Ink {
-        let mut text = match self.view.state {
-            InputState::Open => Ink::default(),
-            InputState::Answered => ink!("answered; a new answer restarts the servers that use it"),
-            InputState::Kept => {
-                ink!("answered from the keyring; a new answer restarts the servers that use it")
-            }
-            InputState::Variable => ink!("answered by a variable; an answer here overrides it"),
-        };
-        if let Some(first) = self.view.servers.first() {
-            text.push(ink!("{} waits for it", Model::name(first)));
-            let more = self.view.servers.len() - 1;
-            if more > 0 {
-                text.push(ink!(", and {} more", more));
-            }
-        }
-        text
+    fn in_footer(&self, scope: KeyScope, _action: Action) -> bool {
+        scope == KeyScope::Global
     }
 }
 

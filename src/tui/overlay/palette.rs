@@ -3,17 +3,15 @@
 
 use crate::tui::find;
 use crate::tui::keymap::KeyScope;
-use crate::tui::overlay::OverlayReply;
-use crate::tui::pane::{Cx, Gesture, Out};
+use crate::tui::pane::{Cx, Gesture, Out, Ui};
 use crate::tui::pick::{CallPick, Choice, FilterPick, LinePrompt, Pick};
 use crate::tui::prelude::*;
+use crate::tui::screen::{Frame, Screen, is_for_all};
 use crate::tui::widget::{ListState, Pen, TextInput, width};
 
 /// A list to search and pick from.
-#[derive(Clone, Debug)]
 pub struct Palette {
-    /// Its title.
-    pub title: Ink,
+    pub(super) title: Ink,
     /// What is typed.
     pub input: TextInput,
     /// Where its keys are bound, innermost first.
@@ -74,37 +72,21 @@ impl Palette {
         self.choices.get(*self.list.selected()?)
     }
 
-    pub(super) fn act(&mut self, action: Action, height: usize) -> OverlayReply {
-        let page = height.max(2) as isize - 1;
-        match action {
-            Action::Back | Action::Palette => return OverlayReply::Close,
-            Action::Open => return self.pick(),
-            Action::RemoveFilter => {
-                if let Some(Pick::Filter(FilterPick::Use(name))) =
-                    self.selected().map(|one| &one.pick)
-                {
-                    return OverlayReply::Pick(Pick::Filter(FilterPick::Remove(name.clone())));
-                }
-            }
-            Action::QuitNow | Action::Help => return OverlayReply::Pass,
-            action => self.step(action.steps(page).unwrap_or_default(), height),
-        }
-        OverlayReply::Stay
-    }
-
     pub(super) fn step(&mut self, delta: isize, height: usize) {
         self.list.step(delta, &self.found[..], height);
     }
 
-    fn pick(&mut self) -> OverlayReply {
+    /// Picks the selected choice; without one, the palette closes.
+    fn pick(&self, out: &mut Out) {
         match self.selected() {
-            Some(choice) if choice.disabled.is_none() => OverlayReply::Pick(choice.pick.clone()),
-            Some(_) => OverlayReply::Stay,
-            None => OverlayReply::Close,
+            Some(choice) if choice.disabled.is_none() => out.pick(choice.pick.clone()),
+            Some(_) => {}
+            None => out.close(),
         }
     }
 
-    pub(super) fn mouse(&mut self, gesture: Gesture, inner: Rect) -> OverlayReply {
+    /// Handles the mouse; returns whether a row was clicked, which is selected then.
+    pub(super) fn clicked(&mut self, gesture: Gesture, inner: Rect) -> bool {
         let height = usize::from(inner.height).saturating_sub(1);
         match gesture {
             Gesture::Scroll { delta, .. } => self.step(delta, height),
@@ -112,15 +94,66 @@ impl Palette {
                 let row = self.list.top() + usize::from(at.y - inner.y - 1);
                 if row < self.found.len() {
                     self.list.select_index(row, &self.found[..]);
-                    return self.pick();
+                    return true;
                 }
             }
             _ => {}
         }
-        OverlayReply::Stay
+        false
+    }
+}
+
+impl Screen for Palette {
+    fn scopes(&self) -> Vec<KeyScope> {
+        self.scopes.to_vec()
     }
 
-    pub(super) fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+    fn frame(&self, whole: Rect) -> Option<Frame> {
+        let width = if self.is_watched { 104 } else { 72 };
+        Some((self.title.clone(), width, (whole.height * 2 / 3).max(8)))
+    }
+
+    fn lets_through(&self, action: Action) -> bool {
+        is_for_all(action) && action != Action::Palette
+    }
+
+    fn line(&mut self) -> Option<&mut TextInput> {
+        Some(&mut self.input)
+    }
+
+    fn typed(&mut self) {
+        self.search();
+    }
+
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) {
+        let height = usize::from(ui.area.height.saturating_sub(1));
+        match (action, self.selected().map(|one| &one.pick)) {
+            (Action::Back | Action::Palette, _) => out.close(),
+            (Action::Open, _) => self.pick(out),
+            (Action::RemoveFilter, Some(Pick::Filter(FilterPick::Use(name)))) => {
+                out.pick(Pick::Filter(FilterPick::Remove(name.clone())));
+            }
+            _ => self.step(action.steps(height.max(2) as isize - 1).unwrap_or_default(), height),
+        }
+    }
+
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        if self.clicked(gesture, ui.area) {
+            self.pick(out);
+        }
+    }
+
+    fn is_passing(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, ui: Ui<'_>) {
+        if self.is_watched {
+            self.renew(ui.model.watched_choices());
+        }
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         self.input.render(Rect { height: area.height.min(1), ..area }, buf, cx.style(Role::Input));
         let rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
         if self.found.is_empty() {
@@ -155,15 +188,15 @@ pub enum Named {
     Filter(String),
     /// A text for the open call.
     Call(LinePrompt),
+    /// The file of a recording to compare definitions with.
+    Recording,
 }
 
 /// A prompt for a name.
-#[derive(Clone, Debug)]
 pub struct NamePrompt {
-    /// What is asked.
-    pub title: Ink,
+    title: Ink,
     /// What is typed.
-    pub input: TextInput,
+    input: TextInput,
     /// The note below the line.
     note: Ink,
     named: Named,
@@ -177,32 +210,55 @@ impl NamePrompt {
         let (title, note) = match &named {
             Named::Filter(text) => (ink!("save the filter as"), Ink::line(text)),
             Named::Call(line) => (ink!("{}", line.name()), Ink::default()),
+            Named::Recording => (ink!("compare with the recording"), Ink::default()),
         };
         Self { title, input: TextInput::new(proposed), note, named, taken }
     }
 
     fn name(&self) -> String {
-        let longest = if matches!(self.named, Named::Call(_)) { usize::MAX } else { LONGEST };
+        let longest = if matches!(self.named, Named::Filter(_)) { LONGEST } else { usize::MAX };
         self.input.text().trim().chars().take(longest).collect()
     }
+}
 
-    pub(super) fn act(&self, action: Action, out: &mut Out) -> OverlayReply {
+impl Screen for NamePrompt {
+    fn scopes(&self) -> Vec<KeyScope> {
+        vec![KeyScope::Ask]
+    }
+
+    fn frame(&self, _whole: Rect) -> Option<Frame> {
+        Some((self.title.clone(), 64, 8))
+    }
+
+    fn line(&mut self) -> Option<&mut TextInput> {
+        Some(&mut self.input)
+    }
+
+    fn act(&mut self, action: Action, _ui: Ui<'_>, out: &mut Out) {
         match action {
             Action::Open if self.name().is_empty() => out.warn(ink!("type it first")),
             Action::Open => {
                 let name = self.name();
-                return OverlayReply::Pick(match self.named.clone() {
+                out.pick(match self.named.clone() {
                     Named::Call(line) => Pick::Call(CallPick::Line(line, name)),
                     Named::Filter(text) => Pick::Filter(FilterPick::Save { name, text }),
+                    Named::Recording => Pick::Recording(name),
                 });
             }
-            Action::Back => return OverlayReply::Close,
+            Action::Back => out.close(),
             _ => {}
         }
-        OverlayReply::Stay
     }
 
-    pub(super) fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+    fn is_passing(&self) -> bool {
+        true
+    }
+
+    fn in_footer(&self, scope: KeyScope, _action: Action) -> bool {
+        scope == KeyScope::Global
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let line = Rect { height: area.height.min(1), ..area };
         self.input.render(line, buf, cx.style(Role::Input));
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
@@ -212,7 +268,10 @@ impl NamePrompt {
         }
         pen.at(0, area.height.saturating_sub(1));
         super::keys(cx, KeyScope::Ask, &mut pen, |action| match (action, &self.named) {
-            (Action::Open, Named::Call(LinePrompt::Search | LinePrompt::File)) => Some("ok"),
+            (
+                Action::Open,
+                Named::Call(LinePrompt::Search | LinePrompt::File) | Named::Recording,
+            ) => Some("ok"),
             (Action::Open, _) => Some("save"),
             (action, _) => Some(action.label()),
         });

@@ -6,26 +6,25 @@ use qrcode::{Color, QrCode};
 use serde_json::json;
 use url::Url;
 
-use super::OverlayReply;
 use crate::host::ApprovalRequest;
 use crate::mcp::{Answer, scopes_in_words};
 use crate::tui::approval::elicitation::{UrlReading, read_url};
 use crate::tui::effect::{Effect, Order};
 use crate::tui::keymap::KeyScope;
-use crate::tui::model::Model;
-use crate::tui::pane::{Cx, Out};
+use crate::tui::model::{Model, Todo};
+use crate::tui::pane::{Cx, Out, Ui};
 use crate::tui::prelude::*;
+use crate::tui::screen::{Frame, Screen};
 use crate::tui::widget::{Doc, Pen, TextInput};
 
 /// An open sign-in request.
-#[derive(Clone, Debug)]
 pub struct SignInDialog {
     /// Who asks for what.
-    pub request: Arc<ApprovalRequest>,
+    request: Arc<ApprovalRequest>,
     address: String,
     url: UrlReading,
     /// The address the browser ended at, as it is pasted.
-    pub(super) pasted: TextInput,
+    pasted: TextInput,
     is_qr: bool,
 }
 
@@ -47,46 +46,6 @@ impl SignInDialog {
 
     fn answers(&self, result: Value) -> Effect {
         Effect::Order(Order::Answer(self.request.id, Answer::Result(result)))
-    }
-
-    /// Its title.
-    pub fn title(&self) -> Ink {
-        ink!("{} wants you to sign in", Model::name(&self.request.server))
-    }
-
-    /// Columns and rows it wants on a screen, the frame included.
-    pub(super) fn size(&self, whole: Rect) -> (u16, u16) {
-        let width = super::reader_width(whole);
-        let rows = self.text(width).len() as u16 + BELOW + 3;
-        (width + 4, rows.clamp(8, whole.height.max(8)))
-    }
-
-    pub(super) fn act(&mut self, action: Action, out: &mut Out) -> OverlayReply {
-        match action {
-            Action::OpenBrowser if self.pasted.text().trim().is_empty() => {
-                let open = self.url.open.as_deref().and_then(|url| Url::parse(url).ok());
-                if let Some(url) = open {
-                    out.effect(Effect::OpenUrl(self.request.id, url));
-                } else {
-                    let why = Ink::line(&self.url.refusals.join("; "));
-                    out.warn(ink!("not opened: {}", why));
-                }
-            }
-            Action::OpenBrowser => {
-                let address = self.pasted.text().trim();
-                let content = json!({"address": address});
-                out.effect(self.answers(json!({"action": "accept", "content": content})));
-            }
-            Action::CopyUrl => out.copy(self.address.clone()),
-            Action::QrCode => self.is_qr = !self.is_qr,
-            Action::Decline => out.effect(self.answers(json!({"action": "decline"}))),
-            Action::Back => {
-                out.notify("it keeps waiting; {show-inbox} lists it", Role::Warning);
-                return OverlayReply::Close;
-            }
-            _ => {}
-        }
-        OverlayReply::Stay
     }
 
     fn text(&self, width: u16) -> Doc {
@@ -112,8 +71,68 @@ impl SignInDialog {
         doc.text(0, &ink!("{}{}{}", before, host, after), Role::Foreign);
         doc
     }
+}
 
-    pub(super) fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+impl Screen for SignInDialog {
+    fn scopes(&self) -> Vec<KeyScope> {
+        vec![KeyScope::SignIn]
+    }
+
+    fn frame(&self, whole: Rect) -> Option<Frame> {
+        let width = super::reader_width(whole);
+        let rows = self.text(width).len() as u16 + BELOW + 3;
+        let title = ink!("{} wants you to sign in", Model::name(&self.request.server));
+        Some((title, width + 4, rows.clamp(8, whole.height.max(8))))
+    }
+
+    fn line(&mut self) -> Option<&mut TextInput> {
+        Some(&mut self.pasted)
+    }
+
+    fn act(&mut self, action: Action, _ui: Ui<'_>, out: &mut Out) {
+        match action {
+            Action::OpenBrowser if self.pasted.text().trim().is_empty() => {
+                let open = self.url.open.as_deref().and_then(|url| Url::parse(url).ok());
+                if let Some(url) = open {
+                    out.effect(Effect::OpenUrl(self.request.id, url));
+                } else {
+                    let why = Ink::line(&self.url.refusals.join("; "));
+                    out.warn(ink!("not opened: {}", why));
+                }
+            }
+            Action::OpenBrowser => {
+                let address = self.pasted.text().trim();
+                let content = json!({"address": address});
+                out.effect(self.answers(json!({"action": "accept", "content": content})));
+            }
+            Action::CopyUrl => out.copy(self.address.clone()),
+            Action::QrCode => self.is_qr = !self.is_qr,
+            Action::Decline => out.effect(self.answers(json!({"action": "decline"}))),
+            Action::Back => {
+                out.notify("it keeps waiting; {show-inbox} lists it", Role::Warning);
+                out.close();
+            }
+            _ => {}
+        }
+    }
+
+    fn follow(&mut self, model: &Model) -> bool {
+        model.view.pending.contains_key(&self.request.id)
+    }
+
+    fn shows(&self, todo: &Todo) -> bool {
+        *todo == Todo::Request(self.request.id)
+    }
+
+    fn decision(&self) -> Option<String> {
+        Some(self.request.id.0.to_string())
+    }
+
+    fn decides(&self, action: Action) -> bool {
+        action == Action::OpenBrowser
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let text = Rect { height: area.height.saturating_sub(BELOW), ..area };
         self.text(area.width).render(cx, 0, text, buf);
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
@@ -138,6 +157,10 @@ impl SignInDialog {
                 action => action.label(),
             })
         });
+    }
+
+    fn in_footer(&self, scope: KeyScope, _action: Action) -> bool {
+        scope == KeyScope::Global
     }
 }
 

@@ -8,7 +8,7 @@ use crate::tui::filter::{Filter, contains, find};
 use crate::tui::ink::InkSlice;
 use crate::tui::keymap::KeyScope;
 use crate::tui::model::{Model, zoned};
-use crate::tui::overlay::{Overlay, Palette, TextReader};
+use crate::tui::overlay::{Palette, TextReader};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::pick::{Choice, Pick};
 use crate::tui::prefs::Prefs;
@@ -135,7 +135,7 @@ impl LogsPane {
             }
         }
         let title = ink!("log level");
-        out.overlay = Some(Overlay::Palette(Palette::new(title, choices)));
+        out.open(Palette::new(title, choices));
     }
 
     fn text_of(&self, model: &Model) -> String {
@@ -343,7 +343,7 @@ impl Pane for LogsPane {
             Action::Open => {
                 if let Some(record) = self.record(ui.model) {
                     let reader = TextReader::new(ink!("log line"), detail(record, ui.area.width));
-                    out.overlay = Some(Overlay::Reader(reader));
+                    out.open(reader);
                 }
             }
             _ => return false,

@@ -8,7 +8,6 @@ use card::Density;
 
 use crate::tui::keymap::KeyScope;
 use crate::tui::model::{EngineState, Model};
-use crate::tui::overlay::{Overlay, ReaderSubject, TextReader};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::tui::prelude::*;
 use crate::tui::widget::doc::wrap;
@@ -21,7 +20,7 @@ mod card;
 mod table;
 pub mod tour;
 
-pub use black_box::{below_card, black_box, info, removals_seen};
+pub use black_box::{below_card, black_box, info_reader, reader, removals_seen};
 pub use card::{breaker_line, unstable};
 
 /// The servers pane.
@@ -179,8 +178,7 @@ impl Pane for ServersPane {
             Action::Back if self.order.is_some() => self.order = None,
             Action::Open | Action::Right if !alone => {
                 if let Some(name) = self.server(ui.model) {
-                    out.overlay =
-                        Some(Overlay::Reader(TextReader::of(ReaderSubject::BlackBox(name))));
+                    out.open(black_box::reader(name));
                 }
             }
             Action::Copy if part == BrowserPart::Detail => out.copy(self.detail.doc.to_text()),

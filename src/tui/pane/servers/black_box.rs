@@ -7,6 +7,7 @@ use crate::mcp::{Era, TrafficRecord};
 use crate::tui::effect::{Effect, Order, ServerCommand};
 use crate::tui::glyph::Glyphs;
 use crate::tui::model::Model;
+use crate::tui::overlay::TextReader;
 use crate::tui::pane::{Cx, Ui};
 use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
@@ -15,6 +16,19 @@ use crate::tui::widget::Doc;
 const MESSAGES: usize = 12;
 /// Log lines that are shown.
 const LINES: usize = 12;
+
+/// A reader of the diagnostics of a server.
+pub fn reader(server: ServerName) -> TextReader {
+    let (title, closed) = (ink!("diagnostics: {}", Model::name(&server)), server.clone());
+    TextReader::live(title, 1, move |_, ui| black_box(ui, &server))
+        .closing(move |model| removals_seen(model, &closed))
+}
+
+/// A reader of a server's own information.
+pub fn info_reader(server: ServerName) -> TextReader {
+    let title = ink!("info: {}", Model::name(&server));
+    TextReader::live(title, 1, move |_, ui| info(ui, &server))
+}
 
 /// Everything known about a server; `ui.area` is where it is shown.
 pub fn black_box(ui: Ui<'_>, name: &ServerName) -> Doc {
@@ -43,7 +57,7 @@ pub fn below_card(ui: Ui<'_>, name: &ServerName, mut doc: Doc) -> Doc {
 }
 
 /// A server's own information: how it is connected, its instructions and capabilities.
-pub fn info(ui: Ui<'_>, name: &ServerName) -> Doc {
+fn info(ui: Ui<'_>, name: &ServerName) -> Doc {
     let mut doc = Doc::new(ui.area.width);
     let Some(server) = ui.model.server(name) else { return doc };
     session(server, ui.model, &mut doc);

@@ -1,12 +1,13 @@
 //! The tour: a few short pages on the first `--demo`.
 
 use crate::tui::keymap::KeyScope;
+use crate::tui::overlay::TextReader;
 use crate::tui::pane::Ui;
 use crate::tui::prelude::*;
 use crate::tui::widget::Doc;
 
 /// Title and text of each page; keys are given as actions in braces.
-pub const PAGES: &[(&str, &[&str])] = &[
+const PAGES: &[(&str, &[&str])] = &[
     (
         "Your MCP servers",
         &[
@@ -47,8 +48,13 @@ pub const PAGES: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// A reader of its pages.
+pub fn reader() -> TextReader {
+    TextReader::live(ink!("welcome"), PAGES.len(), page)
+}
+
 /// One page.
-pub fn page(number: usize, ui: Ui<'_>) -> Doc {
+fn page(number: usize, ui: Ui<'_>) -> Doc {
     let mut doc = Doc::new(ui.area.width);
     let Some((title, lines)) = PAGES.get(number) else { return doc };
     doc.heading(*title);

@@ -1,0 +1,183 @@
+//! A text to read: fixed, kept up to date, or of several pages.
+
+use crate::tui::effect::Effect;
+use crate::tui::keymap::KeyScope;
+use crate::tui::model::Model;
+use crate::tui::overlay::reader_width;
+use crate::tui::pane::{Cx, Gesture, Out, Ui};
+use crate::tui::pick::Pick;
+use crate::tui::prelude::*;
+use crate::tui::screen::{Frame, Screen};
+use crate::tui::widget::{Doc, DocView, Pen, TextInput, width};
+
+/// A text to read.
+#[derive(Default)]
+pub struct TextReader {
+    title: Ink,
+    /// Its text and scroll position.
+    pub text: DocView,
+    /// Raw text for copying and saving instead of the drawn one.
+    pub raw: Option<String>,
+    /// The search text while it is typed, and the unfiltered text.
+    search: Option<(TextInput, Doc)>,
+    /// Whether these are the keys that work: their key closes them again.
+    is_help: bool,
+    /// Writes a page of a text that is kept up to date.
+    live: Option<Box<dyn Fn(usize, Ui<'_>) -> Doc>>,
+    page: usize,
+    /// The number of pages; the keys that open a row turn them.
+    pages: usize,
+    /// What closing it does.
+    closed: Option<Box<dyn Fn(&Model) -> Option<Effect>>>,
+}
+
+impl TextReader {
+    /// A fixed text.
+    pub fn new(title: Ink, doc: Doc) -> Self {
+        Self { title, text: DocView { doc, top: 0 }, ..Self::default() }
+    }
+
+    /// The keys that work.
+    pub fn help(title: Ink, doc: Doc) -> Self {
+        Self { is_help: true, ..Self::new(title, doc) }
+    }
+
+    /// A text of one or several pages that is kept up to date.
+    pub fn live(title: Ink, pages: usize, page: impl Fn(usize, Ui<'_>) -> Doc + 'static) -> Self {
+        Self { title, pages, live: Some(Box::new(page)), ..Self::default() }
+    }
+
+    /// Does this when it is closed.
+    #[must_use]
+    pub fn closing(self, closed: impl Fn(&Model) -> Option<Effect> + 'static) -> Self {
+        Self { closed: Some(Box::new(closed)), ..self }
+    }
+}
+
+impl TextReader {
+    /// Turns to another page; past the last one it closes, and counts as read.
+    fn turn(&mut self, page: Option<usize>, out: &mut Out) {
+        self.text.top = 0;
+        match page {
+            Some(page) if page >= self.pages => {
+                out.close();
+                out.remember = true;
+            }
+            page => self.page = page.unwrap_or(0),
+        }
+    }
+
+    fn close(&self, model: &Model, out: &mut Out) {
+        out.effects.extend(self.closed.as_ref().and_then(|closed| closed(model)));
+        out.close();
+    }
+
+    fn plain(&self) -> String {
+        self.raw.clone().unwrap_or_else(|| self.text.doc.to_text())
+    }
+}
+
+impl Screen for TextReader {
+    fn scopes(&self) -> Vec<KeyScope> {
+        match self.search {
+            Some(_) => vec![KeyScope::Text],
+            None => vec![KeyScope::Reader, KeyScope::List],
+        }
+    }
+
+    fn frame(&self, whole: Rect) -> Option<Frame> {
+        let wanted = u16::try_from(self.text.doc.len()).unwrap_or(u16::MAX).saturating_add(4);
+        let height = wanted.clamp(8, whole.height.saturating_sub(2).max(8));
+        Some((self.title.clone(), reader_width(whole) + 4, height))
+    }
+
+    fn takes_letters(&self) -> bool {
+        self.search.is_some()
+    }
+
+    fn lets_through(&self, action: Action) -> bool {
+        match action {
+            Action::Help => !self.is_help,
+            // The new text takes the place of this one.
+            Action::BlackBox | Action::ServerInfo => self.live.is_none(),
+            action => action != Action::Back,
+        }
+    }
+
+    fn line(&mut self) -> Option<&mut TextInput> {
+        self.search.as_mut().map(|(typed, _)| typed)
+    }
+
+    fn typed(&mut self) {
+        if let Some((typed, whole)) = &self.search {
+            self.text = DocView { doc: whole.narrowed(typed.text()), top: 0 };
+        }
+    }
+
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) {
+        let page = isize::try_from(ui.area.height).unwrap_or(1) - 1;
+        if let Some(delta) = action.steps(page) {
+            return self.text.scroll(delta, ui.area.height);
+        }
+        match action {
+            Action::Back if self.search.is_some() => {
+                if let Some((_, whole)) = self.search.take() {
+                    self.text.doc = whole;
+                }
+            }
+            Action::Open | Action::Right if self.pages > 1 => self.turn(Some(self.page + 1), out),
+            Action::Left if self.pages > 1 => self.turn(self.page.checked_sub(1), out),
+            Action::Filter if self.is_help => {
+                let whole = self.text.doc.clone();
+                self.search.get_or_insert((TextInput::default(), whole));
+            }
+            Action::Filter => out.warn(ink!("filter: there is no list to filter here")),
+            Action::Back | Action::Open | Action::Help => self.close(ui.model, out),
+            Action::BlackBox | Action::ServerInfo => {
+                self.close(ui.model, out);
+                out.effect(Effect::Pick(Pick::Action(action)));
+            }
+            Action::Copy | Action::CopyAll => out.copy(self.plain()),
+            Action::Save => out.save("mcpdeck-text.txt", self.plain()),
+            _ => {}
+        }
+    }
+
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        match gesture {
+            Gesture::Scroll { delta, .. } => self.text.scroll(delta, ui.area.height),
+            _ if self.pages > 1 => self.turn(Some(self.page + 1), out),
+            _ => {}
+        }
+    }
+
+    fn is_passing(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, ui: Ui<'_>) {
+        let area = Rect { width: reader_width(ui.area), ..ui.area };
+        if let Some(page) = &self.live {
+            self.text.doc = page(self.page, Ui { area, ..ui });
+        }
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        if let Some((typed, _)) = &self.search {
+            // Beside the title.
+            let title = width(&self.title) + 3;
+            let line = Rect { x: area.x + title, y: area.y.saturating_sub(2), height: 1, ..area };
+            let line = line.intersection(buf.area);
+            let mut pen = Pen::new(buf, line);
+            pen.put("/ ", cx.style(Role::Accent));
+            let room = area.width.saturating_sub(title).min(30);
+            let line = Rect { x: line.x + 2, width: room, ..line };
+            typed.render(line.intersection(buf.area), buf, cx.style(Role::Input));
+        }
+        self.text.render(cx, area, buf);
+    }
+
+    fn in_footer(&self, _scope: KeyScope, action: Action) -> bool {
+        action != Action::Open && (self.is_help || action != Action::Filter)
+    }
+}
