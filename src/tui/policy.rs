@@ -2,9 +2,9 @@
 //! makes each change risky; clients, grants, limits, denials. Owns its rows and the definitions it
 //! compares with.
 
-use crate::deck::{ClientView, Drift, DriftPlace, Lock, LockedServer};
+use crate::deck::{ClientView, Drift, DriftPlace, Lock, LockedServer, PolicyView};
 use crate::host::{Digest, GrantId, HeldReason, ServerState, ServerView};
-use crate::mcp::{FieldChange, ListKind, Risk};
+use crate::mcp::{Capabilities, FieldChange, ListKind, Risk};
 use crate::tui::effect::{Baseline, ClientOrder, Effect, LockChange, Order, PolicyOrder};
 use crate::tui::keymap::{KeyScope, Keymap};
 use crate::tui::message::Message;
@@ -63,8 +63,8 @@ pub struct PolicyScreen {
     /// The definitions of the baseline, once they are read.
     known: Option<Result<Lock, SafeText>>,
     differs: Vec<Differs>,
-    /// The inputs for which the differences were computed.
-    found_for: Option<Vec<usize>>,
+    /// The policy and the lists for which the differences were computed.
+    found_for: Option<(Arc<PolicyView>, Vec<Arc<Capabilities>>)>,
 }
 
 impl PolicyScreen {
@@ -76,13 +76,16 @@ impl PolicyScreen {
     /// Updates the differences if their inputs changed.
     fn compare(&mut self, model: &Model) {
         let servers = || model.view.servers.values().filter(|server| shows(server, model));
-        let of = |server: &Arc<ServerView>| Arc::as_ptr(&server.capabilities) as usize;
-        let mut key = vec![Arc::as_ptr(&model.policy) as usize];
-        key.extend(servers().map(of));
-        if self.found_for.as_ref() == Some(&key) {
+        let lists: Vec<_> = servers().map(|server| Arc::clone(&server.capabilities)).collect();
+        if self.found_for.as_ref().is_some_and(|(policy, known)| {
+            let same = |(one, other): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(one, other);
+            Arc::ptr_eq(policy, &model.policy)
+                && known.len() == lists.len()
+                && known.iter().zip(&lists).all(same)
+        }) {
             return;
         }
-        self.found_for = Some(key);
+        self.found_for = Some((Arc::clone(&model.policy), lists));
         self.differs = match (&self.against, &self.known) {
             (None, _) => model.policy.held.iter().map(Differs::held).collect(),
             (Some(_), Some(Ok(known))) => {

@@ -199,6 +199,18 @@ fn definitions_are_compared_with_the_lock_file_and_with_a_recording() {
 }
 
 #[test]
+fn of_two_changes_between_frames_the_last_one_is_shown() {
+    let mut app = screen();
+    assert!(draw(&mut app, 120, 40).contains("read_file"));
+    let without = PolicyView { held: Vec::new(), ..policy() };
+    for next in [PolicyView { warnings: Vec::new(), ..policy() }, without] {
+        app.update(Message::News(News::Policy(next)));
+    }
+    let shown = draw(&mut app, 120, 40);
+    assert!(!shown.contains("~ filesystem.read_file"), "{shown}");
+}
+
+#[test]
 fn a_global_key_is_not_what_the_pane_below_binds_it_to() {
     let mut app = app("typical");
     let keymap = Some(Ok("[servers]\nT = \"sort\"".to_owned()));
