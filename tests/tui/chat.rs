@@ -134,3 +134,13 @@ fn the_context_shows_the_prompt_and_what_each_server_costs() {
         assert!(screen.contains(part), "{part}\n{screen}");
     }
 }
+
+#[test]
+fn quitting_while_the_model_answers_says_what_is_lost() {
+    let mut app = opened();
+    happens(&mut app, json!({"type": "message", "text": "how warm is it?", "at": null}));
+    press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    press(&mut app, KeyCode::Char('q'), KeyModifiers::NONE);
+    let asked = draw(&mut app, 80, 24);
+    assert!(asked.contains("The answer of the model is not complete."), "{asked}");
+}

@@ -296,10 +296,12 @@ impl Screens {
 
     /// Unsaved content that would be lost by quitting now.
     pub fn unsaved(&self) -> impl Iterator<Item = &'static str> {
-        self.stack.iter().filter_map(|open| match open {
+        let own = self.stack.iter().filter_map(|open| match open {
             OpenScreen::Own(screen) => screen.unsaved(),
             _ => None,
-        })
+        });
+        // The model goes on answering while the chat is closed.
+        own.chain(self.chat.iter().filter_map(Screen::unsaved))
     }
 
     /// Passes a message to the open screens; returns whether one of them was waiting for it.
