@@ -263,6 +263,7 @@ impl Dashboard {
 
     async fn input(&mut self, input: Option<Input>) -> io::Result<()> {
         use crossterm::event::Event::{Key, Mouse};
+        use crossterm::event::MouseEventKind::Moved;
         match input {
             None | Some(Input::Gone) => {
                 self.terminal_lives = false;
@@ -270,8 +271,10 @@ impl Dashboard {
                 Ok(())
             }
             Some(Input::Event(event)) => {
-                if matches!(event, Key(_) | Mouse(_)) {
-                    self.acted.cancel();
+                match &event {
+                    Mouse(mouse) if mouse.kind == Moved => {}
+                    Key(_) | Mouse(_) => self.acted.cancel(),
+                    _ => {}
                 }
                 self.update(Message::Input(event)).await
             }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossterm::event::{Event, KeyCode, KeyModifiers};
+use crossterm::event::{Event, KeyCode, KeyModifiers, MouseEvent, MouseEventKind};
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::{History, HistoryRecord, News, SavedCall, SavedCalls};
@@ -128,6 +128,8 @@ fn an_error_stays_until_a_key_is_pressed_and_other_notices_go_by_themselves() {
     press(&mut app, KeyCode::Down, NONE);
     assert!(draw(&mut app, 80, 24).contains("the disk is full"), "a key pressed too early");
     at(&mut app, 600);
+    let moved = MouseEvent { kind: MouseEventKind::Moved, column: 9, row: 9, modifiers: NONE };
+    app.update(Message::Input(Event::Mouse(moved)));
     assert!(draw(&mut app, 80, 24).contains("the disk is full"), "nobody looked");
     press(&mut app, KeyCode::Down, NONE);
     assert!(!draw(&mut app, 80, 24).contains("the disk is full"));

@@ -430,8 +430,9 @@ impl App {
             }
             Event::Mouse(mouse) => {
                 self.mouse(mouse);
-                // Afterwards: a click on an error must not press a key that it covers.
-                self.expire_toast(true);
+                // Afterwards: a click on an error must not press a key that it covers. A pointer
+                // that only moves is no sign that somebody read it.
+                self.expire_toast(mouse.kind != MouseEventKind::Moved);
             }
             Event::Paste(text) => self.paste(&text),
             Event::Resize(width, height) => self.incoming(Message::Resize(width, height)),
