@@ -191,7 +191,9 @@ impl App {
         if let Some(screen) = self.screens.call_screen() {
             screen.dev = dev;
         }
-        let ui = self.look.ui(&self.model, self.screen_area());
+        // A terminal that is too small shows none of them.
+        let Some(layout) = self.layout() else { return self.moment.forget() };
+        let ui = self.look.ui(&self.model, layout.screen());
         self.screens.prepare(ui, self.size);
         self.moment.note(self.decision(), self.model.now);
     }

@@ -36,6 +36,7 @@ impl Driver {
         let view = crate::session("typical");
         let app = crate::app("typical");
         let mut driver = Self { app, view, seq: 1_000, asked: 0, wanted: Vec::new() };
+        driver.app.update(Message::Resize(120, 40));
         // What the session recorded is not what is looked at here.
         let open: Vec<_> = driver.view.pending.keys().copied().collect();
         for id in open {

@@ -216,3 +216,23 @@ fn the_palette_opens_over_an_answer_while_the_filter_below_is_typed() {
     let screen = crate::draw(&mut driver.app, 120, 40);
     assert!(screen.contains(" commands "), "{screen}");
 }
+
+#[test]
+fn what_a_terminal_is_too_small_to_show_is_not_approved() {
+    let mut driver = full();
+    driver.app.update(Message::Resize(120, 40));
+    for key in "9jjj\r".chars() {
+        driver.keys(&key.to_string());
+    }
+    driver.app.update(Message::Resize(39, 40));
+    for _ in 0..5 {
+        driver.keys("y");
+    }
+    let approves = |effect: &Effect| matches!(effect, Effect::Config(ConfigCommand::Approve(_)));
+    assert!(!driver.wanted.iter().any(approves), "{:?}", driver.wanted);
+    driver.app.update(Message::Resize(120, 40));
+    let screen = draw(&mut driver.app, 120, 40);
+    assert!(screen.contains("wants to run"), "{screen}");
+    driver.keys("yyy");
+    assert!(driver.wanted.iter().any(approves), "{screen}");
+}
