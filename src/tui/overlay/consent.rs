@@ -199,13 +199,15 @@ impl Screen for Consent {
                 out.notify("it was not started; {show-inbox} lists it", Role::Warning);
                 out.close();
             }
-            Action::ApproveAll => match self.blocks.iter().position(|one| !self.is_seen(one)) {
-                Some(unread) => self.read_on(unread, rows, out),
-                None => {
+            Action::ApproveAll => {
+                let unread = self.blocks.iter().position(|one| !self.is_seen(one));
+                if let Some(unread) = unread {
+                    self.read_on(unread, rows, out);
+                } else {
                     approve(&self.blocks, out);
                     out.close();
                 }
-            },
+            }
             Action::ApproveOne => match self.blocks.get(self.selected) {
                 Some(one) if self.is_seen(one) => approve(std::slice::from_ref(one), out),
                 Some(_) => self.read_on(self.selected, rows, out),

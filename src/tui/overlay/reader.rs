@@ -23,13 +23,16 @@ pub struct TextReader {
     /// Whether these are the keys that work: their key closes them again.
     is_help: bool,
     /// Writes a page of a text that is kept up to date.
-    live: Option<Box<dyn Fn(usize, Ui<'_>) -> Doc>>,
+    live: Option<Box<WritePage>>,
     page: usize,
     /// The number of pages; the keys that open a row turn them.
     pages: usize,
     /// What closing it does.
-    closed: Option<Box<dyn Fn(&Model) -> Option<Effect>>>,
+    closed: Option<Box<WhenClosed>>,
 }
+
+type WritePage = dyn Fn(usize, Ui<'_>) -> Doc;
+type WhenClosed = dyn Fn(&Model) -> Option<Effect>;
 
 impl TextReader {
     /// A fixed text.
