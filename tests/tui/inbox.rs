@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use crossterm::event::{Event, KeyCode, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
-use mcpdeck::deck::DeckEvent;
+use mcpdeck::deck::{DeckEvent, News};
 use mcpdeck::mcp::{Answer, ApprovalId, RequestKind};
 use mcpdeck::tui::app::App;
 use mcpdeck::tui::effect::{ConfigCommand, Effect, Order};
 use mcpdeck::tui::message::Message;
+use mcpdeck::tui::player::Played;
 use serde_json::{Value, json};
 
 use super::{draw, press, situation};
@@ -235,4 +236,16 @@ fn what_a_terminal_is_too_small_to_show_is_not_approved() {
     assert!(screen.contains("wants to run"), "{screen}");
     driver.keys("yyy");
     assert!(driver.wanted.iter().any(approves), "{screen}");
+}
+
+#[test]
+fn nobody_is_called_to_answer_a_request_in_a_recording() {
+    let mut driver = Driver::new();
+    driver.ask(RequestKind::Sampling, question("Left or right?"));
+    let news = vec![News::View(Arc::new(driver.view.clone()))];
+    let played = Played { news, ..Played::default() };
+    let effects = driver.app.update(Message::Played(Box::new(played)));
+    assert!(!effects.contains(&Effect::Bell));
+    let screen = draw(&mut driver.app, 120, 40);
+    assert!(screen.contains("1 waiting") && !screen.contains("to answer"), "{screen}");
 }

@@ -250,7 +250,8 @@ impl App {
             return;
         }
         let fresh = view.pending.keys().any(|id| !self.model.view.pending.contains_key(id));
-        if fresh {
+        // Requests in a recording cannot be answered.
+        if fresh && self.model.playback.is_none() {
             if let Some(request) = view.pending.values().next_back() {
                 let (who, asks) = who_asks(request);
                 let mut text = ink!("{} {}   ", who, asks);
@@ -322,8 +323,6 @@ impl App {
         for news in played.news {
             self.news(news);
         }
-        // Requests in a recording cannot be answered, so the bell stays silent.
-        self.effects.retain(|effect| !matches!(effect, Effect::Bell));
         self.mark(Redraw::Soon);
     }
 
