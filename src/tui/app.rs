@@ -78,6 +78,8 @@ pub struct Setup {
     pub origin: ExportOrigin,
     /// Graphics support of the terminal.
     pub graphics: Support,
+    /// Whether the servers are those of a service, which goes on when the dashboard is left.
+    pub attached: bool,
 }
 
 /// A short-lived message in the footer.

@@ -146,6 +146,10 @@ impl Dashboard {
         let saved_problem = saved.as_ref().err().or(kept.as_ref().err()).cloned();
         let mut setup = setup(std::mem::take(&mut options.setup), options.colour, &places);
         setup.prefs = read_prefs(files.prefs.as_deref());
+        #[cfg(unix)]
+        {
+            setup.attached = matches!(source, DashboardSource::Attached(_));
+        }
         setup.calls = Calls::new(history, saved.ok().flatten().unwrap_or_default());
         let asks = setup.graphics.asks(std::env::var("TERM").ok().as_deref());
         let question = setup.graphics.question();

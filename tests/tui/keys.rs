@@ -12,7 +12,8 @@ use mcpdeck::host::{CallView, ServerState, Validation};
 use mcpdeck::mcp::CallId;
 use mcpdeck::tui::app::{App, Calls, Setup};
 use mcpdeck::tui::effect::{CallRequest, CallTarget, Effect};
-use mcpdeck::tui::message::{CallToken, Message, UserFiles};
+use mcpdeck::tui::message::{CallPurpose, CallToken, Message, UserFiles};
+use mcpdeck::tui::player::Played;
 use mcpdeck::tui::prefs::{Prefs, SavedFilter};
 use mcpdeck::{Error, ErrorCode};
 
@@ -173,6 +174,29 @@ fn a_snapshot_from_before_the_end_of_a_call_does_not_make_leaving_ask() {
     press(&mut app, KeyCode::Esc, NONE);
     let effects = key(&mut app, KeyCode::Char('q'), NONE);
     assert!(effects.contains(&Effect::Quit), "{}", draw(&mut app, 120, 40));
+}
+
+#[test]
+fn leaving_a_recording_or_a_service_ends_no_call_of_others() {
+    let calls = || News::Calls(vec![in_flight(CallId(7))]);
+    let mut recording = app("typical");
+    let played = Played { news: vec![calls()], ..Played::default() };
+    recording.update(Message::Played(Box::new(played)));
+    let effects = key(&mut recording, KeyCode::Char('q'), NONE);
+    assert!(effects.contains(&Effect::Quit), "{}", draw(&mut recording, 120, 40));
+
+    let mut attached = App::new(Setup { attached: true, ..Setup::default() }, Timestamp(2));
+    attached.update(Message::EngineReady);
+    attached.update(Message::News(News::View(Arc::new(super::session("typical")))));
+    attached.update(Message::News(calls()));
+    draw(&mut attached, 120, 40);
+    assert!(key(&mut attached, KeyCode::Char('q'), NONE).contains(&Effect::Quit));
+    // The one made here ends with it.
+    let token = CallToken { screen: 0, what: CallPurpose::Run(1) };
+    attached.update(Message::CallBegan(token, CallId(7)));
+    assert!(!key(&mut attached, KeyCode::Char('q'), NONE).contains(&Effect::Quit));
+    let asked = draw(&mut attached, 120, 40);
+    assert!(asked.contains("leave the service?") && asked.contains("1 running call"), "{asked}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::screens::OpenScreen;
 use super::{App, AppFocus, answers, keys, playback};
 use crate::config::{ConfigChange, server_entries, server_templates};
+use crate::host::CallView;
 use crate::mcp::ListKind;
 use crate::tui::effect::{Baseline, ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use crate::tui::entry::FormScreen;
@@ -107,7 +108,6 @@ impl App {
         true
     }
 
-    #[expect(clippy::too_many_lines, reason = "a table of actions")]
     pub(super) fn perform_anywhere(&mut self, action: Action) {
         if let Some(pane) = PaneId::ALL.into_iter().find(|pane| pane.action() == action) {
             return self.show(pane);
@@ -436,9 +436,17 @@ impl App {
 
     /// What would be lost: running calls, waiting requests, unsent answers, other unsaved content.
     fn open_work(&self, servers: &[ServerName]) -> Vec<Ink> {
+        if self.model.playback.is_some() {
+            return Vec::new();
+        }
         let of = |name: &ServerName| servers.is_empty() || servers.contains(name);
-        let calls = self.model.calls.iter().filter(|call| of(&call.server)).count();
-        let pending = self.model.view.pending.values().filter(|r| of(&r.server)).count();
+        // Leaving a service ends only the calls made here.
+        let leaves = self.setup.attached && servers.is_empty();
+        let own = |call: &CallView| self.screens.calls.ids.values().any(|id| *id == call.id);
+        let ends = |call: &&CallView| of(&call.server) && (!leaves || own(call));
+        let calls = self.model.calls.iter().filter(ends).count();
+        let pending = self.model.view.pending.values().filter(|r| of(&r.server) && !leaves);
+        let pending = pending.count();
         let drafts = self.screens.answers.drafts(of);
         let mut lines = Vec::new();
         for (n, noun, end) in [
@@ -462,7 +470,12 @@ impl App {
         }
         // Drafts are saved whatever the user answers.
         self.keep_drafts();
-        self.end(ink!("stop the servers and quit?"), &[], vec![Effect::Quit]);
+        let title = if self.setup.attached {
+            ink!("leave the service?")
+        } else {
+            ink!("stop the servers and quit?")
+        };
+        self.end(title, &[], vec![Effect::Quit]);
     }
 
     /// Quits from anywhere; a second press in a row confirms, a third does not wait for servers.
