@@ -23,8 +23,9 @@ use crate::chat::llm::{
     Stop, TokenUsage, ToolCall,
 };
 use crate::chat::prompt::{BASE, Cost, SystemPrompt, inner, marked};
+use crate::deck::Clients;
 use crate::error::{Error, ErrorCode};
-use crate::host::{CallOptions, CallOutcome, Host, OutsideError, Principal};
+use crate::host::{CallOptions, CallOutcome, Host, OutsideError, Principal, canonical_name};
 
 /// Limits at which a turn stops.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +112,7 @@ pub struct Agent {
     model: Arc<dyn LanguageModel>,
     base: String,
     limits: TurnLimits,
+    clients: Clients,
     /// Calls of tools that do not exist, by model and name.
     unknown: Mutex<BTreeMap<String, BTreeMap<String, u64>>>,
     running: Mutex<HashMap<String, CancellationToken>>,
@@ -125,6 +127,7 @@ impl Agent {
             model,
             base: BASE.to_owned(),
             limits: TurnLimits::default(),
+            clients: Clients::default(),
             unknown: Mutex::default(),
             running: Mutex::default(),
         }
@@ -137,12 +140,20 @@ impl Agent {
         self
     }
 
+    /// Counts the calls among those of these clients, and holds turns while the caller is paused.
+    #[must_use]
+    pub fn clients(mut self, clients: Clients) -> Self {
+        self.clients = clients;
+        self
+    }
+
     /// A copy with another model and caller.
     #[must_use]
     pub fn like(&self, model: Arc<dyn LanguageModel>, who: Principal) -> Self {
         let unknown = Mutex::new(self.unknown.lock().clone());
-        let base = self.base.clone();
-        Self { base, unknown, ..Self::new(self.host.clone(), who, model).limits(self.limits) }
+        let (base, clients) = (self.base.clone(), self.clients.clone());
+        let new = Self::new(self.host.clone(), who, model).limits(self.limits).clients(clients);
+        Self { base, unknown, ..new }
     }
 
     /// The caller it acts for.
@@ -250,6 +261,8 @@ impl AgentTurn<'_> {
         let agent = self.agent;
         let who = (&agent.host, &agent.who);
         loop {
+            let resumed = agent.clients.resumed(&agent.who);
+            let _ = self.cancel.run_until_cancelled(resumed).await;
             if let Some(reason) = self.spent() {
                 return Ok(self.stop(talk, reason));
             }
@@ -575,7 +588,7 @@ impl AgentTurn<'_> {
         self.agent.running.lock().insert(call.id.clone(), cancel.clone());
         let who = &self.agent.who;
         let options = CallOptions {
-            cancel,
+            cancel: cancel.clone(),
             origin: who.origin.clone(),
             profile: Some(Arc::clone(&who.profile)),
             session: who.session.clone(),
@@ -585,7 +598,9 @@ impl AgentTurn<'_> {
         };
         let begun = tokio::time::Instant::now();
         let arguments = call.arguments.clone();
-        let outcome = self.agent.host.call_tool_with(&entry.tool.name, arguments, options).await;
+        let label = canonical_name(&entry.server, &entry.tool.name);
+        let made = self.agent.host.call_tool_with(&entry.tool.name, arguments, options);
+        let outcome = self.agent.clients.call(who, &label, &cancel, made).await;
         self.agent.running.lock().remove(&call.id);
         match outcome {
             Ok(outcome) => {

@@ -17,7 +17,7 @@ use crate::chat::agent::{Agent, Conversation};
 use crate::chat::event::ChatEvent;
 use crate::chat::llm::{ChatMessage, LanguageModel};
 use crate::chat::prompt::inner;
-use crate::deck::{ChatStore, KeptChat};
+use crate::deck::{ChatStore, Clients, KeptChat};
 use crate::host::{Host, Principal};
 
 /// Limits of sessions.
@@ -261,20 +261,23 @@ pub struct ChatSessions {
     epoch: Arc<str>,
     limits: SessionLimits,
     store: Option<Arc<dyn ChatStore>>,
+    clients: Clients,
     all: Mutex<HashMap<String, Arc<ChatSession>>>,
 }
 
 impl ChatSessions {
-    /// Sessions with this model. Must be called within a tokio runtime, for the task that ends
+    /// Sessions with this model; a caller among `clients` that is paused is held. Must be called within a tokio runtime, for the task that ends
     /// abandoned sessions.
     pub fn new(
         host: Host,
         model: Arc<dyn LanguageModel>,
         limits: SessionLimits,
         store: Option<Arc<dyn ChatStore>>,
+        clients: Clients,
     ) -> Arc<Self> {
         let epoch = random_hex::<16>().unwrap_or_default().into();
-        let sessions = Arc::new(Self { host, model, epoch, limits, store, all: Mutex::default() });
+        let sessions = Self { host, model, epoch, limits, store, clients, all: Mutex::default() };
+        let sessions = Arc::new(sessions);
         let weak = Arc::downgrade(&sessions);
         tokio::spawn(async move {
             let mut tick = tokio::time::interval(limits.alone.min(limits.kept) / 4);
@@ -328,6 +331,7 @@ impl ChatSessions {
         }
         who.session = Some(id.as_str().into());
         let agent = Agent::new(self.host.clone(), who, Arc::clone(&self.model));
+        let agent = agent.clients(self.clients.clone());
         let session = Arc::new(ChatSession {
             agent: RwLock::new(Arc::new(agent)),
             store: self.store.clone(),

@@ -346,7 +346,7 @@ async fn over_http(
     let mut door = Door::open(args.listen, file, clients, &args.profile)?;
     door.options.clients.served_at(&format!("{}/mcp", door.url));
     #[cfg(feature = "chat")]
-    let chats = store.clone().map(|store| store as _);
+    let chats = (store.clone().map(|store| store as _), door.options.clients.clone());
     door.options.store = store;
     door.options.allowed_hosts.clone_from(&args.allow_host);
     door.options.allowed_origins.clone_from(&args.allow_origin);

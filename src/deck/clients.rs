@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::{SafeText, Timestamp};
-use crate::error::Error;
+use crate::error::{Error, ErrorCode};
 use crate::host::{CallOutcome, Principal};
 
 /// Most clients that are tracked; beyond that, the one idle the longest is dropped.
@@ -72,8 +72,8 @@ pub struct Clients {
     inner: Arc<ClientsInner>,
 }
 
-/// A call in flight; counts as failed when it is dropped before [`Active::end`].
-pub struct Active {
+/// A call in flight; counts as failed unless it `ended` before the drop.
+struct Active {
     clients: Clients,
     origin: String,
     number: u64,
@@ -86,7 +86,9 @@ impl Clients {
         let mut known = self.inner.known.lock();
         let origin = principal.origin.to_string();
         if known.len() >= REMEMBERED && !known.contains_key(&origin) {
-            let idle = known.iter().filter(|(_, one)| one.active.is_empty());
+            // A paused one must not come back without its pause.
+            let idle =
+                known.iter().filter(|(_, one)| one.active.is_empty() && !*one.paused.borrow());
             let oldest =
                 idle.min_by_key(|(_, one)| one.view.seen).map(|(origin, _)| origin.clone());
             oldest.and_then(|oldest| known.remove(&oldest));
@@ -130,12 +132,28 @@ impl Clients {
         self.inner.known.lock().get_mut(origin).map(work)
     }
 
-    /// Records the start of a call.
-    pub fn begin(&self, principal: &Principal, target: &str) -> Active {
+    /// Makes a call of a client once it is not paused, and counts it.
+    ///
+    /// # Errors
+    /// Those of the call, or that it was cancelled while it was held.
+    pub async fn call(
+        &self,
+        principal: &Principal,
+        target: &str,
+        cancel: &CancellationToken,
+        call: impl Future<Output = Result<CallOutcome, Error>>,
+    ) -> Result<CallOutcome, Error> {
+        if cancel.run_until_cancelled(self.resumed(principal)).await.is_none() {
+            return Err(Error::new(ErrorCode::Cancelled, "cancelled while it was held back"));
+        }
         let origin = principal.origin.to_string();
         let number = self.inner.begun.fetch_add(1, Ordering::Relaxed);
         self.with(&origin, |one| one.active.insert(number, SafeText::cut(target, 200)));
-        Active { clients: self.clone(), origin, number, ended: None }
+        let mut active = Active { clients: self.clone(), origin, number, ended: None };
+        let outcome = call.await;
+        let done = outcome.as_ref().ok().filter(|outcome| !outcome.is_error);
+        active.ended = done.map(|outcome| (outcome.duration, outcome.waiting));
+        outcome
     }
 
     /// Waits until a client is not paused.
@@ -201,14 +219,6 @@ impl Clients {
     /// Sets how tokens are revoked; called once, by the service.
     pub fn revoke_with(&self, revoke: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) {
         let _ = self.inner.revoke.set(Box::new(revoke));
-    }
-}
-
-impl Active {
-    /// Records the outcome of the call.
-    pub fn end(mut self, outcome: &Result<CallOutcome, Error>) {
-        let done = outcome.as_ref().ok().filter(|outcome| !outcome.is_error);
-        self.ended = done.map(|outcome| (outcome.duration, outcome.waiting));
     }
 }
 

@@ -38,7 +38,7 @@ use super::store::ParkedCall;
 use super::tokens::Client;
 use super::traces::TraceSpan;
 use crate::base::ServerName;
-use crate::error::{Error, ErrorCode};
+use crate::error::Error;
 use crate::host::{AccessScope, CallOptions, CallOutcome, PolicyAction, TargetKind};
 use crate::mcp::{Answer, CLIENT_NAME, HOPS_KEY, RequestKind};
 
@@ -390,36 +390,31 @@ impl Gateway {
         operation: McpOperation,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let principal = client.principal();
-        tokio::select! {
-            () = self.options.clients.resumed(&principal) => {}
-            () = options.cancel.cancelled() => {
-                return Err(Error::new(ErrorCode::Cancelled, "cancelled while it was held back"));
+        let (principal, label, cancel) =
+            (client.principal(), operation.label(), options.cancel.clone());
+        let performed = async {
+            let (host, clock) = (&self.host, self.host.clock());
+            let traces = &self.options.traces;
+            let span = traces.begin(operation.traced(), options.trace.as_deref(), clock.now());
+            let trace = span.as_ref().map(TraceSpan::context).or_else(|| options.trace.clone());
+            let McpOperation { kind, server, name, arguments } = operation;
+            let tool_of = server.as_ref().filter(|_| kind == TargetKind::Tool);
+            let counted = tool_of.map(|server| self.metrics.begin(client, server, &name));
+            let options = CallOptions { server, trace, ..options };
+            let outcome = match kind {
+                TargetKind::Tool => host.call_tool_with(&name, arguments, options).await,
+                TargetKind::Prompt => host.get_prompt_with(&name, arguments, options).await,
+                _ => host.get_resource_with(&name, options).await,
+            };
+            if let Some(counted) = counted {
+                counted.end(&outcome);
             }
-        }
-        let host = &self.host;
-        let active = self.options.clients.begin(&principal, &operation.label());
-        let clock = host.clock();
-        let span =
-            self.options.traces.begin(operation.traced(), options.trace.as_deref(), clock.now());
-        let trace = span.as_ref().map(TraceSpan::context).or_else(|| options.trace.clone());
-        let McpOperation { kind, server, name, arguments } = operation;
-        let tool_of = server.as_ref().filter(|_| kind == TargetKind::Tool);
-        let counted = tool_of.map(|server| self.metrics.begin(client, server, &name));
-        let options = CallOptions { server, trace, ..options };
-        let outcome = match kind {
-            TargetKind::Tool => host.call_tool_with(&name, arguments, options).await,
-            TargetKind::Prompt => host.get_prompt_with(&name, arguments, options).await,
-            _ => host.get_resource_with(&name, options).await,
+            if let Some(span) = span {
+                span.end(&outcome, clock.now());
+            }
+            outcome
         };
-        if let Some(counted) = counted {
-            counted.end(&outcome);
-        }
-        if let Some(span) = span {
-            span.end(&outcome, clock.now());
-        }
-        active.end(&outcome);
-        outcome
+        self.options.clients.call(&principal, &label, &cancel, performed).await
     }
 }
 

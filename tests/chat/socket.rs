@@ -10,7 +10,7 @@ use mcpdeck::chat::session::{ChatSessions, SessionLimits};
 use mcpdeck::chat::socket::{SocketLimits, routes};
 use mcpdeck::chat::store::SessionFile;
 use mcpdeck::chat::{Provider as Format, ProviderModel, RemoteConfig};
-use mcpdeck::deck::ChatStore;
+use mcpdeck::deck::{ChatStore, Clients};
 use mcpdeck::host::{Host, Origin, Principal};
 use mcpdeck::mcp::ListKind;
 use serde_json::{Value, json};
@@ -31,6 +31,7 @@ struct Service {
     _host: Host,
     sessions: Arc<ChatSessions>,
     provider: Provider,
+    clients: Clients,
     address: String,
     /// Revokes the tokens.
     revoke: CancellationToken,
@@ -66,11 +67,15 @@ impl Service {
         model.backoff = Duration::from_millis(1);
         (model.context, model.fenced) = (options.context, options.fenced);
         let model = Arc::new(ProviderModel::new(model).unwrap());
-        let sessions = ChatSessions::new(host.clone(), model, options.sessions, options.store);
+        let (clients, now) = (Clients::default(), host.clock().now());
+        let (store, known) = (options.store, clients.clone());
+        let sessions =
+            ChatSessions::new(host.clone(), model, options.sessions, store, clients.clone());
         let revoke = CancellationToken::new();
         let cut = revoke.clone();
         let who = Arc::new(move |token: &str| {
             let who = Principal::new(Origin::Cli).with_profile(token);
+            known.seen(&who, now);
             matches!(token, "token-1" | "token-2").then(|| (who, cut.clone()))
         });
         let router = routes(Arc::clone(&sessions), who, options.socket);
@@ -78,7 +83,7 @@ impl Service {
         let address = listener.local_addr().unwrap().to_string();
         let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { world, _host: host, sessions, provider, address, revoke }
+        Self { world, _host: host, sessions, provider, clients, address, revoke }
     }
 
     /// Opens a connection without a token.
@@ -206,6 +211,31 @@ async fn a_basic_chat_streams_text_and_remembers() {
     client.send(json!({"type": "prompt"})).await;
     let prompt = client.until("prompt").await.pop().unwrap();
     assert_eq!(prompt["costs"][0]["server"], "a");
+}
+
+#[tokio::test]
+async fn a_client_that_the_operator_pauses_waits_and_goes_on_when_it_is_resumed() {
+    let service = Service::new(usual(vec![call("a__read"), text("It is 42.")])).await;
+    let mut client = service.connect().await;
+    assert!(service.clients.pause("cli"));
+    client.send(json!({"type": "message", "text": "how warm?"})).await;
+    client.until("message").await;
+    let answered = tokio::time::timeout(Duration::from_millis(300), client.next()).await;
+    assert!(answered.is_err(), "{answered:?}");
+    assert!(service.provider.requests().is_empty());
+
+    assert!(!service.clients.pause("cli"));
+    let events = client.until("done").await;
+    assert_eq!((said(&events).as_str(), reason(&events)), ("It is 42.", "end"));
+    let known = &service.clients.list()[0];
+    assert_eq!((known.calls, known.failed), (1, 0));
+
+    // A held turn can be aborted.
+    assert!(service.clients.pause("cli"));
+    client.send(json!({"type": "message", "text": "and now?"})).await;
+    client.until("message").await;
+    client.send(json!({"type": "abort"})).await;
+    assert_eq!(reason(&client.until("done").await), "aborted");
 }
 
 #[tokio::test]

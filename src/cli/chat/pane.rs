@@ -15,7 +15,7 @@ use crate::chat::{ChatSettings, LanguageModel, ModelDrafter, Provider};
 use crate::cli::args::Common;
 use crate::cli::load;
 use crate::config::Environment;
-use crate::deck::load_policy;
+use crate::deck::{Clients, load_policy};
 use crate::host::{Origin, Principal};
 use crate::tui::chat::port::{ChatCommand, ChatNews, Choose, OpenChat};
 
@@ -62,7 +62,8 @@ fn open(model: Arc<dyn LanguageModel>, source: ChatSource) -> OpenChat {
             tracing::error!(target: "mcpdeck::chat", "{problem}");
             None
         });
-        let sessions = ChatSessions::new(host, Arc::clone(&model), SessionLimits::default(), store);
+        let (limits, clients) = (SessionLimits::default(), Clients::default());
+        let sessions = ChatSessions::new(host, Arc::clone(&model), limits, store, clients);
         let session = sessions.open(Principal::new(Origin::Dashboard))?;
         session.attach();
         let (commands, queue) = mpsc::channel(16);

@@ -10,7 +10,7 @@ use crate::chat::session::{ChatSessions, SessionLimits};
 use crate::chat::socket::{self, SocketLimits};
 use crate::chat::store::SessionFile;
 use crate::config::Environment;
-use crate::deck::ChatStore;
+use crate::deck::{ChatStore, Clients};
 use crate::gateway::GatewayService;
 use crate::host::{AccessScope, Host};
 
@@ -29,13 +29,13 @@ pub struct ServeChat {
 }
 
 /// Adds the chat to a service; a chat has the permissions of its client's token. `shared` stores
-/// the sessions of all replicas.
+/// the sessions of all replicas; the operator pauses `clients`.
 ///
 /// # Errors
 /// When the settings, the model or the session file cannot be used.
 pub fn serve(
     args: &ServeChat,
-    shared: Option<Arc<dyn ChatStore>>,
+    (shared, clients): (Option<Arc<dyn ChatStore>>, Clients),
     host: Host,
     service: &mut GatewayService,
 ) -> Result<(), String> {
@@ -53,10 +53,11 @@ pub fn serve(
         (Some(shared), _) => Some(shared),
         (None, file) => file.map(|file| SessionFile::open(file)).transpose()?,
     };
-    let sessions = ChatSessions::new(host, settings.model(&env)?, SessionLimits::default(), store);
-    let clients = service.clients();
+    let (model, limits) = (settings.model(&env)?, SessionLimits::default());
+    let sessions = ChatSessions::new(host, model, limits, store, clients);
+    let client_of = service.clients();
     let who = move |token: &str| {
-        let client = clients(token)?;
+        let client = client_of(token)?;
         client.may(AccessScope::ToolsCall).then(|| (client.principal(), client.cut))
     };
     service.serve_beside(socket::routes(sessions, Arc::new(who), SocketLimits::default()));

@@ -215,11 +215,10 @@ async fn call(local: &Local, principal: &Principal, message: NativeMessage) -> N
         session: principal.session.clone(),
         ..CallOptions::default()
     };
-    clients.resumed(principal).await;
-    let active = clients.begin(principal, &message.tool);
+    let cancel = options.cancel.clone();
     let arguments = Value::Object(message.arguments.unwrap_or_default());
-    let outcome = host.call_tool_with(&message.tool, arguments, options).await;
-    active.end(&outcome);
+    let call = host.call_tool_with(&message.tool, arguments, options);
+    let outcome = clients.call(principal, &message.tool, &cancel, call).await;
     let outcome = outcome.map_err(|error| OutsideError::of(&error))?;
     let provenance = json!(outcome.provenance());
     Ok(json!({"result": outcome.result.into_value(), "provenance": provenance}))
