@@ -211,11 +211,16 @@ impl Operation {
                 Ok(result)
             }
             Err(error) => {
-                let error = match error.code {
-                    ErrorCode::Timeout if repeated => error,
-                    _ => self.consequences(live, error).await,
+                let timed_out = error.code == ErrorCode::Timeout;
+                // A caller may wait less than the entry allows; that is no fault of the server.
+                let is_hasty = timed_out && pending.timeout < live.config.request_timeout;
+                let error = match timed_out && (repeated || is_hasty) {
+                    true => error,
+                    false => self.consequences(live, error).await,
                 };
-                admission.failure(&error).await;
+                if !is_hasty {
+                    admission.failure(&error).await;
+                }
                 Err(RoundFailure { error, is_unsent: pending.bytes.totals().1 == before })
             }
         }

@@ -88,6 +88,24 @@ async fn with_on_timeout_breaker_the_fifth_timeout_opens_it_and_a_success_closes
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_caller_that_waits_less_than_the_entry_allows_takes_the_server_from_nobody() {
+    for on_timeout in [OnTimeout::Unavailable, OnTimeout::Breaker] {
+        let world = World::default();
+        let host = start(&world, |config| config.on_timeout = on_timeout).await;
+        world.server("a").answers(timing_out);
+        for seconds in 0..10 {
+            let timeout = Some(Duration::from_secs(seconds));
+            let options = CallOptions { timeout, ..CallOptions::default() };
+            let error = host.call_tool_with("a.echo", Value::Null, options).await;
+            assert_eq!(error.expect_err("it times out").code, ErrorCode::Timeout);
+        }
+        assert_eq!(state(&host, "a"), ServerState::Ready);
+        world.server("a").answers(|_, _| async { Ok(json!({})) });
+        host.call_tool("a.echo", Value::Null).await.expect("it is there for the others");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_timeout_of_a_process_that_a_signal_stopped_says_so() {
     let world = World::default();
     let host = start(&world, |_| {}).await;
