@@ -117,6 +117,17 @@ async fn a_server_that_asks_is_signed_in_to_once_and_its_token_is_refreshed_befo
 }
 
 #[tokio::test]
+async fn a_token_of_the_longest_lifetime_is_used_and_not_refreshed() {
+    let rig = Rig::new().await;
+    let token = StoredToken { expires_in: Some(u64::MAX), ..rig.mock.token(5) };
+    rig.store().save(&token).unwrap();
+    let host = rig.host(rig.nobody()).await.unwrap();
+    assert_eq!(host.call_tool("guarded.t", json!({})).await.unwrap().text(), "done");
+    host.shutdown().await;
+    assert_eq!(rig.mock.count("POST /token"), 0);
+}
+
+#[tokio::test]
 async fn the_tokens_it_was_signed_in_with_are_masked_like_the_secrets_of_its_entry() {
     let rig = Rig::new().await;
     let host = rig.host(rig.accounts()).await.unwrap();

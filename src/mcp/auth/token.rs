@@ -121,7 +121,7 @@ impl StoredClient {
 impl StoredToken {
     /// Seconds it has left at `now` (seconds since 1970); `None` when its lifetime is unknown.
     pub fn left(&self, now: u64) -> Option<u64> {
-        Some((self.obtained_at + self.expires_in?).saturating_sub(now))
+        Some(self.obtained_at.saturating_add(self.expires_in?).saturating_sub(now))
     }
 
     /// Whether it should be refreshed before use at `now`: within the last tenth of its lifetime,
