@@ -473,7 +473,9 @@ impl AgentTurn<'_> {
             let entry =
                 |call: &ToolCall| catalog.find(&call.name).filter(|_| call.problem.is_none());
             let alike = |call: &&ToolCall| entry(call).is_some_and(ChatTool::is_parallel);
-            let count = rest.iter().take_while(alike).count().clamp(1, limits.at_once.max(1));
+            let left = limits.calls.saturating_sub(self.calls) as usize;
+            let most = limits.at_once.min(left).max(1);
+            let count = rest.iter().take_while(alike).count().clamp(1, most);
             let (batch, later) = rest.split_at(count);
             rest = later;
             if stop.is_none() {

@@ -134,8 +134,10 @@ impl ChatSession {
             agent.turn(&mut talk, &text, &cancel, &on_event).await;
             // Counts the `done` event, which is sent below.
             session.keep(&talk, 1).await;
+            // Together, so that the next turn begins after `done`, and a snapshot is of one moment.
+            let mut turn = session.turn.lock();
             *session.talk.lock() = talk;
-            session.turn.lock().take();
+            turn.take();
             if let Some(done) = done.into_inner() {
                 session.push(&done);
             }
@@ -184,6 +186,7 @@ impl ChatSession {
     /// The conversation before the current turn as events without numbers, and the number of the
     /// last event it includes.
     pub fn so_far(&self) -> (Vec<Value>, u64) {
+        let _turn = self.turn.lock();
         let covered = self.log.lock().covered;
         (events_of(&self.talk.lock()), covered)
     }
@@ -220,6 +223,7 @@ impl ChatSession {
 
     /// The events after number `seen`.
     pub fn since(&self, seen: u64) -> Missed {
+        let _turn = self.turn.lock();
         let log = self.log.lock();
         let first = log.events.front().map_or(log.last + 1, |(number, _)| *number);
         // `seen > last`: the client saw events of a turn that a restart of the program lost.

@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use base64::Engine as _;
+use futures::future::OptionFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -136,8 +137,9 @@ async fn upgrade(
     upgrade: WebSocketUpgrade,
 ) -> Response {
     let given = headers.get(header::AUTHORIZATION);
-    let token = given.and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-    let who = token.and_then(|token| (service.who)(token.trim()));
+    let token = given.and_then(|value| value.to_str().ok()?.split_once(' '));
+    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let who = token.and_then(|(_, token)| (service.who)(token.trim()));
     if given.is_some() && who.is_none() {
         return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response();
     }
@@ -175,6 +177,12 @@ impl Connection {
             Some(caller) => caller,
             None => self.token().await?,
         };
+        let ended = Err((close_code::POLICY, "the token has ended"));
+        cut.run_until_cancelled(self.serve(who, &cut)).await.unwrap_or(ended)
+    }
+
+    /// Serves a client with its token.
+    async fn serve(&mut self, who: Principal, cut: &CancellationToken) -> Result<(), End> {
         let full = (close_code::AGAIN, "too many sessions");
         let session = self.service.sessions.open(who.clone()).ok_or(full)?;
         let mut here = ConnectedSession::new(&self.service.sessions, session);
@@ -185,6 +193,8 @@ impl Connection {
         let mut beat = tokio::time::interval(limits.heartbeat);
         let mut last_received = Instant::now();
         let (mut minute, mut count) = (Instant::now(), 0);
+        // Servers may be slow to describe their tools.
+        let mut prompt = OptionFuture::from(None);
         loop {
             tokio::select! {
                 frame = self.socket.recv() => {
@@ -212,7 +222,11 @@ impl Connection {
                             continue;
                         }
                     };
-                    if let ClientMessage::Resume { session, last_seq } = message {
+                    if let ClientMessage::Prompt = message {
+                        let agent = here.session.agent();
+                        let composed = async move { agent.system_prompt().await };
+                        prompt = Some(Box::pin(composed)).into();
+                    } else if let ClientMessage::Resume { session, last_seq } = message {
                         let found = self.service.sessions.find(&session, &who).await;
                         let Some(found) = found else {
                             self.error("noSession", "there is no such session").await?;
@@ -224,10 +238,13 @@ impl Connection {
                         self.connected(&here.session, true).await?;
                         self.catch_up(&here.session, &mut seen).await?;
                     } else {
-                        self.handle(&here.session, message, &cut).await?;
+                        self.handle(&here.session, message, cut).await?;
                     }
                 }
-                () = cut.cancelled() => return Err((close_code::POLICY, "the token has ended")),
+                Some(SystemPrompt { text, costs }) = &mut prompt => {
+                    prompt = None.into();
+                    self.send(&json!({"type": "prompt", "text": text, "costs": costs})).await?;
+                }
                 _ = newest.changed() => self.catch_up(&here.session, &mut seen).await?,
                 _ = beat.tick() => {
                     if last_received.elapsed() > limits.heartbeat * 3 {
@@ -273,12 +290,8 @@ impl Connection {
             ClientMessage::Abort => ("idle", "no turn is under way"),
             ClientMessage::AbortTool { id } if session.agent().cancel_call(&id) => return Ok(()),
             ClientMessage::AbortTool { .. } => ("idle", "no such call is under way"),
-            ClientMessage::Prompt => {
-                let SystemPrompt { text, costs } = session.agent().system_prompt().await;
-                return self.send(&json!({"type": "prompt", "text": text, "costs": costs})).await;
-            }
             ClientMessage::Ping => return self.send(&json!({"type": "pong"})).await,
-            ClientMessage::Auth { .. } | ClientMessage::Resume { .. } => {
+            ClientMessage::Auth { .. } | ClientMessage::Resume { .. } | ClientMessage::Prompt => {
                 ("invalid", "the connection has its token already")
             }
         };

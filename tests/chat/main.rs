@@ -416,6 +416,10 @@ async fn a_turn_stops_by_itself_with_every_call_answered() {
     ];
     failing(many.clone(), limits(2, 50), DoneReason::Rounds, 2).await;
     failing(many, limits(20, 1), DoneReason::Budget, 1).await;
+    // Those of one answer that could run at the same time, too.
+    let numbers = [r#"{"n": 1}"#, r#"{"n": 2}"#, r#"{"n": 3}"#];
+    let at_once = Answer::Stream(numbers.map(|n| Piece::Call("a__read", n)).into());
+    failing(vec![at_once], limits(20, 2), DoneReason::Budget, 2).await;
 }
 
 #[tokio::test]

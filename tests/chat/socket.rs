@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Service {
     world: World,
-    _host: Host,
+    host: Host,
     sessions: Arc<ChatSessions>,
     provider: Provider,
     clients: Clients,
@@ -83,7 +83,7 @@ impl Service {
         let address = listener.local_addr().unwrap().to_string();
         let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { world, _host: host, sessions, provider, clients, address, revoke }
+        Self { world, host, sessions, provider, clients, address, revoke }
     }
 
     /// Opens a connection without a token.
@@ -236,6 +236,31 @@ async fn a_client_that_the_operator_pauses_waits_and_goes_on_when_it_is_resumed(
     client.until("message").await;
     client.send(json!({"type": "abort"})).await;
     assert_eq!(reason(&client.until("done").await), "aborted");
+}
+
+#[tokio::test]
+async fn a_server_that_is_slow_to_describe_its_tools_does_not_stop_the_connection() {
+    let service = Service::new(usual(vec![text("Hi.")])).await;
+    let server = service.world.server("a");
+    server.lists(ListKind::Prompts, &[json!({"name": "tool-descriptions"})]);
+    service.host.refresh(&crate::fake::name("a")).await.unwrap();
+    let release = Arc::new(tokio::sync::Notify::new());
+    let released = Arc::clone(&release);
+    server.answers(move |_, _| {
+        let released = Arc::clone(&released);
+        async move {
+            released.notified().await;
+            Err(mcpdeck::Error::new(mcpdeck::ErrorCode::Protocol, "none"))
+        }
+    });
+    let mut client = service.connect().await;
+    client.send(json!({"type": "prompt"})).await;
+    client.send(json!({"type": "ping"})).await;
+    let first = tokio::time::timeout(Duration::from_secs(5), client.next()).await;
+    assert_eq!(first.expect("it is answered").unwrap()["type"], "pong");
+    release.notify_one();
+    let prompt = client.until("prompt").await.pop().unwrap();
+    assert_eq!(prompt["costs"][0]["server"], "a");
 }
 
 #[tokio::test]
@@ -459,6 +484,7 @@ async fn a_connection_needs_a_token_and_its_messages_are_checked() {
     // The token is accepted as a header, but not in the URL.
     for (path, header, works) in [
         ("/ws", Some("Bearer token-1"), true),
+        ("/ws", Some("bearer token-1"), true),
         ("/ws", Some("Bearer no"), false),
         ("/ws?token=token-1", None, false),
     ] {
