@@ -56,11 +56,6 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent connections.
 const CONNECTIONS: usize = 8_192;
 
-/// Housekeeping interval without a shared store: revoked tokens and idle sessions.
-const LOOK: Duration = Duration::from_secs(1);
-/// Housekeeping ticks between two renewals of the open sessions in the shared store.
-const KEEP: u32 = 240;
-
 /// The gateway, bound to its listener.
 pub struct GatewayService {
     listener: TcpListener,
@@ -153,21 +148,10 @@ impl GatewayService {
             stop.cancelled().await;
             tokio::time::sleep(DRAIN).await;
         };
-        let revoked = async {
-            let look = if self.gateway.options.store.is_some() { store::EXCHANGE } else { LOOK };
-            let mut tick = tokio::time::interval(look);
-            tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            for look in 0_u32.. {
-                tick.tick().await;
-                self.gateway.exchange(look.is_multiple_of(KEEP)).await;
-                self.gateway.cut_the_revoked();
-                self.gateway.sessions.end_idle();
-            }
-        };
         tokio::select! {
             () = async { tokio::join!(serving, ending); } => {}
             () = overdue => {}
-            () = revoked => {}
+            () = self.gateway.housekeeping() => {}
         }
     }
 }
@@ -225,7 +209,7 @@ pub async fn serve_stdio(
     let options = ServeOptions { profile, traces, ..ServeOptions::default() };
     let gateway = Gateway::new(host, bridge, options, 0);
     let client = Client::owner(gateway.options.profile.as_str().into());
-    let face = mcp::OverPipe(mcp::Face::new(gateway, Some(client)));
+    let face = mcp::OverPipe(mcp::Face::new(Arc::clone(&gateway), Some(client)));
     let serving = rmcp::service::serve_server(face, rmcp::transport::stdio());
     let running = tokio::select! {
         running = serving => match running {
@@ -239,6 +223,7 @@ pub async fn serve_stdio(
     let end = running.cancellation_token();
     tokio::select! {
         _ = running.waiting() => {}
+        () = gateway.housekeeping() => {}
         () = stop.cancelled() => end.cancel(),
     }
     Ok(())

@@ -36,7 +36,6 @@ pub use session::{
 pub use traffic::{Direction, Finding, FindingKind, MessageKind, TrafficRecord};
 #[cfg(feature = "chat")]
 pub(crate) use transport::events::SseEvents;
-#[cfg(any(feature = "chat", feature = "gateway"))]
 pub(crate) use transport::remote::client_builder;
 #[cfg(feature = "cluster")]
 pub(crate) use transport::remote::provide_tls;

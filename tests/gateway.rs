@@ -150,6 +150,8 @@ impl Service {
             .arg("--token-file")
             .arg(folder.join("token"))
             .env("MCPDECK_STATE_DIR", folder.join("state"))
+            // Not for addresses of this machine.
+            .env("HTTP_PROXY", "http://127.0.0.1:9")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -522,6 +524,68 @@ fn nobody_passes_without_the_token_or_from_another_site() {
     for route in ["/tools/greeter__greet/call", "/servers/restart", "/mcp"] {
         assert_eq!(service.send("POST", route, &plain, "{}").status, 415, "{route}");
     }
+}
+
+#[test]
+fn pages_of_an_allowed_origin_call_and_read_the_answers() {
+    let service = Service::with(&json!({}), &["--allow-origin", "https://app.example"]);
+    let (auth, origin) = (service.auth(), ("Origin", "https://app.example"));
+    let allows = |answer: &Answer| {
+        assert_eq!(answer.header("access-control-allow-origin"), Some(origin.1), "{answer:?}");
+        assert_eq!(answer.header("vary"), Some("origin"));
+    };
+    // What a browser asks first has no token.
+    let first = [
+        origin,
+        ("Access-Control-Request-Method", "POST"),
+        ("Access-Control-Request-Headers", "authorization,content-type"),
+    ];
+    for path in ["/tools/greeter__greet/call", "/mcp"] {
+        let may = service.send("OPTIONS", path, &first, "");
+        assert_eq!(may.status, 204, "{may:?}");
+        allows(&may);
+        let named = may.header("access-control-allow-headers");
+        assert_eq!(named, Some("authorization,content-type"));
+        assert_eq!(may.header("access-control-allow-methods"), Some("GET, POST, DELETE"));
+    }
+    allows(&service.send("GET", "/tools", &[origin, ("Authorization", &auth)], ""));
+    let hello = initialize();
+    let answer = service.mcp(&service.token, &[origin], &hello);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    allows(&answer);
+    let exposed = answer.header("access-control-expose-headers").unwrap();
+    assert!(exposed.contains("mcp-session-id"), "{exposed}");
+    // Its own refusals can be read too; other origins learn nothing.
+    let refused = service.send("GET", "/tools", &[origin], "");
+    assert_eq!(refused.status, 401);
+    allows(&refused);
+    let other = [("Origin", "https://evil.example"), first[1]];
+    let other = service.send("OPTIONS", "/tools", &other, "");
+    assert_eq!((other.status, other.header("access-control-allow-origin")), (403, None));
+}
+
+#[test]
+fn a_policy_service_on_this_machine_is_not_asked_through_a_proxy() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut asked = Vec::new();
+            while !asked.ends_with(b"}") {
+                let mut piece = [0; 512];
+                let size = std::io::Read::read(&mut stream, &mut piece).unwrap();
+                assert!(size > 0, "the question is whole");
+                asked.extend_from_slice(&piece[..size]);
+            }
+            let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 15\r\n\r\n";
+            let _ = stream.write_all(format!("{head}{{\"passed\":true}}").as_bytes());
+        }
+    });
+    let policy = json!({"hook": {"url": url}, "profiles": {"ci": {"allow": ["*"]}}});
+    let service = Service::under(&policy);
+    let arguments = json!({"arguments": {"name": "Bo"}});
+    let called = service.client("ci").send("POST", "/tools/greeter__greet/call", &arguments);
+    assert_eq!(called.status, 200, "{called:?}");
 }
 
 #[test]
@@ -1137,6 +1201,52 @@ async fn a_connection_that_never_finishes_the_head_of_a_request_is_closed() {
         tokio::time::timeout(Duration::from_secs(40), closed).await.expect("closed").unwrap();
     }
     assert_eq!(window.ask("GET", "/healthz").await.unwrap().status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_client_never_brings_the_input_ends_after_ten_minutes() {
+    use mcpdeck::mcp::{RequestKind, ServerRequest};
+    let window = Window::open().await;
+    let server = window.world.server("a");
+    let asking = std::sync::Arc::clone(&server);
+    server.answers(move |_, call| {
+        let asked = asking.context().approvals.ask(ServerRequest {
+            server: fake::name("a"),
+            kind: RequestKind::Elicitation,
+            call: call.call,
+            params: json!({"message": "who?", "requestedSchema": {"type": "object"}}).into(),
+            bytes: 15,
+            deferred: false,
+            input: None,
+            withdrawn: tokio_util::sync::CancellationToken::default(),
+            claim: std::sync::Arc::default(),
+        });
+        async move {
+            asked.await;
+            Ok(json!({"content": []}))
+        }
+    });
+    let (port, auth) = (window.port.clone(), format!("Bearer {}", window.token));
+    let asked = tokio::task::spawn_blocking(move || {
+        let headers = [
+            ("Authorization", auth.as_str()),
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", "tools/call"),
+            ("Mcp-Name", "echo"),
+        ];
+        let can = json!({"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}});
+        let params = modern(json!({"name": "echo", "arguments": {}}), &can);
+        send(&port, "POST", "/mcp", &headers, &request(1, "tools/call", &params).to_string())
+    });
+    let asked = asked.await.unwrap().message();
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    let active = || window.clients.list()[0].active.len();
+    tokio::time::sleep(Duration::from_secs(590)).await;
+    assert_eq!(active(), 1);
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(active(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

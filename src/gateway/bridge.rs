@@ -167,12 +167,16 @@ impl Parking {
     pub fn park(&self, call: Parked) -> Option<String> {
         let state = crate::base::file::random_hex::<32>().ok()?;
         let mut parked = self.parked.lock();
-        parked.retain(|_, (since, _)| since.elapsed() < PATIENCE);
         if parked.len() >= PARKED {
             return None;
         }
         parked.insert(state.clone(), (Instant::now(), call));
         Some(state)
+    }
+
+    /// Ends the calls whose clients have not come back in time.
+    pub fn end_overdue(&self) {
+        self.parked.lock().retain(|_, (since, _)| since.elapsed() < PATIENCE);
     }
 
     /// The `requestState` of each parked call.
@@ -188,8 +192,8 @@ impl Parking {
     /// Removes and returns a parked call, if client and target match.
     pub fn fetch(&self, state: &str, client: &str, target: &str) -> Option<Parked> {
         let mut parked = self.parked.lock();
-        let (since, call) = parked.get(state)?;
-        if &*call.client != client || call.target != target || since.elapsed() >= PATIENCE {
+        let (_, call) = parked.get(state)?;
+        if &*call.client != client || call.target != target {
             return None;
         }
         parked.remove(state).map(|(_, call)| call)

@@ -176,19 +176,23 @@ pub(super) async fn follow(
     let mut notices = gateway.host.notices();
     let lists = follow_lists(&gateway, &client, &interest, &to);
     let notices = async {
-        loop {
-            match notices.recv().await {
-                Ok(notice) => {
-                    if let Some(message) = interest.notification(&gateway, &client, &notice) {
-                        to.notify(message).await;
-                    }
-                }
-                Err(broadcast::error::RecvError::Lagged(_)) => {}
-                Err(broadcast::error::RecvError::Closed) => return,
+        while let Some(notice) = next_notice(&mut notices).await {
+            if let Some(message) = interest.notification(&gateway, &client, &notice) {
+                to.notify(message).await;
             }
         }
     };
     tokio::join!(lists, notices);
+}
+
+/// The next notice, without those that came too fast; `None` once the host has shut down.
+pub(super) async fn next_notice(notices: &mut broadcast::Receiver<Notice>) -> Option<Notice> {
+    loop {
+        match notices.recv().await {
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            notice => return notice.ok(),
+        }
+    }
 }
 
 /// Hashes of the tools, the prompts and the resources, each over the addresses of their shared

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
@@ -17,15 +17,43 @@ use crate::host::OutsideCode;
 
 const SESSION: &str = "mcp-session-id";
 
-/// Passes a request on with its [`Client`] as an extension, or refuses it.
+/// Passes on what comes from an allowed site with a token. Pages of an allowed origin may read the
+/// answers and send the headers they need (Fetch, section 3.3, "CORS protocol").
 pub(crate) async fn guard(
     State(gateway): State<Arc<Gateway>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
-    if let Err(refused) = same_site(&gateway, &request) {
-        return refused.into_response();
-    }
+    let origin = match same_site(&gateway, &request) {
+        Ok(origin) => origin,
+        Err(refused) => return refused.into_response(),
+    };
+    let Some(origin) = origin else { return admit(gateway, request, next).await };
+    let asked = request.headers();
+    let is_preflight = request.method() == Method::OPTIONS
+        && asked.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = if is_preflight {
+        let mut response = StatusCode::NO_CONTENT.into_response();
+        let headers = response.headers_mut();
+        let methods = HeaderValue::from_static("GET, POST, DELETE");
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+        if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
+        }
+        response
+    } else {
+        admit(gateway, request, next).await
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    let readable = HeaderValue::from_static("mcp-session-id, retry-after, www-authenticate");
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, readable);
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    response
+}
+
+/// Passes a request on with its [`Client`] as an extension, or refuses it.
+async fn admit(gateway: Arc<Gateway>, mut request: Request, next: Next) -> Response {
     if request.uri().path() == "/healthz" {
         return next.run(request).await;
     }
@@ -98,7 +126,7 @@ pub(crate) async fn site(
         request.headers_mut().remove(header::ORIGIN);
     }
     match same_site(&gateway, &request) {
-        Ok(()) => next.run(request).await,
+        Ok(_) => next.run(request).await,
         Err(refused) => refused.into_response(),
     }
 }
@@ -124,8 +152,8 @@ fn may_open(request: &Request) -> bool {
         && version.is_none_or(|version| version.as_bytes() < &b"2026-07-28"[..])
 }
 
-/// Refuses cross-site requests and rebound host names.
-fn same_site(gateway: &Gateway, request: &Request) -> Result<(), Outside> {
+/// Refuses cross-site requests and rebound host names; returns the allowed origin of a page.
+fn same_site(gateway: &Gateway, request: &Request) -> Result<Option<HeaderValue>, Outside> {
     let refuse = |message: &str| {
         Err(Outside::new(OutsideCode::PermissionDenied, StatusCode::FORBIDDEN, message))
     };
@@ -143,11 +171,11 @@ fn same_site(gateway: &Gateway, request: &Request) -> Result<(), Outside> {
     }
     let mut origins = headers.get_all(header::ORIGIN).iter();
     match (origins.next(), origins.next()) {
-        (None, _) => Ok(()),
+        (None, _) => Ok(None),
         (Some(origin), None)
             if gateway.options.allowed_origins.iter().any(|allowed| origin == allowed.as_str()) =>
         {
-            Ok(())
+            Ok(Some(origin.clone()))
         }
         _ => {
             refuse("pages of this origin may not call; the operator allows it with --allow-origin")

@@ -29,7 +29,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::bridge::{BridgedRequest, Parked};
 use super::catalog::{ClientCatalog, ClientEntry};
-use super::follow::{Interest, Recipient, follow, log_level, logged_during};
+use super::follow::{Interest, Recipient, follow, log_level, logged_during, next_notice};
 use super::outside::Outside;
 use super::raw::Whole;
 use super::sessions::{ClientSession, SessionResponder};
@@ -246,7 +246,7 @@ impl Face {
                         let _ = context.peer.notify_progress(param).await;
                     }
                 }
-                Some(notice) = async { notices.as_mut()?.recv().await.ok() } => {
+                Some(notice) = async { next_notice(notices.as_mut()?).await } => {
                     if let Some(logged) = logged_during(&notice, Some(call.line.call), level) {
                         let _ = context.peer.send_notification(logged).await;
                     }

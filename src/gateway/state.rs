@@ -10,7 +10,7 @@ use super::catalog::{Catalogs, ClientEntry};
 use super::metrics::GatewayMetrics;
 use super::outside::Outside;
 use super::sessions::ClientSessions;
-use super::store::SharedStore;
+use super::store::{EXCHANGE, SharedStore};
 use super::tokens::{Client, ClientTokens, OwnerToken};
 use super::traces::Traces;
 use crate::base::text::nearest;
@@ -22,6 +22,11 @@ use crate::mcp::Capabilities;
 /// How long the first requests wait for starting servers, for clients that list only once. Less
 /// than the 60 seconds after which the official SDKs time out.
 const STARTING: Duration = Duration::from_secs(50);
+
+/// Housekeeping interval without a shared store.
+const LOOK: Duration = Duration::from_secs(1);
+/// Housekeeping ticks between two renewals of the open sessions in the shared store.
+const KEEP: u32 = 240;
 
 /// Whether any server has neither started nor failed yet. Servers that start on demand already have
 /// lists and do not count; nor do servers held for the operator, possibly for hours.
@@ -135,8 +140,22 @@ impl Gateway {
         Some(client)
     }
 
+    /// Ends, now and then, what nobody uses any more, and exchanges changes with other replicas.
+    pub async fn housekeeping(&self) {
+        let look = if self.options.store.is_some() { EXCHANGE } else { LOOK };
+        let mut tick = tokio::time::interval(look);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        for look in 0_u32.. {
+            tick.tick().await;
+            self.exchange(look.is_multiple_of(KEEP)).await;
+            self.cut_the_revoked();
+            self.sessions.end_idle();
+            self.parked.end_overdue();
+        }
+    }
+
     /// Cuts the clients whose tokens were revoked or have expired.
-    pub fn cut_the_revoked(&self) {
+    fn cut_the_revoked(&self) {
         let now = self.host.clock().now();
         let tokens = self.options.tokens.list().unwrap_or_default();
         for client in self.options.clients.list() {
@@ -229,7 +248,7 @@ impl Gateway {
 
     /// Exchanges changes with the other replicas; with `keep`, also renews the sessions that are
     /// open here.
-    pub async fn exchange(&self, keep: bool) {
+    async fn exchange(&self, keep: bool) {
         let Some(store) = &self.options.store else { return };
         let open = if keep { self.sessions.ids() } else { Vec::new() };
         for call in store.exchange(open, self.parked.states()).await {

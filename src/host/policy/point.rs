@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use url::Url;
 
 use super::decide::{Decision, Policy, PolicyEffect, Reason, Taint, Trifecta, absent};
 use super::limits::Limiter;
@@ -17,13 +18,13 @@ use super::pins::{Definition, Digest};
 use super::principal::{PolicyAction, PolicyTarget, Principal, ServerDigests, TargetKind};
 use super::rules::{HookConfig, PolicyConfig};
 use crate::base::{Clock, SafeText, ServerName, Timestamp};
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, TlsConfig};
 use crate::error::{Error, ErrorCode};
 use crate::host::call::CallOptions;
 use crate::host::naming::resolve_name;
 use crate::host::router::{Route, Routes};
 use crate::host::server::slot::{Live, Slot};
-use crate::mcp::{Capabilities, SessionView, ToolHints};
+use crate::mcp::{Capabilities, SessionView, ToolHints, client_builder};
 
 /// The policy in force.
 #[derive(Default)]
@@ -447,14 +448,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 impl PolicyHook {
     pub(super) fn new(config: HookConfig) -> Self {
-        // Fails only when the application has already installed a provider, which is then used.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder()
-            .user_agent(concat!("mcpdeck/", env!("CARGO_PKG_VERSION")))
-            .tcp_nodelay(true)
-            .redirect(reqwest::redirect::Policy::none())
-            .build();
-        Self { config, http: http.ok() }
+        let url = Url::parse(&config.url).ok();
+        let http = url.and_then(|url| client_builder(&url, &TlsConfig::default()).ok());
+        let http =
+            http.and_then(|http| http.redirect(reqwest::redirect::Policy::none()).build().ok());
+        Self { config, http }
     }
 
     /// Asks the service whether a call is permitted.
@@ -489,7 +487,7 @@ impl PolicyHook {
     }
 
     async fn ask(&self, question: &Question<'_>) -> Result<HookAnswer, String> {
-        let http = self.http.as_ref().ok_or("HTTP cannot be set up")?;
+        let http = self.http.as_ref().ok_or("its address cannot be used")?;
         let plain = |error: reqwest::Error| error.without_url().to_string();
         let mut response =
             http.post(&self.config.url).json(question).send().await.map_err(plain)?;
