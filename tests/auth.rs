@@ -12,8 +12,8 @@ mod moved;
 #[path = "auth/program.rs"]
 mod program;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -28,6 +28,8 @@ use mcpdeck::mcp::{
 };
 use mock::Mock;
 use serde_json::json;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
 
 /// A user who signs in immediately; counts the sign-ins.
 #[derive(Clone, Default)]
@@ -138,6 +140,34 @@ async fn the_tokens_it_was_signed_in_with_are_masked_like_the_secrets_of_its_ent
     assert_eq!(redactor.redact(&echoed), "Authorization: Bearer ***");
     assert_eq!(redactor.redact(kept.refresh_token.as_ref().unwrap()), "***");
     host.shutdown().await;
+}
+
+/// A browser that opens one connection more than it uses.
+#[derive(Clone, Default)]
+struct Eager(Arc<Mutex<Option<TcpStream>>>);
+
+impl SignInPrompt for Eager {
+    fn sign_in(&self, request: SignIn) -> BoxFuture<'static, Result<Option<String>, String>> {
+        let spare = Arc::clone(&self.0);
+        async move {
+            let redirect: reqwest::Url = request.redirect_uri.parse().unwrap();
+            let opened = TcpStream::connect(("127.0.0.1", redirect.port().unwrap())).await;
+            *spare.lock().unwrap() = opened.ok();
+            reqwest::get(request.url).await.map(|_| None).map_err(|error| error.to_string())
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_the_browser_does_not_use_is_not_waited_for() {
+    let rig = Rig::new().await;
+    let person = Eager::default();
+    rig.authorizer(&rig.nobody()).sign_in(&person, Vec::new()).await.unwrap();
+    let mut spare = person.0.lock().unwrap().take().unwrap();
+    let mut answer = String::new();
+    let _ = spare.read_to_string(&mut answer).await;
+    assert_eq!(answer, "", "it was still open when the other was answered");
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use regex::Regex;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, OAuthClientConfig,
@@ -647,6 +649,8 @@ impl Loopback {
     /// Longest request read, in bytes.
     const BYTES: usize = 32 << 10;
     const PATIENCE: Duration = Duration::from_secs(5);
+    /// Most connections served at the same time.
+    const AT_ONCE: usize = 16;
     /// Range of new ports: below the ephemeral ports (from 32768 on Linux, 49152 elsewhere), so
     /// that no outgoing connection occupies it at the next sign-in.
     const PORTS: std::ops::Range<u16> = 20_000..32_768;
@@ -685,35 +689,45 @@ impl Loopback {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// Waits for a request to the path that `accepts` approves; others get a 404.
+    /// Waits for a request to the path that `accepts` approves; others get a 404. Browsers open
+    /// connections that they do not use, so several are served at the same time.
     pub(super) async fn callback(&self, accepts: impl Fn(&str) -> bool) -> String {
+        let mut open = FuturesUnordered::new();
         loop {
-            let Ok((mut stream, _)) = self.listener.accept().await else {
-                // Out of file descriptors, which is transient.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            };
-            let read = tokio::time::timeout(Self::PATIENCE, target(&mut stream)).await;
-            let found =
-                read.ok().flatten().map(|target| format!("http://127.0.0.1:{}{target}", self.port));
-            let good = found.filter(|url| {
-                url::Url::parse(url).is_ok_and(|url| url.path() == PATH) && accepts(url)
-            });
-            let (status, text) = match good {
-                Some(_) => ("200 OK", "Done. You can close this page and go back to mcpdeck."),
-                None => ("404 Not Found", "mcpdeck is not waiting for this."),
-            };
-            let reply = format!(
-                "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\n\
-                 content-length: {}\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{text}",
-                text.len()
-            );
-            let _ = tokio::time::timeout(Self::PATIENCE, stream.write_all(reply.as_bytes())).await;
-            let _ = stream.shutdown().await;
-            if let Some(url) = good {
-                return url;
+            tokio::select! {
+                accepted = self.listener.accept(), if open.len() < Self::AT_ONCE => match accepted {
+                    Ok((stream, _)) => open.push(self.serve(stream, &accepts)),
+                    // Out of file descriptors, which is transient.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                },
+                served = open.next(), if !open.is_empty() => {
+                    if let Some(Some(url)) = served {
+                        return url;
+                    }
+                }
             }
         }
+    }
+
+    /// Answers one request; returns its address if it is the one that was waited for.
+    async fn serve(&self, mut stream: TcpStream, accepts: impl Fn(&str) -> bool) -> Option<String> {
+        let read = tokio::time::timeout(Self::PATIENCE, target(&mut stream)).await;
+        let found =
+            read.ok().flatten().map(|target| format!("http://127.0.0.1:{}{target}", self.port));
+        let good = found
+            .filter(|url| url::Url::parse(url).is_ok_and(|url| url.path() == PATH) && accepts(url));
+        let (status, text) = match good {
+            Some(_) => ("200 OK", "Done. You can close this page and go back to mcpdeck."),
+            None => ("404 Not Found", "mcpdeck is not waiting for this."),
+        };
+        let reply = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\n\
+             content-length: {}\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{text}",
+            text.len()
+        );
+        let _ = tokio::time::timeout(Self::PATIENCE, stream.write_all(reply.as_bytes())).await;
+        let _ = stream.shutdown().await;
+        good
     }
 }
 
