@@ -214,9 +214,10 @@ impl Operation {
                 let timed_out = error.code == ErrorCode::Timeout;
                 // A caller may wait less than the entry allows; that is no fault of the server.
                 let is_hasty = timed_out && pending.timeout < live.config.request_timeout;
-                let error = match timed_out && (repeated || is_hasty) {
-                    true => error,
-                    false => self.consequences(live, error).await,
+                let error = if timed_out && (repeated || is_hasty) {
+                    error
+                } else {
+                    self.consequences(live, error).await
                 };
                 if !is_hasty {
                     admission.failure(&error).await;

@@ -217,7 +217,7 @@ async fn call(local: &Local, principal: &Principal, message: NativeMessage) -> N
     };
     let cancel = options.cancel.clone();
     let arguments = Value::Object(message.arguments.unwrap_or_default());
-    let call = host.call_tool_with(&message.tool, arguments, options);
+    let call = Box::pin(host.call_tool_with(&message.tool, arguments, options));
     let outcome = clients.call(principal, &message.tool, &cancel, call).await;
     let outcome = outcome.map_err(|error| OutsideError::of(&error))?;
     let provenance = json!(outcome.provenance());
