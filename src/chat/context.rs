@@ -56,7 +56,7 @@ pub enum PromptFit {
 /// Makes the messages fit next to `fixed` tokens of system prompt and tools, shortening the longest
 /// results first. No message is removed.
 pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
-    let room = limit * FULL / 100;
+    let room = limit.saturating_mul(FULL) / 100;
     let Some(room) = room.checked_sub(fixed) else { return PromptFit::Cannot };
     let mut shortened = 0;
     loop {
@@ -129,6 +129,7 @@ mod tests {
         assert_eq!(fit(&mut [user(&long)], 100, 3_000), PromptFit::Cannot);
         assert_eq!(fit(&mut [user("a")], 5_000, 3_000), PromptFit::Cannot);
         assert_eq!(fit(&mut [user("a")], 100, 3_000), PromptFit::Fits(0));
+        assert_eq!(fit(&mut [user("a")], 100, u64::MAX / 2), PromptFit::Fits(0));
     }
 
     #[test]

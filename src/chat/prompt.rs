@@ -11,8 +11,7 @@ use crate::chat::catalog::ToolCatalog;
 use crate::chat::{context, fence};
 use crate::host::{Host, Principal};
 
-/// The default base prompt.
-pub const BASE: &str = "You are the assistant of a person who runs several MCP servers. Answer \
+const BASE: &str = "You are the assistant of a person who runs several MCP servers. Answer \
 briefly. Use a tool when it helps; say so when none does.";
 
 const RULES: &str = "Rules for tools:
@@ -57,12 +56,11 @@ pub struct SystemPrompt {
 impl SystemPrompt {
     /// Composes the prompt for a caller.
     pub async fn compose(
-        base: &str,
         (host, who): (&Host, &Principal),
         catalog: &ToolCatalog,
         is_fenced: bool,
     ) -> Self {
-        let mut text = format!("{base}\n\n{RULES}\n");
+        let mut text = format!("{BASE}\n\n{RULES}\n");
         if is_fenced {
             let _ = write!(text, "\n{}\n\nTools:\n", fence::RULES);
         }

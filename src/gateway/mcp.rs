@@ -392,7 +392,7 @@ impl Gateway {
     ) -> Result<CallOutcome, Error> {
         let (principal, label, cancel) =
             (client.principal(), operation.label(), options.cancel.clone());
-        let performed = async {
+        let performed = Box::pin(async {
             let (host, clock) = (&self.host, self.host.clock());
             let traces = &self.options.traces;
             let span = traces.begin(operation.traced(), options.trace.as_deref(), clock.now());
@@ -413,7 +413,7 @@ impl Gateway {
                 span.end(&outcome, clock.now());
             }
             outcome
-        };
+        });
         self.options.clients.call(&principal, &label, &cancel, performed).await
     }
 }
