@@ -528,7 +528,8 @@ fn nobody_passes_without_the_token_or_from_another_site() {
 
 #[test]
 fn pages_of_an_allowed_origin_call_and_read_the_answers() {
-    let service = Service::with(&json!({}), &["--allow-origin", "https://app.example"]);
+    let allow = ["--allow-origin", "https://App.example:443", "--allow-host", "gate.example:443"];
+    let service = Service::with(&json!({}), &allow);
     let (auth, origin) = (service.auth(), ("Origin", "https://app.example"));
     let allows = |answer: &Answer| {
         assert_eq!(answer.header("access-control-allow-origin"), Some(origin.1), "{answer:?}");
@@ -555,6 +556,8 @@ fn pages_of_an_allowed_origin_call_and_read_the_answers() {
     allows(&answer);
     let exposed = answer.header("access-control-expose-headers").unwrap();
     assert!(exposed.contains("mcp-session-id"), "{exposed}");
+    let there = [origin, ("Authorization", &auth), ("Host", "gate.example")];
+    allows(&service.send("GET", "/tools", &there, ""));
     // Its own refusals can be read too; other origins learn nothing.
     let refused = service.send("GET", "/tools", &[origin], "");
     assert_eq!(refused.status, 401);

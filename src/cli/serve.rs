@@ -47,7 +47,7 @@ pub struct ServeArgs {
     /// Another value of the Host header to accept, with its port.
     #[arg(long, value_name = "HOST:PORT")]
     allow_host: Vec<String>,
-    /// An origin whose pages may call, for example `https://app.example:443`.
+    /// An origin whose pages may call, for example `https://app.example`.
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
     /// Send traces of calls to the OpenTelemetry collector (OTLP over HTTP) at this address, for example

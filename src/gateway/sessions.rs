@@ -4,6 +4,7 @@
 //! that any replica can resume. Requests are dispatched directly to their handler and messages to
 //! the client's streams: a quick call needs no task of its own, and an idle session is small.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::io::{Error, ErrorKind};
@@ -305,11 +306,10 @@ impl SentEvent {
         Some(events)
     }
 
-    /// Whether the session is unused and no connection or request is open.
-    fn is_idle(&mut self) -> bool {
+    /// Whether a connection or request is open.
+    fn is_in_use(&mut self) -> bool {
         let mut waits = self.streams.iter_mut();
-        self.used.elapsed() > IDLE
-            && !waits.any(|stream| stream.is_read() || (stream.number > 0 && stream.over.is_none()))
+        waits.any(|stream| stream.is_read() || (stream.number > 0 && stream.over.is_none()))
     }
 }
 
@@ -412,14 +412,31 @@ impl ClientSessions {
         }
     }
 
-    /// Whether another session may be opened.
-    pub fn has_room(&self) -> bool {
-        self.open.lock().len() < SESSIONS
+    /// Whether another session may be opened. Of too many, one that nobody uses now is ended: the
+    /// oldest of the client that has the most, so that one which leaves its sessions behind keeps
+    /// no other out.
+    pub fn make_room(&self) -> bool {
+        let mut open = self.open.lock();
+        if open.len() < SESSIONS {
+            return true;
+        }
+        let mut held: HashMap<Option<Arc<str>>, usize> = HashMap::new();
+        for one in open.values() {
+            *held.entry(one.owner.clone()).or_default() += 1;
+        }
+        let unused = open.iter().filter_map(|(id, one)| {
+            let mut sent = one.session.sent.lock();
+            (!sent.is_in_use()).then(|| (held[&one.owner], Reverse(sent.used), id.clone()))
+        });
+        unused.max().is_some_and(|(.., id)| open.remove(&id).is_some())
     }
 
     /// Ends idle sessions.
     pub fn end_idle(&self) {
-        self.open.lock().retain(|_, open| !open.session.sent.lock().is_idle());
+        self.open.lock().retain(|_, open| {
+            let mut sent = open.session.sent.lock();
+            sent.used.elapsed() <= IDLE || sent.is_in_use()
+        });
     }
 
     fn open(&self, id: SessionId) -> Result<SessionPipe, Error> {
@@ -703,6 +720,23 @@ fn message_of(mut message: Value) -> Option<ServerJsonRpcMessage> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_client_that_leaves_its_sessions_behind_keeps_no_other_out() {
+        let sessions = ClientSessions::new(None);
+        let ids: Vec<SessionId> = (0..SESSIONS).map(|n| format!("{n:04}").into()).collect();
+        for (n, id) in ids.iter().enumerate() {
+            assert!(sessions.make_room());
+            sessions.open(Arc::clone(id)).expect("there is room");
+            sessions.own(id, &Arc::from(if n < 10 { "a" } else { "b" }));
+        }
+        // The oldest of `b` listens.
+        let stream = sessions.find(&ids[10]).expect("open").session.sent.lock().go_on(0, None);
+        assert!(sessions.make_room());
+        let ended: Vec<_> = ids.iter().filter(|id| sessions.owner(id).is_none()).collect();
+        assert_eq!(ended, [&ids[11]]);
+        drop(stream);
+    }
 
     #[test]
     fn answers_that_nobody_claims_take_so_much_room_and_no_more() {

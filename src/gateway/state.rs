@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
+use url::Url;
 
 use super::bridge::{Bridge, Parking};
 use super::catalog::{Catalogs, ClientEntry};
@@ -81,6 +82,17 @@ impl Gateway {
     pub fn new(host: Host, bridge: Bridge, mut options: ServeOptions, port: u16) -> Arc<Self> {
         let names = ["127.0.0.1", "localhost", "[::1]"];
         options.allowed_hosts.extend(names.map(|name| format!("{name}:{port}")));
+        // Clients leave out the usual ports, and write origins in lower case.
+        let usual = |host: &String| {
+            Some(host.strip_suffix(":443").or(host.strip_suffix(":80"))?.to_owned())
+        };
+        let usual: Vec<String> = options.allowed_hosts.iter().filter_map(usual).collect();
+        options.allowed_hosts.extend(usual);
+        for origin in &mut options.allowed_origins {
+            if let Some(web) = Url::parse(origin).ok().filter(|url| url.origin().is_tuple()) {
+                *origin = web.origin().ascii_serialization();
+            }
+        }
         let tokens = options.tokens.clone();
         options.clients.revoke_with(move |id| {
             let found = tokens.revoke(id)?;
@@ -235,7 +247,7 @@ impl Gateway {
         let Some(store) = &self.options.store else { return Ok(false) };
         let owner = store.owner(session).await.map_err(|_| Outside::away())?;
         let is_own = owner.as_deref() == Some(client);
-        if is_own && !self.sessions.has_room() {
+        if is_own && !self.sessions.make_room() {
             return Err(Outside::crowded());
         }
         Ok(is_own)
