@@ -77,11 +77,10 @@ pub struct ValueOrigin {
 }
 
 impl ValueOrigin {
-    /// The written form, when the value depends on variables or answers of the user.
+    /// The written form, when the value depends on variables, answers or secrets of the user.
     pub fn template(&self) -> Option<&str> {
-        let own = |via: &String| {
-            via.starts_with("env:") || via.starts_with("input:") || via.starts_with("default of ")
-        };
+        const OWN: [&str; 6] = ["env:", "input:", "secret:", "keyring:", "cmd:", "default of "];
+        let own = |via: &String| OWN.iter().any(|scheme| via.starts_with(scheme));
         self.written.as_ref().filter(|_| self.via.iter().any(own)).map(Secret::expose)
     }
 }

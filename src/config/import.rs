@@ -17,6 +17,9 @@ use crate::config::{Diagnostic, Environment, Severity};
 
 mod dialect;
 
+/// Largest file that is read, in bytes: some programs keep more than their servers in it.
+const LARGEST: u64 = 64 << 20;
+
 /// What was found in one file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Imported {
@@ -47,8 +50,8 @@ pub fn read_import(
     path: &Path,
     env: &Environment,
 ) -> Result<Imported, Vec<Diagnostic>> {
-    let source = SourceText::read(&env.absolute(path)).map_err(|problem| vec![*problem])?;
-    read_source(host, &source, env)
+    let source = SourceText::read_up_to(&env.absolute(path), LARGEST);
+    read_source(host, &source.map_err(|problem| vec![*problem])?, env)
 }
 
 /// The same from text; `path` is the name shown.
@@ -71,9 +74,13 @@ fn read_source(
 ) -> Result<Imported, Vec<Diagnostic>> {
     let root = match host {
         ImportHost::Codex => from_toml(source)?,
-        _ => match parse(source) {
-            (Some(root), problems) if problems.is_empty() => root.to_json(),
-            (_, problems) => return Err(problems),
+        // What a program wrote may exceed the limits of files written by hand.
+        _ => match serde_json::from_str(source.text()) {
+            Ok(root) => root,
+            Err(_) => match parse(source) {
+                (Some(root), problems) if problems.is_empty() => root.to_json(),
+                (_, problems) => return Err(problems),
+            },
         },
     };
     let found = servers(host, &root, env);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 
 use crate::base::ServerName;
+use crate::config::diagnostics::{child_pointer, closest};
 use crate::config::file::{self, FileContent, ParsedServer};
 use crate::config::source::SourceText;
 use crate::config::{
@@ -146,10 +147,7 @@ fn merge(files: &[PathBuf], contents: Vec<FileContent>) -> Result<Loaded, Vec<Di
         for server in content.servers {
             if let Some(earlier) = servers.get(&server.name) {
                 out.diagnostics.push(overridden(earlier, &server));
-                replaced.insert(crate::config::diagnostics::child_pointer(
-                    "/servers",
-                    server.name.as_str(),
-                ));
+                replaced.insert(child_pointer("/servers", server.name.as_str()));
             }
             servers.insert(server.name.clone(), server);
         }
@@ -256,8 +254,10 @@ fn sound_servers(
             let mut problem = place.problem("config/dependency", severity, message);
             let known = servers.keys().map(ServerName::as_str);
             if !servers.contains_key(needed) {
-                problem.help = crate::config::diagnostics::closest(needed.as_str(), known)
-                    .map(|meant| format!("did you mean `{meant}`?"));
+                problem.help(match closest(needed.as_str(), known) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => "define it, or remove it from the dependencies".to_owned(),
+                });
             }
             out.push(problem);
             broken.insert(server.name.clone());

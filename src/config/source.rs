@@ -41,7 +41,15 @@ impl SourceText {
     /// # Errors
     /// One diagnostic of rule `config/read` or `config/encoding`.
     pub fn read(path: &Path) -> Result<Self, Box<Diagnostic>> {
-        let bytes = read_limited(path)?;
+        Self::read_up_to(path, MAX_FILE_BYTES)
+    }
+
+    /// As [`SourceText::read`], of at most so many bytes.
+    ///
+    /// # Errors
+    /// As [`SourceText::read`].
+    pub(crate) fn read_up_to(path: &Path, most: u64) -> Result<Self, Box<Diagnostic>> {
+        let bytes = read_limited(path, most)?;
         let text = String::from_utf8(bytes).map_err(|e| Box::new(bad_encoding(path, &e)))?;
         Ok(Self::new(path, text))
     }
@@ -51,7 +59,12 @@ impl SourceText {
     /// # Errors
     /// As [`SourceText::read`].
     pub fn read_env_file(path: &Path) -> Result<Self, Box<Diagnostic>> {
-        let mut source = Self::read(path)?;
+        let mut source = Self::read(path).map_err(|mut problem| {
+            if problem.help.is_some() {
+                problem.help("name a file of NAME=value lines");
+            }
+            problem
+        })?;
         // Hides all after the name; the whole line when there is no `=`.
         let value = |line: &str| Some(line.find('=').map_or(0, |sign| sign + 1));
         source.hidden = mask::line_ends(&source.text, 0..source.text.len(), value);
@@ -183,8 +196,8 @@ fn push_cut(out: &mut String, part: &str, most: usize) {
     }
 }
 
-fn read_limited(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
-    base::file::read(path, MAX_FILE_BYTES).map_err(|error| {
+fn read_limited(path: &Path, most: u64) -> Result<Vec<u8>, Box<Diagnostic>> {
+    base::file::read(path, most).map_err(|error| {
         use std::io::ErrorKind;
         let message = match error.kind() {
             ErrorKind::NotFound => "the file does not exist".to_owned(),

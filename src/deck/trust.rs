@@ -141,6 +141,9 @@ impl TrustStore {
         let missing =
             || io::Error::new(io::ErrorKind::NotFound, "there is no folder to keep it in");
         let kept = self.kept(file).ok_or_else(missing)?;
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: {error}", spelled(kept.path())))
+        };
         kept.change(
             |bytes| Approvals::parse(bytes, file),
             |approvals| {
@@ -151,6 +154,7 @@ impl TrustStore {
                 serde_json::to_vec_pretty(&approvals).map(Some).map_err(io::Error::other)
             },
         )
+        .map_err(named)
     }
 
     /// Approves servers as they are loaded now, until the program ends: nothing is written.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use mcpdeck::base::ServerName;
 use mcpdeck::base::secret::Secret;
-use mcpdeck::config::{Environment, Loaded, Pairs, load_text};
+use mcpdeck::config::{Environment, Loaded, Pairs, Sources, load_text};
 use mcpdeck::deck::{TrustStore, TrustVerdict};
 use tempfile::TempDir;
 
@@ -136,6 +136,19 @@ fn a_renewed_variable_is_no_new_command_but_another_variable_is() {
     assert_eq!(setup.changes(swapped), ["env.T: a value > another value"]);
     let literal = r#"{"command":"x","args":["${TOKEN}"],"env":{"T":"renewed"}}"#;
     assert_eq!(setup.changes(literal), ["env.T: a value > another value"]);
+}
+
+#[test]
+fn a_renewed_secret_of_the_user_is_not_a_new_command() {
+    let mut setup = Setup::new();
+    let entry = r#"{"command":"x","args":["--key=${secret:key}"],
+        "env":{"A":"${keyring:key}","B":"${cmd:op:key}"}}"#;
+    setup.env.sources = Sources::new(|_, _| Ok(Secret::new("first")));
+    setup.approve(entry);
+    setup.env.sources = Sources::new(|_, _| Ok(Secret::new("renewed")));
+    assert_eq!(setup.verdict(entry), TrustVerdict::Approved);
+    let other = entry.replace("cmd:op:key", "cmd:op:other");
+    assert_eq!(setup.changes(&other), ["env.B: a value > another value"]);
 }
 
 #[test]

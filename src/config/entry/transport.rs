@@ -111,8 +111,9 @@ pub(crate) fn kind(reader: &mut EntryReader<'_, '_>) -> Option<TransportKind> {
 
 fn stdio(reader: &mut EntryReader<'_, '_>) -> Option<StdioConfig> {
     let mut stdio: StdioConfig = reader.part(&Value::Object(reader.set.clone()));
-    if reader.set.contains_key("command") {
-        check_command(&stdio.command, reader);
+    // Not that of `stdio`, which is the default where another setting has an error.
+    if let Some(command) = reader.set.get("command").and_then(Value::as_str).map(str::to_owned) {
+        check_command(&command, reader);
     }
     stdio.cwd = Some(clean_path(&reader.folder.join(stdio.cwd.unwrap_or_default())));
     if reader.set.contains_key("cwd") && stdio.cwd.as_deref().is_some_and(|cwd| !cwd.is_dir()) {
