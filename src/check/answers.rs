@@ -53,8 +53,12 @@ impl AnswerScript {
         Ok(Self { entries, denied: Arc::default() })
     }
 
-    /// The answer to one request; `None` denies it.
+    /// The answer to one request; `None` denies it. What the host itself asks (may this call be
+    /// sent?) is for a person alone: it is neither answered nor counted.
     pub fn answer(&self, server: &str, kind: &RequestKind, params: &Value) -> Option<Answer> {
+        if kind.is_own() {
+            return None;
+        }
         let found = self.entries.iter().find(|line| line.takes(server, kind, params));
         if let Some(line) = found {
             return Some(match line.entry.reply.result() {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::ServerName;
+use crate::base::text::path::spelled;
 use crate::check::answers::AnswerScript;
 use crate::check::calls::{PlannedCall, PlannedCalls};
 use crate::check::expect::Expectations;
@@ -137,8 +138,10 @@ pub async fn run(
         Ok(recorder) => recorder,
         Err(error) => {
             host.shutdown().await;
-            let message = format!("cannot record to the file of --record: {error}");
-            let error = Error::new(ErrorCode::Configuration, message);
+            let file = plan.record.as_deref().map(spelled).unwrap_or_default();
+            let message = format!("cannot record to {file}: {error}");
+            let error = Error::new(ErrorCode::Configuration, message)
+                .help("name another file with --record");
             return refused(plan, &error, began.elapsed());
         }
     };

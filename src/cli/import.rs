@@ -1,6 +1,7 @@
 //! `import`: the servers of other programs, printed as one `mcp.json` or merged into the user's. A
 //! literal value that may be secret becomes a reference to a variable. Writes only with `--write`.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use super::args::ImportArgs;
 use super::output::{self, CommandResult, ExitStatus, problems};
-use crate::base::{SafeText, ServerName};
+use crate::base::{SafeText, Secret, ServerName};
 use crate::config::{
     Conflict, Diagnostic, Environment, ImportHost, Imported, import_places, is_secret_name,
     merge_import, preview_import, read_import, write_with_backup,
@@ -46,7 +47,12 @@ pub fn import(args: &ImportArgs) -> CommandResult {
         match read_any(*host, path, &env) {
             Ok(found) => taken.add(found),
             // A known place without servers is not an error; a named file is.
-            Err(_) if args.files.is_empty() => {}
+            Err(mut found) if args.files.is_empty() => {
+                found.retain(|problem| problem.rule != "import/nothing");
+                if !found.is_empty() {
+                    problems(&found);
+                }
+            }
             Err(diagnostics) => exit = problems(&diagnostics),
         }
     }
@@ -83,7 +89,8 @@ fn read_any(
 #[derive(Default)]
 struct Taken {
     found: Imported,
-    unset: Vec<String>,
+    /// The variables that stand for secrets, with what each replaced.
+    unset: BTreeMap<String, Secret>,
 }
 
 impl Taken {
@@ -114,22 +121,21 @@ impl Taken {
     }
 
     /// Writes notes and the variables that must be set to stderr.
-    fn remark(&mut self, notes: &[String]) {
+    fn remark(&self, notes: &[String]) {
         for note in self.found.notes.iter().chain(notes) {
             output::complain(&SafeText::line(note));
         }
         if !self.unset.is_empty() {
-            self.unset.sort();
-            self.unset.dedup();
+            let names: Vec<&str> = self.unset.keys().map(String::as_str).collect();
             output::complain(&format!(
                 "secrets were replaced by references; set {} before the servers start",
-                self.unset.join(", ")
+                names.join(", ")
             ));
         }
     }
 
     /// Prints all of it as one `mcp.json`.
-    fn print(mut self, exit: ExitStatus) -> CommandResult {
+    fn print(self, exit: ExitStatus) -> CommandResult {
         let (text, notes) = merge_import(EMPTY, &self.found, Conflict::Keep)
             .map_err(|error| output::refuse(&error.to_string()))?;
         self.remark(&notes);
@@ -138,7 +144,7 @@ impl Taken {
 
     /// Shows what would change in a file, or changes it.
     fn put_into(
-        mut self,
+        self,
         path: &Path,
         args: &ImportArgs,
         env: &Environment,
@@ -170,16 +176,21 @@ impl Taken {
     }
 }
 
-/// Replaces a literal value whose name suggests a secret with a reference.
-fn refer(name: &str, value: &mut Value, unset: &mut Vec<String>) {
+/// Replaces a literal value whose name suggests a secret with a reference. Different secrets get
+/// different variables.
+fn refer(name: &str, value: &mut Value, unset: &mut BTreeMap<String, Secret>) {
     let Some(text) = value.as_str() else { return };
     if text.is_empty() || text.contains("${") || !is_secret_name(name) {
         return;
     }
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    let variable: String = name.chars().map(plain).collect();
+    let first: String = name.chars().map(plain).collect();
+    let others = (2..).map(|count| format!("{first}_{count}"));
+    let is_free = |name: &String| unset.get(name).is_none_or(|kept| kept.expose() == text);
+    let variable = std::iter::once(first.clone()).chain(others).find(is_free);
+    let Some(variable) = variable else { return };
+    unset.insert(variable.clone(), Secret::new(text));
     *value = Value::String(format!("${{{variable}}}"));
-    unset.push(variable);
 }
 
 #[cfg(test)]

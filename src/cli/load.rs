@@ -105,7 +105,9 @@ fn neighbour(file: &Path, env: &Environment) -> Option<String> {
     let folder = file.parent()?;
     let names = std::fs::read_dir(folder).ok()?.flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    let name = nearest(&file.file_name()?.to_string_lossy(), names, 0.8)?;
+    let own = file.file_name()?.to_string_lossy();
+    // A link that leads nowhere is in the folder too.
+    let name = nearest(&own, names.filter(|name| *name != own), 0.8)?;
     Some(SafeText::line(&format!("there is {name} in {}", folder.display())).to_string())
 }
 
@@ -228,6 +230,9 @@ pub fn unknown(config: &McpConfig, name: &str) -> String {
         return format!("there is no server `{name}`; did you mean `{known}`?");
     }
     let mut names: Vec<&str> = config.servers.keys().map(ServerName::as_str).collect();
+    if names.is_empty() {
+        return format!("there is no server `{name}`: the configuration has none");
+    }
     let more = if names.len() > 8 { ", ..." } else { "" };
     names.truncate(8);
     let names = SafeText::line(&names.join(", "));

@@ -240,6 +240,7 @@ pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Co
         let server = match (&args.server, names.as_slice()) {
             (Some(server), _) => ServerName::new(server),
             (None, [only]) => only.clone(),
+            (None, []) => return Err(invalid("the configuration has no server to ask")),
             (None, _) => {
                 let mut error = invalid("there are several servers: name one with --server");
                 error.candidates = names.iter().map(ToString::to_string).collect();

@@ -75,6 +75,9 @@ pub enum PolicyVerb {
     },
 }
 
+/// How a caller is written.
+const ORIGINS: &str = "gateway:TOKEN, browser:https://ORIGIN, chat:SESSION, cli or dashboard";
+
 /// A call in a file.
 #[derive(Deserialize)]
 struct PolicyCall {
@@ -94,11 +97,8 @@ const fn tools() -> TargetKind {
 pub fn policy(common: &Common, args: &PolicyArgs) -> CommandResult {
     match &args.verb {
         PolicyVerb::Why { origin, call, profile, read, prompt } => {
-            let origin = Origin::parse(origin).ok_or_else(|| {
-                output::refuse(
-                    "write gateway:TOKEN, browser:https://ORIGIN, chat:SESSION, cli or dashboard",
-                )
-            })?;
+            let origin =
+                Origin::parse(origin).ok_or_else(|| output::refuse(&format!("write {ORIGINS}")))?;
             let principal = Principal::new(origin).with_profile(profile.as_str());
             let kind = match (read, prompt) {
                 (true, _) => TargetKind::Resource,
@@ -157,7 +157,8 @@ fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool
     for call in &calls {
         let origin = call.origin.as_deref().unwrap_or(who);
         let asks = Origin::parse(origin).ok_or_else(|| {
-            output::refuse(&format!("`{}` is not an origin", SafeText::line(origin)))
+            let (file, origin) = (crate::base::text::path::spelled(file), SafeText::line(origin));
+            output::refuse(&format!("{file}: `{origin}` is not an origin; write {ORIGINS}"))
         })?;
         let profile = call.profile.as_deref().unwrap_or(profile);
         let principal = Principal::new(asks).with_profile(profile);

@@ -1,7 +1,9 @@
 //! `scrub`, `replay` and `report`: the commands for recordings; and `--record`, which makes one.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
+use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use super::deck::{self, Invocation, Need};
 use super::output::{self, CommandResult, ExitStatus};
 use crate::base::SafeText;
 use crate::base::human::{count, parse_duration};
+use crate::base::text::path::spelled;
 use crate::check::answers::AnswerScript;
 use crate::deck::{
     ExportFormat, Recorder, Recording, RecordingLine, RecordingPart, Scrubber, export_recording,
@@ -99,27 +102,42 @@ pub async fn finish(common: &Common, recorder: Option<Recorder>) {
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> String {
-    let path = SafeText::line(&path.display().to_string());
-    match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            format!("cannot record to {path}: it exists; name another file or move it away")
-        }
-        _ => format!("cannot record to {path}: {error}"),
-    }
+    format!("cannot record to {}: {error}", spelled(path))
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> ExitStatus {
-    let path = SafeText::line(&path.display().to_string());
-    output::refuse(&format!("{path}: {}", SafeText::line(&error.to_string())))
+    output::refuse(&format!("{}: {}", spelled(path), SafeText::line(&error.to_string())))
+}
+
+/// Runs `work` on a file that was made for its output; without success the file is removed.
+fn written<T>(
+    (from, to): (&Path, &Path),
+    file: File,
+    work: impl FnOnce(BufWriter<File>) -> std::io::Result<T>,
+) -> Result<T, ExitStatus> {
+    work(BufWriter::new(file)).map_err(|error| {
+        // A device stays.
+        if to.is_file() {
+            let _ = std::fs::remove_file(to);
+        }
+        let (from, to, error) = (spelled(from), spelled(to), SafeText::line(&error.to_string()));
+        output::refuse(&format!("cannot write {to} from {from}: {error}"))
+    })
 }
 
 /// Masks a recording.
 pub fn scrub(args: &ScrubArgs) -> CommandResult {
     let recording = Recording::open(&args.file).map_err(|e| unreadable(&args.file, &e))?;
-    let file = File::create_new(&args.output).map_err(|e| unreadable(&args.output, &e))?;
-    let done = Scrubber::new(args.mask.iter().cloned())
-        .scrub(recording, std::io::BufWriter::new(file))
-        .map_err(|e| unreadable(&args.file, &e))?;
+    let file = File::create_new(&args.output).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            let output = spelled(&args.output);
+            output::refuse(&format!("{output} exists: name another file or move it away"))
+        }
+        _ => unreadable(&args.output, &error),
+    })?;
+    let done = written((&args.file, &args.output), file, |file| {
+        Scrubber::new(args.mask.iter().cloned()).scrub(recording, file)
+    })?;
     let by_key: u64 = done.by_key.values().sum();
     let mut text = format!(
         "{} lines; masked {by_key} values by their name, {} by pattern, {} by --mask\n",
@@ -141,6 +159,9 @@ pub fn report(args: &ReportArgs) -> CommandResult {
         "jsonl" => ExportFormat::Jsonl,
         _ => return Err(output::refuse("name a format with --format: html, har, otlp or jsonl")),
     };
+    if args.to.is_some_and(|to| args.from.is_some_and(|from| from > to)) {
+        return Err(output::refuse("--from is after --to: nothing lies between them"));
+    }
     let recording = Recording::open(&args.file).map_err(|e| unreadable(&args.file, &e))?;
     let place = |path: &Path| std::fs::canonicalize(path).ok();
     if place(&args.output).is_some_and(|output| place(&args.file) == Some(output)) {
@@ -148,8 +169,12 @@ pub fn report(args: &ReportArgs) -> CommandResult {
     }
     let file = File::create(&args.output).map_err(|e| unreadable(&args.output, &e))?;
     let part = RecordingPart { servers: args.server.clone(), from: args.from, to: args.to };
-    export_recording(recording, &part, format, &mut std::io::BufWriter::new(file))
-        .map_err(|e| unreadable(&args.file, &e))?;
+    let unknown = written((&args.file, &args.output), file, |mut file| {
+        export_recording(recording, &part, format, &mut file)
+    })?;
+    for server in unknown {
+        output::complain(&format!("nothing of `{}` was recorded", SafeText::line(&server)));
+    }
     Ok(ExitStatus::Ok)
 }
 
@@ -160,46 +185,62 @@ struct DiffedOperation {
     result: Result<Value, Value>,
 }
 
-fn recorded(args: &ReplayArgs) -> std::io::Result<(Option<String>, Vec<DiffedOperation>)> {
-    let mut open: Vec<(Value, String, Value)> = Vec::new();
-    let mut out = Vec::new();
-    let mut server = args.server.clone();
-    for line in Recording::open(&args.file)? {
-        let RecordingLine::Frame(frame) = line? else { continue };
-        if *server.get_or_insert_with(|| frame.server.to_string()) != frame.server.as_str() {
-            continue;
+/// The recorded operations of the server that `args` names, or of the only one that has any.
+fn recorded(args: &ReplayArgs) -> Result<(String, Vec<DiffedOperation>), ExitStatus> {
+    let mut all = operations(&args.file).map_err(|e| unreadable(&args.file, &e))?;
+    let named = args.server.clone().or_else(|| match all.keys().collect::<Vec<_>>().as_slice() {
+        [only] => Some((*only).clone()),
+        _ => None,
+    });
+    if let Some((name, found)) = named.and_then(|name| all.remove_entry(&name)) {
+        return Ok((name, found));
+    }
+    let names: Vec<&str> = all.keys().map(String::as_str).collect();
+    let names = SafeText::line(&names.join(", "));
+    Err(output::refuse(&match &args.server {
+        _ if all.is_empty() => "no call, read or prompt was answered in the recording".to_owned(),
+        Some(name) => {
+            let name = SafeText::line(name);
+            format!("no call, read or prompt of `{name}` was recorded; there are those of {names}")
         }
+        None => format!("several servers were recorded: name one with --server ({names})"),
+    }))
+}
+
+/// The operations of a recording that were answered, by server.
+fn operations(file: &Path) -> std::io::Result<BTreeMap<String, Vec<DiffedOperation>>> {
+    let mut open: Vec<((String, Value), String, Value)> = Vec::new();
+    let mut out: BTreeMap<String, Vec<DiffedOperation>> = BTreeMap::new();
+    for line in Recording::open(file)? {
+        let RecordingLine::Frame(frame) = line? else { continue };
         let Ok(message) = serde_json::from_str::<Value>(&frame.body) else { continue };
+        let id = (frame.server.to_string(), message["id"].clone());
         match (frame.direction, frame.kind, frame.method.as_deref()) {
             (
                 Direction::Out,
                 MessageKind::Request,
                 Some(method @ ("tools/call" | "prompts/get" | "resources/read")),
-            ) => open.push((message["id"].clone(), method.to_owned(), message["params"].clone())),
+            ) => open.push((id, method.to_owned(), message["params"].clone())),
             (Direction::In, MessageKind::Response | MessageKind::Error, _) => {
-                let Some(at) = open.iter().rposition(|(id, ..)| *id == message["id"]) else {
+                let Some(at) = open.iter().rposition(|(asked, ..)| *asked == id) else {
                     continue;
                 };
-                let (_, method, params) = open.remove(at);
+                let ((server, _), method, params) = open.remove(at);
                 let result = message.get("result").ok_or(&message["error"]);
                 let result = result.cloned().map_err(Clone::clone);
-                out.push(DiffedOperation { method, params, result });
+                out.entry(server).or_default().push(DiffedOperation { method, params, result });
             }
             _ => {}
         }
     }
-    Ok((server, out))
+    Ok(out)
 }
 
 /// Sends the recorded requests to a live server and shows where its answers differ. 0 when none
 /// does, 1 when one does.
 pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> CommandResult {
-    let (server, operations) = recorded(args).map_err(|e| unreadable(&args.file, &e))?;
-    let server = args
-        .against
-        .clone()
-        .or(server)
-        .ok_or_else(|| output::refuse("no message of a server was recorded"))?;
+    let (recorded, operations) = recorded(args)?;
+    let server = args.against.clone().unwrap_or(recorded);
     let names = if args.one.is_named() { Vec::new() } else { vec![server.clone()] };
     let invocation = Invocation { common, one: &args.one, telemetry };
     let ran = invocation.run(Need::Servers(names), AnswerScript::default(), async |scene| {

@@ -107,12 +107,20 @@ enum TokenCommand {
     },
 }
 
+/// Longest lifetime of a token that expires: a century, in seconds.
+const LONGEST: u64 = 36_500 * 86_400;
+
 /// Parses a duration, which may also be in days.
 fn lifetime(text: &str) -> Result<Duration, String> {
-    match text.strip_suffix('d').map(str::parse::<u32>) {
-        Some(Ok(days)) => Ok(Duration::from_secs(u64::from(days) * 86_400)),
-        _ => parse_duration(text),
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
+    let span = match days {
+        Some(days) => Duration::from_secs(u64::from(days) * 86_400),
+        None => parse_duration(text)?,
+    };
+    if span.is_zero() || span.as_secs() > LONGEST {
+        return Err("more than zero and at most 36500d; without it a token never expires".into());
     }
+    Ok(span)
 }
 
 fn refused(error: String) -> ExitStatus {

@@ -188,6 +188,61 @@ fn an_answer_belongs_to_the_newest_request_of_its_id() {
 }
 
 #[test]
+fn a_recording_of_several_servers_is_compared_for_the_one_that_was_called_or_named() {
+    let place = Place::new();
+    let exe = env!("CARGO_BIN_EXE_mcpdeck");
+    let script = place.path("counter.json");
+    let entry = json!({"command": exe, "args": ["mock", script]});
+    let two = json!({"servers": {"counter": entry, "second": entry}});
+    std::fs::write(place.path("live.json"), two.to_string()).unwrap();
+    let record = |file: &str, call: &[&str]| {
+        place.run(&[&["-c", "live.json", "--record", file], call].concat());
+        std::fs::read_to_string(place.path(file)).unwrap()
+    };
+    record("none.jsonl", &["list"]);
+    let refused = place.run(&["-c", "live.json", "replay", "none.jsonl"]);
+    assert_eq!(refused.status.code(), Some(2), "nothing was compared: {refused:?}");
+    let one = record("one.jsonl", &["call", "second.echo", "word=hi"]);
+    let other = record("other.jsonl", &["call", "counter.echo", "word=hi"]);
+    let both = one + other.split_once('\n').unwrap().1;
+    std::fs::write(place.path("both.jsonl"), both).unwrap();
+    let refused = place.run(&["-c", "live.json", "replay", "both.jsonl"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let says = String::from_utf8(refused.stderr).unwrap();
+    assert!(says.contains("name one with --server (counter, second)"), "{says}");
+    let named = place.ok(&["-c", "live.json", "replay", "both.jsonl", "--server", "second"]);
+    assert_eq!(named, "1 request, 0 answered differently\n");
+    let wrong = ["-c", "live.json", "replay", "both.jsonl", "--server", "x", "--against", "second"];
+    assert_eq!(place.run(&wrong).status.code(), Some(2));
+    let only = place.ok(&["-c", "live.json", "replay", "one.jsonl"]);
+    assert_eq!(only, "1 request, 0 answered differently\n", "the one that was called");
+}
+
+#[test]
+fn what_could_not_be_written_whole_is_not_left_behind() {
+    let place = Place::new();
+    place.record();
+    let text = std::fs::read_to_string(place.path("a.jsonl")).unwrap();
+    std::fs::write(place.path("broken.jsonl"), text + "{}\n").unwrap();
+    for args in
+        [["scrub", "broken.jsonl", "-o", "out.jsonl"], ["report", "broken.jsonl", "-o", "out.har"]]
+    {
+        let failed = place.run(&args);
+        assert_eq!(failed.status.code(), Some(2), "{failed:?}");
+        let says = String::from_utf8(failed.stderr).unwrap();
+        assert!(says.contains("from broken.jsonl: line "), "{says}");
+        assert!(!place.path(args[3]).exists(), "{args:?}");
+    }
+    let again = place.run(&["scrub", "a.jsonl", "-o", "live.json"]);
+    assert!(String::from_utf8(again.stderr).unwrap().contains("name another file"));
+    let nobody = place.run(&["report", "a.jsonl", "-o", "a.html", "--server", "nobody"]);
+    let says = String::from_utf8(nobody.stderr).unwrap();
+    assert!(says.contains("nothing of `nobody` was recorded"), "{says}");
+    let turned = place.run(&["report", "a.jsonl", "-o", "a.html", "--from", "5", "--to", "1"]);
+    assert_eq!(turned.status.code(), Some(2), "{turned:?}");
+}
+
+#[test]
 fn a_report_does_not_replace_its_own_recording() {
     let place = Place::new();
     place.record();

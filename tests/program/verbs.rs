@@ -430,6 +430,36 @@ fn import_shows_what_would_change_and_changes_it_only_when_reported() {
 }
 
 #[test]
+fn import_keeps_different_secrets_apart_and_says_what_it_could_not_read() {
+    let bench = Bench::new();
+    let entry = |token: &str| json!({"command": "gh", "env": {"GH_TOKEN": token}});
+    let all =
+        json!({"mcpServers": {"work": entry("one"), "home": entry("two"), "w": entry("one")}});
+    for folder in [".cursor", ".gemini"] {
+        std::fs::create_dir(bench.path().join(folder)).expect("a folder");
+    }
+    bench.write(".cursor/mcp.json", &all.to_string());
+    bench.write(".gemini/settings.json", "{\"mcpServers\": ");
+    let done = run(&bench, &["import"]);
+    let servers = &done.json()["servers"];
+    assert_eq!(servers["work"]["env"]["GH_TOKEN"], "${GH_TOKEN}", "{done:?}");
+    assert_eq!(servers["home"]["env"]["GH_TOKEN"], "${GH_TOKEN_2}", "{done:?}");
+    assert_eq!(servers["w"], Value::Null, "the same server comes once: {done:?}");
+    assert!(done.stderr.contains("set GH_TOKEN, GH_TOKEN_2 before"), "{done:?}");
+    assert!(done.stderr.contains(".gemini/settings.json:1:16"), "{done:?}");
+}
+
+#[test]
+fn import_reads_the_servers_of_a_program_that_keeps_much_else_in_its_file() {
+    let bench = Bench::new();
+    let history = vec![json!({"said": "x".repeat(40)}); 110_000];
+    let all = json!({"history": history, "mcpServers": {"a": {"command": "x"}}});
+    bench.write("claude_desktop_config.json", &all.to_string());
+    let done = run(&bench, &["import", "claude_desktop_config.json"]);
+    assert_eq!((done.code, done.json()["servers"]["a"]["command"].as_str()), (Some(0), Some("x")));
+}
+
+#[test]
 fn a_misspelt_command_names_the_nearest() {
     let done = run(&bench(), &["lsit"]);
     assert_eq!(done.code, Some(2));

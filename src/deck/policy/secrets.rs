@@ -119,7 +119,8 @@ impl SecretStore {
     /// As [`SecretStore::get`], or when it cannot be written.
     pub fn set(&self, name: &str, value: &Secret) -> Result<(), String> {
         let odd = |c: char| matches!(c, '{' | '}' | '$') || c.is_control();
-        if name.is_empty() || name.contains(odd) {
+        // The rest would be read as the default of `${secret:NAME:-text}`.
+        if name.is_empty() || name.contains(odd) || name.contains(":-") {
             return Err(format!("`{}` cannot name a secret", SafeText::line(name)));
         }
         self.change(|content| {
@@ -324,5 +325,17 @@ mod tests {
         assert_eq!(store.get("a"), Ok(value.clone()));
         assert_eq!(store.rotate(None), Ok(1));
         assert_eq!(store.get("a"), Ok(value));
+    }
+
+    #[test]
+    fn a_name_that_no_reference_can_hold_is_refused() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let state_dir = Some(dir.path().to_path_buf());
+        let store = SecretStore::of(&Environment { state_dir, ..Environment::default() });
+        let store = store.expect("a store");
+        for name in ["", "a}b", "a\nb", "a:-b"] {
+            assert!(store.set(name, &Secret::new("x")).is_err(), "{name:?}");
+        }
+        assert_eq!(store.names(), Ok(Vec::new()));
     }
 }

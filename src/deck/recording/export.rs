@@ -65,7 +65,8 @@ pub(super) struct Contents {
     pub(super) missed: u64,
 }
 
-/// Writes a part of a recording in another form.
+/// Writes a part of a recording in another form. Returns the servers of the part that the
+/// recording has nothing of.
 ///
 /// # Errors
 /// When it cannot be read or written.
@@ -74,16 +75,20 @@ pub fn export_recording(
     part: &RecordingPart,
     format: ExportFormat,
     to: &mut impl Write,
-) -> io::Result<()> {
+) -> io::Result<Vec<String>> {
     let header = recording.header().clone();
-    let lines =
-        recording.filter(|line| line.as_ref().map_or(true, |line| part.has(line, header.began)));
+    let mut unknown = part.servers.clone();
+    let lines = recording.filter(|line| {
+        let Ok(line) = line else { return true };
+        unknown.retain(|name| line.server().is_none_or(|server| server.as_str() != name));
+        part.has(line, header.began)
+    });
     if format == ExportFormat::Jsonl {
         for line in std::iter::once(Ok(RecordingLine::Header(header.clone()))).chain(lines) {
             serde_json::to_writer(&mut *to, &line?)?;
             to.write_all(b"\n")?;
         }
-        return to.flush();
+        return to.flush().map(|()| unknown);
     }
     let contents =
         contents(&header, lines, matches!(format, ExportFormat::Html | ExportFormat::Har))?;
@@ -92,7 +97,7 @@ pub fn export_recording(
         ExportFormat::Har => serde_json::to_writer(&mut *to, &har(&contents))?,
         _ => serde_json::to_writer(&mut *to, &otlp(&contents))?,
     }
-    to.flush()
+    to.flush().map(|()| unknown)
 }
 
 fn contents(

@@ -306,7 +306,12 @@ fn own(path: &Path) -> io::Result<File> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    options.open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            io::Error::new(error.kind(), "it exists; name another file or move it away")
+        }
+        _ => error,
+    })
 }
 
 /// Compresses a recording, one member for each block.

@@ -112,6 +112,19 @@ fn a_tool_that_a_filter_hides_is_denied_and_suspicious_arguments_are_reported() 
 }
 
 #[test]
+fn no_scripted_answer_decides_what_the_host_itself_asks() {
+    let bench = Bench::new();
+    let script = json!({"tools": [tool("read")], "calls": {"read": {"text": "ok"}}});
+    bench.servers(&json!({"files": bench.mock("files", &script, &json!({"guard": "ask"}))}));
+    bench.write("answers.json", r#"{"answers": [{"accept": {}}]}"#);
+    let call = ["call", "files.read", "path=$(id)", "--answers", "answers.json", "--json"];
+    let done = run(&bench, &call);
+    assert_eq!(done.json()["error"]["code"], "PolicyBlocked", "{done:?}");
+    assert_eq!(done.json()["denied"], json!([]), "the server asked for nothing: {done:?}");
+    assert!(!done.stderr.contains("--answers"), "{done:?}");
+}
+
+#[test]
 fn a_call_that_ran_out_of_time_reports_how_long_it_took() {
     let bench = Bench::new();
     let script =

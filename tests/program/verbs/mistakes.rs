@@ -13,6 +13,10 @@ fn every_mistake_is_answered_with_the_way_out() {
     bench.write("own.json", accept);
     bench.pipe("pipe.json");
     bench.write("bad.json", r#"{"servers": {"a": {"comand": "x"}}}"#);
+    bench.write("none.json", r#"{"servers": {}}"#);
+    bench.write("needs.json", r#"{"servers": {"a": {"command": "x", "dependsOn": ["gone"]}}}"#);
+    bench.write("calls.json", r#"[{"origin": "me", "tool": "calc.add"}]"#);
+    std::fs::create_dir(bench.path().join("folder")).expect("a folder");
     for (args, parts) in [
         (&["list", "nope"][..], &["there is no server `nope`; there are calc, down, marker"][..]),
         (&["list", "-c", "team.json"], &["does not exist", "there is teem.json in "]),
@@ -32,6 +36,14 @@ fn every_mistake_is_answered_with_the_way_out() {
         (&["--check", "mcp.json", "-H", "A: b"], &["--header goes with the address of a server"]),
         (&["list", "--url", "http://127.0.0.1:9/", "-H", "novalue"], &["write NAME: VALUE"]),
         (&["list", "-e", "A=b"], &["COMMAND"]),
+        (&["list", "x", "-c", "none.json"], &["no server `x`: the configuration has none"]),
+        (&["request", "ping", "-c", "none.json"], &["the configuration has no server to ask"]),
+        (&["list", "--env-file", "folder"], &["this is a folder", "a file of NAME=value lines"]),
+        (&["config", "-c", "needs.json"], &["`gone`, which is not defined", "define it, or"]),
+        (&["token", "new", "--expires", "0d"], &["more than zero and at most 36500d"]),
+        (&["token", "new", "--expires", "999999d"], &["more than zero and at most 36500d"]),
+        (&["policy", "test", "calls.json"], &["calls.json: `me` is not an origin; write gateway:"]),
+        (&["--check", "--record", "own.json"], &["to own.json: it exists", "another file with"]),
     ] {
         let done = run(&bench, args);
         let output = format!("{}{}", done.stdout, done.stderr);
@@ -97,4 +109,32 @@ fn with_all_one_server_that_does_not_start_stops_the_others() {
     assert!(all.stderr.contains("down"), "{all:?}");
     let one = run(&bench, &["call", "calc.add", "a=1", "b=2", "--startup", "all"]);
     assert_eq!(one.code, Some(0), "a call starts what it needs: {one:?}");
+}
+
+#[test]
+fn one_wrong_setting_is_one_problem() {
+    let bench = Bench::new();
+    for (wrong, says) in [
+        (r#""args": "x""#, "`args` must be a list of strings"),
+        (r#""inheritEnv": "true""#, "`inheritEnv` must be true or false"),
+        (r#""limits": {"cpu": -1}"#, "`cpu` must be more than 0 seconds"),
+    ] {
+        bench.write("mcp.json", &format!(r#"{{"servers": {{"a": {{"command": "x", {wrong}}}}}}}"#));
+        let done = run(&bench, &["config"]);
+        assert_eq!(done.code, Some(2), "{done:?}");
+        assert!(done.stderr.contains(says) && done.stderr.contains("\n1 error\n"), "{done:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_nowhere_is_not_its_own_neighbour() {
+    let bench = Bench::new();
+    std::os::unix::fs::symlink("gone.json", bench.path().join("mcp.json")).expect("a link");
+    let done = run(&bench, &["list"]);
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(
+        done.stderr.contains("does not exist") && !done.stderr.contains("there is"),
+        "{done:?}"
+    );
 }
