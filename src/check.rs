@@ -6,7 +6,6 @@
 pub mod answers;
 pub mod calls;
 pub mod expect;
-pub mod jsonc;
 pub mod lock;
 pub mod model;
 pub mod report;

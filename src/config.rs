@@ -61,5 +61,4 @@ pub use overview::{EffectiveValue, ServerValues, SourceFile, effective_values, s
 pub use print::{PrintDetail, effective, effective_text, origin_in_words, server_entries};
 pub use schema::*;
 pub use source::SourceText;
-#[cfg(feature = "cli")]
-pub(crate) use syntax::{NodeKind, SyntaxNode, parse_with};
+pub(crate) use syntax::{NodeKind, SyntaxNode, parse_loosely};

@@ -26,6 +26,7 @@ mod task;
 mod tokens;
 mod trust;
 mod watch;
+mod written;
 
 pub use answers::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
 pub use browser::open_browser;
@@ -35,8 +36,6 @@ pub use chats::{ChatStore, KeptChat};
 pub use clients::{ClientView, Clients};
 pub use command::{ConfigCommand, DeckEvent, FileChange, KeepInput, Masks, Notebook, Saving};
 pub use definitions::KeptDefinitions;
-#[cfg(feature = "mock")]
-pub(crate) use files::parse_jsonc;
 #[cfg(feature = "chat")]
 pub(crate) use files::{load_json, parse_json};
 pub use handle::{Alongside, Deck, DeckBuilder};
@@ -65,3 +64,4 @@ pub use situation::{FileText, InputState, InputView, Situation};
 pub use tokens::{TokenFiles, accounts};
 pub use trust::{ApprovalChange, Awaiting, Passed, Review, TrustGate, TrustStore, TrustVerdict};
 pub use watch::{ConfigWatch, LoadResult, WatchOptions};
+pub use written::{WrittenText, schema_of};

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::deck::WrittenText;
 use crate::host::{ApprovalRequest, RequestHandler};
 use crate::mcp::{Answer, RequestKind};
 
@@ -35,7 +36,7 @@ impl AnswerScript {
     /// # Errors
     /// When the file cannot be read or is not valid.
     pub fn load(path: &Path) -> Result<Self, String> {
-        let file: Answers = super::jsonc::WrittenText::load(path)?.decode()?;
+        let file: Answers = WrittenText::load(path)?.decode()?;
         Self::new(file).map_err(|e| format!("{}: {e}", path.display()))
     }
 

@@ -12,12 +12,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::jsonc::WrittenText;
 use super::rule::finding;
 use super::subject::{CheckSubject, ListedEntry, brief};
 use super::{CheckFinding, Severity, rule};
 use crate::base::text::nearest;
 use crate::config::child_pointer;
+use crate::deck::WrittenText;
 use crate::error::place;
 use crate::host::{CallOutcome, SchemaVerdict, Validator};
 use crate::mcp::ListKind;

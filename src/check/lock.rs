@@ -1,12 +1,9 @@
 //! The lock file in a check: what changed since it was written, with a severity for each
 //! difference. Finding drift never updates the file.
 
-use std::path::Path;
-
 use serde_json::Value;
 
 use crate::check::CheckFinding;
-use crate::check::jsonc::WrittenText;
 use crate::check::rule::{capped, finding};
 use crate::check::subject::{CheckSubject, brief};
 use crate::deck::{Drift, DriftPlace, Lock};
@@ -14,15 +11,6 @@ use crate::mcp::{FieldChange, Risk};
 
 /// Maximum number of findings per entry, so that a rewritten schema does not fill the report.
 const MOST: usize = 20;
-
-/// Reads a file.
-///
-/// # Errors
-/// When it cannot be read or is not valid; names the line.
-pub fn load(path: &Path) -> Result<Lock, String> {
-    let lock: Lock = WrittenText::load(path)?.decode()?;
-    lock.known().map_err(|problem| format!("{}: {problem}", path.display()))
-}
 
 /// This lock with what `subjects` offer now. A server that did not become ready, or whose lists are
 /// not complete, keeps its entry: its state is unknown. Servers that `is_known` does not know are

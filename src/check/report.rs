@@ -72,17 +72,10 @@ impl ReportFormat {
     }
 }
 
-// JSON Schemas of the files the check reads and writes, derived from the types themselves.
-
 /// The JSON Schema of the JSON report.
 pub fn report_schema() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     settings.into_generator().into_root_schema_for::<Report>().to_value()
-}
-
-/// The JSON Schema of a file that is read as a `T`.
-pub fn schema_of<T: schemars::JsonSchema>() -> Value {
-    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value()
 }
 
 // The report for GitHub Actions: annotations on stdout and a job summary in Markdown.

@@ -103,8 +103,9 @@ fn prepare(
     };
     let lock = match (&args.lock_file, files.lock.exists()) {
         (_, false) if args.lock || args.lock_file.is_none() => None,
+        (_, false) => return Err(missing(&files.lock)),
         (None, true) if files.foreign => None,
-        _ => Some(lock::load(&files.lock)?),
+        _ => Some(Lock::read(&files.lock)?),
     };
     let answers = args.answers.as_deref().map(AnswerScript::load).transpose()?.unwrap_or_default();
     let calls = calls(args, &source, expectations.as_ref(), &known)?;
@@ -128,6 +129,10 @@ fn prepare(
     Ok((plan, files))
 }
 
+fn missing(path: &Path) -> String {
+    format!("{}: there is no such file", path.display())
+}
+
 /// The sample calls to make: those of the expectations, and with `--calls` every saved one.
 fn calls(
     args: &CheckArgs,
@@ -137,7 +142,7 @@ fn calls(
 ) -> Result<PlannedCalls, String> {
     let named = args.calls.clone().flatten();
     if let Some(path) = named.as_ref().filter(|path| !path.exists()) {
-        return Err(format!("{}: there is no such file", path.display()));
+        return Err(missing(path));
     }
     let path = named.unwrap_or_else(|| operate::saved_path(source.path.as_deref()));
     let file = SavedCalls::load(&path)?;

@@ -11,7 +11,7 @@ use crate::base::text::nearest;
 use crate::check::answers::Answers;
 use crate::check::expect::Expectations;
 use crate::check::{report, rule};
-use crate::deck::Lock;
+use crate::deck::{Lock, schema_of};
 
 /// `mcpdeck explain [RULE]`
 pub fn explain(args: &ExplainArgs) -> CommandResult {
@@ -100,9 +100,9 @@ pub fn schema(which: SchemaKind) -> ExitStatus {
     let schema = match which {
         SchemaKind::Config => crate::config::json_schema(),
         SchemaKind::Report => report::report_schema(),
-        SchemaKind::Lock => report::schema_of::<Lock>(),
-        SchemaKind::Expect => report::schema_of::<Expectations>(),
-        SchemaKind::Answers => report::schema_of::<Answers>(),
+        SchemaKind::Lock => schema_of::<Lock>(),
+        SchemaKind::Expect => schema_of::<Expectations>(),
+        SchemaKind::Answers => schema_of::<Answers>(),
         SchemaKind::Policy => crate::deck::policy_schema(),
         SchemaKind::Recording => crate::deck::recording_schema(),
     };

@@ -13,8 +13,7 @@ use super::output::{CommandResult, ExitStatus};
 use super::{deck, output, values};
 use crate::base::ServerName;
 use crate::check::answers::AnswerScript;
-use crate::check::jsonc::WrittenText;
-use crate::deck::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget};
+use crate::deck::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget, WrittenText};
 use crate::error::{Error, ErrorCode};
 use crate::host::{CallOptions, CallOutcome, Host, Origin, TargetKind, Validation, canonical_name};
 use crate::telemetry::Telemetry;
@@ -301,9 +300,9 @@ pub fn words(arguments: &[String]) -> Result<ArgumentWords, Error> {
     let base = if first == "-" {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map_err(|e| invalid(format!("stdin: {e}")))?;
-        Some(WrittenText::new("stdin", &text).read().map_err(invalid)?)
+        Some(WrittenText::new("stdin", &text).value().map_err(invalid)?)
     } else if let Some(path) = first.strip_prefix('@') {
-        Some(WrittenText::load(Path::new(path)).and_then(|file| file.read()).map_err(invalid)?)
+        Some(WrittenText::load(Path::new(path)).and_then(|file| file.value()).map_err(invalid)?)
     } else if first.trim_start().starts_with(['{', '[']) {
         let wrong = |error| {
             invalid(format!("`{first}`: {error}"))

@@ -137,8 +137,14 @@ pub(crate) fn parse(source: &SourceText) -> (Option<SyntaxNode>, Vec<Diagnostic>
     }
 }
 
+/// Parses a source of another kind than a configuration; what JSON5 and the like allow is accepted.
+pub(crate) fn parse_loosely(source: &SourceText) -> Result<Option<SyntaxNode>, Box<Diagnostic>> {
+    parse_with(source, &ParseOptions::default())
+        .map_err(|error| Box::new(syntax_error(source, &error)))
+}
+
 /// Parses a source with these options.
-pub(crate) fn parse_with(
+fn parse_with(
     source: &SourceText,
     options: &ParseOptions,
 ) -> Result<Option<SyntaxNode>, ParseError> {

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::base::atomic::alone;
 use crate::config::put_element;
 use crate::deck::files;
+use crate::deck::written::WrittenText;
 use crate::mcp::RequestKind;
 
 /// Largest file that is read, in bytes.
@@ -147,10 +148,7 @@ impl Answers {
     /// # Errors
     /// Names the file and what is wrong with it.
     pub fn load(path: &Path) -> Result<Self, String> {
-        let found: Option<Option<Self>> = files::load_json(path, LARGEST, |text| {
-            serde_json::from_value(files::parse_jsonc(text)?).map_err(|error| error.to_string())
-        })?;
-        Ok(found.flatten().unwrap_or_default())
+        WrittenText::find(path)?.map_or_else(|| Ok(Self::default()), |text| text.decode())
     }
 
     /// Adds an answer, replacing one with the same name, server and kind.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::base::atomic::{Readers, replace};
 use crate::base::file::read_text;
@@ -35,15 +34,6 @@ pub(crate) fn load_json<T>(
 /// What is wrong with it.
 pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     serde_json::from_slice(bytes).map_err(|error| error.to_string())
-}
-
-/// Parses JSON with comments and trailing commas; null for an empty document.
-///
-/// # Errors
-/// What is wrong with it, and where.
-pub(crate) fn parse_jsonc(text: &str) -> Result<Value, String> {
-    let root = jsonc_parser::cst::CstRootNode::parse(text, &jsonc_parser::ParseOptions::default());
-    Ok(root.map_err(|error| error.to_string())?.to_serde_value().unwrap_or_default())
 }
 
 /// Writes a value as pretty-printed JSON, readable only by the user.

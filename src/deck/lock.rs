@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::base::atomic::{Readers, replace};
 use crate::base::text::json;
-use crate::deck::files;
 use crate::deck::recording::Scan;
+use crate::deck::written::WrittenText;
 use crate::host::{HostView, ServerView};
 use crate::mcp::{FieldChange, ListKind, every_difference, is_set_keyword};
 
@@ -20,8 +20,6 @@ use crate::mcp::{FieldChange, ListKind, every_difference, is_set_keyword};
 pub const LOCK_FILE: &str = "mcp.lock.json";
 /// Version of the file format.
 pub const VERSION: u32 = 1;
-/// Largest file that is read, in bytes.
-const LARGEST: u64 = 16 << 20;
 
 /// The file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -97,18 +95,14 @@ impl Lock {
     /// # Errors
     /// Names the file and what is wrong with it.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let parse = |text: &str| files::parse_json::<Self>(text.as_bytes())?.known();
-        Ok(files::load_json(path, LARGEST, parse)?.unwrap_or_default())
-    }
-
-    /// The lock, if its version is supported.
-    ///
-    /// # Errors
-    /// Names the unsupported version.
-    pub fn known(self) -> Result<Self, String> {
-        match self.lock_version {
-            VERSION => Ok(self),
-            found => Err(format!("lockVersion {found} is not known; this is version {VERSION}")),
+        let Some(text) = WrittenText::find(path)? else { return Ok(Self::default()) };
+        let lock: Self = text.decode()?;
+        match lock.lock_version {
+            VERSION => Ok(lock),
+            found => {
+                let message = format!("version {found} is not known; this is version {VERSION}");
+                Err(text.problem("/lockVersion", &message))
+            }
         }
     }
 

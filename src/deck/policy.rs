@@ -21,14 +21,11 @@ use self::file::TrustedFile;
 use crate::base::Timestamp;
 use crate::base::file::file_key;
 use crate::config::Environment;
-use crate::deck::files;
+use crate::deck::written::WrittenText;
 use crate::host::{Grant, GrantId, GrantKind, NewGrant, PolicyConfig, Rules};
 
 /// Name of the file beside `mcp.json`.
 pub const POLICY_FILE: &str = "mcpdeck.policy.json";
-
-/// Largest file that is read, in bytes.
-const LARGEST: u64 = 4 << 20;
 
 /// A policy that can be used: the `"policy"` of an `mcp.json`, or the file beside it.
 #[derive(Debug, Default)]
@@ -45,7 +42,7 @@ pub struct PolicyFile {
 /// # Errors
 /// Every problem, each naming the file: a partial policy must not permit anything.
 pub fn load_policy(configs: &[PathBuf]) -> Result<PolicyFile, Vec<String>> {
-    let read = |path: &Path| files::load_json(path, LARGEST, files::parse_jsonc);
+    let read = |path: &Path| WrittenText::find(path)?.map(|text| text.value()).transpose();
     for config in configs.iter().rev() {
         let beside = config.with_file_name(POLICY_FILE);
         if let Some(value) = read(&beside).map_err(|problem| vec![problem])? {

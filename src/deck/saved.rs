@@ -11,16 +11,17 @@
 //! call.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::base::atomic::alone;
-use crate::base::file::read_text;
 use crate::base::text::nearest;
-use crate::config::{put_member, without_mark};
+use crate::config::{child_pointer, put_member};
 use crate::deck::files;
+use crate::deck::written::WrittenText;
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 64 << 20;
@@ -113,34 +114,34 @@ impl SavedCalls {
     /// # Errors
     /// Names the file, the position and what is wrong.
     pub fn load(path: &Path) -> Result<Self, String> {
-        let text = read_text(path, LARGEST).map_err(|e| format!("{}: {e}", path.display()))?;
-        text.map_or_else(|| Ok(Self::default()), |text| Self::parse(without_mark(&text), path))
+        WrittenText::find(path)?.map_or_else(|| Ok(Self::default()), |text| Self::of(&text))
     }
 
-    fn parse(text: &str, path: &Path) -> Result<Self, String> {
-        let syntax = |offset: usize, message: String| {
-            let before = text.get(..offset).unwrap_or(text);
-            let line = before.matches('\n').count() + 1;
-            let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-            format!("{}:{line}:{column}: {message}", path.display())
-        };
-        let options = jsonc_parser::ParseOptions::default();
-        let root = jsonc_parser::cst::CstRootNode::parse(text, &options)
-            .map_err(|e| syntax(e.range().start, e.kind().to_string()))?;
-        let Some(value) = root.to_serde_value() else { return Ok(Self::default()) };
-        if value.get("version").is_some_and(|v| v != 1) {
-            let at = text.find("\"version\"").unwrap_or_default();
-            return Err(syntax(at, "only version 1 is known".to_owned()));
+    fn of(text: &WrittenText) -> Result<Self, String> {
+        let value = text.value()?;
+        let wrong = |pointer: &str, message: &str| Err(text.problem(pointer, message));
+        if value.get("version").is_some_and(|version| *version != 1) {
+            return wrong("/version", "only version 1 is known");
         }
+        let calls = match value.get("calls") {
+            Some(Value::Object(calls)) => calls.clone(),
+            None if value.is_object() => Map::new(),
+            _ => return wrong("/calls", "write { \"calls\": { \"NAME\": { \"tool\": ... } } }"),
+        };
         // Call by call, so that the message names the one that is wrong.
         let mut out = Self { version: 1, calls: IndexMap::new() };
-        let calls = value.get("calls").and_then(Value::as_object);
-        for (name, call) in calls.into_iter().flatten() {
-            let call = serde_json::from_value(call.clone()).map_err(|_| {
-                let at = text.find(&format!("{name:?}")).unwrap_or_default();
-                syntax(at, format!("call `{name}` needs `tool`, `prompt` or `resource`, and `arguments` as an object"))
-            })?;
-            out.calls.insert(name.clone(), call);
+        for (name, call) in calls {
+            let pointer = child_pointer("/calls", &name);
+            let Ok(call) = serde_json::from_value::<SavedCall>(call) else {
+                let needs =
+                    "a call needs `tool`, `prompt` or `resource`, and `arguments` as an object";
+                return wrong(&pointer, needs);
+            };
+            let is_time = |s| Duration::try_from_secs_f64(s).is_ok_and(|time| !time.is_zero());
+            if !call.timeout.is_none_or(is_time) {
+                return wrong(&format!("{pointer}/timeout"), "it must be more than 0 seconds");
+            }
+            out.calls.insert(name, call);
         }
         Ok(out)
     }
@@ -260,15 +261,18 @@ mod tests {
 
     #[test]
     fn a_broken_file_is_named_with_the_place_and_comments_are_allowed() {
-        let path = Path::new("mcp.calls.json");
+        let read = |text: &str| SavedCalls::of(&WrittenText::new("mcp.calls.json", text));
         let good = "{ // mine\n \"calls\": {\"a\": {\"prompt\": \"x.y\"},}, }";
-        assert_eq!(SavedCalls::parse(good, path).expect("comments").calls.len(), 1);
+        assert_eq!(read(good).expect("comments").calls.len(), 1);
         for (text, place) in [
             ("{\n \"calls\": {\n  \"b\": {\"tol\": \"x\"}}}", "mcp.calls.json:3:3"),
             ("{\n \"calls\": [", "mcp.calls.json:2:"),
-            ("{\"version\": 9}", "mcp.calls.json:1:2"),
+            ("{\"version\": 9}", "mcp.calls.json:1:13"),
+            ("{\"calls\": []}", "mcp.calls.json:1:2"),
+            ("[]", "mcp.calls.json:1:1"),
+            ("{\"calls\": {\"a\": {\"tool\": \"x\", \"timeout\": -1}}}", "mcp.calls.json:1:42"),
         ] {
-            let error = SavedCalls::parse(text, path).expect_err("broken");
+            let error = read(text).expect_err("broken");
             assert!(error.starts_with(place), "{error}");
         }
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::base::text::path::spelled;
-use crate::deck::parse_jsonc;
+use crate::deck::WrittenText;
 
 /// Everything a mock server is and does. Every field has a default; `{}` is a polite server
 /// without tools.
@@ -142,11 +142,8 @@ impl ServerScript {
     /// # Errors
     /// When it is not a script.
     pub fn parse(text: &str, origin: &str) -> Result<Self, String> {
-        let value = serde_json::from_str(text).or_else(|_| parse_jsonc(text));
-        let script = value.and_then(|value| {
-            serde_json::from_value::<Self>(value).map_err(|error| error.to_string())
-        });
-        script.map_err(|message| format!("{origin}: {message}"))
+        let value = WrittenText::new(origin, text).value()?;
+        serde_json::from_value(value).map_err(|error| format!("{origin}: {error}"))
     }
 
     /// The initial lists; a script with reactions to calls but without tools lists those as tools.

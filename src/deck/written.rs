@@ -1,59 +1,74 @@
-//! JSON with comments and trailing commas, for files written by hand; every error message names the
-//! line.
+//! JSON files that users write by hand: comments and trailing commas are allowed, and every error
+//! message names the file, the line and what to do.
 
 use std::path::{Path, PathBuf};
 
-use jsonc_parser::ParseOptions;
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::base::SafeText;
 use crate::base::file::read_text;
-use crate::check::report::schema_of;
-use crate::check::subject::brief;
-use crate::config::{NodeKind, SourceText, SyntaxNode, parse_with};
+use crate::base::text::path::spelled;
+use crate::config::{NodeKind, SourceText, SyntaxNode, parse_loosely, without_mark};
 use crate::host::{SchemaVerdict, Validator};
 
 /// Largest file that is read, in bytes.
-const LARGEST: u64 = 16 << 20;
+const LARGEST: u64 = 64 << 20;
 /// Maximum number of problems reported for one file.
 const MOST: usize = 12;
 
 /// A text written by hand, which finds the line of a value.
-pub struct WrittenText(SourceText);
+pub struct WrittenText {
+    name: PathBuf,
+    text: String,
+}
 
 impl WrittenText {
     /// Reads a file.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the file does not exist or cannot be read.
     pub fn load(path: &Path) -> Result<Self, String> {
-        let fail = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = read_text(path, LARGEST).map_err(|e| fail(&e))?;
-        let text = text.ok_or_else(|| fail(&"there is no such file"))?;
-        Ok(Self::new(path, &text))
+        Self::find(path)?.ok_or_else(|| format!("{}: there is no such file", spelled(path)))
+    }
+
+    /// Reads a file; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn find(path: &Path) -> Result<Option<Self>, String> {
+        let text =
+            read_text(path, LARGEST).map_err(|error| format!("{}: {error}", spelled(path)))?;
+        Ok(text.map(|text| Self::new(path, &text)))
     }
 
     /// A text; `name` is its name in messages.
     pub fn new(name: impl Into<PathBuf>, text: &str) -> Self {
-        Self(SourceText::new(name, text))
+        Self { name: name.into(), text: without_mark(text).to_owned() }
+    }
+
+    fn source(&self) -> SourceText {
+        SourceText::new(&self.name, self.text.as_str())
     }
 
     fn root(&self) -> Result<Option<SyntaxNode>, String> {
-        parse_with(&self.0, &ParseOptions::default())
-            .map_err(|e| format!("{}{}", self.place(e.range().start), e.kind()))
+        parse_loosely(&self.source()).map_err(|problem| match &problem.help {
+            Some(help) => format!("{problem}; {help}"),
+            None => problem.to_string(),
+        })
     }
 
-    fn value(&self) -> Result<Value, String> {
-        Ok(self.root()?.map_or_else(|| Value::Object(Map::new()), |root| root.to_json()))
-    }
-
-    /// Decodes a `T` that has no schema; an empty text is an empty object.
+    /// The value; an empty text is an empty object.
     ///
     /// # Errors
-    /// When it does not decode; a syntax error with line and column.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<T, String> {
-        serde_json::from_value(self.value()?).map_err(|e| self.problem("", &e.to_string()))
+    /// A syntax error, with its place.
+    pub fn value(&self) -> Result<Value, String> {
+        if let Ok(value) = serde_json::from_str(&self.text) {
+            return Ok(value);
+        }
+        Ok(self.root()?.map_or_else(|| Value::Object(Map::new()), |root| root.to_json()))
     }
 
     /// Decodes a `T`.
@@ -77,20 +92,21 @@ impl WrittenText {
         let more = problems.len().saturating_sub(MOST);
         problems.truncate(MOST);
         if more > 0 {
-            problems.push(format!("{}: and {more} more", self.0.file().display()));
+            problems.push(format!("{}: and {more} more", spelled(&self.name)));
         }
         Err(if problems.is_empty() { self.problem("", &error) } else { problems.join("\n") })
     }
 
     /// A message about the value at a JSON pointer, or about its nearest existing ancestor.
     pub fn problem(&self, pointer: &str, message: &str) -> String {
-        let path: String =
-            if pointer.is_empty() { String::new() } else { format!("{}: ", brief(pointer, 160)) };
-        format!("{}{path}{}", self.place(self.find(pointer)), brief(message, 400))
+        let at = self.source().position(self.offset(pointer));
+        let (shown, message) = (SafeText::cut(pointer, 160), SafeText::cut(message, 400));
+        let gap = if pointer.is_empty() { "" } else { ": " };
+        format!("{at}: {shown}{gap}{message}")
     }
 
     /// The offset of the value at a pointer, or of its nearest existing ancestor.
-    fn find(&self, pointer: &str) -> usize {
+    fn offset(&self, pointer: &str) -> usize {
         let Ok(Some(root)) = self.root() else { return 0 };
         let (mut at, mut start) = (&root, root.range.start);
         for step in pointer.split('/').skip(1) {
@@ -114,37 +130,39 @@ impl WrittenText {
         }
         start
     }
+}
 
-    fn place(&self, offset: usize) -> String {
-        format!("{}: ", self.0.position(offset))
-    }
+/// The JSON Schema of a file that is read as a `T`.
+pub fn schema_of<T: JsonSchema>() -> Value {
+    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::expect::Expectations;
+    use crate::deck::Lock;
 
     fn wrong(text: &str) -> String {
-        WrittenText::new("f.json", text).decode::<Expectations>().expect_err("it is wrong")
+        WrittenText::new("f.json", text).decode::<Lock>().expect_err("it is wrong")
     }
 
     #[test]
     fn syntax_types_and_unknown_keys_are_reported_with_their_lines() {
-        assert!(wrong("{\n  \"servers\": [}").starts_with("f.json:2:"), "{}", wrong("{\n [}"));
+        let open = "f.json:2:14: this `[` is never closed; add the missing `]`";
+        assert_eq!(wrong("{\n  \"servers\": ["), open);
         let problems = wrong(
-            "{\n  // mine\n  \"servers\": {\n    \"s\": {\n      \"tools\": [],\n      \"forbiden\": [\"x\"]\n    }\n  },\n  \"budgets\": {\"contextTokens\": \"many\"}\n}",
+            "{\n  // mine\n  \"servers\": {\n    \"s\": {\n      \"tools\": [],\n      \"tool\": {}\n    }\n  },\n  \"lockVersion\": \"many\"\n}",
         );
         assert!(problems.contains("f.json:5:"), "{problems}");
-        assert!(problems.contains("forbiden"), "{problems}");
-        assert!(problems.contains("f.json:9:32: /budgets/contextTokens: "), "{problems}");
+        assert!(problems.contains("tool\""), "{problems}");
+        assert!(problems.contains("f.json:9:18: /lockVersion: "), "{problems}");
         assert_eq!(problems.lines().count(), 3, "{problems}");
     }
 
     #[test]
     fn a_root_of_another_kind_and_an_empty_file_are_understood() {
         assert!(wrong("[1]").starts_with("f.json:1:1: "), "{}", wrong("[1]"));
-        let empty = WrittenText::new("f.json", "\u{feff} // nothing\n").decode::<Expectations>();
-        assert_eq!(empty, Ok(Expectations::default()));
+        let empty = WrittenText::new("f.json", "\u{feff} // nothing\n").value();
+        assert_eq!(empty, Ok(Value::Object(Map::new())));
     }
 }
