@@ -115,7 +115,7 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Explain(args)) => docs::explain(&args).into(),
         Some(Verb::Completions { shell }) => docs::completions(shell),
         Some(Verb::Man) => docs::man(),
-        Some(Verb::Help { topic }) => docs::help(topic.as_deref()),
+        Some(Verb::Help { topic }) => docs::help(&topic.join(" ")),
         Some(Verb::List(args)) => look::list(&cli.common, &args, telemetry),
         Some(Verb::Status(args)) => look::status(&cli.common, &args, telemetry),
         Some(Verb::Call(args)) => operate::call(&cli.common, &args, telemetry).into(),

@@ -9,6 +9,7 @@ mod format;
 use std::path::PathBuf;
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
@@ -133,8 +134,13 @@ const PAYLOAD_TARGET: &str = "mcpdeck::payload";
 fn parse_filter(filter: Option<&str>, payloads: bool) -> Result<EnvFilter, LogError> {
     let text = match filter {
         None => DEFAULT_FILTER.to_owned(),
-        // A bare level applies to mcpdeck only; the SDK stays at `warn`.
+        // A bare level applies to mcpdeck only; the SDK stays at `warn`. Any other bare word would
+        // be the name of a target: a misspelt level would log nothing.
         Some(level) if !level.contains(['=', ',']) => {
+            level.parse::<LevelFilter>().map_err(|_| {
+                let known = "write error, warn, info, debug, trace, off, or TARGET=LEVEL";
+                LogError::Filter(level.to_owned(), known.to_owned())
+            })?;
             format!("{level},rmcp=warn,hyper=warn,reqwest=warn")
         }
         Some(filter) => filter.to_owned(),

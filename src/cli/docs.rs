@@ -75,17 +75,17 @@ fn shown(text: Result<String, String>) -> ExitStatus {
     }
 }
 
-/// `mcpdeck help [TOPIC]`
-pub fn help(topic: Option<&str>) -> ExitStatus {
+/// `mcpdeck help [TOPIC]...`
+pub fn help(topic: &str) -> ExitStatus {
     shown(match topic {
-        None => Ok(format!(
+        "" => Ok(format!(
             "{}\nTopics (`mcpdeck help TOPIC`; the help of a command likewise):\n{}",
             Cli::command().render_help(),
             list()
         )),
         #[cfg(feature = "tui")]
-        Some("keys") => return keys(),
-        Some(topic) => text(topic),
+        "keys" => return keys(),
+        topic => text(topic),
     })
 }
 
@@ -161,7 +161,9 @@ pub fn text(wanted: &str) -> Result<String, String> {
     }
     let mut command = Cli::command();
     command.build();
-    let found = command.find_subcommand_mut(wanted).filter(|verb| !verb.is_hide_set());
+    let found = wanted.split(' ').try_fold(&mut command, |command, word| {
+        command.find_subcommand_mut(word).filter(|verb| !verb.is_hide_set())
+    });
     if let Some(verb) = found {
         return Ok(verb.render_long_help().to_string());
     }
@@ -243,6 +245,8 @@ mod tests {
     #[test]
     fn commands_have_their_help_and_a_misspelt_topic_is_found() {
         assert!(text("call").is_ok_and(|text| text.contains("mcpdeck call @oslo")));
+        assert!(text("grants add").is_ok_and(|text| text.contains("--always")));
+        assert!(text("grants ad").is_err());
         assert!(text("configuraton").is_err_and(|e| e.contains("did you mean `configuration`?")));
         assert!(text("xyzzy").is_err_and(|e| e.contains("environment")));
         assert!(text("demo-server").is_err());

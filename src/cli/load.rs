@@ -101,7 +101,7 @@ pub fn load_files(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Di
 
 /// A file of a similar name in the same folder.
 fn neighbour(file: &Path, env: &Environment) -> Option<String> {
-    let file = env.absolute(file);
+    let file = Some(env.absolute(file)).filter(|file| !file.exists())?;
     let folder = file.parent()?;
     let names = std::fs::read_dir(folder).ok()?.flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());

@@ -98,8 +98,8 @@ pub enum Verb {
     /// Explain a topic (configuration, calls, check, dev, trust, serve, chat, keys, environment,
     /// protection) or a command.
     Help {
-        /// The topic or command; lists all topics when left out.
-        topic: Option<String>,
+        /// The topic or command, such as `grants add`; lists all topics when left out.
+        topic: Vec<String>,
     },
     /// Play a scripted server, for testing hosts.
     #[cfg(feature = "mock")]

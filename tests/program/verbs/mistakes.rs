@@ -43,6 +43,8 @@ fn every_mistake_is_answered_with_the_way_out() {
         (&["token", "new", "--expires", "0d"], &["more than zero and at most 36500d"]),
         (&["token", "new", "--expires", "999999d"], &["more than zero and at most 36500d"]),
         (&["policy", "test", "calls.json"], &["calls.json: `me` is not an origin; write gateway:"]),
+        (&["help", "grants", "ad"], &["there is no help on `grants ad`"]),
+        (&["list", "--log-level", "verbos"], &["`verbos` is not a level or filter: write error,"]),
         (&["--check", "--record", "own.json"], &["to own.json: it exists", "another file with"]),
     ] {
         let done = run(&bench, args);
