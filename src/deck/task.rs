@@ -51,8 +51,6 @@ pub(super) struct DeckTask {
     waiting: Option<(McpConfig, ConfigChange)>,
     /// The user's choice for this run, which overrides `"reload"`.
     ask: Option<ReloadMode>,
-    /// Whether the user requested the next change, so that it needs no confirmation.
-    expected: bool,
     kept: KeptInputs,
     /// Whether the newest state of the files is usable.
     sound: bool,
@@ -132,7 +130,6 @@ impl DeckTask {
             edits: Vec::new(),
             waiting: None,
             ask: None,
-            expected: false,
             sound: true,
             revision: 0,
             asked_for: (Vec::new(), Vec::new()),
@@ -158,8 +155,8 @@ impl DeckTask {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(command) = commands.recv() => self.asked(command).await,
-                Some(answer) = self.kept.next() => self.keyring_answered(answer),
-                Some(state) = next_state(&mut self.watch) => self.changed(state).await,
+                Some(answer) = self.kept.next() => self.keyring_answered(answer).await,
+                Some(state) = next_state(&mut self.watch) => self.changed(state, false).await,
                 Some(view) = next_view(&mut offers) => self.note(&view),
             }
         }
@@ -189,10 +186,10 @@ impl DeckTask {
                 self.publish();
             }
             ConfigCommand::Approve(shown) => self.approve(&shown).await,
-            ConfigCommand::Answer { id, value, keep } => self.answer(id, value, keep),
+            ConfigCommand::Answer { id, value, keep } => self.answer(id, value, keep).await,
             ConfigCommand::Forget(id) => {
                 self.environment.inputs.remove(&id);
-                self.fresh_answers();
+                self.fresh_answers().await;
                 self.kept.forget(&id);
             }
             ConfigCommand::OpenEntry(name) => match self.editor().shown(&name) {
@@ -218,9 +215,9 @@ impl DeckTask {
     }
 
     /// Uses an answer of the user.
-    fn answer(&mut self, id: String, value: Secret, keep: KeepInput) {
+    async fn answer(&mut self, id: String, value: Secret, keep: KeepInput) {
         self.environment.inputs.insert(id.clone(), value.clone());
-        self.fresh_answers();
+        self.fresh_answers().await;
         match keep {
             KeepInput::Memory => self.kept.forget(&id),
             KeepInput::Keyring => {
@@ -232,21 +229,21 @@ impl DeckTask {
     }
 
     /// Reloads the files with changed answers, at the user's request.
-    fn fresh_answers(&mut self) {
-        self.expected = true;
-        if let Some(watch) = &self.watch {
-            watch.set_environment(self.environment.clone());
-        }
+    async fn fresh_answers(&mut self) {
+        let Some(watch) = &self.watch else { return };
+        watch.set_environment(self.environment.clone());
+        let Ok(result) = load(&self.files, &self.environment).await else { return };
+        self.changed(result, true).await;
     }
 
     /// Handles a reply of the keyring.
-    fn keyring_answered(&mut self, answer: KeyringAnswer) {
+    async fn keyring_answered(&mut self, answer: KeyringAnswer) {
         match answer {
             KeyringAnswer::Found(id, Ok(Some(value))) => {
                 // An answer typed in the meantime takes precedence.
                 if self.environment.input(&id).is_none() {
                     self.environment.inputs.insert(id, value);
-                    self.fresh_answers();
+                    self.fresh_answers().await;
                 }
             }
             KeyringAnswer::Found(id, Ok(None)) => {
@@ -317,8 +314,7 @@ impl DeckTask {
                 store.approve_for_session(&passed.reviewed, servers);
             }
         }
-        self.expected = true;
-        self.changed(result).await;
+        self.changed(result, true).await;
     }
 
     /// The reload mode: the user's choice for this run overrides the file's.
@@ -420,21 +416,22 @@ impl DeckTask {
         self.asked_for = (servers, inputs);
     }
 
-    /// Handles a new state of the files.
-    async fn changed(&mut self, result: LoadResult) {
+    /// Handles a new state of the files. One that the user `expected` needs no confirmation, unless
+    /// a change that is not theirs waits for it already.
+    async fn changed(&mut self, result: LoadResult, expected: bool) {
         let waited = self.waiting.take();
         if result.as_ref().ok() == self.latest.as_ref() && self.running.is_some() && self.sound {
             // Our own edit, which is already in use.
             self.waiting = waited;
             return;
         }
-        let expected = std::mem::take(&mut self.expected);
+        let confirmed = expected && waited.is_none();
         self.sound = result.as_ref().is_ok_and(|loaded| !loaded.has_errors());
         match result {
             Ok(loaded) if !loaded.has_errors() => {
                 self.latest = Some(loaded);
                 let config = self.pass();
-                let ask = self.mode(&config) == ReloadMode::Ask && !expected;
+                let ask = self.mode(&config) == ReloadMode::Ask && !confirmed;
                 let touches =
                     |running: &McpConfig| !ConfigChange::between(running, &config).is_empty();
                 if ask && self.running.as_ref().is_some_and(touches) {

@@ -276,6 +276,44 @@ async fn a_changed_file_waits_for_a_yes_when_it_says_so_and_newer_changes_join_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_to_an_input_confirms_no_change_of_the_file() {
+    let bench = Bench::new();
+    let mut asking = entry(&bench, 0);
+    asking["env"]["KEY"] = json!("${input:key}");
+    let text = |number| {
+        json!({
+            "reload": "ask", "inputs": [{"id": "key", "type": "promptString"}],
+            "servers": {"a": entry(&bench, number), "b": asking},
+        })
+        .to_string()
+    };
+    let (first, second) = (text(0), text(1));
+    let answer = |value: &str| {
+        let (id, keep) = ("key".to_owned(), mcpdeck::deck::KeepInput::Memory);
+        ConfigCommand::Answer { id, value: value.into(), keep }
+    };
+    let mut running = Running::start(bench, &first).await;
+    running.ask(answer("one"));
+    running.ready(&["a", "b"]).await;
+    let pids = (running.pid("a"), running.pid("b"));
+    // Changes nothing, and must not confirm the next change either.
+    running.ask(answer("one"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    while running.deck.next().now_or_never().is_some() {}
+    std::fs::write(&running.file, &second).expect("written");
+    let waiting = plan(&mut running).await.expect("it waits");
+    assert_eq!(waiting.changed.len(), 1);
+    running.ask(answer("two"));
+    let waiting = plan(&mut running).await.expect("it still waits");
+    assert_eq!(waiting.changed.len(), 2, "the answer joins it: {waiting:?}");
+    assert_eq!((running.pid("a"), running.pid("b")), pids, "nothing is done yet");
+    running.ask(ConfigCommand::Apply);
+    running.until("both are new", |view| carries(view, "a", 1)).await;
+    assert_eq!(running.variable("b", "KEY").as_deref(), Some("two"));
+    running.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_variable_makes_the_deck_look_by_the_clock() {
     let bench = Bench::new();
     let text = |number| file(&[("a", entry(&bench, number)), ("b", entry(&bench, 0))]);
