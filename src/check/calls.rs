@@ -143,7 +143,11 @@ fn settle(name: &str, call: &SavedCall, known: &[String]) -> Result<(String, Pla
     };
     let (server, target) = found.ok_or_else(|| {
         let name = brief(name, 60);
-        format!("saved call `{name}` names no server of the configuration; write `server.name`")
+        let write = match &call.target {
+            SavedTarget::Resource { .. } => "`\"server\": \"NAME\"` beside it",
+            _ => "`server.name`",
+        };
+        format!("saved call `{name}` names no server of the configuration; write {write}")
     })?;
     let call = PlannedCall {
         label: brief(&format!("@{name}"), 60),

@@ -321,14 +321,19 @@ pub fn complain(error: &Error) {
     output::complain(&format!("{}\n{}", error.message, text.trim_end()));
 }
 
-/// The error for the first server that is not ready, since that may be why a name was not found.
-pub fn unready(view: &HostView, invocation: Invocation<'_>) -> Option<Error> {
-    let down: Vec<_> = view
-        .servers
-        .values()
-        .filter(|s| !s.state.is_callable() && s.state != ServerState::Disabled)
-        .collect();
-    let first = down.first()?;
+/// The error for a server that is not ready: the one with this name, else the first, since that may
+/// be why a name was not found.
+pub fn unready(
+    view: &HostView,
+    invocation: Invocation<'_>,
+    named: Option<&ServerName>,
+) -> Option<Error> {
+    let mut down = view.servers.values().filter(|server| {
+        !server.state.is_callable()
+            && server.state != ServerState::Disabled
+            && named.is_none_or(|name| server.name == *name)
+    });
+    let first = down.next()?;
     let reason = first.reason.as_ref().map_or("it did not become ready", |r| r.as_str());
     let mut message = format!("the server is {}: {reason}", first.state.as_str());
     let last = first.last_words().last();
@@ -346,9 +351,9 @@ const LAST_WORDS: usize = 8;
 /// How long to wait for the exit of a process to be reported.
 const END_FOLLOWS: Duration = Duration::from_millis(500);
 
-/// Adds help and the last lines of stderr when the server died during the request. The error of one
-/// that failed to start already has them.
-pub async fn with_last_words(host: &Host, error: Error) -> Error {
+/// Adds help and the last lines of stderr when the server died during the request; says what is
+/// known of one that has no process. The error of one that failed to start already has that.
+pub async fn explained(host: &Host, invocation: Invocation<'_>, error: Error) -> Error {
     let Some(name) = error.server.clone().filter(|_| error.request.is_some()) else {
         return error;
     };
@@ -356,7 +361,9 @@ pub async fn with_last_words(host: &Host, error: Error) -> Error {
     let died =
         |view: &std::sync::Arc<HostView>| view.servers.get(&name).is_some_and(|s| s.exit.is_some());
     let known = tokio::time::timeout(END_FOLLOWS, view.wait_for(died)).await;
-    let Ok(Ok(view)) = known.map(|known| known.map(|view| view.clone())) else { return error };
+    let Ok(Ok(view)) = known.map(|known| known.map(|view| view.clone())) else {
+        return unready(&host.snapshot(), invocation, Some(&name)).unwrap_or(error);
+    };
     let Some(server) = view.servers.get(&name) else { return error };
     let words: Vec<_> = server.last_words().iter().filter(|line| !line.trim().is_empty()).collect();
     let mut help = match (&server.help, words.is_empty()) {

@@ -117,8 +117,8 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
     for server in view.servers.values() {
         let _ = write!(out, "{}", SafeText::line(server.name.as_str()));
         if !server.state.is_callable() {
-            let reason = server.reason.as_ref().map_or("", |r| r.as_str());
-            let _ = writeln!(out, "  {}: {reason}", server.state.as_str());
+            let reason = server.reason.as_ref().map(|reason| format!(": {reason}"));
+            let _ = writeln!(out, "  {}{}", server.state.as_str(), reason.unwrap_or_default());
             if let Some(help) = &server.help {
                 let _ = writeln!(out, "  help: {help}");
             }

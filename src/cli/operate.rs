@@ -121,7 +121,7 @@ impl<'a> OperationArgs<'a> {
             let (host, began) = (scene.host, Instant::now());
             let outcome = match attempt(scene, &work).await {
                 Err(error) if error.code == ErrorCode::ServerUnavailable => {
-                    Err(deck::with_last_words(host, error).await)
+                    Err(deck::explained(host, invocation, error).await)
                 }
                 outcome => outcome,
             };
@@ -187,13 +187,14 @@ fn found<T>(
         if !matches!(error.code, ErrorCode::ToolNotFound | ErrorCode::ServerUnavailable) {
             return error;
         }
+        let named = error.server.clone().filter(|server| name.starts_with(server.as_str()));
         let view = host.view().borrow().clone();
-        let Some(mut down) = deck::unready(&view, invocation) else { return error };
-        let server = down.server.as_ref().map_or("", ServerName::as_str);
-        if !name.starts_with(server) {
+        let Some(mut down) = deck::unready(&view, invocation, named.as_ref()) else { return error };
+        if named.is_none() {
             error.help = None;
+            down.candidates = std::mem::take(&mut error.candidates);
+            let server = down.server.as_ref().map_or("", ServerName::as_str);
             down.message = format!("{error}, and {server} cannot be asked: {}", down.message);
-            down.candidates.clone_from(&error.candidates);
         }
         down
     })

@@ -275,6 +275,20 @@ fn what_is_wrong_is_reported_in_words_of_this_command_line() {
     assert_eq!(done.code, Some(3), "{done:?}");
     assert!(done.stderr.contains("no server offers `cacl.add`"), "{done:?}");
     assert!(done.stderr.contains("down cannot be asked"), "{done:?}");
+    assert_eq!(done.stderr.matches("candidates").count(), 1, "{done:?}");
+    let behind = json!({"command": "x", "dependencies": ["down"]});
+    let down = json!({"command": "no-such-program-anywhere"});
+    let address = json!({"url": "http://127.0.0.1:9/mcp"});
+    bench.servers(&json!({"down": down, "behind": behind, "address": address}));
+    for what in [["read", "note://x"], ["request", "ping"]] {
+        let done = run(&bench, &[&what[..], &["--server", "address"]].concat());
+        assert_eq!(done.code, Some(3), "{done:?}");
+        assert!(done.stderr.contains("nothing listens there"), "{done:?}");
+        assert!(!done.stderr.contains("restart it"), "{done:?}");
+    }
+    let done = run(&bench, &["call", "behind.x"]);
+    assert!(done.stderr.starts_with("mcpdeck: behind: the server is waiting"), "{done:?}");
+    assert_eq!(done.stderr.matches("command not found").count(), 1, "{done:?}");
 }
 
 #[test]
