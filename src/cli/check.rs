@@ -56,7 +56,7 @@ pub fn check(request: &CheckRequest<'_>, telemetry: &Telemetry) -> ExitStatus {
         Err(diagnostics) => {
             crate::telemetry::refused(&diagnostics);
             let findings = diagnostics.iter().map(CheckFinding::from).collect();
-            let config = ConfigReport { path: common.config.last().cloned(), findings };
+            let config = ConfigReport { path: config_path(request), findings };
             return finish(&run::unusable(config, fail_on(args)), &outputs, request);
         }
     };
@@ -72,7 +72,7 @@ pub fn check(request: &CheckRequest<'_>, telemetry: &Telemetry) -> ExitStatus {
 /// Reports why nothing was started, on stderr and in the machine-readable reports.
 fn refuse(request: &CheckRequest<'_>, message: &str, mut outputs: Vec<ReportOutput>) -> ExitStatus {
     output::complain(message);
-    let path = request.common.config.last().cloned();
+    let path = config_path(request);
     let mut found = finding("config/problem", "", message);
     found.help = String::from("correct what the message names");
     let config = ConfigReport { path, findings: vec![found] };
@@ -80,6 +80,14 @@ fn refuse(request: &CheckRequest<'_>, message: &str, mut outputs: Vec<ReportOutp
     outputs.retain(|output| output.format != ReportFormat::Human);
     finish(&report, &outputs, request);
     ExitStatus::Usage
+}
+
+/// The file to name where nothing of it was used.
+fn config_path(request: &CheckRequest<'_>) -> Option<PathBuf> {
+    if request.demo || request.one.is_named() {
+        return None;
+    }
+    load::files(request.common, &Environment::of_process()).pop()
 }
 
 fn fail_on(args: &CheckArgs) -> Severity {

@@ -271,7 +271,7 @@ pub struct LoadArgs {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub calls: u64,
     /// Number of calls in flight at once.
-    #[arg(long, short = 'p', value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short = 'p', value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub parallel: u64,
     /// Print one JSON object.
     #[arg(long)]

@@ -43,6 +43,7 @@ fn every_mistake_is_answered_with_the_way_out() {
         (&["token", "new", "--expires", "0d"], &["more than zero and at most 36500d"]),
         (&["token", "new", "--expires", "999999d"], &["more than zero and at most 36500d"]),
         (&["policy", "test", "calls.json"], &["calls.json: `me` is not an origin; write gateway:"]),
+        (&["load", "calc.add", "-p", "999999"], &["999999 is not in 1..=100000"]),
         (&["help", "grants", "ad"], &["there is no help on `grants ad`"]),
         (&["list", "--log-level", "verbos"], &["`verbos` is not a level or filter: write error,"]),
         (&["--check", "--record", "own.json"], &["to own.json: it exists", "another file with"]),
@@ -126,6 +127,19 @@ fn one_wrong_setting_is_one_problem() {
         assert_eq!(done.code, Some(2), "{done:?}");
         assert!(done.stderr.contains(says) && done.stderr.contains("\n1 error\n"), "{done:?}");
     }
+}
+
+#[test]
+fn a_report_names_the_file_that_was_found_and_cannot_be_used() {
+    let bench = Bench::new();
+    bench.write("mcp.json", "{");
+    for more in [&[][..], &["--fail-on", "note", "--calls=gone.json"]] {
+        let done = run(&bench, &[&["--check", "--format", "json"], more].concat());
+        assert_eq!(done.code, Some(2), "{done:?}");
+        assert_eq!(done.json()["config"]["path"], "mcp.json", "{done:?}");
+    }
+    let done = run(&bench, &["--check", "--format", "json", "--", ""]);
+    assert_eq!(done.json()["config"]["path"], serde_json::Value::Null, "{done:?}");
 }
 
 #[cfg(unix)]
