@@ -109,7 +109,7 @@ impl Filter {
         let filter = Self::of(words(text).filter(filters), now)?;
         // Text without a filter is searched verbatim, including blanks.
         let needle = if filter.is_empty() { text.to_owned() } else { needle.join(" ") };
-        Ok((filter, needle.to_lowercase()))
+        Ok((filter, needle.to_ascii_lowercase()))
     }
 
     fn of<'a>(words: impl Iterator<Item = &'a str>, now: &Zoned) -> Result<Self, String> {
@@ -119,7 +119,7 @@ impl Filter {
             let negated = bare.len() < word.len() && !bare.is_empty();
             let bare = if bare.is_empty() { word } else { bare };
             let test = match bare.strip_prefix('"') {
-                Some(quoted) => Test::Text(quoted.trim_end_matches('"').to_lowercase()),
+                Some(quoted) => Test::Text(quoted.trim_end_matches('"').to_ascii_lowercase()),
                 None => test(bare, now)?,
             };
             terms.push(Term { negated, test });
@@ -186,9 +186,9 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 fn test(word: &str, now: &Zoned) -> Result<Test, String> {
     let Some((key, value)) = word.split_once(':') else {
-        return Ok(Test::Text(word.to_lowercase()));
+        return Ok(Test::Text(word.to_ascii_lowercase()));
     };
-    let lower = value.to_lowercase();
+    let lower = value.to_ascii_lowercase();
     let wrong = |choices: &str| format!("{key}: takes {choices}");
     if let Some(values) = choices(key) {
         let found = values.iter().find(|(name, _)| *name == lower).map(|(_, test)| test.clone());
@@ -218,7 +218,7 @@ fn test(word: &str, now: &Zoned) -> Result<Test, String> {
         }
         // A colon in plain text, a URI or a path for example, is text.
         _ if !key.chars().all(|c| c.is_ascii_lowercase()) || value.starts_with(['/', '\\']) => {
-            Test::Text(word.to_lowercase())
+            Test::Text(word.to_ascii_lowercase())
         }
         _ => {
             let keys = KEYS.join(" ");
@@ -291,13 +291,25 @@ impl Test {
     }
 }
 
-/// Whether `text` contains `part`, which is in lower case, ignoring ASCII case.
+/// Whether `text` contains `part`, ignoring case; ASCII letters of `part` are in lower case.
 pub fn contains(text: &str, part: &str) -> bool {
     find(text, part).is_some()
 }
 
-/// Byte offset of `part`, which is in lower case, in `text`, ignoring ASCII case.
+/// Byte offset of `part` in `text`, ignoring case; ASCII letters of `part` are in lower case. What
+/// is found has the length of `part`.
 pub fn find(text: &str, part: &str) -> Option<usize> {
+    if !part.is_ascii() {
+        let lower = |c: char| {
+            let mut lower = c.to_lowercase();
+            lower.next().filter(|lower| lower.len_utf8() == c.len_utf8()).unwrap_or(c)
+        };
+        let begins = |text: &str| {
+            let mut text = text.chars().map(lower);
+            part.chars().map(lower).all(|c| text.next() == Some(c))
+        };
+        return text.char_indices().map(|(at, _)| at).find(|at| begins(&text[*at..]));
+    }
     let (text, part) = (text.as_bytes(), part.as_bytes());
     if part.is_empty() {
         return Some(0);
@@ -411,6 +423,18 @@ mod tests {
             let passes = |moment| read.passes(&TrafficRecord { at: at(moment), ..record() });
             assert!(passes(yes) && !passes(no), "{filter}");
         }
+    }
+
+    #[test]
+    fn text_of_any_script_is_found_in_either_case() {
+        let record = TrafficRecord { body: "L'ÉCOLE, Ärger, МОСКВА, ẞ".into(), ..record() };
+        for word in ["ÉCOLE", "école", "Ärger", "ÄRGER", "москва", "МОСКВА", "ẞ", "\"école, ä\""] {
+            let read = Filter::parse(word, &now()).unwrap();
+            assert!(read.passes(&record), "{word}");
+        }
+        assert!(!Filter::parse("ecole", &now()).unwrap().passes(&record));
+        let (_, needle) = Filter::of_logs("ÉCOLE", &now()).unwrap();
+        assert_eq!((find("L'ÉCOLE", &needle), find("L'école", &needle)), (Some(2), Some(2)));
     }
 
     #[test]

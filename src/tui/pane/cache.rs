@@ -32,7 +32,7 @@ impl Pane for CachePane {
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
-        let needle = self.browser.filter.text().to_lowercase();
+        let needle = self.browser.filter.text().to_ascii_lowercase();
         let entries = ui.model.cache.entries.iter();
         let mut rows: Vec<Arc<CacheRow>> = entries
             .filter(|entry| ui.model.in_scope(&entry.key.server))
