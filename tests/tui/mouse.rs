@@ -298,15 +298,17 @@ fn a_second_click_opens_the_line_of_a_log_also_where_lines_wrap() {
 fn a_click_on_a_title_of_the_metrics_sorts_and_a_second_one_turns_it_round() {
     let mut app = app("typical");
     press(&mut app, KeyCode::Char('7'), NONE);
-    let metrics = |requests| {
+    let metrics = |requests, tool_errors| {
         let mut metrics = mcpdeck::host::ServerMetrics::default();
         metrics.total.requests = requests;
+        metrics.total.tool_errors = tool_errors;
         metrics
     };
-    let figures = [("filesystem".into(), metrics(1)), ("memory".into(), metrics(2))];
+    let figures = [("filesystem".into(), metrics(1, 1)), ("memory".into(), metrics(2, 0))];
     app.update(Message::News(News::Metrics(figures.into())));
+    // The first cell of a title that fills its column belongs to that column.
     for (title, filesystem_first) in
-        [("calls ", false), ("calls", true), ("name", true), ("name", false)]
+        [("calls ", false), ("calls", true), ("name", true), ("name", false), ("errors", true)]
     {
         click(&mut app, title);
         let screen = draw(&mut app, 120, 40);

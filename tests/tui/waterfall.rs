@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crossterm::event::{Event, MouseButton, MouseEvent, MouseEventKind};
 use mcpdeck::deck::{Lock, News, RecordedOperations, RecordedOutcome, Scan};
 use mcpdeck::mcp::CallId;
 use mcpdeck::tui::player::{PlayCommand, Played, play};
@@ -164,6 +165,20 @@ fn what_an_operation_caused_folds_and_short_ones_are_left_out() {
     let long = draw(&mut app, 120, 40);
     assert!(long.contains("ask_person") && !long.contains("read_file"), "{long}");
     press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    let message = draw(&mut app, 120, 40);
+    assert!(message.contains("tools/call ask_person #1"), "{message}");
+}
+
+#[test]
+fn a_double_click_on_an_operation_opens_its_message() {
+    let mut app = waterfall();
+    let screen = draw(&mut app, 120, 40);
+    let row = screen.lines().position(|line| line.contains("ask_person")).unwrap() as u16;
+    for _ in 0..2 {
+        let kind = MouseEventKind::Down(MouseButton::Left);
+        let event = MouseEvent { kind, column: 40, row, modifiers: KeyModifiers::NONE };
+        app.update(Message::Input(Event::Mouse(event)));
+    }
     let message = draw(&mut app, 120, 40);
     assert!(message.contains("tools/call ask_person #1"), "{message}");
 }

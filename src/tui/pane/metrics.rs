@@ -178,7 +178,8 @@ impl Pane for MetricsPane {
         let columns = self.browser.regions(ui.area).columns;
         let at = gesture.position();
         if columns.contains(at) && !matches!(gesture, Gesture::Scroll { .. }) {
-            let mut x = columns.right();
+            // The columns end two cells before the edge.
+            let mut x = columns.right().saturating_sub(2);
             let clicked = Column::shown(columns.width, self.names).into_iter().rev().find(|one| {
                 x = x.saturating_sub(one.width() + 1);
                 at.x >= x

@@ -295,7 +295,11 @@ impl Pane for TrafficPane {
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
         if self.waterfall.on {
-            return self.waterfall.mouse(gesture, ui.area);
+            let clicked = self.waterfall.mouse(gesture, ui.area);
+            if clicked && matches!(gesture, Gesture::DoubleClick(_)) {
+                self.act_in_waterfall(Action::Open, ui, out);
+            }
+            return;
         }
         let regions = self.regions(ui.area);
         let at = gesture.position();

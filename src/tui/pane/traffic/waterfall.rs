@@ -136,10 +136,11 @@ impl Waterfall {
         model.operations.get(*self.list.selected()?)
     }
 
-    /// The wheel, and clicks on rows.
-    pub fn mouse(&mut self, gesture: Gesture, area: Rect) {
+    /// The wheel, and clicks on rows; returns whether a row was clicked.
+    pub fn mouse(&mut self, gesture: Gesture, area: Rect) -> bool {
         let clicked = self.list.mouse(gesture, &self.rows[..], lines(area)[2]);
         self.stays = clicked || self.list.index() + 1 < self.rows.len();
+        clicked
     }
 
     /// Draws it.
