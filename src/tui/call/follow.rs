@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::host::{CallOutcome, CallView, Validation};
 use crate::mcp::Progress;
 use crate::tui::effect::Effect;
-use crate::tui::form::{CheckResult, FormState};
+use crate::tui::form::CheckResult;
 use crate::tui::prelude::*;
 use crate::tui::result::{PictureJob, ResultView};
 
@@ -89,10 +89,7 @@ impl CallScreen {
             self.changed = Some((self.now, parts.join(", ")));
         }
         if *subject.schema != *self.subject.schema {
-            let typed = self.form.half_typed();
-            let value = self.form.value().cloned();
-            self.form = FormState::with_value(&Arc::clone(&subject.schema), value);
-            self.form.type_again(typed);
+            self.form.redefine(&subject.schema);
         }
         self.form.keep_within(&subject.limits);
         self.subject = subject;

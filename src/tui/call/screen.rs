@@ -155,6 +155,13 @@ impl CallScreen {
                 let wants = self.view_mut().and_then(|view| view.apply(action));
                 return self.want(wants);
             }
+            Action::Json if self.form.json() == JsonView::Closed => {
+                self.form.apply(action);
+                if self.form.json() == JsonView::Open {
+                    return say("the JSON is too large to be edited here; {editor} edits one field");
+                }
+                return self.typed();
+            }
             Action::Open if self.form.is_on_submit() && !self.form.takes_text() => {
                 return self.call(Validation::Enforce);
             }

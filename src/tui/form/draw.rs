@@ -19,7 +19,9 @@ pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Styl
     x + Pen::new(buf, Rect::new(x, y, cells, 1)).cut(text, cells, style).position()
 }
 
-const MAX_EDITOR: u16 = 8;
+/// Most rows of a line editor.
+const MAX_EDITOR: usize = 8;
+
 /// Draws the form in `area`: fields, JSON, the submit line, and an open list.
 pub fn form(state: &FormState, look: &Styles, submit: &str, area: Rect, buf: &mut Buffer) {
     let area = area.intersection(buf.area);
@@ -136,7 +138,7 @@ fn editor_height(state: &FormState, row: usize) -> u16 {
     let is_edited = row == state.cursor() && state.json() != JsonView::Focused;
     let edited = state.editor.as_ref().filter(|_| is_edited);
     edited.map_or(1, |editor| match editor.edits {
-        Edits::Lines | Edits::Json => (editor.area.lines().len() as u16).clamp(1, MAX_EDITOR),
+        Edits::Lines | Edits::Json => editor.area.lines().len().clamp(1, MAX_EDITOR) as u16,
         _ => 1,
     })
 }
@@ -186,15 +188,16 @@ fn draw_json(state: &FormState, look: &Styles, ruled: bool, area: Rect, buf: &mu
 
 /// The region of the open list: below its field, or above it if there is not enough room.
 fn popup_area(state: &FormState, popup: &Popup, area: Rect) -> Rect {
-    let widest = popup.entries.iter().take(500).map(|e| e.width()).max().unwrap_or(10) as u16;
-    let width = (widest + 8).clamp(32, 60).min(area.width);
+    let widest = popup.entries.iter().take(500).map(|e| e.width()).max().unwrap_or(10);
+    let width = ((widest + 8).clamp(32, 60) as u16).min(area.width);
     let fields = body(split(state, area).0.unwrap_or(area)).0;
     let lines = window(state, fields);
     let top = lines.first().map_or(0, |(row, _)| *row);
-    let line = lines.iter().find(|(row, _)| *row == popup.row).map_or(fields, |(_, line)| *line);
+    let line =
+        lines.iter().find(|(row, _)| *row == state.cursor()).map_or(fields, |(_, line)| *line);
     let x = line.x + label_width(state, top, fields) + 1;
     let (above, below) = (line.y - area.y, area.bottom().saturating_sub(line.y + 1));
-    let wanted = (popup.narrowed().len() as u16 + 2).clamp(3, 14);
+    let wanted = (popup.narrowed().len() + 2).clamp(3, 14) as u16;
     let height = wanted.min(above.max(below).max(3)).min(area.height);
     let y = if height <= below { line.y + 1 } else { line.y.saturating_sub(height).max(area.y) };
     Rect { x: x.min(area.right() - width), y, width, height }
@@ -226,7 +229,7 @@ fn draw_popup(state: &FormState, popup: &Popup, look: &Styles, outer: Rect, buf:
         let y = y + 1 + line as u16;
         let selected = top + line == popup.selected;
         let style = if selected { look.selection } else { look.text };
-        let mark = match state.marked(popup, *index) {
+        let mark = match state.marked(*index) {
             Some(true) => look.sign("✓ ", "[x] "),
             Some(false) => look.sign("  ", "[ ] "),
             None => "",
@@ -320,7 +323,8 @@ impl Sheet<'_> {
 
     /// Draws the line editor of a row; returns the column after it.
     fn editor(&mut self, editor: &LineEditor, row: &FormRow, area: Rect) -> u16 {
-        let wide = editor.area.lines().iter().map(|l| l.width()).max().unwrap_or(0) as u16;
+        let widest = editor.area.lines().iter().map(|l| l.width()).max().unwrap_or(0);
+        let wide = widest.min(area.width.into()) as u16;
         let width = if self.state.problem_at(self.state.cursor()).is_some() {
             // The problem is shown after the field, not in it.
             let most = area.width.saturating_sub(26);
@@ -447,8 +451,7 @@ pub(super) fn shown(
 
 /// The name that the schema gives to a value of a choice, or the value itself.
 fn named(field: &Field, options: &[Value], value: &Value) -> String {
-    let at = options.iter().position(|option| option == value);
-    let name = at.and_then(|index| field.option_name(index, value));
+    let name = field.named(options).find(|(option, _)| *option == value).and_then(|(_, name)| name);
     name.map_or_else(|| plain(value), str::to_owned)
 }
 
@@ -505,7 +508,6 @@ pub fn hint(field: &Field) -> String {
         FieldKind::Choice(options) => parts.push(choices("one of", field, options)),
         FieldKind::MultiChoice(options) => parts.push(choices("any of", field, options)),
         FieldKind::Const(value) => parts.push(cut(&format!("always {}", plain(value)))),
-        FieldKind::Null => parts.push("null".to_owned()),
         FieldKind::Object { .. } => parts.push("object".to_owned()),
         FieldKind::Array { .. } => parts.push("list".to_owned()),
         FieldKind::Json(None) => parts.push("any JSON".to_owned()),
@@ -533,11 +535,15 @@ pub fn hint(field: &Field) -> String {
 
 /// Lists a few choices by name, otherwise their number.
 fn choices(of: &str, field: &Field, options: &[Value]) -> String {
-    let names: Vec<String> = options.iter().map(|option| named(field, options, option)).collect();
-    match names.join(", ") {
-        all if all.len() <= 60 => cut(&format!("{of} {all}")),
-        _ => format!("{of} {}", options.len()),
+    let mut all = String::new();
+    for (option, name) in field.named(options) {
+        all += if all.is_empty() { "" } else { ", " };
+        all += &name.map_or_else(|| plain(option), str::to_owned);
+        if all.len() > 60 {
+            return format!("{of} {}", options.len());
+        }
     }
+    cut(&format!("{of} {all}"))
 }
 
 fn ranges(field: &Field) -> Vec<String> {

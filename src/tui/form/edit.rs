@@ -70,7 +70,8 @@ impl FormState {
     pub fn fold(&mut self, row: usize, folded: bool) {
         let Some(row) = self.rows.get(row) else { return };
         if matches!(row.kind, RowKind::Field { folded: Some(_), .. }) {
-            self.decisions.entry(row.pointer.clone()).or_default().folded = Some(folded);
+            let at = row.pointer.clone();
+            self.decide(&at).folded = Some(folded);
             self.refresh();
             self.focus();
         }
@@ -93,7 +94,7 @@ impl FormState {
         }
         let new = format!("{at}/{length}");
         pointer::set(&mut self.value, &new, item);
-        self.decisions.entry(at.to_owned()).or_default().folded = Some(false);
+        self.decide(at).folded = Some(false);
         self.changed();
         self.select_place(&new);
         Some(new)
@@ -192,9 +193,9 @@ impl FormState {
         self.remember();
         self.drop_drafts(&at);
         let current = self.at(&at).cloned();
-        let decided = self.decisions.entry(at.clone()).or_default();
-        decided.stash.insert((slot, before), current.clone());
-        let stashed = decided.stash.remove(&(slot, choice));
+        let decided = self.decide(&at);
+        decided.stash.insert((slot, before), Arc::new(current.clone()));
+        let stashed = decided.stash.remove(&(slot, choice)).map(Arc::unwrap_or_clone);
         let new = match variant {
             None => {
                 decided.of_type = Some(choice);
@@ -263,7 +264,7 @@ impl FormState {
     /// Undoes the last change.
     pub fn undo(&mut self) -> bool {
         let Some(before) = self.undo.pop() else { return false };
-        (self.value, self.drafts) = before;
+        (self.value, self.drafts, self.decisions) = before;
         (self.editor, self.typing) = (None, None);
         self.changed();
         self.focus();
@@ -412,7 +413,6 @@ impl FormState {
                     self.set(&at, fixed);
                 }
             }
-            FieldKind::Null => self.set_null(self.cursor),
             _ => return false,
         }
         true
@@ -434,7 +434,7 @@ impl FormState {
             let is_map = here.is_some_and(|f| matches!(f.kind, FieldKind::Object { open: true }));
             if is_map && adds(self).is_none() {
                 // Once unfolded, it has a row for naming the key.
-                self.decisions.entry(at.clone()).or_default().folded = Some(false);
+                self.decide(&at).folded = Some(false);
                 self.refresh();
             }
             match adds(self) {
@@ -501,7 +501,7 @@ impl FormState {
         if self.drafts.contains_key(at) {
             return;
         }
-        let decided = self.decisions.entry(at.to_owned()).or_default();
+        let decided = self.decide(at);
         decided.as_json = !decided.as_json;
         self.editor = None;
         self.refresh();

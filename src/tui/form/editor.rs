@@ -94,10 +94,8 @@ pub(super) fn number(text: &str) -> Result<Value, String> {
 
 // Lists to choose from: values, variants, types; narrowed by a typed filter. No drawing.
 
-/// A list to choose from, narrowed by a typed filter.
+/// A list to choose from for the row under the cursor, narrowed by a typed filter.
 pub struct Popup {
-    /// The row it belongs to.
-    pub row: usize,
     /// Every entry.
     pub entries: Vec<SafeText>,
     /// The typed filter.
@@ -143,13 +141,16 @@ pub enum JsonView {
 /// Longest JSON text that can be edited here, in bytes.
 const EDITABLE: usize = 1 << 20;
 
-/// The JSON text of a value; empty if it is unset, a note if it is too large.
+/// The JSON text of a value, empty if it is unset; `None` if it is too large to be edited.
+pub(super) fn editable(value: Option<&Value>) -> Option<String> {
+    let Some(value) = value else { return Some(String::new()) };
+    let (text, is_cut) = crate::tui::result::content::pretty(value, EDITABLE);
+    (!is_cut).then_some(text)
+}
+
+/// The JSON text of a value; a note if it is too large.
 pub fn pretty(value: Option<&Value>) -> String {
-    let text = value.and_then(|value| serde_json::to_string_pretty(value).ok()).unwrap_or_default();
-    if text.len() > EDITABLE {
-        return format!("\"{} bytes: too large to edit here\"", text.len());
-    }
-    text
+    editable(value).unwrap_or_else(|| "more than 1 MiB: too large to edit here".to_owned())
 }
 
 /// Parses JSON, rejecting numbers that would not be sent as written: integers beyond 64 bits, and

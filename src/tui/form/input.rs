@@ -4,10 +4,12 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::CursorMove;
 
+use crate::base::text::json::weigh;
 use crate::tui::form::check::HalfTyped;
 use crate::tui::form::draw::{FormSpot, hit};
 use crate::tui::form::editor::{
-    Edits, JsonView, LineEditor, Popup, area, edit, exact, insert, length, number, rewrite, text_of,
+    Edits, JsonView, LineEditor, Popup, area, edit, editable, exact, insert, length, number,
+    rewrite, text_of,
 };
 use crate::tui::form::pointer::{self, plain};
 use crate::tui::form::row::{Field, FieldKind, FormRow, RowKind};
@@ -49,9 +51,14 @@ impl FormState {
     /// text.
     pub(super) fn focus(&mut self) {
         if self.json == JsonView::Focused {
-            let area = area(&self.json_text());
-            self.editor = Some(LineEditor { pointer: String::new(), edits: Edits::Json, area });
-            return;
+            let broken = self.broken_json().map(|broken| broken.text.clone());
+            if let Some(text) = broken.or_else(|| editable(self.value.as_ref())) {
+                let area = area(&text);
+                self.editor = Some(LineEditor { pointer: String::new(), edits: Edits::Json, area });
+                return;
+            }
+            // Too large to be edited, so it is only shown.
+            (self.json, self.editor) = (JsonView::Open, None);
         }
         let row = self.rows.get(self.cursor);
         let place = row.map(|row| &row.pointer);
@@ -139,9 +146,6 @@ impl FormState {
             }
             KeyCode::Char(c) if plain && is_choice && c != ' ' => {
                 self.open_popup(c.to_string());
-                if let Some(popup) = &mut self.popup {
-                    popup.selected = 0;
-                }
                 true
             }
             _ => false,
@@ -174,7 +178,7 @@ impl FormState {
 
     /// Moves to the first row inside an object, or to the name of a new key if it has none.
     fn enter_object(&mut self, at: &str) {
-        self.decisions.entry(at.to_owned()).or_default().folded = Some(false);
+        self.decide(at).folded = Some(false);
         self.refresh();
         let inside = |row: &FormRow| row.pointer != at && pointer::is_within(&row.pointer, at);
         let named = |row: &FormRow| row.pointer == at && matches!(row.kind, RowKind::AddKey);
@@ -184,11 +188,10 @@ impl FormState {
         }
     }
 
-    /// Opens an empty line in place of a value of another type; undo restores it. Text too long
+    /// Opens an empty line in place of a value of another type; undo restores it. A value too long
     /// for a line is not replaced by a single key.
     fn begin_anew(&mut self, at: String, edits: Edits) {
-        let value = self.at(&at);
-        if value.and_then(Value::as_str).is_none_or(|text| text.len() <= INLINE) {
+        if weigh(&self.at(&at)) <= INLINE {
             self.editor = Some(LineEditor { pointer: at, edits, area: area("") });
         }
     }
@@ -214,7 +217,7 @@ impl FormState {
             KeyCode::Down if !whole && row + 1 >= lines.len() => return false,
             KeyCode::Backspace if !whole && editor.area.is_empty() => {
                 let at = editor.pointer.clone();
-                if editor.edits != Edits::NewKey {
+                if !matches!(editor.edits, Edits::NewKey | Edits::Rename) {
                     self.unset(&at);
                 }
                 return true;
@@ -322,14 +325,20 @@ impl FormState {
         }
     }
 
-    /// Inserts pasted text at the cursor.
+    /// Inserts pasted text at the cursor, or into the filter of the list of choices.
     pub fn insert(&mut self, text: &str) {
         // A single trailing line end is dropped; Windows line ends within a text are kept.
         let text = text.strip_suffix('\n').unwrap_or(text);
         let text = text.strip_suffix('\r').unwrap_or(text);
-        if self.editor.is_none() {
+        if self.editor.is_none() && self.popup.is_none() {
             let plain = text.chars().next().filter(|c| *c != ' ');
-            _ = plain.is_some_and(|c| self.begin_typing(c));
+            self.open_popup(String::new());
+            _ = self.popup.is_none() && plain.is_some_and(|c| self.begin_typing(c));
+        }
+        if let Some(popup) = &mut self.popup {
+            popup.filter += text.lines().next().unwrap_or_default();
+            popup.selected = 0;
+            return;
         }
         let Some(editor) = &mut self.editor else { return };
         match editor.edits {
@@ -391,10 +400,15 @@ impl FormState {
         let Some(row) = self.current() else { return };
         let Some(field) = row.field() else { return };
         let (at, is_text) = (row.pointer.clone(), matches!(field.kind, FieldKind::Text { .. }));
-        if is_text {
-            self.set(&at, Value::String(text.to_owned()));
-        } else if let Ok(value) = exact(text) {
-            self.set(&at, value);
+        match exact(text) {
+            _ if is_text => _ = self.set(&at, Value::String(text.to_owned())),
+            Ok(value) => _ = self.set(&at, value),
+            // Text of an editor must not be lost for a typing error.
+            Err(_) => {
+                self.decide(&at).as_json = true;
+                self.refresh();
+                self.take_typed(&at, Edits::Json, text.to_owned());
+            }
         }
         self.focus();
     }
@@ -405,25 +419,26 @@ impl FormState {
         let (entries, selected) = match (&row.kind, row.options()) {
             (RowKind::Choice { titles, active, .. }, _) => (titles.clone(), *active),
             (RowKind::Field { field, .. }, Some((options, _))) => {
-                let entry = |(i, option): (usize, &Value)| {
+                let entry = |(option, name): (&Value, Option<&str>)| {
                     let raw = plain(option);
-                    match field.option_name(i, option) {
+                    match name {
                         Some(name) if name != raw => SafeText::line(&format!("{name}  ({raw})")),
                         _ => SafeText::line(&raw),
                     }
                 };
                 let value = self.at(&row.pointer);
                 let here = options.iter().position(|option| value == Some(option));
-                (options.iter().enumerate().map(entry).collect(), here.unwrap_or(0))
+                (field.named(options).map(entry).collect(), here.unwrap_or(0))
             }
             _ => return,
         };
-        self.popup = Some(Popup { row: self.cursor, entries, filter, selected });
+        let selected = if filter.is_empty() { selected } else { 0 };
+        self.popup = Some(Popup { entries, filter, selected });
     }
 
     /// Whether this entry of the open list is marked; `None` if only one can be chosen.
-    pub(super) fn marked(&self, popup: &Popup, entry: usize) -> Option<bool> {
-        let row = self.rows.get(popup.row)?;
+    pub(super) fn marked(&self, entry: usize) -> Option<bool> {
+        let row = self.current()?;
         let (options, _) = row.options().filter(|(_, many)| *many)?;
         let chosen = self.at(&row.pointer).and_then(Value::as_array);
         Some(chosen.is_some_and(|chosen| options.get(entry).is_some_and(|o| chosen.contains(o))))
@@ -465,17 +480,16 @@ impl FormState {
 
     /// Whether several entries of the open list can be marked.
     pub(super) fn chooses_many(&self) -> bool {
-        let row = self.popup.as_ref().and_then(|popup| self.rows.get(popup.row));
-        row.and_then(FormRow::options).is_some_and(|(_, many)| many)
+        self.current().and_then(FormRow::options).is_some_and(|(_, many)| many)
     }
 
     /// Chooses the selected entry of the open list, or toggles its mark if several can be chosen.
     fn take_entry(&mut self) {
         let Some(popup) = &self.popup else { return };
         let Some(chosen) = popup.narrowed().get(popup.selected).copied() else { return };
-        let Some(row) = self.rows.get(popup.row) else { return };
-        let (index, at) = (popup.row, row.pointer.clone());
-        let Some((options, many)) = row.options() else { return self.choose(index, chosen) };
+        let Some(row) = self.current() else { return };
+        let at = row.pointer.clone();
+        let Some((options, many)) = row.options() else { return self.choose(self.cursor, chosen) };
         let Some(mut value) = options.get(chosen).cloned() else { return };
         if many {
             let mut items = self.at(&at).and_then(Value::as_array).cloned().unwrap_or_default();

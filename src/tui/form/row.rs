@@ -67,7 +67,7 @@ pub enum RowKind {
 pub const OF_TYPES: usize = usize::MAX;
 
 /// The user's decisions about a place, apart from its value.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldDecision {
     /// Chosen variants, by slot.
     pub picks: Vec<Option<usize>>,
@@ -77,8 +77,9 @@ pub struct FieldDecision {
     pub folded: Option<bool>,
     /// Whether the user chose to edit it as JSON.
     pub as_json: bool,
-    /// Values of alternatives that were left, by slot and alternative, to be restored.
-    pub stash: HashMap<(usize, usize), Option<Value>>,
+    /// Values of alternatives that were left, by slot and alternative, to be restored. Shared, as
+    /// undo keeps the decisions.
+    pub stash: HashMap<(usize, usize), Arc<Option<Value>>>,
 }
 
 /// The user's decisions, by JSON pointer.
@@ -376,8 +377,6 @@ pub enum FieldKind {
     MultiChoice(Arc<Vec<Value>>),
     /// Always the same value.
     Const(Value),
-    /// Always `null`.
-    Null,
     /// An object.
     Object {
         /// Whether keys can be added.
@@ -447,12 +446,24 @@ impl Field {
         self.merged.first(|node| node.value("default"))
     }
 
-    /// The name of a value of a choice, if the schema has one.
-    pub fn option_name(&self, index: usize, option: &Value) -> Option<&str> {
-        let mut alike = self.naming.iter().filter(|node| node.only() == Some(option));
-        let mut lists = self.naming.iter().filter_map(|node| node.value("enumNames"));
-        let titled = alike.find_map(|node| node.text("title"));
-        titled.or_else(|| lists.find_map(|names| names.get(index)?.as_str()))
+    /// The values of a choice, each with its name if the schema has one. There may be thousands.
+    pub fn named<'a>(
+        &'a self,
+        options: &'a [Value],
+    ) -> impl Iterator<Item = (&'a Value, Option<&'a str>)> {
+        let mut titles = HashMap::new();
+        for node in &self.naming {
+            if let (Some(only), Some(title)) = (node.only(), node.text("title")) {
+                titles.entry(only).or_insert(title);
+            }
+        }
+        let listed = |index: usize| {
+            let mut lists = self.naming.iter().filter_map(|node| node.value("enumNames"));
+            lists.find_map(|names| names.get(index)?.as_str())
+        };
+        let name =
+            move |(index, option)| (option, titles.get(option).copied().or_else(|| listed(index)));
+        options.iter().enumerate().map(name)
     }
 }
 
@@ -469,7 +480,6 @@ fn shows(kind: &FieldKind, value: Option<&Value>) -> bool {
         FieldKind::Bool => value.is_boolean(),
         FieldKind::Object { .. } => value.is_object(),
         FieldKind::Array { .. } => value.is_array(),
-        FieldKind::Null => value.is_null(),
         FieldKind::MultiChoice(options) => {
             value.as_array().is_some_and(|items| items.iter().all(|i| options.contains(i)))
         }
@@ -490,7 +500,7 @@ fn kind_of(merged: &Merged, value: Option<&Value>, document: &SchemaDocument) ->
     let types = merged.types - Types::NULL;
     let types = if merged.typed { types } else { inferred(merged) };
     match types {
-        _ if merged.typed && merged.types == Types::NULL => FieldKind::Null,
+        _ if merged.typed && merged.types == Types::NULL => FieldKind::Const(Value::Null),
         Types::STRING => text(merged),
         Types::NUMBER => FieldKind::Number,
         Types::BOOLEAN => FieldKind::Bool,

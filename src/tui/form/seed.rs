@@ -1,11 +1,14 @@
 //! Initial values of new places: constants, defaults, required objects; removal of secrets. Pure.
 
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::tui::form::merge::{Conj, Merged, merge};
 use crate::tui::form::pointer::join;
 use crate::tui::form::row::{Decisions, item_conj, picks};
-use crate::tui::form::schema::{SchemaDocument, SubSchema, Types};
+use crate::tui::form::schema::{Schema, SchemaDocument, SubSchema, Types};
 
 /// Which defaults are written into the initial value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,29 +87,47 @@ const MAX_DEPTH: usize = 64;
 /// Removes all secrets from `value`.
 pub(super) fn strip(document: &SchemaDocument, decisions: &Decisions, value: &mut Value) {
     if document.has_secrets() {
-        let root = vec![std::sync::Arc::clone(&document.root)];
-        Stripper { document, decisions }.inside(&root, String::new(), value, 0);
+        let root = vec![Arc::clone(&document.root)];
+        Stripper { document, decisions, known: HashMap::new() }.inside(
+            &root,
+            String::new(),
+            value,
+            0,
+        );
     }
 }
 
 struct Stripper<'a> {
     document: &'a SchemaDocument,
     decisions: &'a Decisions,
+    /// Whether places of these sub-schemas are secret.
+    known: HashMap<*const Schema, bool>,
 }
 
 impl Stripper<'_> {
     /// Whether any sub-schema that may apply to the place is secret. Every alternative of a union
     /// counts, shown or not: rather drop a value than write a secret to disk.
-    fn is_secret(&self, node: &SubSchema, depth: usize) -> bool {
-        let mut inner = node
-            .reference()
-            .and_then(|reference| self.document.resolve(reference))
-            .into_iter()
-            .chain(["allOf", "anyOf", "oneOf"].into_iter().flat_map(|list| node.parts(list)));
-        node.is_secret() || depth < MAX_DEPTH && inner.any(|node| self.is_secret(node, depth + 1))
+    fn is_secret(&mut self, conj: &Conj) -> bool {
+        let document = self.document;
+        let secret = |node: &SubSchema| {
+            let (mut seen, mut left) = (HashSet::new(), vec![node]);
+            while let Some(node) = left.pop() {
+                if node.is_secret() {
+                    return true;
+                }
+                // Alternatives may lead back to each other.
+                if seen.insert(Arc::as_ptr(node)) {
+                    left.extend(node.reference().and_then(|target| document.resolve(target)));
+                    left.extend(["allOf", "anyOf", "oneOf"].iter().flat_map(|key| node.parts(key)));
+                }
+            }
+            false
+        };
+        let known = &mut self.known;
+        conj.iter().any(|node| *known.entry(Arc::as_ptr(node)).or_insert_with(|| secret(node)))
     }
 
-    fn inside(&self, conj: &Conj, at: String, value: &mut Value, depth: usize) {
+    fn inside(&mut self, conj: &Conj, at: String, value: &mut Value, depth: usize) {
         if depth > MAX_DEPTH || !(value.is_object() || value.is_array()) {
             return;
         }
@@ -117,7 +138,7 @@ impl Stripper<'_> {
                 for name in names {
                     let known = merged.properties.get(&name).cloned();
                     let conj = known.or_else(|| merged.other(&name)).unwrap_or_default();
-                    if conj.iter().any(|node| self.is_secret(node, 0)) {
+                    if self.is_secret(&conj) {
                         map.shift_remove(&name);
                     } else if let Some(member) = map.get_mut(&name) {
                         self.inside(&conj, join(&at, &name), member, depth + 1);
@@ -127,7 +148,7 @@ impl Stripper<'_> {
             Value::Array(items) => {
                 for (i, item) in items.iter_mut().enumerate() {
                     let conj = item_conj(&merged, i);
-                    if conj.iter().any(|node| self.is_secret(node, 0)) {
+                    if self.is_secret(&conj) {
                         *item = Value::Null;
                     } else {
                         self.inside(&conj, format!("{at}/{i}"), item, depth + 1);

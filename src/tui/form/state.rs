@@ -13,9 +13,12 @@ use crate::host::{SchemaProblem, SchemaVerdict};
 use crate::tui::form::check::{CheckJob, CheckResult, Checks, HalfTyped, Problem, Weight, collect};
 use crate::tui::form::editor::{Edits, JsonView, LineEditor, Popup, exact, pretty};
 use crate::tui::form::pointer;
-use crate::tui::form::row::{self, Decisions, Field, FormRow, RowKind};
+use crate::tui::form::row::{self, Decisions, Field, FieldDecision, FormRow, RowKind};
 use crate::tui::form::schema::SchemaDocument;
 use crate::tui::form::seed::{Defaults, constants, seed};
+
+/// An earlier value, with the half-typed text and the decisions of that time.
+type Earlier = (Option<Value>, BTreeMap<String, HalfTyped>, Decisions);
 
 /// A form over one JSON value.
 #[derive(Default)]
@@ -29,8 +32,7 @@ pub struct FormState {
     pub(super) editor: Option<LineEditor>,
     pub(super) popup: Option<Popup>,
     pub(super) json: JsonView,
-    /// Earlier values, each with the half-typed text of that time.
-    pub(super) undo: Vec<(Option<Value>, BTreeMap<String, HalfTyped>)>,
+    pub(super) undo: Vec<Earlier>,
     /// The place being typed in since the last undo step.
     pub(super) typing: Option<String>,
     /// The current time, from which unset dates and times start.
@@ -169,6 +171,31 @@ impl FormState {
         self.checks.is_pending()
     }
 
+    /// Replaces the schema; the value, half-typed text and the place of the cursor stay.
+    pub fn redefine(&mut self, schema: &Arc<Value>) {
+        let (typed, json, old) = (self.half_typed(), self.json, self.editor.take());
+        let here = self.current().map(|row| row.pointer.clone());
+        let had_rows = !self.rows.is_empty();
+        *self = Self { now: self.now, ..Self::with_value(schema, self.value.take()) };
+        self.type_again(typed);
+        match here {
+            Some(at) => self.select_place(&at),
+            None if had_rows => self.select(self.rows.len()),
+            None => {}
+        }
+        match json {
+            JsonView::Focused => self.enter_json(),
+            view => self.json = view,
+        }
+        // The cursor within the text stays as well.
+        if let (Some(old), Some(new)) = (old, &mut self.editor)
+            && old.pointer == new.pointer
+            && old.area.lines() == new.area.lines()
+        {
+            *new = old;
+        }
+    }
+
     /// Takes a value edited as JSON; half-typed text stays in places whose value is unchanged.
     fn take_whole(&mut self, value: Option<Value>) {
         let (before, drafts) = (self.value.clone(), self.drafts.clone());
@@ -217,14 +244,21 @@ impl FormState {
     /// Saves the value for undo.
     pub(super) fn remember(&mut self) {
         self.typing = None;
-        let known = |(value, drafts): &(_, _)| *value == self.value && *drafts == self.drafts;
+        let known = |(value, drafts, decisions): &Earlier| {
+            *value == self.value && *drafts == self.drafts && *decisions == self.decisions
+        };
         if self.undo.last().is_some_and(known) || weigh(&self.value) > UNDO_BYTES {
             return;
         }
         if self.undo.len() == UNDO {
             self.undo.remove(0);
         }
-        self.undo.push((self.value.clone(), self.drafts.clone()));
+        self.undo.push((self.value.clone(), self.drafts.clone(), self.decisions.clone()));
+    }
+
+    /// The decisions about a place, to be changed.
+    pub(super) fn decide(&mut self, at: &str) -> &mut FieldDecision {
+        self.decisions.entry(at.to_owned()).or_default()
     }
 
     /// Saves the value for undo before the first key in a place, so that a typed line is one step.
@@ -315,7 +349,7 @@ impl FormState {
         }
     }
 
-    /// Focuses the JSON, opening it if needed.
+    /// Focuses the JSON, opening it if needed; JSON that is too large to be edited is only shown.
     pub fn enter_json(&mut self) {
         (self.json, self.popup) = (JsonView::Focused, None);
         self.focus();

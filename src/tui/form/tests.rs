@@ -14,6 +14,7 @@ use super::seed::Defaults;
 use super::*;
 
 mod drafts;
+mod kept;
 mod script;
 mod unions;
 

@@ -154,8 +154,6 @@ impl Comparison {
                 LineChange::Added => right,
                 LineChange::Same | LineChange::Skipped(_) => left.min(right),
             };
-            // A row of this many bytes never takes more columns: safe text has no one-byte
-            // character that is two columns wide.
             let room = usize::from(columns.saturating_sub(SIGN)).max(8);
             slices(at, &self.lines[at].text, if way.wrap { room } else { usize::MAX })
         };
@@ -173,9 +171,9 @@ impl Comparison {
         self.row_of(line, 0)
     }
 
-    /// How many rows there are.
-    pub(super) const fn len(&self) -> usize {
-        self.rows.len()
+    /// How many rows there are, with the note above them.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len() + usize::from(self.is_partial)
     }
 
     fn row(&self, row: usize) -> impl Iterator<Item = &Option<Slice>> {

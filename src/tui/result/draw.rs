@@ -426,15 +426,20 @@ impl Laid {
         }
     }
 
-    /// The first row from `from` on that contains `needle`.
-    pub(super) fn find(&self, needle: &str, from: usize) -> Option<usize> {
+    /// The first row from `from` on that contains `needle`, and the characters before it there
+    /// where rows are scrolled sideways.
+    pub(super) fn find(&self, needle: &str, from: usize) -> Option<(usize, usize)> {
         match self {
             Self::Rows(rows, text) => {
                 let text = text.as_str();
-                let first = *rows.slice(text, from..from + 1).first()?;
-                let offset = first.as_ptr() as usize - text.as_ptr() as usize;
-                let row = rows.row_of(text, find(text, needle, offset)?);
-                (row >= from).then_some(row)
+                let begin = |row: usize| {
+                    let row = *rows.slice(text, row..row + 1).first()?;
+                    Some(row.as_ptr() as usize - text.as_ptr() as usize)
+                };
+                let offset = find(text, needle, begin(from)?)?;
+                let row = rows.row_of(text, offset);
+                let before = text.get(begin(row)?..offset)?.chars().count();
+                (row >= from).then_some((row, before))
             }
             Self::Lines(lines) => {
                 let wanted = needle.to_lowercase();
@@ -442,7 +447,8 @@ impl Laid {
                     let text: String = line.iter().map(|(text, _)| text.as_str()).collect();
                     text.to_lowercase().contains(&wanted)
                 };
-                (from..).zip(lines.get(from..)?).find_map(|(row, line)| holds(line).then_some(row))
+                let mut later = (from..).zip(lines.get(from..)?);
+                later.find_map(|(row, line)| holds(line).then_some((row, 0)))
             }
             Self::Picture(_) | Self::Binary(..) => None,
         }

@@ -6,6 +6,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::base::text::SafeText;
 use crate::tui::form::draw::Styles;
+use crate::tui::widget::doc::wrap;
 
 /// Longest text rendered as Markdown, in bytes.
 pub(super) const LONGEST: usize = 512 << 10;
@@ -177,17 +178,29 @@ impl Page<'_> {
         }
     }
 
+    /// Adds text to the line; what is wider than the page continues in the next lines.
     fn raw(&mut self, text: &str, style: Style) {
         self.margin();
         let safe = SafeText::line(text);
-        self.used += safe.width();
-        self.line.push((safe, style));
+        let room = self.width.saturating_sub(self.used).max(8);
+        let parts = if safe.trim_end().width() > room {
+            wrap(&safe, room as u16).map(SafeText::line).collect()
+        } else {
+            vec![safe]
+        };
+        for (n, part) in parts.into_iter().enumerate() {
+            if n > 0 {
+                self.end_line();
+                self.margin();
+            }
+            self.used += part.width();
+            self.line.push((part, style));
+        }
     }
 
     fn words(&mut self, text: &str, style: Style) {
         for word in text.split_inclusive(' ') {
-            let safe = SafeText::line(word);
-            let width = safe.trim_end().width();
+            let width = SafeText::line(word).trim_end().width();
             if self.used + width > self.width && self.used > 0 {
                 let indent = "  ".repeat(self.lists.len());
                 self.end_line();
@@ -195,9 +208,7 @@ impl Page<'_> {
                     self.raw(&indent, style);
                 }
             }
-            self.margin();
-            self.used += safe.width();
-            self.line.push((safe, style));
+            self.raw(word, style);
         }
     }
 

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use serde_json::Value;
+use unicode_width::UnicodeWidthChar;
 
+use crate::base::text::inspect::is_hidden;
 use crate::mcp::Payload;
 
 /// Shared text: a string inside a result, or text of our own.
@@ -54,7 +56,7 @@ impl SharedText {
     }
 }
 
-/// Rows of a text, each at most `width` bytes long.
+/// Rows of a text, each at most `width` columns wide when drawn.
 #[derive(Clone, Debug)]
 pub struct WrappedRows {
     checkpoints: Vec<usize>,
@@ -65,10 +67,10 @@ pub struct WrappedRows {
 const STRIDE: usize = 64;
 
 impl WrappedRows {
-    /// Longest row without wrapping, in bytes.
+    /// Widest row without wrapping, in columns.
     pub const WIDEST: usize = 4_096;
 
-    /// Finds the rows of `text`; lines longer than `width` bytes continue in the next row.
+    /// Finds the rows of `text`; lines wider than `width` columns continue in the next row.
     pub fn new(text: &str, width: usize) -> Self {
         let width = width.clamp(8, Self::WIDEST);
         let mut rows = Self { checkpoints: Vec::new(), len: 0, width };
@@ -132,27 +134,38 @@ impl WrappedRows {
 /// End of the row that begins at `at`, and where the next one begins.
 fn step(text: &str, at: usize, width: usize) -> (usize, Option<usize>) {
     let bytes = text.as_bytes();
-    let most = (at + width).min(bytes.len());
-    if let Some(newline) = bytes[at..most].iter().position(|b| *b == b'\n') {
-        let end = at + newline;
-        let trimmed = if end > at && bytes[end - 1] == b'\r' { end - 1 } else { end };
-        return (trimmed, Some(end + 1));
+    let (mut cut, mut used) = (at, 0);
+    while let Some(byte) = bytes.get(cut) {
+        let (length, columns) = match byte {
+            b'\n' => return (cut, Some(cut + 1)),
+            b'\r' if bytes.get(cut + 1) == Some(&b'\n') => return (cut, Some(cut + 2)),
+            b' '..=b'~' => (1, 1),
+            _ => size(text, cut),
+        };
+        if used + columns > width && cut > at {
+            // Break at a nearby blank, if there is one.
+            let near = cut.saturating_sub(width / 4).max(at + 1);
+            let blank = bytes[near..cut].iter().rposition(|b| *b == b' ');
+            let cut = blank.map_or(cut, |blank| near + blank + 1);
+            return (cut, Some(cut));
+        }
+        used += columns;
+        cut += length;
     }
-    if most == bytes.len() {
-        return (most, None);
-    }
-    if bytes[most] == b'\n' {
-        return (most, Some(most + 1));
-    }
-    let mut cut = most;
-    while cut > at && !text.is_char_boundary(cut) {
-        cut -= 1;
-    }
-    // Break at a nearby blank, if there is one.
-    let near = cut.saturating_sub(width / 4).max(at + 1);
-    let blank = bytes[near..cut].iter().rposition(|b| *b == b' ').map(|i| near + i + 1);
-    let cut = blank.unwrap_or(cut);
-    if cut == at { (most, (most < bytes.len()).then_some(most)) } else { (cut, Some(cut)) }
+    (cut, None)
+}
+
+/// Bytes of the character at `at`, and the columns it takes once it is safe to draw.
+fn size(text: &str, at: usize) -> (usize, usize) {
+    /// The name that stands for a hidden character, at its longest.
+    const NAME: usize = 9;
+    let c = text.get(at..).and_then(|rest| rest.chars().next()).unwrap_or(' ');
+    let columns = match c {
+        '\t' => 4,
+        c if is_hidden(c) => NAME,
+        c => c.width().unwrap_or(1),
+    };
+    (c.len_utf8(), columns)
 }
 
 /// Finds `needle` in `text` from `from` on, ignoring ASCII case; wraps around.

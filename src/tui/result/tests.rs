@@ -244,6 +244,56 @@ fn a_search_in_text_goes_from_match_to_match() {
 }
 
 #[test]
+fn the_end_of_a_comparison_in_part_can_be_reached() {
+    let text = |word: &str| {
+        let apart: String = (0..40).map(|n| format!("{word}{n}\n")).collect();
+        let same: String = (0..20_000).map(|n| format!("same{n}\n")).collect();
+        json!({"content": [{"type": "text", "text": apart + &same}]})
+    };
+    let mut view = view(text("new"));
+    screen(&mut view, 60, 12);
+    view.compare_with(&text("old").into(), true);
+    assert!(screen(&mut view, 60, 12).contains("20000 lines"));
+    view.move_by(1_000);
+    let drawn = screen(&mut view, 60, 12);
+    assert!(drawn.contains("same2"), "{drawn}");
+}
+
+#[test]
+fn wrapped_text_is_shown_to_its_end_and_uses_the_whole_width() {
+    let tabs: String = (0..9).map(|n| format!("{}a line of code END{n}\n", "\t".repeat(n))).collect();
+    for (text, ends) in [
+        (tabs, (0..9).map(|n| format!("END{n}")).collect()),
+        (format!("{}END", "日本語".repeat(40)), vec!["END".to_owned()]),
+        (format!("# T\n\nsee {}END", "x".repeat(200)), vec!["END".to_owned()]),
+        (format!("# T\n\n```\n{}END\n```", "y".repeat(200)), vec!["END".to_owned()]),
+    ] {
+        let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
+        let drawn = screen(&mut view, 40, 30);
+        for end in ends {
+            assert!(drawn.contains(&end), "{end}\n{drawn}");
+        }
+    }
+    let text = "Съешь же ещё этих мягких французских булок ".repeat(4);
+    let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
+    let first = screen(&mut view, 60, 9).lines().nth(1).map_or(0, |line| line.chars().count());
+    assert!(first > 45, "{first}");
+}
+
+#[test]
+fn a_match_far_along_a_line_that_does_not_wrap_is_brought_into_sight() {
+    let text = format!("{}needle\nshort\n{}needle", "x".repeat(300), "é".repeat(90));
+    let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
+    view.apply(Action::Wrap);
+    screen(&mut view, 40, 4);
+    for _ in 0..3 {
+        assert_eq!(view.search("needle"), None);
+        let drawn = screen(&mut view, 40, 4);
+        assert!(drawn.contains("needle"), "{drawn}");
+    }
+}
+
+#[test]
 fn a_million_elements_cost_what_is_visible() {
     let value = Value::Array((0..1_000_000).map(Value::from).collect());
     let mut tree = Tree::new(&value);

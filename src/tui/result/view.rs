@@ -345,14 +345,8 @@ impl ResultView {
 
     fn search_text(&mut self, needle: &str) -> bool {
         if let (ResultTab::Compare, Some(comparison)) = (self.tab, &self.comparison) {
-            let Some((row, before)) = comparison.search(needle, self.scroll) else { return false };
-            self.scroll = row;
-            let is_seen =
-                (self.column..self.column + usize::from(self.width) / 3).contains(&before);
-            if !is_seen {
-                self.column = if self.wrap { 0 } else { before.saturating_sub(BEFORE) };
-            }
-            return true;
+            let found = comparison.search(needle, self.scroll);
+            return self.bring_into_sight(found);
         }
         // From after the top row, then from the beginning.
         let found = [self.scroll + 1, 0].into_iter().find_map(|from| {
@@ -360,12 +354,23 @@ impl ResultView {
             (0..self.blocks.len()).find_map(|index| {
                 let body = above + usize::from(self.has_title(index));
                 above += self.block_rows(index);
-                let row = self.laid.get(index)?.find(needle, from.saturating_sub(body))?;
-                Some(body + row)
+                let found = self.laid.get(index)?.find(needle, from.saturating_sub(body));
+                found.map(|(row, before)| (body + row, before))
             })
         });
-        self.scroll = found.unwrap_or(self.scroll);
-        found.is_some()
+        self.bring_into_sight(found)
+    }
+
+    /// Scrolls to a match: its row, and the characters before it there. Returns whether there is
+    /// one.
+    fn bring_into_sight(&mut self, found: Option<(usize, usize)>) -> bool {
+        let Some((row, before)) = found else { return false };
+        self.scroll = row;
+        let seen = self.column..self.column + usize::from(self.width) / 3;
+        if !seen.contains(&before) {
+            self.column = if self.wrap { 0 } else { before.saturating_sub(BEFORE) };
+        }
+        true
     }
 
     pub(super) fn copied(&self) -> Effect {
