@@ -255,6 +255,33 @@ fn the_wheel_moves_what_it_turns_over() {
     assert_ne!(draw(&mut app, 120, 40), before, "the palette scrolls");
 }
 
+#[test]
+fn the_wheel_over_an_answer_moves_in_its_list_and_over_the_request_scrolls_that() {
+    let mut driver = Driver::new();
+    draw(&mut driver.app, 120, 40);
+    let options: Vec<String> = (0..30).map(|n| format!("seat {n};")).collect();
+    let field = serde_json::json!({"type": "string", "title": "Seat", "enum": options});
+    let message = "Where do you sit?\n".repeat(60);
+    let schema = serde_json::json!({"type": "object", "properties": {"seat": field}});
+    let params = serde_json::json!({"message": message, "requestedSchema": schema});
+    driver.ask(RequestKind::Elicitation, params);
+    driver.shown();
+    driver.keys("\x07");
+    draw(&mut driver.app, 120, 40);
+    driver.keys("\r");
+    assert!(draw(&mut driver.app, 120, 40).contains("seat 0;"));
+    let (_, request) = place(&draw(&mut driver.app, 120, 40), "Where do you sit?");
+    let (column, row) = place(&draw(&mut driver.app, 120, 40), "seat 0;");
+    for _ in 0..10 {
+        mouse(&mut driver.app, MouseEventKind::ScrollDown, column, row);
+    }
+    driver.keys("\r");
+    let chosen = draw(&mut driver.app, 120, 40);
+    assert!(chosen.contains("seat 30;") || chosen.contains("seat 29;"), "{chosen}");
+    mouse(&mut driver.app, MouseEventKind::ScrollDown, column, request);
+    assert_ne!(draw(&mut driver.app, 120, 40), chosen, "the request scrolls");
+}
+
 /// The logs pane over these lines.
 fn logs(lines: &[&str]) -> App {
     let mut app = App::new(Setup::default(), Timestamp(1_790_000_000_000_000));

@@ -483,7 +483,14 @@ impl Screen for AnswerScreen {
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
         match gesture {
-            Gesture::Scroll { delta, .. } => self.scroll(delta),
+            Gesture::Scroll { at, delta } => {
+                let spot = draw::spot(self, &ui, body(ui.area), at);
+                let over = matches!(spot, Some(ApprovalSpot::Form(_)));
+                match self.open_form_mut().filter(|_| over) {
+                    Some(form) => form.wheel(delta),
+                    None => self.scroll(delta),
+                }
+            }
             Gesture::Click(at) | Gesture::DoubleClick(at) => {
                 let spot = draw::spot(self, &ui, body(ui.area), at);
                 out.effects.extend(spot.and_then(|spot| self.click(spot, at)));
