@@ -7,7 +7,8 @@ use std::time::Duration;
 use crossterm::event::{Event, KeyCode, KeyModifiers, MouseEvent, MouseEventKind};
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
-use mcpdeck::deck::{History, HistoryRecord, News, SavedCall, SavedCalls};
+use mcpdeck::config::{Diagnostic, Position};
+use mcpdeck::deck::{DeckEvent, FileText, History, HistoryRecord, News, SavedCall, SavedCalls};
 use mcpdeck::host::{CallView, ServerState, Validation};
 use mcpdeck::mcp::CallId;
 use mcpdeck::tui::app::{App, Calls, Setup};
@@ -541,5 +542,28 @@ fn a_question_shows_the_whole_command_that_a_yes_runs() {
         assert!(words.iter().all(|word| asked.contains(word)), "{asked}");
         assert!(asked.contains("y yes"), "{asked}");
         press(&mut app, KeyCode::Esc, NONE);
+    }
+}
+
+#[test]
+fn the_problems_of_a_long_file_are_gone_through_again_and_again() {
+    let mut app = app("typical");
+    let path = std::path::PathBuf::from("mcp.json");
+    let lines = (1..=100).map(|n| SafeText::line(&format!("line {n}."))).collect();
+    let file = FileText { path: path.clone(), lines };
+    app.update(Message::Deck(DeckEvent::Waiting(Arc::new([file]))));
+    let mut view = (*app.model.view).clone();
+    let problem = |line| {
+        let at = Position { file: path.clone(), line, column: 1 };
+        Diagnostic { at, message: "wrong".to_owned(), ..Diagnostic::default() }
+    };
+    view.diagnostics = [5, 95, 98].map(problem).to_vec();
+    app.update(Message::News(News::View(Arc::new(view))));
+    press(&mut app, KeyCode::Char('0'), NONE);
+    draw(&mut app, 120, 40);
+    for wanted in ["line 5.", "line 95.", "line 5.", "line 95."] {
+        press(&mut app, KeyCode::Char('n'), NONE);
+        let screen = draw(&mut app, 120, 40);
+        assert!(screen.contains(wanted), "{wanted}\n{screen}");
     }
 }

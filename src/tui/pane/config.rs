@@ -87,8 +87,11 @@ impl Pane for ConfigPane {
             Action::Left => self.turn(ConfigTab::ALL.len() - 1),
             Action::NextProblem => {
                 self.tab = ConfigTab::File;
+                // At the end of the file, all later ones are on the screen.
+                let height = usize::from(Self::body(ui.area).height);
+                let is_end = self.text.top + height >= self.text.doc.len();
                 let after = self.problems.iter().find(|line| **line > self.text.top);
-                if let Some(line) = after.or(self.problems.first()) {
+                if let Some(line) = after.filter(|_| !is_end).or(self.problems.first()) {
                     self.text.top = *line;
                 }
                 self.scroll(0, ui.area);
