@@ -311,15 +311,10 @@ pub fn find(text: &str, part: &str) -> Option<usize> {
         return text.char_indices().map(|(at, _)| at).find(|at| begins(&text[*at..]));
     }
     let (text, part) = (text.as_bytes(), part.as_bytes());
-    if part.is_empty() {
-        return Some(0);
-    }
-    let first = [part[0], part[0].to_ascii_uppercase()];
-    text.len().checked_sub(part.len()).and_then(|last| {
-        (0..=last).find(|at| {
-            first.contains(&text[*at]) && text[*at..*at + part.len()].eq_ignore_ascii_case(part)
-        })
-    })
+    let Some(first) = part.first() else { return Some(0) };
+    let last = text.len().checked_sub(part.len())?;
+    memchr::memchr2_iter(*first, first.to_ascii_uppercase(), &text[..=last])
+        .find(|at| text[*at..*at + part.len()].eq_ignore_ascii_case(part))
 }
 
 /// Completions of the last word of `text`: keys, then values of a key.
@@ -427,8 +422,10 @@ mod tests {
 
     #[test]
     fn text_of_any_script_is_found_in_either_case() {
-        let record = TrafficRecord { body: "L'ÉCOLE, Ärger, МОСКВА, ẞ".into(), ..record() };
-        for word in ["ÉCOLE", "école", "Ärger", "ÄRGER", "москва", "МОСКВА", "ẞ", "\"école, ä\""] {
+        let record =
+            TrafficRecord { body: "L'ÉCOLE, Ärger, МОСКВА, ẞ".into(), ..record() };
+        for word in ["ÉCOLE", "école", "Ärger", "ÄRGER", "москва", "МОСКВА", "ẞ", "\"école, ä\""]
+        {
             let read = Filter::parse(word, &now()).unwrap();
             assert!(read.passes(&record), "{word}");
         }

@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use crate::host::ApprovalRequest;
 use crate::mcp::{Answer, RequestKind};
 use crate::tui::effect::{Effect, Order};
+use crate::tui::filter::contains;
 use crate::tui::keymap::KeyScope;
 use crate::tui::model::{Model, Todo, kind_word};
 use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
@@ -47,12 +48,9 @@ impl Pane for InboxPane {
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
-        let wanted = self.browser.filter.text().to_lowercase();
+        let wanted = self.browser.filter.text().to_ascii_lowercase();
         let model = ui.model;
-        let holds = |text: String| {
-            let text = text.to_lowercase();
-            wanted.split_whitespace().all(|word| text.contains(word))
-        };
+        let holds = |text: String| wanted.split_whitespace().all(|word| contains(&text, word));
         let fits = |request: &ApprovalRequest| {
             let during = request.during.as_deref().unwrap_or_default();
             let (_, said) = Todo::Request(request.id).words(model);

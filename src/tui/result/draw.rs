@@ -1,5 +1,6 @@
 //! Draws the visible rows of a result, and only those.
 
+use crate::tui::filter::contains;
 use crate::tui::form::draw::{Styles, put};
 use crate::tui::graphics::{Graphics, Placement};
 use crate::tui::prelude::*;
@@ -442,10 +443,10 @@ impl Laid {
                 (row >= from).then_some((row, before))
             }
             Self::Lines(lines) => {
-                let wanted = needle.to_lowercase();
+                let needle = needle.to_ascii_lowercase();
                 let holds = |line: &Vec<markdown::MarkdownSpan>| {
                     let text: String = line.iter().map(|(text, _)| text.as_str()).collect();
-                    text.to_lowercase().contains(&wanted)
+                    contains(&text, &needle)
                 };
                 let mut later = (from..).zip(lines.get(from..)?);
                 later.find_map(|(row, line)| holds(line).then_some((row, 0)))

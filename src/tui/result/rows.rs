@@ -7,6 +7,7 @@ use unicode_width::UnicodeWidthChar;
 
 use crate::base::text::inspect::is_hidden;
 use crate::mcp::Payload;
+use crate::tui::filter;
 
 /// Shared text: a string inside a result, or text of our own.
 #[derive(Clone)]
@@ -168,19 +169,9 @@ fn size(text: &str, at: usize) -> (usize, usize) {
     (c.len_utf8(), columns)
 }
 
-/// Finds `needle` in `text` from `from` on, ignoring ASCII case; wraps around.
+/// Finds `needle` in `text` from the character at `from` on, ignoring case; wraps around.
 pub fn find(text: &str, needle: &str, from: usize) -> Option<usize> {
-    if needle.is_empty() {
-        return None;
-    }
-    let pattern = regex::RegexBuilder::new(&regex::escape(needle))
-        .case_insensitive(true)
-        .size_limit(1 << 20)
-        .build()
-        .ok()?;
-    let mut from = from.min(text.len());
-    while !text.is_char_boundary(from) {
-        from += 1;
-    }
-    pattern.find_at(text, from).or_else(|| pattern.find(text)).map(|found| found.start())
+    let needle = needle.to_ascii_lowercase();
+    let behind = text.get(from..).and_then(|behind| filter::find(behind, &needle));
+    behind.map(|at| from + at).or_else(|| filter::find(text, &needle))
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Bound;
 
+use crate::tui::filter::contains;
 use crate::tui::form::pointer::join;
 use crate::tui::prelude::*;
 
@@ -219,7 +220,7 @@ impl Tree {
     /// Goes to the next row after the cursor, folded or not, whose key or scalar contains `needle`,
     /// wrapping around at the end. Returns whether there is one.
     pub fn search(&mut self, value: &Value, needle: &str) -> bool {
-        let (start, needle) = (self.here(), needle.to_lowercase());
+        let (start, needle) = (self.here(), needle.to_ascii_lowercase());
         let mut path = Path::new();
         // Paths are in the order of their rows.
         let mut later = |path: &Path, key: &TreeKey<'_>, value: &Value| {
@@ -252,12 +253,11 @@ fn walk(
 }
 
 fn holds(key: &TreeKey<'_>, value: &Value, needle: &str) -> bool {
-    let contains = |text: &str| text.len() < SEARCHED && text.to_lowercase().contains(needle);
-    matches!(key, TreeKey::Name(name) if contains(name))
+    matches!(key, TreeKey::Name(name) if contains(name, needle))
         || match value {
-            Value::String(text) => contains(text),
+            Value::String(text) => text.len() < SEARCHED && contains(text, needle),
             Value::Array(_) | Value::Object(_) => false,
-            _ => contains(&value.to_string()),
+            _ => contains(&value.to_string(), needle),
         }
 }
 
