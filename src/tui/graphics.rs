@@ -203,13 +203,7 @@ impl Support {
     pub fn asks(&self, term: Option<&str>) -> bool {
         let simple = ["", "dumb", "linux", "cons25", "vt52", "ansi"];
         !cfg!(windows)
-            && matches!(
-                self.wanted,
-                WantedPicture::Auto
-                    | WantedPicture::Kitty
-                    | WantedPicture::Sixel
-                    | WantedPicture::Iterm2
-            )
+            && !matches!(self.wanted, WantedPicture::Off | WantedPicture::Blocks)
             && self.depth != ColorDepth::None
             && !self.ascii
             && !simple.contains(&term.unwrap_or_default())

@@ -87,11 +87,6 @@ impl<'a> InkSlice<'a> {
         InkSlice(whole.text()).part(from, to)
     }
 
-    /// The lines of something drawable.
-    pub fn lines<T: Drawable + ?Sized>(whole: &'a T) -> impl Iterator<Item = InkSlice<'a>> {
-        whole.text().lines().map(InkSlice)
-    }
-
     /// Its text.
     pub const fn as_str(&self) -> &'a str {
         self.0

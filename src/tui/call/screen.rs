@@ -117,12 +117,12 @@ impl CallScreen {
     }
 
     /// The key scopes in effect, innermost first.
-    pub fn scopes(&self) -> &'static [KeyScope] {
-        match self.focus {
-            CallFocus::Form if self.form.takes_text() => &[KeyScope::Form, KeyScope::Call],
-            CallFocus::Form => &[KeyScope::FormLine, KeyScope::Form, KeyScope::Call],
-            CallFocus::Result => &[KeyScope::Result, KeyScope::Call],
-        }
+    pub fn scopes(&self) -> Vec<KeyScope> {
+        let inner = match self.focus {
+            CallFocus::Form => self.form.scopes(),
+            CallFocus::Result => &[KeyScope::Result],
+        };
+        [inner, &[KeyScope::Call]].concat()
     }
 
     /// Performs an action.
@@ -158,7 +158,9 @@ impl CallScreen {
             Action::Json if self.form.json() == JsonView::Closed => {
                 self.form.apply(action);
                 if self.form.json() == JsonView::Open {
-                    return say("the JSON is too large to be edited here; {editor} edits one field");
+                    return say(
+                        "the JSON is too large to be edited here; {editor} edits one field",
+                    );
                 }
                 return self.typed();
             }
@@ -396,7 +398,7 @@ impl CallScreen {
 
     /// Handles a key by a keymap, as the dashboard does.
     pub fn key(&mut self, key: KeyEvent, keymap: &Keymap, now: Timestamp) -> Vec<Effect> {
-        let bound = keymap.pressed(self.scopes(), key);
+        let bound = keymap.pressed(&self.scopes(), key);
         let typed = self.type_key(key, bound, now);
         typed.unwrap_or_else(|| bound.map(|action| self.apply(action)).unwrap_or_default())
     }
@@ -675,7 +677,7 @@ const HELP: Help = (
 
 impl Screen for CallScreen {
     fn scopes(&self) -> Vec<KeyScope> {
-        Self::scopes(self).to_vec()
+        Self::scopes(self)
     }
 
     fn help(&self) -> Option<Help> {
@@ -738,7 +740,7 @@ impl Screen for CallScreen {
 
     /// The line of keys at the bottom: those that have an effect now.
     fn key_line(&self, keymap: &Keymap) -> KeyLine {
-        let mut keys = keymap.labels(self.scopes());
+        let mut keys = keymap.labels(&self.scopes());
         if self.focus == CallFocus::Form {
             // In the form, the keys of calling come first.
             keys = keymap.labels(&[KeyScope::Call, KeyScope::FormLine, KeyScope::Form]);

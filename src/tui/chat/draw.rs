@@ -10,7 +10,7 @@ use crate::tui::overlay::{TextReader, reader_width};
 use crate::tui::prelude::*;
 use crate::tui::result::markdown;
 use crate::tui::widget::Doc;
-use crate::tui::widget::doc::{foreign, wrap};
+use crate::tui::widget::doc::wrap;
 
 /// Maximum number of lines shown of an unfolded result.
 const RESULT: usize = 200;
@@ -82,7 +82,7 @@ pub(super) fn viewer(call: &ChatCall, area: Rect) -> TextReader {
             doc.heading(if outcome.is_error { "error" } else { "result" });
             match serde_json::from_str::<Value>(&outcome.text) {
                 Ok(value) if value.is_object() || value.is_array() => _ = doc.json(0, &value),
-                _ => foreign(&mut doc, 0, &SafeText::block(&outcome.text)),
+                _ => _ = doc.text(0, &SafeText::block(&outcome.text), Role::Foreign),
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::tui::keymap::KeyScope;
 use crate::tui::model::Model;
 use crate::tui::prelude::*;
 use crate::tui::schema_text;
-use crate::tui::widget::{Doc, doc};
+use crate::tui::widget::Doc;
 
 /// The tools pane.
 pub const TOOLS: CatalogKind = CatalogKind {
@@ -57,7 +57,7 @@ fn head(entry: &CatalogEntry, title: Option<&SafeText>, doc: &mut Doc) {
 fn description(text: Option<&SafeText>, doc: &mut Doc) {
     if let Some(text) = text.filter(|text| !text.is_empty()) {
         doc.gap();
-        doc::foreign(doc, 0, text);
+        doc.text(0, text, Role::Foreign);
     }
 }
 

@@ -245,11 +245,9 @@ fn a_search_in_text_goes_from_match_to_match() {
 
 #[test]
 fn the_end_of_a_comparison_in_part_can_be_reached() {
-    let text = |word: &str| {
-        let apart: String = (0..40).map(|n| format!("{word}{n}\n")).collect();
-        let same: String = (0..20_000).map(|n| format!("same{n}\n")).collect();
-        json!({"content": [{"type": "text", "text": apart + &same}]})
-    };
+    let lines =
+        |word: &str, count| (0..count).map(|n| format!("{word}{n}\n")).collect::<Vec<_>>().concat();
+    let text = |word: &str| json!({"content": [{"type": "text", "text": lines(word, 40) + &lines("same", 20_000)}]});
     let mut view = view(text("new"));
     screen(&mut view, 60, 12);
     view.compare_with(&text("old").into(), true);
@@ -261,7 +259,8 @@ fn the_end_of_a_comparison_in_part_can_be_reached() {
 
 #[test]
 fn wrapped_text_is_shown_to_its_end_and_uses_the_whole_width() {
-    let tabs: String = (0..9).map(|n| format!("{}a line of code END{n}\n", "\t".repeat(n))).collect();
+    let tabs = |n| format!("{}a line of code END{n}\n", "\t".repeat(n));
+    let tabs = (0..9).map(tabs).collect::<Vec<_>>().concat();
     for (text, ends) in [
         (tabs, (0..9).map(|n| format!("END{n}")).collect()),
         (format!("{}END", "日本語".repeat(40)), vec!["END".to_owned()]),

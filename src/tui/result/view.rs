@@ -397,7 +397,7 @@ impl ResultView {
             return save(&name, ResultFile::Base64(binary.text.clone()));
         }
         if let Some(BlockKind::Text(text)) = block.map(|b| &b.kind) {
-            return save("mcpdeck-result.txt", ResultFile::Text(text.clone()));
+            return save("mcpdeck-result.txt", ResultFile::Value(text.clone()));
         }
         let place = match (self.tree(), block) {
             // For a large result, the value is only the beginning.
@@ -409,7 +409,7 @@ impl ResultView {
             (None, Some(block)) => block.pointer.clone(),
             (None, None) => String::new(),
         };
-        let content = ResultFile::Json(SharedText::new(&self.result, place));
+        let content = ResultFile::Value(SharedText::new(&self.result, place));
         save("mcpdeck-result.json", content)
     }
 
@@ -469,12 +469,10 @@ impl ResultView {
 /// The content of a file to write; shared with the result, encoded when it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResultFile {
-    /// Text as it is.
-    Text(SharedText),
     /// Bytes given as base64.
     Base64(SharedText),
-    /// A value, as indented JSON; a single text without its quotes.
-    Json(SharedText),
+    /// A value: text as it is, any other as indented JSON.
+    Value(SharedText),
 }
 
 impl ResultFile {
@@ -484,9 +482,8 @@ impl ResultFile {
     /// A sentence, if the base64 is malformed.
     pub fn bytes(&self) -> Result<Vec<u8>, String> {
         match self {
-            Self::Text(text) => Ok(text.as_str().as_bytes().to_vec()),
             Self::Base64(text) => super::image::bytes(text.as_str()),
-            Self::Json(place) => {
+            Self::Value(place) => {
                 let value = place.value().unwrap_or(NOTHING);
                 match place.whole().or_else(|| value.as_str()) {
                     Some(text) => Ok(text.as_bytes().to_vec()),

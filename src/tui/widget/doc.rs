@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::mcp::{FieldChange, Risk};
 use crate::tui::filter::contains;
 use crate::tui::glyph::Glyphs;
-use crate::tui::ink::{Drawable, InkSlice};
+use crate::tui::ink::Drawable;
 use crate::tui::pane::Cx;
 use crate::tui::prelude::*;
 use crate::tui::widget::pen::Pen;
@@ -113,10 +113,11 @@ impl Doc {
         }
     }
 
-    /// Text wrapped at words, indented.
+    /// Text wrapped at words, indented; a line break at its end adds no line.
     pub fn text(&mut self, indent: u16, text: &impl Drawable, role: Role) -> &mut Self {
         let room = self.width.saturating_sub(indent).max(8);
-        for line in text.text().split('\n') {
+        let text = text.text();
+        for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
             for part in wrap(line, room) {
                 self.line(vec![(blanks(indent), Role::Text), (Ink::line(part), role)]);
             }
@@ -284,13 +285,6 @@ pub fn wrap(text: &str, room: u16) -> impl Iterator<Item = &str> {
         rest = None;
         Some(text)
     })
-}
-
-/// A description from a server, as lines set apart from ours.
-pub fn foreign(doc: &mut Doc, indent: u16, text: &SafeText) {
-    for line in InkSlice::lines(text) {
-        doc.text(indent, &line, Role::Foreign);
-    }
 }
 
 // A changed field of a definition: what makes it risky, before and now.

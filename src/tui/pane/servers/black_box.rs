@@ -67,7 +67,7 @@ fn info(ui: Ui<'_>, name: &ServerName) -> Doc {
     };
     if let Some(instructions) = &session.instructions {
         doc.heading("instructions");
-        crate::tui::widget::doc::foreign(&mut doc, 2, instructions);
+        doc.text(2, instructions, Role::Foreign);
     }
     doc.heading("capabilities").json(2, &session.capabilities);
     doc
