@@ -270,8 +270,8 @@ pub struct ChatSessions {
 }
 
 impl ChatSessions {
-    /// Sessions with this model; a caller among `clients` that is paused is held. Must be called within a tokio runtime, for the task that ends
-    /// abandoned sessions.
+    /// Sessions with this model; a caller among `clients` that is paused is held. Must be called
+    /// within a tokio runtime, for the task that ends abandoned sessions.
     pub fn new(
         host: Host,
         model: Arc<dyn LanguageModel>,

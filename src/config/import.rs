@@ -74,7 +74,7 @@ fn read_source(
 ) -> Result<Imported, Vec<Diagnostic>> {
     let root = match host {
         ImportHost::Codex => from_toml(source)?,
-        // What a program wrote may exceed the limits of files written by hand.
+        // What a program wrote may exceed the limits of files that users write.
         _ => match serde_json::from_str(source.text()) {
             Ok(root) => root,
             Err(_) => match parse(source) {

@@ -1,4 +1,4 @@
-//! JSON files that users write by hand: comments and trailing commas are allowed, and every error
+//! JSON files that users write: comments and trailing commas are allowed, and every error
 //! message names the file, the line and what to do.
 
 use std::path::{Path, PathBuf};
