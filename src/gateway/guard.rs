@@ -88,7 +88,7 @@ async fn admit(gateway: Arc<Gateway>, mut request: Request, next: Next) -> Respo
             }
             Err(refused) => return refused.into_response(),
         }
-    } else if is_mcp && may_open(&request) && !gateway.sessions.make_room() {
+    } else if is_mcp && may_open(&request) && !gateway.sessions.make_room(&client.id) {
         return Outside::crowded().into_response();
     }
     let is_delete = request.method() == Method::DELETE;

@@ -412,10 +412,10 @@ impl ClientSessions {
         }
     }
 
-    /// Whether another session may be opened. Of too many, one that nobody uses now is ended: the
-    /// oldest of the client that has the most, so that one which leaves its sessions behind keeps
-    /// no other out.
-    pub fn make_room(&self) -> bool {
+    /// Whether a client may open another session. When all are taken, one that nobody uses now is
+    /// ended for it: the oldest of the client that has the most, if that has more than this one. So
+    /// a client that leaves its sessions behind keeps no other out.
+    pub fn make_room(&self, client: &str) -> bool {
         let mut open = self.open.lock();
         if open.len() < SESSIONS {
             return true;
@@ -424,10 +424,12 @@ impl ClientSessions {
         for one in open.values() {
             *held.entry(one.owner.clone()).or_default() += 1;
         }
-        let unused = open.iter().filter_map(|(id, one)| {
-            let mut sent = one.session.sent.lock();
-            (!sent.is_in_use()).then(|| (held[&one.owner], Reverse(sent.used), id.clone()))
-        });
+        let own = open.values().filter(|one| one.owner.as_deref() == Some(client)).count();
+        let unused =
+            open.iter().filter(|(_, one)| held[&one.owner] > own).filter_map(|(id, one)| {
+                let mut sent = one.session.sent.lock();
+                (!sent.is_in_use()).then(|| (held[&one.owner], Reverse(sent.used), id.clone()))
+            });
         unused.max().is_some_and(|(.., id)| open.remove(&id).is_some())
     }
 
@@ -726,13 +728,13 @@ mod tests {
         let sessions = ClientSessions::new(None);
         let ids: Vec<SessionId> = (0..SESSIONS).map(|n| format!("{n:04}").into()).collect();
         for (n, id) in ids.iter().enumerate() {
-            assert!(sessions.make_room());
+            assert!(sessions.make_room("b"));
             sessions.open(Arc::clone(id)).expect("there is room");
             sessions.own(id, &Arc::from(if n < 10 { "a" } else { "b" }));
         }
         // The oldest of `b` listens.
         let stream = sessions.find(&ids[10]).expect("open").session.sent.lock().go_on(0, None);
-        assert!(sessions.make_room());
+        assert!(!sessions.make_room("b") && sessions.make_room("a"));
         let ended: Vec<_> = ids.iter().filter(|id| sessions.owner(id).is_none()).collect();
         assert_eq!(ended, [&ids[11]]);
         drop(stream);

@@ -247,7 +247,7 @@ impl Gateway {
         let Some(store) = &self.options.store else { return Ok(false) };
         let owner = store.owner(session).await.map_err(|_| Outside::away())?;
         let is_own = owner.as_deref() == Some(client);
-        if is_own && !self.sessions.make_room() {
+        if is_own && !self.sessions.make_room(client) {
             return Err(Outside::crowded());
         }
         Ok(is_own)
