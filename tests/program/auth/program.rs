@@ -1,0 +1,107 @@
+//! The same through the binary: five processes and one token, `login --no-browser`, `status`,
+//! `--check`, `logout`.
+
+use std::process::Stdio;
+
+use mcpdeck::mcp::TokenStore;
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::auth::Rig;
+
+fn mcpdeck(rig: &Rig, args: &[&str]) -> Command {
+    let path = rig.dir.path();
+    let file = path.join("mcp.json");
+    // Written once: a program that runs already may be reading it.
+    if !file.exists() {
+        let config = json!({"servers": {"guarded": {"url": rig.mock.url()}}});
+        std::fs::write(&file, config.to_string()).unwrap();
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mcpdeck"));
+    command.args(args).current_dir(path).env("MCPDECK_STATE_DIR", path).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// What a program said on both streams, and its exit code.
+pub async fn run(rig: &Rig, args: &[&str]) -> (String, Option<i32>) {
+    let done = mcpdeck(rig, args).output().await.unwrap();
+    let text = [done.stdout, done.stderr].concat();
+    (String::from_utf8_lossy(&text).into_owned(), done.status.code())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_five_processes_that_refresh_one_token_one_posts_and_all_succeed() {
+    let rig = Rig::new().await;
+    rig.store().save(&rig.mock.token(3595)).unwrap();
+    let five = (0..5).map(|_| run(&rig, &["list"]));
+    for (text, code) in futures::future::join_all(five).await {
+        assert_eq!(code, Some(0), "{text}");
+    }
+    assert_eq!(rig.mock.count("POST /token"), 1);
+    assert_eq!(rig.kept().unwrap().refresh_token.as_deref(), Some("refresh-1-good"));
+}
+
+/// Starts `login --no-browser`; gives the address it shows.
+async fn login(rig: &Rig) -> (Child, String) {
+    let mut child = mcpdeck(rig, &["login", "guarded", "--no-browser"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    while let Some(line) = lines.next_line().await.unwrap() {
+        if let Some(url) = line.strip_prefix("mcpdeck: open ") {
+            let url = url.to_owned();
+            // Whatever else it says is read, or it would wait for a reader.
+            tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+            return (child, url);
+        }
+    }
+    panic!("no address was shown");
+}
+
+/// Where the browser of another machine ends: at an address it cannot show.
+pub async fn ends_at(url: &str) -> String {
+    let none = reqwest::redirect::Policy::none();
+    let client = reqwest::Client::builder().redirect(none).build().unwrap();
+    let answer = client.get(url).send().await.unwrap();
+    answer.headers()["location"].to_str().unwrap().to_owned()
+}
+
+async fn paste(mut child: Child, line: &str) -> Option<i32> {
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    child.wait().await.unwrap().code()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn login_takes_a_pasted_address_status_shows_it_and_logout_revokes_it() {
+    let rig = Rig::new().await;
+    let (text, code) = run(&rig, &["--check"]).await;
+    assert_eq!(code, Some(3), "{text}");
+    for said in [
+        "start/unauthorized",
+        "mcpdeck login guarded",
+        "sign-in: challenge",
+        "/.well-known/oauth-protected-resource/mcp HTTP 200",
+        "sign-in: server metadata",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+
+    let (child, url) = login(&rig).await;
+    let other = ends_at(&url).await.replace("state=", "state=x");
+    assert_eq!(paste(child, &other).await, Some(1), "the `state` of another sign-in");
+    assert_eq!(rig.mock.count("POST /token"), 0);
+
+    let (child, url) = login(&rig).await;
+    assert_eq!(paste(child, &ends_at(&url).await).await, Some(0));
+    let (text, code) = run(&rig, &["status"]).await;
+    assert_eq!(code, Some(0), "{text}");
+    for shown in ["signed in", "read", ", refreshed by itself"] {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+    assert!(!text.contains("access-1"), "{text}");
+
+    let (text, code) = run(&rig, &["logout", "guarded"]).await;
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!((rig.mock.count("POST /revoke"), rig.kept()), (1, None));
+}

@@ -1,0 +1,9 @@
+//! What people do at a terminal: the built binary in a pseudo-terminal, keys in, its screen read by a
+//! terminal emulator. Waits for text, never for time.
+
+mod approvals;
+mod calls;
+mod check;
+mod config;
+mod dashboard;
+mod dev;
