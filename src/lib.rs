@@ -41,16 +41,17 @@
 //!               +-------------+-------------+
 //!               config (text -> ServerConfig, diagnostics)   base (text, secret, time, ring)   leaves
 //! ```
-//! `mock` plays servers from a script, `demo` holds those of `--demo`, `telemetry` is the log file.
+//! Each box is a crate below `src`, named `mcpdeck-NAME` and used under its short name; this one is the
+//! stable face of them and the binary. What each knows stands in one line in its manifest. `mock` plays
+//! servers from a script, `demo` holds those of `--demo`, `cli::telemetry` is the log file.
 //!
 //! # Invariants
-//! Each with what holds it; tests without a path are in `tests/engine/architecture.rs`.
+//! Each with what holds it; tests without a path are in `tests/architecture.rs`.
 //! 1. `base`, `config`, `mcp`, `process`, `host` and `deck` build without a terminal, an HTTP server
-//!    or an LLM client: `cargo check --no-default-features` in `.ci/run`, and
-//!    `no_folder_holds_words_it_must_not_know`.
-//! 2. Arrows run down the picture only, and front ends see the layers below through their façades:
-//!    modules of `host`, `deck`, `mcp` and `process` are private (the compiler),
-//!    `arrows_run_down_only`, `files_of_a_folder_do_not_go_round_in_circles`.
+//!    or an LLM client: their manifests, and `the_engine_depends_on_no_front_end`.
+//! 2. Arrows run down the picture only: each part is a crate, and its manifest names what it may use.
+//!    Modules of `host`, `deck`, `mcp` and `process` are private (the compiler); within a crate,
+//!    `files_of_a_folder_do_not_go_round_in_circles`.
 //! 3. One task owns one server, its process, session and state: only messages reach
 //!    `host/server/actor.rs` (the compiler).
 //! 4. The view changes only in [`host::HostView::apply`], and the projector is its only writer:
@@ -59,45 +60,45 @@
 //!    `&self` (the compiler), takes no lock and reads no clock: `words_stay_where_they_belong`.
 //! 6. Every queue has a bound and a written overflow policy. Facts push back on the noisy server
 //!    alone; telemetry drops the oldest and counts it. What needs a person lives in the view.
-//!    `words_stay_where_they_belong` (no unbounded channel), `tests/engine/flood.rs`, `fixtures/faults`.
+//!    `words_stay_where_they_belong` (no unbounded channel), `tests/flood.rs`, `fixtures/faults`.
 //! 7. Only `cli`, the terminal session and servers that are played write to stdout:
 //!    `words_stay_where_they_belong` and the lints `print_stdout`, `print_stderr`.
 //! 8. Text from servers becomes [`base::SafeText`] once, where it enters, and the functions that draw
 //!    take nothing else: `tui/ink.rs` (the compiler).
 //! 9. Secrets are [`base::Secret`], which prints as `***`: the compiler, and `fixtures/faults`.
 //! 10. A request in flight is one value with one owner, [`mcp::PendingRequest`]: id, deadline, cancel,
-//!     progress, clock, byte counts, and where its answer goes. `tests/engine/wire`.
+//!     progress, clock, byte counts, and where its answer goes. `tests/wire`.
 //! 11. One function, [`host::Policy::decide`], decides whether a caller may list, call, read or connect:
 //!     `lists_and_calls_agree` in `tests/engine/policy.rs`.
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
-pub mod base;
-pub mod config;
-pub mod deck;
-pub mod error;
-pub mod host;
-pub mod mcp;
-pub mod process;
+pub use base;
+pub use config;
+pub use config::error;
+pub use deck;
+pub use host;
+pub use mcp;
+pub use process;
 
 #[cfg(feature = "chat")]
-pub mod chat;
+pub use chat;
 #[cfg(feature = "cli")]
-pub mod check;
+pub use check;
 #[cfg(feature = "cli")]
-pub mod cli;
+pub use cli;
+#[cfg(feature = "cli")]
+pub use cli::telemetry;
 #[cfg(feature = "demo")]
-pub mod demo;
+pub use demo;
 #[cfg(feature = "gateway")]
-pub mod gateway;
+pub use gateway;
 #[cfg(feature = "mock")]
-pub mod mock;
-#[cfg(feature = "cli")]
-pub mod telemetry;
+pub use mock;
 #[cfg(feature = "tui")]
-pub mod tui;
+pub use tui;
 
 pub use config::McpConfig;
+pub use config::error::{Error, ErrorCode};
 pub use deck::{Deck, DeckEvent};
-pub use error::{Error, ErrorCode};
 pub use host::{Host, HostBuilder, Startup};

@@ -153,7 +153,7 @@ fn open(folder: &Path) -> std::io::Result<File> {
 #[cfg(not(unix))]
 fn open(folder: &Path) -> std::io::Result<File> {
     std::fs::create_dir_all(folder)?;
-    let key = crate::base::file::file_key(std::path::absolute(folder)?);
+    let key = crate::file::file_key(std::path::absolute(folder)?);
     let path = std::env::temp_dir().join(format!("mcpdeck-{key}.lock"));
     std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)
 }

@@ -244,7 +244,7 @@ fn private(_: &Metadata) -> io::Result<()> {
 // Hashes as text.
 
 /// A short, stable name for a path, for files that store something about it.
-pub(crate) fn file_key(file: impl AsRef<Path>) -> String {
+pub fn file_key(file: impl AsRef<Path>) -> String {
     let mut name = hex(&Sha256::digest(file.as_ref().as_os_str().as_encoded_bytes()));
     name.truncate(32);
     name
@@ -261,7 +261,7 @@ pub fn random_hex<const N: usize>() -> io::Result<String> {
 }
 
 /// Bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
         let _ = write!(out, "{byte:02x}");

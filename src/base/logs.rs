@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 use tracing::Level;
 
-use crate::base::ring::{Ring, Weighed};
-use crate::base::text::SafeText;
-use crate::base::{ServerName, Timestamp};
+use crate::ring::{Ring, Weighed};
+use crate::text::SafeText;
+use crate::{ServerName, Timestamp};
 
 /// Where a log line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]

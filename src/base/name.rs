@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A server's key in `servers`, trimmed; the prefix of its tools' canonical names.
 ///
-/// Cheap to clone. Draw it through [`crate::base::text::SafeText`]: file content is untrusted too.
+/// Cheap to clone. Draw it through [`crate::text::SafeText`]: file content is untrusted too.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ServerName(Arc<str>);

@@ -345,7 +345,7 @@ fn percent_encoded(value: &str, upper: bool, kept: &str) -> String {
 }
 
 /// Percent-decodes `text` (RFC 3986); invalid sequences are kept as they are.
-pub(crate) fn percent_decoded(text: &str) -> String {
+pub fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {

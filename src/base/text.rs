@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::base::text::scan::{Scanner, TextPiece};
+use crate::text::scan::{Scanner, TextPiece};
 
 pub mod inspect;
 pub mod json;

@@ -140,7 +140,7 @@ fn identity(_: &std::fs::Metadata) -> (u64, u64, i64, i64) {
 
 /// The name of the file system, if it does not report changes made on other machines.
 #[cfg(target_os = "linux")]
-pub(crate) fn remote(folder: &Path) -> Option<String> {
+pub fn remote(folder: &Path) -> Option<String> {
     let kind = rustix::fs::statfs(folder).ok()?.f_type as u32;
     let name = match kind {
         0x6969 => "NFS",
@@ -159,7 +159,7 @@ pub(crate) fn remote(folder: &Path) -> Option<String> {
 
 /// Elsewhere the slow periodic sweep finds unreported changes.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn remote(_: &Path) -> Option<String> {
+pub fn remote(_: &Path) -> Option<String> {
     None
 }
 
@@ -183,7 +183,7 @@ fn is_change(event: &Event) -> bool {
 }
 
 /// Watches folders non-recursively, and knows how changes are noticed.
-pub(crate) struct FolderWatch {
+pub struct FolderWatch {
     watcher: Option<RecommendedWatcher>,
     folders: BTreeSet<PathBuf>,
     /// How changes are noticed now.

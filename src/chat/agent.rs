@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::ServerName;
-use crate::base::human::{self, Bytes};
-use crate::base::text::SafeText;
-use crate::chat::catalog::{ChatTool, ToolCatalog};
-use crate::chat::context::{self, PromptFit};
-use crate::chat::event::{ChatEvent, DoneReason, StatusKind, word};
-use crate::chat::llm::{
+use crate::catalog::{ChatTool, ToolCatalog};
+use crate::context::{self, PromptFit};
+use crate::event::{ChatEvent, DoneReason, StatusKind, word};
+use crate::llm::{
     ChatMessage, Delta, LanguageModel, LlmError, LlmErrorKind, ModelPrompt, ModelReply, OnDelta,
     Stop, TokenUsage, ToolCall,
 };
-use crate::chat::prompt::{Cost, SystemPrompt, inner, marked};
-use crate::deck::Clients;
-use crate::error::{Error, ErrorCode};
-use crate::host::{CallOptions, CallOutcome, Host, OutsideError, Principal, canonical_name};
+use crate::prompt::{Cost, SystemPrompt, inner, marked};
+use base::ServerName;
+use base::human::{self, Bytes};
+use base::text::SafeText;
+use config::error::{Error, ErrorCode};
+use deck::Clients;
+use host::{CallOptions, CallOutcome, Host, OutsideError, Principal, canonical_name};
 
 /// Limits at which a turn stops.
 #[derive(Clone, Copy, Debug)]

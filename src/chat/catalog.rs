@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::base::ServerName;
-use crate::base::text::SafeText;
-use crate::chat::llm::ToolSpec;
-use crate::host::{Host, Principal, canonical_name, exposed_name, hashed_name};
-use crate::mcp::Tool;
+use crate::llm::ToolSpec;
+use base::ServerName;
+use base::text::SafeText;
+use host::{Host, Principal, canonical_name, exposed_name, hashed_name};
+use mcp::Tool;
 
 /// Maximum length of a tool description for the model, in characters.
 const DESCRIPTION: usize = 4_000;

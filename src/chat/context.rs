@@ -1,7 +1,7 @@
 //! Fitting a prompt into a model's context: token estimates, and shortening of messages. Pure.
 
-use crate::base::text::cut;
-use crate::chat::llm::{ChatMessage, ModelPrompt, ModelReply};
+use crate::llm::{ChatMessage, ModelPrompt, ModelReply};
+use base::text::cut;
 
 /// Share of the context that a prompt may use, in percent; the rest is for the answer.
 const FULL: u64 = 80;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use crate::chat::llm::{ChatMessage, LanguageModel, ModelPrompt, ModelReply, Stop};
-use crate::host::{ApprovalRequest, Drafter};
-use crate::mcp::RequestKind;
+use crate::llm::{ChatMessage, LanguageModel, ModelPrompt, ModelReply, Stop};
+use host::{ApprovalRequest, Drafter};
+use mcp::RequestKind;
 
 /// A model that drafts completions.
 pub struct ModelDrafter(Arc<dyn LanguageModel>);

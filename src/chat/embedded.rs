@@ -3,13 +3,13 @@
 
 use serde_json::Value;
 
-use crate::base::text::cut;
-use crate::chat::context;
-use crate::chat::llm::{
+use crate::context;
+use crate::llm::{
     ChatMessage, Delta, LanguageModel, ModelPrompt, ModelReply, OnDelta, PendingReply, TokenUsage,
     ToolCall, ToolSpec, call_id,
 };
-use crate::chat::prompt::inner;
+use crate::prompt::inner;
+use base::text::cut;
 
 /// The embedded model.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::base::ServerName;
-use crate::chat::llm::TokenUsage;
-use crate::chat::prompt::Cost;
+use crate::llm::TokenUsage;
+use crate::prompt::Cost;
+use base::ServerName;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,7 +94,7 @@ impl ChatEvent {
 }
 
 /// The name of a kind, reason or status in events.
-pub(crate) fn word(kind: &impl Serialize) -> String {
+pub fn word(kind: &impl Serialize) -> String {
     let word = serde_json::to_value(kind).unwrap_or_default();
     word.as_str().unwrap_or_default().to_owned()
 }

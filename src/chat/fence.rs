@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::chat::llm::{ToolCall, call_id};
+use crate::llm::{ToolCall, call_id};
 
 /// First line of a block.
 const OPEN: &str = "```tool";

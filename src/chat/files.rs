@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::base::file::read_text;
+use base::file::read_text;
 
 /// Maximum size of a file, in bytes.
 const LARGEST: u64 = 256 << 10;

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::base::text::SafeText;
+use base::text::SafeText;
 
 /// The complete input of one model request.
 #[derive(Clone, Debug, Default)]

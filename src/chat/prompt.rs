@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::ServerName;
-use crate::base::text::SafeText;
-use crate::chat::catalog::ToolCatalog;
-use crate::chat::{context, fence};
-use crate::host::{Host, Principal};
+use crate::catalog::ToolCatalog;
+use crate::{context, fence};
+use base::ServerName;
+use base::text::SafeText;
+use host::{Host, Principal};
 
 const BASE: &str = "You are the assistant of a person who runs several MCP servers. Answer \
 briefly. Use a tool when it helps; say so when none does.";

@@ -18,17 +18,17 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
 
-use crate::base::address::is_loopback;
-use crate::base::secret::Redactor;
-use crate::base::text::SafeText;
-use crate::chat::context;
-use crate::chat::fence::{self, Fence};
-use crate::chat::llm::{
+use crate::context;
+use crate::fence::{self, Fence};
+use crate::llm::{
     ChatMessage, Delta, LanguageModel, LlmError, LlmErrorKind, ModelPrompt, ModelReply, OnDelta,
     PendingReply, Stop,
 };
-use crate::config::TlsConfig;
-use crate::mcp::{SseEvents, client_builder, unreachable_reason};
+use base::address::is_loopback;
+use base::secret::Redactor;
+use base::text::SafeText;
+use config::TlsConfig;
+use mcp::{SseEvents, client_builder, unreachable_reason};
 use wire::{Fault, ProviderRequest, ReplyReader};
 pub use wire::{Provider, RemoteConfig};
 

@@ -7,9 +7,9 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::base::ServerName;
-use crate::deck::{Recording, RecordingLine};
-use crate::mcp::{Direction, MessageKind};
+use base::ServerName;
+use deck::{Recording, RecordingLine};
+use mcp::{Direction, MessageKind};
 
 /// A call that a model chose.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -12,13 +12,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::file::random_hex;
-use crate::chat::agent::{Agent, Conversation};
-use crate::chat::event::ChatEvent;
-use crate::chat::llm::{ChatMessage, LanguageModel};
-use crate::chat::prompt::inner;
-use crate::deck::{ChatStore, Clients, KeptChat};
-use crate::host::{Host, Principal};
+use crate::agent::{Agent, Conversation};
+use crate::event::ChatEvent;
+use crate::llm::{ChatMessage, LanguageModel};
+use crate::prompt::inner;
+use base::file::random_hex;
+use deck::{ChatStore, Clients, KeptChat};
+use host::{Host, Principal};
 
 /// Limits of sessions.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +120,7 @@ impl ChatSession {
                 // Delayed until the session accepts the next message.
                 ChatEvent::Done { .. } => *done.lock() = Some(event),
                 ChatEvent::ToolResult { text, .. } => {
-                    crate::chat::context::shorten(text, RESULT);
+                    crate::context::shorten(text, RESULT);
                     session.push(&event);
                 }
                 _ => session.push(&event),

@@ -9,11 +9,11 @@ use serde::Deserialize;
 use strum::VariantArray as _;
 use url::Url;
 
-use crate::base::secret::Secret;
-use crate::base::text::path::spelled;
-use crate::chat::{Embedded, LanguageModel, Provider, ProviderModel, RemoteConfig};
-use crate::config::Environment;
-use crate::deck::{load_json, parse_json};
+use crate::{Embedded, LanguageModel, Provider, ProviderModel, RemoteConfig};
+use base::secret::Secret;
+use base::text::path::spelled;
+use config::Environment;
+use deck::{load_json, parse_json};
 
 /// Name of the file in the user's configuration folder.
 pub const SETTINGS: &str = "settings.json";

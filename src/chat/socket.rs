@@ -19,9 +19,9 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::chat::prompt::SystemPrompt;
-use crate::chat::session::{ChatSession, ChatSessions, MessageRefusal};
-use crate::host::Principal;
+use crate::prompt::SystemPrompt;
+use crate::session::{ChatSession, ChatSessions, MessageRefusal};
+use host::Principal;
 
 /// Authenticates a token: returns its caller and a token that is cancelled when it ends; `None` if
 /// it does not allow the chat.

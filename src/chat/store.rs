@@ -7,8 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::base::text::path::spelled;
-use crate::deck::{ChatStore, KeptChat, Stored};
+use base::text::path::spelled;
+use deck::{ChatStore, KeptChat, Stored};
 
 /// Maximum number of sessions; the least recently changed are deleted beyond it.
 const MOST: u32 = 1_000;

@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::deck::WrittenText;
-use crate::host::{ApprovalRequest, RequestHandler};
-use crate::mcp::{Answer, RequestKind};
+use deck::WrittenText;
+use host::{ApprovalRequest, RequestHandler};
+use mcp::{Answer, RequestKind};
 
-pub use crate::deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
+pub use deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
 
 /// Answers from a script; records the requests it had no answer for.
 #[derive(Clone, Default)]

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::check::CheckFinding;
-use crate::check::expect::{ExpectTarget, Expectations, ResultExpectation, SampleCall};
-use crate::check::subject::brief;
-use crate::deck::{SavedCall, SavedCalls, SavedTarget};
-use crate::host::split_name;
-use crate::mcp::ListKind;
+use crate::CheckFinding;
+use crate::expect::{ExpectTarget, Expectations, ResultExpectation, SampleCall};
+use crate::subject::brief;
+use deck::{SavedCall, SavedCalls, SavedTarget};
+use host::split_name;
+use mcp::ListKind;
 
 /// A call with everything it needs.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,12 +15,12 @@ use serde_json::{Map, Value};
 use super::rule::finding;
 use super::subject::{CheckSubject, ListedEntry, brief};
 use super::{CheckFinding, Severity, rule};
-use crate::base::text::nearest;
-use crate::config::child_pointer;
-use crate::deck::WrittenText;
-use crate::error::place;
-use crate::host::{CallOutcome, SchemaVerdict, Validator};
-use crate::mcp::ListKind;
+use base::text::nearest;
+use config::child_pointer;
+use config::error::place;
+use deck::WrittenText;
+use host::{CallOutcome, SchemaVerdict, Validator};
+use mcp::ListKind;
 
 /// Name of the file beside the configuration.
 pub const FILE: &str = "mcp.expect.json";
@@ -700,7 +700,7 @@ mod tests {
 #[cfg(test)]
 mod settings_tests {
     use super::*;
-    use crate::check::rule;
+    use crate::rule;
 
     fn level(expected: &Expectations, server: &str) -> Option<Severity> {
         expected.weigh(Some(server), rule::finding("describe/missing", "", "x")).map(|f| f.severity)

@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 
-use crate::check::CheckFinding;
-use crate::check::rule::{capped, finding};
-use crate::check::subject::{CheckSubject, brief};
-use crate::deck::{Drift, DriftPlace, Lock};
-use crate::mcp::{FieldChange, Risk};
+use crate::CheckFinding;
+use crate::rule::{capped, finding};
+use crate::subject::{CheckSubject, brief};
+use deck::{Drift, DriftPlace, Lock};
+use mcp::{FieldChange, Risk};
 
 /// Maximum number of findings per entry, so that a rewritten schema does not fill the report.
 const MOST: usize = 20;

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use strum::IntoStaticStr;
 
-use crate::config::{Diagnostic, Position, Severity};
+use config::{Diagnostic, Position, Severity};
 
 /// The verdict of a check on one server, or on all of them.
 ///
@@ -198,7 +198,7 @@ pub struct ServerReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ConfigReport {
     /// The file, as the user named it; null for a command or URL.
-    #[serde(serialize_with = "crate::base::text::path::perhaps")]
+    #[serde(serialize_with = "base::text::path::perhaps")]
     #[schemars(with = "Option<PathBuf>")]
     pub path: Option<PathBuf>,
     /// Its problems.

@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::Report;
 use super::model::{CheckFinding, CheckVerdict, ServerReport};
-use crate::base::human::Dur;
-use crate::base::text::json;
-use crate::config::Severity;
+use base::human::Dur;
+use base::text::json;
+use config::Severity;
 pub use human::{ReportDetail, Style};
 
 /// A format.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{CheckFinding, Severity};
-use crate::base::text::nearest;
+use base::text::nearest;
 
 /// The rule with this id.
 pub fn find(id: &str) -> Option<&'static Rule> {

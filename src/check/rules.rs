@@ -10,8 +10,8 @@ use super::expect::{Budgets, Expectations};
 use super::rule::finding;
 use super::subject::{CheckSubject, brief};
 use super::{CheckFinding, lock};
-pub use crate::base::text::inspect::{hidden, instructions, urls};
-use crate::deck::Lock;
+pub use base::text::inspect::{hidden, instructions, urls};
+use deck::Lock;
 use names::shape;
 
 /// The findings of all rules.

@@ -9,23 +9,23 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::ServerName;
-use crate::base::text::path::spelled;
-use crate::check::answers::AnswerScript;
-use crate::check::calls::{PlannedCall, PlannedCalls};
-use crate::check::expect::Expectations;
-use crate::check::model::{
+use crate::answers::AnswerScript;
+use crate::calls::{PlannedCall, PlannedCalls};
+use crate::expect::Expectations;
+use crate::model::{
     CheckFinding, CheckVerdict, ConfigReport, Counts, ProcessExit, Report, ServerReport,
 };
-use crate::check::rule::finding;
-use crate::check::rules::{self, Measure};
-use crate::check::run::stage::Run;
-use crate::check::subject::CheckSubject;
-use crate::config::{McpConfig, Severity};
-use crate::deck::{Deck, Lock, Recorder};
-use crate::error::{Error, ErrorCode};
-use crate::host::{Host, HostView, ServerState, ServerView, Startup};
-use crate::mcp::{Direction, MessageKind};
+use crate::rule::finding;
+use crate::rules::{self, Measure};
+use crate::run::stage::Run;
+use crate::subject::CheckSubject;
+use base::ServerName;
+use base::text::path::spelled;
+use config::error::{Error, ErrorCode};
+use config::{McpConfig, Severity};
+use deck::{Deck, Lock, Recorder};
+use host::{Host, HostView, ServerState, ServerView, Startup};
+use mcp::{Direction, MessageKind};
 
 mod doctor;
 mod stage;
@@ -87,7 +87,7 @@ pub struct CheckSignals {
 }
 
 /// Interval between two progress updates.
-pub(crate) const TICK: Duration = Duration::from_secs(1);
+pub const TICK: Duration = Duration::from_secs(1);
 
 impl CheckSignals {
     /// Stops every server, at once when `force` is cancelled; calls `each` every second meanwhile.
@@ -126,7 +126,7 @@ pub async fn run(
     let engine = Host::builder()
         .startup(Startup::Background)
         .handler(plan.answers.clone())
-        .accounts(crate::deck::accounts(&crate::config::Environment::of_process()));
+        .accounts(deck::accounts(&config::Environment::of_process()));
     let opened = Deck::builder().config(plan.config.clone()).host(engine).open().await;
     let deck = match opened {
         Ok(deck) => deck,
@@ -257,8 +257,8 @@ fn report(
         transport: last.transport.as_str(),
         protocol_version: session.map(|s| s.protocol_version.to_string()),
         era: session.map(|s| match s.era {
-            crate::mcp::Era::Legacy => "legacy",
-            crate::mcp::Era::Modern => "modern",
+            mcp::Era::Legacy => "legacy",
+            mcp::Era::Modern => "modern",
         }),
         server_info: session.map(|s| s.server_info.as_ref().clone()),
         took: run.took(),

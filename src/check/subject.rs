@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::base::SafeText;
-use crate::config::ContentLimits;
-use crate::deck::{LockedServer, canonical_json};
-use crate::host::{ServerState, ServerView, StepView};
-use crate::mcp::{Era, Finding, FindingKind, ListKind, RejectedEntry};
-use crate::process::ExitView;
+use base::SafeText;
+use config::ContentLimits;
+use deck::{LockedServer, canonical_json};
+use host::{ServerState, ServerView, StepView};
+use mcp::{Era, Finding, FindingKind, ListKind, RejectedEntry};
+use process::ExitView;
 
 /// One server as the rules see it.
 #[derive(Clone, Debug, Default, Deserialize)]

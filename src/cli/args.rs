@@ -9,12 +9,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, ValueEnum, ValueHint};
 
 pub use self::verbs::*;
-use crate::base::human::parse_duration;
-use crate::check::{
+use ::check::{
     Severity,
     rule::{self, Rule},
 };
-use crate::host::Startup;
+use base::human::parse_duration;
+use host::Startup;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -30,17 +30,17 @@ use super::args::{Common, OneServer};
 use super::deck::{self, Invocation, Need};
 use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
-use crate::base::SafeText;
-use crate::chat::event::word;
-use crate::chat::files::with_files;
-use crate::chat::llm::TokenUsage;
-use crate::chat::{Agent, ChatEvent, ChatSettings, Conversation, Provider, StatusKind, TurnLimits};
-use crate::check::answers::AnswerScript;
-use crate::config::Environment;
-use crate::deck::PolicyKeeper;
-use crate::host::{ApprovalRequest, Origin, Principal, RequestHandler};
-use crate::mcp::{Answer, RequestKind};
 use crate::telemetry::Telemetry;
+use ::chat::event::word;
+use ::chat::files::with_files;
+use ::chat::llm::TokenUsage;
+use ::chat::{Agent, ChatEvent, ChatSettings, Conversation, Provider, StatusKind, TurnLimits};
+use ::check::answers::AnswerScript;
+use ::deck::PolicyKeeper;
+use base::SafeText;
+use config::Environment;
+use host::{ApprovalRequest, Origin, Principal, RequestHandler};
+use mcp::{Answer, RequestKind};
 
 /// Which model, and how it is reached.
 #[derive(Clone, Debug, Default, Args)]

@@ -8,20 +8,20 @@ use super::args::{CheckArgs, Common, OneServer};
 use super::load::{self, LoadedConfig};
 use super::output::{ExitStatus, ProgressLine};
 use super::{operate, output, signals};
-use crate::base::atomic::{Readers, replace};
-use crate::base::text::json;
-use crate::check::answers::AnswerScript;
-use crate::check::calls::{self, PlannedCalls, Saved};
-use crate::check::expect::{self, Expectations};
-use crate::check::model::ConfigReport;
-use crate::check::report::{ReportDetail, ReportFormat, ReportOutput, Style, github_summary};
-use crate::check::rule::finding;
-use crate::check::run::{self, CheckOutcome, Plan};
-use crate::check::{CheckFinding, CheckVerdict, Report, Severity, lock};
-use crate::config::{Environment, FileScope, candidates};
-use crate::deck::{LOCK_FILE, Lock, SavedCalls};
-use crate::host::{HostView, Startup};
 use crate::telemetry::Telemetry;
+use ::check::answers::AnswerScript;
+use ::check::calls::{self, PlannedCalls, Saved};
+use ::check::expect::{self, Expectations};
+use ::check::model::ConfigReport;
+use ::check::report::{ReportDetail, ReportFormat, ReportOutput, Style, github_summary};
+use ::check::rule::finding;
+use ::check::run::{self, CheckOutcome, Plan};
+use ::check::{CheckFinding, CheckVerdict, Report, Severity, lock};
+use ::deck::{LOCK_FILE, Lock, SavedCalls};
+use base::atomic::{Readers, replace};
+use base::text::json;
+use config::{Environment, FileScope, candidates};
+use host::{HostView, Startup};
 
 /// The arguments of one check.
 pub struct CheckRequest<'a> {

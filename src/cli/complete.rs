@@ -21,11 +21,11 @@ use super::args::{Cli, Common};
 use super::docs::TOPICS;
 use super::output::ExitStatus;
 use super::{load, operate, output, values};
-use crate::base::SafeText;
-use crate::check::rule;
-use crate::config::{Environment, Loaded, ServerConfig};
-use crate::deck::{KeptDefinitions, SavedTarget};
-use crate::mcp::{Capabilities, ListKind};
+use ::check::rule;
+use ::deck::{KeptDefinitions, SavedTarget};
+use base::SafeText;
+use config::{Environment, Loaded, ServerConfig};
+use mcp::{Capabilities, ListKind};
 
 /// How long the names of a server are offered after its lists were last read.
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);

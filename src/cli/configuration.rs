@@ -7,8 +7,8 @@ use serde_json::json;
 use super::args::{Common, ConfigArgs};
 use super::output::{CommandResult, ExitStatus, problems};
 use super::{load, output};
-use crate::base::SafeText;
-use crate::config::{
+use base::SafeText;
+use config::{
     Diagnostic, InputNeed, Loaded, PrintDetail, Severity, dangers, effective, effective_text,
     origin_in_words,
 };
@@ -49,7 +49,7 @@ pub fn config(common: &Common, args: &ConfigArgs) -> CommandResult {
 }
 
 fn spelled(files: &[std::path::PathBuf]) -> Vec<std::borrow::Cow<'_, str>> {
-    files.iter().map(|file| crate::base::text::path::spelled(file)).collect()
+    files.iter().map(|file| base::text::path::spelled(file)).collect()
 }
 
 /// The configuration in effect as commented JSON, with the origin of each value, and what to be

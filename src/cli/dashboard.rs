@@ -11,24 +11,22 @@ use parking_lot::Mutex;
 use super::args::{Cli, ColorChoice, OneServer};
 use super::output::{ExitStatus, problems};
 use super::{load, output};
-use crate::base::{LogLevel, SafeText};
-use crate::config::{Environment, ImportFile, Loaded, McpConfig, import_places};
-use crate::deck::{
-    Clients, Deck, DeckBuilder, KeptDefinitions, Notebook, Scan, TrustGate, TrustStore,
-};
-use crate::host::{Drafter, Host, HostBuilder, ServerState};
-use crate::mcp::Capabilities;
 use crate::telemetry::Telemetry;
-use crate::tui::app::Setup;
-use crate::tui::chat::port::OpenChat;
-use crate::tui::{DashboardOptions, DashboardSource, ExportOrigin, HostLogLevel, Show, Start};
+use ::deck::{Clients, Deck, DeckBuilder, KeptDefinitions, Notebook, Scan, TrustGate, TrustStore};
+use base::{LogLevel, SafeText};
+use config::{Environment, ImportFile, Loaded, McpConfig, import_places};
+use host::{Drafter, Host, HostBuilder, ServerState};
+use mcp::Capabilities;
+use tui::app::Setup;
+use tui::chat::port::OpenChat;
+use tui::{DashboardOptions, DashboardSource, ExportOrigin, HostLogLevel, Show, Start};
 
 /// Runs the dashboard until the user quits.
 pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, ExitStatus> {
     let engine = Host::builder()
         .startup(cli.common.startup_mode())
         .person_answers()
-        .accounts(crate::deck::accounts(&Environment::of_process()));
+        .accounts(::deck::accounts(&Environment::of_process()));
     let (deck, engine, clients) = served(cli, deck(cli)?, engine)?;
     let mut deck = deck.host(engine);
     deck.keep_watching = true;
@@ -66,7 +64,7 @@ pub fn open(cli: &Cli, telemetry: &Telemetry, file: &Path) -> Result<ExitCode, E
 #[cfg(unix)]
 pub fn attach(cli: &Cli, telemetry: &Telemetry, pid: Option<u32>) -> Result<ExitCode, ExitStatus> {
     let state = Environment::of_process().state_dir.unwrap_or_default();
-    let mut found = crate::deck::local_sockets(&state);
+    let mut found = ::deck::local_sockets(&state);
     let id = |path: &Path| path.file_stem()?.to_str()?.parse::<u32>().ok();
     found.retain(|path| pid.is_none_or(|pid| id(path) == Some(pid)));
     let socket = match <[_; 1]>::try_from(found) {
@@ -114,7 +112,7 @@ fn show(
         show: show_of_demo(cli),
         chat,
     };
-    crate::tui::run(source, options).map_err(|error| {
+    tui::run(source, options).map_err(|error| {
         output::complain(&error.to_string());
         output::refuse("without a terminal there are --check, list, call and status")
     })
@@ -155,8 +153,8 @@ fn models(cli: &Cli) -> Result<Models, ExitStatus> {
 fn show_of_demo(cli: &Cli) -> Option<Show> {
     #[cfg(feature = "demo")]
     if cli.dashboard.demo && !cli.check.quiet {
-        let config = crate::demo::config(&std::env::current_exe().ok()?);
-        return Some(Box::new(|host, stop| Box::pin(crate::demo::show(host, config, stop))));
+        let config = demo::config(&std::env::current_exe().ok()?);
+        return Some(Box::new(|host, stop| Box::pin(demo::show(host, config, stop))));
     }
     let _ = cli;
     None

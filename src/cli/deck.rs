@@ -4,17 +4,17 @@ use super::args::{Common, OneServer};
 use super::load::{self, LeftOut, LoadedConfig};
 use super::output::{ExitStatus, ProgressLine};
 use super::{output, recording, signals};
-use crate::base::human::Dur;
-use crate::base::text::quoted;
-use crate::base::{SafeText, ServerName};
-use crate::check::answers::AnswerScript;
-use crate::check::run::{CheckSignals, TICK, is_settled};
-use crate::config::{Environment, McpConfig};
-use crate::deck::{Deck, DeckBuilder, KeptDefinitions, Recorder};
-use crate::error::{Error, ErrorCode};
-use crate::host::{Host, HostView, ServerState, TargetKind, split_name};
-use crate::mcp::ListKind;
 use crate::telemetry::Telemetry;
+use ::check::answers::AnswerScript;
+use ::check::run::{CheckSignals, TICK, is_settled};
+use ::deck::{Deck, DeckBuilder, KeptDefinitions, Recorder};
+use base::human::Dur;
+use base::text::quoted;
+use base::{SafeText, ServerName};
+use config::error::{Error, ErrorCode};
+use config::{Environment, McpConfig};
+use host::{Host, HostView, ServerState, TargetKind, split_name};
+use mcp::ListKind;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -106,7 +106,7 @@ impl Invocation<'_> {
             let engine = Host::builder()
                 .startup(common.startup_mode())
                 .handler(answers)
-                .accounts(crate::deck::accounts(&Environment::of_process()));
+                .accounts(::deck::accounts(&Environment::of_process()));
             let deck = Deck::builder().config(source.config).host(engine);
             let done = over(common, &signals, deck, async |deck, recorder| {
                 let (host, left_out) = (deck.host(), &source.left_out);
@@ -251,7 +251,7 @@ pub fn interrupted() -> ExitStatus {
 }
 
 /// Problems of a configuration as an error.
-pub fn refused(diagnostics: Vec<crate::config::Diagnostic>) -> Error {
+pub fn refused(diagnostics: Vec<config::Diagnostic>) -> Error {
     crate::telemetry::refused(&diagnostics);
     let mut error = Error::new(ErrorCode::Configuration, "the configuration cannot be used");
     error.diagnostics = diagnostics;
@@ -317,7 +317,7 @@ pub fn complain(error: &Error) {
         output::complain(&SafeText::block(&text));
         return;
     }
-    let text = crate::config::render_all(&error.diagnostics);
+    let text = config::render_all(&error.diagnostics);
     output::complain(&format!("{}\n{}", error.message, text.trim_end()));
 }
 

@@ -7,11 +7,11 @@ use clap::CommandFactory;
 use super::args::{Cli, ExplainArgs, SchemaKind};
 use super::output::{CommandResult, ExitStatus};
 use super::{complete, output};
-use crate::base::text::nearest;
-use crate::check::answers::Answers;
-use crate::check::expect::Expectations;
-use crate::check::{report, rule};
-use crate::deck::{Lock, schema_of};
+use ::check::answers::Answers;
+use ::check::expect::Expectations;
+use ::check::{report, rule};
+use ::deck::{Lock, schema_of};
+use base::text::nearest;
 
 /// `mcpdeck explain [RULE]`
 pub fn explain(args: &ExplainArgs) -> CommandResult {
@@ -92,19 +92,19 @@ pub fn help(topic: &str) -> ExitStatus {
 /// `mcpdeck --keys`
 #[cfg(feature = "tui")]
 pub fn keys() -> ExitStatus {
-    shown(crate::tui::key_table())
+    shown(tui::key_table())
 }
 
 /// `mcpdeck schema`
 pub fn schema(which: SchemaKind) -> ExitStatus {
     let schema = match which {
-        SchemaKind::Config => crate::config::json_schema(),
+        SchemaKind::Config => config::json_schema(),
         SchemaKind::Report => report::report_schema(),
         SchemaKind::Lock => schema_of::<Lock>(),
         SchemaKind::Expect => schema_of::<Expectations>(),
         SchemaKind::Answers => schema_of::<Answers>(),
-        SchemaKind::Policy => crate::deck::policy_schema(),
-        SchemaKind::Recording => crate::deck::recording_schema(),
+        SchemaKind::Policy => ::deck::policy_schema(),
+        SchemaKind::Recording => ::deck::recording_schema(),
     };
     output::json(&schema, ExitStatus::Ok)
 }
@@ -169,7 +169,7 @@ pub fn text(wanted: &str) -> Result<String, String> {
     }
     let names = TOPICS.iter().map(|topic| topic.name).chain(["keys"]);
     let near = nearest(wanted, names, 0.7);
-    let shown = crate::base::text::SafeText::line(wanted);
+    let shown = base::text::SafeText::line(wanted);
     Err(match near {
         Some(name) => format!("there is no help on `{shown}`; did you mean `{name}`?"),
         None => format!(

@@ -11,11 +11,11 @@ use serde_json::json;
 use super::args::Common;
 use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
-use crate::base::human::{Dur, parse_duration};
-use crate::base::text::json as safe;
-use crate::base::{Clock, SafeText, Timestamp};
-use crate::deck::GrantStore;
-use crate::host::{AccessScope, DEFAULT_PROFILE, Grant, GrantId, GrantKind, NewGrant, Origin};
+use ::deck::GrantStore;
+use base::human::{Dur, parse_duration};
+use base::text::json as safe;
+use base::{Clock, SafeText, Timestamp};
+use host::{AccessScope, DEFAULT_PROFILE, Grant, GrantId, GrantKind, NewGrant, Origin};
 
 /// `mcpdeck grants`
 #[derive(Debug, Args)]

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::args::ImportArgs;
 use super::output::{self, CommandResult, ExitStatus, problems};
-use crate::base::{SafeText, Secret, ServerName};
-use crate::config::{
+use base::{SafeText, Secret, ServerName};
+use config::{
     Conflict, Diagnostic, Environment, ImportHost, Imported, import_places, is_secret_name,
     merge_import, preview_import, read_import, write_with_backup,
 };
@@ -152,7 +152,7 @@ impl Taken {
     ) -> CommandResult {
         let path = env.absolute(path);
         let refused = |why: &dyn Display| output::refuse(&format!("{}: {why}", path.display()));
-        let before = crate::config::read_for_edit(&path).map_err(|error| refused(&error))?;
+        let before = config::read_for_edit(&path).map_err(|error| refused(&error))?;
         let conflict = if args.replace { Conflict::Replace } else { Conflict::Keep };
         let ours = before.as_deref().filter(|text| !text.trim().is_empty()).unwrap_or(EMPTY);
         let (after, notes) =

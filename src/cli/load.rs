@@ -8,14 +8,14 @@ use indexmap::IndexMap;
 
 use super::args::{Cli, Common, OneServer, Verb};
 use super::output::{ExitStatus, problems};
-use crate::base::text::{nearest, quoted};
-use crate::base::{SafeText, Secret, ServerName};
-use crate::config::{
+use crate::telemetry::Telemetry;
+use ::deck::{Masks, TrustStore};
+use base::text::{nearest, quoted};
+use base::{SafeText, Secret, ServerName};
+use config::{
     Diagnostic, Environment, Loaded, McpConfig, ServerConfig, Severity, candidates, discover, load,
 };
-use crate::deck::{Masks, TrustStore};
-use crate::host::Startup;
-use crate::telemetry::Telemetry;
+use host::Startup;
 
 /// Servers of the files that cannot be used, and why.
 pub type LeftOut = Vec<(ServerName, Diagnostic)>;
@@ -130,7 +130,7 @@ pub fn demo() -> Result<LoadedConfig, Vec<Diagnostic>> {
     #[cfg(feature = "demo")]
     {
         let exe = std::env::current_exe().map_err(|error| refuse(&error.to_string()))?;
-        Ok(crate::demo::config(&exe).into())
+        Ok(demo::config(&exe).into())
     }
     #[cfg(not(feature = "demo"))]
     Err(refuse("this build was made without the demo servers"))
@@ -172,7 +172,7 @@ pub fn environment(common: &Common) -> Result<Environment, Vec<Diagnostic>> {
     for file in &common.env_file {
         env.add_file(file)?;
     }
-    env.sources = crate::deck::secret_sources(&env);
+    env.sources = ::deck::secret_sources(&env);
     Ok(env)
 }
 
@@ -411,7 +411,7 @@ mod tests {
             ("tools", "did you mean `mcpdeck list --only tools`?"),
             ("localhost:3000/mcp", "`mcpdeck http://localhost:3000/mcp`"),
             ("npx", "`mcpdeck -- npx ...`"),
-            ("src", "it is a folder"),
+            ("args", "it is a folder"),
             ("zzz", "see `mcpdeck --help`"),
         ] {
             let message = settled(word).expect_err(word);

@@ -14,11 +14,11 @@ use super::deck::{Invocation, Need};
 use super::operate::{self, ArgumentWords, Prepared};
 use super::outcome::{OutcomeFormat, Printer};
 use super::output::{self, ExitStatus};
-use crate::base::SafeText;
-use crate::check::answers::AnswerScript;
-use crate::error::Error;
-use crate::host::{CallOptions, CallOutcome, Host, Origin, TargetKind};
 use crate::telemetry::Telemetry;
+use ::check::answers::AnswerScript;
+use base::SafeText;
+use config::error::Error;
+use host::{CallOptions, CallOutcome, Host, Origin, TargetKind};
 
 /// Longest latency that is recorded exactly, in microseconds: an hour.
 const LONGEST: u64 = 3_600_000_000;
@@ -87,7 +87,7 @@ async fn calls(
     let options =
         CallOptions { origin: Origin::Cli, server: Some(server), ..CallOptions::default() };
     let latencies = Histogram::new_with_max(LONGEST, 3)
-        .map_err(|error| Error::new(crate::error::ErrorCode::Internal, error.to_string()))?;
+        .map_err(|error| Error::new(config::error::ErrorCode::Internal, error.to_string()))?;
     let tally = RefCell::new(Tally { latencies, failed: 0, errors: BTreeMap::new() });
     let open = Cell::new(args.calls);
     let began = Instant::now();

@@ -12,13 +12,11 @@ use super::args::{Common, LoginArgs, OneServer};
 use super::deck::interrupted;
 use super::output::{CommandResult, ExitStatus, problems};
 use super::{load, output, signals};
-use crate::base::human::Dur;
-use crate::base::{SafeText, ServerName};
-use crate::config::{Environment, HttpConfig, McpConfig};
-use crate::deck::{accounts, open_browser};
-use crate::mcp::{
-    AuthEvent, AuthFailure, Authorizer, SignIn, SignInPrompt, StoredToken, scopes_in_words,
-};
+use ::deck::{accounts, open_browser};
+use base::human::Dur;
+use base::{SafeText, ServerName};
+use config::{Environment, HttpConfig, McpConfig};
+use mcp::{AuthEvent, AuthFailure, Authorizer, SignIn, SignInPrompt, StoredToken, scopes_in_words};
 
 /// `mcpdeck login`
 pub fn login(common: &Common, args: &LoginArgs) -> CommandResult {

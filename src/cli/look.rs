@@ -11,14 +11,14 @@ use super::deck::{Invocation, Need};
 use super::load::LeftOut;
 use super::output::ExitStatus;
 use super::{deck, load, login, outcome, output, values};
-use crate::base::{SafeText, ServerName};
-use crate::check::answers::AnswerScript;
-use crate::config::{Environment, TransportKind};
-use crate::deck::accounts;
-use crate::host::{HostView, ServerState, ServerView};
-use crate::mcp::{FindingKind, ListKind, Prompt, Resource, StoredToken, Tool};
-use crate::process::containment;
 use crate::telemetry::Telemetry;
+use ::check::answers::AnswerScript;
+use ::deck::accounts;
+use base::{SafeText, ServerName};
+use config::{Environment, TransportKind};
+use host::{HostView, ServerState, ServerView};
+use mcp::{FindingKind, ListKind, Prompt, Resource, StoredToken, Tool};
+use process::containment;
 
 /// Maximum number of findings per server written to stderr; the JSON has all.
 const MOST_FINDINGS: usize = 8;
@@ -61,7 +61,7 @@ fn show(
 }
 
 /// Reports a command that could not start, in the requested format.
-fn failure(error: &crate::error::Error, json: bool) -> ExitStatus {
+fn failure(error: &config::error::Error, json: bool) -> ExitStatus {
     if !json {
         deck::complain(error);
         return deck::exit_of(error);

@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::output::{self, ExitStatus};
-use crate::base::SafeText;
-use crate::base::text::cut;
-use crate::config::Environment;
-use crate::deck::{MAX_LOCAL_LINE, NATIVE_MESSAGES, local_sockets};
-use crate::host::OutsideCode;
+use ::deck::{MAX_LOCAL_LINE, NATIVE_MESSAGES, local_sockets};
+use base::SafeText;
+use base::text::cut;
+use config::Environment;
+use host::OutsideCode;
 
 /// Name of the host in the browser.
 const NAME: &str = "mcpdeck";

@@ -11,12 +11,12 @@ use super::deck::{Invocation, Need, Scene};
 use super::outcome::{Aside, OutcomeFormat, Printer};
 use super::output::{CommandResult, ExitStatus};
 use super::{deck, output, values};
-use crate::base::ServerName;
-use crate::check::answers::AnswerScript;
-use crate::deck::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget, WrittenText};
-use crate::error::{Error, ErrorCode};
-use crate::host::{CallOptions, CallOutcome, Host, Origin, TargetKind, Validation, canonical_name};
 use crate::telemetry::Telemetry;
+use ::check::answers::AnswerScript;
+use ::deck::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget, WrittenText};
+use base::ServerName;
+use config::error::{Error, ErrorCode};
+use host::{CallOptions, CallOutcome, Host, Origin, TargetKind, Validation, canonical_name};
 
 /// What every operation needs.
 struct OperationArgs<'a> {
@@ -355,7 +355,7 @@ fn load_saved(common: &Common) -> Result<(PathBuf, SavedCalls), Error> {
 fn list_saved(common: &Common, args: &CallArgs) -> CommandResult {
     let (path, saved) = deck::ended(load_saved(common))?;
     if args.ask.json {
-        let object = json!({"path": crate::base::text::path::spelled(&path), "calls": saved.calls});
+        let object = json!({"path": base::text::path::spelled(&path), "calls": saved.calls});
         return Ok(output::json_line(&object, ExitStatus::Ok));
     }
     if saved.calls.is_empty() {

@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use super::args::Common;
 use super::output::ExitStatus;
 use super::{deck, output};
-use crate::base::text::json as safe;
-use crate::base::{Redactor, SafeText, ServerName};
-use crate::check::answers::AnswerScript;
-use crate::error::{Error, Violation};
-use crate::host::{CallOutcome, Host, ServerView};
-use crate::mcp::{Finding, FindingKind, Payload};
+use ::check::answers::AnswerScript;
+use base::text::json as safe;
+use base::{Redactor, SafeText, ServerName};
+use config::error::{Error, Violation};
+use host::{CallOutcome, Host, ServerView};
+use mcp::{Finding, FindingKind, Payload};
 
 /// What was asked for, and how its outcome is printed.
 #[derive(Clone, Copy)]

@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::args::ColorChoice;
-use crate::base::SafeText;
-use crate::base::text::json;
-use crate::config::{Diagnostic, render_all};
-use crate::host::{HostView, ServerState, ServerView, StartStep, StepStatus};
+use base::SafeText;
+use base::text::json;
+use config::{Diagnostic, render_all};
+use host::{HostView, ServerState, ServerView, StartStep, StepStatus};
 
 /// Writes the answer of a command to stdout and returns `exit`.
 ///
@@ -340,9 +340,9 @@ impl From<ExitStatus> for ExitCode {
     }
 }
 
-impl From<crate::check::CheckVerdict> for ExitStatus {
-    fn from(verdict: crate::check::CheckVerdict) -> Self {
-        use crate::check::CheckVerdict;
+impl From<::check::CheckVerdict> for ExitStatus {
+    fn from(verdict: ::check::CheckVerdict) -> Self {
+        use ::check::CheckVerdict;
         match verdict {
             CheckVerdict::Ok => Self::Ok,
             CheckVerdict::Violated => Self::Failed,

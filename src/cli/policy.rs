@@ -11,13 +11,11 @@ use serde_json::json;
 use super::args::Common;
 use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
-use crate::base::file::read_text;
-use crate::base::{Clock, SafeText};
-use crate::deck::{Offline, Recording, RecordingLine};
-use crate::host::{
-    DEFAULT_PROFILE, Decision, Origin, PolicyAction, PolicyEffect, Principal, TargetKind,
-};
-use crate::mcp::{Direction, MessageKind};
+use ::deck::{Offline, Recording, RecordingLine};
+use base::file::read_text;
+use base::{Clock, SafeText};
+use host::{DEFAULT_PROFILE, Decision, Origin, PolicyAction, PolicyEffect, Principal, TargetKind};
+use mcp::{Direction, MessageKind};
 
 /// `mcpdeck policy`
 #[derive(Debug, Args)]
@@ -157,7 +155,7 @@ fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool
     for call in &calls {
         let origin = call.origin.as_deref().unwrap_or(who);
         let asks = Origin::parse(origin).ok_or_else(|| {
-            let (file, origin) = (crate::base::text::path::spelled(file), SafeText::line(origin));
+            let (file, origin) = (base::text::path::spelled(file), SafeText::line(origin));
             output::refuse(&format!("{file}: `{origin}` is not an origin; write {ORIGINS}"))
         })?;
         let profile = call.profile.as_deref().unwrap_or(profile);
@@ -225,7 +223,7 @@ fn of_recording(recording: Recording) -> std::io::Result<Vec<PolicyCall>> {
 }
 
 fn recorded(file: &Path) -> Result<Vec<PolicyCall>, String> {
-    let shown = crate::base::text::path::spelled(file);
+    let shown = base::text::path::spelled(file);
     if let Ok(recording) = Recording::open(file) {
         return of_recording(recording).map_err(|error| format!("{shown}: {error}"));
     }

@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 use super::args::{Common, OneServer};
 use super::deck::{self, Invocation, Need};
 use super::output::{self, CommandResult, ExitStatus};
-use crate::base::SafeText;
-use crate::base::human::{count, parse_duration};
-use crate::base::text::path::spelled;
-use crate::check::answers::AnswerScript;
-use crate::deck::{
+use crate::telemetry::Telemetry;
+use ::check::answers::AnswerScript;
+use ::deck::{
     ExportFormat, Recorder, Recording, RecordingLine, RecordingPart, Scrubber, export_recording,
 };
-use crate::host::{CallOptions, Host, Origin};
-use crate::mcp::{Direction, MessageKind, every_difference};
-use crate::telemetry::Telemetry;
+use base::SafeText;
+use base::human::{count, parse_duration};
+use base::text::path::spelled;
+use host::{CallOptions, Host, Origin};
+use mcp::{Direction, MessageKind, every_difference};
 
 /// `mcpdeck scrub`
 #[derive(Debug, Args)]
@@ -246,7 +246,7 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Comm
     let ran = invocation.run(Need::Servers(names), AnswerScript::default(), async |scene| {
         let name = match scene.host.snapshot().servers.keys().next() {
             Some(only) if args.one.is_named() => only.clone(),
-            _ => crate::base::ServerName::new(&server),
+            _ => base::ServerName::new(&server),
         };
         let mut rows = Vec::new();
         for operation in &operations {
@@ -280,16 +280,12 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Comm
     deck::ended(ran)
 }
 
-async fn compared(
-    host: &Host,
-    server: &crate::base::ServerName,
-    operation: &DiffedOperation,
-) -> Value {
+async fn compared(host: &Host, server: &base::ServerName, operation: &DiffedOperation) -> Value {
     let options = CallOptions {
         server: Some(server.clone()),
         bypass_cache: true,
         origin: Origin::Cli,
-        validation: crate::host::Validation::Force,
+        validation: host::Validation::Force,
         ..CallOptions::default()
     };
     let params = &operation.params;

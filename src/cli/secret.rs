@@ -9,10 +9,10 @@ use serde_json::json;
 use super::args::Common;
 use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
-use crate::base::text::json as safe;
-use crate::base::{SafeText, Secret};
-use crate::config::Environment;
-use crate::deck::{NEW_PASSPHRASE, SecretStore, keyring_place, system_keyring};
+use ::deck::{NEW_PASSPHRASE, SecretStore, keyring_place, system_keyring};
+use base::text::json as safe;
+use base::{SafeText, Secret};
+use config::Environment;
 
 /// `mcpdeck secret`
 #[derive(Debug, Args)]

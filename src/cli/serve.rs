@@ -12,22 +12,22 @@ use tokio_util::sync::CancellationToken;
 use super::args::{Common, OneServer};
 use super::output::{CommandResult, ExitStatus, problems};
 use super::{deck, load, output, signals};
-use crate::base::human::parse_duration;
-use crate::base::{Clock, SafeText, Timestamp};
-use crate::config::Environment;
+use crate::telemetry::Telemetry;
 #[cfg(feature = "tui")]
-use crate::deck::{Alongside, DeckBuilder};
-use crate::deck::{Clients, Deck, DeckEvent, PolicyKeeper, TrustGate, TrustStore};
+use ::deck::{Alongside, DeckBuilder};
+use ::deck::{Clients, Deck, DeckEvent, PolicyKeeper, TrustGate, TrustStore};
 #[cfg(unix)]
-use crate::deck::{Listening, Local};
-use crate::gateway::{
+use ::deck::{Listening, Local};
+use base::human::parse_duration;
+use base::{Clock, SafeText, Timestamp};
+use config::Environment;
+use gateway::{
     self, Bridge, ClientTokens, DEFAULT_SCOPES, GatewayService, OwnerToken, ServeOptions,
     SharedStore, Traces, serve_stdio,
 };
 #[cfg(feature = "tui")]
-use crate::host::DEFAULT_PROFILE;
-use crate::host::{AccessScope, Host, ServerState};
-use crate::telemetry::Telemetry;
+use host::DEFAULT_PROFILE;
+use host::{AccessScope, Host, ServerState};
 
 /// `mcpdeck serve`
 #[derive(Debug, Args)]
@@ -153,7 +153,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
         let engine = Host::builder()
             .startup(common.startup_mode())
             .handler(bridge.clone())
-            .accounts(crate::deck::accounts(&env));
+            .accounts(::deck::accounts(&env));
         let mut deck = Deck::builder().host(engine).environment(env.clone());
         deck.masks = Some(load::masks(telemetry));
         let files = match source.path {
@@ -243,7 +243,7 @@ fn report_event(event: &DeckEvent) {
              use it, or open it in the dashboard",
         ),
         DeckEvent::TrustNeeded(servers) => {
-            let names: Vec<&str> = servers.iter().map(crate::base::ServerName::as_str).collect();
+            let names: Vec<&str> = servers.iter().map(base::ServerName::as_str).collect();
             let names = SafeText::line(&names.join(", "));
             output::complain(&format!("not started before `mcpdeck trust` approves them: {names}"));
         }

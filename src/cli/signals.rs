@@ -3,7 +3,7 @@
 
 use futures::stream::{BoxStream, StreamExt as _, poll_fn, select_all};
 
-use crate::check::run::CheckSignals;
+use ::check::run::CheckSignals;
 
 /// Runs `work` on a current-thread runtime; does not wait for tasks that it leaves behind.
 ///

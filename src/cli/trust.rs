@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::args::{Chosen, Common, TrustArgs, TrustVerb};
 use super::output::{CommandResult, ExitStatus, problems};
 use super::{load, output};
-use crate::base::{SafeText, ServerName};
-use crate::config::Environment;
-use crate::deck::{Passed, Review, TrustGate, TrustStore, TrustVerdict};
+use ::deck::{Passed, Review, TrustGate, TrustStore, TrustVerdict};
+use base::{SafeText, ServerName};
+use config::Environment;
 
 /// `mcpdeck trust`
 pub fn trust(common: &Common, args: &TrustArgs) -> CommandResult {

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use crate::base::SafeText;
-use crate::base::text::nearest;
-use crate::mcp::{Prompt, schema_kind};
+use base::SafeText;
+use base::text::nearest;
+use mcp::{Prompt, schema_kind};
 
 /// Builds the arguments: at most one JSON object first, then `key=value` pairs that add to it or
 /// replace its values.

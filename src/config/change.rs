@@ -5,8 +5,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::base::{Secret, ServerName};
-use crate::config::{HttpConfig, McpConfig, ServerConfig, StdioConfig, TransportConfig};
+use crate::{HttpConfig, McpConfig, ServerConfig, StdioConfig, TransportConfig};
+use base::{Secret, ServerName};
 
 /// The difference between two configurations, or what a reload does because of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ pub fn changed_settings(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
     }
     if old.hold != new.hold {
         let holds = [&old.hold, &new.hold].into_iter().flatten();
-        out.extend(holds.map(crate::config::Hold::setting));
+        out.extend(holds.map(crate::Hold::setting));
         out.dedup();
     }
     out
@@ -143,7 +143,7 @@ fn values(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Environment, load_text};
+    use crate::{Environment, load_text};
 
     fn config(text: &str) -> McpConfig {
         let env = Environment { cwd: "/".into(), ..Environment::default() };

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{SafeText, Secret, ServerName};
-use crate::config::source::SourceText;
+use crate::source::SourceText;
+use base::{SafeText, Secret, ServerName};
 
 /// How much a problem weighs.
 #[derive(
@@ -43,7 +43,7 @@ pub enum Severity {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position {
     /// The file, as the user named it; empty for values that come from no file.
-    #[serde(serialize_with = "crate::base::text::path::one")]
+    #[serde(serialize_with = "base::text::path::one")]
     pub file: PathBuf,
     /// 1-based line; 0 when unknown.
     pub line: u32,
@@ -212,7 +212,7 @@ impl<'a> Problems<'a> {
 }
 
 /// The pointer of a child (RFC 6901).
-pub(crate) fn child_pointer(pointer: &str, key: &str) -> String {
+pub fn child_pointer(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
@@ -295,7 +295,7 @@ pub fn render_all(diagnostics: &[Diagnostic]) -> String {
 }
 
 /// The number of problems of each severity as text; `None` without any.
-pub(crate) fn severity_summary(all: impl Iterator<Item = Severity>) -> Option<String> {
+pub fn severity_summary(all: impl Iterator<Item = Severity>) -> Option<String> {
     let all: Vec<Severity> = all.collect();
     let counted = |kind: Severity| {
         let n = all.iter().filter(|severity| **severity == kind).count();
@@ -309,7 +309,7 @@ pub(crate) fn severity_summary(all: impl Iterator<Item = Severity>) -> Option<St
 #[cfg(test)]
 mod render_tests {
     use super::*;
-    use crate::config::source::SourceText;
+    use crate::source::SourceText;
 
     fn sample() -> Diagnostic {
         let text = "{\n  \"servers\": {\"a\": {\"cmmand\": \"x\"}}\n}";

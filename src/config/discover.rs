@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::load::{Loaded, load_text};
-use crate::config::{Diagnostic, Environment};
+use crate::load::{Loaded, load_text};
+use crate::{Diagnostic, Environment};
 
 /// Paths relative to the current folder; the first that exists is used.
 const PROJECT: [&str; 4] = ["mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"];
@@ -73,7 +73,7 @@ pub fn single_command(
 ) -> Result<Loaded, Vec<Diagnostic>> {
     let Some((command, args)) = words.split_first() else {
         let problem =
-            Diagnostic::new("config/empty", crate::config::Severity::Error, "no command was named");
+            Diagnostic::new("config/empty", crate::Severity::Error, "no command was named");
         return Err(vec![problem]);
     };
     let name = name_of_command(command, args);
@@ -182,9 +182,7 @@ mod tests {
         let words = ["x", "${HOME}", "; rm"].map(str::to_owned);
         let loaded = single_command(&words, &Pairs::new(), &env).expect("usable");
         let (_, server) = loaded.config.servers.first().expect("one server");
-        let crate::config::TransportConfig::Stdio(stdio) = &server.transport else {
-            panic!("a process")
-        };
+        let crate::TransportConfig::Stdio(stdio) = &server.transport else { panic!("a process") };
         assert_eq!(stdio.args, ["${HOME}", "; rm"]);
         assert!(loaded.config.files.is_empty());
     }

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::base::ServerName;
-use crate::config::Diagnostic;
-use crate::config::source::SourceText;
-use crate::config::syntax::{SyntaxNode, parse};
+use crate::Diagnostic;
+use crate::source::SourceText;
+use crate::syntax::{SyntaxNode, parse};
+use base::ServerName;
 
 mod entry;
 mod put;
@@ -19,7 +19,7 @@ mod save;
 mod splice;
 
 pub use entry::{ENTRY_NAME, ShownEntry, entry_schema, restored_entry, shown_entry};
-pub(crate) use put::{put_element, put_member};
+pub use put::{put_element, put_member};
 pub use save::{Undo, read_for_edit, write_with_backup};
 
 use splice::{SplicedText, insert, remove_at, replace_range};
@@ -133,7 +133,7 @@ pub fn apply_edit(text: &str, edit: &Edit) -> Result<String, EditError> {
 }
 
 /// A text without its byte order mark.
-pub(crate) fn without_mark(text: &str) -> &str {
+pub fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 

@@ -4,10 +4,10 @@
 //! reports what only the content shows (addresses, names, globs, references).
 
 use super::mask::{secret_arguments, secret_of_address};
-use crate::base::Secret;
-use crate::config::keys::{ADDRESS, PROCESS, SERVER};
-use crate::config::shape::KnownKey;
-use crate::config::{Diagnostic, ServerConfig, TransportConfig, TransportKind};
+use crate::keys::{ADDRESS, PROCESS, SERVER};
+use crate::shape::KnownKey;
+use crate::{Diagnostic, ServerConfig, TransportConfig, TransportKind};
+use base::Secret;
 
 mod address;
 mod reader;
@@ -15,7 +15,7 @@ mod settings;
 mod transport;
 
 pub(crate) use reader::{EntryReader, ServerEntry};
-pub(crate) use transport::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
+pub use transport::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 
 /// Settings read separately: their shape alone is not enough to convert them.
 const APART: [&str; 5] = ["type", "transport", "id", "env", "headers"];

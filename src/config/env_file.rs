@@ -7,10 +7,10 @@
 use std::ops::Range;
 use std::path::Path;
 
-use crate::base::Secret;
-use crate::config::expand::{ExpandScope, Expanded, expand};
-use crate::config::source::SourceText;
-use crate::config::{Diagnostic, Environment, Severity};
+use crate::expand::{ExpandScope, Expanded, expand};
+use crate::source::SourceText;
+use crate::{Diagnostic, Environment, Severity};
+use base::Secret;
 
 /// A variable of an env file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ fn double_quoted(text: &str, start: usize) -> Result<(String, bool, usize), usiz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::secret::Secret;
+    use base::secret::Secret;
 
     fn read(text: &str) -> (Vec<(String, String)>, Vec<String>) {
         let mut env = Environment::default();

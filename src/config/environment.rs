@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::Secret;
+use base::Secret;
 
 /// Returns the value for a scheme and a name.
 type ValueSource = dyn Fn(&str, &str) -> Result<Secret, String> + Send + Sync;
@@ -26,7 +26,8 @@ impl Sources {
         Self(Some(Arc::new(source)))
     }
 
-    pub(crate) fn get(&self, scheme: &str, name: &str) -> Result<Secret, String> {
+    /// The value behind `${SCHEME:NAME}`; why there is none otherwise.
+    pub fn get(&self, scheme: &str, name: &str) -> Result<Secret, String> {
         match &self.0 {
             Some(source) => source(scheme, name),
             None => Err(format!("there is no source for `{scheme}` here")),
@@ -127,7 +128,7 @@ pub fn project_of(file: &Path) -> PathBuf {
 }
 
 /// Removes `.` and `..` from a path lexically, without file access.
-pub(crate) fn clean_path(path: &Path) -> PathBuf {
+pub fn clean_path(path: &Path) -> PathBuf {
     use std::path::Component;
     let mut out = PathBuf::new();
     for part in path.components() {

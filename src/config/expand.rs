@@ -15,9 +15,9 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::base::Secret;
-use crate::config::mask::{is_secret, looks_secret};
-use crate::config::{Environment, InputConfig, input_variable};
+use crate::mask::{is_secret, looks_secret};
+use crate::{Environment, InputConfig, input_variable};
+use base::Secret;
 
 /// Deepest nesting of defaults.
 const MAX_DEPTH: usize = 8;
@@ -83,8 +83,7 @@ pub(crate) fn expand(text: &str, scope: &ExpandScope<'_>) -> Result<Expanded, Ve
 ///
 /// # Errors
 /// A message that names the references that cannot be expanded.
-#[cfg(feature = "cluster")]
-pub(crate) fn expand_argument(text: &str, env: &Environment) -> Result<Secret, String> {
+pub fn expand_argument(text: &str, env: &Environment) -> Result<Secret, String> {
     let words = |refused: Vec<ExpandError>| {
         refused.iter().map(|r| format!("{}; {}", r.message, r.help)).collect::<Vec<_>>().join("; ")
     };
@@ -183,7 +182,7 @@ impl Expansion<'_> {
         // A lossy spelling would name another file, so paths that are not UTF-8 are refused.
         let text = |path: &Path| {
             path.to_str().map(str::to_owned).ok_or_else(|| {
-                let path = crate::base::text::path::spelled(path);
+                let path = base::text::path::spelled(path);
                 let message = format!("{path} is not UTF-8, and cannot be put into a text");
                 (message, "write a relative path, or rename the folder")
             })
@@ -335,7 +334,7 @@ fn closing(text: &str, from: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::InputKind;
+    use crate::InputKind;
 
     fn ask(text: &str) -> Result<String, Vec<String>> {
         let mut env = Environment {

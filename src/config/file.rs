@@ -6,20 +6,20 @@ use std::path::PathBuf;
 
 use super::names;
 use super::{Origins, ValueOrigin};
-use crate::base::ServerName;
-use crate::config::diagnostics::{Problems, child_pointer, closest};
-use crate::config::entry::{self, EntryReader, ServerEntry};
-use crate::config::environment::project_of;
-use crate::config::expand::ExpandScope;
-use crate::config::hazards::is_hidden;
-use crate::config::keys::FILE;
-use crate::config::shape::{Shape, check};
-use crate::config::source::SourceText;
-use crate::config::syntax::{NodeKind, SyntaxNode, parse};
-use crate::config::{
+use crate::diagnostics::{Problems, child_pointer, closest};
+use crate::entry::{self, EntryReader, ServerEntry};
+use crate::environment::project_of;
+use crate::expand::ExpandScope;
+use crate::hazards::is_hidden;
+use crate::keys::FILE;
+use crate::shape::{Shape, check};
+use crate::source::SourceText;
+use crate::syntax::{NodeKind, SyntaxNode, parse};
+use crate::{
     Diagnostic, Environment, Hold, InputConfig, InputKind, Position, ReloadMode, ServerConfig,
     Severity,
 };
+use base::ServerName;
 
 /// Files of other programs, recognised by their top-level keys.
 const OTHERS: [(&str, &str); 4] = [
@@ -257,7 +257,7 @@ fn duplicate_id<'f, 'n>(
 fn check_entries(found: &[ServerEntry<'_>], problems: &mut Problems<'_>) {
     for entry in found {
         problems.server = Some(entry.name.clone());
-        check(&Shape::Object(&crate::config::keys::SERVER), entry.node, &entry.pointer, problems);
+        check(&Shape::Object(&crate::keys::SERVER), entry.node, &entry.pointer, problems);
     }
     problems.server = None;
 }
@@ -362,7 +362,7 @@ fn inputs(root: &SyntaxNode, problems: &mut Problems<'_>) -> (Vec<InputConfig>, 
                 format!("the input `{id}` runs a command of an editor, which cannot be done here");
             problems
                 .warn("config/input-command", &id_range, &pointer, message)
-                .help(format!("set {}", crate::config::input_variable(&id)));
+                .help(format!("set {}", crate::input_variable(&id)));
             commands.push(id);
             continue;
         }

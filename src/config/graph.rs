@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use petgraph::algo::{astar, kosaraju_scc};
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use crate::base::ServerName;
+use base::ServerName;
 
 /// Every cycle, each as the path through it, starting with its first server in file order and
 /// without repeating it at the end. Servers that are in no cycle do not appear.

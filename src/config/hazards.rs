@@ -1,8 +1,8 @@
 //! Signs that a server's entry is dangerous to run unreviewed (C10 and the trust review). Pure.
 
-use crate::base::address::is_meant_as_loopback;
-use crate::base::text::inspect;
-use crate::config::{ServerConfig, TransportConfig};
+use crate::{ServerConfig, TransportConfig};
+use base::address::is_meant_as_loopback;
+use base::text::inspect;
 
 /// Variables that make a loader or an interpreter run additional code.
 const HOOKS: &str = "\
@@ -144,7 +144,7 @@ fn program(word: &str) -> String {
 }
 
 /// Whether a character is invisible or a control character.
-pub(crate) fn is_hidden(c: char) -> bool {
+pub fn is_hidden(c: char) -> bool {
     c.is_control() || inspect::is_hidden(c)
 }
 

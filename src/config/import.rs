@@ -3,17 +3,17 @@
 //!
 //! Reads their files, never writes them. Each dialect becomes entries of ours with the same
 //! meaning; what has no equivalent is left out with a note. [`preview_import`] shows what would
-//! change before [`crate::config::write_with_backup`] changes it.
+//! change before [`crate::write_with_backup`] changes it.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::base::ServerName;
-use crate::config::edit::{Edit, EditError, apply_edit};
-use crate::config::source::SourceText;
-use crate::config::syntax::parse;
-use crate::config::{Diagnostic, Environment, Severity};
+use crate::edit::{Edit, EditError, apply_edit};
+use crate::source::SourceText;
+use crate::syntax::parse;
+use crate::{Diagnostic, Environment, Severity};
+use base::ServerName;
 
 mod dialect;
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::keys;
-use crate::config::shape::{BYTES_PATTERN, KnownKey, MAX_BYTES, MAX_SECONDS, ObjectShape, Shape};
+use crate::keys;
+use crate::shape::{BYTES_PATTERN, KnownKey, MAX_BYTES, MAX_SECONDS, ObjectShape, Shape};
 
 /// The schema as JSON Schema 2020-12. Unknown keys are allowed, as they are in the file.
 pub fn json_schema() -> Value {

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-use crate::base::ServerName;
-use crate::config::diagnostics::{child_pointer, closest};
-use crate::config::file::{self, FileContent, ParsedServer};
-use crate::config::source::SourceText;
-use crate::config::{
+use crate::diagnostics::{child_pointer, closest};
+use crate::file::{self, FileContent, ParsedServer};
+use crate::source::SourceText;
+use crate::{
     Diagnostic, Environment, InputConfig, McpConfig, Origins, ServerConfig, Severity, graph,
 };
+use base::ServerName;
 
 /// A configuration and everything found while loading it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,7 +64,7 @@ impl Loaded {
     }
 
     /// The same including the waiting servers, in their order; those that use an unanswered input
-    /// must not be started ([`crate::config::Hold::Input`]).
+    /// must not be started ([`crate::Hold::Input`]).
     #[must_use]
     pub fn with_waiting(mut self) -> Self {
         let waits: HashSet<ServerName> = self.waiting.iter().map(|(_, s)| s.name.clone()).collect();

@@ -8,8 +8,8 @@ use std::ops::Range;
 use jsonc_parser::tokens::Token;
 use jsonc_parser::{Scanner, ScannerOptions};
 
-use crate::base::Secret;
-use crate::base::secret::MASK;
+use base::Secret;
+use base::secret::MASK;
 
 /// Objects whose values are secrets, whatever their keys.
 const SECRET_OBJECTS: [&str; 5] = ["env", "headers", "http_headers", "requestInit", "oauth"];
@@ -20,7 +20,7 @@ const SECRET_WORDS: &str = "\
     cookie";
 
 /// Whether a name contains one of [`SECRET_WORDS`], ignoring case, `-` and `_`.
-pub(crate) fn holds_secret_word(name: &str) -> bool {
+pub fn holds_secret_word(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace(['-', '_'], "");
     SECRET_WORDS.split(' ').any(|word| name.contains(word))
 }
@@ -239,7 +239,7 @@ const LONG_PREFIXES: [&str; 3] = ["github_pat_", "AGE-SECRET-KEY", "dckr_pat_"];
 const SHORTEST: (usize, usize) = (12, 20);
 
 /// Whether the value of a variable or header must not be shown.
-pub(crate) fn is_secret(name: &str, value: &str) -> bool {
+pub fn is_secret(name: &str, value: &str) -> bool {
     looks_secret(value) || (named_secret(name, value) && !is_place(value))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
-use crate::config::hazards::is_hidden;
+use crate::hazards::is_hidden;
 
 /// The visual skeleton of a name: look-alike letters are unified, case and white space removed.
 ///
@@ -34,7 +34,7 @@ static LETTERS: LazyLock<HashMap<char, char>> = LazyLock::new(|| {
 });
 
 /// The ASCII letter a character is mistaken for.
-pub(crate) fn look(c: char) -> char {
+pub fn look(c: char) -> char {
     match c {
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).map_or(c, look),
         _ => LETTERS.get(&c).copied().unwrap_or(c),

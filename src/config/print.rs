@@ -12,8 +12,8 @@ use super::{
     HttpConfig, Loaded, OAuthConfig, ReloadMode, RootConfig, ServerConfig, StdioConfig, TlsConfig,
     TransportConfig,
 };
-use crate::base::secret::MASK;
-use crate::base::{Redactor, SafeText};
+use base::secret::MASK;
+use base::{Redactor, SafeText};
 
 /// The effective configuration as one document, defaults written out, secrets masked. Loading it
 /// gives the same servers, except for the masked values.

@@ -1,8 +1,8 @@
 //! The effective configuration: an `mcp.json` after parsing, defaults and expansion. Plain data;
 //! every duration is a [`Duration`], every hidden value a [`Secret`].
 
-use crate::base::text::path::perhaps;
-use crate::base::{LogLevel, Secret, ServerName};
+use base::text::path::perhaps;
+use base::{LogLevel, Secret, ServerName};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use crate::config::{Diagnostic, Position};
+use crate::{Diagnostic, Position};
 
 mod policy;
 
@@ -394,7 +394,7 @@ pub struct WireLimits {
 }
 
 /// Limits on processing what a server sent: schemas compiled, images decoded, descriptions
-/// reported. Front ends read them from [`crate::host::ServerView::limits`].
+/// reported. Front ends read them from [`host::ServerView::limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContentLimits {
@@ -423,7 +423,7 @@ pub struct RootConfig {
 }
 
 /// The versions of the specification so far.
-pub(crate) const CONFIG_VERSIONS: [&str; 5] =
+pub const CONFIG_VERSIONS: [&str; 5] =
     ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
 /// Which protocol to speak.

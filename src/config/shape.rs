@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::config::Severity;
-use crate::config::diagnostics::{Problems, child_pointer, closest};
-use crate::config::syntax::{NodeKind, SyntaxMember, SyntaxNode};
+use crate::Severity;
+use crate::diagnostics::{Problems, child_pointer, closest};
+use crate::syntax::{NodeKind, SyntaxMember, SyntaxNode};
 
 /// What a value may be.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ pub(crate) struct KnownKey {
     pub(crate) alias_of: Option<&'static str>,
 }
 
-pub(crate) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> KnownKey {
+pub const fn key(name: &'static str, shape: Shape, doc: &'static str) -> KnownKey {
     KnownKey { name, shape, doc, default: None, alias_of: None }
 }
 
@@ -382,7 +382,7 @@ fn not_a_word(shape: &Shape, node: &SyntaxNode, pointer: &str, out: &mut Problem
     let text = node.text().unwrap_or_default();
     let name = pointer.rsplit('/').next().unwrap_or_default();
     let shown: String = text.chars().take(40).collect();
-    let message = format!("`{name}` cannot be `{}`", crate::base::text::SafeText::line(&shown));
+    let message = format!("`{name}` cannot be `{}`", base::text::SafeText::line(&shown));
     let all: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
     let help = match closest(text, words.iter().map(|(word, _)| *word)) {
         Some(meant) => format!("did you mean `{meant}`? It may be {}", all.join(", ")),

@@ -5,9 +5,9 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::base::{self, SafeText};
-use crate::config::diagnostics::SnippetMark;
-use crate::config::{Diagnostic, Position, Severity, mask};
+use crate::diagnostics::SnippetMark;
+use crate::{Diagnostic, Position, Severity, mask};
+use base::{self, SafeText};
 
 /// Largest file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -99,7 +99,7 @@ impl SourceText {
     }
 
     /// The text with its secrets masked and its line breaks kept.
-    pub(crate) fn masked(&self) -> String {
+    pub fn masked(&self) -> String {
         mask::replaced(&self.text, self.hidden.iter().cloned())
     }
 

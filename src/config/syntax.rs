@@ -13,8 +13,8 @@ use jsonc_parser::{
     CollectOptions, ParseOptions, ParseStringErrorKind, Scanner, ScannerOptions, parse_to_ast,
 };
 
-use crate::config::source::SourceText;
-use crate::config::{Diagnostic, Severity};
+use crate::source::SourceText;
+use crate::{Diagnostic, Severity};
 
 /// Deepest nesting of a configuration.
 pub const MAX_DEPTH: usize = 64;
@@ -24,19 +24,25 @@ pub const MAX_WORDS: usize = 100_000;
 
 /// A value with its byte range.
 #[derive(Clone, Debug)]
-pub(crate) struct SyntaxNode {
-    pub(crate) range: Range<usize>,
-    pub(crate) kind: NodeKind,
+pub struct SyntaxNode {
+    /// Byte offsets in the file.
+    pub range: Range<usize>,
+    /// What it is.
+    pub kind: NodeKind,
 }
 
 /// The kind of a value.
 #[derive(Clone, Debug)]
-pub(crate) enum NodeKind {
+pub enum NodeKind {
+    /// `null`.
     Null,
+    /// `true` or `false`.
     Bool(bool),
     /// As written.
     Number(String),
+    /// A string, unescaped.
     Text(String),
+    /// An array, in file order.
     List(Vec<SyntaxNode>),
     /// Members in file order; equal keys are all kept.
     Object(Vec<SyntaxMember>),
@@ -44,15 +50,18 @@ pub(crate) enum NodeKind {
 
 /// A key and its value.
 #[derive(Clone, Debug)]
-pub(crate) struct SyntaxMember {
-    pub(crate) key: String,
-    pub(crate) key_range: Range<usize>,
-    pub(crate) value: SyntaxNode,
+pub struct SyntaxMember {
+    /// Unescaped.
+    pub key: String,
+    /// Byte offsets of the key, quotes included.
+    pub key_range: Range<usize>,
+    /// What the key is set to.
+    pub value: SyntaxNode,
 }
 
 impl SyntaxNode {
     /// The last value of a key, as JSON parsers commonly choose.
-    pub(crate) fn get(&self, key: &str) -> Option<&SyntaxNode> {
+    pub fn get(&self, key: &str) -> Option<&SyntaxNode> {
         self.members().iter().rev().find(|m| m.key == key).map(|m| &m.value)
     }
 
@@ -89,7 +98,7 @@ impl SyntaxNode {
     }
 
     /// The same value without positions. A number that JSON cannot hold becomes null.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
+    pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.kind {
             NodeKind::Null => Json::Null,
@@ -138,7 +147,7 @@ pub(crate) fn parse(source: &SourceText) -> (Option<SyntaxNode>, Vec<Diagnostic>
 }
 
 /// Parses a source of another kind than a configuration; what JSON5 and the like allow is accepted.
-pub(crate) fn parse_loosely(source: &SourceText) -> Result<Option<SyntaxNode>, Box<Diagnostic>> {
+pub fn parse_loosely(source: &SourceText) -> Result<Option<SyntaxNode>, Box<Diagnostic>> {
     parse_with(source, &ParseOptions::default())
         .map_err(|error| Box::new(syntax_error(source, &error)))
 }

@@ -14,11 +14,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::base::atomic::alone;
-use crate::config::put_element;
-use crate::deck::files;
-use crate::deck::written::WrittenText;
-use crate::mcp::RequestKind;
+use crate::files;
+use crate::written::WrittenText;
+use base::atomic::alone;
+use config::put_element;
+use mcp::RequestKind;
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 64 << 20;

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::base::SafeText;
+use base::SafeText;
 
 /// A browser that exits with an error within this time has not opened anything.
 const FAILS_WITHIN: Duration = Duration::from_secs(2);

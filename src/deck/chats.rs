@@ -18,7 +18,7 @@ pub struct KeptChat {
 }
 
 /// The future result of a store operation.
-pub(crate) type Stored<'a, T> = BoxFuture<'a, Result<T, String>>;
+pub type Stored<'a, T> = BoxFuture<'a, Result<T, String>>;
 
 /// Stores conversations. Errors say why the store could not be used.
 pub trait ChatStore: Send + Sync + 'static {

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::{SafeText, Timestamp};
-use crate::error::{Error, ErrorCode};
-use crate::host::{CallOutcome, Principal};
+use base::{SafeText, Timestamp};
+use config::error::{Error, ErrorCode};
+use host::{CallOutcome, Principal};
 
 /// Most clients that are tracked; beyond that, the one idle the longest is dropped.
 const REMEMBERED: usize = 1_000;

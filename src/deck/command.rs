@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::situation::{FileText, Situation};
-use crate::base::{SafeText, Secret, ServerName};
-use crate::config::{ConfigChange, McpConfig, ShownEntry};
-use crate::error::Error;
-use crate::host::HostView;
+use base::{SafeText, Secret, ServerName};
+use config::error::Error;
+use config::{ConfigChange, McpConfig, ShownEntry};
+use host::HostView;
 
 /// Called with every configuration before it is used, so that its secrets are kept out of the log.
 pub type Masks = Arc<dyn Fn(&McpConfig) + Send + Sync>;
@@ -55,7 +55,7 @@ pub enum ConfigCommand {
     /// once.
     AskFirst,
     /// Approve servers as they were shown, each with the hash of its review
-    /// ([`crate::deck::Review::shown_hash`]). One that has changed since is not approved.
+    /// ([`crate::Review::shown_hash`]). One that has changed since is not approved.
     Approve(Vec<(ServerName, String)>),
     /// Use an answer to an input.
     Answer {
@@ -83,7 +83,7 @@ pub enum ConfigCommand {
 pub struct Saving {
     /// As it was shown; `None` for a new one.
     pub before: Option<ShownEntry>,
-    /// As edited, its name under [`crate::config::ENTRY_NAME`].
+    /// As edited, its name under [`config::ENTRY_NAME`].
     pub edited: Value,
 }
 

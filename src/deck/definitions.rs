@@ -9,13 +9,13 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use crate::base::Redactor;
-use crate::base::file::StateFile;
-use crate::config::{Environment, McpConfig, ServerConfig};
-use crate::deck::files::{self, parse_json};
-use crate::deck::lock::{self, Lock};
-use crate::host::{Definitions, Digest, HostView, Memory, ServerState};
-use crate::mcp::{Capabilities, Era, FetchedList, ListKind, SessionView};
+use crate::files::{self, parse_json};
+use crate::lock::{self, Lock};
+use base::Redactor;
+use base::file::StateFile;
+use config::{Environment, McpConfig, ServerConfig};
+use host::{Definitions, Digest, HostView, Memory, ServerState};
+use mcp::{Capabilities, Era, FetchedList, ListKind, SessionView};
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 32 << 20;

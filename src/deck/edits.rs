@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use super::command::{FileChange, Saving};
-use crate::base::ServerName;
-use crate::config::{
+use base::ServerName;
+use config::{
     ENTRY_NAME, Edit, EditError, Environment, Loaded, ShownEntry, Undo, apply_edit, load_text,
     read_for_edit, restored_entry, shown_entry, write_with_backup,
 };

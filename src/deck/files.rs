@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::base::atomic::{Readers, replace};
-use crate::base::file::read_text;
-use crate::base::text::path::spelled;
-use crate::config::without_mark;
+use base::atomic::{Readers, replace};
+use base::file::read_text;
+use base::text::path::spelled;
+use config::without_mark;
 
 /// Reads a text of at most `limit` bytes, without its byte order mark, and parses it; `None` when
 /// the file does not exist.
 ///
 /// # Errors
 /// Names the file and what is wrong with it.
-pub(crate) fn load_json<T>(
+pub fn load_json<T>(
     path: &Path,
     limit: u64,
     parse: impl FnOnce(&str) -> Result<T, String>,
@@ -32,7 +32,7 @@ pub(crate) fn load_json<T>(
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     serde_json::from_slice(bytes).map_err(|error| error.to_string())
 }
 

@@ -13,9 +13,9 @@ use super::command::{ConfigCommand, DeckEvent, Masks, Notebook};
 use super::policy::PolicyKeeper;
 use super::task;
 use super::trust::TrustGate;
-use crate::config::{Environment, McpConfig};
-use crate::error::{Error, ErrorCode};
-use crate::host::{Host, HostBuilder, ShutdownReport};
+use config::error::{Error, ErrorCode};
+use config::{Environment, McpConfig};
+use host::{Host, HostBuilder, ShutdownReport};
 
 /// Events that may wait for a reader; the oldest are dropped and counted ([`DeckEvent::Missed`]).
 const EVENTS: usize = 256;
@@ -103,7 +103,7 @@ impl DeckBuilder {
     ///
     /// # Errors
     /// [`ErrorCode::Configuration`] with every diagnostic, or [`ErrorCode::ServerStartup`] under
-    /// [`crate::Startup::All`].
+    /// [`host::Startup::All`].
     pub async fn open(mut self) -> Result<Deck, Error> {
         let (events, receiver) = broadcast::channel(EVENTS);
         let (commands, asked) = mpsc::channel(COMMANDS);

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::Digest as _;
 
-use crate::base::atomic::{Readers, alone, replace, replace_quickly};
-use crate::base::file::{StateFile, hex};
-use crate::base::text::json::weigh;
-use crate::deck::files;
+use crate::files;
+use base::atomic::{Readers, alone, replace, replace_quickly};
+use base::file::{StateFile, hex};
+use base::text::json::weigh;
 
 /// One line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

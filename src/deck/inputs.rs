@@ -10,9 +10,9 @@ use super::files::parse_json;
 use super::keyring::{Keyring, KeyringPlace};
 use super::situation::{InputState, InputView};
 use super::trust::Passed;
-use crate::base::file::{StateFile, file_key};
-use crate::base::{Secret, ServerName};
-use crate::config::{Environment, Hold};
+use base::file::{StateFile, file_key};
+use base::{Secret, ServerName};
+use config::{Environment, Hold};
 
 /// A reply of the keyring.
 pub(super) enum KeyringAnswer {

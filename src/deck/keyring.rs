@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-use crate::base::Secret;
+use base::Secret;
 
 /// How long the user may take to unlock it.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -23,8 +23,8 @@ use super::clients::Clients;
 use super::news::{self, News};
 use super::order::{CallRequest, Operated, Order};
 use super::policy::PolicyKeeper;
-use crate::error::{Error, ErrorCode};
-use crate::host::{CallOptions, Host};
+use config::error::{Error, ErrorCode};
+use host::{CallOptions, Host};
 
 /// Longest line in either direction, in bytes: the limit of browser messages.
 pub const MAX_LOCAL_LINE: u64 = 64 << 20;

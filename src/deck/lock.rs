@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::base::atomic::{Readers, replace};
-use crate::base::text::json;
-use crate::deck::recording::Scan;
-use crate::deck::written::WrittenText;
-use crate::host::{HostView, ServerView};
-use crate::mcp::{FieldChange, ListKind, every_difference, is_set_keyword};
+use crate::recording::Scan;
+use crate::written::WrittenText;
+use base::atomic::{Readers, replace};
+use base::text::json;
+use host::{HostView, ServerView};
+use mcp::{FieldChange, ListKind, every_difference, is_set_keyword};
 
 /// Name of the file beside the configuration.
 pub const LOCK_FILE: &str = "mcp.lock.json";
@@ -120,8 +120,7 @@ impl Lock {
     /// # Errors
     /// When it cannot be read.
     pub fn of_recording(path: &Path) -> Result<Self, String> {
-        let fail =
-            |error: io::Error| format!("{}: {error}", crate::base::text::path::spelled(path));
+        let fail = |error: io::Error| format!("{}: {error}", base::text::path::spelled(path));
         let mut scan = Scan::open(path).map_err(fail)?;
         while scan.advance().map_err(fail)? {}
         Ok(Self::of(scan.so_far().1))

@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::clients::ClientView;
 use super::order::Operated;
 use super::policy::PolicyView;
-use crate::base::{Batch, LogRecord, Ring, ServerName, Weighed};
-use crate::host::{Blocked, CacheView, CallView, Host, HostView, ServerMetrics};
-use crate::mcp::TrafficRecord;
-use crate::process::Usage;
+use base::{Batch, LogRecord, Ring, ServerName, Weighed};
+use host::{Blocked, CacheView, CallView, Host, HostView, ServerMetrics};
+use mcp::TrafficRecord;
+use process::Usage;
 
 /// Pause between two rounds.
 const ROUND: Duration = Duration::from_millis(33);

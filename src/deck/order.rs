@@ -9,15 +9,15 @@ use serde_json::Value;
 
 use super::clients::Clients;
 use super::policy::PolicyKeeper;
-use crate::base::human::Dur;
-use crate::base::text::SafeText;
-use crate::base::{LogLevel, Redactor, ServerName};
-use crate::config::RootConfig;
-use crate::error::{Error, ErrorCode};
-use crate::host::{
+use base::human::Dur;
+use base::text::SafeText;
+use base::{LogLevel, Redactor, ServerName};
+use config::RootConfig;
+use config::error::{Error, ErrorCode};
+use host::{
     CallOptions, CallOutcome, Digest, GrantId, Host, Origin, RuleKind, SessionRule, Validation,
 };
-use crate::mcp::{Answer, ApprovalId, ListKind};
+use mcp::{Answer, ApprovalId, ListKind};
 
 /// An order whose outcome is at most one line of text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::file::TrustedFile;
-use crate::base::Timestamp;
-use crate::base::file::file_key;
-use crate::config::Environment;
-use crate::deck::written::WrittenText;
-use crate::host::{Grant, GrantId, GrantKind, NewGrant, PolicyConfig, Rules};
+use crate::written::WrittenText;
+use base::Timestamp;
+use base::file::file_key;
+use config::Environment;
+use host::{Grant, GrantId, GrantKind, NewGrant, PolicyConfig, Rules};
 
 /// Name of the file beside `mcp.json`.
 pub const POLICY_FILE: &str = "mcpdeck.policy.json";
@@ -58,7 +58,7 @@ pub fn load_policy(configs: &[PathBuf]) -> Result<PolicyFile, Vec<String>> {
 }
 
 fn compiled(file: &Path, value: Value) -> Result<PolicyFile, Vec<String>> {
-    let at = |problem: String| format!("{}: {problem}", crate::base::text::path::spelled(file));
+    let at = |problem: String| format!("{}: {problem}", base::text::path::spelled(file));
     let config: PolicyConfig =
         serde_json::from_value(value).map_err(|error| vec![at(format!("`policy`: {error}"))])?;
     match Rules::compile(&config) {
@@ -164,7 +164,7 @@ pub(crate) const fn of_session(kind: &GrantKind) -> bool {
 
 /// Path of the state of kind `what` for a configuration file.
 pub(crate) fn state_path(config: &Path, env: &Environment, what: &str) -> Option<PathBuf> {
-    let file = crate::config::clean_path(&env.absolute(config));
+    let file = config::clean_path(&env.absolute(config));
     Some(env.state_dir.as_ref()?.join("policy").join(format!("{}.{what}.json", file_key(file))))
 }
 

@@ -21,10 +21,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::base::{LogRecord, ServerName, Timestamp};
-use crate::host::Record;
-use crate::mcp::TrafficRecord;
+use base::{LogRecord, ServerName, Timestamp};
 pub use export::{ExportFormat, RecordingPart, export_recording};
+use host::Record;
+use mcp::TrafficRecord;
 pub use operations::{RecordedOperation, RecordedOperations, RecordedOutcome};
 pub use play::{PlayedPart, Player, Scan};
 pub use write::{Recorder, Scrubbed, Scrubber};

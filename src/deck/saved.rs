@@ -17,11 +17,11 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::base::atomic::alone;
-use crate::base::text::nearest;
-use crate::config::{child_pointer, put_member};
-use crate::deck::files;
-use crate::deck::written::WrittenText;
+use crate::files;
+use crate::written::WrittenText;
+use base::atomic::alone;
+use base::text::nearest;
+use config::{child_pointer, put_member};
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 64 << 20;

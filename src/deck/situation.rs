@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use super::trust::Awaiting;
-use crate::base::{SafeText, ServerName};
-use crate::config::{ConfigChange, InputConfig, ServerValues, SourceFile, SourceText};
+use base::{SafeText, ServerName};
+use config::{ConfigChange, InputConfig, ServerValues, SourceFile, SourceText};
 
 /// The state of the configuration.
 #[derive(Clone, Debug, Default, PartialEq)]

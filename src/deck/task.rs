@@ -16,13 +16,13 @@ use super::inputs::{KeptInputs, KeyringAnswer};
 use super::situation::{FileText, Situation};
 use super::trust::{Passed, TrustGate, TrustVerdict};
 use super::watch::{ConfigWatch, LoadResult, WatchOptions};
-use crate::base::{SafeText, Secret, ServerName, WatchMode};
-use crate::config::{
+use base::{SafeText, Secret, ServerName, WatchMode};
+use config::error::{Error, ErrorCode};
+use config::{
     self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode, effective_values,
     source_files,
 };
-use crate::error::{Error, ErrorCode};
-use crate::host::{Host, HostView, ShutdownReport, Startup, reload_plan};
+use host::{Host, HostView, ShutdownReport, Startup, reload_plan};
 
 /// Minimum time between two calls of the notebook.
 const NOTED: Duration = Duration::from_secs(1);

@@ -13,14 +13,14 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use crate::base::Secret;
-use crate::base::atomic::{Readers, replace};
-use crate::base::file::hex;
-use crate::config::Environment;
-use crate::deck::files::remove;
-use crate::deck::policy::SecretStore;
-use crate::deck::policy::secrets::own_name;
-use crate::mcp::{Accounts, StoredClient, StoredToken, TokenStore, token_covers};
+use crate::files::remove;
+use crate::policy::SecretStore;
+use crate::policy::secrets::own_name;
+use base::Secret;
+use base::atomic::{Readers, replace};
+use base::file::hex;
+use config::Environment;
+use mcp::{Accounts, StoredClient, StoredToken, TokenStore, token_covers};
 
 /// Largest file of a token, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -87,7 +87,7 @@ impl TokenFiles {
         {
             return Ok(serde_json::from_str(text.expose()).ok());
         }
-        match crate::base::file::read(&self.folder.join(name), LARGEST) {
+        match base::file::read(&self.folder.join(name), LARGEST) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -176,7 +176,7 @@ impl TokenStore for TokenFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::{ClientAuth, ClientOrigin};
+    use mcp::{ClientAuth, ClientOrigin};
 
     fn token(issuer: &str, resource: &str, access: &str, at: u64) -> StoredToken {
         let client = StoredClient {

@@ -13,15 +13,15 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::base::file::{StateFile, file_key, hex};
-use crate::base::secret::MASK;
-use crate::base::text::path::spelled;
-use crate::base::{SafeText, ServerName};
-use crate::config::{
+use base::file::{StateFile, file_key, hex};
+use base::secret::MASK;
+use base::text::path::spelled;
+use base::{SafeText, ServerName};
+use config::{
     Diagnostic, Environment, Hold, InputNeed, Loaded, McpConfig, Origins, Position, ServerConfig,
     Severity, TransportConfig, child_pointer, dangers, is_hidden, masked_address, masked_arguments,
 };
-use crate::process::Launch;
+use process::Launch;
 
 /// Version of the store; with any other version nothing counts as approved.
 const VERSION: u32 = 3;
@@ -195,7 +195,7 @@ impl TrustStore {
     }
 
     fn absolute(&self, file: &Path) -> PathBuf {
-        crate::config::clean_path(&self.cwd.join(file))
+        config::clean_path(&self.cwd.join(file))
     }
 
     /// The file that stores the approvals for a configuration file.
@@ -404,7 +404,7 @@ fn relative(server: &ServerConfig) -> Option<String> {
     if stdio.command.contains(std::path::is_separator) {
         return None;
     }
-    let launch = crate::process::resolve(stdio).ok().filter(Launch::is_found_relatively)?;
+    let launch = process::resolve(stdio).ok().filter(Launch::is_found_relatively)?;
     let (command, program) = (&stdio.command, launch.program.display());
     Some(format!("a relative folder of PATH resolves `{command}` to {program}"))
 }
@@ -554,9 +554,9 @@ fn may_stay(before: &ServerConfig, now: &ServerConfig) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ServerName;
-    use crate::base::secret::Secret;
-    use crate::config::load;
+    use base::ServerName;
+    use base::secret::Secret;
+    use config::load;
 
     struct Setup {
         dir: tempfile::TempDir,

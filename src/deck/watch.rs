@@ -20,9 +20,9 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::config::{Diagnostic, Environment, Loaded, load};
+use config::{Diagnostic, Environment, Loaded, load};
 
-use crate::base::watch::{Fingerprint, FolderWatch, Targets, WatchMode};
+use base::watch::{Fingerprint, FolderWatch, Targets, WatchMode};
 
 /// A loaded state of the files.
 pub type LoadResult = Result<Loaded, Vec<Diagnostic>>;
@@ -195,7 +195,7 @@ impl WatchTask {
     /// Whether the files changed since the last load. `None` when the runtime shuts down.
     async fn differs(&self) -> Option<bool> {
         let paths: Vec<PathBuf> = self.seen.iter().map(|f| f.path.clone()).collect();
-        Some(blocking(move || crate::base::watch::fingerprints(&paths)).await? != self.seen)
+        Some(blocking(move || base::watch::fingerprints(&paths)).await? != self.seen)
     }
 
     /// The state of the files once they are stable. `None` when the runtime shuts down.
@@ -240,7 +240,7 @@ impl WatchTask {
         paths.sort();
         paths.dedup();
         let (prints, state, wanted) = blocking(move || {
-            let before = crate::base::watch::fingerprints(&paths);
+            let before = base::watch::fingerprints(&paths);
             let state = load(&files, &env);
             let mut all: Vec<PathBuf> = files.iter().map(|file| env.absolute(file)).collect();
             match &state {

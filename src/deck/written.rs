@@ -8,11 +8,11 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::base::SafeText;
-use crate::base::file::read_text;
-use crate::base::text::path::spelled;
-use crate::config::{NodeKind, SourceText, SyntaxNode, parse_loosely, without_mark};
-use crate::host::{SchemaVerdict, Validator};
+use base::SafeText;
+use base::file::read_text;
+use base::text::path::spelled;
+use config::{NodeKind, SourceText, SyntaxNode, parse_loosely, without_mark};
+use host::{SchemaVerdict, Validator};
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 64 << 20;
@@ -140,7 +140,7 @@ pub fn schema_of<T: JsonSchema>() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deck::Lock;
+    use crate::Lock;
 
     fn wrong(text: &str) -> String {
         WrittenText::new("f.json", text).decode::<Lock>().expect_err("it is wrong")

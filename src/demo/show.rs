@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::McpConfig;
-use crate::host::{CallOptions, Host, Origin, ServerState};
+use config::McpConfig;
+use host::{CallOptions, Host, Origin, ServerState};
 
 /// The steps: the pause before it in milliseconds, the tool, the arguments.
 fn steps() -> Vec<(u64, &'static str, Value)> {
@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_secs(20);
 
 /// Repeats the steps until it is stopped. Answers no requests: those are left to the user.
 pub async fn show(host: Host, config: McpConfig, stop: CancellationToken) {
-    let all_settled = |view: &std::sync::Arc<crate::host::HostView>| {
+    let all_settled = |view: &std::sync::Arc<host::HostView>| {
         let settled = |state| matches!(state, ServerState::Ready | ServerState::Unavailable);
         !view.servers.is_empty() && view.servers.values().all(|server| settled(server.state))
     };

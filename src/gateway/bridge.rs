@@ -13,9 +13,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{Error, ErrorCode};
-use crate::host::{ApprovalRequest, CallOutcome, RequestHandler};
-use crate::mcp::{Answer, CallId, RequestKind};
+use config::error::{Error, ErrorCode};
+use host::{ApprovalRequest, CallOutcome, RequestHandler};
+use mcp::{Answer, CallId, RequestKind};
 
 /// Maximum number of calls parked for input from clients (2026-07-28).
 const PARKED: usize = 1_000;
@@ -165,7 +165,7 @@ pub(crate) struct Parking {
 impl Parking {
     /// Parks a call; returns the `requestState` that fetches it, or `None` if too many are parked.
     pub fn park(&self, call: Parked) -> Option<String> {
-        let state = crate::base::file::random_hex::<32>().ok()?;
+        let state = base::file::random_hex::<32>().ok()?;
         let mut parked = self.parked.lock();
         if parked.len() >= PARKED {
             return None;

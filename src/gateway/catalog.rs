@@ -7,9 +7,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::base::ServerName;
-use crate::host::{HostView, ServerState, ServerView, TargetKind, exposed_name, hashed_name};
-use crate::mcp::Capabilities;
+use base::ServerName;
+use host::{HostView, ServerState, ServerView, TargetKind, exposed_name, hashed_name};
+use mcp::Capabilities;
 
 /// One tool, prompt, resource or template as a client sees it.
 #[derive(Debug)]

@@ -21,9 +21,9 @@ use tokio::sync::broadcast;
 use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
-use crate::base::{LogLevel, ServerName};
-use crate::host::{Host, HostView, TargetKind};
-use crate::mcp::{CallId, Notice, NoticeKind};
+use base::{LogLevel, ServerName};
+use host::{Host, HostView, TargetKind};
+use mcp::{CallId, Notice, NoticeKind};
 
 /// Maximum number of resource subscriptions per session.
 const SUBSCRIBED: usize = 1_000;

@@ -13,7 +13,7 @@ use futures::StreamExt as _;
 use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
-use crate::host::OutsideCode;
+use host::OutsideCode;
 
 const SESSION: &str = "mcp-session-id";
 

@@ -37,10 +37,10 @@ use super::state::Gateway;
 use super::store::ParkedCall;
 use super::tokens::Client;
 use super::traces::TraceSpan;
-use crate::base::ServerName;
-use crate::error::Error;
-use crate::host::{AccessScope, CallOptions, CallOutcome, PolicyAction, TargetKind};
-use crate::mcp::{Answer, CLIENT_NAME, HOPS_KEY, RequestKind};
+use base::ServerName;
+use config::error::Error;
+use host::{AccessScope, CallOptions, CallOutcome, PolicyAction, TargetKind};
+use mcp::{Answer, CLIENT_NAME, HOPS_KEY, RequestKind};
 
 /// Queue size for progress notifications of one call; further ones are dropped.
 const PROGRESS: usize = 16;
@@ -297,7 +297,7 @@ impl Face {
         context: &RequestContext<RoleServer>,
         client: &Client,
         (target, operation): (String, McpOperation),
-        progress: mpsc::Sender<crate::mcp::Progress>,
+        progress: mpsc::Sender<mcp::Progress>,
     ) -> Result<Parked, ErrorData> {
         let hops = context.meta.get(HOPS_KEY).and_then(Value::as_u64).unwrap_or(0);
         if hops >= HOPS {
@@ -499,7 +499,7 @@ async fn forward(context: &RequestContext<RoleServer>, ask: BridgedRequest) {
         Ok(result) => serde_json::to_value(result).ok().map(Answer::Result),
         Err(rmcp::service::ServiceError::McpError(error)) => Some(Answer::Refuse {
             code: i64::from(error.code.0),
-            message: crate::base::text::SafeText::line(&error.message).to_string(),
+            message: base::text::SafeText::line(&error.message).to_string(),
         }),
         Err(_) => None,
     };

@@ -12,9 +12,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::tokens::Client;
-use crate::base::ServerName;
-use crate::error::{Error, ErrorCode};
-use crate::host::{CallOutcome, Host, ServerState};
+use base::ServerName;
+use config::error::{Error, ErrorCode};
+use host::{CallOutcome, Host, ServerState};
 
 /// Upper bounds of the latency buckets, in seconds: from a local call to the longest timeout.
 const BUCKETS: [f64; 14] =
@@ -135,7 +135,7 @@ impl std::fmt::Debug for ServerStates {
 
 impl Collector for ServerStates {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        type Read = fn(&crate::host::ServerView) -> i64;
+        type Read = fn(&host::ServerView) -> i64;
         let gauges: [(&str, &str, Read); 3] = [
             ("mcp_server_ready", "Whether the server is ready", |server| {
                 i64::from(server.state == ServerState::Ready)

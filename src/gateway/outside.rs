@@ -7,8 +7,8 @@ use rmcp::model::ErrorCode as RpcCode;
 use serde_json::{Value, json};
 
 use super::tokens::Client;
-use crate::error::{Denial, Error, ErrorCode};
-use crate::host::{AccessScope, OutsideCode, OutsideError};
+use config::error::{Denial, Error, ErrorCode};
+use host::{AccessScope, OutsideCode, OutsideError};
 
 /// An error for a client of the gateway.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Outside {
 
     /// Nothing with this name is visible to the caller.
     pub fn absent(name: &str) -> Self {
-        let name = crate::base::text::SafeText::line(name);
+        let name = base::text::SafeText::line(name);
         let message = format!("there is no `{name}`");
         Self::new(OutsideCode::ToolNotFound, StatusCode::NOT_FOUND, message)
     }
@@ -62,7 +62,7 @@ impl Outside {
 
     /// The server has not listed anything yet, so whether the name exists is unknown.
     pub fn unlisted(name: &str, why: &str) -> Self {
-        let name = crate::base::text::SafeText::line(name);
+        let name = base::text::SafeText::line(name);
         let message = format!("`{name}` is not known yet: its server {why}");
         Self::new(OutsideCode::ServerUnavailable, StatusCode::SERVICE_UNAVAILABLE, message)
     }
@@ -80,7 +80,7 @@ impl Outside {
         match error.denial {
             _ if out.error.code == OutsideCode::ToolNotFound => return Self::absent(asked),
             Some(Denial::Tool) => {
-                let asked = crate::base::text::SafeText::line(asked);
+                let asked = base::text::SafeText::line(asked);
                 out.error.message = format!("`{asked}` is not among the tools that were granted");
             }
             Some(Denial::NotGranted) => {

@@ -16,9 +16,9 @@ use super::mcp::McpOperation;
 use super::outside::Outside;
 use super::state::{Gateway, is_starting};
 use super::tokens::Client;
-use crate::base::ServerName;
-use crate::error::ErrorCode;
-use crate::host::{AccessScope, CallOptions, CallOutcome, OutsideCode, PolicyAction, TargetKind};
+use base::ServerName;
+use config::error::ErrorCode;
+use host::{AccessScope, CallOptions, CallOutcome, OutsideCode, PolicyAction, TargetKind};
 
 /// Longest timeout a caller may request.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -130,7 +130,7 @@ pub(crate) async fn restart(
 ) -> RestAnswer {
     client.allows(AccessScope::ServerConnect)?;
     let server = ServerName::new(&body(request)?.server);
-    let outside = |error: &crate::error::Error| Outside::about(error, server.as_str(), &client);
+    let outside = |error: &config::error::Error| Outside::about(error, server.as_str(), &client);
     let what = (TargetKind::Server, "");
     gateway
         .host

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::store::SharedStore;
-use crate::base::file::random_hex;
+use base::file::random_hex;
 
 /// Polling interval for later events in the store.
 const LOOK: Duration = Duration::from_millis(500);

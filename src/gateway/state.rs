@@ -14,11 +14,11 @@ use super::sessions::ClientSessions;
 use super::store::{EXCHANGE, SharedStore};
 use super::tokens::{Client, ClientTokens, OwnerToken};
 use super::traces::Traces;
-use crate::base::text::nearest;
-use crate::base::{LogLevel, ServerName};
-use crate::deck::Clients;
-use crate::host::{Host, HostView, Origin, PolicyAction, ServerState, ServerView, TargetKind};
-use crate::mcp::Capabilities;
+use base::text::nearest;
+use base::{LogLevel, ServerName};
+use deck::Clients;
+use host::{Host, HostView, Origin, PolicyAction, ServerState, ServerView, TargetKind};
+use mcp::Capabilities;
 
 /// How long the first requests wait for starting servers, for clients that list only once. Less
 /// than the 60 seconds after which the official SDKs time out.

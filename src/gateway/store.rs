@@ -14,8 +14,8 @@ use rmcp::transport::streamable_http_server::session::SessionStore;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::deck::ChatStore;
-use crate::host::SharedLimits;
+use deck::ChatStore;
+use host::SharedLimits;
 
 #[cfg(feature = "cluster")]
 pub use valkey::Valkey;

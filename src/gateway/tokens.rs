@@ -12,12 +12,12 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::outside::Outside;
-use crate::base::Timestamp;
-use crate::base::atomic::{Readers, alone, replace};
-use crate::base::file::{hex, random_hex, read_text};
-use crate::base::secret::Secret;
-use crate::base::watch::Fingerprint;
-use crate::host::{AccessScope, CallOptions, Origin, Principal};
+use base::Timestamp;
+use base::atomic::{Readers, alone, replace};
+use base::file::{hex, random_hex, read_text};
+use base::secret::Secret;
+use base::watch::Fingerprint;
+use host::{AccessScope, CallOptions, Origin, Principal};
 
 /// Format version of the file of hashes.
 const VERSION: u32 = 1;
@@ -46,7 +46,7 @@ pub struct Client {
     /// Its MCP session, if any.
     pub(crate) session: Option<Arc<str>>,
     /// Cancels its streams and calls.
-    pub(crate) cut: CancellationToken,
+    pub cut: CancellationToken,
 }
 
 impl Client {

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use url::Url;
 
-use crate::base::Timestamp;
-use crate::base::file::random_hex;
-use crate::config::TlsConfig;
-use crate::error::Error;
-use crate::host::CallOutcome;
-use crate::mcp::client_builder;
+use base::Timestamp;
+use base::file::random_hex;
+use config::TlsConfig;
+use config::error::Error;
+use host::CallOutcome;
+use mcp::client_builder;
 
 /// Capacity of the queue of spans; further ones are dropped.
 const WAITING: usize = 2_048;

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::{SafeText, ServerName, Timestamp};
-use crate::config::ApprovalRule;
-use crate::mcp::{Answer, ApprovalId, CallId, InputPlace, RequestKind};
+use base::{SafeText, ServerName, Timestamp};
+use config::ApprovalRule;
+use mcp::{Answer, ApprovalId, CallId, InputPlace, RequestKind};
 
 /// An open request from a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct ApprovalRequest {
     pub bytes: usize,
     /// When it arrived.
     pub arrived: Timestamp,
-    /// When it times out ([`crate::config::WireLimits::max_waiting`]).
+    /// When it times out ([`config::WireLimits::max_waiting`]).
     pub deadline: Timestamp,
     /// Whether it came as `input_required` (2026-07-28 and later), without an open request.
     pub deferred: bool,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{RestartConfig, RetryConfig};
+use config::{RestartConfig, RetryConfig};
 
 /// Delay before retry number `attempt` (from 1) of a start or a request (requirement L3):
 /// exponential, capped, jittered between half and all of it. `random` is in `0.0..1.0`.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{SafeText, Timestamp};
-use crate::config::BreakerConfig;
+use base::{SafeText, Timestamp};
+use config::BreakerConfig;
 
 /// State of a breaker, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

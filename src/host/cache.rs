@@ -10,9 +10,9 @@ use indexmap::IndexMap;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{SafeText, ServerName, Timestamp};
-use crate::config::CacheConfig;
-use crate::mcp::Payload;
+use base::{SafeText, ServerName, Timestamp};
+use config::CacheConfig;
+use mcp::Payload;
 
 /// Key of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -134,7 +134,7 @@ impl Cache {
             return;
         }
         let ttl = server_ttl(&keep.result).unwrap_or(config.ttl);
-        let weight = crate::base::text::json::weigh(&keep.result);
+        let weight = base::text::json::weigh(&keep.result);
         let mut inner = self.inner.lock();
         if inner.version != keep.version {
             return;

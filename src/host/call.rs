@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::{SafeText, ServerName, Timestamp};
-use crate::config::RetryConfig;
-use crate::error::Violation;
-use crate::host::policy::{DEFAULT_PROFILE, Principal};
-use crate::mcp::{CallId, Finding, Payload, Progress};
+use crate::policy::{DEFAULT_PROFILE, Principal};
+use base::{SafeText, ServerName, Timestamp};
+use config::RetryConfig;
+use config::error::Violation;
+use mcp::{CallId, Finding, Payload, Progress};
 
 /// The origin of a call; permissions and limits depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -116,7 +116,7 @@ pub struct CallOptions {
     pub bypass_cache: bool,
     /// The origin of the call.
     pub origin: Origin,
-    /// The caller's profile; `None` means [`crate::host::policy::DEFAULT_PROFILE`].
+    /// The caller's profile; `None` means [`crate::policy::DEFAULT_PROFILE`].
     pub profile: Option<Arc<str>>,
     /// The caller's tab or session; grants may be limited to it.
     pub session: Option<Arc<str>>,
@@ -269,7 +269,7 @@ impl CallOutcome {
     }
 
     /// Like [`CallOutcome::text`], for a bare result.
-    pub(crate) fn text_of(result: &serde_json::Value) -> String {
+    pub fn text_of(result: &serde_json::Value) -> String {
         let list = |key: &str| result[key].as_array().map(Vec::as_slice).unwrap_or_default();
         let messages = list("messages").iter().filter_map(|message| message.get("content"));
         let blocks = list("content").iter().chain(messages).chain(list("contents"));

@@ -6,7 +6,7 @@
 
 mod sources;
 mod task;
-pub(in crate::host) mod view;
+pub(crate) mod view;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::base::{LogLevel, SafeText, ServerName};
-use crate::config::{ServerConfig, changed_settings};
-use crate::host::Fact;
-use crate::host::dev::task::Follower;
-use crate::host::server::slot::Slot;
-use crate::host::shared::HostShared;
+use crate::Fact;
+use crate::dev::task::Follower;
+use crate::server::slot::Slot;
+use crate::shared::HostShared;
+use base::{LogLevel, SafeText, ServerName};
+use config::{ServerConfig, changed_settings};
 
 pub use view::{BuildEnd, BuildView, DevView};
 

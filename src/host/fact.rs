@@ -1,4 +1,4 @@
-//! Facts: events of a host, in the past tense. Lossless; folded by [`crate::host::HostView::apply`]
+//! Facts: events of a host, in the past tense. Lossless; folded by [`crate::HostView::apply`]
 //! and recorded as JSON lines, so that a session can be replayed. Also the ring of recent facts.
 
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use super::approvals::{ApprovalRequest, RuleKind, SessionRule, Settlement};
 use super::breaker::BreakerView;
 use super::dev::view::DevView;
 use super::view::{AccountView, ServerState, StartStep, StepStatus};
-use crate::base::ring::Weighed;
-use crate::base::{LogLevel, Ring, SafeText, ServerName, Timestamp};
-use crate::config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
-use crate::mcp::{ApprovalId, AuthStep, Capabilities, Finding, ListChanges, ListKind, SessionView};
-use crate::process::ExitView;
+use base::ring::Weighed;
+use base::{LogLevel, Ring, SafeText, ServerName, Timestamp};
+use config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
+use mcp::{ApprovalId, AuthStep, Capabilities, Finding, ListChanges, ListKind, SessionView};
+use process::ExitView;
 
 /// A fact with its sequence number among all facts of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub enum Fact {
     /// A configuration was put into use.
     ConfigLoaded {
         /// The files it came from.
-        #[serde(serialize_with = "crate::base::text::path::many")]
+        #[serde(serialize_with = "base::text::path::many")]
         files: Vec<PathBuf>,
         /// Warnings and notes.
         diagnostics: Vec<Diagnostic>,
@@ -278,8 +278,8 @@ pub fn fact_ring() -> Ring<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Timestamp;
-    use crate::host::Fact;
+    use crate::Fact;
+    use base::Timestamp;
 
     fn record(seq: u64) -> Arc<Record> {
         Arc::new(Record { seq, at: Timestamp(seq), server: None, fact: Fact::ShutdownBegan })
@@ -300,8 +300,8 @@ mod tests {
         let facts = fact_ring();
         let text = "x".repeat(1 << 20);
         for seq in 1..=100 {
-            let task = crate::base::text::SafeText::line("t");
-            let fact = Fact::TaskFailed { task, message: crate::base::text::SafeText::line(&text) };
+            let task = base::text::SafeText::line("t");
+            let fact = Fact::TaskFailed { task, message: base::text::SafeText::line(&text) };
             facts.push(Arc::new(Record { seq, at: Timestamp(seq), server: None, fact }));
         }
         let kept = facts.tail(usize::MAX);

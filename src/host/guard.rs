@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::base::text::cut;
-use crate::config::{RootConfig, child_pointer, clean_path};
-use crate::error::Violation;
+use base::text::cut;
+use config::error::Violation;
+use config::{RootConfig, child_pointer, clean_path};
 
 /// Maximum number of warnings per call.
 const MAX_WARNINGS: usize = 50;

@@ -25,16 +25,16 @@ use super::server::slot::Slot;
 use super::shared::HostShared;
 use super::supervisor::SupervisorCommand;
 use super::{Fact, HostView, Record};
-use crate::base::{Clock, LogLevel, LogRecord, Ring, SafeText, Secret, ServerName, Timestamp};
-use crate::config::{ConfigChange, Diagnostic, McpConfig, RootConfig, ServerConfig};
-use crate::error::{Error, ErrorCode};
-use crate::mcp::{
+use base::{Clock, LogLevel, LogRecord, Ring, SafeText, Secret, ServerName, Timestamp};
+pub use builder::HostBuilder;
+use builder::{not_started, settled};
+use config::error::{Error, ErrorCode};
+use config::{ConfigChange, Diagnostic, McpConfig, RootConfig, ServerConfig};
+use mcp::{
     Answer, ApprovalId, AuthFailure, Authorization, Authorizer, CallId, Capabilities, ListKind,
     Notice, PendingRequest, Prompt, Request, SessionView, Tool, TrafficRecord,
 };
-use crate::process::{ExitView, Usage};
-pub use builder::HostBuilder;
-use builder::{not_started, settled};
+use process::{ExitView, Usage};
 
 /// How a server that fails to start affects the others (decision D2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Host {
         self.ready(&slot).await
     }
 
-    /// Asks the user to sign in at a server ([`crate::mcp::RequestKind::SignIn`]), even after an
+    /// Asks the user to sign in at a server ([`mcp::RequestKind::SignIn`]), even after an
     /// earlier "not now". Returns at once; the server starts after the sign-in.
     ///
     /// # Errors
@@ -456,7 +456,7 @@ impl Host {
     }
 
     /// The content of a cache entry.
-    pub fn cache_content(&self, key: &CacheKey) -> Option<crate::mcp::Payload> {
+    pub fn cache_content(&self, key: &CacheKey) -> Option<mcp::Payload> {
         self.inner.deck.cache.content(key)
     }
 
@@ -512,7 +512,7 @@ impl Host {
         slot.log_level().or(slot.live().config.log_level)
     }
 
-    /// The host's clock, the reference of every [`crate::base::Timestamp`].
+    /// The host's clock, the reference of every [`base::Timestamp`].
     pub fn clock(&self) -> Clock {
         self.inner.deck.clock
     }
@@ -531,7 +531,7 @@ impl Host {
     /// `null` arguments mean an empty object. A tool error is an outcome, not an error.
     ///
     /// # Errors
-    /// [`crate::ErrorCode::ToolNotFound`], `Ambiguous`, `Validation`, `PolicyBlocked` and
+    /// [`config::error::ErrorCode::ToolNotFound`], `Ambiguous`, `Validation`, `PolicyBlocked` and
     /// `ServerUnavailable` before anything is sent; `Timeout`, `Cancelled`, `Protocol`,
     /// `CircuitOpen` and `ServerUnavailable` after.
     pub async fn call_tool_with(
@@ -716,7 +716,7 @@ impl Host {
     /// Replaces the roots shared with a server and notifies it.
     ///
     /// # Errors
-    /// [`crate::ErrorCode::Configuration`] for an unknown server.
+    /// [`config::error::ErrorCode::Configuration`] for an unknown server.
     pub fn set_roots(&self, server: &ServerName, roots: Vec<RootConfig>) -> Result<(), Error> {
         let slot = Arc::clone(self.inner.deck.routes().server(server)?);
         self.inner.deck.approvals.set_roots(server, roots);
@@ -729,7 +729,7 @@ impl Host {
     /// Resolves `name` to a tool and its server; sends nothing.
     ///
     /// # Errors
-    /// [`crate::ErrorCode::ToolNotFound`], `Ambiguous`, `PermissionDenied` or `ServerUnavailable`.
+    /// [`config::error::ErrorCode::ToolNotFound`], `Ambiguous`, `PermissionDenied` or `ServerUnavailable`.
     pub fn find_tool(&self, name: &str) -> Result<(ServerName, Arc<Tool>), Error> {
         let route = self.inner.deck.routes().named(name, None, TargetKind::Tool);
         let (slot, name) = routed("tools/call", name, route)?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::base::Timestamp;
-use crate::error::ErrorCode;
+use base::Timestamp;
+use config::error::ErrorCode;
 
 /// Counters of one server or one tool. Callers must provide locking.
 #[derive(Clone, Debug, Default)]

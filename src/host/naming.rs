@@ -7,10 +7,10 @@ use std::sync::Arc;
 use globset::{GlobBuilder, GlobSet};
 use sha2::{Digest, Sha256};
 
-use crate::base::ServerName;
-use crate::base::file::hex;
-use crate::config::ToolFilter;
-use crate::error::{Error, ErrorCode};
+use base::ServerName;
+use base::file::hex;
+use config::ToolFilter;
+use config::error::{Error, ErrorCode};
 
 /// Resolves `asked` among `known`, an iterator of servers with the names of their tools or prompts.
 ///

@@ -23,11 +23,11 @@ use super::policy::{
 use super::server::command::Command;
 use super::server::slot::{InFlight, Live, Slot};
 use super::shared::HostShared;
-use crate::base::SafeText;
-use crate::config::OnTimeout;
-use crate::error::{Error, ErrorCode};
-use crate::mcp::{CallId, Payload, PendingRequest, Request, RequestKind, Tool};
 use arguments::CheckedArguments;
+use base::SafeText;
+use config::OnTimeout;
+use config::error::{Error, ErrorCode};
+use mcp::{CallId, Payload, PendingRequest, Request, RequestKind, Tool};
 
 /// A prepared operation.
 pub struct Operation {
@@ -412,7 +412,7 @@ impl Operation {
         }
         let point = &self.deck.policy;
         let limits = point.in_force().config.limits_of(&principal.profile);
-        let bytes = self.arguments().map_or(0, |all| crate::base::text::json::weigh(&**all));
+        let bytes = self.arguments().map_or(0, |all| base::text::json::weigh(&**all));
         let is_call = matches!(self.request, Request::CallTool { .. });
         let run = self.options.run.as_ref().filter(|_| is_call);
         let permit = point.limiter.admit_shared(principal, full, run, (bytes, &limits)).await;

@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 use super::fact::fact_ring;
-use crate::base::human::{Dur, count};
-use crate::base::{Clock, LogLevel, LogRecord, LogSource, Ring, SafeText, ServerName, Timestamp};
-use crate::config::ConfigChange;
-use crate::host::breaker::BreakerView;
-use crate::host::{Fact, HostView, Record, ServerState};
-use crate::mcp::{ListChanges, ListKind};
+use crate::breaker::BreakerView;
+use crate::{Fact, HostView, Record, ServerState};
+use base::human::{Dur, count};
+use base::{Clock, LogLevel, LogRecord, LogSource, Ring, SafeText, ServerName, Timestamp};
+use config::ConfigChange;
+use mcp::{ListChanges, ListKind};
 
 /// Queue capacity for facts recorded with backpressure.
 const WAITING: usize = 1_024;

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use super::naming::{canonical_name, resolve_name, split};
 use super::policy::TargetKind;
 use super::server::slot::{Slot, Slots};
-use crate::base::ServerName;
-use crate::error::{Error, ErrorCode};
-use crate::mcp::ListKind;
+use base::ServerName;
+use config::error::{Error, ErrorCode};
+use mcp::ListKind;
 
 /// A server and one of its items, as the server spells it.
 pub type Route = (Arc<Slot>, Arc<str>);
@@ -219,7 +219,7 @@ const TEMPLATE: usize = 8 << 10;
 /// Matches a URI against an RFC 6570 template; returns the length of the template's literal text in
 /// bytes, where the template with more of it is the better match. Anything but an expression is
 /// literal text.
-pub(crate) fn fit_template(template: &str, uri: &str) -> Option<usize> {
+pub fn fit_template(template: &str, uri: &str) -> Option<usize> {
     let start = template.split('{').next().unwrap_or_default();
     if !uri.starts_with(start) || template.len() > TEMPLATE {
         return None;

@@ -8,5 +8,5 @@ pub mod keeper;
 pub mod lifecycle;
 pub mod memory;
 pub mod reach;
-pub(in crate::host) mod remedy;
+pub(crate) mod remedy;
 pub mod slot;

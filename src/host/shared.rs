@@ -12,17 +12,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 
 use super::server::memory::Memory;
-use crate::base::{Clock, LogRecord, Ring};
-use crate::config::ServerConfig;
-use crate::host::approvals::queue::ApprovalQueue;
-use crate::host::cache::Cache;
-use crate::host::policy::CheckPoint;
-use crate::host::projector::Facts;
-use crate::host::router::Routes;
-use crate::host::server::connect::Connector;
-use crate::host::server::slot::{Slot, Slots};
-use crate::host::validate::Validators;
-use crate::mcp::{CallId, Era, Notice, TrafficRecord};
+use crate::approvals::queue::ApprovalQueue;
+use crate::cache::Cache;
+use crate::policy::CheckPoint;
+use crate::projector::Facts;
+use crate::router::Routes;
+use crate::server::connect::Connector;
+use crate::server::slot::{Slot, Slots};
+use crate::validate::Validators;
+use base::{Clock, LogRecord, Ring};
+use config::ServerConfig;
+use mcp::{CallId, Era, Notice, TrafficRecord};
 
 /// Shared state of a host.
 pub struct HostShared {

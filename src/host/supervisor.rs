@@ -18,11 +18,11 @@ use super::server::lifecycle::{LifecycleInput, Next};
 use super::server::slot::{Live, Slot, Slots};
 use super::shared::HostShared;
 use super::{Fact, ServerState};
-use crate::base::{SafeText, ServerName};
-use crate::config::{
+use base::{SafeText, ServerName};
+use config::error::{Error, ErrorCode};
+use config::{
     ConfigChange, McpConfig, ServerConfig, TransportConfig, cycle_in_words, dependency_cycles,
 };
-use crate::error::{Error, ErrorCode};
 
 /// Commands to the supervisor.
 pub enum SupervisorCommand {
@@ -53,7 +53,7 @@ impl Supervisor {
     /// Creates a supervisor; [`Supervisor::begin`] starts the servers of `config`.
     ///
     /// # Errors
-    /// [`crate::error::ErrorCode::Configuration`] when a dependency is unknown, disabled or
+    /// [`config::error::ErrorCode::Configuration`] when a dependency is unknown, disabled or
     /// cyclic.
     pub fn new(deck: Arc<HostShared>, config: McpConfig, crew: Crew) -> Result<Self, Error> {
         check(&config)?;
@@ -512,7 +512,7 @@ type Fresh = (Arc<Slot>, mpsc::Receiver<Command>);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ServerConfig, StdioConfig, TransportConfig};
+    use config::{ServerConfig, StdioConfig, TransportConfig};
 
     pub(super) fn config(servers: &[(&str, &[&str])]) -> McpConfig {
         let stdio = StdioConfig {
@@ -521,7 +521,7 @@ mod tests {
             env: indexmap::IndexMap::default(),
             cwd: None,
             inherit_env: false,
-            limits: crate::config::ProcessLimits::default(),
+            limits: config::ProcessLimits::default(),
         };
         let mut config = McpConfig::default();
         for (name, dependencies) in servers {
@@ -558,9 +558,9 @@ mod tests {
 mod reload_tests {
     use super::tests::config;
     use super::*;
-    use crate::base::ServerName;
-    use crate::base::secret::Secret;
-    use crate::config::TransportConfig;
+    use base::ServerName;
+    use base::secret::Secret;
+    use config::TransportConfig;
 
     fn names(names: &[&str]) -> Vec<ServerName> {
         names.iter().map(|name| ServerName::new(name)).collect()

@@ -18,7 +18,7 @@ use serde_json::Value;
 pub use cache::Validators;
 pub use verdict::{Formats, SchemaProblem, SchemaProblemKind, SchemaVerdict};
 
-use crate::config::ContentLimits;
+use config::ContentLimits;
 
 /// A compiled schema. Cheap to clone.
 #[derive(Clone)]

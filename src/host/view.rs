@@ -16,12 +16,12 @@ use super::approvals::{ApprovalRequest, RuleKind, SessionRule};
 use super::breaker::BreakerView;
 use super::dev::view::DevView;
 use super::{Fact, Record};
-use crate::base::{SafeText, ServerName, Timestamp};
-use crate::config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
-use crate::mcp::{
+use base::{SafeText, ServerName, Timestamp};
+use config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
+use mcp::{
     ApprovalId, AuthStep, Capabilities, Finding, FindingKind, ListChanges, ListKind, SessionView,
 };
-use crate::process::ExitView;
+use process::ExitView;
 
 /// State of a server (requirement L1).
 #[derive(
@@ -90,7 +90,7 @@ pub enum StartStep {
 
 impl StartStep {
     /// The step that fetches this list.
-    pub(in crate::host) const fn listing(kind: ListKind) -> Self {
+    pub(crate) const fn listing(kind: ListKind) -> Self {
         match kind {
             ListKind::Tools => Self::Tools,
             ListKind::Prompts => Self::Prompts,
@@ -240,7 +240,7 @@ pub struct ServerView {
 impl ServerView {
     /// The last lines of stderr, up to the error line; without what runtimes print after it.
     pub fn last_words(&self) -> &[SafeText] {
-        let said = crate::host::server::remedy::error_line_at(&self.stderr_tail);
+        let said = crate::server::remedy::error_line_at(&self.stderr_tail);
         said.map_or(&[], |at| self.stderr_tail.get(..=at).unwrap_or_default())
     }
 
@@ -385,7 +385,7 @@ pub struct HostView {
     /// Time of the last fact folded in.
     pub at: Timestamp,
     /// Configuration files in use.
-    #[serde(serialize_with = "crate::base::text::path::many")]
+    #[serde(serialize_with = "base::text::path::many")]
     pub files: Vec<PathBuf>,
     /// Problems of the configuration in use.
     pub diagnostics: Vec<Diagnostic>,
@@ -401,7 +401,7 @@ pub struct HostView {
     /// Open requests from servers, oldest first.
     pub pending: IndexMap<ApprovalId, Arc<ApprovalRequest>>,
     /// Settled requests, newest last, at most [`HostView::SETTLED`].
-    pub settled: VecDeque<(Timestamp, Arc<ApprovalRequest>, crate::host::approvals::Settlement)>,
+    pub settled: VecDeque<(Timestamp, Arc<ApprovalRequest>, crate::approvals::Settlement)>,
     /// Failed tasks of the host: time, task and message.
     pub failures: Vec<(Timestamp, SafeText, SafeText)>,
     /// Whether the host is stopping.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::session::FetchedList;
-use crate::base::{Redactor, SafeText};
+use base::{Redactor, SafeText};
 pub use diff::Risk;
 
 /// All lists of one server.
@@ -37,7 +37,7 @@ impl Capabilities {
         let rejected = self.rejected.iter().map(|entry| &entry.raw);
         let all = lists.map(|(_, raw)| raw).chain(rejected);
         // Held twice, raw and in the fields drawn; a `Value` takes more than its JSON text.
-        all.map(|raw| 4 * crate::base::text::json::weigh(&**raw)).sum()
+        all.map(|raw| 4 * base::text::json::weigh(&**raw)).sum()
     }
 
     /// The entries of a list: the name or URI of each, and the entry as sent.
@@ -451,7 +451,8 @@ fn block(entry: &Value, key: &str) -> Option<SafeText> {
     entry.get(key)?.as_str().map(SafeText::block)
 }
 
-pub(crate) const fn schema_kind(value: &Value) -> &'static str {
+/// The JSON type of a value with its article, as messages name it.
+pub const fn schema_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

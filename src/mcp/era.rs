@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::base::SafeText;
-use crate::mcp::capabilities::ListKind;
+use crate::capabilities::ListKind;
+use base::SafeText;
 
 /// Protocol era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::CallId;
-use crate::base::{LogLevel, SafeText, ServerName};
+use base::{LogLevel, SafeText, ServerName};
 
 /// A notification of a server.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::wire::json::{self, ParseBudget};
 use super::wire::message::tokens;
-use crate::base::Redactor;
+use base::Redactor;
 
 /// A JSON value that came from a server. Cheap to clone; all clones share it.
 ///
@@ -219,7 +219,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::base::secret::Secret;
+    use base::secret::Secret;
 
     #[test]
     fn a_secret_is_masked_in_the_beginning_and_in_the_text() {

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{CallId, Finding, Progress};
-use crate::base::SafeText;
-use crate::base::text::cut;
-use crate::error::{Error, ErrorCode};
+use base::SafeText;
+use base::text::cut;
+use config::error::{Error, ErrorCode};
 
 /// A request in flight. Made by the caller, shared by its round trips.
 #[derive(Debug)]

@@ -11,16 +11,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::{Clock, LogLevel, LogRecord, Redactor, Ring, SafeText, ServerName};
-use crate::config::{HttpConfig, OutsideCalls, ProtocolChoice, WireLimits};
-use crate::error::Error;
-use crate::mcp::auth::Authorizer;
-use crate::mcp::capabilities::{ListKind, RejectedEntry};
-use crate::mcp::pending::{ByteCount, PendingRequest};
-use crate::mcp::traffic::TrafficRecord;
-use crate::mcp::{
+use crate::auth::Authorizer;
+use crate::capabilities::{ListKind, RejectedEntry};
+use crate::pending::{ByteCount, PendingRequest};
+use crate::traffic::TrafficRecord;
+use crate::{
     Answer, CallId, Claim, Era, Finding, InputPlace, Notice, Payload, RequestKind, SessionView,
 };
+use base::{Clock, LogLevel, LogRecord, Redactor, Ring, SafeText, ServerName};
+use config::error::Error;
+use config::{HttpConfig, OutsideCalls, ProtocolChoice, WireLimits};
 
 /// Where the bytes come from and go to.
 pub enum Endpoint {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::CallId;
-use crate::base::{SafeText, ServerName, Timestamp, Weighed};
+use base::{SafeText, ServerName, Timestamp, Weighed};
 
 /// Which way a message went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -22,7 +22,7 @@ use futures::future::BoxFuture;
 pub(crate) mod events;
 pub mod http;
 pub mod pipe;
-pub(crate) mod remote;
+pub mod remote;
 pub(crate) mod sse;
 pub(crate) mod websocket;
 

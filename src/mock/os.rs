@@ -135,8 +135,8 @@ pub(crate) fn setsid() {
 
 /// Replaces a standard stream with `/dev/null`, so that its other end sees it closed.
 #[cfg(unix)]
-pub(crate) fn close(stream: crate::mock::script::StandardStream) -> io::Result<()> {
-    use crate::mock::script::StandardStream;
+pub(crate) fn close(stream: crate::script::StandardStream) -> io::Result<()> {
+    use crate::script::StandardStream;
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     match stream {
         StandardStream::Stdin => rustix::stdio::dup2_stdin(&null)?,
@@ -163,6 +163,6 @@ pub(crate) fn setsid() {}
 /// Not available here.
 #[cfg(not(unix))]
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere the system may refuse it")]
-pub(crate) fn close(_: crate::mock::script::StandardStream) -> io::Result<()> {
+pub(crate) fn close(_: crate::script::StandardStream) -> io::Result<()> {
     Ok(())
 }

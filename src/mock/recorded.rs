@@ -14,12 +14,12 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::base::human::parse_duration;
-use crate::base::text::nearest;
-use crate::base::{LogSource, SafeText, ServerName, Timestamp};
-use crate::deck::{Recording, RecordingLine};
-use crate::host::Fact;
-use crate::mcp::{Direction, MessageKind};
+use base::human::parse_duration;
+use base::text::nearest;
+use base::{LogSource, SafeText, ServerName, Timestamp};
+use deck::{Recording, RecordingLine};
+use host::Fact;
+use mcp::{Direction, MessageKind};
 
 /// How a recording is played.
 #[derive(Clone, Debug, Default, Args)]

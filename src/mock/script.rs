@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::base::text::path::spelled;
-use crate::deck::WrittenText;
+use base::text::path::spelled;
+use deck::WrittenText;
 
 /// Everything a mock server is and does. Every field has a default; `{}` is a polite server
 /// without tools.

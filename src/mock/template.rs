@@ -64,7 +64,7 @@ pub(crate) fn json(template: &Value, scope: &dyn TemplateScope) -> String {
 }
 
 /// Renders a template as a JSON value; text that is not valid JSON becomes a string.
-pub(crate) fn value(template: &Value, scope: &dyn TemplateScope) -> Value {
+pub fn value(template: &Value, scope: &dyn TemplateScope) -> Value {
     let text = json(template, scope);
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }

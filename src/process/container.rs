@@ -7,8 +7,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
-use crate::process::{Launch, census};
+use crate::{Launch, census};
+use config::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 
 /// Timeout for one engine command.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::base::{Clock, LogRecord, LogSource, Redactor, Ring, ServerName};
+use base::{Clock, LogRecord, LogSource, Redactor, Ring, ServerName};
 
 /// What a process needs from its owner.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub struct ProcessContext {
     pub source: LogSource,
     /// Longest stderr line kept, in bytes; the rest of a longer one is dropped and counted.
     pub stderr_line_bytes: usize,
-    /// Bytes of stderr kept for [`stderr_tail`](crate::process::ServerProcess::stderr_tail).
+    /// Bytes of stderr kept for [`stderr_tail`](crate::ServerProcess::stderr_tail).
     pub stderr_bytes: usize,
 }
 

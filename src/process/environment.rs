@@ -5,8 +5,8 @@
 
 use std::ffi::{OsStr, OsString};
 
-use crate::config::StdioConfig;
-use crate::process::resolve::SpawnError;
+use crate::resolve::SpawnError;
+use config::StdioConfig;
 
 /// Variable that marks every process of a server, so that those that leave its session are found.
 pub(super) const MARK: &str = "MCPDECK_SERVER";
@@ -91,7 +91,7 @@ fn check(name: &str, value: &str) -> Result<(), SpawnError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::secret::Secret;
+    use base::secret::Secret;
 
     fn config(env: &[(&str, &str)], inherit_env: bool) -> StdioConfig {
         StdioConfig {
@@ -100,7 +100,7 @@ mod tests {
             env: env.iter().map(|(k, v)| ((*k).to_owned(), Secret::new(*v))).collect(),
             cwd: None,
             inherit_env,
-            limits: crate::config::ProcessLimits::default(),
+            limits: config::ProcessLimits::default(),
         }
     }
 

@@ -15,7 +15,7 @@ use super::context::{Grace, KILL};
 use super::exit::ExitView;
 use super::pipes::PipeGate;
 use super::platform::{Leader, code_and_signal};
-use crate::base::SafeText;
+use base::SafeText;
 
 /// What the owner has requested so far. Only ever escalates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use super::environment;
-use crate::base::SafeText;
-use crate::base::text::nearest;
-use crate::config::{ProcessLimits, StdioConfig};
-use crate::error::{Error, ErrorCode};
+use base::SafeText;
+use base::text::nearest;
+use config::error::{Error, ErrorCode};
+use config::{ProcessLimits, StdioConfig};
 
 #[cfg(unix)]
 use std::io::Read;

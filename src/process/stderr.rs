@@ -15,9 +15,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::context::ProcessContext;
-use crate::base::allowance::Allowance;
-use crate::base::text::cut;
-use crate::base::{LogLevel, LogRecord, Redactor, SafeText};
+use base::allowance::Allowance;
+use base::text::cut;
+use base::{LogLevel, LogRecord, Redactor, SafeText};
 
 /// Sustained rate of lines kept, per second and server.
 const LINES_PER_SECOND: f64 = 2_000.0;
@@ -47,7 +47,7 @@ pub struct StderrView {
 pub(super) struct StderrTap {
     state: Arc<Mutex<StderrState>>,
     redactor: Redactor,
-    /// Raw bytes kept for the tail ([`crate::config::WireLimits::stderr_bytes`]).
+    /// Raw bytes kept for the tail ([`config::WireLimits::stderr_bytes`]).
     kept: usize,
 }
 

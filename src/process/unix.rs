@@ -22,7 +22,7 @@ use super::family::Family;
 use super::guardian::Guardian;
 use super::resolve::{Launch, SpawnError, refused};
 use super::{census, environment, family, spawner};
-use crate::config::ProcessLimits;
+use config::ProcessLimits;
 
 /// A server's first process. Dropping one that was not reaped kills its family.
 pub(super) struct Leader {

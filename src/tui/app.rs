@@ -5,27 +5,27 @@ use std::path::PathBuf;
 
 use ratatui::widgets::{Clear, Widget as _};
 
-use crate::tui::app::appearance::Appearance;
-use crate::tui::app::moment::DrawnDecision;
-use crate::tui::app::panes::Panes;
-use crate::tui::app::pointer::Pointer;
-use crate::tui::app::screens::{OpenScreen, Screens};
-use crate::tui::call::export::ExportOrigin;
-use crate::tui::effect::{Effect, Order};
-use crate::tui::graphics::{Placement, Support};
-use crate::tui::keymap::KeyScope;
-use crate::tui::layout::Layout;
-use crate::tui::message::{Message, UserFiles};
-use crate::tui::model::Model;
-use crate::tui::overlay::{self, Confirm, NamePrompt, Named, Palette, TextReader};
-use crate::tui::pane::servers::tour;
-use crate::tui::pane::{Cx, Out, Pane, PaneId, Ui};
-use crate::tui::pick::Choice;
-use crate::tui::prefs::Prefs;
-use crate::tui::prelude::*;
-use crate::tui::screen::Screen;
-use crate::tui::theme::ColorDepth;
-use crate::tui::widget::{Doc, Pen, vertical_rule};
+use crate::app::appearance::Appearance;
+use crate::app::moment::DrawnDecision;
+use crate::app::panes::Panes;
+use crate::app::pointer::Pointer;
+use crate::app::screens::{OpenScreen, Screens};
+use crate::call::export::ExportOrigin;
+use crate::effect::{Effect, Order};
+use crate::graphics::{Placement, Support};
+use crate::keymap::KeyScope;
+use crate::layout::Layout;
+use crate::message::{Message, UserFiles};
+use crate::model::Model;
+use crate::overlay::{self, Confirm, NamePrompt, Named, Palette, TextReader};
+use crate::pane::servers::tour;
+use crate::pane::{Cx, Out, Pane, PaneId, Ui};
+use crate::pick::Choice;
+use crate::prefs::Prefs;
+use crate::prelude::*;
+use crate::screen::Screen;
+use crate::theme::ColorDepth;
+use crate::widget::{Doc, Pen, vertical_rule};
 
 mod answers;
 mod appearance;
@@ -41,7 +41,7 @@ mod pointer;
 mod screens;
 mod server_list;
 
-pub use crate::tui::pane::Redraw;
+pub use crate::pane::Redraw;
 pub use calls::Calls;
 pub use server_list::ServerList;
 

@@ -10,11 +10,11 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-use crate::base::text::SafeText;
-use crate::deck::{CallRequest, Order};
-use crate::error::{Error, ErrorCode};
-use crate::host::CallOutcome;
-use crate::tui::message::{CallToken, Message};
+use crate::message::{CallToken, Message};
+use base::text::SafeText;
+use config::error::{Error, ErrorCode};
+use deck::{CallRequest, Order};
+use host::CallOutcome;
 
 /// The socket of the service.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
 use ratatui::style::Color;
 
-use crate::tui::theme::ANSI;
+use crate::theme::ANSI;
 
 /// Writes frames to `W`, which must buffer them until it is flushed.
 pub struct Ansi<W: Write>(pub W);

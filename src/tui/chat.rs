@@ -13,16 +13,16 @@ use std::fmt::Write as _;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::TextArea;
 
-use crate::tui::chat::port::{ChatCommand, ChatNews, Choose};
-use crate::tui::effect::Effect;
-use crate::tui::form::draw::Styles;
-use crate::tui::form::editor::{area, edit};
-use crate::tui::keymap::{KeyScope, Keymap};
-use crate::tui::pane::{Cx, Gesture, Out, Ui};
-use crate::tui::prelude::*;
-use crate::tui::result::markdown::{self, MarkdownSpan};
-use crate::tui::screen::{Help, Screen, is_for_all, keys_of};
-use crate::tui::widget::{KeyLine, TextInput};
+use crate::chat::port::{ChatCommand, ChatNews, Choose};
+use crate::effect::Effect;
+use crate::form::draw::Styles;
+use crate::form::editor::{area, edit};
+use crate::keymap::{KeyScope, Keymap};
+use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::prelude::*;
+use crate::result::markdown::{self, MarkdownSpan};
+use crate::screen::{Help, Screen, is_for_all, keys_of};
+use crate::widget::{KeyLine, TextInput};
 
 type ChatLine = Vec<MarkdownSpan>;
 

@@ -1,13 +1,13 @@
 //! What drawing and event handling can access: engine state, colours, signs and keys; and mouse
 //! gestures. Everything drawn depends on this module, never the reverse.
 
-use crate::tui::glyph::Glyphs;
-use crate::tui::graphics::Graphics;
-use crate::tui::keymap::{KeyScope, Keymap};
-use crate::tui::look::Styles;
-use crate::tui::model::Model;
-use crate::tui::prelude::*;
-use crate::tui::theme::Theme;
+use crate::glyph::Glyphs;
+use crate::graphics::Graphics;
+use crate::keymap::{KeyScope, Keymap};
+use crate::look::Styles;
+use crate::model::Model;
+use crate::prelude::*;
+use crate::theme::Theme;
 
 /// What drawing can access.
 #[derive(Clone, Copy)]

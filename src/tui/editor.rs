@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use crate::base::atomic::replace_quickly;
-use crate::base::text::SafeText;
+use base::atomic::replace_quickly;
+use base::text::SafeText;
 
 /// The editor used when none is configured.
 const DEFAULT: &str = if cfg!(windows) { "notepad" } else { "vi" };

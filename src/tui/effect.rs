@@ -2,23 +2,23 @@
 
 use std::path::PathBuf;
 
-use crate::base::LogLevel;
-use crate::deck::SavedCall;
-pub use crate::deck::{CallRequest, CallTarget, ClientOrder, Order, PolicyOrder, ServerCommand};
-pub use crate::deck::{ConfigCommand, FileChange, KeepInput, Saving};
-use crate::deck::{DriftPlace, HistoryRecord, Lock, LockedServer, ScriptedAnswer};
-use crate::host::CacheKey;
-use crate::mcp::{ApprovalId, ListKind};
-use crate::tui::chat::port::ChatCommand;
-use crate::tui::form::CheckJob;
-use crate::tui::message::{CallToken, FormToken, ViewToken};
-use crate::tui::model::Todo;
-use crate::tui::pick::{Choice, LinePrompt, Pick};
-use crate::tui::player::PlayCommand;
-use crate::tui::prefs::Prefs;
-use crate::tui::prelude::*;
-use crate::tui::result::{PictureJob, ResultFile};
-use crate::tui::user_command::FilledCommand;
+use crate::chat::port::ChatCommand;
+use crate::form::CheckJob;
+use crate::message::{CallToken, FormToken, ViewToken};
+use crate::model::Todo;
+use crate::pick::{Choice, LinePrompt, Pick};
+use crate::player::PlayCommand;
+use crate::prefs::Prefs;
+use crate::prelude::*;
+use crate::result::{PictureJob, ResultFile};
+use crate::user_command::FilledCommand;
+use base::LogLevel;
+use deck::SavedCall;
+pub use deck::{CallRequest, CallTarget, ClientOrder, Order, PolicyOrder, ServerCommand};
+pub use deck::{ConfigCommand, FileChange, KeepInput, Saving};
+use deck::{DriftPlace, HistoryRecord, Lock, LockedServer, ScriptedAnswer};
+use host::CacheKey;
+use mcp::{ApprovalId, ListKind};
 
 /// A side effect; the dashboard itself handles those down to [`Effect::OpenResource`].
 #[derive(Clone, Debug, PartialEq)]

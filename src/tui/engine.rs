@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::deck::{ConfigCommand, DeckBuilder, DeckEvent, PolicyKeeper, Scan};
-use crate::host::Host;
-use crate::tui::message::Message;
-use crate::tui::player::{self, PlayCommand};
-use crate::tui::prelude::*;
+use crate::message::Message;
+use crate::player::{self, PlayCommand};
+use crate::prelude::*;
+use deck::{ConfigCommand, DeckBuilder, DeckEvent, PolicyKeeper, Scan};
+use host::Host;
 
 /// What the dashboard shows.
 pub enum DashboardSource {
@@ -76,9 +76,9 @@ impl Engine {
                 #[cfg(unix)]
                 DashboardSource::Attached(socket) => {
                     drop(asked);
-                    let remote = crate::tui::attached::AttachedSocket(socket);
+                    let remote = crate::attached::AttachedSocket(socket);
                     runtime.block_on(async {
-                        let attached = crate::tui::attached::run(remote, messages);
+                        let attached = crate::attached::run(remote, messages);
                         stopped.run_until_cancelled(attached).await;
                         stopped.cancelled().await;
                     });

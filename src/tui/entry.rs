@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use crossterm::event::KeyEvent;
 use serde_json::json;
 
-use crate::config::{ENTRY_NAME, RootConfig, ShownEntry, entry_schema};
-use crate::deck::DeckEvent;
-use crate::tui::approval::roots;
-use crate::tui::effect::{ConfigCommand, Effect, Order, Saving, ServerCommand};
-use crate::tui::form::FormState;
-use crate::tui::form::draw::{form, put};
-use crate::tui::keymap::{KeyScope, Keymap};
-use crate::tui::message::Message;
-use crate::tui::pane::{Cx, Gesture, Out, Ui};
-use crate::tui::prelude::*;
-use crate::tui::screen::{Help, Screen, is_for_all};
-use crate::tui::widget::KeyLine;
+use crate::approval::roots;
+use crate::effect::{ConfigCommand, Effect, Order, Saving, ServerCommand};
+use crate::form::FormState;
+use crate::form::draw::{form, put};
+use crate::keymap::{KeyScope, Keymap};
+use crate::message::Message;
+use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::prelude::*;
+use crate::screen::{Help, Screen, is_for_all};
+use crate::widget::KeyLine;
+use config::{ENTRY_NAME, RootConfig, ShownEntry, entry_schema};
+use deck::DeckEvent;
 
 /// What is edited.
 enum EditTopic {

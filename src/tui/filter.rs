@@ -6,9 +6,9 @@ use std::cmp::Ordering;
 
 use jiff::Zoned;
 
-use crate::base::logs::LogRecord;
-use crate::mcp::{Direction, MessageKind, TrafficRecord};
-use crate::tui::prelude::*;
+use crate::prelude::*;
+use base::logs::LogRecord;
+use mcp::{Direction, MessageKind, TrafficRecord};
 
 /// Keys of the language.
 const KEYS: [&str; 12] = [
@@ -341,8 +341,8 @@ pub fn completions<'a>(text: &str, servers: impl Iterator<Item = &'a str>) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Timestamp;
-    use crate::base::text::SafeText;
+    use base::Timestamp;
+    use base::text::SafeText;
 
     fn record() -> TrafficRecord {
         TrafficRecord {

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::tui::filter::find;
+use crate::filter::find;
 
 /// The searchable texts of an item.
 #[derive(Clone, Copy, Debug, Default)]

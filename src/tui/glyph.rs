@@ -1,10 +1,10 @@
 //! The signs the screen uses, in Unicode and in ASCII. State is always a sign and a word, never a
 //! colour alone.
 
-use crate::host::ServerState;
-use crate::mcp::Direction;
-use crate::tui::ink::{Ink, ink};
-use crate::tui::theme::Role;
+use crate::ink::{Ink, ink};
+use crate::theme::Role;
+use host::ServerState;
+use mcp::Direction;
 
 /// A sign, one cell wide.
 type GlyphText = &'static str;

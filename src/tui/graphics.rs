@@ -12,8 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use icy_sixel::EncodeOptions;
 use image::{ImageFormat, RgbaImage};
 
-use crate::tui::prelude::*;
-use crate::tui::theme::ColorDepth;
+use crate::prelude::*;
+use crate::theme::ColorDepth;
 
 /// The user's setting: `auto` (or nothing), `off`, `blocks`, `kitty`, `sixel`, `iterm2`.
 pub const VARIABLE: &str = "MCPDECK_IMAGES";
@@ -512,7 +512,7 @@ mod tests {
 #[cfg(test)]
 mod encode_tests {
     use super::*;
-    use crate::tui::graphics::SixelLimits;
+    use crate::graphics::SixelLimits;
 
     fn pixels() -> RgbaImage {
         RgbaImage::from_fn(64, 40, |x, y| {
@@ -568,7 +568,7 @@ mod encode_tests {
 #[cfg(test)]
 mod placed_tests {
     use super::*;
-    use crate::tui::graphics::CellPixels;
+    use crate::graphics::CellPixels;
 
     fn picture(manner: PictureProtocol) -> Arc<Encoded> {
         Arc::new(Encoded { manner, bytes: b"<picture>".to_vec() })

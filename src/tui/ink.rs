@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use crate::base::human::Count;
-pub use crate::base::human::{Bytes, Dur, count};
-use crate::base::text::SafeText;
+use base::human::Count;
+pub use base::human::{Bytes, Dur, count};
+use base::text::SafeText;
 
 /// Text that is safe to draw because all its parts were.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ impl From<&SafeText> for Ink {
     }
 }
 
-/// Something a [`crate::tui::widget::Pen`] draws.
+/// Something a [`crate::widget::Pen`] draws.
 pub trait Drawable {
     /// The text, safe to draw.
     fn text(&self) -> &str;
@@ -115,7 +115,7 @@ macro_rules! safe_parts {
 safe_parts!(
     u8, u16, u32, u64, usize, i32, i64, f32, f64, bool, char, SafeText, Ink, Dur, Bytes, Count
 );
-safe_parts!(crate::mcp::CallId, crate::mcp::ApprovalId, crate::error::ErrorCode);
+safe_parts!(mcp::CallId, mcp::ApprovalId, config::error::ErrorCode);
 impl SafePart for &'static str {}
 impl SafePart for InkSlice<'_> {}
 impl<T: SafePart> SafePart for &T {}
@@ -136,7 +136,7 @@ pub const fn vouched<T: SafePart>(part: T) -> T {
 #[macro_export]
 macro_rules! ink {
     ($fmt:literal $(, $arg:expr)* $(,)?) => {
-        $crate::tui::ink::Ink::from_parts(format_args!($fmt $(, $crate::tui::ink::vouched($arg))*))
+        $crate::ink::Ink::from_parts(format_args!($fmt $(, $crate::ink::vouched($arg))*))
     };
 }
 pub use crate::ink;

@@ -21,7 +21,7 @@ pub enum Input {
     /// A key, a mouse event, a paste, a change of focus.
     Event(crossterm::event::Event),
     /// The terminal replied to one of our queries.
-    Reply(crate::tui::graphics::TerminalReply),
+    Reply(crate::graphics::TerminalReply),
     /// The terminal hung up; nothing more will come.
     Gone,
 }

@@ -6,10 +6,10 @@ use std::ops::Range;
 use crossterm::event::{KeyEvent, KeyModifiers};
 use toml::Spanned;
 
-use crate::tui::chord::Chord;
-use crate::tui::prelude::*;
-use crate::tui::theme::line_at;
-use crate::tui::user_command::UserCommand;
+use crate::chord::Chord;
+use crate::prelude::*;
+use crate::theme::line_at;
+use crate::user_command::UserCommand;
 
 mod table;
 pub use table::BINDINGS;

@@ -1,9 +1,9 @@
 //! Styles and signs of forms and results, made from the theme once per frame; layouts made with
 //! them are rebuilt when they change.
 
-use crate::tui::graphics::Graphics;
-use crate::tui::prelude::*;
-use crate::tui::theme::Theme;
+use crate::graphics::Graphics;
+use crate::prelude::*;
+use crate::theme::Theme;
 
 macro_rules! look {
     ($($(#[$doc:meta])* $name:ident: $role:ident;)*) => {

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use crossterm::event::Event;
 
-use crate::deck::{Answers, DeckEvent, Lock, News};
-use crate::error::Error;
-use crate::host::{CacheKey, CallOutcome, Drafted};
-use crate::mcp::{ApprovalId, CallId, Payload, Progress};
-use crate::tui::chat::port::ChatNews;
-use crate::tui::effect::Baseline;
-use crate::tui::form::CheckResult;
-use crate::tui::graphics::TerminalReply;
-use crate::tui::player::Played;
-use crate::tui::prelude::*;
-use crate::tui::result::{PictureDone, ResultFile};
+use crate::chat::port::ChatNews;
+use crate::effect::Baseline;
+use crate::form::CheckResult;
+use crate::graphics::TerminalReply;
+use crate::player::Played;
+use crate::prelude::*;
+use crate::result::{PictureDone, ResultFile};
+use config::error::Error;
+use deck::{Answers, DeckEvent, Lock, News};
+use host::{CacheKey, CallOutcome, Drafted};
+use mcp::{ApprovalId, CallId, Payload, Progress};
 
 /// Something that happened.
 #[derive(Debug)]

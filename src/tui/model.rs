@@ -5,21 +5,19 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 
-use crate::base::logs::LogRecord;
-use crate::base::ring::Batch;
-use crate::config::{Diagnostic, McpConfig, ServerConfig};
-use crate::deck::{ClientView, PolicyView, RecordedOperations};
-use crate::host::{
-    ApprovalRequest, Blocked, CacheView, CallView, HostView, ServerMetrics, ServerView,
-};
-use crate::mcp::{CallId, TrafficRecord};
-use crate::process::Usage;
-use crate::tui::prelude::*;
+use crate::prelude::*;
+use base::logs::LogRecord;
+use base::ring::Batch;
+use config::{Diagnostic, McpConfig, ServerConfig};
+use deck::{ClientView, PolicyView, RecordedOperations};
+use host::{ApprovalRequest, Blocked, CacheView, CallView, HostView, ServerMetrics, ServerView};
+use mcp::{CallId, TrafficRecord};
+use process::Usage;
 
 mod inbox;
 mod watched;
-pub use crate::deck::{FileText, InputState, InputView, Situation};
-pub(in crate::tui) use inbox::last_text;
+pub use deck::{FileText, InputState, InputView, Situation};
+pub(crate) use inbox::last_text;
 pub use inbox::{Todo, kind_word, who_asks};
 pub use watched::Watched;
 
@@ -339,7 +337,7 @@ impl Model {
     pub fn time_in(at: Timestamp, cells: u16) -> Ink {
         let time = Self::time_of_day(at);
         let end = if cells < 12 { 8 } else { usize::MAX };
-        ink!("{}", crate::tui::ink::InkSlice::of(&time, 0, end))
+        ink!("{}", crate::ink::InkSlice::of(&time, 0, end))
     }
 
     /// Local time of day: `14:03:59.120`.
@@ -531,7 +529,7 @@ mod activity_tests {
 #[cfg(test)]
 mod feed_tests {
     use super::*;
-    use crate::base::ring::{Ring, Weighed};
+    use base::ring::{Ring, Weighed};
 
     struct ModelLine;
     impl Weighed for ModelLine {

@@ -1,13 +1,13 @@
 //! Dialogs over the panes and screens: texts, lists to pick from, questions. Each is a
-//! [`crate::tui::screen::Screen`] with a frame; here is what they share.
+//! [`crate::screen::Screen`] with a frame; here is what they share.
 
 use ratatui::widgets::{Clear, Widget as _};
 
-use crate::tui::keymap::KeyScope;
-use crate::tui::pane::Cx;
-use crate::tui::prelude::*;
-use crate::tui::screen::Screen;
-use crate::tui::widget::Pen;
+use crate::keymap::KeyScope;
+use crate::pane::Cx;
+use crate::prelude::*;
+use crate::screen::Screen;
+use crate::widget::Pen;
 
 mod confirm;
 mod consent;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::tui::pane::Redraw;
+use crate::pane::Redraw;
 
 /// Shortest time between frames caused by input.
 const INPUT: Duration = Duration::from_micros(16_666);

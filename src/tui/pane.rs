@@ -1,12 +1,12 @@
 //! The interface of a pane.
 
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::Model;
-use crate::tui::prelude::*;
-use crate::tui::widget::{KeepFilter, TextInput};
+use crate::keymap::KeyScope;
+use crate::model::Model;
+use crate::prelude::*;
+use crate::widget::{KeepFilter, TextInput};
 
-pub use crate::tui::context::{Cx, Gesture, Ui};
-pub use crate::tui::screen::{Out, Redraw};
+pub use crate::context::{Cx, Gesture, Ui};
+pub use crate::screen::{Out, Redraw};
 
 named! {
     /// The panes, in the order of their keys, with the titles on their tabs.
@@ -154,22 +154,22 @@ pub trait Pane {
 /// Implements the filter methods of [`Pane`] for a filter line in a field.
 macro_rules! filtered_by {
     ($($field:ident).+) => {
-        fn filter(&self) -> Option<&$crate::tui::widget::TextInput> {
+        fn filter(&self) -> Option<&$crate::widget::TextInput> {
             Some(&self.$($field).+)
         }
 
-        fn filter_mut(&mut self) -> Option<&mut $crate::tui::widget::TextInput> {
+        fn filter_mut(&mut self) -> Option<&mut $crate::widget::TextInput> {
             Some(&mut self.$($field).+)
         }
     };
 }
 
-/// Implements filter and focus for panes over a [`crate::tui::widget::Browser`].
+/// Implements filter and focus for panes over a [`crate::widget::Browser`].
 macro_rules! of_browser {
     () => {
         filtered_by!(browser.filter);
 
-        fn focus_next(&mut self, ui: $crate::tui::pane::Ui<'_>) -> bool {
+        fn focus_next(&mut self, ui: $crate::pane::Ui<'_>) -> bool {
             self.browser.split.focus_next(ui.area)
         }
     };

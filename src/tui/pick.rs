@@ -1,14 +1,14 @@
 //! What the user can pick from a list over the screen, and what picking it does. Plain data: used
 //! by lists, effects and screens, and depends on none of them.
 
-use crate::base::LogLevel;
-use crate::deck::Order;
-use crate::host::{RuleKind, SessionRule};
-use crate::mcp::ListKind;
-use crate::tui::call::export::Export;
-use crate::tui::chat::port::ChatCommand;
-use crate::tui::find::SearchFields;
-use crate::tui::prelude::*;
+use crate::call::export::Export;
+use crate::chat::port::ChatCommand;
+use crate::find::SearchFields;
+use crate::prelude::*;
+use base::LogLevel;
+use deck::Order;
+use host::{RuleKind, SessionRule};
+use mcp::ListKind;
 
 /// What picking a row does.
 #[derive(Clone, Debug, PartialEq)]

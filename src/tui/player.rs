@@ -4,10 +4,10 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Instant;
 
-use crate::deck::{News, PlayedPart, Player, RecordedOperations, Scan};
-use crate::error::{Error, ErrorCode};
-use crate::tui::model::Playback;
-use crate::tui::prelude::*;
+use crate::model::Playback;
+use crate::prelude::*;
+use config::error::{Error, ErrorCode};
+use deck::{News, PlayedPart, Player, RecordedOperations, Scan};
 
 /// A playback command.
 #[derive(Clone, Copy, Debug, PartialEq)]

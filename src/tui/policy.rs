@@ -2,19 +2,19 @@
 //! makes each change risky; clients, grants, limits, denials. Owns its rows and the definitions it
 //! compares with.
 
-use crate::deck::{ClientView, Drift, DriftPlace, Lock, LockedServer, PolicyView};
-use crate::host::{Digest, GrantId, HeldReason, ServerState, ServerView};
-use crate::mcp::{Capabilities, FieldChange, ListKind, Risk};
-use crate::tui::effect::{Baseline, ClientOrder, Effect, LockChange, Order, PolicyOrder};
-use crate::tui::keymap::{KeyScope, Keymap};
-use crate::tui::message::Message;
-use crate::tui::model::Model;
-use crate::tui::overlay::{NamePrompt, Named, Palette};
-use crate::tui::pane::{Cx, Gesture, Out, PaneId, Ui};
-use crate::tui::pick::{Choice, Pick};
-use crate::tui::prelude::*;
-use crate::tui::screen::{Help, Screen, is_for_all, keys_of};
-use crate::tui::widget::{Browser, Doc, KeyLine};
+use crate::effect::{Baseline, ClientOrder, Effect, LockChange, Order, PolicyOrder};
+use crate::keymap::{KeyScope, Keymap};
+use crate::message::Message;
+use crate::model::Model;
+use crate::overlay::{NamePrompt, Named, Palette};
+use crate::pane::{Cx, Gesture, Out, PaneId, Ui};
+use crate::pick::{Choice, Pick};
+use crate::prelude::*;
+use crate::screen::{Help, Screen, is_for_all, keys_of};
+use crate::widget::{Browser, Doc, KeyLine};
+use deck::{ClientView, Drift, DriftPlace, Lock, LockedServer, PolicyView};
+use host::{Digest, GrantId, HeldReason, ServerState, ServerView};
+use mcp::{Capabilities, FieldChange, ListKind, Risk};
 
 mod detail;
 
@@ -271,7 +271,7 @@ impl Differs {
         Self { server, place, held: None, changes, renamed_from: None }
     }
 
-    fn held(tool: &crate::host::HeldTool) -> Self {
+    fn held(tool: &host::HeldTool) -> Self {
         let place = match &tool.tool {
             Some(name) => DriftPlace::Entry(ListKind::Tools, name.clone()),
             None => DriftPlace::Instructions,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::LogLevel;
+use base::LogLevel;
 
 /// Preferences of one project.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

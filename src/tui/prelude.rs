@@ -10,8 +10,8 @@ pub use ratatui::layout::{Position, Rect};
 pub use ratatui::style::Style;
 pub use serde_json::Value;
 
-pub use crate::base::text::SafeText;
-pub use crate::base::{ServerName, Timestamp};
-pub use crate::tui::action::Action;
-pub use crate::tui::ink::{Bytes, Dur, Ink, count, ink};
-pub use crate::tui::theme::Role;
+pub use crate::action::Action;
+pub use crate::ink::{Bytes, Dur, Ink, count, ink};
+pub use crate::theme::Role;
+pub use base::text::SafeText;
+pub use base::{ServerName, Timestamp};

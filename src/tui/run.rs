@@ -11,27 +11,27 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::LogLevel;
-use crate::base::clock::Clock;
-use crate::deck::{Answers, Clients, History, Operated, Recorder, SavedCalls, follow_news};
-use crate::error::{Error, ErrorCode};
-use crate::host::{Drafter, Host};
-use crate::tui::app::{App, Calls, Redraw, Setup};
+use crate::app::{App, Calls, Redraw, Setup};
 #[cfg(unix)]
-use crate::tui::attached::AttachedSocket;
-use crate::tui::chat::port::{ChatCommand, OpenChat};
-use crate::tui::effect::Effect;
-use crate::tui::engine::{DashboardSource, Engine, OpenedDeck};
-use crate::tui::graphics::{self, TerminalReply};
-use crate::tui::input::{Input, InputThread};
-use crate::tui::message::Message;
-use crate::tui::pacer::Pacer;
-use crate::tui::prelude::*;
-use crate::tui::runner::{Runner, SessionFiles, forward};
-use crate::tui::session::{TerminalSession, catch_panics, refuse_terminal};
-use crate::tui::signal::{Signal, Signals};
-use crate::tui::state::{Places, read_prefs};
-use crate::tui::theme::ColorDepth;
+use crate::attached::AttachedSocket;
+use crate::chat::port::{ChatCommand, OpenChat};
+use crate::effect::Effect;
+use crate::engine::{DashboardSource, Engine, OpenedDeck};
+use crate::graphics::{self, TerminalReply};
+use crate::input::{Input, InputThread};
+use crate::message::Message;
+use crate::pacer::Pacer;
+use crate::prelude::*;
+use crate::runner::{Runner, SessionFiles, forward};
+use crate::session::{TerminalSession, catch_panics, refuse_terminal};
+use crate::signal::{Signal, Signals};
+use crate::state::{Places, read_prefs};
+use crate::theme::ColorDepth;
+use base::LogLevel;
+use base::clock::Clock;
+use config::error::{Error, ErrorCode};
+use deck::{Answers, Clients, History, Operated, Recorder, SavedCalls, follow_news};
+use host::{Drafter, Host};
 
 /// Exit code when a signal or a lost terminal ended the run, as for the verbs.
 const INTERRUPTED: u8 = 130;
@@ -122,7 +122,7 @@ enum LoopEvent {
 impl Dashboard {
     async fn run(source: DashboardSource, mut options: DashboardOptions) -> io::Result<ExitCode> {
         let clock = Clock::system();
-        crate::tui::model::use_local_time();
+        crate::model::use_local_time();
         let places = Places::of_process();
         let mut files = source.files();
         // The file next to which a project's own files are kept: that of highest precedence.
@@ -138,7 +138,7 @@ impl Dashboard {
             prefs,
             calls: project.as_deref().map(SavedCalls::path_beside),
             answers: project.as_deref().map(Answers::path_beside),
-            lock: lock.map(|config| config.with_file_name(crate::deck::LOCK_FILE)),
+            lock: lock.map(|config| config.with_file_name(deck::LOCK_FILE)),
         };
         let kept = files.answers.as_deref().map(Answers::load).transpose();
         let history = files.history.as_deref().map(History::load).unwrap_or_default();
@@ -383,17 +383,17 @@ impl Dashboard {
             Effect::Bell => self.session.write(b"\x07")?,
             Effect::Copy(text) => self.copy(&text)?,
             Effect::Redraw => {
-                crate::tui::fault::set_off();
+                crate::fault::set_off();
                 self.session.redraw()?;
                 self.resized()?;
             }
             Effect::Suspend => Box::pin(self.suspend()).await?,
             Effect::EditFile(path, line) => {
-                let done = self.lend(crate::tui::editor::open(&path, line)).await?;
+                let done = self.lend(crate::editor::open(&path, line)).await?;
                 self.lent(done).await?;
             }
             Effect::Edit { token, text, suffix } => {
-                let edited = self.lend(crate::tui::editor::edit(&text, suffix)).await?;
+                let edited = self.lend(crate::editor::edit(&text, suffix)).await?;
                 Box::pin(self.update(Message::Edited(token, edited))).await?;
             }
             Effect::Run(run) if run.command.terminal => {
@@ -408,7 +408,7 @@ impl Dashboard {
     /// Starts a recording in the working directory, or ends the current one.
     async fn record(&mut self) -> io::Result<()> {
         let Some((name, recorder)) = self.recorder.take() else {
-            let now = crate::tui::model::zoned(self.clock.now());
+            let now = crate::model::zoned(self.clock.now());
             let name = now.strftime("mcpdeck-%Y%m%d-%H%M%S.jsonl.gz").to_string();
             return self.record_to(name.as_ref()).await;
         };

@@ -8,17 +8,17 @@ use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::text::SafeText;
-use crate::deck::{
+use crate::effect::{Baseline, CallRequest, Effect, Existing, LockChange};
+use crate::message::{CallToken, Message};
+use crate::result::{PictureJob, ResultFile};
+use crate::state;
+use base::text::SafeText;
+use config::error::{Error, ErrorCode};
+use deck::{
     Answers, History, Lock, News, Operated, Order, SavedCall, SavedCalls, ScriptedAnswer,
     open_browser,
 };
-use crate::error::{Error, ErrorCode};
-use crate::host::{CallOptions, Host};
-use crate::tui::effect::{Baseline, CallRequest, Effect, Existing, LockChange};
-use crate::tui::message::{CallToken, Message};
-use crate::tui::result::{PictureJob, ResultFile};
-use crate::tui::state;
+use host::{CallOptions, Host};
 
 /// Where data is stored beyond the session; data without a file is not stored.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ pub struct Runner {
     pub opened: Option<Operated>,
     /// The attached service, when there is no engine in this process.
     #[cfg(unix)]
-    pub remote: Option<crate::tui::attached::AttachedSocket>,
+    pub remote: Option<crate::attached::AttachedSocket>,
     messages: mpsc::Sender<Message>,
     files: SessionFiles,
     calls: HashMap<CallToken, CancellationToken>,
@@ -334,7 +334,7 @@ const LARGEST_FILE: u64 = 4 << 20;
 /// The content of a file of at most [`LARGEST_FILE`] bytes, or why there is none.
 fn content(path: &Path) -> Result<Vec<u8>, SafeText> {
     let path = state::at_home(path);
-    crate::base::file::read(&path, LARGEST_FILE)
+    base::file::read(&path, LARGEST_FILE)
         .map_err(|error| SafeText::line(&format!("{}: {error}", path.display())))
 }
 

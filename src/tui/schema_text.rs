@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::tui::prelude::*;
-use crate::tui::widget::Doc;
+use crate::prelude::*;
+use crate::widget::Doc;
 
 const MAX_DEPTH: usize = 8;
 const MAX_LINES: usize = 400;

@@ -4,17 +4,17 @@
 
 use crossterm::event::KeyEvent;
 
-use crate::tui::context::{Cx, Gesture, Ui};
-use crate::tui::effect::Effect;
-use crate::tui::graphics::Placement;
-use crate::tui::keymap::{KeyScope, Keymap};
-use crate::tui::look::Styles;
-use crate::tui::message::Message;
-use crate::tui::model::{Model, Todo};
-use crate::tui::overlay::Confirm;
-use crate::tui::pick::{Choice, Pick};
-use crate::tui::prelude::*;
-use crate::tui::widget::{KeyLine, TextInput};
+use crate::context::{Cx, Gesture, Ui};
+use crate::effect::Effect;
+use crate::graphics::Placement;
+use crate::keymap::{KeyScope, Keymap};
+use crate::look::Styles;
+use crate::message::Message;
+use crate::model::{Model, Todo};
+use crate::overlay::Confirm;
+use crate::pick::{Choice, Pick};
+use crate::prelude::*;
+use crate::widget::{KeyLine, TextInput};
 
 /// Title of a help text, and the scopes it lists, each with a heading.
 pub type Help = (&'static str, &'static [(KeyScope, &'static str)]);

@@ -20,11 +20,11 @@ use crossterm::{execute, queue};
 use ratatui::Terminal;
 use tokio::sync::mpsc;
 
-use crate::tui::app::App;
-use crate::tui::backend::Ansi;
-use crate::tui::graphics::Placed;
-use crate::tui::message::Message;
-use crate::tui::prelude::*;
+use crate::app::App;
+use crate::backend::Ansi;
+use crate::graphics::Placed;
+use crate::message::Message;
+use crate::prelude::*;
 
 type CrosstermTerminal = Terminal<Ansi<BufWriter<io::Stdout>>>;
 
@@ -110,7 +110,7 @@ impl TerminalSession {
         let bytes = self.pictures.take_away(&pictures);
         self.out().write_all(&bytes)?;
         self.screen.draw(|frame| {
-            crate::tui::fault::in_render();
+            crate::fault::in_render();
             app.render(frame.area(), frame.buffer_mut());
         })?;
         let bytes = self.pictures.put(pictures);

@@ -5,12 +5,12 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::base::atomic::{Readers, replace};
-use crate::base::file::{StateFile, file_key, read_text};
-use crate::config::Environment;
-use crate::tui::effect::Existing;
-use crate::tui::message::UserFiles;
-use crate::tui::prefs::Prefs;
+use crate::effect::Existing;
+use crate::message::UserFiles;
+use crate::prefs::Prefs;
+use base::atomic::{Readers, replace};
+use base::file::{StateFile, file_key, read_text};
+use config::Environment;
 
 /// Folders of the user's files.
 #[derive(Clone, Debug, Default)]

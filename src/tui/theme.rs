@@ -7,7 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::host::ServerState;
+use host::ServerState;
 
 named! {
     /// The roles that a theme colours.

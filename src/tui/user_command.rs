@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
-use crate::tui::prelude::*;
+use crate::prelude::*;
 
 /// Placeholders of a command line, the environment variables that hold their values, and the hint
 /// if there is no value.

@@ -1,7 +1,7 @@
 //! Small building blocks for panes. They draw into a buffer and own no application state.
 
-use crate::tui::context::Cx;
-use crate::tui::prelude::*;
+use crate::context::Cx;
+use crate::prelude::*;
 
 pub mod browser;
 pub mod doc;

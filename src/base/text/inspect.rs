@@ -54,7 +54,7 @@ fn is_control(c: char) -> bool {
 }
 
 /// Whether a character is invisible by itself.
-pub(crate) const fn is_hidden(c: char) -> bool {
+pub const fn is_hidden(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
         | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

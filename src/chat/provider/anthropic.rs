@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::chat::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall};
-use crate::chat::provider::wire::{ProviderRequest, RemoteConfig, ReplyReader, tools, turns};
+use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall};
+use crate::provider::wire::{ProviderRequest, RemoteConfig, ReplyReader, tools, turns};
 
 /// The API version.
 const VERSION: &str = "2023-06-01";

@@ -2,10 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::chat::llm::{
-    ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id,
-};
-use crate::chat::provider::wire::{ProviderRequest, RemoteConfig, ReplyReader, tools, turns};
+use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id};
+use crate::provider::wire::{ProviderRequest, RemoteConfig, ReplyReader, tools, turns};
 
 pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRequest {
     let contents = prompt.messages.iter().map(|message| match message {

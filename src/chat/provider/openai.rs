@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::chat::llm::{
-    ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id,
-};
-use crate::chat::provider::wire::{Provider, ProviderRequest, RemoteConfig, ReplyReader, tools};
+use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id};
+use crate::provider::wire::{Provider, ProviderRequest, RemoteConfig, ReplyReader, tools};
 
 pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRequest {
     let mut messages = vec![json!({"role": "system", "content": prompt.system})];

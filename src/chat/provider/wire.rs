@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::base::secret::Secret;
-use crate::chat::llm::{LlmErrorKind, ModelPrompt, ModelReply, OnDelta};
+use crate::llm::{LlmErrorKind, ModelPrompt, ModelReply, OnDelta};
+use base::secret::Secret;
 
 /// The provider, which determines the wire format.
 #[derive(

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::base::human::{Dur, count};
-use crate::check::model::{CheckFinding, CheckVerdict, DoctorStatus, Report, ServerReport};
-use crate::check::subject::brief;
-use crate::config::{Severity, severity_summary};
+use crate::model::{CheckFinding, CheckVerdict, DoctorStatus, Report, ServerReport};
+use crate::subject::brief;
+use base::human::{Dur, count};
+use config::{Severity, severity_summary};
 
 /// How the report is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,13 +10,11 @@ use quick_xml::se::Serializer;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::base::file::hex;
-use crate::base::text::json as safe;
-use crate::check::model::{
-    CheckFinding, CheckVerdict, DoctorStatus, DoctorStep, Report, ServerReport,
-};
-use crate::check::rule;
-use crate::config::Position;
+use crate::model::{CheckFinding, CheckVerdict, DoctorStatus, DoctorStep, Report, ServerReport};
+use crate::rule;
+use base::file::hex;
+use base::text::json as safe;
+use config::Position;
 
 /// The root element, without attributes: some readers forbid them.
 #[derive(Serialize)]

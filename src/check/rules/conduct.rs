@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::check::rule::finding;
-use crate::check::subject::{CheckSubject, brief};
-use crate::check::{CheckFinding, Severity};
-use crate::config::CONFIG_VERSIONS;
-use crate::host::{ServerState, StartStep, StepStatus};
-use crate::mcp::{Era, FindingKind, ListKind};
+use crate::rule::finding;
+use crate::subject::{CheckSubject, brief};
+use crate::{CheckFinding, Severity};
+use config::CONFIG_VERSIONS;
+use host::{ServerState, StartStep, StepStatus};
+use mcp::{Era, FindingKind, ListKind};
 
 /// Checks the conduct of one server.
 pub(super) fn check(subject: &CheckSubject) -> Vec<CheckFinding> {
@@ -174,7 +174,7 @@ fn lists(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     }
     // A server that declares `resources` need not have templates.
     let method = ListKind::ResourceTemplates.method();
-    let templates = |f: &&crate::mcp::Finding| {
+    let templates = |f: &&mcp::Finding| {
         f.kind == FindingKind::PartialList && f.request.as_deref() == Some(method)
     };
     if let Some(earlier) = subject.protocol.iter().find(templates)

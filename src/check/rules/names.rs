@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use icu_normalizer::DecomposingNormalizerBorrowed;
 use serde_json::Value;
 
-use crate::check::expect::Budgets;
-use crate::check::rule::finding;
-use crate::check::subject::{CheckSubject, ListedEntry, brief};
-use crate::check::{CheckFinding, Severity};
-use crate::config::look;
-use crate::mcp::ListKind;
+use crate::expect::Budgets;
+use crate::rule::finding;
+use crate::subject::{CheckSubject, ListedEntry, brief};
+use crate::{CheckFinding, Severity};
+use config::look;
+use mcp::ListKind;
 
 /// Longest tool name (MCP, server features, tools, tool names), in characters.
 const LONGEST: usize = 128;
@@ -97,7 +97,7 @@ fn loose_shape(name: &str) -> String {
 
 /// A name with every character replaced by the ASCII one it looks like.
 pub(super) fn shape(name: &str) -> String {
-    name.chars().filter(|c| !crate::base::text::inspect::is_hidden(*c)).map(look).collect()
+    name.chars().filter(|c| !base::text::inspect::is_hidden(*c)).map(look).collect()
 }
 
 // Annotations of tools that contradict each other or the tool's own name.
@@ -132,7 +132,7 @@ fn contradiction(tool: &ListedEntry<'_>) -> Option<CheckFinding> {
             let odd = hints.as_object()?.iter().find(|(key, value)| {
                 key.ends_with("Hint") && !value.is_boolean() && !value.is_null()
             })?;
-            format!("`{}` is not a boolean", crate::check::subject::brief(odd.0, 40))
+            format!("`{}` is not a boolean", crate::subject::brief(odd.0, 40))
         }
     };
     Some(finding("hint/contradiction", tool.place_of("/annotations"), message))

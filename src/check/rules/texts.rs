@@ -3,14 +3,14 @@
 
 use serde_json::Value;
 
-use crate::base::text::inspect;
-use crate::check::CheckFinding;
-use crate::check::expect::Budgets;
-use crate::check::rule::{capped, finding};
-use crate::check::subject::{CheckSubject, ListedEntry, brief};
-use crate::config::child_pointer;
-use crate::host::{SchemaProblem, SchemaProblemKind, schema_problems};
-use crate::mcp::{Era, ListKind};
+use crate::CheckFinding;
+use crate::expect::Budgets;
+use crate::rule::{capped, finding};
+use crate::subject::{CheckSubject, ListedEntry, brief};
+use base::text::inspect;
+use config::child_pointer;
+use host::{SchemaProblem, SchemaProblemKind, schema_problems};
+use mcp::{Era, ListKind};
 
 /// Maximum findings per entry and per schema, so that a hostile list does not fill the report.
 const MOST: usize = 5;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::check::calls::Called;
-use crate::check::model::{DoctorStatus, DoctorStep};
-use crate::check::subject::{CheckSubject, brief};
-use crate::config::TransportKind;
-use crate::host::{ServerState, ServerView, StartStep, StepStatus, StepView};
-use crate::mcp::{AuthStep, FindingKind, StepKind};
+use crate::calls::Called;
+use crate::model::{DoctorStatus, DoctorStep};
+use crate::subject::{CheckSubject, brief};
+use config::TransportKind;
+use host::{ServerState, ServerView, StartStep, StepStatus, StepView};
+use mcp::{AuthStep, FindingKind, StepKind};
 
 /// Steps of the engine under the names of the report, in order.
 const ENGINE: [(StartStep, &str); 9] = [

@@ -14,18 +14,18 @@ use tokio::time::Instant;
 
 use super::doctor::name_of;
 use super::{CheckSignals, Plan, TICK};
-use crate::base::ServerName;
-use crate::check::CheckFinding;
-use crate::check::calls::{Called, PlannedCall};
-use crate::check::expect::{ExpectTarget, misfit, sample};
-use crate::check::subject::brief;
-use crate::config::ServerConfig;
-use crate::error::Error;
-use crate::host::{
+use crate::CheckFinding;
+use crate::calls::{Called, PlannedCall};
+use crate::expect::{ExpectTarget, misfit, sample};
+use crate::subject::brief;
+use base::ServerName;
+use config::ServerConfig;
+use config::error::Error;
+use host::{
     CallOptions, CallOutcome, Host, HostView, Origin, ServerState, ServerView, StepStatus,
     Validation,
 };
-use crate::mcp::ListKind;
+use mcp::ListKind;
 
 /// What was seen of one server while it ran.
 #[derive(Default)]

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use crate::config::{Environment, single_command, single_url};
-use crate::deck::LoadResult;
-use crate::mcp::ListKind;
+use ::deck::LoadResult;
+use config::{Environment, single_command, single_url};
+use mcp::ListKind;
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -41,11 +41,11 @@ pub enum Verb {
     /// Show which commands may run without asking; approve commands or revoke approvals.
     Trust(TrustArgs),
     /// Show what other callers (gateway clients, web pages, chats) may do; permit or deny it.
-    Grants(crate::cli::grants::GrantsArgs),
+    Grants(crate::grants::GrantsArgs),
     /// Store, list, remove and rotate secrets that a configuration uses as ${secret:NAME}.
-    Secret(crate::cli::secret::SecretArgs),
+    Secret(crate::secret::SecretArgs),
     /// Show how the policy decides about a call and which rule applies.
-    Policy(crate::cli::policy::PolicyArgs),
+    Policy(crate::policy::PolicyArgs),
     /// Sign in to a server with OAuth, in the browser or by pasting the address it redirects to.
     Login(LoginArgs),
     /// Sign out of a server: revoke its token and delete it.
@@ -58,13 +58,13 @@ pub enum Verb {
     Import(ImportArgs),
     /// Chat with a language model that calls the tools of the servers; `-p` for one question.
     #[cfg(feature = "chat")]
-    Chat(crate::cli::chat::ChatArgs),
+    Chat(crate::chat::ChatArgs),
     /// Serve every server to agents, editors and scripts: REST and MCP over HTTP, or MCP over stdio.
     #[cfg(feature = "gateway")]
-    Serve(crate::cli::serve::ServeArgs),
+    Serve(crate::serve::ServeArgs),
     /// Create, list and revoke the tokens of `serve`.
     #[cfg(feature = "gateway")]
-    Token(crate::cli::serve::TokenArgs),
+    Token(crate::serve::TokenArgs),
     /// Open a dashboard on a running service (`serve`, `--serve`): watch it, restart and stop
     /// servers, answer requests, pause, cut and revoke clients.
     #[cfg(all(unix, feature = "tui"))]
@@ -75,7 +75,7 @@ pub enum Verb {
     },
     /// The bridge that a browser starts for an extension; `native-host install` sets it up.
     #[cfg(unix)]
-    NativeHost(crate::cli::native_host::NativeHostArgs),
+    NativeHost(crate::native_host::NativeHostArgs),
     /// Show a recording in the dashboard: every pane at any point in time; starts no server.
     Open {
         /// The recording (`--record`).
@@ -83,11 +83,11 @@ pub enum Verb {
         file: PathBuf,
     },
     /// Mask sensitive values in a recording before you share it.
-    Scrub(crate::cli::recording::ScrubArgs),
+    Scrub(crate::recording::ScrubArgs),
     /// Send the requests of a recording to a live server and show where its answers differ.
-    Replay(crate::cli::recording::ReplayArgs),
+    Replay(crate::recording::ReplayArgs),
     /// Export a recording, or part of it, as an HTML page for an issue, HAR, OTLP traces or JSONL.
-    Report(crate::cli::recording::ReportArgs),
+    Report(crate::recording::ReportArgs),
     /// Print the completion script of a shell.
     Completions {
         /// The shell.
@@ -103,7 +103,7 @@ pub enum Verb {
     },
     /// Play a scripted server, for testing hosts.
     #[cfg(feature = "mock")]
-    Mock(crate::mock::MockOptions),
+    Mock(mock::MockOptions),
     /// An embedded server of --demo, over stdio.
     #[command(hide = true, name = "demo-server")]
     DemoServer {

@@ -7,17 +7,17 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::ModelArgs;
-use crate::base::SafeText;
-use crate::chat::files::with_files;
-use crate::chat::session::{ChatSession, ChatSessions, MessageRefusal, SessionLimits};
-use crate::chat::store::SessionFile;
-use crate::chat::{ChatSettings, LanguageModel, ModelDrafter, Provider};
-use crate::cli::args::Common;
-use crate::cli::load;
-use crate::config::Environment;
-use crate::deck::{Clients, load_policy};
-use crate::host::{Origin, Principal};
-use crate::tui::chat::port::{ChatCommand, ChatNews, Choose, OpenChat};
+use crate::args::Common;
+use crate::load;
+use ::chat::files::with_files;
+use ::chat::session::{ChatSession, ChatSessions, MessageRefusal, SessionLimits};
+use ::chat::store::SessionFile;
+use ::chat::{ChatSettings, LanguageModel, ModelDrafter, Provider};
+use ::deck::{Clients, load_policy};
+use base::SafeText;
+use config::Environment;
+use host::{Origin, Principal};
+use tui::chat::port::{ChatCommand, ChatNews, Choose, OpenChat};
 
 /// The drafter and the chat of the dashboard; `None` without a model.
 pub type InDashboard = Option<(ModelDrafter, OpenChat)>;
@@ -234,12 +234,12 @@ impl Talking {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::Embedded;
+    use ::chat::Embedded;
 
     #[tokio::test]
     async fn the_first_conversation_is_among_those_to_go_on_with() {
         let none = r#"{"servers": {}}"#;
-        let host = crate::Host::builder().config_text(none).initialize().await.expect("a host");
+        let host = host::Host::builder().config_text(none).initialize().await.expect("a host");
         let (settings, env) = (ChatSettings::default(), Environment::of_process());
         let (news, mut received) = mpsc::channel(64);
         let source = ChatSource { settings, env, files: Vec::new() };

@@ -9,23 +9,23 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::SafeText;
-use crate::base::human::count;
-use crate::chat::event::word;
-use crate::chat::replay::{Compared, Replay, ToolChoice};
-use crate::chat::{Agent, ChatEvent, Conversation, LanguageModel, TurnLimits};
-use crate::cli::load::LoadedConfig;
-use crate::cli::output::ExitStatus;
-use crate::cli::{deck, output};
-use crate::config::{McpConfig, ServerConfig};
-use crate::host::{Origin, Principal};
+use crate::load::LoadedConfig;
+use crate::output::ExitStatus;
+use crate::{deck, output};
+use ::chat::event::word;
+use ::chat::replay::{Compared, Replay, ToolChoice};
+use ::chat::{Agent, ChatEvent, Conversation, LanguageModel, TurnLimits};
+use base::SafeText;
+use base::human::count;
+use config::{McpConfig, ServerConfig};
+use host::{Origin, Principal};
 
 /// Reads the recorded chat, and configures its servers to be played by this program.
 ///
 /// # Errors
 /// When the recording cannot be read.
 pub(super) fn read(file: &Path) -> Result<(Replay, LoadedConfig), String> {
-    let shown = crate::base::text::path::spelled(file);
+    let shown = base::text::path::spelled(file);
     let replay = Replay::read(file).map_err(|error| format!("{shown}: {error}"))?;
     let exe = std::env::current_exe().map_err(|error| error.to_string())?;
     let path = std::path::absolute(file).map_err(|error| error.to_string())?;

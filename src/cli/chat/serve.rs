@@ -6,13 +6,13 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 
 use super::ModelArgs;
-use crate::chat::session::{ChatSessions, SessionLimits};
-use crate::chat::socket::{self, SocketLimits};
-use crate::chat::store::SessionFile;
-use crate::config::Environment;
-use crate::deck::{ChatStore, Clients};
-use crate::gateway::GatewayService;
-use crate::host::{AccessScope, Host};
+use ::chat::session::{ChatSessions, SessionLimits};
+use ::chat::socket::{self, SocketLimits};
+use ::chat::store::SessionFile;
+use ::deck::{ChatStore, Clients};
+use config::Environment;
+use gateway::GatewayService;
+use host::{AccessScope, Host};
 
 /// The chat of `mcpdeck serve`
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ pub fn serve(
         return Ok(());
     }
     let mut env = Environment::of_process();
-    env.sources = crate::deck::secret_sources(&env);
+    env.sources = ::deck::secret_sources(&env);
     let settings = args.model.settings(&env)?;
     let store = match (shared, args.sessions.as_ref().or(settings.sessions.as_ref())) {
         (Some(_), _) if args.sessions.is_some() => {

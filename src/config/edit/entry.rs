@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::{EditError, named, parsed};
-use crate::base::ServerName;
-use crate::base::secret::MASK;
-use crate::config::json_schema;
-use crate::config::keys::{PROCESS, SERVER, URLS};
-use crate::config::mask::{self, behind_scheme, masked_address, masked_arguments};
+use crate::json_schema;
+use crate::keys::{PROCESS, SERVER, URLS};
+use crate::mask::{self, behind_scheme, masked_address, masked_arguments};
+use base::ServerName;
+use base::secret::MASK;
 
 /// An entry that is safe to show.
 #[derive(Clone, Debug, PartialEq)]

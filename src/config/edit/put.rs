@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::parsed;
 use super::splice::{SplicedText, insert, replace_range};
-use crate::config::syntax::SyntaxNode;
+use crate::syntax::SyntaxNode;
 
 /// Returns `text` with `value` under `key` of the top-level object `of`, replacing an existing one.
 /// `None` when that cannot be done safely.

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::base::atomic::{Readers, alone, replace};
-use crate::base::file::read_text;
-use crate::config::Environment;
-use crate::config::edit::EditError;
-use crate::config::source::MAX_FILE_BYTES;
+use crate::Environment;
+use crate::edit::EditError;
+use crate::source::MAX_FILE_BYTES;
+use base::atomic::{Readers, alone, replace};
+use base::file::read_text;
 
 /// Backups kept per file.
 const COPIES: usize = 20;
@@ -67,7 +67,7 @@ fn unsaved(place: &Path, error: &io::Error) -> EditError {
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => "make it writable",
         _ => "fix the cause",
     };
-    let place = crate::base::text::path::spelled(place);
+    let place = base::text::path::spelled(place);
     EditError::Io(format!("{place}: {error}; nothing was changed: {next}, then save again"))
 }
 
@@ -94,7 +94,7 @@ impl Undo {
 fn backup(state: &Path, path: &Path, text: &str) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(path)?;
     let hash = Sha256::digest(absolute.as_os_str().as_encoded_bytes());
-    let tag = crate::base::file::hex(hash.get(..4).unwrap_or_default());
+    let tag = base::file::hex(hash.get(..4).unwrap_or_default());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let folder = state.join("backups").join(format!("{name}-{tag}"));
     let numbers = |folder: &Path| -> Vec<u64> {

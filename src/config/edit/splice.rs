@@ -6,7 +6,7 @@ use jsonc_parser::tokens::Token;
 use jsonc_parser::{Scanner, ScannerOptions};
 use serde_json::Value;
 
-use crate::config::syntax::{NodeKind, SyntaxNode, comma_in};
+use crate::syntax::{NodeKind, SyntaxNode, comma_in};
 
 /// A text with its syntax tree.
 #[derive(Clone, Debug)]

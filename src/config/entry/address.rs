@@ -7,11 +7,11 @@ use serde_json::Value;
 use url::Url;
 
 use super::reader::EntryReader;
-use crate::base::Secret;
-use crate::config::hazards::is_clear_text;
-use crate::config::keys::URLS;
-use crate::config::syntax::SyntaxNode;
-use crate::config::{HttpConfig, OAuthConfig, Severity, TlsConfig, TransportKind};
+use crate::hazards::is_clear_text;
+use crate::keys::URLS;
+use crate::syntax::SyntaxNode;
+use crate::{HttpConfig, OAuthConfig, Severity, TlsConfig, TransportKind};
+use base::Secret;
 
 /// Reads the address, its headers, and how to sign in there. `None` without an address.
 pub(crate) fn read(reader: &mut EntryReader<'_, '_>, kind: TransportKind) -> Option<HttpConfig> {

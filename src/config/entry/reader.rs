@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::base::{Secret, ServerName};
-use crate::config::diagnostics::{Origins, Problems, ValueOrigin, child_pointer};
-use crate::config::environment::clean_path;
-use crate::config::expand::{ExpandScope, Expanded, expand};
-use crate::config::shape::{KnownKey, Shape, parse_bytes};
-use crate::config::syntax::{NodeKind, SyntaxNode};
-use crate::config::{Diagnostic, Severity};
+use crate::diagnostics::{Origins, Problems, ValueOrigin, child_pointer};
+use crate::environment::clean_path;
+use crate::expand::{ExpandScope, Expanded, expand};
+use crate::shape::{KnownKey, Shape, parse_bytes};
+use crate::syntax::{NodeKind, SyntaxNode};
+use crate::{Diagnostic, Severity};
+use base::{Secret, ServerName};
 
 /// The context and the results of reading an entry.
 pub(crate) struct EntryReader<'a, 'p> {

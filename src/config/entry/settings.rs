@@ -5,9 +5,9 @@ use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 
 use super::reader::EntryReader;
-use crate::base::ServerName;
-use crate::config::schema::CONFIG_VERSIONS;
-use crate::config::{ProtocolChoice, ServerConfig, Severity};
+use crate::schema::CONFIG_VERSIONS;
+use crate::{ProtocolChoice, ServerConfig, Severity};
+use base::ServerName;
 
 /// Settings with a short form, and the key within them that it sets.
 const SHORT: [(&str, &str); 4] =

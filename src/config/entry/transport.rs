@@ -5,24 +5,24 @@ use serde_json::Value;
 
 use super::address;
 use super::reader::EntryReader;
-use crate::base::Secret;
-use crate::base::file::file_key;
-use crate::config::diagnostics::child_pointer;
-use crate::config::environment::clean_path;
-use crate::config::hazards::{is_hidden, is_hook};
-use crate::config::keys::{ADDRESS, PROCESS, SERVER, URLS};
-use crate::config::mask::masked_address;
-use crate::config::shape::{Shape, meant};
-use crate::config::source::SourceText;
-use crate::config::syntax::{NodeKind, SyntaxNode};
-use crate::config::{Severity, StdioConfig, TransportConfig, TransportKind, ValueOrigin, env_file};
+use crate::diagnostics::child_pointer;
+use crate::environment::clean_path;
+use crate::hazards::{is_hidden, is_hook};
+use crate::keys::{ADDRESS, PROCESS, SERVER, URLS};
+use crate::mask::masked_address;
+use crate::shape::{Shape, meant};
+use crate::source::SourceText;
+use crate::syntax::{NodeKind, SyntaxNode};
+use crate::{Severity, StdioConfig, TransportConfig, TransportKind, ValueOrigin, env_file};
+use base::Secret;
+use base::file::file_key;
 
 /// Placeholder in container engine arguments for the file that receives the container's id.
-pub(crate) const ID_FILE: &str = "{cidfile}";
+pub const ID_FILE: &str = "{cidfile}";
 /// Label for the process id of the host, which is filled in at start.
-pub(crate) const HOST_LABEL: &str = "mcpdeck.host=";
+pub const HOST_LABEL: &str = "mcpdeck.host=";
 /// Label that identifies the entry a container belongs to.
-pub(crate) const ENTRY_LABEL: &str = "mcpdeck.entry=";
+pub const ENTRY_LABEL: &str = "mcpdeck.entry=";
 
 /// Reads the transport from the settings. `None` when it cannot be used.
 pub(crate) fn read(

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::import::{ImportHost, insert};
-use crate::config::keys::SERVER;
+use crate::import::{ImportHost, insert};
+use crate::keys::SERVER;
 
 /// Converts one entry. `None` when it names neither a command nor an address.
 pub(super) fn convert(

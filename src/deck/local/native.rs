@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Local;
-use crate::base::ServerName;
-use crate::host::{
+use base::ServerName;
+use host::{
     AccessScope, CallOptions, DEFAULT_PROFILE, Grant, GrantId, GrantKind, Host, NewGrant, Origin,
     OutsideCode, OutsideError, PolicyAction, Principal, TargetKind, canonical_name,
 };
@@ -170,7 +170,7 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
         }
         "host_list_tools" => {
             let tools = host.offers(&principal).into_iter().flat_map(|(server, all)| {
-                let tool = |tool: &Arc<crate::mcp::Tool>| {
+                let tool = |tool: &Arc<mcp::Tool>| {
                     let name = canonical_name(&server, &tool.name);
                     json!({"name": name, "server": server, "definition": tool.raw})
                 };

@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::base::atomic::{Readers, alone, replace};
-use crate::base::file::StateFile;
+use base::atomic::{Readers, alone, replace};
+use base::file::StateFile;
 
 /// Version of the content.
 const VERSION: u64 = 1;
@@ -31,7 +31,7 @@ impl TrustedFile {
     }
 
     fn fail(&self, what: &str) -> String {
-        let path = crate::base::text::path::spelled(self.path());
+        let path = base::text::path::spelled(self.path());
         format!("{path}: {what}; nothing in it counts until it is repaired or removed")
     }
 
@@ -67,7 +67,7 @@ impl TrustedFile {
             let mut content: T = self.read()?.unwrap_or_default();
             let (changed, out) = change(&mut content);
             if changed {
-                let path = crate::base::text::path::spelled(self.path());
+                let path = base::text::path::spelled(self.path());
                 let fail = |error: std::io::Error| format!("{path}: {error}");
                 let mut value = serde_json::to_value(&content).map_err(|e| fail(e.into()))?;
                 value["version"] = VERSION.into();

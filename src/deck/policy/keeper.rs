@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::base::ServerName;
-use crate::base::watch::Fingerprint;
-use crate::config::Environment;
-use crate::deck::policy::file::TrustedFile;
-use crate::deck::policy::{GrantStore, PolicyFile, granted, load_policy, of_session, state_path};
-use crate::host::{
+use crate::policy::file::TrustedFile;
+use crate::policy::{GrantStore, PolicyFile, granted, load_policy, of_session, state_path};
+use base::ServerName;
+use base::watch::Fingerprint;
+use config::Environment;
+use host::{
     DEFAULT_PROFILE, Digest, Fact, Grant, GrantId, GrantKind, Grants, HeldTool, Host, Limits,
     NewGrant, Pins, Policy,
 };
@@ -363,8 +363,7 @@ fn change(file: &TrustedFile, change: impl FnOnce(&mut Pins) -> bool) -> Result<
     })
 }
 
-type OfferedDefinitions =
-    [(ServerName, crate::host::ServerDigests, String, Vec<crate::host::Definition>)];
+type OfferedDefinitions = [(ServerName, host::ServerDigests, String, Vec<host::Definition>)];
 
 /// Binds every `ALLOW_ALWAYS` to what the servers offer, where it is not bound yet.
 fn bind(grants: &mut [Grant], servers: &OfferedDefinitions) -> bool {

@@ -4,15 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::Timestamp;
-use crate::config::{Environment, McpConfig};
-use crate::deck::policy::file::TrustedFile;
-use crate::deck::policy::{GrantStore, PolicyFile, load_policy, state_path};
-use crate::host::{
+use crate::policy::file::TrustedFile;
+use crate::policy::{GrantStore, PolicyFile, load_policy, state_path};
+use base::Timestamp;
+use config::{Environment, McpConfig};
+use host::{
     Decision, Digest, Grants, Pins, Policy, PolicyAction, PolicyTarget, Principal, ServerDigests,
     TargetKind, split_name,
 };
-use crate::mcp::ToolHints;
+use mcp::ToolHints;
 
 /// A policy without a host.
 pub struct Offline {
@@ -59,7 +59,7 @@ impl Offline {
         kind: TargetKind,
         asked: &str,
     ) -> Decision {
-        let servers = self.config.servers.keys().map(crate::base::ServerName::as_str);
+        let servers = self.config.servers.keys().map(base::ServerName::as_str);
         let (server, name) = match (kind, split_name(asked, servers)) {
             (TargetKind::Resource, _) | (_, None) => ("", asked),
             (TargetKind::Server, Some(_)) => (asked, ""),

@@ -11,12 +11,12 @@ use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 
-use crate::base::atomic::{Readers, replace};
-use crate::base::file::{hex, read_text};
-use crate::base::text::path::spelled;
-use crate::base::{SafeText, Secret};
-use crate::config::Environment;
-use crate::deck::policy::file::TrustedFile;
+use crate::policy::file::TrustedFile;
+use base::atomic::{Readers, replace};
+use base::file::{hex, read_text};
+use base::text::path::spelled;
+use base::{SafeText, Secret};
+use config::Environment;
 
 /// Variable that holds the passphrase.
 pub const PASSPHRASE: &str = "MCPDECK_SECRETS_PASSPHRASE";

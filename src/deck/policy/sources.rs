@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use crate::base::Secret;
-use crate::config::{Environment, Sources};
-use crate::deck::files;
-use crate::deck::keyring::{Keyring, KeyringPlace, run_program};
-use crate::deck::policy::SecretStore;
+use crate::files;
+use crate::keyring::{Keyring, KeyringPlace, run_program};
+use crate::policy::SecretStore;
+use base::Secret;
+use config::{Environment, Sources};
 
 /// Name of the file of helpers in the user's configuration folder.
 pub const HELPERS: &str = "helpers.json";
@@ -84,7 +84,7 @@ pub fn keyring_place(name: &str) -> KeyringPlace {
 fn command(env: &Environment, helper: &str, argument: &str) -> Result<Vec<String>, String> {
     let folder = env.config_dir.as_ref().ok_or("the configuration folder is not known")?;
     let path: PathBuf = folder.join("mcpdeck").join(HELPERS);
-    let shown = crate::base::text::path::spelled(&path);
+    let shown = base::text::path::spelled(&path);
     let all =
         files::load_json(&path, LARGEST, |text| files::parse_json::<Helpers>(text.as_bytes()))?;
     let all = all.ok_or_else(|| format!("{shown}: there is no such file"))?;

@@ -12,10 +12,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::operations::{OperationStep, RecordedOperation, RecordedOperations, RecordedOutcome};
 use super::{Header, Recording, RecordingLine};
-use crate::base::file::hex;
-use crate::base::{ServerName, Timestamp};
-use crate::host::{Fact, Record};
-use crate::mcp::Direction;
+use base::file::hex;
+use base::{ServerName, Timestamp};
+use host::{Fact, Record};
+use mcp::Direction;
 
 /// An export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,6 +349,6 @@ fn cut(text: &str) -> String {
 
 /// Escapes a text for HTML; control characters are made visible.
 fn escaped(text: &str) -> String {
-    let safe = crate::base::text::SafeText::block(text);
+    let safe = base::text::SafeText::block(text);
     safe.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

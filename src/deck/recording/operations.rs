@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::base::{SafeText, ServerName, Timestamp};
-use crate::host::{Fact, Record};
-use crate::mcp::{CallId, Direction, MessageKind, TrafficRecord};
+use base::{SafeText, ServerName, Timestamp};
+use host::{Fact, Record};
+use mcp::{CallId, Direction, MessageKind, TrafficRecord};
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

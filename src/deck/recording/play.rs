@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use super::operations::{RecordedOperation, RecordedOutcome, says_error};
 use super::{BlockReader, Header, RecordedOperations, Recording, RecordingLine, invalid};
-use crate::base::{Batch, LogLevel, LogRecord, ServerName, Timestamp, Weighed};
-use crate::error::ErrorCode;
-use crate::host::{CallView, Ending, Fact, HostView, Metrics, ServerMetrics};
-use crate::mcp::{CallId, Direction, MessageKind, TrafficRecord};
+use base::{Batch, LogLevel, LogRecord, ServerName, Timestamp, Weighed};
+use config::error::ErrorCode;
+use host::{CallView, Ending, Fact, HostView, Metrics, ServerMetrics};
+use mcp::{CallId, Direction, MessageKind, TrafficRecord};
 
 /// Most messages, and most log lines, returned from before a position.
 const WINDOW: usize = 10_000;

@@ -14,9 +14,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{BlockReader, Header, Recording, RecordingLine, VERSION};
-use crate::base::{Clock, Timestamp};
-use crate::config::{holds_secret_word, server_entries};
-use crate::host::Host;
+use base::{Clock, Timestamp};
+use config::{holds_secret_word, server_entries};
+use host::Host;
 
 /// File size in bytes at which recording continues in a new file; one previous file is kept.
 const ROTATE: u64 = 1 << 30;
@@ -222,7 +222,7 @@ impl RecordingFile {
         let header = Header {
             version: VERSION,
             product: concat!("mcpdeck ", env!("CARGO_PKG_VERSION")).to_owned(),
-            began: crate::base::Clock::system().now(),
+            began: base::Clock::system().now(),
             scrubbed: false,
             servers,
         };
@@ -271,7 +271,7 @@ impl RecordingFile {
             std::fs::remove_file(&aside)
         }));
         self.file = BufWriter::with_capacity(BUFFER, own(&self.path)?);
-        self.header.began = crate::base::Clock::system().now();
+        self.header.began = base::Clock::system().now();
         self.begin()?;
         Ok(true)
     }

@@ -26,12 +26,12 @@ use tokio::sync::watch;
 
 use super::merge::merge;
 use super::{KeptEvents, ParkedCall, SharedStore};
-use crate::base::atomic::{Readers, alone, replace};
-use crate::base::file::{StateFile, random_hex};
-use crate::base::watch::Fingerprint;
-use crate::config::{Environment, expand_argument};
-use crate::deck::{ChatStore, KeptChat, PolicyKeeper};
-use crate::host::{Lease, LimitClaim, LimitRefusal, SharedLimits};
+use base::atomic::{Readers, alone, replace};
+use base::file::{StateFile, random_hex};
+use base::watch::Fingerprint;
+use config::{Environment, expand_argument};
+use deck::{ChatStore, KeptChat, PolicyKeeper};
+use host::{Lease, LimitClaim, LimitRefusal, SharedLimits};
 
 /// The reason for being unavailable before the first exchange.
 const NEW: &str = "not reached yet";
@@ -171,7 +171,7 @@ impl Valkey {
             }
             settings = settings.set_password(expand_argument(password, env)?.expose());
         }
-        crate::mcp::provide_tls();
+        mcp::provide_tls();
         let client = Client::open(info.set_redis_settings(settings)).map_err(|_| form)?;
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(PATIENCE))
@@ -323,7 +323,7 @@ impl Valkey {
             ("busy", _) => Err(LimitRefusal::AtOnce(limits.calls_at_once)),
             ("minute", _) => Err(LimitRefusal::PerMinute(Duration::from_micros(wait))),
             ("run", Some((_, calls))) => {
-                Err(LimitRefusal::Run(crate::host::Budget { calls, spent: calls }))
+                Err(LimitRefusal::Run(host::Budget { calls, spent: calls }))
             }
             _ => {
                 self.leases.lock().insert(member.clone(), busy);
@@ -359,7 +359,7 @@ struct Joined {
 }
 
 fn join_file(path: &Path, theirs: Option<&str>) -> Result<Joined, String> {
-    let fail = |what: String| format!("{}: {what}", crate::base::text::path::spelled(path));
+    let fail = |what: String| format!("{}: {what}", base::text::path::spelled(path));
     let read = |path: &Path| {
         let bytes =
             StateFile::new(path, LARGEST).bytes().map_err(|error| fail(error.to_string()))?;

@@ -20,12 +20,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{ApprovalRequest, Decider, Drafted, Drafter, RequestHandler, Settlement};
-use crate::base::{SafeText, ServerName, Timestamp};
-use crate::config::{ApprovalRule, OutsideCalls};
-use crate::error::{Error, ErrorCode};
-use crate::host::Fact;
-use crate::host::projector::Facts;
-use crate::mcp::{Answer, ApprovalId, CallId, Claim, RequestKind, Responder, ServerRequest};
+use crate::Fact;
+use crate::projector::Facts;
+use base::{SafeText, ServerName, Timestamp};
+use config::error::{Error, ErrorCode};
+use config::{ApprovalRule, OutsideCalls};
+use mcp::{Answer, ApprovalId, CallId, Claim, RequestKind, Responder, ServerRequest};
 use rules::ServerRules;
 
 /// Decides requests from all servers of one host.

@@ -23,9 +23,9 @@ use ignore::{DirEntry, WalkBuilder};
 use notify::Event;
 use tokio::sync::mpsc;
 
-use crate::base::WatchMode;
-use crate::base::watch::{Fingerprint, FolderWatch, remote};
-use crate::config::{DevConfig, clean_path};
+use base::WatchMode;
+use base::watch::{Fingerprint, FolderWatch, remote};
+use config::{DevConfig, clean_path};
 
 /// Maximum number of folders scanned per server.
 const MAX_FOLDERS: usize = 20_000;

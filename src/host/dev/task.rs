@@ -14,15 +14,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::sources::{SourceScan, SourceWatch};
 use super::{BuildEnd, BuildView, DevView};
-use crate::base::human::{Dur, count};
-use crate::base::{Clock, LogLevel, LogRecord, LogSource, Redactor, Ring, SafeText};
-use crate::config::{ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
-use crate::host::server::command::Command;
-use crate::host::server::lifecycle::LifecycleInput;
-use crate::host::server::slot::Slot;
-use crate::host::shared::HostShared;
-use crate::host::{Fact, ServerState};
-use crate::process::{self, Grace, ProcessContext, ServerProcess};
+use crate::server::command::Command;
+use crate::server::lifecycle::LifecycleInput;
+use crate::server::slot::Slot;
+use crate::shared::HostShared;
+use crate::{Fact, ServerState};
+use base::human::{Dur, count};
+use base::{Clock, LogLevel, LogRecord, LogSource, Redactor, Ring, SafeText};
+use config::{ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
+use process::{self, Grace, ProcessContext, ServerProcess};
 
 /// How long after a build or a restart a change may have been made by the server itself.
 const ECHO: Duration = Duration::from_millis(1_500);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{SafeText, Timestamp};
-use crate::process::ExitView;
+use base::{SafeText, Timestamp};
+use process::ExitView;
 
 /// How a build ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ impl DevView {
     }
 
     /// The approximate size of its text in bytes.
-    pub(in crate::host) fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         let tail = self.build.iter().flat_map(|build| &build.tail);
         self.changed.iter().chain(tail).map(|line| line.len()).sum()
     }

@@ -9,21 +9,21 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::{Clock, LogRecord, Ring};
-use crate::config::{Diagnostic, Environment, McpConfig};
-use crate::error::{Error, ErrorCode};
-use crate::host::approvals::RequestHandler;
-use crate::host::approvals::queue::ApprovalQueue;
-use crate::host::dev::Crew;
-use crate::host::handle::{Host, HostInner, Startup};
-use crate::host::server::connect::Connector;
-use crate::host::server::memory::Memory;
-use crate::host::server::reach::ServerReach;
-use crate::host::server::slot::{Live, Slot, Slots};
-use crate::host::shared::HostShared;
-use crate::host::supervisor::{ORDERS, Supervisor};
-use crate::host::{ServerState, projector};
-use crate::mcp::Accounts;
+use crate::approvals::RequestHandler;
+use crate::approvals::queue::ApprovalQueue;
+use crate::dev::Crew;
+use crate::handle::{Host, HostInner, Startup};
+use crate::server::connect::Connector;
+use crate::server::memory::Memory;
+use crate::server::reach::ServerReach;
+use crate::server::slot::{Live, Slot, Slots};
+use crate::shared::HostShared;
+use crate::supervisor::{ORDERS, Supervisor};
+use crate::{ServerState, projector};
+use base::{Clock, LogRecord, Ring};
+use config::error::{Error, ErrorCode};
+use config::{Diagnostic, Environment, McpConfig};
+use mcp::Accounts;
 
 /// Where the configuration comes from.
 enum ConfigSource {
@@ -67,8 +67,8 @@ impl HostBuilder {
         self
     }
 
-    /// Uses this configuration, built in code ([`crate::config::ServerConfig::stdio`],
-    /// [`crate::config::ServerConfig::http`]) or already loaded.
+    /// Uses this configuration, built in code ([`config::ServerConfig::stdio`],
+    /// [`config::ServerConfig::http`]) or already loaded.
     #[must_use]
     pub fn config(mut self, config: McpConfig) -> Self {
         self.config = Some(ConfigSource::Ready(Box::new(config)));
@@ -96,7 +96,7 @@ impl HostBuilder {
         self
     }
 
-    /// Keeps requests from servers in [`crate::host::HostView::pending`] until [`Host::answer`] (as
+    /// Keeps requests from servers in [`crate::HostView::pending`] until [`Host::answer`] (as
     /// in the dashboard). A registered handler takes precedence.
     #[must_use]
     pub fn person_answers(mut self) -> Self {
@@ -136,7 +136,7 @@ impl HostBuilder {
     }
 
     /// The startup mode.
-    pub(crate) const fn startup_mode(&self) -> Startup {
+    pub const fn startup_mode(&self) -> Startup {
         self.startup
     }
 
@@ -239,8 +239,8 @@ async fn load(source: ConfigSource, startup: Startup) -> Result<McpConfig, Error
         let env = Environment::of_process();
         let loaded = match source {
             ConfigSource::Ready(config) => return Ok(*config),
-            ConfigSource::File(path) => crate::config::load(&[path], &env)?,
-            ConfigSource::Text(text) => crate::config::load_text("mcp.json".as_ref(), &text, &env)?,
+            ConfigSource::File(path) => config::load(&[path], &env)?,
+            ConfigSource::Text(text) => config::load_text("mcp.json".as_ref(), &text, &env)?,
         };
         if startup == Startup::All {
             return loaded.complete();

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::base::ServerName;
-use crate::config::{McpConfig, ServerConfig};
-use crate::error::{Error, ErrorCode};
-use crate::host::call::CallOptions;
-use crate::host::handle::Host;
-use crate::host::policy::{
+use crate::call::CallOptions;
+use crate::handle::Host;
+use crate::policy::{
     Blocked, Budget, Decision, Definition, InForce, LimitRefusal, Policy, PolicyAction,
     PolicyConfig, Principal, Reason, ServerDigests, SharedLimits, TargetKind, absent,
 };
-use crate::host::server::slot::Slot;
-use crate::host::validate::SchemaVerdict;
-use crate::mcp::{CallId, Capabilities, ListKind};
+use crate::server::slot::Slot;
+use crate::validate::SchemaVerdict;
+use base::ServerName;
+use config::error::{Error, ErrorCode};
+use config::{McpConfig, ServerConfig};
+use mcp::{CallId, Capabilities, ListKind};
 
 impl Host {
     /// Replaces the policy. Without one, the user may do everything and other callers nothing.

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{Flight, Operation};
-use crate::base::human::count;
-use crate::config::{GuardMode, child_pointer};
-use crate::error::{Error, ErrorCode, Violation};
-use crate::host::approvals::queue::{QueueHandle, own_request};
-use crate::host::call::Validation;
-use crate::host::guard;
-use crate::host::server::slot::Live;
-use crate::host::validate::SchemaVerdict;
-use crate::mcp::{Answer, Payload, Prompt, Request, RequestKind, Responder, ServerRequest, Tool};
+use crate::approvals::queue::{QueueHandle, own_request};
+use crate::call::Validation;
+use crate::guard;
+use crate::server::slot::Live;
+use crate::validate::SchemaVerdict;
+use base::human::count;
+use config::error::{Error, ErrorCode, Violation};
+use config::{GuardMode, child_pointer};
+use mcp::{Answer, Payload, Prompt, Request, RequestKind, Responder, ServerRequest, Tool};
 
 /// Arguments that may be sent.
 #[derive(Default)]

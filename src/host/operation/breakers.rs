@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::base::{SafeText, Timestamp};
-use crate::config::{OnTimeout, ServerConfig};
-use crate::error::{Error, ErrorCode};
-use crate::host::Fact;
-use crate::host::breaker::{Breaker, BreakerView};
-use crate::host::operation::Operation;
-use crate::host::server::slot::{Ledger, Live};
-use crate::mcp::Request;
+use crate::Fact;
+use crate::breaker::{Breaker, BreakerView};
+use crate::operation::Operation;
+use crate::server::slot::{Ledger, Live};
+use base::{SafeText, Timestamp};
+use config::error::{Error, ErrorCode};
+use config::{OnTimeout, ServerConfig};
+use mcp::Request;
 
 /// A call admitted by the breakers; callers must report its end. Dropping it without a report
 /// releases the probe.
@@ -101,7 +101,7 @@ impl Admitted<'_> {
     }
 
     /// Reports a result; one with `isError` is a failure if the entry says so (`toolErrors`).
-    pub(super) async fn answered(self, is_error: bool) {
+    pub async fn answered(self, is_error: bool) {
         if is_error && self.config.breaker.tool_errors {
             return self.failed(&SafeText::line("the result has `isError`"), false).await;
         }

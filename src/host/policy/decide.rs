@@ -10,8 +10,8 @@ use super::grants::{GrantWord, Grants};
 use super::pins::{HeldReason, Pins};
 use super::principal::{AccessScope, PolicyAction, PolicyTarget, Principal, TargetKind};
 use super::rules::{self, FirstRules, Rules, TrifectaConfig};
-use crate::base::Timestamp;
-use crate::error::{Denial, Error, ErrorCode};
+use base::Timestamp;
+use config::error::{Denial, Error, ErrorCode};
 
 /// The inputs of a decision.
 #[derive(Clone, Debug, Default)]
@@ -237,7 +237,7 @@ pub(crate) fn absent(asked: &str, kind: TargetKind) -> Error {
 
 /// The kinds of data a run has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::host) struct Taint {
+pub(crate) struct Taint {
     private: bool,
     untrusted: bool,
 }
@@ -257,7 +257,7 @@ impl Taint {
 
 /// The compiled trifecta rule. With an empty list, the hints of the tools decide.
 #[derive(Debug, Default)]
-pub(in crate::host) struct Trifecta {
+pub(crate) struct Trifecta {
     enabled: bool,
     private: GlobSet,
     untrusted: GlobSet,

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
-use crate::base::Timestamp;
-use crate::host::policy::pins::Digest;
-use crate::host::policy::principal::{AccessScope, PolicyTarget, Principal, TargetKind};
-use crate::host::policy::rules::Memo;
+use crate::policy::pins::Digest;
+use crate::policy::principal::{AccessScope, PolicyTarget, Principal, TargetKind};
+use crate::policy::rules::Memo;
+use base::Timestamp;
 
 /// The number of a grant.
 #[derive(
@@ -45,7 +45,7 @@ pub enum GrantKind {
 /// A grant to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewGrant {
-    /// The origin, in the spelling of [`crate::host::Origin`]; `gateway:*` for all of a kind.
+    /// The origin, in the spelling of [`crate::Origin`]; `gateway:*` for all of a kind.
     pub origin: String,
     /// The profile.
     pub profile: String,

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::rules::{LimitsConfig, PolicyConfig};
-use crate::error::{Error, ErrorCode};
-use crate::host::policy::principal::Principal;
+use crate::policy::principal::Principal;
+use config::error::{Error, ErrorCode};
 
 /// Limits in effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,14 +17,14 @@ use super::limits::Limiter;
 use super::pins::{Definition, Digest};
 use super::principal::{PolicyAction, PolicyTarget, Principal, ServerDigests, TargetKind};
 use super::rules::{HookConfig, PolicyConfig};
-use crate::base::{Clock, SafeText, ServerName, Timestamp};
-use crate::config::{ServerConfig, TlsConfig};
-use crate::error::{Error, ErrorCode};
-use crate::host::call::CallOptions;
-use crate::host::naming::resolve_name;
-use crate::host::router::{Route, Routes};
-use crate::host::server::slot::{Live, Slot};
-use crate::mcp::{Capabilities, SessionView, ToolHints, client_builder};
+use crate::call::CallOptions;
+use crate::naming::resolve_name;
+use crate::router::{Route, Routes};
+use crate::server::slot::{Live, Slot};
+use base::{Clock, SafeText, ServerName, Timestamp};
+use config::error::{Error, ErrorCode};
+use config::{ServerConfig, TlsConfig};
+use mcp::{Capabilities, SessionView, ToolHints, client_builder};
 
 /// The policy in force.
 #[derive(Default)]
@@ -33,8 +33,8 @@ pub struct InForce {
     pub config: PolicyConfig,
     /// The inputs of decisions.
     pub policy: Policy,
-    pub(in crate::host) trifecta: Trifecta,
-    pub(in crate::host) service: Option<PolicyHook>,
+    pub(crate) trifecta: Trifecta,
+    pub(crate) service: Option<PolicyHook>,
 }
 
 /// A blocked request.
@@ -176,8 +176,7 @@ impl CheckPoint {
         {
             return Arc::clone(seen);
         }
-        let digest =
-            |tool: &Arc<crate::mcp::Tool>| (Arc::clone(&tool.name), Digest::of_value(&tool.raw));
+        let digest = |tool: &Arc<mcp::Tool>| (Arc::clone(&tool.name), Digest::of_value(&tool.raw));
         let seen = Arc::new(SeenDefinitions {
             config: Arc::clone(&live.config),
             said: live.about.clone(),
@@ -353,7 +352,7 @@ impl CheckPoint {
 
     /// Raises `Allow` to `Ask` when the run has read private data and untrusted content and the
     /// target sends data outside.
-    pub(in crate::host) fn raised(
+    pub(crate) fn raised(
         &self,
         admission: &Admission,
         run: Option<&Arc<str>>,
@@ -372,7 +371,7 @@ impl CheckPoint {
     }
 
     /// Records what a run has read.
-    pub(in crate::host) fn has_read(
+    pub(crate) fn has_read(
         &self,
         principal: &Principal,
         run: Option<&Arc<str>>,
@@ -397,7 +396,7 @@ impl CheckPoint {
     }
 
     /// Deletes the record of what a run has read.
-    pub(in crate::host) fn run_ended(&self, principal: &Principal, run: &Arc<str>) {
+    pub(crate) fn run_ended(&self, principal: &Principal, run: &Arc<str>) {
         self.runs.lock().remove(&key(principal, Some(run)));
     }
 }
@@ -418,7 +417,7 @@ fn instructions(live: &Live) -> String {
 
 /// A client of the policy service; clones share its connections.
 #[derive(Clone, Debug)]
-pub(in crate::host) struct PolicyHook {
+pub(crate) struct PolicyHook {
     pub(super) config: HookConfig,
     http: Option<reqwest::Client>,
 }
@@ -459,7 +458,7 @@ impl PolicyHook {
     ///
     /// # Errors
     /// The reason of a denial, for the user.
-    pub(in crate::host) async fn passes(
+    pub(crate) async fn passes(
         &self,
         principal: &Principal,
         tool: &str,
@@ -508,7 +507,7 @@ impl PolicyHook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Origin;
+    use crate::Origin;
 
     #[tokio::test]
     async fn runs_that_a_caller_makes_up_do_not_fill_the_memory() {

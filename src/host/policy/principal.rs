@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
 use super::Digest;
-use crate::error::{Denial, Error, ErrorCode, RpcError, Violation};
-use crate::host::call::Origin;
-use crate::mcp::ToolHints;
+use crate::call::Origin;
+use config::error::{Denial, Error, ErrorCode, RpcError, Violation};
+use mcp::ToolHints;
 
 /// The profile of a caller that specifies none.
 pub const DEFAULT_PROFILE: &str = "default";

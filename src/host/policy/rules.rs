@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::principal::{PolicyTarget, TargetKind};
-use crate::base::secret::percent_decoded;
-use crate::base::text::nearest;
-use crate::mcp::{Capabilities, ToolHints};
+use base::secret::percent_decoded;
+use base::text::nearest;
+use mcp::{Capabilities, ToolHints};
 
 /// The compiled rules of a policy.
 #[derive(Debug, Default)]
@@ -94,7 +94,7 @@ struct RuleGlob {
 /// A rule that matches nothing that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmatched {
-    /// The rule, as [`crate::host::policy::Decision::rule`] names it.
+    /// The rule, as [`crate::policy::Decision::rule`] names it.
     pub rule: Arc<str>,
     /// A similar name, if any.
     pub meant: Option<String>,

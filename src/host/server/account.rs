@@ -11,15 +11,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::command::Command;
-use crate::base::{SafeText, ServerName, Timestamp};
-use crate::config::HttpConfig;
-use crate::host::Fact;
-use crate::host::approvals::queue::own_request;
-use crate::host::projector::Facts;
-use crate::host::server::connect::OpenRequest;
-use crate::host::server::lifecycle::LifecycleInput;
-use crate::host::view::AccountView;
-use crate::mcp::{
+use crate::Fact;
+use crate::approvals::queue::own_request;
+use crate::projector::Facts;
+use crate::server::connect::OpenRequest;
+use crate::server::lifecycle::LifecycleInput;
+use crate::view::AccountView;
+use base::{SafeText, ServerName, Timestamp};
+use config::HttpConfig;
+use mcp::{
     Accounts, Answer, AuthEvent, AuthFailure, AuthStep, Authorizer, Direction, MessageKind,
     RequestKind, Responder, ServerRequest, SessionContext, SignIn, SignInPrompt, StoredToken,
     TrafficRecord, scopes_in_words,

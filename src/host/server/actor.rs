@@ -22,14 +22,14 @@ use super::command::Command;
 use super::connect::{ExitReport, OpenError, Opened};
 use super::lifecycle::{Lifecycle, LifecycleInput, LifecycleStep, Next, Phase, Surroundings};
 use super::slot::{Live, Slot};
-use crate::base::{LogLevel, Redactor, SafeText, Timestamp};
-use crate::config::{ServerConfig, TransportConfig};
-use crate::error::Error;
-use crate::host::shared::HostShared;
-use crate::host::{Fact, ServerState};
-use crate::mcp::{Capabilities, FetchedList, ListKind, PendingRequest, Request, SessionEvent};
+use crate::shared::HostShared;
+use crate::{Fact, ServerState};
 use attempt::Opening;
+use base::{LogLevel, Redactor, SafeText, Timestamp};
+use config::error::Error;
+use config::{ServerConfig, TransportConfig};
 use lists::Refreshes;
+use mcp::{Capabilities, FetchedList, ListKind, PendingRequest, Request, SessionEvent};
 
 /// Capacity of a session's event channel; when it is full, the session waits (backpressure).
 const EVENTS: usize = 256;
@@ -488,7 +488,7 @@ impl<'a> Actor<'a> {
     }
 
     /// Applies settings that need no restart
-    /// ([`FOLLOWED_SETTINGS`](crate::config::FOLLOWED_SETTINGS)). Most are read where they are
+    /// ([`FOLLOWED_SETTINGS`](config::FOLLOWED_SETTINGS)). Most are read where they are
     /// needed; those that affect the server or a list are applied here.
     async fn follow(&mut self, config: Arc<ServerConfig>) {
         let before = std::mem::replace(&mut self.config, Arc::clone(&config));

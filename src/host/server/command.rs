@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::lifecycle::LifecycleInput;
-use crate::base::SafeText;
-use crate::config::ServerConfig;
-use crate::error::Error;
+use base::SafeText;
+use config::ServerConfig;
+use config::error::Error;
 
 /// Commands to an actor.
 #[derive(Debug)]

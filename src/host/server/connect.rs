@@ -10,15 +10,15 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::{SafeText, ServerName};
-use crate::config::ServerConfig;
-use crate::error::Error;
-use crate::host::Fact;
-use crate::host::projector::Facts;
-use crate::host::server::account::Account;
-use crate::host::view::{StartStep, StepStatus};
-use crate::mcp::{Era, SessionContext, SessionHandle};
-use crate::process::{ExitView, Grace, Usage};
+use crate::Fact;
+use crate::projector::Facts;
+use crate::server::account::Account;
+use crate::view::{StartStep, StepStatus};
+use base::{SafeText, ServerName};
+use config::ServerConfig;
+use config::error::Error;
+use mcp::{Era, SessionContext, SessionHandle};
+use process::{ExitView, Grace, Usage};
 
 /// Opens servers. One connector serves all servers of a host.
 pub trait Connector: Send + Sync + 'static {

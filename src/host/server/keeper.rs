@@ -11,14 +11,14 @@ use futures::FutureExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::base::SafeText;
-use crate::host::approvals::queue::panic_text;
-use crate::host::server::actor::Actor;
-use crate::host::server::command::Command;
-use crate::host::server::lifecycle::Next;
-use crate::host::server::slot::Slot;
-use crate::host::shared::HostShared;
-use crate::host::{Fact, ServerState};
+use crate::approvals::queue::panic_text;
+use crate::server::actor::Actor;
+use crate::server::command::Command;
+use crate::server::lifecycle::Next;
+use crate::server::slot::Slot;
+use crate::shared::HostShared;
+use crate::{Fact, ServerState};
+use base::SafeText;
 
 /// Delays before the restarts of an actor; after the last one its server stays down.
 const PAUSES: [Duration; 3] =

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use crate::base::{SafeText, Timestamp};
-use crate::config::{RestartConfig, RestartPolicy, RetryConfig};
-use crate::host::backoff::{RestartBudget, restart_delay, retry_delay};
-use crate::host::{Fact, ServerState};
+use crate::backoff::{RestartBudget, restart_delay, retry_delay};
+use crate::{Fact, ServerState};
+use base::{SafeText, Timestamp};
+use config::{RestartConfig, RestartPolicy, RetryConfig};
 
 /// The state machine.
 #[derive(Clone, Debug)]

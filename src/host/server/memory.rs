@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::ServerConfig;
-use crate::mcp::{Capabilities, SessionView};
+use config::ServerConfig;
+use mcp::{Capabilities, SessionView};
 
 /// The definitions of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

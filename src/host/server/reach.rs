@@ -10,18 +10,18 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use crate::base::LogSource;
-use crate::config::{HttpConfig, StdioConfig, TransportConfig};
-use crate::error::{Error, ErrorCode};
-use crate::host::Fact;
-use crate::host::server::actor::EXIT_FOLLOWS;
-use crate::host::server::connect::{
+use crate::Fact;
+use crate::server::actor::EXIT_FOLLOWS;
+use crate::server::connect::{
     Connector, ExitReport, OpenError, OpenRequest, Opened, ProcessHandle, RunningStep, StopPlan,
 };
-use crate::host::server::remedy::{self, FailureOutput};
-use crate::host::view::StartStep;
-use crate::mcp::{Accounts, Attempt, ConnectError, Connected, Endpoint, attempts, connect};
-use crate::process::{
+use crate::server::remedy::{self, FailureOutput};
+use crate::view::StartStep;
+use base::LogSource;
+use config::error::{Error, ErrorCode};
+use config::{HttpConfig, StdioConfig, TransportConfig};
+use mcp::{Accounts, Attempt, ConnectError, Connected, Endpoint, attempts, connect};
+use process::{
     self, Container, Grace, Launch, ProcessContext, ServerProcess, SpawnError, Spawned, Usage,
 };
 
@@ -358,6 +358,6 @@ impl ProcessHandle for RunningProcess {
     }
 
     fn is_suspended(&self) -> bool {
-        crate::process::is_suspended(self.process.pid())
+        process::is_suspended(self.process.pid())
     }
 }

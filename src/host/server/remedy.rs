@@ -5,8 +5,8 @@
 
 use regex::Regex;
 
-use crate::base::SafeText;
-use crate::process::ExitView;
+use base::SafeText;
+use process::ExitView;
 
 /// The output of a server that failed to start, or failed later.
 #[derive(Clone, Copy, Debug)]

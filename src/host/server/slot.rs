@@ -22,14 +22,14 @@ use super::account::Account;
 use super::command::Command;
 use super::connect::{Opened, ProcessHandle};
 use super::lifecycle::LifecycleInput;
-use crate::base::{LogLevel, Redactor, Ring, SafeText, ServerName, Timestamp};
-use crate::config::ServerConfig;
-use crate::error::{Error, ErrorCode};
-use crate::host::breaker::{Breaker, BreakerView};
-use crate::host::call::CallView;
-use crate::host::metrics::{Ending, Metrics, ServerMetrics};
-use crate::host::{Fact, ServerState};
-use crate::mcp::{
+use crate::breaker::{Breaker, BreakerView};
+use crate::call::CallView;
+use crate::metrics::{Ending, Metrics, ServerMetrics};
+use crate::{Fact, ServerState};
+use base::{LogLevel, Redactor, Ring, SafeText, ServerName, Timestamp};
+use config::ServerConfig;
+use config::error::{Error, ErrorCode};
+use mcp::{
     ByteCount, CallId, Capabilities, PendingRequest, SessionHandle, SessionView, Tool,
     TrafficRecord,
 };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::budget::KEYWORD;
 use super::explain::safe;
 use super::verdict::{SchemaProblem, SchemaProblemKind as Kind};
-use crate::config::{ContentLimits, child_pointer};
+use config::{ContentLimits, child_pointer};
 
 /// Maximum size of a schema, in estimated bytes of compact JSON.
 const SCHEMA_BYTES: usize = 1 << 20;

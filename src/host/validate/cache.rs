@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::{OnceCell, Semaphore};
 
 use super::{Formats, SchemaProblem, SchemaVerdict, Validator};
-use crate::config::ContentLimits;
+use config::ContentLimits;
 
 type CompiledSchema = Arc<Result<Validator, SchemaProblem>>;
 type SchemaEntries = HashMap<usize, (Weak<Value>, ContentLimits, Arc<OnceCell<CompiledSchema>>)>;

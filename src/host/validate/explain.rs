@@ -5,10 +5,10 @@ use jsonschema::{JsonType, JsonTypeSet, ValidationError};
 use serde_json::Value;
 
 use super::verdict::SchemaVerdict;
-use crate::base::SafeText;
-use crate::base::human::count;
-use crate::config::child_pointer;
-use crate::error::Violation;
+use base::SafeText;
+use base::human::count;
+use config::child_pointer;
+use config::error::Violation;
 
 /// Maximum length of a value or name quoted in a message, in characters.
 const QUOTE: usize = 48;

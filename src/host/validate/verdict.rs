@@ -1,6 +1,6 @@
 //! The results of compiling a schema and of checking a value.
 
-use crate::error::Violation;
+use config::error::Violation;
 
 /// Whether `format` is asserted or an annotation (JSON Schema 2020-12, validation, section 7.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -26,12 +26,12 @@ pub enum SchemaProblemKind {
     UnresolvedRef,
     /// A `pattern` that is not a regular expression, or is too large.
     Pattern,
-    /// Nested deeper than [`ContentLimits::schema_depth`](crate::config::ContentLimits).
+    /// Nested deeper than [`ContentLimits::schema_depth`](config::ContentLimits).
     TooDeep,
-    /// More sub-schemas than [`ContentLimits::subschemas`](crate::config::ContentLimits), or too
+    /// More sub-schemas than [`ContentLimits::subschemas`](config::ContentLimits), or too
     /// many bytes.
     TooLarge,
-    /// Compiling took longer than [`ContentLimits::schema_time`](crate::config::ContentLimits).
+    /// Compiling took longer than [`ContentLimits::schema_time`](config::ContentLimits).
     TooSlow,
     /// Violates the dialect's meta-schema.
     Invalid,

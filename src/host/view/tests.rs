@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::config::ConfigChange;
-use crate::host::approvals::{Decider, Settlement};
-use crate::mcp::{FieldChange, ListKind, RejectedEntry, RequestKind, Tool, ToolHints};
+use crate::approvals::{Decider, Settlement};
+use config::ConfigChange;
+use mcp::{FieldChange, ListKind, RejectedEntry, RequestKind, Tool, ToolHints};
 
 fn server() -> ServerName {
     ServerName::new("git")
@@ -153,7 +153,7 @@ fn every_fact() -> Vec<Fact> {
         changed: vec![(ListKind::Tools, SafeText::line("a"), vec![change])],
     });
     let session = Arc::new(SessionView {
-        era: crate::mcp::Era::Modern,
+        era: mcp::Era::Modern,
         protocol_version: SafeText::line("2026-07-28"),
         name: SafeText::line("git"),
         version: SafeText::line("1"),
@@ -166,7 +166,7 @@ fn every_fact() -> Vec<Fact> {
         id: ApprovalId(3),
         server: server(),
         kind: RequestKind::Other("x/y".into()),
-        call: Some(crate::mcp::CallId(9)),
+        call: Some(mcp::CallId(9)),
         during: None,
         params: Arc::new(json!({"deep": [1, 2.5, null]})),
         bytes: 20,

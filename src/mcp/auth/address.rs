@@ -9,7 +9,7 @@ use std::sync::Arc;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-use crate::base::address::is_meant_as_loopback;
+use base::address::is_meant_as_loopback;
 
 /// How far an address reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

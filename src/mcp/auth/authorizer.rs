@@ -16,8 +16,8 @@ use super::sign_in::{
     RequestedAccess, SignInPrompt, Site, StepKind, parameter,
 };
 use super::token::{StoredToken, TokenStore};
-use crate::base::{Redactor, SafeText, Secret, ServerName};
-use crate::config::HttpConfig;
+use base::{Redactor, SafeText, Secret, ServerName};
+use config::HttpConfig;
 
 /// Signs in to servers: a token store and an optional prompt. Cheap to clone.
 #[derive(Clone)]

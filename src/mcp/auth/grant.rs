@@ -22,9 +22,9 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 use super::address::AddressPolicy;
 use super::sign_in::{AuthFailure, AuthReporter, AuthStep, StepKind};
 use super::token::{ClientAuth, StoredClient, StoredToken};
-use crate::base::{SafeText, Secret};
-use crate::config::TlsConfig;
-use crate::mcp::transport::remote;
+use crate::transport::remote;
+use base::{SafeText, Secret};
+use config::TlsConfig;
 
 /// What a token endpoint granted.
 pub(super) struct Granted {

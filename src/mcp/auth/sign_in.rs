@@ -20,9 +20,9 @@ use url::Url;
 
 use super::grant::{self, Granted, OAuthClient, TokenClient, is_code};
 use super::token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore};
-use crate::base::secret::MASK;
-use crate::base::{SafeText, ServerName};
-use crate::config::{OAuthConfig, is_secret};
+use base::secret::MASK;
+use base::{SafeText, ServerName};
+use config::{OAuthConfig, is_secret};
 
 /// A sign-in that waits for the user.
 #[derive(Clone, Debug)]
@@ -541,7 +541,7 @@ pub enum AuthEvent<'a> {
     },
     /// The token in use changed; `None` when there is none any more.
     Token(Option<&'a StoredToken>),
-    /// The server requires the user to sign in; no [`crate::mcp::auth::SignInPrompt`] is set.
+    /// The server requires the user to sign in; no [`crate::auth::SignInPrompt`] is set.
     Needed,
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, io};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::base::Secret;
+use base::Secret;
 
 /// A token for one resource from one issuer, with everything needed to refresh and revoke it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{Capabilities, FieldChange, ListChanges, ListKind};
-use crate::base::SafeText;
-use crate::base::text::inspect::{hidden, instructions, urls};
-use crate::config::child_pointer;
+use base::SafeText;
+use base::text::inspect::{hidden, instructions, urls};
+use config::child_pointer;
 
 /// Most differing fields listed for one entry; the rest is summarised in one change at its root.
 pub const MAX_FIELDS: usize = 64;
@@ -320,13 +320,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::mcp::session::FetchedList;
+    use crate::session::FetchedList;
 
     fn capabilities(tools: &[Value]) -> Capabilities {
         let mut all = Capabilities::default();
         let entries = tools.iter().cloned().map(Arc::new).collect();
         let list = FetchedList { entries, ..FetchedList::default() };
-        all.replace(ListKind::Tools, &list, &crate::base::Redactor::default());
+        all.replace(ListKind::Tools, &list, &base::Redactor::default());
         all
     }
 

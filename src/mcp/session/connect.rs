@@ -13,17 +13,17 @@ use tokio::time::Instant;
 use super::live::{Core, LiveSession};
 use super::message::{RpcRequest, set_level};
 use super::{Attempt, ConnectError, Endpoint, SessionContext, SessionHandle};
-use crate::base::human::count;
-use crate::base::{Redactor, SafeText};
-use crate::config::HttpConfig;
-use crate::error::{Error, ErrorCode};
-use crate::mcp::pending::PendingRequest;
-use crate::mcp::transport::http::Http;
-use crate::mcp::transport::pipe::PipeTransport;
-use crate::mcp::transport::remote::{RemoteServer, Streams};
-use crate::mcp::transport::{Outgoing, SendError, Transport, sse, websocket};
-use crate::mcp::wire::tap::Tap;
-use crate::mcp::{Era, FindingKind, SessionView, era};
+use crate::pending::PendingRequest;
+use crate::transport::http::Http;
+use crate::transport::pipe::PipeTransport;
+use crate::transport::remote::{RemoteServer, Streams};
+use crate::transport::{Outgoing, SendError, Transport, sse, websocket};
+use crate::wire::tap::Tap;
+use crate::{Era, FindingKind, SessionView, era};
+use base::human::count;
+use base::{Redactor, SafeText};
+use config::HttpConfig;
+use config::error::{Error, ErrorCode};
 
 /// A session that is open.
 #[derive(Clone)]

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use super::FetchedList;
 use super::live::Core;
 use super::message::{Mirrored, RpcRequest};
-use crate::base::SafeText;
-use crate::base::human::Bytes;
-use crate::base::text::cut;
-use crate::error::{Error, ErrorCode};
-use crate::mcp::capabilities::{ListKind, RejectedEntry};
-use crate::mcp::pending::PendingRequest;
-use crate::mcp::{Era, FindingKind};
+use crate::capabilities::{ListKind, RejectedEntry};
+use crate::pending::PendingRequest;
+use crate::{Era, FindingKind};
+use base::SafeText;
+use base::human::Bytes;
+use base::text::cut;
+use config::error::{Error, ErrorCode};
 
 /// Limit on all pages of a list together, as a multiple of the message limit.
 const MESSAGES: usize = 4;

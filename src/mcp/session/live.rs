@@ -14,13 +14,13 @@ use tokio::time::{Instant, sleep_until};
 use super::list::fetch;
 use super::message::{Mirrored, RpcRequest, level_name};
 use super::{FetchedList, Request, SessionHandle};
-use crate::base::LogLevel;
-use crate::error::{Error, ErrorCode};
-use crate::mcp::capabilities::ListKind;
-use crate::mcp::pending::PendingRequest;
-use crate::mcp::transport::{Outgoing, SendError, Transport};
-use crate::mcp::wire::tap::Tap;
-use crate::mcp::{Era, Payload, SessionEvent, SessionView, era};
+use crate::capabilities::ListKind;
+use crate::pending::PendingRequest;
+use crate::transport::{Outgoing, SendError, Transport};
+use crate::wire::tap::Tap;
+use crate::{Era, Payload, SessionEvent, SessionView, era};
+use base::LogLevel;
+use config::error::{Error, ErrorCode};
 
 /// The session as held by its owner: once it is dropped, the session ends with the last request in
 /// flight.
@@ -133,9 +133,8 @@ impl Core {
     ) -> Result<Payload, Error> {
         let level = self.log_level.lock().filter(|_| self.era() == Era::Modern);
         let (known, trace) = (self.request_meta.get(), request.trace.get());
-        let is_deck = || {
-            self.view.get().is_some_and(|view| view.name.as_str() == crate::mcp::era::CLIENT_NAME)
-        };
+        let is_deck =
+            || self.view.get().is_some_and(|view| view.name.as_str() == crate::era::CLIENT_NAME);
         let hops = request.hops.get().filter(|_| is_deck());
         if level.is_none() && trace.is_none() && hops.is_none() {
             let none = Map::new();
@@ -150,7 +149,7 @@ impl Core {
             meta.insert("traceparent".to_owned(), (&**trace).into());
         }
         if let Some(hops) = hops {
-            meta.insert(crate::mcp::era::HOPS_KEY.to_owned(), (hops + 1).into());
+            meta.insert(crate::era::HOPS_KEY.to_owned(), (hops + 1).into());
         }
         self.round_trip_with(&rpc, request, &meta).await
     }

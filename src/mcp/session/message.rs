@@ -12,9 +12,9 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::base::text::cut;
-use crate::base::{LogLevel, SafeText};
-use crate::config::child_pointer;
+use base::text::cut;
+use base::{LogLevel, SafeText};
+use config::child_pointer;
 
 /// A request of the host as it is sent.
 #[derive(Clone, Debug)]

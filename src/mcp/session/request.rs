@@ -9,11 +9,11 @@ use super::live::Core;
 use super::message::{Params, RpcRequest, set_level};
 use super::task::{RunningTask, mention_tasks};
 use super::{Request, ServerRequest};
-use crate::base::SafeText;
-use crate::error::{Error, ErrorCode};
-use crate::mcp::pending::PendingRequest;
-use crate::mcp::wire::tap;
-use crate::mcp::{Answer, Era, InputPlace, Payload, RequestKind};
+use crate::pending::PendingRequest;
+use crate::wire::tap;
+use crate::{Answer, Era, InputPlace, Payload, RequestKind};
+use base::SafeText;
+use config::error::{Error, ErrorCode};
 
 impl Core {
     /// Performs a caller's request.

@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::live::Core;
 use super::message::RpcRequest;
-use crate::base::SafeText;
-use crate::base::text::cut;
-use crate::error::{Error, ErrorCode};
-use crate::mcp::pending::PendingRequest;
-use crate::mcp::wire::tap::Attended;
-use crate::mcp::{FindingKind, Payload};
+use crate::pending::PendingRequest;
+use crate::wire::tap::Attended;
+use crate::{FindingKind, Payload};
+use base::SafeText;
+use base::text::cut;
+use config::error::{Error, ErrorCode};
 
 /// Poll interval when the server names none, and the range it may name. A call with a short timeout
 /// polls at half of that.

@@ -16,20 +16,20 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 /// One event.
 #[derive(Debug, Default)]
-pub(crate) struct SseEvent {
+pub struct SseEvent {
     /// Its type; empty when it has none.
-    pub(crate) kind: String,
+    pub kind: String,
     /// Its data on one line; for an event over the limit, its beginning.
-    pub(crate) data: Vec<u8>,
+    pub data: Vec<u8>,
     /// Length of the data of an event over the limit.
-    pub(crate) over: Option<u64>,
+    pub over: Option<u64>,
     pub(crate) id: Option<String>,
     /// The pause the server asks for.
     pub(crate) retry: Option<Duration>,
 }
 
 /// The events of one response.
-pub(crate) struct SseEvents {
+pub struct SseEvents {
     lines: LineSplitter<Box<dyn AsyncRead + Send + Unpin>>,
     limit: usize,
     event: SseEvent,
@@ -38,7 +38,7 @@ pub(crate) struct SseEvents {
 
 impl SseEvents {
     /// Events with data of at most `limit` bytes.
-    pub(crate) fn new(response: reqwest::Response, limit: usize) -> Self {
+    pub fn new(response: reqwest::Response, limit: usize) -> Self {
         let mut returned = false;
         let bytes = response.bytes_stream().map_err(io::Error::other);
         let bytes = bytes.map_ok(move |chunk| line_feeds(chunk, &mut returned)).boxed();
@@ -67,7 +67,7 @@ impl SseEvents {
     }
 
     /// Reads more; 0 at the end of the stream.
-    pub(crate) async fn fill(&mut self) -> io::Result<usize> {
+    pub async fn fill(&mut self) -> io::Result<usize> {
         self.lines.fill().await
     }
 
@@ -78,7 +78,7 @@ impl SseEvents {
     }
 
     /// The next event that is already complete.
-    pub(crate) fn next_complete(&mut self) -> Option<SseEvent> {
+    pub fn next_complete(&mut self) -> Option<SseEvent> {
         while let Some(line) = self.lines.next_line() {
             let event = &mut self.event;
             let range = match line {

@@ -17,11 +17,11 @@ use tokio_util::task::AbortOnDropHandle;
 use super::events::{SseEvent, SseEvents};
 use super::remote::{Posts, RemoteServer, Unasked};
 use super::{Outgoing, SendError, Transport};
-use crate::base::SafeText;
-use crate::base::address::is_loopback;
-use crate::base::text::cut;
-use crate::config::HttpConfig;
-use crate::mcp::wire::tap::Tap;
+use crate::wire::tap::Tap;
+use base::SafeText;
+use base::address::is_loopback;
+use base::text::cut;
+use config::HttpConfig;
 
 const BOTH: &str = "application/json, text/event-stream";
 const SESSION: &str = "mcp-session-id";

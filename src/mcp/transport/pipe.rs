@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::remote::Unasked;
 use super::{Outgoing, SendError, Transport};
-use crate::mcp::wire::tap::Tap;
+use crate::wire::tap::Tap;
 
 type PipeReader = Box<dyn AsyncRead + Send + Unpin>;
 type PipeWriter = Box<dyn AsyncWrite + Send + Unpin>;

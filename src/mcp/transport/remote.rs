@@ -20,12 +20,12 @@ use tokio_util::io::StreamReader;
 use url::Url;
 
 use super::{SendError, UNAUTHORIZED};
-use crate::base::address::is_loopback;
-use crate::base::allowance::Allowance;
-use crate::base::{Redactor, SafeText};
-use crate::config::{HttpConfig, TlsConfig};
-use crate::mcp::auth::NotSent;
-use crate::mcp::wire::tap::Tap;
+use crate::auth::NotSent;
+use crate::wire::tap::Tap;
+use base::address::is_loopback;
+use base::allowance::Allowance;
+use base::{Redactor, SafeText};
+use config::{HttpConfig, TlsConfig};
 
 /// Chunks received from the server that may wait to be read.
 const PIECES: usize = 16;
@@ -62,11 +62,7 @@ pub(crate) struct RemoteServer {
 impl RemoteServer {
     /// # Errors
     /// When a header or certificate of the entry cannot be used.
-    pub(crate) fn new(
-        config: &HttpConfig,
-        tap: &Arc<Tap>,
-        answers: bool,
-    ) -> Result<Self, SendError> {
+    pub fn new(config: &HttpConfig, tap: &Arc<Tap>, answers: bool) -> Result<Self, SendError> {
         let headers = headers(config)?;
         let builder = client_builder(&config.url, &config.tls).map_err(SendError::Refused)?;
         // On a long-lived connection a redirect would leak the headers, and a POST its message.
@@ -179,7 +175,7 @@ pub(super) async fn ended(tap: &Tap) {
 ///
 /// # Errors
 /// Names the file of `tls` that cannot be used.
-pub(crate) fn client_builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder, String> {
+pub fn client_builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder, String> {
     provide_tls();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("mcpdeck/", env!("CARGO_PKG_VERSION")))
@@ -205,7 +201,7 @@ pub(crate) fn client_builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder
 }
 
 /// Installs the TLS provider, once per process.
-pub(crate) fn provide_tls() {
+pub fn provide_tls() {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
         // Fails only if the application has installed one before, which is then used.
@@ -222,7 +218,7 @@ pub(crate) fn innermost(mut error: &dyn std::error::Error) -> String {
 }
 
 /// Why a request failed: the innermost cause, which is the most helpful one.
-pub(crate) fn unreachable_reason(error: &reqwest::Error, redactor: &Redactor) -> String {
+pub fn unreachable_reason(error: &reqwest::Error, redactor: &Redactor) -> String {
     let what = if error.is_connect() {
         "cannot connect"
     } else if error.is_redirect() {
@@ -243,7 +239,7 @@ pub(crate) fn unreachable_reason(error: &reqwest::Error, redactor: &Redactor) ->
 
 /// Reads a file named by `tls`.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    crate::base::file::read(path, 1 << 20).map_err(|error| unusable(path, &error.to_string()))
+    base::file::read(path, 1 << 20).map_err(|error| unusable(path, &error.to_string()))
 }
 
 fn unusable(path: &Path, why: &str) -> String {

@@ -15,9 +15,9 @@ use url::Url;
 
 use super::events::{SseEvent, SseEvents};
 use super::remote::{Posts, RemoteServer, Streams, ended, innermost, streams};
-use crate::base::SafeText;
-use crate::mcp::transport::SendError;
-use crate::mcp::wire::tap::Tap;
+use crate::transport::SendError;
+use crate::wire::tap::Tap;
+use base::SafeText;
 
 /// Connects to the stream at `url` and waits for the address to post to.
 ///

@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use url::Url;
 
 use super::remote::{Incoming, RemoteServer, Streams, ended, streams};
-use crate::mcp::transport::SendError;
+use crate::transport::SendError;
 
 type Socket = WebSocketStream<reqwest::Upgraded>;
 

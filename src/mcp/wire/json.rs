@@ -12,7 +12,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::mcp::payload::Cut;
+use crate::payload::Cut;
 
 /// What one message may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

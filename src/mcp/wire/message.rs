@@ -9,9 +9,9 @@ use regex::{Captures, Regex, bytes};
 use rmcp::model::RequestId;
 use serde_json::{Map, Value};
 
-use crate::base::SafeText;
-use crate::error::RpcError;
-use crate::mcp::capabilities::schema_kind;
+use crate::capabilities::schema_kind;
+use base::SafeText;
+use config::error::RpcError;
 
 /// A message of the server.
 #[derive(Debug, PartialEq)]

@@ -12,10 +12,10 @@ use indexmap::IndexSet;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
-use crate::base::SafeText;
-use crate::mcp::Finding;
-use crate::mcp::capabilities::ListKind;
-use crate::mcp::session::SessionEvent;
+use crate::Finding;
+use crate::capabilities::ListKind;
+use crate::session::SessionEvent;
+use base::SafeText;
 
 /// Collects events and delivers them.
 #[derive(Debug)]
@@ -127,8 +127,8 @@ impl WaitingMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Timestamp;
-    use crate::mcp::FindingKind;
+    use crate::FindingKind;
+    use base::Timestamp;
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_is_bounded_and_the_counts_stay_right() {

@@ -26,7 +26,7 @@ use windows::Win32::System::Threading::{
 use windows::core::PWSTR;
 
 use super::super::census::{ProcessId, ProcessRow};
-use crate::config::ProcessLimits;
+use config::ProcessLimits;
 
 /// Exit code of a process that was ended with its job.
 const ENDED: u32 = 1;

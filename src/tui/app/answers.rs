@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::ApprovalRule;
-use crate::deck::Answers;
-use crate::host::{ApprovalRequest, HostView, RuleKind, SessionRule, Settlement};
-use crate::mcp::{Answer, ApprovalId, RequestKind};
-use crate::tui::approval::answering::{AnswerScreen, AnsweringStage, Drafting, Offer, kept_offers};
-use crate::tui::effect::{Effect, Order};
-use crate::tui::message::FormToken;
-use crate::tui::model::Model;
-use crate::tui::pane::Out;
-use crate::tui::pick::{ApprovalPick, Choice, Pick};
-use crate::tui::prelude::*;
+use crate::approval::answering::{AnswerScreen, AnsweringStage, Drafting, Offer, kept_offers};
+use crate::effect::{Effect, Order};
+use crate::message::FormToken;
+use crate::model::Model;
+use crate::pane::Out;
+use crate::pick::{ApprovalPick, Choice, Pick};
+use crate::prelude::*;
+use config::ApprovalRule;
+use deck::Answers;
+use host::{ApprovalRequest, HostView, RuleKind, SessionRule, Settlement};
+use mcp::{Answer, ApprovalId, RequestKind};
 
 /// Maximum number of ended requests whose drafts are kept for copying.
 const KEPT: usize = 50;
@@ -241,7 +241,7 @@ pub(super) fn kinds(target: Option<&ServerName>, model: &Model) -> Vec<Choice> {
     let mut choices = Vec::new();
     for server in model.servers().filter(|one| target.is_none_or(|target| *target == one.name)) {
         for kind in [RuleKind::Sampling, RuleKind::Elicitation] {
-            let rule = crate::tui::pane::inbox::rule(server, kind, model);
+            let rule = crate::pane::inbox::rule(server, kind, model);
             let words = ink!("{} {}", Model::name(&server.name), kind.method());
             let pick = ApprovalPick::Rules(server.name.clone(), kind);
             choices.push(choice(words, rule.unwrap_or_else(|| ink!("ask")), pick));

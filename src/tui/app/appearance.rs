@@ -1,13 +1,13 @@
 //! Theme, glyphs and keymap in use, from the user's files and the abilities of the terminal.
 
-use crate::tui::context::{Cx, Ui};
-use crate::tui::glyph::{ASCII, Glyphs, UNICODE};
-use crate::tui::graphics::Support;
-use crate::tui::keymap::Keymap;
-use crate::tui::message::UserFiles;
-use crate::tui::model::Model;
-use crate::tui::prelude::*;
-use crate::tui::theme::{ColorDepth, SHIPPED, Theme};
+use crate::context::{Cx, Ui};
+use crate::glyph::{ASCII, Glyphs, UNICODE};
+use crate::graphics::Support;
+use crate::keymap::Keymap;
+use crate::message::UserFiles;
+use crate::model::Model;
+use crate::prelude::*;
+use crate::theme::{ColorDepth, SHIPPED, Theme};
 
 /// Theme, glyphs and keymap in use.
 pub struct Appearance {

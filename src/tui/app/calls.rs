@@ -3,20 +3,20 @@
 
 use std::collections::HashMap;
 
-use crate::base::logs::{LogRecord, LogSource};
-use crate::deck::{History, SavedCall, SavedCalls, SavedTarget};
-use crate::error::Error;
-use crate::host::{BuildEnd, CallOutcome, CallView, DevView, HostView, ServerState, ServerView};
-use crate::mcp::{CallId, Direction, ListKind, TrafficRecord};
-use crate::tui::call::{CallScreen, CallSubject, SubjectKind};
-use crate::tui::effect::Effect;
-use crate::tui::look::Styles;
-use crate::tui::message::{CallPurpose, CallToken, FormToken, ViewToken};
-use crate::tui::model::Model;
-use crate::tui::pane::{Out, Redraw};
-use crate::tui::pick::{Choice, Pick};
-use crate::tui::prelude::*;
-use crate::tui::result::ResultView;
+use crate::call::{CallScreen, CallSubject, SubjectKind};
+use crate::effect::Effect;
+use crate::look::Styles;
+use crate::message::{CallPurpose, CallToken, FormToken, ViewToken};
+use crate::model::Model;
+use crate::pane::{Out, Redraw};
+use crate::pick::{Choice, Pick};
+use crate::prelude::*;
+use crate::result::ResultView;
+use base::logs::{LogRecord, LogSource};
+use config::error::Error;
+use deck::{History, SavedCall, SavedCalls, SavedTarget};
+use host::{BuildEnd, CallOutcome, CallView, DevView, HostView, ServerState, ServerView};
+use mcp::{CallId, Direction, ListKind, TrafficRecord};
 
 /// Time between frames while a call runs and nothing else happens.
 const TICK: Duration = Duration::from_millis(100);

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::playback;
-use crate::host::ServerState;
-use crate::tui::keymap::KeyScope;
-use crate::tui::layout::SMALLEST;
-use crate::tui::model::EngineState;
-use crate::tui::pane::{Cx, PaneId};
-use crate::tui::prelude::*;
-use crate::tui::widget::{Pen, width};
+use crate::keymap::KeyScope;
+use crate::layout::SMALLEST;
+use crate::model::EngineState;
+use crate::pane::{Cx, PaneId};
+use crate::prelude::*;
+use crate::widget::{Pen, width};
+use host::ServerState;
 
 /// The states counted in the header, in this order.
 const STATES: [ServerState; 7] = [
@@ -66,7 +66,7 @@ pub(super) fn header(
     if let Some(problem) = problem {
         // File and line only; the help shows the whole message.
         let at = problem.as_str().find(": ").unwrap_or(problem.as_str().len());
-        let place = crate::tui::ink::InkSlice::of(problem, 0, at);
+        let place = crate::ink::InkSlice::of(problem, 0, at);
         right.push((ink!("{} {}", cx.glyphs.warning, place), Role::Warning));
     }
     playback::marks(cx, &mut right);
@@ -185,7 +185,7 @@ pub(super) fn tabs(cx: &Cx<'_>, current: PaneId, area: Rect, buf: &mut Buffer) {
 
 fn badge(cx: &Cx<'_>, pane: PaneId) -> Ink {
     let view = &cx.model.view;
-    let sum = |count: fn(&crate::mcp::Capabilities) -> usize| {
+    let sum = |count: fn(&mcp::Capabilities) -> usize| {
         cx.model.servers().map(|server| count(&server.capabilities)).sum::<usize>()
     };
     let count = match pane {

@@ -7,25 +7,25 @@ use crossterm::event::{
 
 use super::pointer::Drag;
 use super::{App, AppFocus, chrome, keys, playback};
-use crate::base::LogLevel;
-use crate::deck::{Answers, DeckEvent, News, PolicyView};
-use crate::error::Error;
-use crate::host::{HeldReason, HostView};
-use crate::mcp::ApprovalId;
-use crate::tui::chat::port::ChatNews;
-use crate::tui::chord::Chord;
-use crate::tui::effect::{Effect, Existing};
-use crate::tui::entry::FormScreen;
-use crate::tui::keymap::KeyScope;
-use crate::tui::message::Message;
-use crate::tui::model::{Activity, EngineState, Feed, Model, Situation, Todo, Watched, who_asks};
-use crate::tui::overlay::{TextReader, frame_area, reader_width};
-use crate::tui::pane::{Gesture, PaneId, Redraw};
-use crate::tui::pick::{Choice, Pick};
-use crate::tui::player::{PlayCommand, Played};
-use crate::tui::prelude::*;
-use crate::tui::screen::Screen;
-use crate::tui::widget::Doc;
+use crate::chat::port::ChatNews;
+use crate::chord::Chord;
+use crate::effect::{Effect, Existing};
+use crate::entry::FormScreen;
+use crate::keymap::KeyScope;
+use crate::message::Message;
+use crate::model::{Activity, EngineState, Feed, Model, Situation, Todo, Watched, who_asks};
+use crate::overlay::{TextReader, frame_area, reader_width};
+use crate::pane::{Gesture, PaneId, Redraw};
+use crate::pick::{Choice, Pick};
+use crate::player::{PlayCommand, Played};
+use crate::prelude::*;
+use crate::screen::Screen;
+use crate::widget::Doc;
+use base::LogLevel;
+use config::error::Error;
+use deck::{Answers, DeckEvent, News, PolicyView};
+use host::{HeldReason, HostView};
+use mcp::ApprovalId;
 
 /// Rows per notch of the wheel.
 const WHEEL: isize = 3;

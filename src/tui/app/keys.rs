@@ -4,18 +4,18 @@
 use super::App;
 use super::chrome::FooterKey;
 use super::playback::play;
-use crate::host::{ServerState, ServerView};
-use crate::tui::chord::Chord;
-use crate::tui::keymap::{KeyRow, KeyScope};
-use crate::tui::model::{EngineState, Model};
-use crate::tui::overlay::{TextReader, reader_width};
-use crate::tui::pane::catalog::CatalogPane;
-use crate::tui::pane::{Availability, PaneId, when};
-use crate::tui::pick::{Choice, FilterPick, Pick};
-use crate::tui::prelude::*;
-use crate::tui::screen::Screen;
-use crate::tui::user_command::{FilledCommand, PLACES};
-use crate::tui::widget::Doc;
+use crate::chord::Chord;
+use crate::keymap::{KeyRow, KeyScope};
+use crate::model::{EngineState, Model};
+use crate::overlay::{TextReader, reader_width};
+use crate::pane::catalog::CatalogPane;
+use crate::pane::{Availability, PaneId, when};
+use crate::pick::{Choice, FilterPick, Pick};
+use crate::prelude::*;
+use crate::screen::Screen;
+use crate::user_command::{FilledCommand, PLACES};
+use crate::widget::Doc;
+use host::{ServerState, ServerView};
 
 /// Mouse gestures, for the help.
 const MOUSE: &[(&str, &str)] = &[
@@ -328,7 +328,7 @@ fn key_line(keys: &Ink, help: &Ink, role: Role, doc: &mut Doc) {
     // A scroll bar may take the last column.
     let room = doc.width().saturating_sub(KEYS as u16 + 1).max(10);
     let mut lead = ink!("  {:<16} ", keys);
-    for row in crate::tui::widget::doc::wrap(help.as_str(), room) {
+    for row in crate::widget::doc::wrap(help.as_str(), room) {
         doc.line(vec![(lead, Role::Key), (Ink::line(row), role)]);
         lead = ink!("{:1$}", "", KEYS);
     }

@@ -1,8 +1,8 @@
 //! Guard against unread decisions: the user can approve or answer only what was shown unchanged and
 //! on top of the screen for half a second. An earlier key only shows a warning.
 
-use crate::mcp::ApprovalId;
-use crate::tui::prelude::*;
+use crate::prelude::*;
+use mcp::ApprovalId;
 
 /// How long a decision must have been shown.
 const MOMENT: Duration = Duration::from_millis(500);

@@ -1,9 +1,7 @@
 //! The panes of the dashboard, each a field of its own.
 
-use crate::tui::pane::catalog::CatalogPane;
-use crate::tui::pane::{
-    Pane, PaneId, cache, config, inbox, lists, logs, metrics, servers, traffic,
-};
+use crate::pane::catalog::CatalogPane;
+use crate::pane::{Pane, PaneId, cache, config, inbox, lists, logs, metrics, servers, traffic};
 
 /// Generates [`Panes`] and its accessors from one table.
 macro_rules! panes {

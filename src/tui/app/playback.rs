@@ -1,10 +1,10 @@
 //! Playback of a recording: the slider under the tabs, the marks in the header, and its actions.
 
-use crate::tui::model::Model;
-use crate::tui::pane::Cx;
-use crate::tui::player::PlayCommand;
-use crate::tui::prelude::*;
-use crate::tui::widget::Pen;
+use crate::model::Model;
+use crate::pane::Cx;
+use crate::player::PlayCommand;
+use crate::prelude::*;
+use crate::widget::Pen;
 
 /// Cells before the slider.
 const BEFORE: u16 = 46;

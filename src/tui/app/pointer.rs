@@ -5,7 +5,7 @@
 use ratatui::style::Modifier;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::tui::prelude::*;
+use crate::prelude::*;
 
 /// Two clicks on one cell within this time are a double click.
 const DOUBLE_CLICK: Duration = Duration::from_millis(400);

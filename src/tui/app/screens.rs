@@ -3,22 +3,22 @@
 
 use super::answers::{OpenAnswers, how_many, send_next};
 use super::calls::{Calls, named, request_of, resource_of, subject_of};
-use crate::host::{HostView, RuleKind};
-use crate::mcp::{ApprovalId, ListKind, RequestKind};
-use crate::tui::approval::answering::AnsweringStage;
-use crate::tui::call::export::{ExportOrigin, Start};
-use crate::tui::call::{CallScreen, CallSubject};
-use crate::tui::chat::ChatScreen;
-use crate::tui::effect::{Effect, Order};
-use crate::tui::form::CheckResult;
-use crate::tui::message::{CallPurpose, FormToken, Message};
-use crate::tui::model::{Model, Todo};
-use crate::tui::overlay::SignInDialog;
-use crate::tui::pane::inbox::deny_all;
-use crate::tui::pane::{Cx, Out, Redraw, Ui};
-use crate::tui::pick::ApprovalPick;
-use crate::tui::prelude::*;
-use crate::tui::screen::Screen;
+use crate::approval::answering::AnsweringStage;
+use crate::call::export::{ExportOrigin, Start};
+use crate::call::{CallScreen, CallSubject};
+use crate::chat::ChatScreen;
+use crate::effect::{Effect, Order};
+use crate::form::CheckResult;
+use crate::message::{CallPurpose, FormToken, Message};
+use crate::model::{Model, Todo};
+use crate::overlay::SignInDialog;
+use crate::pane::inbox::deny_all;
+use crate::pane::{Cx, Out, Redraw, Ui};
+use crate::pick::ApprovalPick;
+use crate::prelude::*;
+use crate::screen::Screen;
+use host::{HostView, RuleKind};
+use mcp::{ApprovalId, ListKind, RequestKind};
 
 /// An open screen. The state of calls, answers and the chat is kept after closing.
 pub enum OpenScreen {

@@ -1,10 +1,10 @@
 //! The server list on the left. Its selection limits every pane to one server or shows all.
 
-use crate::host::ServerState;
-use crate::tui::model::Model;
-use crate::tui::pane::Cx;
-use crate::tui::prelude::*;
-use crate::tui::widget::{ListState, Pen};
+use crate::model::Model;
+use crate::pane::Cx;
+use crate::prelude::*;
+use crate::widget::{ListState, Pen};
+use host::ServerState;
 
 /// The list; row 0 stands for all servers.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ fn server_row(cx: &Cx<'_>, name: &ServerName, pen: &mut Pen<'_>) {
         state => ink!("{}", state.as_str()),
     };
     let spark = if server.state == ServerState::Ready && pen.room() > 16 { 7 } else { 0 };
-    let note_width = crate::tui::widget::width(&note).min(pen.room() / 2);
+    let note_width = crate::widget::width(&note).min(pen.room() / 2);
     let name_width = pen.room().saturating_sub(note_width + spark + 2);
     let weight = if server.state == ServerState::Ready { Role::Text } else { Role::Muted };
     pen.middle(Model::name(name), name_width, cx.style(weight)).skip(1);

@@ -5,21 +5,21 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
 
-use crate::host::ApprovalRequest;
-use crate::mcp::{Answer, ApprovalId, RequestKind};
-use crate::tui::approval::draw::{self, ApprovalSpot};
-use crate::tui::approval::elicitation::{self, Asks, ElicitationReading};
-use crate::tui::approval::sampling::{self, SamplingReading};
-use crate::tui::effect::{Effect, Order};
-use crate::tui::form::seed::Defaults;
-use crate::tui::form::{FormState, JsonView};
-use crate::tui::keymap::{KeyScope, Keymap};
-use crate::tui::message::FormToken;
-use crate::tui::model::Todo;
-use crate::tui::pane::{Cx, Gesture, Out, Ui};
-use crate::tui::prelude::*;
-use crate::tui::screen::{Help, Screen};
-use crate::tui::widget::{Doc, KeyLine};
+use crate::approval::draw::{self, ApprovalSpot};
+use crate::approval::elicitation::{self, Asks, ElicitationReading};
+use crate::approval::sampling::{self, SamplingReading};
+use crate::effect::{Effect, Order};
+use crate::form::seed::Defaults;
+use crate::form::{FormState, JsonView};
+use crate::keymap::{KeyScope, Keymap};
+use crate::message::FormToken;
+use crate::model::Todo;
+use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::prelude::*;
+use crate::screen::{Help, Screen};
+use crate::widget::{Doc, KeyLine};
+use host::ApprovalRequest;
+use mcp::{Answer, ApprovalId, RequestKind};
 
 mod answer;
 mod offer;
@@ -567,7 +567,7 @@ const SEARCHED: usize = 64 << 10;
 fn hidden_characters(value: &Value) -> usize {
     match value {
         Value::String(text) if text.len() <= SEARCHED => {
-            crate::base::text::inspect(text).iter().map(|hidden| hidden.count).sum()
+            base::text::inspect(text).iter().map(|hidden| hidden.count).sum()
         }
         Value::Array(items) => items.iter().map(hidden_characters).sum(),
         Value::Object(map) => map.values().map(hidden_characters).sum(),

@@ -1,18 +1,18 @@
 //! Drawing of the answer screen: the request of the server, then notes and the answer.
 
-use crate::host::ApprovalRequest;
-use crate::mcp::RequestKind;
-use crate::tui::approval::answering::{
+use crate::approval::answering::{
     AnswerScreen, AnsweringStage, Drafting, Over, Says, scopes, verbs,
 };
-use crate::tui::approval::elicitation::{Asks, ElicitationReading, UrlReading};
-use crate::tui::approval::sampling;
-use crate::tui::form::draw::form;
-use crate::tui::form::{FormState, JsonView};
-use crate::tui::model::who_asks;
-use crate::tui::pane::Cx;
-use crate::tui::prelude::*;
-use crate::tui::widget::{Doc, Pen, scroll_bar, width};
+use crate::approval::elicitation::{Asks, ElicitationReading, UrlReading};
+use crate::approval::sampling;
+use crate::form::draw::form;
+use crate::form::{FormState, JsonView};
+use crate::model::who_asks;
+use crate::pane::Cx;
+use crate::prelude::*;
+use crate::widget::{Doc, Pen, scroll_bar, width};
+use host::ApprovalRequest;
+use mcp::RequestKind;
 
 /// Columns reserved for the call in the title before the time left is shortened.
 const DURING: u16 = 20;

@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 use url::{Host, Position, Url};
 
-use crate::base::address::is_loopback;
-use crate::base::text::SafeText;
+use base::address::is_loopback;
+use base::text::SafeText;
 
 /// An `elicitation/create` request, parsed for display.
 #[derive(Clone, Debug, PartialEq)]

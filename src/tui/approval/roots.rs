@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::config::RootConfig;
+use config::RootConfig;
 
 /// The schema of the form.
 pub fn schema() -> Value {

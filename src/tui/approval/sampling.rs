@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::tui::prelude::*;
-use crate::tui::result::{content, image};
-use crate::tui::widget::Doc;
+use crate::prelude::*;
+use crate::result::{content, image};
+use crate::widget::Doc;
 
 /// Facts about a `sampling/createMessage` request beyond its content.
 #[derive(Clone, Debug, Default, PartialEq)]

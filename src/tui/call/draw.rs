@@ -3,14 +3,14 @@
 use ratatui::layout::Constraint::{Fill, Length};
 use ratatui::layout::Layout;
 
-use crate::error::Error;
-use crate::tui::call::run::{CallRun, Difference, FORCED, RunState};
-use crate::tui::call::screen::{CallFocus, CallScreen};
-use crate::tui::form::draw::{Styles, form, put};
-use crate::tui::keymap::{KeyScope, Keymap};
-use crate::tui::prelude::*;
-use crate::tui::widget::Pen;
-use crate::tui::widget::doc::wrap;
+use crate::call::run::{CallRun, Difference, FORCED, RunState};
+use crate::call::screen::{CallFocus, CallScreen};
+use crate::form::draw::{Styles, form, put};
+use crate::keymap::{KeyScope, Keymap};
+use crate::prelude::*;
+use crate::widget::Pen;
+use crate::widget::doc::wrap;
+use config::error::Error;
 
 pub(super) struct CallRegions {
     head: Rect,
@@ -239,7 +239,7 @@ impl CallScreen {
 }
 
 fn clock(at: Timestamp) -> String {
-    crate::tui::model::Model::time_of_day(at).as_str().to_owned()
+    crate::model::Model::time_of_day(at).as_str().to_owned()
 }
 
 fn draw_progress(look: &Styles, run: &CallRun, pen: &mut Pen<'_>) {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::subject::{CallSubject, SubjectKind};
-use crate::base::text::quoted;
-use crate::host::Validation;
+use base::text::quoted;
+use host::Validation;
 
 named! {
     /// The formats to copy a call in, in menu order, with their labels.

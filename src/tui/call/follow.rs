@@ -4,14 +4,14 @@
 use super::run::{CallRun, Difference};
 use super::screen::{CallFocus, CallScreen};
 use super::subject::{CallSubject, SubjectKind};
-use crate::deck::HistoryRecord;
-use crate::error::Error;
-use crate::host::{CallOutcome, CallView, Validation};
-use crate::mcp::Progress;
-use crate::tui::effect::Effect;
-use crate::tui::form::CheckResult;
-use crate::tui::prelude::*;
-use crate::tui::result::{PictureJob, ResultView};
+use crate::effect::Effect;
+use crate::form::CheckResult;
+use crate::prelude::*;
+use crate::result::{PictureJob, ResultView};
+use config::error::Error;
+use deck::HistoryRecord;
+use host::{CallOutcome, CallView, Validation};
+use mcp::Progress;
 
 /// Debounce time after a key before the draft is saved.
 pub const KEPT_AFTER: Duration = Duration::from_millis(300);
@@ -204,8 +204,8 @@ impl CallScreen {
     /// Whether the shown result has pictures.
     pub fn has_pictures(&self) -> bool {
         self.run().and_then(CallRun::view).is_some_and(|view| {
-            let is_picture = |block: &crate::tui::result::Block| {
-                matches!(block.kind, crate::tui::result::content::BlockKind::Picture(..))
+            let is_picture = |block: &crate::result::Block| {
+                matches!(block.kind, crate::result::content::BlockKind::Picture(..))
             };
             view.blocks.iter().any(is_picture)
         })

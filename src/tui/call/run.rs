@@ -1,11 +1,11 @@
 //! One call: its progress while it runs, and its outcome. Pure.
 
-use crate::config::ContentLimits;
-use crate::error::{Error, ErrorCode};
-use crate::host::{AnswerSource, CallOutcome, CallView};
-use crate::mcp::{Payload, Progress};
-use crate::tui::prelude::*;
-use crate::tui::result::ResultView;
+use crate::prelude::*;
+use crate::result::ResultView;
+use config::ContentLimits;
+use config::error::{Error, ErrorCode};
+use host::{AnswerSource, CallOutcome, CallView};
+use mcp::{Payload, Progress};
 
 /// Maximum number of log lines kept per call.
 const LOGS: usize = 200;

@@ -6,20 +6,20 @@ use super::export::{Export, ExportOrigin, WrittenCall};
 use super::follow::Updates;
 use super::run::{CallRun, RunState};
 use super::subject::{CallSubject, METHODS, SubjectKind};
-use crate::deck::{FormDraft, History, HistoryRecord, SavedCall, SavedTarget};
-use crate::host::Validation;
-use crate::tui::effect::{CallRequest, CallTarget, Effect, Existing, Order, ServerCommand};
-use crate::tui::form::draw::Styles;
-use crate::tui::form::{Defaults, FormState, JsonView, pointer};
-use crate::tui::graphics::Placement;
-use crate::tui::keymap::{KeyScope, Keymap};
-use crate::tui::message::{CallPurpose, CallToken, FormToken};
-use crate::tui::pane::{Cx, Gesture, Out, Ui};
-use crate::tui::pick::{CallPick, Choice, LinePrompt, Pick};
-use crate::tui::prelude::*;
-use crate::tui::result::{ResultFile, ResultView};
-use crate::tui::screen::{Help, Screen, is_for_all};
-use crate::tui::widget::KeyLine;
+use crate::effect::{CallRequest, CallTarget, Effect, Existing, Order, ServerCommand};
+use crate::form::draw::Styles;
+use crate::form::{Defaults, FormState, JsonView, pointer};
+use crate::graphics::Placement;
+use crate::keymap::{KeyScope, Keymap};
+use crate::message::{CallPurpose, CallToken, FormToken};
+use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::pick::{CallPick, Choice, LinePrompt, Pick};
+use crate::prelude::*;
+use crate::result::{ResultFile, ResultView};
+use crate::screen::{Help, Screen, is_for_all};
+use crate::widget::KeyLine;
+use deck::{FormDraft, History, HistoryRecord, SavedCall, SavedTarget};
+use host::Validation;
 
 /// The part of the call screen that has the keyboard focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -580,7 +580,7 @@ impl CallScreen {
 
     /// Asks for the file that fills the field under the cursor.
     pub(super) fn fill_file(&mut self) -> Vec<Effect> {
-        if self.form.current().and_then(crate::tui::form::FormRow::field).is_none() {
+        if self.form.current().and_then(crate::form::FormRow::field).is_none() {
             return say("no field to fill on this line");
         }
         vec![Effect::AskLine(LinePrompt::File, String::new())]
@@ -693,7 +693,7 @@ impl Screen for CallScreen {
     fn lets_through(&self, action: Action) -> bool {
         use Action as A;
         is_for_all(action)
-            || crate::tui::pane::PaneId::ALL.into_iter().any(|pane| pane.action() == action)
+            || crate::pane::PaneId::ALL.into_iter().any(|pane| pane.action() == action)
             || matches!(
                 action,
                 A::NextPane | A::PreviousPane | A::Answer | A::Theme | A::Bell | A::Quit

@@ -4,9 +4,9 @@
 use serde_json::{Map, json};
 
 use super::template;
-use crate::config::ContentLimits;
-use crate::mcp::{Prompt, Resource, Tool};
-use crate::tui::prelude::*;
+use crate::prelude::*;
+use config::ContentLimits;
+use mcp::{Prompt, Resource, Tool};
 
 /// The kind of a subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::tui::form::pointer::plain;
+use crate::form::pointer::plain;
 
 /// One variable of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,7 +189,7 @@ mod tests {
                 values.insert(format!("v{number}"), value.into());
             }
             let uri = expand(&template, &Value::Object(values)).expect("a template");
-            prop_assert!(crate::host::fit_template(&template, &uri).is_some(), "{template} {uri}");
+            prop_assert!(host::fit_template(&template, &uri).is_some(), "{template} {uri}");
         }
     }
 }

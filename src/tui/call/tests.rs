@@ -12,17 +12,17 @@ use super::export::{Export, ExportOrigin, Start, WrittenCall};
 use super::screen::CallScreen;
 use super::subject::{CallSubject, SubjectKind};
 use super::template::{expand, variables};
-use crate::base::text::{SafeText, quoted};
-use crate::base::{ServerName, Timestamp};
-use crate::deck::{History, HistoryRecord};
-use crate::error::{Error, ErrorCode};
-use crate::host::{AnswerSource, CallOutcome, Validation};
-use crate::mcp::{CallId, Progress};
-use crate::tui::effect::{CallRequest, CallTarget, Effect};
-use crate::tui::keymap::Keymap;
-use crate::tui::look::Styles;
-use crate::tui::message::{CallPurpose, CallToken};
-use crate::tui::pick::{CallPick, LinePrompt};
+use crate::effect::{CallRequest, CallTarget, Effect};
+use crate::keymap::Keymap;
+use crate::look::Styles;
+use crate::message::{CallPurpose, CallToken};
+use crate::pick::{CallPick, LinePrompt};
+use base::text::{SafeText, quoted};
+use base::{ServerName, Timestamp};
+use config::error::{Error, ErrorCode};
+use deck::{History, HistoryRecord};
+use host::{AnswerSource, CallOutcome, Validation};
+use mcp::{CallId, Progress};
 
 fn subject(kind: SubjectKind, wire: &str, schema: Value) -> CallSubject {
     CallSubject {
@@ -35,7 +35,7 @@ fn subject(kind: SubjectKind, wire: &str, schema: Value) -> CallSubject {
         manner: "writes",
         schema: Arc::new(schema),
         bytes: 1_240,
-        limits: crate::config::ContentLimits::default(),
+        limits: config::ContentLimits::default(),
         target: SafeText::line("npx -y server-memory"),
     }
 }
@@ -101,7 +101,7 @@ fn outcome(result: Value, is_error: bool) -> CallOutcome {
         waiting: Duration::from_secs(48),
         findings: Vec::new(),
         source: AnswerSource::Server,
-        caller: crate::host::Caller::default(),
+        caller: host::Caller::default(),
     }
 }
 
@@ -228,7 +228,7 @@ fn several_calls_run_at_once_and_each_can_be_cancelled() {
 fn an_error_of_the_server_is_said_once_and_what_does_not_fit_is_reported() {
     let mut error = Error::new(ErrorCode::Protocol, "the server answered with error 7: no paper");
     let data: Vec<String> = (0..90).map(|tray| format!("tray {tray} is empty")).collect();
-    error.rpc = Some(crate::error::RpcError {
+    error.rpc = Some(config::error::RpcError {
         code: Some(7),
         message: "no paper".to_owned(),
         data: Some(json!(data)),
@@ -245,7 +245,7 @@ fn an_error_of_the_server_is_said_once_and_what_does_not_fit_is_reported() {
 #[test]
 fn structured_content_that_is_missing_is_reported_where_its_tab_would_be() {
     let mut outcome = outcome(json!({"content": [{"type": "text", "text": "warm"}]}), false);
-    outcome.output_violations = vec![crate::error::Violation {
+    outcome.output_violations = vec![config::error::Violation {
         pointer: String::new(),
         message: "no `structuredContent`".to_owned(),
         keyword: "required".to_owned(),

@@ -5,12 +5,12 @@ use ratatui::widgets::Widget as _;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{ChatCall, ChatLine, ChatPart, ChatScreen};
-use crate::tui::form::draw::{Styles, put};
-use crate::tui::overlay::{TextReader, reader_width};
-use crate::tui::prelude::*;
-use crate::tui::result::markdown;
-use crate::tui::widget::Doc;
-use crate::tui::widget::doc::wrap;
+use crate::form::draw::{Styles, put};
+use crate::overlay::{TextReader, reader_width};
+use crate::prelude::*;
+use crate::result::markdown;
+use crate::widget::Doc;
+use crate::widget::doc::wrap;
 
 /// Maximum number of lines shown of an unfolded result.
 const RESULT: usize = 200;
@@ -93,7 +93,7 @@ pub(super) fn viewer(call: &ChatCall, area: Rect) -> TextReader {
 
 impl ChatScreen {
     /// A reader with the tokens per server, per prompt and in the last turn, and the system prompt.
-    pub(in crate::tui) fn context(
+    pub(crate) fn context(
         &self,
         prompt: &SafeText,
         costs: &Value,

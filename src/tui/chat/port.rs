@@ -2,8 +2,8 @@
 
 use tokio::sync::mpsc;
 
-use crate::host::Host;
-use crate::tui::prelude::*;
+use crate::prelude::*;
+use host::Host;
 
 /// A command to the chat task.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::iter::successors;
 
-use crate::config::ContentLimits;
-use crate::error::Violation;
-use crate::host::{Formats, SchemaProblem, SchemaVerdict, Validator};
-use crate::tui::form::pointer;
-use crate::tui::form::row::{FormRow, RowKind};
-use crate::tui::form::schema::SchemaDocument;
-use crate::tui::prelude::*;
+use crate::form::pointer;
+use crate::form::row::{FormRow, RowKind};
+use crate::form::schema::SchemaDocument;
+use crate::prelude::*;
+use config::ContentLimits;
+use config::error::Violation;
+use host::{Formats, SchemaProblem, SchemaVerdict, Validator};
 
 /// Schemas with at most this many sub-schemas are compiled when the form is built, which takes
 /// less than a millisecond. Larger ones are compiled by the first job.

@@ -3,16 +3,16 @@
 use ratatui::widgets::{Clear, Widget};
 use unicode_width::UnicodeWidthStr;
 
-use crate::tui::form::check::Weight;
-use crate::tui::form::editor::{Edits, JsonView, LineEditor, Popup, pretty};
-use crate::tui::form::pointer::{self, plain};
-use crate::tui::form::row::{Field, FieldKind, FormRow, OF_TYPES, RowKind};
-use crate::tui::form::schema::Types;
-use crate::tui::form::state::FormState;
-use crate::tui::prelude::*;
-use crate::tui::widget::Pen;
+use crate::form::check::Weight;
+use crate::form::editor::{Edits, JsonView, LineEditor, Popup, pretty};
+use crate::form::pointer::{self, plain};
+use crate::form::row::{Field, FieldKind, FormRow, OF_TYPES, RowKind};
+use crate::form::schema::Types;
+use crate::form::state::FormState;
+use crate::prelude::*;
+use crate::widget::Pen;
 
-pub use crate::tui::look::Styles;
+pub use crate::look::Styles;
 
 /// Writes `text` at a position, cut to `cells`; returns the column after it.
 pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Style) -> u16 {

@@ -5,15 +5,15 @@ use jiff::Span;
 use jiff::civil::{Date, DateTime, Time};
 use serde_json::Map;
 
-use crate::tui::form::check::Weight;
-use crate::tui::form::editor::{Edits, LineEditor, area};
-use crate::tui::form::merge::{Merged, fits, merge, same};
-use crate::tui::form::pointer::{self, join};
-use crate::tui::form::row::{Field, FieldKind, FormRow, RowKind, item_conj, picks};
-use crate::tui::form::schema::SubSchema;
-use crate::tui::form::seed::{Defaults, empty, seed};
-use crate::tui::form::state::FormState;
-use crate::tui::prelude::*;
+use crate::form::check::Weight;
+use crate::form::editor::{Edits, LineEditor, area};
+use crate::form::merge::{Merged, fits, merge, same};
+use crate::form::pointer::{self, join};
+use crate::form::row::{Field, FieldKind, FormRow, RowKind, item_conj, picks};
+use crate::form::schema::SubSchema;
+use crate::form::seed::{Defaults, empty, seed};
+use crate::form::state::FormState;
+use crate::prelude::*;
 
 impl FormState {
     /// Sets a place, creating missing parent objects. Returns `false` if a parent has another type.
@@ -572,7 +572,7 @@ pub(super) fn stepped_moment(
             "date-time" => "%Y-%m-%dT%H:%M:00%:z",
             _ => return None,
         };
-        return Some(crate::tui::model::zoned(now).strftime(pattern).to_string());
+        return Some(crate::model::zoned(now).strftime(pattern).to_string());
     };
     // Date or time, and its offset from UTC.
     let from = if format == "date-time" { 11 } else { 0 };

@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use ratatui_textarea::TextArea;
 use serde_json::Value;
 
-use crate::tui::find;
-use crate::tui::form::row::FieldKind;
-use crate::tui::prelude::*;
-pub use crate::tui::widget::text_input::{edit, text_area as area};
+use crate::find;
+use crate::form::row::FieldKind;
+use crate::prelude::*;
+pub use crate::widget::text_input::{edit, text_area as area};
 
 /// What a line editor edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ const EDITABLE: usize = 1 << 20;
 /// The JSON text of a value, empty if it is unset; `None` if it is too large to be edited.
 pub(super) fn editable(value: Option<&Value>) -> Option<String> {
     let Some(value) = value else { return Some(String::new()) };
-    let (text, is_cut) = crate::tui::result::content::pretty(value, EDITABLE);
+    let (text, is_cut) = crate::result::content::pretty(value, EDITABLE);
     (!is_cut).then_some(text)
 }
 

@@ -4,18 +4,18 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::CursorMove;
 
-use crate::base::text::json::weigh;
-use crate::tui::form::check::HalfTyped;
-use crate::tui::form::draw::{FormSpot, hit};
-use crate::tui::form::editor::{
+use crate::form::check::HalfTyped;
+use crate::form::draw::{FormSpot, hit};
+use crate::form::editor::{
     Edits, JsonView, LineEditor, Popup, area, edit, editable, exact, insert, length, number,
     rewrite, text_of,
 };
-use crate::tui::form::pointer::{self, plain};
-use crate::tui::form::row::{Field, FieldKind, FormRow, RowKind};
-use crate::tui::form::state::FormState;
-use crate::tui::keymap::KeyScope;
-use crate::tui::prelude::*;
+use crate::form::pointer::{self, plain};
+use crate::form::row::{Field, FieldKind, FormRow, RowKind};
+use crate::form::state::FormState;
+use crate::keymap::KeyScope;
+use crate::prelude::*;
+use base::text::json::weigh;
 
 /// Texts of at most this many lines are shown without paging.
 const PAGE: usize = 8;

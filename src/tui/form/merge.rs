@@ -7,7 +7,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use crate::tui::form::schema::{Schema, SchemaDocument, SubSchema, Types, sole, strings};
+use crate::form::schema::{Schema, SchemaDocument, SubSchema, Types, sole, strings};
 
 /// Sub-schemas that all apply to one place.
 pub type Conj = Vec<SubSchema>;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-pub(crate) use crate::config::child_pointer as join;
+pub(crate) use config::child_pointer as join;
 
 /// The key that an escaped token stands for.
 pub fn unescaped(token: &str) -> String {

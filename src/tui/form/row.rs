@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::tui::form::merge::{Conj, Merged, merge};
-use crate::tui::form::pointer::{join, plain, unescaped};
-use crate::tui::form::schema::{SchemaDocument, SubSchema, Types};
-use crate::tui::prelude::*;
+use crate::form::merge::{Conj, Merged, merge};
+use crate::form::pointer::{join, plain, unescaped};
+use crate::form::schema::{SchemaDocument, SubSchema, Types};
+use crate::prelude::*;
 
 /// Maximum number of members of one container that get rows; the rest is edited as JSON.
 pub const MAX_MEMBERS: usize = 400;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::tui::form::merge::{Conj, Merged, merge};
-use crate::tui::form::pointer::join;
-use crate::tui::form::row::{Decisions, item_conj, picks};
-use crate::tui::form::schema::{Schema, SchemaDocument, SubSchema, Types};
+use crate::form::merge::{Conj, Merged, merge};
+use crate::form::pointer::join;
+use crate::form::row::{Decisions, item_conj, picks};
+use crate::form::schema::{Schema, SchemaDocument, SubSchema, Types};
 
 /// Which defaults are written into the initial value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

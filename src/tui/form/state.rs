@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::base::text::json::weigh;
-use crate::config::ContentLimits;
-use crate::deck::FormDraft;
-use crate::host::{SchemaProblem, SchemaVerdict};
-use crate::tui::form::check::{CheckJob, CheckResult, Checks, HalfTyped, Problem, Weight, collect};
-use crate::tui::form::editor::{Edits, JsonView, LineEditor, Popup, exact, pretty};
-use crate::tui::form::pointer;
-use crate::tui::form::row::{self, Decisions, Field, FieldDecision, FormRow, RowKind};
-use crate::tui::form::schema::SchemaDocument;
-use crate::tui::form::seed::{Defaults, constants, seed};
+use crate::form::check::{CheckJob, CheckResult, Checks, HalfTyped, Problem, Weight, collect};
+use crate::form::editor::{Edits, JsonView, LineEditor, Popup, exact, pretty};
+use crate::form::pointer;
+use crate::form::row::{self, Decisions, Field, FieldDecision, FormRow, RowKind};
+use crate::form::schema::SchemaDocument;
+use crate::form::seed::{Defaults, constants, seed};
+use base::text::json::weigh;
+use config::ContentLimits;
+use deck::FormDraft;
+use host::{SchemaProblem, SchemaVerdict};
 
 /// An earlier value, with the half-typed text and the decisions of that time.
 type Earlier = (Option<Value>, BTreeMap<String, HalfTyped>, Decisions);
@@ -36,7 +36,7 @@ pub struct FormState {
     /// The place being typed in since the last undo step.
     pub(super) typing: Option<String>,
     /// The current time, from which unset dates and times start.
-    pub now: crate::base::Timestamp,
+    pub now: base::Timestamp,
     checks: Checks,
     problems: Vec<Problem>,
 }
@@ -532,8 +532,8 @@ mod keep_tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::tui::action::Action;
-    use crate::tui::form::Defaults;
+    use crate::action::Action;
+    use crate::form::Defaults;
 
     fn again(schema: &Arc<Value>, draft: &FormDraft) -> FormState {
         // A round trip through JSON, as when it is loaded from disk.

@@ -1,6 +1,6 @@
 //! Guarantees of a form: nothing is lost or changed, problems are shown at their place.
 
-use crate::tui::action::Action;
+use crate::action::Action;
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

@@ -7,7 +7,7 @@ use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 
-use crate::tui::graphics::{CellPixels, TerminalReply};
+use crate::graphics::{CellPixels, TerminalReply};
 
 const PASTE_END: &[u8] = b"\x1b[201~";
 
@@ -370,8 +370,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tui::chord::Chord;
-    use crate::tui::graphics::CellPixels;
+    use crate::chord::Chord;
+    use crate::graphics::CellPixels;
 
     fn chords(bytes: &[u8]) -> Vec<String> {
         let mut decoder = Decoder::default();

@@ -8,7 +8,7 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::mpsc::{self, error::TrySendError};
 
-use crate::tui::input::{Decoder, Input};
+use crate::input::{Decoder, Input};
 
 /// How long a lone escape waits for the rest of a sequence.
 const ESCAPE_WAIT: Duration = Duration::from_millis(25);
@@ -198,7 +198,7 @@ mod burst_tests {
     use super::*;
 
     fn joined(bytes: &str, goes_on: bool) -> Vec<Event> {
-        let mut decoder = crate::tui::input::Decoder::default();
+        let mut decoder = crate::input::Decoder::default();
         join(decoder.feed(bytes.as_bytes()), goes_on).0
     }
 

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::Input;
 
-use crate::tui::prelude::*;
+use crate::prelude::*;
 
 const OPEN: u8 = 0;
 const PAUSED: u8 = 1;

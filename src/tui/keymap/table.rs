@@ -1,7 +1,7 @@
 //! The rows of the key table, and nothing else.
 
 use super::{Binding, KeyScope as S};
-use crate::tui::action::Action as A;
+use crate::action::Action as A;
 
 const fn bind(scopes: &'static [S], keys: &'static str, action: A, footer: u8) -> Binding {
     Binding { scopes, keys, action, footer, word: "" }

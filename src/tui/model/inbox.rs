@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::Model;
-use crate::config::{ConfigChange, Hold};
-use crate::deck::{Awaiting, InputState, TrustVerdict};
-use crate::host::ApprovalRequest;
-use crate::mcp::{ApprovalId, RequestKind};
-use crate::tui::pick::{Choice, Pick};
-use crate::tui::prelude::*;
+use crate::pick::{Choice, Pick};
+use crate::prelude::*;
+use config::{ConfigChange, Hold};
+use deck::{Awaiting, InputState, TrustVerdict};
+use host::ApprovalRequest;
+use mcp::{ApprovalId, RequestKind};
 
 /// Most characters of a request's text used in a row.
 const LABELS: usize = 300;
@@ -163,7 +163,7 @@ fn said(request: &ApprovalRequest) -> Ink {
 }
 
 /// The text of the last message of a sampling request.
-pub(in crate::tui) fn last_text(params: &Value) -> Option<&str> {
+pub(crate) fn last_text(params: &Value) -> Option<&str> {
     let content = params.get("messages")?.as_array()?.last()?.get("content")?;
     let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
     blocks.iter().rev().find_map(|block| block.get("text")?.as_str())

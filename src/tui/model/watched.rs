@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::Model;
-use crate::deck::{Order, ServerCommand};
-use crate::mcp::{Direction, MessageKind, TrafficRecord};
-use crate::tui::pick::{Choice, Pick};
-use crate::tui::prelude::*;
+use crate::pick::{Choice, Pick};
+use crate::prelude::*;
+use deck::{Order, ServerCommand};
+use mcp::{Direction, MessageKind, TrafficRecord};
 
 /// Most of each that are kept; beyond that the first by key are dropped.
 const MOST: usize = 1_000;

@@ -1,14 +1,14 @@
 //! A yes/no question; nothing happens without a yes.
 
-use crate::config::ConfigChange;
-use crate::tui::effect::{ConfigCommand, Effect};
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::Model;
-use crate::tui::pane::{Cx, Gesture, Out, Ui};
-use crate::tui::pick::Pick;
-use crate::tui::prelude::*;
-use crate::tui::screen::{Frame, Screen};
-use crate::tui::widget::{Doc, Pen};
+use crate::effect::{ConfigCommand, Effect};
+use crate::keymap::KeyScope;
+use crate::model::Model;
+use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::pick::Pick;
+use crate::prelude::*;
+use crate::screen::{Frame, Screen};
+use crate::widget::{Doc, Pen};
+use config::ConfigChange;
 
 /// A question.
 pub struct Confirm {

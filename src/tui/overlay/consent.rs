@@ -3,15 +3,15 @@
 
 use std::ops::Range;
 
-use crate::deck::{ApprovalChange, Awaiting, TrustVerdict};
-use crate::tui::effect::{ConfigCommand, Effect};
-use crate::tui::glyph::Glyphs;
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::{Model, Situation, Todo};
-use crate::tui::pane::{Cx, Gesture, Out, Ui};
-use crate::tui::prelude::*;
-use crate::tui::screen::{Frame, Screen, is_for_all};
-use crate::tui::widget::{Doc, DocView, Pen, width};
+use crate::effect::{ConfigCommand, Effect};
+use crate::glyph::Glyphs;
+use crate::keymap::KeyScope;
+use crate::model::{Model, Situation, Todo};
+use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::prelude::*;
+use crate::screen::{Frame, Screen, is_for_all};
+use crate::widget::{Doc, DocView, Pen, width};
+use deck::{ApprovalChange, Awaiting, TrustVerdict};
 
 /// The commands that await approval.
 pub struct Consent {

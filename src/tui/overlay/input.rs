@@ -2,17 +2,17 @@
 //! from a list. It is shown nowhere else, and stored only in the keyring on request.
 
 use super::Palette;
-use crate::base::secret::Secret;
-use crate::config::InputKind;
-use crate::deck::Keyring;
-use crate::tui::effect::{ConfigCommand, Effect, KeepInput};
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::{InputState, InputView, Model, Todo};
-use crate::tui::pane::{Cx, Gesture, Out, Ui};
-use crate::tui::pick::{Choice, Pick};
-use crate::tui::prelude::*;
-use crate::tui::screen::{Frame, Screen};
-use crate::tui::widget::{Pen, TextInput};
+use crate::effect::{ConfigCommand, Effect, KeepInput};
+use crate::keymap::KeyScope;
+use crate::model::{InputState, InputView, Model, Todo};
+use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::pick::{Choice, Pick};
+use crate::prelude::*;
+use crate::screen::{Frame, Screen};
+use crate::widget::{Pen, TextInput};
+use base::secret::Secret;
+use config::InputKind;
+use deck::Keyring;
 
 /// One input being answered.
 pub struct InputDialog {

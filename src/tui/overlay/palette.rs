@@ -1,13 +1,13 @@
 //! The palette: every action, server, saved call and theme, and everything servers offer, found by
 //! typing a few letters.
 
-use crate::tui::find;
-use crate::tui::keymap::KeyScope;
-use crate::tui::pane::{Cx, Gesture, Out, Ui};
-use crate::tui::pick::{CallPick, Choice, FilterPick, LinePrompt, Pick};
-use crate::tui::prelude::*;
-use crate::tui::screen::{Frame, Screen, is_for_all};
-use crate::tui::widget::{ListState, Pen, TextInput, width};
+use crate::find;
+use crate::keymap::KeyScope;
+use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::pick::{CallPick, Choice, FilterPick, LinePrompt, Pick};
+use crate::prelude::*;
+use crate::screen::{Frame, Screen, is_for_all};
+use crate::widget::{ListState, Pen, TextInput, width};
 
 /// A list to search and pick from.
 pub struct Palette {

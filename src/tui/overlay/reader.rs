@@ -1,14 +1,14 @@
 //! A text to read: fixed, kept up to date, or of several pages.
 
-use crate::tui::effect::Effect;
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::Model;
-use crate::tui::overlay::reader_width;
-use crate::tui::pane::{Cx, Gesture, Out, Ui};
-use crate::tui::pick::Pick;
-use crate::tui::prelude::*;
-use crate::tui::screen::{Frame, Screen};
-use crate::tui::widget::{Doc, DocView, Pen, TextInput, width};
+use crate::effect::Effect;
+use crate::keymap::KeyScope;
+use crate::model::Model;
+use crate::overlay::reader_width;
+use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::pick::Pick;
+use crate::prelude::*;
+use crate::screen::{Frame, Screen};
+use crate::widget::{Doc, DocView, Pen, TextInput, width};
 
 /// A text to read.
 #[derive(Default)]

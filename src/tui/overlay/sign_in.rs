@@ -6,16 +6,16 @@ use qrcode::{Color, QrCode};
 use serde_json::json;
 use url::Url;
 
-use crate::host::ApprovalRequest;
-use crate::mcp::{Answer, scopes_in_words};
-use crate::tui::approval::elicitation::{UrlReading, read_url};
-use crate::tui::effect::{Effect, Order};
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::{Model, Todo};
-use crate::tui::pane::{Cx, Out, Ui};
-use crate::tui::prelude::*;
-use crate::tui::screen::{Frame, Screen};
-use crate::tui::widget::{Doc, Pen, TextInput};
+use crate::approval::elicitation::{UrlReading, read_url};
+use crate::effect::{Effect, Order};
+use crate::keymap::KeyScope;
+use crate::model::{Model, Todo};
+use crate::pane::{Cx, Out, Ui};
+use crate::prelude::*;
+use crate::screen::{Frame, Screen};
+use crate::widget::{Doc, Pen, TextInput};
+use host::ApprovalRequest;
+use mcp::{Answer, scopes_in_words};
 
 /// An open sign-in request.
 pub struct SignInDialog {

@@ -1,13 +1,13 @@
 //! The cache: entries, lifetimes, hits, why entries were dropped; view an entry, drop it.
 
-use crate::host::CacheEntryView;
-use crate::tui::effect::Effect;
-use crate::tui::filter::contains;
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::Model;
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::prelude::*;
-use crate::tui::widget::{Browser, Doc, Pen};
+use crate::effect::Effect;
+use crate::filter::contains;
+use crate::keymap::KeyScope;
+use crate::model::Model;
+use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
+use crate::prelude::*;
+use crate::widget::{Browser, Doc, Pen};
+use host::CacheEntryView;
 
 /// A row; compared by its key.
 #[derive(Clone, Debug)]

@@ -1,16 +1,16 @@
 //! Common parts of tools, resources and prompts: entries of many servers in one list, with filter,
 //! recent changes, and the reason when an entry cannot be used.
 
-use crate::host::{ServerState, ServerView};
-use crate::mcp::{ListChanges, ListKind};
-use crate::tui::effect::{Effect, Order, ServerCommand};
-use crate::tui::find::{self, SearchFields};
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::Model;
-use crate::tui::pane::servers::unstable;
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::prelude::*;
-use crate::tui::widget::{Browser, BrowserPart, Doc, Pen, changed, width};
+use crate::effect::{Effect, Order, ServerCommand};
+use crate::find::{self, SearchFields};
+use crate::keymap::KeyScope;
+use crate::model::Model;
+use crate::pane::servers::unstable;
+use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
+use crate::prelude::*;
+use crate::widget::{Browser, BrowserPart, Doc, Pen, changed, width};
+use host::{ServerState, ServerView};
+use mcp::{ListChanges, ListKind};
 
 /// How an entry differs from the previous list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! The configuration: the file with problems at their lines, sources of servers, effective values
 //! with secrets masked, and what a reload did or would do.
 
-use crate::config::{ConfigChange, Diagnostic, EffectiveValue, FileScope, Severity, SourceFile};
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::{InputState, InputView, Model};
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::prelude::*;
-use crate::tui::widget::{Doc, DocView, Pen};
+use crate::keymap::KeyScope;
+use crate::model::{InputState, InputView, Model};
+use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
+use crate::prelude::*;
+use crate::widget::{Doc, DocView, Pen};
+use config::{ConfigChange, Diagnostic, EffectiveValue, FileScope, Severity, SourceFile};
 
 /// Fewest columns in which a problem is shown below its column.
 const NARROWEST: u16 = 36;
@@ -166,7 +166,7 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
     let view = &model.view;
     let all: Vec<&Diagnostic> = model.rejected().chain(&view.diagnostics).collect();
     if model.rejected().next().is_some() {
-        let standing = if matches!(model.engine, crate::tui::model::EngineState::Failed(_)) {
+        let standing = if matches!(model.engine, crate::model::EngineState::Failed(_)) {
             "The file cannot be used. Servers start once it is fixed."
         } else {
             "The file on disk cannot be used; the last valid configuration stays in use."
@@ -290,7 +290,7 @@ fn input_line(view: &InputView, doc: &mut Doc) {
         InputState::Answered => (ink!("answered, until mcpdeck quits"), Role::Ok),
         InputState::Kept => (ink!("answered, in the keyring"), Role::Ok),
         InputState::Variable => {
-            let name = crate::config::input_variable(&view.input.id);
+            let name = config::input_variable(&view.input.id);
             (ink!("from {}", Ink::line(&name)), Role::Ok)
         }
     };

@@ -5,15 +5,15 @@ use std::collections::HashSet;
 
 use indexmap::IndexMap;
 
-use crate::host::ApprovalRequest;
-use crate::mcp::{Answer, RequestKind};
-use crate::tui::effect::{Effect, Order};
-use crate::tui::filter::contains;
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::{Model, Todo, kind_word};
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::prelude::*;
-use crate::tui::widget::{Browser, Pen, empty_text};
+use crate::effect::{Effect, Order};
+use crate::filter::contains;
+use crate::keymap::KeyScope;
+use crate::model::{Model, Todo, kind_word};
+use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
+use crate::prelude::*;
+use crate::widget::{Browser, Pen, empty_text};
+use host::ApprovalRequest;
+use mcp::{Answer, RequestKind};
 
 mod detail;
 
@@ -354,7 +354,7 @@ mod rows_tests {
     use serde_json::json;
 
     use super::*;
-    use crate::mcp::ApprovalId;
+    use mcp::ApprovalId;
 
     fn request(id: u64, server: &str, kind: RequestKind) -> Arc<ApprovalRequest> {
         Arc::new(ApprovalRequest {

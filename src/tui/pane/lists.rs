@@ -2,13 +2,13 @@
 //! prompts.
 
 use super::catalog::{CatalogEntry, CatalogKind};
-use crate::host::ServerView;
-use crate::mcp::{ListKind, Tool, ToolHints};
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::Model;
-use crate::tui::prelude::*;
-use crate::tui::schema_text;
-use crate::tui::widget::Doc;
+use crate::keymap::KeyScope;
+use crate::model::Model;
+use crate::prelude::*;
+use crate::schema_text;
+use crate::widget::Doc;
+use host::ServerView;
+use mcp::{ListKind, Tool, ToolHints};
 
 /// The tools pane.
 pub const TOOLS: CatalogKind = CatalogKind {

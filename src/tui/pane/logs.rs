@@ -1,20 +1,20 @@
 //! Logs of the host, stderr of the servers, log notifications: levels, search, wrap, follow.
 
-use crate::base::LogLevel;
-use crate::base::logs::{LogRecord, LogSource};
-use crate::deck::{Order, ServerCommand};
-use crate::host::ServerState;
-use crate::tui::filter::{Filter, contains, find};
-use crate::tui::ink::InkSlice;
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::{Model, zoned};
-use crate::tui::overlay::{Palette, TextReader};
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::pick::{Choice, Pick};
-use crate::tui::prefs::Prefs;
-use crate::tui::prelude::*;
-use crate::tui::widget::doc::wrap;
-use crate::tui::widget::{Doc, FilterMatch, KeepFilter, Pen, StreamList, scroll_bar, width};
+use crate::filter::{Filter, contains, find};
+use crate::ink::InkSlice;
+use crate::keymap::KeyScope;
+use crate::model::{Model, zoned};
+use crate::overlay::{Palette, TextReader};
+use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
+use crate::pick::{Choice, Pick};
+use crate::prefs::Prefs;
+use crate::prelude::*;
+use crate::widget::doc::wrap;
+use crate::widget::{Doc, FilterMatch, KeepFilter, Pen, StreamList, scroll_bar, width};
+use base::LogLevel;
+use base::logs::{LogRecord, LogSource};
+use deck::{Order, ServerCommand};
+use host::ServerState;
 
 /// Levels from the least to the most severe, in the order of [`LogLevel`]: with a word and a role.
 const LEVELS: [(LogLevel, &str, Role); 9] = [
@@ -402,7 +402,7 @@ impl Pane for LogsPane {
 }
 
 fn skip(text: &str, cells: u16) -> usize {
-    if cells == 0 { 0 } else { crate::tui::widget::pen::fit(text, cells) }
+    if cells == 0 { 0 } else { crate::widget::pen::fit(text, cells) }
 }
 
 fn draw_text(cx: &Cx<'_>, text: InkSlice<'_>, needle: &str, role: Role, pen: &mut Pen<'_>) {

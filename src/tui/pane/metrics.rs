@@ -1,15 +1,15 @@
 //! Counts, errors and latencies per server and per tool; sorted by any column.
 
-use crate::error::ErrorCode;
-use crate::host::{LatencyView, MetricsView};
-use crate::mcp::MessageKind;
-use crate::tui::find::{self, SearchFields};
-use crate::tui::glyph::Glyphs;
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::{Activity, Model};
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::prelude::*;
-use crate::tui::widget::{Browser, Doc, Pen, width};
+use crate::find::{self, SearchFields};
+use crate::glyph::Glyphs;
+use crate::keymap::KeyScope;
+use crate::model::{Activity, Model};
+use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
+use crate::prelude::*;
+use crate::widget::{Browser, Doc, Pen, width};
+use config::error::ErrorCode;
+use host::{LatencyView, MetricsView};
+use mcp::MessageKind;
 
 /// One row: a server, or one of its targets.
 #[derive(Clone, Debug)]
@@ -336,7 +336,7 @@ fn histogram(row: &MetricsRow, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     }
 }
 
-fn fits(row: &MetricsRow, record: &crate::mcp::TrafficRecord) -> bool {
+fn fits(row: &MetricsRow, record: &mcp::TrafficRecord) -> bool {
     let Some(target) = &row.target else { return true };
     let mut parts = target.splitn(2, ' ');
     let method = parts.next().unwrap_or_default();

@@ -6,14 +6,12 @@ use std::ops::Range;
 
 use card::Density;
 
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::{EngineState, Model};
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::prelude::*;
-use crate::tui::widget::doc::wrap;
-use crate::tui::widget::{
-    BrowserPart, Doc, DocView, ListState, Pen, Split, scroll_bar, vertical_rule,
-};
+use crate::keymap::KeyScope;
+use crate::model::{EngineState, Model};
+use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
+use crate::prelude::*;
+use crate::widget::doc::wrap;
+use crate::widget::{BrowserPart, Doc, DocView, ListState, Pen, Split, scroll_bar, vertical_rule};
 
 mod black_box;
 mod card;

@@ -1,12 +1,12 @@
 //! Every message of every server: filter language, follow and freeze, pairs, operations, export.
 
-use crate::mcp::{MessageKind, TrafficRecord};
-use crate::tui::filter::{Filter, completions};
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::{Model, zoned};
-use crate::tui::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
-use crate::tui::prelude::*;
-use crate::tui::widget::{BrowserPart, BrowserRegions, FilterMatch, Split, StreamList};
+use crate::filter::{Filter, completions};
+use crate::keymap::KeyScope;
+use crate::model::{Model, zoned};
+use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
+use crate::prelude::*;
+use crate::widget::{BrowserPart, BrowserRegions, FilterMatch, Split, StreamList};
+use mcp::{MessageKind, TrafficRecord};
 
 mod detail;
 mod row;
@@ -326,7 +326,7 @@ impl Pane for TrafficPane {
         self.render_head(cx, regions.head, buf);
         row::render(self, cx, &regions, buf);
         if let Some(divider) = regions.divider {
-            crate::tui::widget::vertical_rule(cx, divider, buf);
+            crate::widget::vertical_rule(cx, divider, buf);
         }
         if let Some(detail) = regions.detail {
             self.detail.render(cx, self.split.part == BrowserPart::Detail, detail, buf);

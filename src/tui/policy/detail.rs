@@ -1,13 +1,13 @@
 //! Text of the rows of the policy screen, and the detail beside the list.
 
 use super::{Differs, PolicyRow, PolicyScreen, Section};
-use crate::deck::{ClientView, DriftPlace};
-use crate::host::{Grant, GrantId, GrantKind, HeldReason, Limits};
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::Model;
-use crate::tui::pane::Cx;
-use crate::tui::prelude::*;
-use crate::tui::widget::{Doc, Pen, changed, width};
+use crate::keymap::KeyScope;
+use crate::model::Model;
+use crate::pane::Cx;
+use crate::prelude::*;
+use crate::widget::{Doc, Pen, changed, width};
+use deck::{ClientView, DriftPlace};
+use host::{Grant, GrantId, GrantKind, HeldReason, Limits};
 
 impl PolicyScreen {
     /// Draws a row.

@@ -6,13 +6,13 @@ use std::ops::Range;
 use ratatui::style::Modifier;
 use similar::{ChangeTag, TextDiff};
 
-use crate::base::text::cut;
-use crate::mcp::Payload;
-use crate::tui::form::draw::{Styles, put};
-use crate::tui::prelude::*;
-use crate::tui::result::content::pretty;
-use crate::tui::result::rows::{WrappedRows, find};
-use crate::tui::widget::Pen;
+use crate::form::draw::{Styles, put};
+use crate::prelude::*;
+use crate::result::content::pretty;
+use crate::result::rows::{WrappedRows, find};
+use crate::widget::Pen;
+use base::text::cut;
+use mcp::Payload;
 
 /// Most text of each result that is compared, in bytes.
 const BYTES: usize = 1 << 20;
@@ -373,9 +373,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tui::action::Action as C;
-    use crate::tui::call::run::Difference;
-    use crate::tui::result::ResultView;
+    use crate::action::Action as C;
+    use crate::call::run::Difference;
+    use crate::result::ResultView;
 
     fn answer(text: &str) -> Payload {
         json!({"content": [{"type": "text", "text": text}]}).into()

@@ -3,10 +3,10 @@
 
 use base64::Engine as _;
 
-use crate::mcp::Payload;
-use crate::tui::prelude::*;
-use crate::tui::result::image::Picture;
-use crate::tui::result::rows::SharedText;
+use crate::prelude::*;
+use crate::result::image::Picture;
+use crate::result::rows::SharedText;
+use mcp::Payload;
 
 /// The blocks of a result.
 pub type Blocks = Vec<Block>;
@@ -188,7 +188,7 @@ impl Block {
 
 /// A value as indented JSON of at most `most` bytes, and whether it was cut. The cost depends on
 /// the output, not on the size of the value.
-pub(in crate::tui) fn pretty(value: &Value, most: usize) -> (String, bool) {
+pub(crate) fn pretty(value: &Value, most: usize) -> (String, bool) {
     struct Bounded(Vec<u8>, usize);
     impl std::io::Write for Bounded {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

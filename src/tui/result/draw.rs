@@ -1,16 +1,16 @@
 //! Draws the visible rows of a result, and only those.
 
-use crate::tui::filter::contains;
-use crate::tui::form::draw::{Styles, put};
-use crate::tui::graphics::{Graphics, Placement};
-use crate::tui::prelude::*;
-use crate::tui::result::content::{Block, BlockKind, pretty};
-use crate::tui::result::image::{Picture, PictureDone, PictureJob};
-use crate::tui::result::markdown;
-use crate::tui::result::rows::{SharedText, WrappedRows, find};
-use crate::tui::result::tree::{TreeKey, TreeRow, children};
-use crate::tui::result::view::{NOTHING, ResultTab, ResultView};
-use crate::tui::widget::Pen;
+use crate::filter::contains;
+use crate::form::draw::{Styles, put};
+use crate::graphics::{Graphics, Placement};
+use crate::prelude::*;
+use crate::result::content::{Block, BlockKind, pretty};
+use crate::result::image::{Picture, PictureDone, PictureJob};
+use crate::result::markdown;
+use crate::result::rows::{SharedText, WrappedRows, find};
+use crate::result::tree::{TreeKey, TreeRow, children};
+use crate::result::view::{NOTHING, ResultTab, ResultView};
+use crate::widget::Pen;
 
 /// A partly visible block.
 pub(super) struct SeenBlock {
@@ -462,7 +462,7 @@ fn indented(text: &str) -> Option<String> {
     if trimmed.len() > 1 << 20 || !trimmed.starts_with(['{', '[']) || trimmed.contains('\n') {
         return None;
     }
-    let value: Value = crate::tui::form::editor::exact(trimmed).ok()?;
+    let value: Value = crate::form::editor::exact(trimmed).ok()?;
     serde_json::to_string_pretty(&value).ok()
 }
 

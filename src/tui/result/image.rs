@@ -9,10 +9,10 @@ use image::{DynamicImage, ImageDecoder, ImageReader, Limits, RgbaImage};
 use ratatui::style::Color;
 
 use super::rows::SharedText;
-use crate::config::ContentLimits;
-use crate::tui::graphics::{CellPixels, Encoded, Graphics, PictureProtocol, Placement};
-use crate::tui::prelude::*;
-use crate::tui::theme::ColorDepth;
+use crate::graphics::{CellPixels, Encoded, Graphics, PictureProtocol, Placement};
+use crate::prelude::*;
+use crate::theme::ColorDepth;
+use config::ContentLimits;
 
 /// Most pixels kept per side: more than half blocks can show.
 const KEPT: u32 = 640;
@@ -144,7 +144,7 @@ fn drawn(pixels: &RgbaImage, how: Graphics, cells: Cells, window: (u16, u16)) ->
         return None;
     }
     let seen = image::imageops::crop_imm(&whole, 0, skip, wide, rows).to_image();
-    let picture = crate::tui::graphics::encode(&seen, how, (cells.0, window.1))?;
+    let picture = crate::graphics::encode(&seen, how, (cells.0, window.1))?;
     Some(Drawn { how, cells, window, picture: Arc::new(picture) })
 }
 
@@ -167,7 +167,7 @@ fn fitted((w, h): (u32, u32), region: Cells, how: Graphics) -> Cells {
 }
 
 /// Decodes base64, ignoring blanks and line breaks.
-pub(in crate::tui) fn bytes(encoded: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn bytes(encoded: &str) -> Result<Vec<u8>, String> {
     let decode = |text: &str| base64::engine::general_purpose::STANDARD.decode(text);
     let packed = || decode(&encoded.split_ascii_whitespace().collect::<String>());
     decode(encoded).or_else(|_| packed()).map_err(|error| format!("bad base64: {error}"))

@@ -4,9 +4,9 @@ use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Modifier, Style};
 use unicode_width::UnicodeWidthStr;
 
-use crate::base::text::SafeText;
-use crate::tui::form::draw::Styles;
-use crate::tui::widget::doc::wrap;
+use crate::form::draw::Styles;
+use crate::widget::doc::wrap;
+use base::text::SafeText;
 
 /// Longest text rendered as Markdown, in bytes.
 pub(super) const LONGEST: usize = 512 << 10;

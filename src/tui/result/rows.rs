@@ -5,9 +5,9 @@ use std::ops::Range;
 use serde_json::Value;
 use unicode_width::UnicodeWidthChar;
 
-use crate::base::text::inspect::is_hidden;
-use crate::mcp::Payload;
-use crate::tui::filter;
+use crate::filter;
+use base::text::inspect::is_hidden;
+use mcp::Payload;
 
 /// Shared text: a string inside a result, or text of our own.
 #[derive(Clone)]

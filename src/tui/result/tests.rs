@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use super::content::BlockKind;
 use super::tree::Tree;
 use super::view::ResultView;
-use crate::config::ContentLimits;
-use crate::mcp::Payload;
-use crate::tui::action::Action;
-use crate::tui::effect::Effect;
-use crate::tui::form::draw::Styles;
+use crate::action::Action;
+use crate::effect::Effect;
+use crate::form::draw::Styles;
+use config::ContentLimits;
+use mcp::Payload;
 
 fn view(result: Value) -> ResultView {
     ResultView::new(result.into(), Vec::new())
@@ -305,7 +305,7 @@ fn a_million_elements_cost_what_is_visible() {
 
 #[test]
 fn the_cursor_stays_in_sight_below_what_is_said_of_the_schema() {
-    let said = |n: usize| crate::error::Violation {
+    let said = |n: usize| config::error::Violation {
         pointer: format!("/items/{n}"),
         message: "wrong".to_owned(),
         keyword: "type".to_owned(),

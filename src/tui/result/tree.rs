@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Bound;
 
-use crate::tui::filter::contains;
-use crate::tui::form::pointer::join;
-use crate::tui::prelude::*;
+use crate::filter::contains;
+use crate::form::pointer::join;
+use crate::prelude::*;
 
 /// Longer strings are not searched; the content view searches those.
 const SEARCHED: usize = 1 << 20;

@@ -5,19 +5,19 @@ use std::collections::BTreeSet;
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::config::ContentLimits;
-use crate::error::Violation;
-use crate::mcp::Payload;
-use crate::tui::call::run::Difference;
-use crate::tui::effect::{Effect, Existing};
-use crate::tui::form::draw::Styles;
-use crate::tui::prelude::*;
-use crate::tui::result::compare::{CompareLayout, Comparison};
-use crate::tui::result::content::{self, Block, BlockKind, Blocks, blocks, pretty};
-use crate::tui::result::draw::Laid;
-use crate::tui::result::rows::SharedText;
-use crate::tui::result::tree::Tree;
-use crate::tui::widget::in_sight;
+use crate::call::run::Difference;
+use crate::effect::{Effect, Existing};
+use crate::form::draw::Styles;
+use crate::prelude::*;
+use crate::result::compare::{CompareLayout, Comparison};
+use crate::result::content::{self, Block, BlockKind, Blocks, blocks, pretty};
+use crate::result::draw::Laid;
+use crate::result::rows::SharedText;
+use crate::result::tree::Tree;
+use crate::widget::in_sight;
+use config::ContentLimits;
+use config::error::Violation;
+use mcp::Payload;
 
 /// The views of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

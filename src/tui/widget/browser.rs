@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use crate::tui::pane::{Cx, Gesture};
-use crate::tui::prelude::*;
-use crate::tui::widget::{Doc, DocView, Pen, TextInput};
+use crate::pane::{Cx, Gesture};
+use crate::prelude::*;
+use crate::widget::{Doc, DocView, Pen, TextInput};
 
 /// Which part of a pane has the focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

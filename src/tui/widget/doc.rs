@@ -3,14 +3,14 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use crate::mcp::{FieldChange, Risk};
-use crate::tui::filter::contains;
-use crate::tui::glyph::Glyphs;
-use crate::tui::ink::Drawable;
-use crate::tui::pane::Cx;
-use crate::tui::prelude::*;
-use crate::tui::widget::pen::Pen;
-use crate::tui::widget::width;
+use crate::filter::contains;
+use crate::glyph::Glyphs;
+use crate::ink::Drawable;
+use crate::pane::Cx;
+use crate::prelude::*;
+use crate::widget::pen::Pen;
+use crate::widget::width;
+use mcp::{FieldChange, Risk};
 
 /// One line: pieces with their roles.
 pub type DocLine = Vec<(Ink, Role)>;

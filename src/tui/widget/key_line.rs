@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use super::{Pen, width};
-use crate::tui::chord::Chord;
-use crate::tui::prelude::*;
+use crate::chord::Chord;
+use crate::prelude::*;
 
 /// Cells between two keys.
 const GAP: u16 = 2;

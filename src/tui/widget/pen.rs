@@ -3,8 +3,8 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use crate::tui::ink::{Drawable, InkSlice};
-use crate::tui::prelude::*;
+use crate::ink::{Drawable, InkSlice};
+use crate::prelude::*;
 
 /// Width of drawable text in cells.
 pub fn width(text: &impl Drawable) -> u16 {
@@ -101,12 +101,12 @@ impl<'a> Pen<'a> {
     }
 
     /// [`Pen::put`] for text that the caller has made safe.
-    pub(in crate::tui) fn write(&mut self, text: &str, style: Style) -> &mut Self {
+    pub(crate) fn write(&mut self, text: &str, style: Style) -> &mut Self {
         self.cut(text, u16::MAX, style)
     }
 
     /// [`Pen::clip`] for text that the caller has made safe.
-    pub(in crate::tui) fn cut(&mut self, text: &str, cells: u16, style: Style) -> &mut Self {
+    pub(crate) fn cut(&mut self, text: &str, cells: u16, style: Style) -> &mut Self {
         let cells = cells.min(self.room());
         if cells == 0 {
             return self;
@@ -224,7 +224,7 @@ impl<'a> Pen<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::text::SafeText;
+    use base::text::SafeText;
 
     fn drawn(cells: u16, paint: impl Fn(&mut Pen<'_>)) -> String {
         let area = Rect::new(0, 0, cells, 1);

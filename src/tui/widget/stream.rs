@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::tui::filter::Filter;
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::{Feed, Model};
-use crate::tui::pane::{Cx, Gesture};
-use crate::tui::prelude::*;
-use crate::tui::widget::browser::RowSource;
-use crate::tui::widget::{ListState, Pen, TextInput, filter_line};
+use crate::filter::Filter;
+use crate::keymap::KeyScope;
+use crate::model::{Feed, Model};
+use crate::pane::{Cx, Gesture};
+use crate::prelude::*;
+use crate::widget::browser::RowSource;
+use crate::widget::{ListState, Pen, TextInput, filter_line};
 
 /// Records examined per update while an index is built.
 pub const BUDGET: u64 = 50_000;
@@ -389,7 +389,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::base::ring::Batch;
+    use base::ring::Batch;
 
     fn feed(n: u64) -> Feed<u64> {
         let mut feed = Feed::default();

@@ -5,7 +5,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::widgets::Widget as _;
 use ratatui_textarea::{CursorMove, Input, TextArea};
 
-use crate::tui::prelude::*;
+use crate::prelude::*;
 
 /// A text area over `text` with the cursor at its end.
 pub fn text_area(text: &str) -> TextArea<'static> {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ApprovalQueue;
-use crate::base::allowance::Allowance;
-use crate::base::{SafeText, ServerName, Timestamp};
-use crate::config::{ApprovalRule, ApprovalRules, RootConfig, ServerConfig, WireLimits};
-use crate::host::Fact;
-use crate::host::approvals::{RuleKind, SessionRule};
-use crate::mcp::{Finding, FindingKind, RequestKind};
+use crate::Fact;
+use crate::approvals::{RuleKind, SessionRule};
+use base::allowance::Allowance;
+use base::{SafeText, ServerName, Timestamp};
+use config::{ApprovalRule, ApprovalRules, RootConfig, ServerConfig, WireLimits};
+use mcp::{Finding, FindingKind, RequestKind};
 
 /// The settings and counters of one server.
 pub(super) struct ServerRules {

@@ -4,13 +4,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::base::{Clock, Ring};
-use crate::config::{
-    ApprovalRule, ApprovalRules, RootConfig, ServerConfig, StdioConfig, TransportConfig,
-};
-use crate::host::approvals::{ApprovalRequest, Decider, RuleKind, SessionRule, Settlement};
-use crate::host::projector::{self, Projection};
-use crate::mcp::{Claim, FindingKind, RequestKind};
+use crate::approvals::{ApprovalRequest, Decider, RuleKind, SessionRule, Settlement};
+use crate::projector::{self, Projection};
+use base::{Clock, Ring};
+use config::{ApprovalRule, ApprovalRules, RootConfig, ServerConfig, StdioConfig, TransportConfig};
+use mcp::{Claim, FindingKind, RequestKind};
 
 struct Rig {
     projection: Projection,
@@ -40,7 +38,7 @@ impl Rig {
         (self.approvals.ask(request), withdrawn)
     }
 
-    async fn view(&self) -> Arc<crate::host::HostView> {
+    async fn view(&self) -> Arc<crate::HostView> {
         self.projection.facts.flush().await;
         Arc::clone(&self.projection.view.borrow())
     }
@@ -63,7 +61,7 @@ fn config(approvals: ApprovalRules) -> ServerConfig {
         env: indexmap::IndexMap::default(),
         cwd: None,
         inherit_env: false,
-        limits: crate::config::ProcessLimits::default(),
+        limits: config::ProcessLimits::default(),
     };
     let transport = TransportConfig::Stdio(stdio);
     ServerConfig { approvals, ..ServerConfig::new(ServerName::new("s"), transport) }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::base::SafeText;
-use crate::error::{Error, ErrorCode};
-use crate::host::Fact;
-use crate::host::server::connect::{OpenError, OpenRequest, Opened, StopPlan};
-use crate::host::shared::HostShared;
-use crate::host::view::StartStep;
-use crate::mcp::{Capabilities, FetchedList, ListKind};
+use crate::Fact;
+use crate::server::connect::{OpenError, OpenRequest, Opened, StopPlan};
+use crate::shared::HostShared;
+use crate::view::StartStep;
+use base::SafeText;
+use config::error::{Error, ErrorCode};
+use mcp::{Capabilities, FetchedList, ListKind};
 
 /// The result of a successful attempt.
 pub(super) struct Opening {

@@ -8,13 +8,13 @@ use futures::FutureExt;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::base::text::cut;
-use crate::base::{LogLevel, LogRecord, LogSource, SafeText, Timestamp};
-use crate::config::ToolFilter;
-use crate::error::{Error, ErrorCode};
-use crate::host::Fact;
-use crate::host::server::actor::{Actor, Addressee, Happened};
-use crate::mcp::{
+use crate::Fact;
+use crate::server::actor::{Actor, Addressee, Happened};
+use base::text::cut;
+use base::{LogLevel, LogRecord, LogSource, SafeText, Timestamp};
+use config::ToolFilter;
+use config::error::{Error, ErrorCode};
+use mcp::{
     Capabilities, FetchedList, Finding, FindingKind, ListChanges, ListKind, Notice, NoticeKind,
     SessionHandle,
 };
@@ -157,7 +157,7 @@ impl Actor<'_> {
 
     pub(super) fn resource_updated(&self, uri: &str) {
         let reason = SafeText::line("the server says that the resource was updated");
-        let params = crate::host::cache::resource_params(uri);
+        let params = crate::cache::resource_params(uri);
         self.deck.cache.invalidate(&reason, self.deck.clock.now(), |key| {
             key.server == self.slot.name && key.params == params
         });
@@ -200,7 +200,7 @@ fn fetch(
 
 /// Removes the tools hidden by the filter and returns their names.
 fn hide(capabilities: &mut Capabilities, filter: &ToolFilter) -> Arc<[Arc<str>]> {
-    let visible = crate::host::naming::Visible::new(filter);
+    let visible = crate::naming::Visible::new(filter);
     let (shown, hidden): (Vec<_>, Vec<_>) = std::mem::take(&mut capabilities.tools)
         .into_iter()
         .partition(|tool| visible.shows(&tool.name));

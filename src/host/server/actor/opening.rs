@@ -11,20 +11,20 @@ use tokio_util::sync::CancellationToken;
 use super::attempt::{OpenAttempt, Opening};
 use super::lists::Refreshes;
 use super::{Actor, Addressee, EVENTS, EXIT_FOLLOWS, Happened};
-use crate::base::SafeText;
-use crate::base::human::Dur;
-use crate::error::{Error, ErrorCode};
-use crate::host::Fact;
-use crate::host::approvals::queue::QueueHandle;
-use crate::host::server::connect::{ExitReport, OpenError, OpenRequest, Opened, Steps, StopPlan};
-use crate::host::server::lifecycle::{LifecycleInput, Loss, Phase};
-use crate::host::server::memory::Definitions;
-use crate::host::server::remedy::{FailureOutput, error_line, remedy};
-use crate::host::server::slot::Slot;
-use crate::host::shared::HostShared;
-use crate::host::view::StartStep;
-use crate::mcp::{SessionContext, SessionEvent};
-use crate::process::ExitView;
+use crate::Fact;
+use crate::approvals::queue::QueueHandle;
+use crate::server::connect::{ExitReport, OpenError, OpenRequest, Opened, Steps, StopPlan};
+use crate::server::lifecycle::{LifecycleInput, Loss, Phase};
+use crate::server::memory::Definitions;
+use crate::server::remedy::{FailureOutput, error_line, remedy};
+use crate::server::slot::Slot;
+use crate::shared::HostShared;
+use crate::view::StartStep;
+use base::SafeText;
+use base::human::Dur;
+use config::error::{Error, ErrorCode};
+use mcp::{SessionContext, SessionEvent};
+use process::ExitView;
 
 impl Actor<'_> {
     /// Starts the server, or puts it to sleep if it starts on demand and its lists are known.

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::base::Timestamp;
-use crate::config::{RestartConfig, RetryConfig};
+use base::Timestamp;
+use config::{RestartConfig, RetryConfig};
 
 const NOW: Timestamp = Timestamp(1_000_000);
 

@@ -10,15 +10,15 @@ use super::Tap;
 use super::inbound::InboundContext;
 use super::record::id_text;
 use super::table::{Abandoned, RoundTrip, RoundTripResult, TaskCall, full_name};
-use crate::base::SafeText;
-use crate::error::{Error, ErrorCode, RpcError};
-use crate::mcp::pending::PendingRequest;
-use crate::mcp::traffic::{MessageKind, TrafficRecord};
-use crate::mcp::transport::SendError;
-use crate::mcp::wire::json::Flaw;
-use crate::mcp::wire::message::{Inbound, Misfit, Outcome, classify};
-use crate::mcp::wire::{json, message};
-use crate::mcp::{FindingKind, Payload};
+use crate::pending::PendingRequest;
+use crate::traffic::{MessageKind, TrafficRecord};
+use crate::transport::SendError;
+use crate::wire::json::Flaw;
+use crate::wire::message::{Inbound, Misfit, Outcome, classify};
+use crate::wire::{json, message};
+use crate::{FindingKind, Payload};
+use base::SafeText;
+use config::error::{Error, ErrorCode, RpcError};
 
 impl Tap {
     pub(super) fn answer(

@@ -13,19 +13,17 @@ use super::Tap;
 use super::record::{JunkWindow, id_text, method_name};
 use super::requests::{RequestDecision, decided, is_of_sessions, judge, kind};
 use super::table::{RoundTrip, ServerRequestEntry};
-use crate::base::text::cut;
-use crate::base::{LogLevel, LogRecord, LogSource, SafeText};
-use crate::error::{Error, ErrorCode};
-use crate::mcp::capabilities::ListKind;
-use crate::mcp::pending::PendingRequest;
-use crate::mcp::session::{ServerRequest, SessionEvent};
-use crate::mcp::traffic::{MessageKind, TrafficRecord};
-use crate::mcp::wire::json::Flaw;
-use crate::mcp::wire::message::{Inbound, Outcome, classify};
-use crate::mcp::wire::{json, message};
-use crate::mcp::{
-    Answer, CallId, Claim, Finding, FindingKind, Notice, NoticeKind, Payload, payload,
-};
+use crate::capabilities::ListKind;
+use crate::pending::PendingRequest;
+use crate::session::{ServerRequest, SessionEvent};
+use crate::traffic::{MessageKind, TrafficRecord};
+use crate::wire::json::Flaw;
+use crate::wire::message::{Inbound, Outcome, classify};
+use crate::wire::{json, message};
+use crate::{Answer, CallId, Claim, Finding, FindingKind, Notice, NoticeKind, Payload, payload};
+use base::text::cut;
+use base::{LogLevel, LogRecord, LogSource, SafeText};
+use config::error::{Error, ErrorCode};
 
 /// Context of an incoming message.
 pub(super) struct InboundContext<'a> {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use rmcp::model::RequestId;
 use tokio::time::Instant;
 
-use crate::base::SafeText;
-use crate::base::text::cut;
-use crate::mcp::session::SessionContext;
-use crate::mcp::traffic::{Direction, MessageKind, TrafficRecord};
-use crate::mcp::{Finding, FindingKind};
+use crate::session::SessionContext;
+use crate::traffic::{Direction, MessageKind, TrafficRecord};
+use crate::{Finding, FindingKind};
+use base::SafeText;
+use base::text::cut;
 
 /// Lines that are not messages are kept at a bounded rate; the rest of each second is counted.
 #[derive(Debug, Default)]
@@ -30,19 +30,14 @@ impl JunkWindow {
 
 impl SessionContext {
     /// Puts a record into the rings.
-    pub(crate) fn keep(&self, record: TrafficRecord) {
+    pub fn keep(&self, record: TrafficRecord) {
         let record = Arc::new(record);
         self.black_box.push(Arc::clone(&record));
         self.traffic.push(record);
     }
 
     /// A record of a message, with nothing known about it yet.
-    pub(crate) fn passed(
-        &self,
-        direction: Direction,
-        kind: MessageKind,
-        body: &[u8],
-    ) -> TrafficRecord {
+    pub fn passed(&self, direction: Direction, kind: MessageKind, body: &[u8]) -> TrafficRecord {
         let most = TrafficRecord::BODY.max(self.traffic.whole());
         TrafficRecord {
             at: self.clock.now(),

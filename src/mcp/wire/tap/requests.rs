@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::record::{id_text, method_name};
 use super::table::PendingTable;
-use crate::config::OutsideCalls;
-use crate::mcp::pending::PendingRequest;
-use crate::mcp::session::{ServerRequest, SessionContext};
-use crate::mcp::{Answer, FindingKind, RequestKind};
+use crate::pending::PendingRequest;
+use crate::session::{ServerRequest, SessionContext};
+use crate::{Answer, FindingKind, RequestKind};
+use config::OutsideCalls;
 
 /// Longest id of a request, in bytes: it is kept until the request is answered, and sent back.
 const LONGEST_ID: usize = 1 << 10;

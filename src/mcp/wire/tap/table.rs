@@ -10,10 +10,10 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::SafeText;
-use crate::error::Error;
-use crate::mcp::pending::PendingRequest;
-use crate::mcp::{CallId, Claim, Payload};
+use crate::pending::PendingRequest;
+use crate::{CallId, Claim, Payload};
+use base::SafeText;
+use config::error::Error;
 
 /// The key of `_meta` that names the task a message belongs to.
 const RELATED: &str = "io.modelcontextprotocol/related-task";

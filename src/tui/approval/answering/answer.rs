@@ -5,20 +5,20 @@ use serde_json::json;
 
 use super::offer::{Offer, kept};
 use super::{AnswerScreen, AnsweringStage, Drafting, Over, Says, TEXT, edited_as_json, read};
-use crate::config::ApprovalRules;
-use crate::deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
-use crate::host::SchemaVerdict;
-use crate::mcp::Answer;
-use crate::tui::approval::elicitation::{Asks, ElicitationReading, accepted};
-use crate::tui::approval::sampling::{Media, media};
-use crate::tui::effect::{Effect, Order};
-use crate::tui::form::seed::{Defaults, seed};
-use crate::tui::form::{CheckJob, CheckResult, FormState, JsonView};
-use crate::tui::model::last_text;
-use crate::tui::pane::Out;
-use crate::tui::pane::catalog::file_name;
-use crate::tui::prelude::*;
-use crate::tui::widget::Doc;
+use crate::approval::elicitation::{Asks, ElicitationReading, accepted};
+use crate::approval::sampling::{Media, media};
+use crate::effect::{Effect, Order};
+use crate::form::seed::{Defaults, seed};
+use crate::form::{CheckJob, CheckResult, FormState, JsonView};
+use crate::model::last_text;
+use crate::pane::Out;
+use crate::pane::catalog::file_name;
+use crate::prelude::*;
+use crate::widget::Doc;
+use config::ApprovalRules;
+use deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
+use host::SchemaVerdict;
+use mcp::Answer;
 
 /// Largest request that can be edited on the screen, in bytes.
 const EDITED: usize = 256 << 10;
@@ -420,10 +420,10 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     use super::*;
-    use crate::base::ServerName;
-    use crate::base::Timestamp;
-    use crate::host::ApprovalRequest;
-    use crate::mcp::{Answer, ApprovalId, RequestKind};
+    use base::ServerName;
+    use base::Timestamp;
+    use host::ApprovalRequest;
+    use mcp::{Answer, ApprovalId, RequestKind};
 
     /// A form with more sub-schemas than are compiled on the UI thread.
     fn large() -> AnswerScreen {
@@ -524,7 +524,7 @@ mod tests {
         let Some(Effect::KeepAnswer(kept)) = answering.apply(Action::Send) else {
             panic!("kept");
         };
-        let crate::deck::AnswerReply::Result(result) = &kept.reply else { panic!("a result") };
+        let deck::AnswerReply::Result(result) = &kept.reply else { panic!("a result") };
         assert_eq!((kept.name.as_deref(), &result["content"]["age"]), (Some("n"), &json!(30)));
     }
 

@@ -1,10 +1,10 @@
 //! Answers a draft can start from: kept ones, and the canned one of the server's entry.
 
-use crate::config::{ApprovalRule, ApprovalRules};
-use crate::deck::{Answers, AskedKind};
-use crate::host::RuleKind;
-use crate::mcp::RequestKind;
-use crate::tui::prelude::*;
+use crate::prelude::*;
+use config::{ApprovalRule, ApprovalRules};
+use deck::{Answers, AskedKind};
+use host::RuleKind;
+use mcp::RequestKind;
 
 /// An answer a draft can start from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! Key handling of the answer screen.
 
-use crate::tui::action::Action;
+use crate::action::Action;
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::base::{ServerName, Timestamp};
+use base::{ServerName, Timestamp};
 
 mod form;
 
@@ -319,7 +319,7 @@ fn a_draft_that_comes_too_late_or_not_at_all_changes_nothing() {
 
 #[test]
 fn kept_answers_of_this_kind_and_server_are_offered_and_fill_the_draft() {
-    use crate::deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
+    use deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
     let kept = |name: &str, server: Option<&str>, kind, reply| ScriptedAnswer {
         name: Some(name.into()),
         server: server.map(str::to_owned),
@@ -359,7 +359,7 @@ fn an_answer_is_kept_under_a_name_and_nothing_is_sent() {
     let Some(Effect::KeepAnswer(kept)) = answering.apply(Action::Send) else {
         panic!("it is kept");
     };
-    let crate::deck::AnswerReply::Result(result) = &kept.reply else { panic!("a result") };
+    let deck::AnswerReply::Result(result) = &kept.reply else { panic!("a result") };
     assert_eq!(kept.name.as_deref(), Some("greeting"));
     assert_eq!(result["content"]["text"], json!("Hi"));
     assert!(answering.over.is_none() && answering.stage == AnsweringStage::Open);

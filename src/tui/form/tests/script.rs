@@ -23,12 +23,12 @@ pub(super) fn press(form: &mut FormState, script: &str) {
 
 fn named(form: &mut FormState, name: &str) {
     let (code, command) = match name {
-        "enter" => (KeyCode::Enter, crate::tui::action::Action::Open),
-        "tab" => (KeyCode::Tab, crate::tui::action::Action::NextField),
-        "down" => (KeyCode::Down, crate::tui::action::Action::NextField),
-        "up" => (KeyCode::Up, crate::tui::action::Action::PreviousField),
-        "space" => (KeyCode::Char(' '), crate::tui::action::Action::Toggle),
-        "backspace" => (KeyCode::Backspace, crate::tui::action::Action::Unset),
+        "enter" => (KeyCode::Enter, crate::action::Action::Open),
+        "tab" => (KeyCode::Tab, crate::action::Action::NextField),
+        "down" => (KeyCode::Down, crate::action::Action::NextField),
+        "up" => (KeyCode::Up, crate::action::Action::PreviousField),
+        "space" => (KeyCode::Char(' '), crate::action::Action::Toggle),
+        "backspace" => (KeyCode::Backspace, crate::action::Action::Unset),
         other => panic!("no key {other}"),
     };
     if !form.type_key(key(code)) {
@@ -37,7 +37,7 @@ fn named(form: &mut FormState, name: &str) {
 }
 
 pub(super) fn random(form: &mut FormState, n: u8) {
-    use crate::tui::action::Action as C;
+    use crate::action::Action as C;
     let commands = [
         C::NextField,
         C::PreviousField,

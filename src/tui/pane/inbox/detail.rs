@@ -2,11 +2,11 @@
 //! roots, and the outcome of earlier requests.
 
 use super::InboxRow;
-use crate::config::ApprovalRule;
-use crate::host::{ApprovalRequest, Decider, RuleKind, ServerView, SessionRule, Settlement};
-use crate::tui::model::{Model, Todo, kind_word, who_asks};
-use crate::tui::prelude::*;
-use crate::tui::widget::Doc;
+use crate::model::{Model, Todo, kind_word, who_asks};
+use crate::prelude::*;
+use crate::widget::Doc;
+use config::ApprovalRule;
+use host::{ApprovalRequest, Decider, RuleKind, ServerView, SessionRule, Settlement};
 
 /// Characters of each text that are shown here; the answering screen shows it all.
 const PREVIEW: usize = 400;

@@ -2,15 +2,15 @@
 //! information. One page with everything known.
 
 use super::card::{Density, breaker_line, draw as draw_card, expires, step_sign, step_word};
-use crate::host::ServerView;
-use crate::mcp::{Era, TrafficRecord};
-use crate::tui::effect::{Effect, Order, ServerCommand};
-use crate::tui::glyph::Glyphs;
-use crate::tui::model::Model;
-use crate::tui::overlay::TextReader;
-use crate::tui::pane::{Cx, Ui};
-use crate::tui::prelude::*;
-use crate::tui::widget::Doc;
+use crate::effect::{Effect, Order, ServerCommand};
+use crate::glyph::Glyphs;
+use crate::model::Model;
+use crate::overlay::TextReader;
+use crate::pane::{Cx, Ui};
+use crate::prelude::*;
+use crate::widget::Doc;
+use host::ServerView;
+use mcp::{Era, TrafficRecord};
 
 /// Messages that are shown.
 const MESSAGES: usize = 12;

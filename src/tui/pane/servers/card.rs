@@ -1,18 +1,18 @@
 //! One server in a few lines: state and reason, connection, load, what to do next.
 
-use crate::config::Hold;
-use crate::host::{
+use crate::glyph::Glyphs;
+use crate::keymap::KeyScope;
+use crate::model::Model;
+use crate::pane::{Cx, Ui};
+use crate::prelude::*;
+use crate::widget::doc::DocLine;
+use crate::widget::{Doc, width};
+use config::Hold;
+use host::{
     AccountView, BreakerView, BuildEnd, BuildView, DevView, ServerState, ServerView, StartStep,
     StepStatus,
 };
-use crate::mcp::Era;
-use crate::tui::glyph::Glyphs;
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::Model;
-use crate::tui::pane::{Cx, Ui};
-use crate::tui::prelude::*;
-use crate::tui::widget::doc::DocLine;
-use crate::tui::widget::{Doc, width};
+use mcp::Era;
 
 /// How much of a card is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -174,7 +174,7 @@ fn ready(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
     match density {
         Density::Roomy => {
             flow(load, room, doc);
-            let slots = crate::tui::model::Activity::SLOTS;
+            let slots = crate::model::Activity::SLOTS;
             let mut second = spark(server, ui, slots, "  60 s");
             second.extend(offers);
             flow(second, room, doc);
@@ -336,7 +336,7 @@ fn is_said(reason: &str, exit: &str) -> bool {
 
 fn down(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     // The title has the exit; the reason is shown only if it adds to that.
-    let exit = server.exit.as_ref().map_or_else(String::new, crate::process::ExitView::describe);
+    let exit = server.exit.as_ref().map_or_else(String::new, process::ExitView::describe);
     if let Some(reason) = server.reason.as_ref().filter(|r| !is_said(r, &exit)) {
         doc.text(2, reason, Role::Error);
     }

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use crate::host::{ServerState, ServerView};
-use crate::tui::glyph::Glyphs;
-use crate::tui::model::Model;
-use crate::tui::prelude::*;
-use crate::tui::widget::doc::DocLine;
-use crate::tui::widget::{Doc, width};
+use crate::glyph::Glyphs;
+use crate::model::Model;
+use crate::prelude::*;
+use crate::widget::doc::DocLine;
+use crate::widget::{Doc, width};
+use host::{ServerState, ServerView};
 
 named! {
     /// What the rows are sorted by.
@@ -35,7 +35,7 @@ impl ServerOrder {
     fn cell(self, server: &ServerView, model: &Model) -> ((u64, u64), Ink, Role) {
         let metrics = model.metrics.get(&server.name).map(|metrics| &metrics.total);
         let usage = model.usage.get(&server.name);
-        let errors = metrics.map_or(0, crate::host::MetricsView::failed);
+        let errors = metrics.map_or(0, host::MetricsView::failed);
         let or_none = |known: Option<(u64, Ink)>| known.unwrap_or_else(|| (0, ink!("-")));
         let ((first, text), role) = match self {
             Self::Worst => {

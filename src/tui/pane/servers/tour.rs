@@ -1,10 +1,10 @@
 //! The tour: a few short pages on the first `--demo`.
 
-use crate::tui::keymap::KeyScope;
-use crate::tui::overlay::TextReader;
-use crate::tui::pane::Ui;
-use crate::tui::prelude::*;
-use crate::tui::widget::Doc;
+use crate::keymap::KeyScope;
+use crate::overlay::TextReader;
+use crate::pane::Ui;
+use crate::prelude::*;
+use crate::widget::Doc;
 
 /// Title and text of each page; keys are given as actions in braces.
 const PAGES: &[(&str, &[&str])] = &[

@@ -1,13 +1,13 @@
 //! The detail of one message: its properties, and its body as a foldable JSON tree.
 
-use crate::mcp::{Direction, MessageKind, TrafficRecord};
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::Model;
-use crate::tui::pane::{Cx, Ui};
-use crate::tui::prelude::*;
-use crate::tui::result::draw::draw_tree_row;
-use crate::tui::result::tree::Tree;
-use crate::tui::widget::{Doc, in_sight, scroll_bar};
+use crate::keymap::KeyScope;
+use crate::model::Model;
+use crate::pane::{Cx, Ui};
+use crate::prelude::*;
+use crate::result::draw::draw_tree_row;
+use crate::result::tree::Tree;
+use crate::widget::{Doc, in_sight, scroll_bar};
+use mcp::{Direction, MessageKind, TrafficRecord};
 
 /// A message laid out: a head of lines, then the rows of its JSON.
 #[derive(Default)]

@@ -2,15 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::mcp::{CallId, MessageKind, TrafficRecord};
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::Model;
-use crate::tui::pane::Cx;
-use crate::tui::pane::traffic::TrafficPane;
-use crate::tui::prelude::*;
-use crate::tui::widget::{
-    BrowserPart, BrowserRegions, FilterMatch, NO_MATCHES, Pen, scroll_bar, width,
-};
+use crate::keymap::KeyScope;
+use crate::model::Model;
+use crate::pane::Cx;
+use crate::pane::traffic::TrafficPane;
+use crate::prelude::*;
+use crate::widget::{BrowserPart, BrowserRegions, FilterMatch, NO_MATCHES, Pen, scroll_bar, width};
+use mcp::{CallId, MessageKind, TrafficRecord};
 
 const TIME: u16 = 12;
 const SIZE: u16 = 7;

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 
 use ratatui::layout::{Constraint, Layout};
 
-use crate::deck::{RecordedOperation, RecordedOperations, RecordedOutcome};
-use crate::mcp::Direction;
-use crate::tui::keymap::KeyScope;
-use crate::tui::model::Model;
-use crate::tui::pane::{Cx, Gesture, Out, Ui};
-use crate::tui::prelude::*;
-use crate::tui::widget::{ListState, Pen, empty_text, scroll_bar, width};
+use crate::keymap::KeyScope;
+use crate::model::Model;
+use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::prelude::*;
+use crate::widget::{ListState, Pen, empty_text, scroll_bar, width};
+use deck::{RecordedOperation, RecordedOperations, RecordedOutcome};
+use mcp::Direction;
 
 /// Shortest durations shown, in the order they are cycled.
 const LEAST: [Duration; 5] = [

@@ -21,6 +21,8 @@
 //!   [`Containment`] says how far that goes on this machine.
 //! - stderr is always read; a flood costs bounded memory and CPU, and what is dropped is counted.
 
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+
 mod census;
 mod container;
 mod containment;
@@ -69,7 +71,7 @@ pub fn is_suspended(pid: u32) -> bool {
     census::row(pid).is_some_and(|row| row.suspended)
 }
 
-use crate::base::SafeText;
+use base::SafeText;
 
 /// A started process.
 pub struct Spawned {

@@ -4,6 +4,12 @@
 //! Owns the HTTP interface, the tokens and the names clients see. Independent of the terminal: it
 //! uses the engine only through [`Host`].
 
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+#![allow(
+    missing_docs,
+    reason = "its readers are its authors: a doc stands where it says more than the name"
+)]
+
 mod bridge;
 mod catalog;
 mod direct;
@@ -37,7 +43,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::host::Host;
+use host::Host;
 use state::Gateway;
 
 pub use bridge::Bridge;

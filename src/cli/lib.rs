@@ -1,5 +1,11 @@
 //! The command line: parses the arguments and runs the requested front end. Writes to stdout.
 
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+#![allow(
+    missing_docs,
+    reason = "its readers are its authors: a doc stands where it says more than the name"
+)]
+
 pub mod args;
 #[cfg(feature = "chat")]
 mod chat;
@@ -27,6 +33,7 @@ mod secret;
 #[cfg(feature = "gateway")]
 mod serve;
 mod signals;
+pub mod telemetry;
 mod trust;
 mod values;
 
@@ -55,13 +62,12 @@ pub fn main() -> std::process::ExitCode {
     match cli.verb {
         #[cfg(feature = "mock")]
         Some(Verb::Mock(options)) if options.schema => {
-            return output::json(&crate::mock::script::ServerScript::json_schema(), ExitStatus::Ok)
-                .into();
+            return output::json(&mock::script::ServerScript::json_schema(), ExitStatus::Ok).into();
         }
         #[cfg(feature = "mock")]
-        Some(Verb::Mock(options)) => return crate::mock::run(options),
+        Some(Verb::Mock(options)) => return mock::run(options),
         #[cfg(feature = "demo")]
-        Some(Verb::DemoServer { name }) => return crate::demo::run(&name),
+        Some(Verb::DemoServer { name }) => return demo::run(&name),
         _ => {}
     }
     let no_command = std::env::args_os().next_back().is_some_and(|last| last == "--");

@@ -1,6 +1,8 @@
 //! Leaf utilities that any layer may use: safe text, secrets, clock, ring buffer, rate allowance,
 //! whole-file reads and atomic replacement, human-readable figures.
 
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+
 pub mod address;
 pub mod allowance;
 pub mod atomic;

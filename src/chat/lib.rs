@@ -5,6 +5,12 @@
 //! `agent` runs a turn: model, calls, results, model again; `session`, `store` and `socket` serve
 //! `serve --chat` and the dashboard; `replay` reads recordings. Independent of the terminal.
 
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+#![allow(
+    missing_docs,
+    reason = "its readers are its authors: a doc stands where it says more than the name"
+)]
+
 pub mod agent;
 pub mod catalog;
 pub mod context;

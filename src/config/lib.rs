@@ -2,6 +2,8 @@
 //!
 //! A leaf module: no dependency on engine, terminal or network. Only `edit` writes files.
 
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+
 mod change;
 mod diagnostics;
 mod discover;
@@ -9,6 +11,7 @@ mod edit;
 mod entry;
 mod env_file;
 mod environment;
+pub mod error;
 mod expand;
 mod file;
 mod graph;
@@ -27,9 +30,8 @@ mod source;
 mod syntax;
 
 pub use change::{ConfigChange, FOLLOWED_SETTINGS, changed_settings};
-pub(crate) use diagnostics::child_pointer;
-#[cfg(feature = "cli")]
-pub(crate) use diagnostics::severity_summary;
+pub use diagnostics::child_pointer;
+pub use diagnostics::severity_summary;
 pub use diagnostics::{
     Diagnostic, Origins, Position, Severity, SnippetMark, ValueOrigin, render, render_all,
 };
@@ -38,27 +40,25 @@ pub use edit::{
     ENTRY_NAME, Edit, EditError, ShownEntry, Undo, apply_edit, entry_schema, read_for_edit,
     restored_entry, shown_entry, write_with_backup,
 };
-pub(crate) use edit::{put_element, put_member, without_mark};
-pub(crate) use entry::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
-pub(crate) use environment::clean_path;
+pub use edit::{put_element, put_member, without_mark};
+pub use entry::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
+pub use environment::clean_path;
 pub use environment::{Environment, Sources, input_variable};
-#[cfg(feature = "cluster")]
-pub(crate) use expand::expand_argument;
+pub use expand::expand_argument;
 pub use graph::{cycle_in_words, dependency_cycles};
 pub use hazards::dangers;
-pub(crate) use hazards::is_hidden;
+pub use hazards::is_hidden;
 pub use import::{
     Conflict, ImportFile, ImportHost, Imported, import_places, merge_import, preview_import,
     read_import, read_import_text, server_templates,
 };
 pub use json_schema::json_schema;
 pub use load::{InputNeed, Loaded, load, load_text};
-pub(crate) use mask::{holds_secret_word, is_secret};
+pub use mask::{holds_secret_word, is_secret};
 pub use mask::{is_secret_name, masked_address, masked_arguments};
-#[cfg(feature = "cli")]
-pub(crate) use names::look;
+pub use names::look;
 pub use overview::{EffectiveValue, ServerValues, SourceFile, effective_values, source_files};
 pub use print::{PrintDetail, effective, effective_text, origin_in_words, server_entries};
 pub use schema::*;
 pub use source::SourceText;
-pub(crate) use syntax::{NodeKind, SyntaxNode, parse_loosely};
+pub use syntax::{NodeKind, SyntaxMember, SyntaxNode, parse_loosely};

@@ -12,7 +12,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
-use crate::base::{Clock, Redactor};
+use base::{Clock, Redactor};
 
 /// Keys present in every line; `null` when they do not apply.
 const FIXED: [&str; 8] = [
@@ -61,7 +61,7 @@ impl JsonLines {
                 *value = masked;
             }
         }
-        let mut text = crate::base::text::json::compact(&line);
+        let mut text = base::text::json::compact(&line);
         text.push('\n');
         text
     }

@@ -1,6 +1,8 @@
 //! One running configuration: loads it, starts its servers, follows its files, and stores
 //! approvals, answers, calls and drafts. Independent of any screen.
 
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+
 mod answers;
 mod browser;
 mod chats;
@@ -30,14 +32,12 @@ mod written;
 
 pub use answers::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
 pub use browser::open_browser;
-#[cfg(feature = "chat")]
-pub(crate) use chats::Stored;
+pub use chats::Stored;
 pub use chats::{ChatStore, KeptChat};
 pub use clients::{ClientView, Clients};
 pub use command::{ConfigCommand, DeckEvent, FileChange, KeepInput, Masks, Notebook, Saving};
 pub use definitions::KeptDefinitions;
-#[cfg(feature = "chat")]
-pub(crate) use files::{load_json, parse_json};
+pub use files::{load_json, parse_json};
 pub use handle::{Alongside, Deck, DeckBuilder};
 pub use history::{FormDraft, History, HistoryRecord};
 pub use keyring::Keyring;

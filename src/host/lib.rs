@@ -1,6 +1,8 @@
 //! The engine: starts, supervises, queries and stops servers. Does not use the terminal, stdout or
 //! an HTTP server; every front end uses it through [`Host`].
 
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+
 mod approvals;
 mod backoff;
 mod breaker;
@@ -43,8 +45,7 @@ pub use policy::{
     ProfileConfig, Reason, RuleConfig, RuleMatch, Rules, ServerDigests, SharedLimits, TargetKind,
     TrifectaConfig, Unmatched,
 };
-#[cfg(test)]
-pub(crate) use router::fit_template;
+pub use router::fit_template;
 
 pub use server::connect::{
     Connector, ExitReport, OpenError, OpenRequest, Opened, ProcessHandle, StopPlan,

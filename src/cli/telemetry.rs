@@ -13,8 +13,8 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use crate::base::{Redactor, ServerName};
-use crate::config::Diagnostic;
+use base::{Redactor, ServerName};
+use config::Diagnostic;
 
 /// The filter when the user sets none. The SDK's own records contain whole messages, so only its
 /// warnings are logged.

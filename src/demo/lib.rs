@@ -5,6 +5,12 @@
 //! misbehaves and `beacon` speaks the newest protocol: all of them are scripts for the mock engine.
 //! Their answers are fixed, so that screens made from them can be compared.
 
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+#![allow(
+    missing_docs,
+    reason = "its readers are its authors: a doc stands where it says more than the name"
+)]
+
 mod show;
 
 pub use show::show;
@@ -13,25 +19,25 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::base::ServerName;
-use crate::config::{McpConfig, RestartConfig, RestartPolicy, ServerConfig};
-use crate::mock::MockOptions;
+use base::ServerName;
+use config::{McpConfig, RestartConfig, RestartPolicy, ServerConfig};
+use mock::MockOptions;
 
 /// The demo servers, in the order of the deck.
 pub const NAMES: [&str; 4] = ["atlas", "crew", "gremlin", "beacon"];
 
 /// The script of each of them.
 const SCRIPTS: [&str; 4] = [
-    include_str!("demo/atlas.jsonc"),
-    include_str!("demo/crew.jsonc"),
-    include_str!("demo/gremlin.jsonc"),
-    include_str!("demo/beacon.jsonc"),
+    include_str!("atlas.jsonc"),
+    include_str!("crew.jsonc"),
+    include_str!("gremlin.jsonc"),
+    include_str!("beacon.jsonc"),
 ];
 
 /// Runs the demo server of this name over stdin and stdout; exit code 2 when there is none.
 pub fn run(name: &str) -> ExitCode {
     let Some(at) = NAMES.iter().position(|known| *known == name) else { return ExitCode::from(2) };
-    crate::mock::run(MockOptions { script: Some(SCRIPTS[at].to_owned()), ..MockOptions::default() })
+    mock::run(MockOptions { script: Some(SCRIPTS[at].to_owned()), ..MockOptions::default() })
 }
 
 /// The configuration of the demo: its servers as children of the program at `exe`.
@@ -59,7 +65,7 @@ pub fn config(exe: &Path) -> McpConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mock::script::ServerScript;
+    use mock::script::ServerScript;
 
     #[test]
     fn every_script_of_the_demo_can_be_played_and_its_schemas_are_schemas() {

@@ -47,6 +47,12 @@
 //! | `{"$raw": "1e999"}` | this text verbatim, JSON or not |
 //! | `{"$json": …}` | the JSON of a value, as a string |
 
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+#![allow(
+    missing_docs,
+    reason = "its readers are its authors: a doc stands where it says more than the name"
+)]
+
 mod answers;
 mod http;
 mod os;
@@ -66,11 +72,11 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
 
-use crate::base::text::path::spelled;
-use crate::deck::Recording;
-use crate::mock::recorded::{PlayOptions, RecordedServer};
-use crate::mock::script::ServerScript;
-use crate::mock::stage::MockStage;
+use crate::recorded::{PlayOptions, RecordedServer};
+use crate::script::ServerScript;
+use crate::stage::MockStage;
+use base::text::path::spelled;
+use deck::Recording;
 
 /// What to play, and how.
 #[derive(Clone, Debug, Default, Args)]

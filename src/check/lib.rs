@@ -3,6 +3,12 @@
 //! Rules are functions over plain data ([`subject::CheckSubject`]), reports are functions over
 //! [`model::Report`]; only [`run`] knows the engine.
 
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+#![allow(
+    missing_docs,
+    reason = "its readers are its authors: a doc stands where it says more than the name"
+)]
+
 pub mod answers;
 pub mod calls;
 pub mod expect;
@@ -14,5 +20,5 @@ pub mod rules;
 pub mod run;
 pub mod subject;
 
-pub use crate::config::Severity;
+pub use config::Severity;
 pub use model::{CheckFinding, CheckVerdict, Report, ServerReport};

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use strum::IntoStaticStr;
 
-use crate::base::{SafeText, ServerName};
-use crate::config::Diagnostic;
+use crate::Diagnostic;
+use base::{SafeText, ServerName};
 
 /// Stable code of an error; the spelling is part of every machine-readable output.
 #[derive(
@@ -108,13 +108,13 @@ pub struct Violation {
 
 impl Violation {
     /// The pointer as displayed: `/` for the root.
-    pub(crate) fn place(&self) -> &str {
+    pub fn place(&self) -> &str {
         place(&self.pointer)
     }
 }
 
 /// A JSON pointer as displayed: `/` for the root.
-pub(crate) const fn place(pointer: &str) -> &str {
+pub const fn place(pointer: &str) -> &str {
     if pointer.is_empty() { "/" } else { pointer }
 }
 
@@ -159,10 +159,10 @@ pub struct ErrorBody {
     pub raw: Option<SafeText>,
     /// Whether the server responded, if only with an error: it is reachable.
     #[serde(skip)]
-    pub(crate) answered: bool,
+    pub answered: bool,
     /// Whether the user has to sign in first; no indication of the server's health.
     #[serde(skip)]
-    pub(crate) unauthorized: bool,
+    pub unauthorized: bool,
 }
 
 /// What was not granted to a caller.
@@ -190,7 +190,7 @@ pub struct RpcError {
 
 impl RpcError {
     /// The help text for its code (JSON-RPC 2.0, section 5.1; MCP, resources).
-    pub(crate) const fn advice(&self) -> &'static str {
+    pub const fn advice(&self) -> &'static str {
         match self.code {
             Some(-32601) => "the server does not know this method",
             Some(-32602) => "the server rejected the parameters: correct them and call again",
@@ -232,20 +232,21 @@ impl Error {
 
     /// Sets the suggested names.
     #[must_use]
-    pub(crate) fn candidates(mut self, names: impl IntoIterator<Item = impl ToString>) -> Self {
+    pub fn candidates(mut self, names: impl IntoIterator<Item = impl ToString>) -> Self {
         self.candidates = names.into_iter().map(|name| name.to_string()).collect();
         self
     }
 
     /// Sets the schema violations.
     #[must_use]
-    pub(crate) fn violations(mut self, violations: Vec<Violation>) -> Self {
+    pub fn violations(mut self, violations: Vec<Violation>) -> Self {
         self.violations = violations;
         self
     }
 
     /// Sets a default help text, by HTTP status or error code, when there is none.
-    pub(crate) fn advised(mut self) -> Self {
+    #[must_use]
+    pub fn advised(mut self) -> Self {
         if self.help.is_none() {
             let status = self.message.split_once("HTTP ").and_then(|(_, rest)| rest.get(..3));
             let status = status.and_then(|digits| digits.parse().ok()).and_then(http_advice);

@@ -1,5 +1,7 @@
 //! An MCP client session: JSON-RPC over pipes and HTTP, both eras, the tap. Knows nothing of hosts.
 
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+
 mod auth;
 mod capabilities;
 mod era;
@@ -18,8 +20,7 @@ pub use auth::{
     scopes_in_words, token_covers,
 };
 pub use capabilities::diff::{every_difference, is_set_keyword};
-#[cfg(feature = "cli")]
-pub(crate) use capabilities::schema_kind;
+pub use capabilities::schema_kind;
 pub use capabilities::{
     Capabilities, FieldChange, ListChanges, ListKind, Prompt, RejectedEntry, Resource, Risk, Tool,
     ToolHints,
@@ -34,11 +35,8 @@ pub use session::{
     Responder, ServerRequest, SessionContext, SessionEvent, SessionHandle, attempts, connect,
 };
 pub use traffic::{Direction, Finding, FindingKind, MessageKind, TrafficRecord};
-#[cfg(feature = "chat")]
-pub(crate) use transport::events::SseEvents;
-pub(crate) use transport::remote::client_builder;
-#[cfg(feature = "cluster")]
-pub(crate) use transport::remote::provide_tls;
-#[cfg(feature = "chat")]
-pub(crate) use transport::remote::unreachable_reason;
+pub use transport::events::{SseEvent, SseEvents};
+pub use transport::remote::client_builder;
+pub use transport::remote::provide_tls;
+pub use transport::remote::unreachable_reason;
 pub use wire::tap::Tap;

@@ -13,6 +13,12 @@
 //! `keymap/table.rs` for an [`action::Action`], which also feed last line, help, palette and
 //! `--keys`.
 
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+#![allow(
+    missing_docs,
+    reason = "its readers are its authors: a doc stands where it says more than the name"
+)]
+
 /// An enum whose variants have names in files and on the screen.
 macro_rules! named {
     ($(#[$about:meta])* $vis:vis enum $type:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)* }) => {
