@@ -148,9 +148,14 @@ pub struct ErrorBody {
     pub diagnostics: Vec<Diagnostic>,
     /// The server's own JSON-RPC error: code and data as sent.
     pub rpc: Option<RpcError>,
-    /// How long to wait before a retry ([`ErrorCode::RateLimited`], [`ErrorCode::CircuitOpen`]).
+    /// How long to wait before a retry ([`ErrorCode::RateLimited`], [`ErrorCode::CircuitOpen`],
+    /// [`ErrorCode::ServerUnavailable`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Duration>,
+    /// Why the server is down, in words that reveal nothing of this machine; they complete
+    /// "the server ..." ([`ErrorCode::ServerUnavailable`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outage: Option<String>,
     /// What was not granted ([`ErrorCode::PermissionDenied`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Denial>,

@@ -58,6 +58,16 @@ impl Bridge {
         self.calls.lock().insert(call, sender);
         BridgeLine { bridge: self.clone(), call, asks }
     }
+
+    /// The calls, all of one client, on whose streams a request can reach it; that of its own call
+    /// first.
+    fn lines(&self, request: &ApprovalRequest) -> Vec<mpsc::Sender<BridgedRequest>> {
+        let Some(own) = request.call else { return Vec::new() };
+        let others = request.candidates.iter().rev().filter(|call| **call != own);
+        let calls = self.calls.lock();
+        let lines = std::iter::once(&own).chain(others);
+        lines.filter_map(|call| calls.get(call).cloned()).collect()
+    }
 }
 
 impl RequestHandler for Bridge {
@@ -73,16 +83,21 @@ impl RequestHandler for Bridge {
             RequestKind::Roots => request.deferred,
             _ => false,
         };
-        let line =
-            request.call.filter(|_| asked).and_then(|call| self.calls.lock().get(&call).cloned());
+        let lines = if asked { self.lines(&request) } else { Vec::new() };
         Box::pin(async move {
-            let line = line?;
-            let (reply, answered) = oneshot::channel();
-            line.send(BridgedRequest { request, reply }).await.ok()?;
-            tokio::select! {
-                answer = answered => answer.ok().flatten(),
-                () = withdrawn.cancelled() => None,
+            for line in lines {
+                let (reply, answered) = oneshot::channel();
+                if line.send(BridgedRequest { request: Arc::clone(&request), reply }).await.is_err()
+                {
+                    continue;
+                }
+                tokio::select! {
+                    // Without an answer, that call ended: the question was that of another call.
+                    answer = answered => if let Ok(answer) = answer { return answer },
+                    () = withdrawn.cancelled() => return None,
+                }
             }
+            None
         })
     }
 }

@@ -567,7 +567,7 @@ impl ServerHandler for Face {
     ) -> Result<CallToolResponse, ErrorData> {
         let client = self.allowed(&context, AccessScope::ToolsCall).await?;
         let what = (PolicyAction::Call, TargetKind::Tool);
-        let (server, name) = self.gateway.find(&client, what, &request.name)?;
+        let (server, name) = self.gateway.find(&client, what, &request.name).await?;
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let operation = McpOperation { kind: what.1, server: Some(server), name, arguments };
         let called = (request.name.into_owned(), operation);
@@ -583,7 +583,7 @@ impl ServerHandler for Face {
     ) -> Result<GetPromptResponse, ErrorData> {
         let client = self.allowed(&context, AccessScope::PromptsGet).await?;
         let what = (PolicyAction::Prompt, TargetKind::Prompt);
-        let (server, name) = self.gateway.find(&client, what, &request.name)?;
+        let (server, name) = self.gateway.find(&client, what, &request.name).await?;
         let arguments = json!(request.arguments.unwrap_or_default());
         let operation = McpOperation { kind: what.1, server: Some(server), name, arguments };
         let called = (request.name, operation);
@@ -627,7 +627,7 @@ impl ServerHandler for Face {
             Reference::Prompt(prompt) => {
                 client.allows(AccessScope::PromptsGet)?;
                 let what = (PolicyAction::Complete, TargetKind::Prompt);
-                let (server, name) = self.gateway.find(&client, what, &prompt.name)?;
+                let (server, name) = self.gateway.find(&client, what, &prompt.name).await?;
                 params["ref"]["name"] = json!(name);
                 server
             }

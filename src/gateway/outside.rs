@@ -52,6 +52,13 @@ impl Outside {
         Self::new(OutsideCode::ToolNotFound, StatusCode::NOT_FOUND, message)
     }
 
+    /// No server with this name is visible to the caller.
+    pub fn no_server(name: &str) -> Self {
+        let name = base::text::SafeText::line(name);
+        let message = format!("there is no server `{name}`");
+        Self::new(OutsideCode::ServerNotFound, StatusCode::NOT_FOUND, message)
+    }
+
     /// Adds a similar name to the message of a not-found error.
     pub fn suggest(mut self, name: Option<&str>) -> Self {
         if let (OutsideCode::ToolNotFound, Some(name)) = (self.error.code, name) {
@@ -61,10 +68,12 @@ impl Outside {
     }
 
     /// The server has not listed anything yet, so whether the name exists is unknown.
-    pub fn unlisted(name: &str, why: &str) -> Self {
+    pub fn unlisted(name: &str, outage: &Error) -> Self {
         let name = base::text::SafeText::line(name);
-        let message = format!("`{name}` is not known yet: its server {why}");
-        Self::new(OutsideCode::ServerUnavailable, StatusCode::SERVICE_UNAVAILABLE, message)
+        let why = outage.outage.as_deref().unwrap_or("has listed nothing");
+        let mut out = Self::from(outage);
+        out.error.message = format!("`{name}` is not known yet: its server {why}");
+        out
     }
 
     /// The token does not carry a scope.
@@ -135,10 +144,12 @@ impl From<&Error> for Outside {
         let status = match (error.code, outside.code) {
             (ErrorCode::Ambiguous | ErrorCode::Cancelled, _) => S::CONFLICT,
             (ErrorCode::Validation, _) => S::UNPROCESSABLE_ENTITY,
-            (_, OutsideCode::ToolNotFound) => S::NOT_FOUND,
+            (_, OutsideCode::ToolNotFound | OutsideCode::ServerNotFound) => S::NOT_FOUND,
             (_, OutsideCode::ToolTimeout) => S::GATEWAY_TIMEOUT,
             (_, OutsideCode::ProtocolError | OutsideCode::ToolFailed) => S::BAD_GATEWAY,
-            (_, OutsideCode::ServerUnavailable) => S::SERVICE_UNAVAILABLE,
+            (_, OutsideCode::ServerUnavailable | OutsideCode::CircuitOpen) => {
+                S::SERVICE_UNAVAILABLE
+            }
             (_, OutsideCode::RateLimited | OutsideCode::BudgetExceeded) => S::TOO_MANY_REQUESTS,
             (_, OutsideCode::Internal) => S::INTERNAL_SERVER_ERROR,
             _ => S::FORBIDDEN,

@@ -101,9 +101,13 @@ pub(crate) async fn servers(
     let servers = view.servers.values().filter_map(|server| {
         let seen = gateway.host.visible(&principal, &server.name)?;
         let session = server.session.as_ref();
+        let outage = gateway.host.outage(&server.name);
+        let retry = outage.as_ref().and_then(|outage| outage.retry_after);
         Some(json!({
             "name": server.name,
             "state": server.state,
+            "reason": outage.as_ref().and_then(|outage| outage.outage.as_deref()),
+            "retryAfterMs": retry.map(|wait| wait.as_millis() as u64),
             "transport": server.transport,
             "protocolVersion": session.map(|session| session.protocol_version.as_str()),
             "tools": seen.tools.len(),
@@ -130,7 +134,11 @@ pub(crate) async fn restart(
 ) -> RestAnswer {
     client.allows(AccessScope::ServerConnect)?;
     let server = ServerName::new(&body(request)?.server);
-    let outside = |error: &config::error::Error| Outside::about(error, server.as_str(), &client);
+    let outside = |error: &config::error::Error| {
+        let outside = Outside::about(error, server.as_str(), &client);
+        let is_absent = matches!(error.code, ErrorCode::ToolNotFound | ErrorCode::Configuration);
+        if is_absent { Outside::no_server(server.as_str()) } else { outside }
+    };
     let what = (TargetKind::Server, "");
     gateway
         .host
@@ -166,7 +174,8 @@ pub(crate) async fn call(
         Outside::new(OutsideCode::ProtocolError, StatusCode::UNPROCESSABLE_ENTITY, message)
     })?;
     gateway.started().await;
-    let (server, tool) = gateway.find(&client, (PolicyAction::Call, TargetKind::Tool), &name)?;
+    let (server, tool) =
+        gateway.find(&client, (PolicyAction::Call, TargetKind::Tool), &name).await?;
     let timeout = timeout.map(|timeout| timeout.min(LONGEST));
     let trace = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let trace = trace.and_then(super::traces::parent);

@@ -197,12 +197,34 @@ impl Gateway {
     ///
     /// # Errors
     /// When it does not exist, is hidden (same error), or may not be used.
-    pub fn find(
+    pub async fn find(
+        &self,
+        client: &Client,
+        what: (PolicyAction, TargetKind),
+        name: &str,
+    ) -> Result<(ServerName, Arc<str>), Outside> {
+        match self.look_up(client, what, name) {
+            Err((Some(server), _)) => {
+                // It is being started and has listed nothing yet: whoever asks for it waits.
+                let started = self.host.wait_until_started(&server, &client.options()).await;
+                let found = self.look_up(client, what, name).map_err(|(_, outside)| outside);
+                match (found, started) {
+                    (Err(_), Err(late)) => Err(Outside::unlisted(name, &late)),
+                    (found, _) => found,
+                }
+            }
+            found => found.map_err(|(_, outside)| outside),
+        }
+    }
+
+    /// As [`Gateway::find`]; an error names the server whose lists are not known yet, if it is the
+    /// reason.
+    fn look_up(
         &self,
         client: &Client,
         (action, kind): (PolicyAction, TargetKind),
         name: &str,
-    ) -> Result<(ServerName, Arc<str>), Outside> {
+    ) -> Result<(ServerName, Arc<str>), (Option<ServerName>, Outside)> {
         let view = self.host.snapshot();
         let catalog = self.catalogs.of(&view);
         let entry = catalog.named(kind, name);
@@ -211,29 +233,33 @@ impl Gateway {
             None => meant(view.servers.keys(), name),
         };
         let found = match self.host.check(&client.principal(), action, &server, (kind, &original)) {
-            Err(error) => Err(Outside::about(&error, name, client)),
+            Err(error) => Err((None, Outside::about(&error, name, client))),
             Ok(_) if entry.is_some() => Ok((server, Arc::clone(&original))),
             Ok(_) => Err(self.missing(view.servers.get(&server), name)),
         };
-        found.map_err(|outside| {
+        found.map_err(|(server, outside)| {
             let all = if kind == TargetKind::Tool { &catalog.tools } else { &catalog.prompts };
             let seen: Vec<_> = self.seen_by(client, kind, all).collect();
             let near = nearest(&original, seen.iter().map(|entry| &*entry.original), 0.85);
             let near = seen.iter().find(|entry| Some(&*entry.original) == near);
-            outside.suggest(near.map(|entry| &*entry.name))
+            (server, outside.suggest(near.map(|entry| &*entry.name)))
         })
     }
 
     /// The error for an unknown name: its server may have listed nothing yet.
-    fn missing(&self, server: Option<&Arc<ServerView>>, name: &str) -> Outside {
-        let Some(server) = server.filter(|server| *server.capabilities == Capabilities::default())
-        else {
-            return Outside::absent(name);
-        };
-        if is_held(&self.host, &server.name) {
-            return Outside::unlisted(name, "waits for the operator");
+    fn missing(
+        &self,
+        server: Option<&Arc<ServerView>>,
+        name: &str,
+    ) -> (Option<ServerName>, Outside) {
+        let server = server.filter(|server| *server.capabilities == Capabilities::default());
+        let outage = server.and_then(|server| self.host.outage(&server.name));
+        match (server, outage) {
+            (Some(server), Some(outage)) => {
+                (Some(server.name.clone()), Outside::unlisted(name, &outage))
+            }
+            _ => (None, Outside::absent(name)),
         }
-        Outside::unlisted(name, &format!("is {}", server.state.as_str()))
     }
 
     /// Whether a session belongs to a client, including sessions opened by other replicas.

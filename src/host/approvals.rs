@@ -25,7 +25,11 @@ pub struct ApprovalRequest {
     pub kind: RequestKind,
     /// The call during which it was sent, if known.
     pub call: Option<CallId>,
-    /// The target of that call, for display.
+    /// The calls of which one caused it, when the protocol does not say which. Without `call` they
+    /// are those of several callers, and the request is nobody's but the operator's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<CallId>,
+    /// The target of that call, for display; of each, when it is one of several.
     pub during: Option<SafeText>,
     /// `params` exactly as sent.
     pub params: Arc<Value>,

@@ -6,6 +6,7 @@ mod policy;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -18,7 +19,7 @@ use super::call::{CallOptions, CallOutcome, CallView};
 use super::metrics::ServerMetrics;
 use super::operation::Operation;
 use super::policy::{Admission, PolicyAction, TargetKind};
-use super::router::Route;
+use super::router::{Route, Routes};
 use super::server::command::Command;
 use super::server::lifecycle::{LifecycleInput, Next};
 use super::server::slot::Slot;
@@ -540,10 +541,11 @@ impl Host {
         arguments: Value,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let (route, admission) = self.named("tools/call", name, &options)?;
+        let patience = self.patience(&options);
+        let (route, admission) = self.named("tools/call", name, &options, &patience).await?;
         let (name, arguments) = (Arc::clone(&route.1), Arc::new(arguments));
         let request = Request::CallTool { name, arguments };
-        self.operate(route, "tools/call", request, (options, admission)).await
+        self.operate(route, "tools/call", request, (options, admission, patience)).await
     }
 
     /// Gets a prompt with the server's defaults.
@@ -564,11 +566,12 @@ impl Host {
         arguments: Value,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let (route, admission) = self.named("prompts/get", name, &options)?;
+        let patience = self.patience(&options);
+        let (route, admission) = self.named("prompts/get", name, &options, &patience).await?;
         let arguments = if arguments.is_null() { Value::Object(Map::new()) } else { arguments };
         let (name, arguments) = (Arc::clone(&route.1), Arc::new(arguments));
         let request = Request::GetPrompt { name, arguments };
-        self.operate(route, "prompts/get", request, (options, admission)).await
+        self.operate(route, "prompts/get", request, (options, admission, patience)).await
     }
 
     /// Reads a resource from the server that lists it or has a matching template, with the server's
@@ -590,10 +593,12 @@ impl Host {
         uri: &str,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let (slot, admission) = self.located(uri, &options)?;
+        let patience = self.patience(&options);
+        let find = |_: &Routes| self.located(uri, &options);
+        let (slot, admission) = self.resolved(None, &options, &patience, find).await?;
         let uri: Arc<str> = uri.into();
         let request = Request::ReadResource { uri: Arc::clone(&uri) };
-        self.operate((slot, uri), "resources/read", request, (options, admission)).await
+        self.operate((slot, uri), "resources/read", request, (options, admission, patience)).await
     }
 
     /// Requests completions; `params` as in `completion/complete`.
@@ -621,7 +626,9 @@ impl Host {
             return Err(Error::new(ErrorCode::Protocol, message).server(server));
         }
         let request = Request::Complete { params };
-        self.operate((slot, "".into()), "completion/complete", request, (options, admission)).await
+        let patience = self.patience(&options);
+        let how = (options, admission, patience);
+        self.operate((slot, "".into()), "completion/complete", request, how).await
     }
 
     /// The server a resource would be read from; sends nothing.
@@ -671,7 +678,8 @@ impl Host {
         let slot = self.inner.deck.routes().server(server).cloned();
         let slot = routed("request", server.as_str(), slot)?;
         let request = Request::Raw { method: Arc::clone(&method), params };
-        self.operate((slot, method), "request", request, (options, None)).await
+        let patience = self.patience(&options);
+        self.operate((slot, method), "request", request, (options, None, patience)).await
     }
 
     /// Subscribes to a resource; updates arrive as [`Host::notices`] and invalidate the cache. The
@@ -757,18 +765,20 @@ impl Host {
     }
 
     /// Resolves the name of a tool or prompt for a caller.
-    fn named(
+    async fn named(
         &self,
         method: &str,
         name: &str,
         options: &CallOptions,
+        patience: &StartPatience,
     ) -> Result<(Route, Option<Admission>), Error> {
         let what = match method {
             "tools/call" => (PolicyAction::Call, TargetKind::Tool),
             _ => (PolicyAction::Prompt, TargetKind::Prompt),
         };
-        let deck = &self.inner.deck;
-        routed(method, name, deck.policy.named(&deck.routes(), options, what, name))
+        let policy = &self.inner.deck.policy;
+        let find = |routes: &Routes| policy.named(routes, options, what, name);
+        routed(method, name, self.resolved(Some(name), options, patience, find).await)
     }
 
     async fn operate(
@@ -776,29 +786,131 @@ impl Host {
         (slot, target): Route,
         method: &'static str,
         request: Request,
-        (options, admission): (CallOptions, Option<Admission>),
+        (options, admission, patience): (CallOptions, Option<Admission>, StartPatience),
     ) -> Result<CallOutcome, Error> {
         let deck = Arc::clone(&self.inner.deck);
         let mut options = options;
-        if !options.origin.is_person() {
+        if let Some(limit) = self.call_limit(&options) {
             let own = options.timeout.unwrap_or(slot.live().config.request_timeout);
-            let profile = options.principal().profile;
-            let limits = deck.policy.in_force().config.limits_of(&profile);
-            options.timeout = Some(own.min(limits.call_timeout));
+            options.timeout = Some(own.min(limit));
         }
         let id = options.id.unwrap_or_else(|| deck.next_call_id());
-        Operation { deck, slot, request, method, target, options, id, admission }.run().await
+        let operation = Operation {
+            deck,
+            slot,
+            request,
+            method,
+            target,
+            options,
+            id,
+            admission,
+            deadline: patience.deadline,
+            is_bound: patience.is_bound,
+        };
+        operation.run().await
+    }
+
+    /// Waits for a server that is being started, for as long as a call with these options would.
+    /// Its lists are in the view afterwards.
+    pub(crate) async fn wait_until_started(
+        &self,
+        server: &ServerName,
+        options: &CallOptions,
+    ) -> Result<(), Error> {
+        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let options = CallOptions { server: Some(server.clone()), ..options.clone() };
+        slot.wake(self.patience(&options).deadline).await?;
+        self.inner.deck.facts.flush().await;
+        Ok(())
+    }
+
+    /// Why a server cannot be called, and when to try again; `None` while it can be.
+    pub(crate) fn outage(&self, server: &ServerName) -> Option<Error> {
+        let live = self.inner.deck.slots().get(server)?.live();
+        live.session.is_none().then(|| live.unavailable())
+    }
+
+    /// The longest time that a call of a caller other than the user may take.
+    fn call_limit(&self, options: &CallOptions) -> Option<Duration> {
+        let in_force = self.inner.deck.policy.in_force();
+        let profile = (!options.origin.is_person()).then(|| options.principal().profile)?;
+        Some(in_force.config.limits_of(&profile).call_timeout)
+    }
+
+    /// How long a caller waits for a server that is being started: until its own deadline if it has
+    /// one, otherwise for one start.
+    fn patience(&self, options: &CallOptions) -> StartPatience {
+        /// Without a server to ask: the defaults of `timeout` and `startupTimeout`.
+        const START_TIMEOUT: Duration = Duration::from_secs(30);
+        let own = [options.timeout, self.call_limit(options)].into_iter().flatten().min();
+        let slots = self.inner.deck.slots();
+        let config = options.server.as_ref().and_then(|name| slots.get(name));
+        let usual = config.map_or(START_TIMEOUT, |slot| {
+            let config = &slot.live().config;
+            config.request_timeout.max(config.startup_timeout)
+        });
+        let now = tokio::time::Instant::now();
+        // A timeout beyond all clocks is none.
+        let deadline = now.checked_add(own.unwrap_or(usual)).unwrap_or(now + usual);
+        StartPatience { deadline, is_bound: own.is_some() }
+    }
+
+    /// Resolves something in the routes; when it cannot be found while servers that may have it are
+    /// being started, waits for these and tries again.
+    async fn resolved<T>(
+        &self,
+        asked: Option<&str>,
+        options: &CallOptions,
+        patience: &StartPatience,
+        find: impl Fn(&Routes) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let deck = &self.inner.deck;
+        loop {
+            let routes = deck.routes();
+            let error = match find(&routes) {
+                Ok(found) => return Ok(found),
+                Err(error) => error,
+            };
+            let coming = match error.code {
+                ErrorCode::ToolNotFound | ErrorCode::ServerUnavailable => {
+                    routes.coming(asked, options.server.as_ref())
+                }
+                _ => Vec::new(),
+            };
+            if coming.is_empty() {
+                return Err(error);
+            }
+            let starts = coming.iter().map(|slot| slot.wake(patience.deadline).boxed());
+            let one = futures::future::select_all(starts);
+            let (ended, ..) = options
+                .cancel
+                .run_until_cancelled(one)
+                .await
+                .ok_or_else(|| Error::new(ErrorCode::Cancelled, "cancelled by the caller"))?;
+            if let Err(late) = ended {
+                let is_its_own = error.code == ErrorCode::ServerUnavailable;
+                return Err(if is_its_own { late } else { error });
+            }
+        }
     }
 
     /// Sends a request of the host and discards the result.
     async fn ask(&self, server: &ServerName, request: Request) -> Result<(), Error> {
         let deck = &self.inner.deck;
         let slot = Arc::clone(deck.routes().server(server)?);
-        slot.wake().await;
+        let options = CallOptions { server: Some(server.clone()), ..CallOptions::default() };
+        slot.wake(self.patience(&options).deadline).await?;
         let live = slot.live();
         let own = PendingRequest::own(live.config.request_timeout);
         live.session()?.request(request, own).await.map(|_| ()).map_err(Error::advised)
     }
+}
+
+/// How long a caller waits for a server that is being started.
+struct StartPatience {
+    deadline: tokio::time::Instant,
+    /// Whether it is the end of the caller's whole time.
+    is_bound: bool,
 }
 
 fn refused(failure: &AuthFailure, server: &ServerName) -> Error {

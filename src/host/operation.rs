@@ -22,6 +22,7 @@ use super::policy::{
 };
 use super::server::command::Command;
 use super::server::slot::{InFlight, Live, Slot};
+use super::server::turns::TurnGuard;
 use super::shared::HostShared;
 use arguments::CheckedArguments;
 use base::SafeText;
@@ -47,6 +48,10 @@ pub struct Operation {
     pub id: CallId,
     /// The policy decision; `None` when the caller is exempt from the policy.
     pub admission: Option<Admission>,
+    /// How long the caller waits for a server that is being started, and for its turn.
+    pub deadline: Instant,
+    /// Whether that is the end of its whole time.
+    pub is_bound: bool,
 }
 
 /// A failed round.
@@ -73,6 +78,12 @@ impl Operation {
         }
         let version = self.deck.cache.version();
         let woken = self.wake().await;
+        if self.is_bound {
+            // What the start took is gone.
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            let own = self.options.timeout.unwrap_or(live.config.request_timeout);
+            self.options.timeout = Some(own.min(left));
+        }
         let live = self.slot.live();
         let flight = Flight::begin(&self);
         let result = match woken {
@@ -90,13 +101,14 @@ impl Operation {
         outcome.or_else(|error| self.stale_answer(&live, error))
     }
 
-    /// Starts the server when it sleeps, and checks that the tool did not change meanwhile.
+    /// Starts the server when it sleeps, waits for it when it is being started, and checks that the
+    /// tool did not change meanwhile.
     async fn wake(&self) -> Result<(), Error> {
         let before = self.slot.live();
-        if !before.is_asleep() {
+        if !before.is_asleep() && !before.is_coming() {
             return Ok(());
         }
-        self.unless_cancelled(self.slot.wake()).await?;
+        self.unless_cancelled(self.slot.wake(self.deadline)).await??;
         let now = self.slot.live();
         now.session()?;
         if let (Some(admission), Request::CallTool { .. }) = (&self.admission, &self.request) {
@@ -120,7 +132,7 @@ impl Operation {
             return Ok(());
         }
         let message =
-            "the definition of this tool changed while the server was asleep; nothing was sent";
+            "the definition of this tool changed while its server was started; nothing was sent";
         Err(Error::new(ErrorCode::PolicyBlocked, message)
             .help("look at the definition, then call again"))
     }
@@ -142,9 +154,9 @@ impl Operation {
 
     /// Sends the request, and retries where that is safe (requirement R5).
     async fn rounds(&self, tool: Option<&Tool>, flight: &Flight) -> Result<Payload, Error> {
-        let mut attempt = 0;
+        let (mut attempt, mut last_session) = (0, None);
         loop {
-            // It may have gone to sleep meanwhile.
+            // It may have gone to sleep, or be restarting, meanwhile.
             self.wake().await?;
             let live = self.slot.live();
             let retry = self.options.retry.as_ref().unwrap_or(&live.config.retry);
@@ -153,10 +165,22 @@ impl Operation {
             let may_repeat = attempt < retry.max_retries
                 && is_repeatable(tool)
                 && self.options.origin.is_person();
+            let turn = self.turn(&live, flight).await?;
             let failure = match self.round(&live, flight, may_repeat).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
+            drop(turn);
+            // It was stopped between the look at it and the call: the next session serves it.
+            let is_moving = |now: &Live| now.is_asleep() || now.is_coming();
+            if failure.is_unsent
+                && matches!(failure.error.code, ErrorCode::ServerUnavailable | ErrorCode::Cancelled)
+                && !self.options.cancel.is_cancelled()
+                && last_session.replace(live.generation) != Some(live.generation)
+                && is_moving(&self.slot.live())
+            {
+                continue;
+            }
             attempt += 1;
             let passing = match failure.error.code {
                 ErrorCode::ServerUnavailable | ErrorCode::RateLimited => true,
@@ -178,6 +202,22 @@ impl Operation {
             );
             self.unless_cancelled(tokio::time::sleep(delay)).await?;
         }
+    }
+
+    /// Waits until the call can be in flight without making it uncertain whose a question of the
+    /// server is.
+    async fn turn<'a>(&'a self, live: &Live, flight: &'a Flight) -> Result<TurnGuard<'a>, Error> {
+        /// Nobody knows how long the other calls take.
+        const TURN_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+        let turn = self.slot.turns.take(self.id, &flight.key, flight.pending());
+        let turn = tokio::time::timeout_at(self.deadline, turn);
+        self.unless_cancelled(turn).await?.map_err(|_| {
+            let message = "calls of other callers are in flight, and the server does not say to which \
+                           of them a question belongs: calls that may ask are sent one at a time";
+            let mut error = Error::new(ErrorCode::RateLimited, message).server(&live.config.name);
+            error.retry_after = Some(TURN_RETRY_INTERVAL);
+            error.help("call again later, or run the server a second time under another name")
+        })
     }
 
     async fn unless_cancelled<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
@@ -280,7 +320,7 @@ impl Operation {
         {
             error.message = format!("{}: {reason}", error.message);
         }
-        error
+        self.slot.live().explain(error)
     }
 
     async fn outcome(
@@ -585,6 +625,9 @@ impl Flight {
             },
             pending: PendingRequest::new(Some(*id), limits, cancel, progress),
         });
+        let principal = options.principal();
+        let session = principal.session.as_deref().unwrap_or_default();
+        let _ = row.pending.caller.set(format!("{} {session}", principal.origin).trim_end().into());
         if let Some(trace) = &options.trace {
             let _ = row.pending.trace.set(Arc::clone(trace));
         }

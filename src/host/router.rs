@@ -75,6 +75,18 @@ impl Routes {
         })
     }
 
+    /// The servers that are being started and may list what cannot be found: the one that `asked`
+    /// names, otherwise any.
+    pub fn coming(&self, asked: Option<&str>, server: Option<&ServerName>) -> Vec<Arc<Slot>> {
+        let named = server.cloned().or_else(|| {
+            let fits = |name: &&ServerName| asked.is_some_and(|asked| split(asked, name).is_some());
+            self.slots.keys().filter(fits).max_by_key(|name| name.as_str().len()).cloned()
+        });
+        let may_have = |slot: &&Arc<Slot>| named.as_ref().is_none_or(|name| slot.name == *name);
+        let coming = self.slots.values().filter(may_have).filter(|slot| slot.live().is_coming());
+        coming.cloned().collect()
+    }
+
     /// Every tool or prompt, with its server.
     pub fn names(&self, kind: TargetKind) -> &[(ServerName, Arc<str>)] {
         if kind == TargetKind::Tool { &self.tools } else { &self.prompts }

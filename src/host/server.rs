@@ -10,3 +10,4 @@ pub mod memory;
 pub mod reach;
 pub(crate) mod remedy;
 pub mod slot;
+pub mod turns;

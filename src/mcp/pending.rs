@@ -22,6 +22,8 @@ use config::error::{Error, ErrorCode};
 pub struct PendingRequest {
     /// The operation; `None` for the session's own requests.
     pub call: Option<CallId>,
+    /// Who makes it: its origin and session. Unset for the session's own requests.
+    pub caller: OnceLock<Arc<str>>,
     /// The span of its caller (W3C `traceparent`), sent in `_meta`.
     pub trace: OnceLock<Arc<str>>,
     /// How many decks it came through; sent in `_meta` to a server that is a deck.
@@ -90,6 +92,7 @@ impl PendingRequest {
     ) -> Arc<Self> {
         Arc::new(Self {
             call,
+            caller: OnceLock::new(),
             trace: OnceLock::new(),
             hops: OnceLock::new(),
             timeout,

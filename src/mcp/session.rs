@@ -228,8 +228,11 @@ pub struct ServerRequest {
     pub server: ServerName,
     /// The kind of request.
     pub kind: RequestKind,
-    /// The call during which it was made, if known.
+    /// The call during which it was made, if known; one of them, when all calls in flight are those
+    /// of one caller.
     pub call: Option<CallId>,
+    /// All calls in flight, when the protocol does not say during which one it was made.
+    pub candidates: Vec<CallId>,
     /// `params` as sent.
     pub params: Arc<Value>,
     /// Size of the parameters in bytes.
@@ -242,6 +245,13 @@ pub struct ServerRequest {
     pub withdrawn: CancellationToken,
     /// Whether it was answered or withdrawn first.
     pub claim: Arc<Claim>,
+}
+
+impl ServerRequest {
+    /// Whether it may belong to any of several callers.
+    pub fn is_of_several(&self) -> bool {
+        self.call.is_none() && !self.candidates.is_empty()
+    }
 }
 
 /// A connected session. Cheap to clone; all clones speak to the same server.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpdeck::ErrorCode;
-use mcpdeck::config::{McpConfig, ServerConfig};
+use mcpdeck::config::{McpConfig, ServerConfig, TransportConfig};
 use mcpdeck::host::{Definitions, Host, Memory, ServerState, Startup};
 use mcpdeck::mcp::ListKind;
 use serde_json::{Value, json};
@@ -115,4 +115,95 @@ async fn calls_subscriptions_and_servers_that_depend_on_it_keep_it_awake() {
     let (_, outcome) = tokio::join!(host.unsubscribe_resource(&a, "file:///x"), call);
     outcome.expect("it ran to its end");
     until(&host, |view| view.servers["a"].state == ServerState::Sleeping).await;
+}
+
+/// Calls that arrive one after another while the server starts, which takes a second.
+async fn one_by_one(host: &Host, calls: u64, timeout: Option<Duration>) -> Vec<Option<ErrorCode>> {
+    let call = async |n: u64| {
+        tokio::time::sleep(Duration::from_millis(90 * n)).await;
+        let options = mcpdeck::host::CallOptions { timeout, ..Default::default() };
+        let outcome = host.call_tool_with("a.echo", json!({"n": n}), options).await;
+        outcome.err().map(|error| error.code)
+    };
+    futures::future::join_all((0..calls).map(call)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_come_while_it_is_being_woken_share_that_start() {
+    let world = World::default();
+    let host = asleep(&world).await;
+    assert_eq!(one_by_one(&host, 10, None).await, [None; 10]);
+    assert_eq!(world.server("a").opens(), 2, "one start for all of them");
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_wait_for_a_first_start_a_restart_and_a_reload_alike() {
+    let world = World::default();
+    let host = world.host(config(&[("a", &[])])).startup(Startup::Background);
+    let host = host.initialize().await.expect("begins");
+    assert_eq!(one_by_one(&host, 10, None).await, [None; 10], "nothing was listed before");
+    assert_eq!(host.call_tool("echo", Value::Null).await.expect("bare").server, name("a"));
+
+    let a = name("a");
+    *world.server("a").stop.lock().unwrap() = Duration::from_secs(2);
+    let (restarted, served) = tokio::join!(host.restart(&a), one_by_one(&host, 10, None));
+    restarted.expect("restarts");
+    assert_eq!(served, [None; 10]);
+
+    let mut changed = config(&[("a", &[])]);
+    changed.servers.get_mut("a").unwrap().request_timeout = Duration::from_secs(9);
+    let TransportConfig::Stdio(stdio) = &mut changed.servers.get_mut("a").unwrap().transport else {
+        panic!("stdio")
+    };
+    stdio.args.push("other".to_owned());
+    let (reloaded, served) = tokio::join!(host.reload(changed), one_by_one(&host, 10, None));
+    reloaded.expect("reloads");
+    assert_eq!((served, world.server("a").opens()), (vec![None; 10], 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_waits_for_a_start_no_longer_than_its_own_deadline_and_is_told_when_to_come_again()
+{
+    let world = World::default();
+    *world.server("a").start.lock().unwrap() = Duration::from_secs(20);
+    let host = world.host(config(&[("a", &[])])).startup(Startup::Background);
+    let host = host.initialize().await.expect("begins");
+    let began = tokio::time::Instant::now();
+    let timeout = Some(Duration::from_secs(3));
+    let options = mcpdeck::host::CallOptions { timeout, ..Default::default() };
+    let late = host.call_tool_with("a.echo", json!({}), options).await.expect_err("too early");
+    assert_eq!((late.code, began.elapsed().as_secs()), (ErrorCode::ServerUnavailable, 3));
+    assert_eq!(late.outage.as_deref(), Some("is starting"));
+    assert!(late.retry_after.is_some());
+    host.call_tool("a.echo", json!({})).await.expect("who has the time is served");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stays_down_refuses_at_once_and_says_so() {
+    let world = World::default();
+    let host = world.host(config(&[("a", &[])])).initialize().await.expect("starts");
+    world.server("a").die(3);
+    until(&host, |view| view.servers["a"].state == ServerState::Unavailable).await;
+    let began = tokio::time::Instant::now();
+    let error = host.call_tool("a.echo", json!({})).await.expect_err("it is dead");
+    assert_eq!((error.code, began.elapsed()), (ErrorCode::ServerUnavailable, Duration::ZERO));
+    let outage = error.outage.as_deref().unwrap_or_default();
+    assert!(outage.starts_with("ended by itself (exit code 3) and is not restarted"), "{outage}");
+    assert_eq!(error.retry_after, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_wait_for_the_restart_of_a_server_that_crashed_if_there_will_be_one() {
+    let world = World::default();
+    let mut restarts = config(&[("a", &[])]);
+    let entry = restarts.servers.get_mut("a").unwrap();
+    entry.restart.policy = mcpdeck::config::RestartPolicy::OnFailure;
+    entry.restart.backoff = Duration::from_secs(10);
+    let host = world.host(restarts).initialize().await.expect("starts");
+    world.server("a").die(3);
+    until(&host, |view| view.servers["a"].state == ServerState::Unavailable).await;
+    let hasty = one_by_one(&host, 1, Some(Duration::from_secs(2))).await;
+    assert_eq!(hasty, [Some(ErrorCode::ServerUnavailable)], "it will not be up by then");
+    assert_eq!(one_by_one(&host, 10, None).await, [None; 10]);
+    assert_eq!(world.server("a").opens(), 2);
 }

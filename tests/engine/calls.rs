@@ -79,11 +79,19 @@ async fn with_on_timeout_breaker_the_fifth_timeout_opens_it_and_a_success_closes
     let error = host.call_tool("a.echo", Value::Null).await.expect_err("it is open");
     assert_eq!(error.code, ErrorCode::CircuitOpen);
     assert!(error.message.contains("half-open in 60 s"), "{error}");
+    assert_eq!(error.retry_after.map(|wait| wait.as_secs()), Some(60));
     until(&host, |view| view.servers["a"].tool_breakers.len() == 1).await;
 
     tokio::time::sleep(Duration::from_secs(60)).await;
-    world.server("a").answers(|_, _| async { Ok(json!({})) });
-    host.call_tool("a.echo", Value::Null).await.expect("the probe goes through");
+    world.server("a").answers(|_, _| async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        Ok(json!({}))
+    });
+    // The probe decides for those that come with it.
+    let calls = (0..8).map(|_| host.call_tool("a.echo", Value::Null));
+    for outcome in futures::future::join_all(calls).await {
+        outcome.expect("the probe goes through, and the others after it");
+    }
     until(&host, |view| view.servers["a"].tool_breakers.is_empty()).await;
 }
 

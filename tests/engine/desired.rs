@@ -67,6 +67,7 @@ fn ask(world: &World, kind: RequestKind) -> BoxFuture<'static, Answer> {
         server: name("a"),
         kind,
         call: None,
+        candidates: vec![],
         params: Arc::new(json!({"messages": []})),
         bytes: 15,
         deferred: false,
@@ -94,7 +95,7 @@ async fn a_registered_callback_answers_from_then_on() {
     let world = World::default();
     let host = world.host(config(&[("a", &[])])).initialize().await.expect("starts");
     let refused = ask(&world, RequestKind::Sampling).await;
-    assert!(matches!(refused, Answer::Refuse { code: -1, .. }), "{refused:?}");
+    assert!(matches!(refused, Answer::Refuse { code: -32_000, .. }), "{refused:?}");
     host.register_callback(Always(json!({"role": "assistant"})));
     let answer = ask(&world, RequestKind::Sampling).await;
     assert_eq!(answer, Answer::Result(json!({"role": "assistant"})));

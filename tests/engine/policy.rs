@@ -433,12 +433,14 @@ fn an_error_outside_holds_no_path_no_command_and_no_value() {
         text,
         r#"{"code":"ERR_SERVER_UNAVAILABLE","message":"the server is not available"}"#
     );
+    error.outage = Some("is starting".to_owned());
+    assert_eq!(OutsideError::of(&error).message, "the server is starting");
     let codes = [
         (ErrorCode::Timeout, "ERR_TOOL_TIMEOUT"),
         (ErrorCode::ToolNotFound, "ERR_TOOL_NOT_FOUND"),
         (ErrorCode::Protocol, "ERR_PROTOCOL_ERROR"),
         (ErrorCode::Internal, "ERR_INTERNAL"),
-        (ErrorCode::CircuitOpen, "ERR_SERVER_UNAVAILABLE"),
+        (ErrorCode::CircuitOpen, "ERR_CIRCUIT_OPEN"),
         (ErrorCode::BudgetExceeded, "ERR_BUDGET_EXCEEDED"),
         (ErrorCode::PolicyBlocked, "ERR_PERMISSION_DENIED"),
         (ErrorCode::Cancelled, "ERR_TOOL_FAILED"),

@@ -589,6 +589,7 @@ async fn a_model_drafts_the_answer_to_a_sampling_request_and_sends_nothing() {
             server: crate::fake::name("a"),
             kind,
             call: None,
+            candidates: vec![],
             during: None,
             params: Arc::clone(&params),
             bytes: 0,

@@ -469,7 +469,7 @@ fn what_is_wrong_is_reported_by_code_and_says_nothing_of_this_machine() {
     let cases = [
         ("/tools/nobody__has/call", json!({}), 404, "ERR_TOOL_NOT_FOUND"),
         ("/tools/greeter__greet/call", json!({"arguments": {}}), 422, "ERR_PROTOCOL_ERROR"),
-        ("/servers/restart", json!({"server": "unknown"}), 404, "ERR_TOOL_NOT_FOUND"),
+        ("/servers/restart", json!({"server": "unknown"}), 404, "ERR_SERVER_NOT_FOUND"),
         ("/servers/restart", json!({"server": "absent"}), 503, "ERR_SERVER_UNAVAILABLE"),
         ("/servers/restart", json!({"server": "a", "command": "sh"}), 422, "ERR_PROTOCOL_ERROR"),
         ("/tools/greeter__greet/call", json!({"timeout": -1}), 422, "ERR_PROTOCOL_ERROR"),
@@ -1209,6 +1209,7 @@ async fn a_call_whose_client_never_brings_the_input_ends_after_ten_minutes() {
             server: crate::fake::name("a"),
             kind: RequestKind::Elicitation,
             call: call.call,
+            candidates: vec![],
             params: json!({"message": "who?", "requestedSchema": {"type": "object"}}).into(),
             bytes: 15,
             deferred: false,

@@ -93,7 +93,7 @@ fn asking() -> Bench {
     let said = json!([{"role": "user", "content": {"type": "text", "text": "Name it."}}]);
     let words = json!({"ask": {"method": "sampling/createMessage", "as": "words",
         "params": {"messages": said, "maxTokens": 9}}});
-    let told = "${saved.form.result.action} ${saved.form.result.content.colour:-nothing}, \
+    let told = "${saved.form.result.action:-nobody} ${saved.form.result.content.colour:-nothing}, \
                 ${saved.words.result.content.text:-no words}";
     let block = json!({"type": "text", "text": told});
     let script = json!({
@@ -127,11 +127,11 @@ fn what_a_server_asks_for_is_answered_from_a_file_and_what_nothing_fits_is_denie
         assert!(!done.stderr.contains("elicitation"), "only what was denied: {done:?}");
         let done = run(&bench, &[&with[..], &["--json"]].concat());
         assert_eq!(done.json()["denied"], json!(["sampling/createMessage"]), "{done:?}");
-        // Without a file everything is denied, in the words of the specification.
+        // Without a file nobody answers, and nobody is said to have declined.
         let done = run(&bench, &[&what[..], &["--json"]].concat());
         let denied = json!(["elicitation/create", "sampling/createMessage"]);
         assert_eq!(done.json()["denied"], denied, "{done:?}");
-        assert!(done.stdout.contains("decline nothing, no words"), "{done:?}");
+        assert!(done.stdout.contains("nobody nothing, no words"), "{done:?}");
         assert!(done.stderr.contains(refused), "{done:?}");
     }
     bench.write("answers.json", r#"{"answers": [{"kind": "sampling", "txt": "x"}]}"#);

@@ -19,7 +19,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{ApprovalRequest, Decider, Drafted, Drafter, RequestHandler, Settlement};
+use super::{ApprovalRequest, Decider, Drafted, Drafter, RequestHandler, RuleKind, Settlement};
 use crate::Fact;
 use crate::projector::Facts;
 use base::{SafeText, ServerName, Timestamp};
@@ -37,11 +37,24 @@ pub struct ApprovalQueue {
     present: AtomicUsize,
     ids: AtomicU64,
     inner: Mutex<QueueInner>,
-    calls: OnceLock<FindCall>,
+    calls: OnceLock<Box<dyn CallsInFlight>>,
 }
 
-/// Looks up the target of a call.
-type FindCall = Box<dyn Fn(&ServerName, CallId) -> Option<SafeText> + Send + Sync>;
+/// The calls in flight, of which one may be the cause of a request.
+pub trait CallsInFlight: Send + Sync + 'static {
+    /// Looks up a call.
+    fn find(&self, server: &ServerName, call: CallId) -> Option<CallInFlight>;
+    /// Learns that a server asked something during one of these calls, without saying which.
+    fn asked(&self, server: &ServerName, calls: &[CallId]);
+}
+
+/// A call in flight, for display.
+pub struct CallInFlight {
+    /// Its target.
+    pub target: SafeText,
+    /// Its caller.
+    pub caller: SafeText,
+}
 
 /// The user answers requests while this guard lives; open requests keep waiting after its drop.
 pub struct Presence(Arc<ApprovalQueue>);
@@ -88,12 +101,36 @@ impl ApprovalQueue {
         }
     }
 
-    /// Sets the function that looks up the target of a call.
-    pub fn attach(
-        &self,
-        calls: impl Fn(&ServerName, CallId) -> Option<SafeText> + Send + Sync + 'static,
-    ) {
+    /// Sets the calls in flight.
+    pub fn attach(&self, calls: impl CallsInFlight) {
         let _ = self.calls.set(Box::new(calls));
+    }
+
+    /// During what a server asks, for display: one call, or one of several.
+    fn during(&self, asked: &ServerRequest) -> Option<SafeText> {
+        const MOST: usize = 4;
+        let calls = self.calls.get()?;
+        if asked.candidates.len() < 2 {
+            return asked.call.and_then(|call| Some(calls.find(&asked.server, call)?.target));
+        }
+        let of_several = asked.call.is_none();
+        let found = asked.candidates.iter().filter_map(|call| calls.find(&asked.server, *call));
+        let mut words: Vec<String> = found
+            .map(|call| {
+                if of_several {
+                    format!("{} for {}", call.target, call.caller)
+                } else {
+                    call.target.to_string()
+                }
+            })
+            .collect();
+        words.dedup();
+        let more = words.len().saturating_sub(MOST);
+        words.truncate(MOST);
+        if more > 0 {
+            words.push(format!("{more} more"));
+        }
+        Some(SafeText::line(&words.join(" or ")))
     }
 
     /// Replaces the callback; open requests stay with the previous one.
@@ -254,6 +291,7 @@ pub(crate) fn own_request(server: ServerName, kind: RequestKind, params: Value) 
         call: None,
         bytes: params.to_string().len(),
         params: Arc::new(params),
+        candidates: Vec::new(),
         deferred: false,
         input: None,
         withdrawn: CancellationToken::new(),
@@ -265,11 +303,20 @@ pub(crate) fn own_request(server: ServerName, kind: RequestKind, params: Value) 
 const METHOD_NOT_FOUND: i64 = -32_601;
 /// The code that the specification uses for sampling rejected by the user.
 const REJECTED: i64 = -1;
+/// Nobody decided (JSON-RPC 2.0, section 5.1, "implementation-defined server errors"): no answer
+/// may claim that a person did.
+const UNANSWERED: i64 = -32_000;
 
 async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
+    if RuleKind::of(&asked.kind).is_some()
+        && !asked.candidates.is_empty()
+        && let Some(calls) = approvals.calls.get()
+    {
+        calls.asked(&asked.server, &asked.candidates);
+    }
     let mut open = match OpenPlace::take(Arc::clone(&approvals), &asked) {
         Ok(open) => open,
-        Err(message) => return Answer::Refuse { code: REJECTED, message },
+        Err(message) => return Answer::Refuse { code: UNANSWERED, message },
     };
     let ruled = match approvals.use_rule(&asked.server, &asked.kind) {
         Some(rule) => apply(&rule, &asked.kind, "for this session"),
@@ -341,7 +388,13 @@ async fn verdict(
     {
         return (answer, Decider::Person);
     }
-    (refusal(&asked.kind, "nobody is there to answer"), Decider::Nobody)
+    let why = if asked.is_of_several() {
+        "calls of several clients are in flight, it names none of them, and nobody is there to say \
+         whose it is"
+    } else {
+        "nobody is there to answer"
+    };
+    (unanswered(&asked.kind, why), Decider::Nobody)
 }
 
 /// The answer to a roots request, unless a registered callback takes precedence.
@@ -375,7 +428,7 @@ async fn call(
             let task = SafeText::line(&format!("callback for {}", asked.kind.method()));
             let message = SafeText::line(&panic_text(&*panic));
             approvals.facts.record(None, Fact::TaskFailed { task, message }).await;
-            Some(refusal(&asked.kind, "the host could not decide"))
+            Some(unanswered(&asked.kind, "the host could not decide"))
         }
     }
 }
@@ -405,6 +458,17 @@ fn refusal(kind: &RequestKind, why: &str) -> Answer {
     }
 }
 
+/// The answer when nobody was asked: an error that says so, never a refusal in a person's name.
+fn unanswered(kind: &RequestKind, why: &str) -> Answer {
+    match RuleKind::of(kind) {
+        Some(of) => {
+            let message = format!("`{}` was answered by nobody: {why}", of.method());
+            Answer::Refuse { code: UNANSWERED, message }
+        }
+        None => refusal(kind, why),
+    }
+}
+
 /// The answer without a decision: for elicitation `cancel`, which means dismissed without a choice
 /// (client features, elicitation, response actions); otherwise a refusal.
 fn dismissal(kind: &RequestKind, why: &str) -> Answer {
@@ -412,7 +476,7 @@ fn dismissal(kind: &RequestKind, why: &str) -> Answer {
         RequestKind::Elicitation | RequestKind::UrlElicitation => {
             Answer::Result(json!({"action": "cancel"}))
         }
-        _ => refusal(kind, why),
+        _ => unanswered(kind, why),
     }
 }
 
@@ -441,12 +505,13 @@ impl OpenPlace {
     fn take(approvals: Arc<ApprovalQueue>, asked: &ServerRequest) -> Result<Self, String> {
         let now = approvals.facts.clock().now();
         let max_waiting = approvals.seat(asked)?;
-        let during = asked.call.and_then(|call| approvals.calls.get()?(&asked.server, call));
+        let during = approvals.during(asked);
         let request = Arc::new(ApprovalRequest {
             id: ApprovalId(approvals.ids.fetch_add(1, Ordering::Relaxed)),
             server: asked.server.clone(),
             kind: asked.kind.clone(),
             call: asked.call,
+            candidates: asked.candidates.clone(),
             during,
             params: Arc::clone(&asked.params),
             bytes: asked.bytes,

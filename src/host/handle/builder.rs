@@ -2,7 +2,7 @@
 //! mode.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::RequestHandler;
-use crate::approvals::queue::ApprovalQueue;
+use crate::approvals::queue::{ApprovalQueue, CallInFlight, CallsInFlight};
 use crate::dev::Crew;
 use crate::handle::{Host, HostInner, Startup};
 use crate::server::connect::Connector;
@@ -20,10 +20,10 @@ use crate::server::slot::{Live, Slot, Slots};
 use crate::shared::HostShared;
 use crate::supervisor::{ORDERS, Supervisor};
 use crate::{ServerState, projector};
-use base::{Clock, LogRecord, Ring};
+use base::{Clock, LogRecord, Ring, ServerName};
 use config::error::{Error, ErrorCode};
 use config::{Diagnostic, Environment, McpConfig};
-use mcp::Accounts;
+use mcp::{Accounts, CallId};
 
 /// Where the configuration comes from.
 enum ConfigSource {
@@ -167,11 +167,7 @@ impl HostBuilder {
         let memory = self.memory.filter(|_| startup != Startup::All);
         let deck = HostShared::new(facts, logs, Arc::clone(&approvals), connector, memory);
         let deck = Arc::new(deck);
-        let known = Arc::downgrade(&deck);
-        approvals.attach(move |server, call| {
-            let slot = known.upgrade()?.slots().get(server).cloned()?;
-            slot.target_of(call)
-        });
+        approvals.attach(AskingCalls(Arc::downgrade(&deck)));
         let mut supervisor =
             Supervisor::new(Arc::clone(&deck), config, Crew::new(self.poll_sources))?;
         let (orders, ordered) = mpsc::channel(ORDERS);
@@ -190,6 +186,27 @@ impl HostBuilder {
         supervisor.begin().await;
         tokio::spawn(supervisor.run(ordered, abandoned));
         host.wait_for_start(startup, budget).await
+    }
+}
+
+/// The calls in flight, for the approval queue.
+struct AskingCalls(Weak<HostShared>);
+
+impl AskingCalls {
+    fn slot(&self, server: &ServerName) -> Option<Arc<Slot>> {
+        self.0.upgrade()?.slots().get(server).cloned()
+    }
+}
+
+impl CallsInFlight for AskingCalls {
+    fn find(&self, server: &ServerName, call: CallId) -> Option<CallInFlight> {
+        self.slot(server)?.call_in_flight(call)
+    }
+
+    fn asked(&self, server: &ServerName, calls: &[CallId]) {
+        if let Some(slot) = self.slot(server) {
+            slot.turns.asked(calls);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The breakers of a call: that of its server and that of its tool (decision D4, requirement H2).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Fact;
 use crate::breaker::{Breaker, BreakerView};
@@ -34,28 +35,51 @@ impl Operation {
         if let Request::CallTool { name, .. } = &self.request {
             keys.push(Some(Arc::clone(name)));
         }
-        let now = self.deck.clock.now();
-        let (verdict, changes) = ask(&mut self.slot.ledger(), &keys, now);
-        record_changes(self, changes).await;
-        match verdict {
-            Ok(probes) => Ok(Admitted {
-                operation: self,
-                keys,
-                probes,
-                config: Arc::clone(&live.config),
-                reported: false,
-            }),
-            Err((until, cause)) => Err(Error::new(
-                ErrorCode::CircuitOpen,
-                format!(
-                    "the breaker is open after failures in a row ({cause}); half-open in {:.0} s: \
-                     then one call is let through to try",
-                    until.since(now).as_secs_f64()
-                ),
-            )
-            .help("wait, or reset the breaker")),
+        loop {
+            let mut probed = std::pin::pin!(self.slot.probed.notified());
+            // Registered before the look, so that no end of a probe is missed.
+            probed.as_mut().enable();
+            let now = self.deck.clock.now();
+            let (verdict, changes) = ask(&mut self.slot.ledger(), &keys, now);
+            record_changes(self, changes).await;
+            let (until, cause) = match verdict {
+                Ok(probes) => {
+                    return Ok(Admitted {
+                        operation: self,
+                        keys,
+                        probes,
+                        config: Arc::clone(&live.config),
+                        reported: false,
+                    });
+                }
+                Err(rejected) => rejected,
+            };
+            // Half-open: the call that tries it decides for those that came with it.
+            if until <= now {
+                let result = tokio::time::timeout_at(self.deadline, probed);
+                if self.unless_cancelled(result).await?.is_ok() {
+                    continue;
+                }
+            }
+            return Err(rejected(until.since(now), &cause));
         }
     }
+}
+
+/// The error of a call that a breaker rejects.
+fn rejected(wait: Duration, cause: &SafeText) -> Error {
+    /// While a probe runs, whose end nobody knows.
+    const PROBE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+    let next = if wait.is_zero() {
+        "half-open: a call that was let through to try has not ended yet".to_owned()
+    } else {
+        let seconds = wait.as_secs_f64();
+        format!("half-open in {seconds:.0} s: then one call is let through to try")
+    };
+    let message = format!("the breaker is open after failures in a row ({cause}); {next}");
+    let mut error = Error::new(ErrorCode::CircuitOpen, message).help("wait, or reset the breaker");
+    error.retry_after = Some(wait.max(PROBE_RETRY_INTERVAL));
+    error
 }
 
 /// Whether an admitted call is a probe; otherwise the time of the next probe and the cause.
@@ -146,12 +170,16 @@ impl Admitted<'_> {
 
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
-        if self.probes && !self.reported {
+        if !self.probes {
+            return;
+        }
+        if !self.reported {
             let mut ledger = self.operation.slot.ledger();
             for key in &self.keys {
                 ledger.breakers.entry(key.clone()).and_modify(Breaker::abandoned);
             }
         }
+        self.operation.slot.probed.notify_waiters();
     }
 }
 

@@ -246,7 +246,13 @@ pub enum OutsideCode {
     /// The server is not ready.
     #[serde(rename = "ERR_SERVER_UNAVAILABLE")]
     ServerUnavailable,
-    /// There is no such tool, prompt, resource or server for this caller.
+    /// The server failed too often in a row: its breaker, or the tool's, is open.
+    #[serde(rename = "ERR_CIRCUIT_OPEN")]
+    CircuitOpen,
+    /// There is no such server for this caller.
+    #[serde(rename = "ERR_SERVER_NOT_FOUND")]
+    ServerNotFound,
+    /// There is no such tool, prompt or resource for this caller.
     #[serde(rename = "ERR_TOOL_NOT_FOUND")]
     ToolNotFound,
     /// The tool is not among those that were granted.
@@ -322,17 +328,22 @@ impl OutsideError {
                 (Code::ToolFailed, said.unwrap_or_default())
             }
             (code, _) => {
+                let unavailable;
                 let (code, message) = match code {
                     ErrorCode::PolicyBlocked => (Code::PermissionDenied, "Compliance Blocked"),
                     ErrorCode::Ambiguous => {
                         (Code::ToolNotFound, "the name is ambiguous: write server.name")
                     }
                     ErrorCode::Cancelled => (Code::ToolFailed, "the call was cancelled"),
-                    ErrorCode::CircuitOpen => {
-                        (Code::ServerUnavailable, "the server failed too often in a row")
-                    }
+                    ErrorCode::CircuitOpen => (
+                        Code::CircuitOpen,
+                        "it failed too often in a row; one call is let through \
+                         to try after the time in `retryAfterMs`",
+                    ),
                     ErrorCode::ServerStartup | ErrorCode::ServerUnavailable => {
-                        (Code::ServerUnavailable, "the server is not available")
+                        let why = error.outage.as_deref().unwrap_or("is not available");
+                        unavailable = format!("the server {why}");
+                        (Code::ServerUnavailable, &*unavailable)
                     }
                     ErrorCode::Timeout => (Code::ToolTimeout, "no answer in time"),
                     ErrorCode::Protocol => {

@@ -290,15 +290,27 @@ impl<'a> Actor<'a> {
             };
             let (machine, steps) = self.machine.clone().step(input, around);
             self.machine = machine;
+            // Before the steps: a caller that sees the server down must see that it starts, too.
+            if self.machine.starts(&self.config.restart) {
+                self.show_pending();
+            }
             for step in steps {
                 if let Some(input) = self.execute(step).await {
                     next = Some(input);
                 }
             }
-            let settled = self.machine.is_settled();
-            if *self.machine.phase() != Phase::Waiting && self.slot.live().settled != settled {
-                self.slot.publish(|live| live.settled = settled);
-            }
+            self.show_pending();
+        }
+    }
+
+    /// Publishes whether a transition is pending, and whether it leads to a start.
+    fn show_pending(&self) {
+        let (starts, live) = (self.machine.starts(&self.config.restart), self.slot.live());
+        // While it waits for a dependency, that decides.
+        let is_waiting = *self.machine.phase() == Phase::Waiting;
+        let settled = if is_waiting { live.settled } else { self.machine.is_settled() };
+        if (live.settled, live.starts) != (settled, starts) {
+            self.slot.publish(|live| (live.settled, live.starts) = (settled, starts));
         }
     }
 
@@ -344,10 +356,13 @@ impl<'a> Actor<'a> {
         if matches!(state, ServerState::Shutdown | ServerState::Disabled) {
             self.slot.account.withdraw();
         }
+        let now = self.deck.clock.now();
+        let next_attempt = retry_at.map(|at| Instant::now() + at.since(now));
         self.slot.publish(|live| {
             live.state = state;
             live.reason = reason;
             live.retry_at = retry_at;
+            live.next_attempt = next_attempt;
         });
     }
 
@@ -420,8 +435,9 @@ impl<'a> Actor<'a> {
             self.deck.close_breakers(&self.slot).await;
         }
         self.ready_since = Some(tokio::time::Instant::now());
-        self.slot.open_for_callers(&opened);
+        // First: whoever waits for the session looks for its tools at once.
         self.deck.reroute();
+        self.slot.open_for_callers(&opened);
         if self.generation == 1 {
             self.warn_of_shared_names();
         }

@@ -60,6 +60,25 @@ impl Lifecycle {
         )
     }
 
+    /// Whether the pending transition leads to a start, so that calls wait for its outcome. A
+    /// reconnect to an address goes on for as long as it is down: calls wait for an attempt that
+    /// runs, not for the next one.
+    pub fn starts(&self, restart: &RestartConfig) -> bool {
+        match self.phase {
+            Phase::Waiting | Phase::Starting | Phase::Stopping { next: Next::Start } => true,
+            Phase::Backoff => self.reconnects.is_none(),
+            Phase::Dying { .. } => restart.policy != RestartPolicy::Never,
+            Phase::Disabled
+            | Phase::Ready
+            | Phase::Wedged
+            | Phase::Failed
+            | Phase::Stopping { next: Next::Rest | Next::Sleep | Next::Disable | Next::Leave }
+            | Phase::Stopped
+            | Phase::Sleeping
+            | Phase::Gone => false,
+        }
+    }
+
     /// The transition function.
     #[must_use]
     pub fn step(

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -22,6 +22,8 @@ use super::account::Account;
 use super::command::Command;
 use super::connect::{Opened, ProcessHandle};
 use super::lifecycle::LifecycleInput;
+use super::turns::Turns;
+use crate::approvals::queue::CallInFlight;
 use crate::breaker::{Breaker, BreakerView};
 use crate::call::CallView;
 use crate::metrics::{Ending, Metrics, ServerMetrics};
@@ -33,6 +35,7 @@ use mcp::{
     ByteCount, CallId, Capabilities, PendingRequest, SessionHandle, SessionView, Tool,
     TrafficRecord,
 };
+use process::ExitView;
 
 /// The servers of a host by name, in file order.
 pub type Slots = IndexMap<ServerName, Arc<Slot>>;
@@ -51,6 +54,10 @@ pub struct Slot {
     pub account: Arc<Account>,
     /// Bytes of all its messages, across sessions.
     pub bytes: Arc<ByteCount>,
+    /// Whose call may be in flight.
+    pub turns: Turns,
+    /// Notified when the probe of a half-open breaker has ended.
+    pub probed: Notify,
     desired: Mutex<Desired>,
     live: watch::Sender<Arc<Live>>,
     ledger: Mutex<Ledger>,
@@ -85,8 +92,16 @@ pub struct Live {
     pub reason: Option<SafeText>,
     /// Time of the next attempt, when one is scheduled.
     pub retry_at: Option<Timestamp>,
+    /// The same, on the clock of waits.
+    pub next_attempt: Option<Instant>,
     /// Whether no transition is pending.
     pub settled: bool,
+    /// Whether what is pending leads to a start: calls wait for its outcome.
+    pub starts: bool,
+    /// How it ended by itself, since it was last ready.
+    pub ended: Option<ExitView>,
+    /// The number of the last session that callers could use.
+    pub opened: u64,
     /// Number of the session; reports about an older one are ignored.
     pub generation: u64,
     /// Its session, while callers may use it.
@@ -137,7 +152,11 @@ impl Slot {
             state,
             reason: None,
             retry_at: None,
+            next_attempt: None,
             settled: config.disabled,
+            starts: !config.disabled,
+            ended: None,
+            opened: 0,
             generation: 0,
             session: None,
             process: None,
@@ -156,6 +175,8 @@ impl Slot {
             black_box: Ring::new(Self::BLACK_BOX, 1 << 20),
             redactor: Redactor::default(),
             bytes: Arc::default(),
+            turns: Turns::default(),
+            probed: Notify::new(),
             desired: Mutex::default(),
             live: watch::channel(Arc::new(live)).0,
             ledger: Mutex::default(),
@@ -178,14 +199,26 @@ impl Slot {
         (!used).then(|| Duration::from_millis(since))
     }
 
-    /// Starts it when it sleeps; concurrent calls share one start. Returns when it is ready or has
-    /// failed.
-    pub async fn wake(&self) {
-        if self.live().is_asleep()
-            && self.command(|done| Command::Control(LifecycleInput::Start, done)).await
-        {
-            let _ = self.watch().wait_for(|live| live.settled).await;
+    /// Starts it when it sleeps, and waits for a start that is under way, whoever asked for it: all
+    /// callers share it. Returns when it is ready or has failed.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ServerUnavailable`] when that takes longer than until `deadline`, or cannot
+    /// happen before.
+    pub async fn wake(&self, deadline: Instant) -> Result<(), Error> {
+        let start = async {
+            if self.live().is_asleep() {
+                self.command(|done| Command::Control(LifecycleInput::Start, done)).await;
+            }
+            let mut watch = self.watch();
+            let _ = watch.wait_for(|live| !live.is_coming() || live.starts_after(deadline)).await;
+        };
+        let is_over = tokio::time::timeout_at(deadline, start).await.is_ok();
+        let live = self.live();
+        if is_over && !(live.is_coming() && live.starts_after(deadline)) {
+            return Ok(());
         }
+        Err(live.unavailable())
     }
 
     /// Sends a command and waits until it is processed. Returns `false` without an actor.
@@ -233,6 +266,8 @@ impl Slot {
         self.publish(|live| {
             live.session = Some(Arc::clone(&opened.session));
             live.about = about;
+            live.ended = None;
+            live.opened = live.generation;
         });
     }
 
@@ -300,9 +335,12 @@ impl Slot {
         (before.view(now) != breaker).then_some(Fact::BreakerChanged { tool, breaker })
     }
 
-    /// The target of a call in flight.
-    pub fn target_of(&self, call: CallId) -> Option<SafeText> {
-        self.calls().get(&call).map(|call| call.view.target.clone())
+    /// The target and the caller of a call in flight, for display.
+    pub fn call_in_flight(&self, call: CallId) -> Option<CallInFlight> {
+        let calls = self.calls();
+        let call = calls.get(&call)?;
+        let caller = call.pending.caller.get().map_or("", |caller| caller);
+        Some(CallInFlight { target: call.view.target.clone(), caller: SafeText::line(caller) })
     }
 
     /// A snapshot of the metrics.
@@ -365,6 +403,21 @@ impl Live {
         self.session.is_some() || self.is_asleep()
     }
 
+    /// Whether a start of it is under way; a call waits for its outcome.
+    pub fn is_coming(&self) -> bool {
+        self.session.is_none() && self.starts && !self.settled
+    }
+
+    /// Whether the next attempt of its start is scheduled for a moment after `deadline`.
+    fn starts_after(&self, deadline: Instant) -> bool {
+        self.next_attempt.is_some_and(|at| at > deadline)
+    }
+
+    /// The time until the next attempt, when one is scheduled.
+    fn until_attempt(&self) -> Option<Duration> {
+        self.next_attempt.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
     /// # Errors
     /// As [`Live::session`], unless a call would start the server.
     pub fn callable(&self) -> Result<(), Error> {
@@ -387,7 +440,64 @@ impl Live {
             state => state.as_str(),
         };
         let message = format!("the server is {state}{why}");
-        Error::new(ErrorCode::ServerUnavailable, message).server(&self.config.name).help(help)
+        let error = Error::new(ErrorCode::ServerUnavailable, message);
+        self.explain(error.server(&self.config.name).help(help))
+    }
+
+    /// Adds why the server is down, and when to try again, to an error about it.
+    pub fn explain(&self, mut error: Error) -> Error {
+        error.outage = self.outage();
+        error.retry_after = self.retry_after();
+        error
+    }
+
+    /// When a call may succeed again, as far as that is known.
+    fn retry_after(&self) -> Option<Duration> {
+        /// For a start whose end nobody knows.
+        const STARTING_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+        let is_coming = self.is_coming() || self.is_asleep();
+        self.until_attempt().or(is_coming.then_some(STARTING_RETRY_INTERVAL))
+    }
+
+    /// Why it cannot be called, in words that reveal nothing of this machine (decision D7): they
+    /// complete "the server ...". `None` while it can be.
+    pub fn outage(&self) -> Option<String> {
+        if self.session.is_some() {
+            return None;
+        }
+        let is_lost = self.opened == self.generation && self.generation > 0;
+        let why = match self.state {
+            ServerState::Disabled => "is switched off".to_owned(),
+            ServerState::Sleeping => "is asleep: a call starts it".to_owned(),
+            ServerState::Starting => "is starting".to_owned(),
+            ServerState::Waiting if self.config.hold.is_some() => {
+                "waits for the operator".to_owned()
+            }
+            ServerState::Waiting if self.config.dependencies.is_empty() => "is starting".to_owned(),
+            ServerState::Waiting => "waits for a server that it needs".to_owned(),
+            ServerState::Ready => "is going down".to_owned(),
+            ServerState::Shutdown if self.is_coming() => "is restarting".to_owned(),
+            ServerState::Shutdown => "was stopped by the operator".to_owned(),
+            ServerState::Unavailable => {
+                let cause = match &self.ended {
+                    Some(exit) => format!("ended by itself ({})", exit.describe()),
+                    None if is_lost => "no longer answers".to_owned(),
+                    None => "could not be started".to_owned(),
+                };
+                match self.until_attempt() {
+                    Some(wait) => {
+                        format!("{cause}; it is tried again in {:.0} s", wait.as_secs_f64().ceil())
+                    }
+                    None if self.is_coming() => format!("{cause}; it is being restarted"),
+                    None if !self.settled => cause,
+                    None => format!(
+                        "{cause} and is not restarted by itself: the operator restarts it, or sets \
+                         `restart` in its entry"
+                    ),
+                }
+            }
+        };
+        Some(why)
     }
 
     /// A tool by its name on the server.

@@ -162,6 +162,7 @@ impl Core {
             server: self.tap.context.server.clone(),
             kind,
             call: pending.call,
+            candidates: Vec::new(),
             params: Arc::new(params),
             bytes,
             deferred: true,
@@ -172,7 +173,10 @@ impl Core {
         Ok(async move {
             match answer.await {
                 Answer::Result(value) => Ok((key, value)),
-                Answer::Refuse { .. } if may_decline => Ok((key, json!({"action": "decline"}))),
+                // The code of a user's refusal. Any other is nobody's decision: the call fails.
+                Answer::Refuse { code: -1, .. } if may_decline => {
+                    Ok((key, json!({"action": "decline"})))
+                }
                 Answer::Refuse { message, .. } => {
                     let message = format!("`{method}` was refused: {message}");
                     Err(Error::new(ErrorCode::PermissionDenied, message))

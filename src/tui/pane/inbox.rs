@@ -362,6 +362,7 @@ mod rows_tests {
             server: server.into(),
             kind,
             call: None,
+            candidates: vec![],
             during: None,
             params: Arc::new(json!({})),
             bytes: 2,

@@ -232,15 +232,23 @@ async fn a_call_that_is_given_up_takes_its_questions_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_two_calls_open_a_request_is_nobodys() {
-    let mut rig = rig();
-    let (connected, mut peer) = rig.legacy().await;
-    let _one = start(&connected, echo("a"), call(1).context);
-    let _two = start(&connected, echo("b"), call(2).context);
-    peer.expect("tools/call").await;
-    peer.expect("tools/call").await;
-    peer.send(ask(json!(9), "elicitation/create", json!({}))).await;
-    assert_eq!(rig.asked.recv().await.unwrap().call, None);
+async fn with_two_calls_open_a_request_belongs_to_their_caller_if_it_is_one() {
+    for (callers, of) in [(["a", "a"], Some(CallId(2))), (["a", "b"], None)] {
+        let mut rig = rig();
+        let (connected, mut peer) = rig.legacy().await;
+        let (one, two) = (call(1), call(2));
+        one.seen.caller.set(callers[0].into()).unwrap();
+        two.seen.caller.set(callers[1].into()).unwrap();
+        let _one = start(&connected, echo("a"), one.context);
+        let _two = start(&connected, echo("b"), two.context);
+        peer.expect("tools/call").await;
+        peer.expect("tools/call").await;
+        peer.send(ask(json!(9), "elicitation/create", json!({}))).await;
+        let asked = rig.asked.recv().await.unwrap();
+        assert_eq!((asked.call, asked.is_of_several()), (of, of.is_none()));
+        assert_eq!(asked.candidates, [CallId(1), CallId(2)]);
+        assert!(one.seen.is_held() && two.seen.is_held(), "no clock runs meanwhile");
+    }
 }
 
 #[tokio::test(start_paused = true)]

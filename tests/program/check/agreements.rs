@@ -188,7 +188,7 @@ fn a_request_that_matches_no_answer_is_denied_and_both_reports_say_so() {
             ask("three", "Name a bird."), {"text": told}]},
     });
     let bench = Bench::playing(&[("s", script)]);
-    let expected = json!({"text": "grey, sampling request rejected"});
+    let expected = json!({"text": "grey, `sampling/createMessage` was answered by nobody"});
     let file = json!({"servers": {"s": {"calls": [
         {"tool": "paint", "arguments": {"q": "x"}, "expect": expected}]}}});
     bench.write("mcp.expect.json", &file.to_string());

@@ -66,6 +66,7 @@ impl Driver {
             server: server.into(),
             kind,
             call: None,
+            candidates: vec![],
             during: Some(SafeText::line("book_table")),
             bytes: params.to_string().len(),
             params: Arc::new(params),

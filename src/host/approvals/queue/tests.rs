@@ -28,6 +28,7 @@ impl Rig {
             server: ServerName::new("s"),
             kind,
             call: None,
+            candidates: vec![],
             params: Arc::new(json!({})),
             bytes: 2,
             deferred: false,
@@ -81,10 +82,18 @@ impl RequestHandler for Says {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_anybody_requests_are_refused_as_the_specification_says() {
+async fn without_anybody_nothing_is_answered_in_the_name_of_a_person() {
     let rig = Rig::new(None, false);
-    assert!(matches!(rig.ask(RequestKind::Sampling).0.await, Answer::Refuse { code: -1, .. }));
-    assert_eq!(rig.ask(RequestKind::Elicitation).0.await, declined());
+    for kind in [RequestKind::Sampling, RequestKind::Elicitation] {
+        let Answer::Refuse { code, message } = rig.ask(kind).0.await else {
+            panic!("nobody accepted or declined")
+        };
+        assert_eq!(code, UNANSWERED, "not the code of a user's refusal");
+        assert!(
+            message.ends_with("was answered by nobody: nobody is there to answer"),
+            "{message}"
+        );
+    }
     assert_eq!(rig.ask(RequestKind::Roots).0.await, Answer::Result(json!({"roots": []})));
     let other = rig.ask(RequestKind::Other("x/y".into())).0.await;
     assert!(matches!(other, Answer::Refuse { code: -32_601, .. }), "{other:?}");
@@ -194,7 +203,8 @@ async fn a_callback_answers_passes_on_or_panics_without_harm() {
         false,
     );
     assert_eq!(rig.ask(RequestKind::Sampling).0.await, Answer::Result(Value::Null));
-    assert_eq!(rig.ask(RequestKind::Elicitation).0.await, declined());
+    let passed_on = rig.ask(RequestKind::Elicitation).0.await;
+    assert!(matches!(passed_on, Answer::Refuse { code: UNANSWERED, .. }), "{passed_on:?}");
     assert!(matches!(rig.ask(RequestKind::Other("x".into())).0.await, Answer::Refuse { .. }));
     let view = rig.view().await;
     assert!(view.failures[0].2.contains("boom"), "{:?}", view.failures);
@@ -343,6 +353,7 @@ async fn an_answer_that_was_first_is_the_end_of_it_and_so_is_a_withdrawal() {
             server: ServerName::new("s"),
             kind: RequestKind::Sampling,
             call: None,
+            candidates: vec![],
             params: Arc::new(json!({})),
             bytes: 2,
             deferred: false,

@@ -22,6 +22,7 @@ use crate::shared::HostShared;
 use crate::view::StartStep;
 use base::SafeText;
 use base::human::Dur;
+use config::RestartPolicy;
 use config::error::{Error, ErrorCode};
 use mcp::{SessionContext, SessionEvent};
 use process::ExitView;
@@ -264,11 +265,14 @@ impl Actor<'_> {
 
     /// Rejects calls until the machine has decided whether the server restarts.
     fn turn_away(&self, reason: &SafeText) {
+        let revives = self.config.restart.policy != RestartPolicy::Never
+            && !self.config.transport.is_address();
         // In one step: waiters must not see the session gone while `settled` is still set.
         self.slot.publish(|live| {
             live.session = None;
             live.reason = Some(reason.clone());
             live.settled = false;
+            live.starts = revives;
         });
     }
 
@@ -282,6 +286,9 @@ impl Actor<'_> {
             Some(report) => SafeText::line(&why(&report.exit, &report.stderr_tail)),
             None => reason,
         };
+        if let Some(report) = report.as_ref().filter(|report| !report.exit.expected) {
+            self.slot.publish(|live| live.ended = Some(report.exit.clone()));
+        }
         // Publish the reason before the process is removed: failed calls wait for it.
         self.unpublish(&reason);
         self.forget_session();

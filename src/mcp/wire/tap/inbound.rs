@@ -328,12 +328,11 @@ impl Tap {
     ) {
         let name = method_name(method);
         let mut problem = self.note_all(source, &name);
-        let (during, verdict) = {
+        let (causes, verdict) = {
             let table = self.table.lock();
-            let task = params.as_ref().and_then(|params| table.of_task(params));
-            let during = task.or_else(|| table.during(source.stream));
+            let causes = table.causes(params.as_ref(), source.stream);
             let asked = (&id, method, source.raw.len());
-            (during, judge(&table, &self.context, &self.over, asked))
+            (causes, judge(&table, &self.context, &self.over, asked))
         };
         if let RequestDecision::Refuse(kind, _, message) | RequestDecision::Drop(kind, message) =
             &verdict
@@ -341,7 +340,7 @@ impl Tap {
             self.find(*kind, message, source.raw, Some(name.clone()));
             problem = Some(message.clone());
         }
-        let call = during.as_ref().and_then(|request| request.call);
+        let call = causes.call();
         self.context.keep(TrafficRecord {
             method: Some(name.clone()),
             id: Some(id_text(&id)),
@@ -375,6 +374,7 @@ impl Tap {
             server: self.context.server.clone(),
             kind: kind(method, &params),
             call,
+            candidates: causes.candidates(),
             params: Arc::new(params),
             bytes: source.raw.len(),
             deferred: false,
@@ -387,8 +387,8 @@ impl Tap {
             tokio::spawn(async move {
                 // If the asking call is unknown, the clocks of all calls are stopped: none may time
                 // out while the user considers what may be its question.
-                let waiting = during.map_or_else(|| tap.in_flight(), |during| vec![during]);
-                let answer = decided(&tap.context, &tap.over, asked, &waiting, &withdrawn).await;
+                let waiting = &causes.calls;
+                let answer = decided(&tap.context, &tap.over, asked, waiting, &withdrawn).await;
                 match answer {
                     Some(Answer::Result(result)) => tap.reply(&id, Ok(result)),
                     Some(Answer::Refuse { code, message }) => tap.reply(&id, Err((code, message))),

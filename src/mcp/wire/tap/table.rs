@@ -135,6 +135,23 @@ impl PendingTable {
         calls.all(|other| Arc::ptr_eq(other, only)).then(|| Arc::clone(only))
     }
 
+    /// The calls of which one caused a request of the server: the one that its task or stream names,
+    /// or all that are in flight.
+    pub(super) fn causes(&self, params: Option<&Value>, stream: Option<i64>) -> Causes {
+        let named = params.and_then(|params| self.of_task(params));
+        if named.is_some() || stream.is_some() {
+            let named = named.or_else(|| self.during(stream));
+            return Causes { is_named: true, calls: named.into_iter().collect() };
+        }
+        let mut calls: Vec<Arc<PendingRequest>> = Vec::new();
+        for call in self.calls() {
+            if !calls.iter().any(|other| Arc::ptr_eq(other, call)) {
+                calls.push(Arc::clone(call));
+            }
+        }
+        Causes { is_named: false, calls }
+    }
+
     /// Requests other than subscriptions, which are answered only when they end.
     fn answerable(&self) -> impl Iterator<Item = (&i64, &RoundTrip)> {
         self.pending.iter().filter(|(_, entry)| !entry.listens())
@@ -188,6 +205,29 @@ impl PendingTable {
 
     fn tasks_of<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a TaskCall> {
         self.tasks.iter().filter(move |task| task.id.as_deref() == Some(id))
+    }
+}
+
+/// The calls of which one caused a request of the server.
+pub(super) struct Causes {
+    /// Whether the server named it.
+    is_named: bool,
+    pub(super) calls: Vec<Arc<PendingRequest>>,
+}
+
+impl Causes {
+    /// The call that the request belongs to: the newest, when all are those of one caller; none,
+    /// when they are not.
+    pub(super) fn call(&self) -> Option<CallId> {
+        let newest = self.calls.last()?;
+        let is_same = |call: &Arc<PendingRequest>| call.caller.get() == newest.caller.get();
+        newest.call.filter(|_| self.calls.iter().all(is_same))
+    }
+
+    /// All calls it may belong to, when the server named none.
+    pub(super) fn candidates(&self) -> Vec<CallId> {
+        let calls = self.calls.iter().filter(|_| !self.is_named);
+        calls.filter_map(|request| request.call).collect()
     }
 }
 

@@ -443,6 +443,7 @@ mod tests {
             server: ServerName::new("s"),
             kind: RequestKind::Elicitation,
             call: None,
+            candidates: vec![],
             during: None,
             bytes: 0,
             params: Arc::new(params),

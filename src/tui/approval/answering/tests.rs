@@ -17,6 +17,7 @@ fn answering(kind: RequestKind, params: Value) -> AnswerScreen {
         server: ServerName::new("s"),
         kind,
         call: None,
+        candidates: vec![],
         during: None,
         bytes: params.to_string().len(),
         params: Arc::new(params),
