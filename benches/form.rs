@@ -26,10 +26,10 @@ mod bench {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use mcpdeck::host::Validator;
+    use mcpdeck::schema::{Defaults, Validator};
     use mcpdeck::tui::action::Action;
     use mcpdeck::tui::form::draw::Styles;
-    use mcpdeck::tui::form::{Defaults, FormState, draw};
+    use mcpdeck::tui::form::{FormState, draw};
     use ratatui::buffer::Buffer;
     use ratatui::layout::Rect;
     use serde_json::{Map, Value, json};

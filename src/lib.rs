@@ -39,15 +39,17 @@
 //!               JSON-RPC, sessions, tap,    resolve, spawn, contain,
 //!               transports, sign-in         stop, sweep, usage
 //!               +-------------+-------------+
-//!               config (text -> ServerConfig, diagnostics)   base (text, secret, time, ring)   leaves
+//!               config                schema             base
+//!               text -> ServerConfig, JSON Schema: one   text, secret,               leaves
+//!               diagnostics           reader for all     pointer, time, ring
 //! ```
 //! Each box is a crate below `src`, named `mcpdeck-NAME` and used under its short name; this one is the
 //! stable face of them and the binary. What each knows stands in one line in its manifest. `mock` plays
 //! servers from a script, `demo` holds those of `--demo`, `cli::telemetry` is the log file.
 //!
 //! # Invariants
-//! Each with what holds it; tests without a path are in `tests/architecture.rs`.
-//! 1. `base`, `config`, `mcp`, `process`, `host` and `deck` build without a terminal, an HTTP server
+//! Each with what holds it; tests without a path are in `tests/engine/architecture.rs`.
+//! 1. `base`, `schema`, `config`, `mcp`, `process`, `host` and `deck` build without a terminal, an HTTP server
 //!    or an LLM client: their manifests, and `the_engine_depends_on_no_front_end`.
 //! 2. Arrows run down the picture only: each part is a crate, and its manifest names what it may use.
 //!    Modules of `host`, `deck`, `mcp` and `process` are private (the compiler); within a crate,
@@ -80,6 +82,7 @@ pub use deck;
 pub use host;
 pub use mcp;
 pub use process;
+pub use schema;
 
 #[cfg(feature = "chat")]
 pub use chat;

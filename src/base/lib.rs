@@ -1,5 +1,5 @@
-//! Leaf utilities that any layer may use: safe text, secrets, clock, ring buffer, rate allowance,
-//! whole-file reads and atomic replacement, human-readable figures.
+//! Leaf utilities that any layer may use: safe text, secrets, JSON pointers, clock, ring buffer, rate
+//! allowance, whole-file reads and atomic replacement, human-readable figures.
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
@@ -11,9 +11,11 @@ pub mod file;
 pub mod human;
 pub mod logs;
 pub mod name;
+pub mod pointer;
 pub mod ring;
 pub mod secret;
 pub mod text;
+pub mod violation;
 pub mod watch;
 
 pub use clock::{Clock, Timestamp};
@@ -22,4 +24,5 @@ pub use name::ServerName;
 pub use ring::{Batch, Ring, Weighed};
 pub use secret::{Redactor, Secret};
 pub use text::SafeText;
+pub use violation::Violation;
 pub use watch::WatchMode;

@@ -10,6 +10,7 @@ use crate::llm::{
 };
 use crate::prompt::inner;
 use base::text::cut;
+use schema::{SchemaDocument, parameters};
 
 /// The embedded model.
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,10 +97,11 @@ fn call(line: &str, prompt: &ModelPrompt) -> Option<ToolCall> {
         ToolCall::new(call_id(), known.map_or(name, |tool| &tool.name).to_owned(), arguments);
     if let (Some(tool), Value::Object(given)) = (known, &mut call.arguments) {
         // Fills in defaults from the schema.
-        let properties = tool.schema.get("properties").and_then(Value::as_object);
-        for (key, schema) in properties.into_iter().flatten() {
-            if let (false, Some(default)) = (given.contains_key(key), schema.get("default")) {
-                given.insert(key.clone(), default.clone());
+        let schema = SchemaDocument::new(&tool.schema);
+        for parameter in parameters(&schema, usize::MAX) {
+            let default = parameter.outline.first(|node| node.value("default"));
+            if let (false, Some(default)) = (given.contains_key(&parameter.name), default) {
+                given.insert(parameter.name.clone(), default.clone());
             }
         }
     }

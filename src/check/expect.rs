@@ -15,12 +15,12 @@ use serde_json::{Map, Value};
 use super::rule::finding;
 use super::subject::{CheckSubject, ListedEntry, brief};
 use super::{CheckFinding, Severity, rule};
+use base::pointer::{child_pointer, place};
 use base::text::nearest;
-use config::child_pointer;
-use config::error::place;
 use deck::WrittenText;
-use host::{CallOutcome, SchemaVerdict, Validator};
+use host::CallOutcome;
 use mcp::ListKind;
+use schema::{Parameter, SchemaVerdict, Validator, parameters};
 
 /// Name of the file beside the configuration.
 pub const FILE: &str = "mcp.expect.json";
@@ -102,9 +102,13 @@ pub enum OneOrMany {
 }
 
 impl OneOrMany {
-    /// The `type` of a schema.
-    fn of(schema: &Value) -> Option<Self> {
-        Self::deserialize(schema.get("type")?).ok()
+    /// The types of a parameter.
+    fn from_parameter(parameter: &Parameter<'_>) -> Option<Self> {
+        match parameter.outline.types().as_slice() {
+            [] => None,
+            [one] => Some(Self::One((*one).to_owned())),
+            many => Some(Self::Many(many.iter().map(|name| (*name).to_owned()).collect())),
+        }
     }
 
     /// The words in sorted order, as `array or string`.
@@ -255,25 +259,13 @@ fn resources(subject: &CheckSubject) -> impl Iterator<Item = &str> {
 }
 
 fn seen_tool(tool: &ListedEntry<'_>) -> ToolExpectation {
-    let seen = parameters(tool).map(|(name, schema, required)| {
-        let kind = OneOrMany::of(schema);
-        (name.to_owned(), ParameterExpectation { kind, required: Some(required) })
+    let schema = tool.input_schema();
+    let seen = parameters(&schema, usize::MAX).into_iter().map(|parameter| {
+        let kind = OneOrMany::from_parameter(&parameter);
+        let required = Some(parameter.required);
+        (parameter.name, ParameterExpectation { kind, required })
     });
-    let parameters = seen.collect();
-    ToolExpectation { parameters, exact: false }
-}
-
-/// Name, schema and whether required, of each parameter of a tool.
-fn parameters<'a>(tool: &ListedEntry<'a>) -> impl Iterator<Item = (&'a str, &'a Value, bool)> {
-    let schema = tool.raw.get("inputSchema");
-    let required = schema.and_then(|s| s.get("required")).and_then(Value::as_array);
-    let needed =
-        move |name: &str| required.is_some_and(|all| all.iter().any(|v| v.as_str() == Some(name)));
-    let properties = schema.and_then(|s| s.get("properties")).and_then(Value::as_object);
-    properties
-        .into_iter()
-        .flatten()
-        .map(move |(name, schema)| (name.as_str(), schema, needed(name)))
+    ToolExpectation { parameters: seen.collect(), exact: false }
 }
 
 fn prompt_arguments(prompt: &Value) -> impl Iterator<Item = (&str, bool)> {
@@ -338,17 +330,24 @@ fn compare_tool(
     tool: &ListedEntry<'_>,
     findings: &mut Vec<CheckFinding>,
 ) {
+    let schema = tool.input_schema();
+    let offered = parameters(&schema, usize::MAX);
+    let find = |name: &str| offered.iter().find(|parameter| parameter.name == name);
     let mut fail = |name: &str, message: String| {
-        let place = tool.place_of(&format!("/inputSchema/properties/{name}"));
+        let at = find(name).and_then(|parameter| parameter.outline.pointer());
+        let at = at.map_or_else(|| child_pointer("/properties", name), str::to_owned);
+        let place = tool.place_of(&format!("/inputSchema{at}"));
         findings.push(finding("expect/parameter", place, message));
     };
     for (name, expected) in &wanted.parameters {
-        let Some((_, schema, required)) = parameters(tool).find(|(n, _, _)| n == name) else {
+        let Some(parameter) = find(name) else {
             fail(name, format!("parameter `{}` is expected", brief(name, 60)));
             continue;
         };
+        let required = parameter.required;
         if let Some(kind) = &expected.kind {
-            let (is, should) = (OneOrMany::of(schema).map(|is| is.words()), kind.words());
+            let is = OneOrMany::from_parameter(parameter).map(|is| is.words());
+            let should = kind.words();
             if is.as_ref() != Some(&should) {
                 let is = is.map_or("has no type".to_owned(), |is| format!("is {is}"));
                 fail(name, format!("parameter `{}` {is}, expected {should}", brief(name, 60)));
@@ -360,9 +359,10 @@ fn compare_tool(
         }
     }
     if wanted.exact {
-        for (name, _, _) in parameters(tool).filter(|(n, _, _)| !wanted.parameters.contains_key(*n))
-        {
-            fail(name, format!("parameter `{}` is not expected", brief(name, 60)));
+        for Parameter { name, .. } in &offered {
+            if !wanted.parameters.contains_key(name) {
+                fail(name, format!("parameter `{}` is not expected", brief(name, 60)));
+            }
         }
     }
 }

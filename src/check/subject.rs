@@ -13,6 +13,7 @@ use deck::{LockedServer, canonical_json};
 use host::{ServerState, ServerView, StepView};
 use mcp::{Era, Finding, FindingKind, ListKind, RejectedEntry};
 use process::ExitView;
+use schema::SchemaDocument;
 
 /// One server as the rules see it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -88,6 +89,11 @@ impl<'a> ListedEntry<'a> {
     /// A text field.
     pub fn text(&self, key: &str) -> Option<&'a str> {
         self.raw.get(key).and_then(Value::as_str)
+    }
+
+    /// The `inputSchema` of a tool.
+    pub fn input_schema(&self) -> SchemaDocument {
+        SchemaDocument::new(&Arc::new(self.raw.get("inputSchema").cloned().unwrap_or_default()))
     }
 
     /// Its place: `tools/NAME`, safe to print and truncated.

@@ -15,7 +15,6 @@ use clap_complete::engine::{
     ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter, complete,
 };
 use clap_complete::env::{Elvish, Fish, Powershell, Shells};
-use serde_json::Value;
 
 use super::args::{Cli, Common};
 use super::docs::TOPICS;
@@ -26,9 +25,13 @@ use ::deck::{KeptDefinitions, SavedTarget};
 use base::SafeText;
 use config::{Environment, Loaded, ServerConfig};
 use mcp::{Capabilities, ListKind};
+use schema::SchemaDocument;
 
 /// How long the names of a server are offered after its lists were last read.
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Maximum number of values offered for a parameter.
+const MAX_CHOICES: usize = 40;
 
 /// The shells whose scripts are those of `clap_complete`.
 const OF_CLAP: Shells<'static> = Shells(&[&Elvish, &Fish, &Powershell]);
@@ -365,19 +368,30 @@ impl<'a> CompletionContext<'a> {
             let is_it = |known: &str| Some(known) == own || known == name;
             let lists = lists?;
             if kind == ListKind::Prompts {
-                return lists.prompts.iter().find(|p| is_it(&p.name)).map(|p| values::of_prompt(p));
+                return lists
+                    .prompts
+                    .iter()
+                    .find(|p| is_it(&p.name))
+                    .map(|p| values::prompt_schema(p));
             }
-            lists.tools.iter().find(|t| is_it(&t.name)).map(|t| Value::clone(&t.input_schema))
+            lists
+                .tools
+                .iter()
+                .find(|t| is_it(&t.name))
+                .map(|t| SchemaDocument::new(&t.input_schema))
         });
         let mut out = Vec::new();
-        for parameter in values::parameters(&schema.unwrap_or_default()) {
+        for parameter in values::sorted_parameters(&schema.unwrap_or_default()) {
             let key = format!("{}=", parameter.name);
             if typed.starts_with(&key) {
-                let choices = parameter.choices().into_iter();
+                let choices = parameter.choices().into_iter().take(MAX_CHOICES);
                 out.extend(choices.map(|value| word(format!("{key}{value}"), "")));
-            } else if !given.contains(parameter.name) {
+            } else if !given.contains(parameter.name.as_str()) {
                 let needed = if parameter.required { "needed: " } else { "" };
-                out.push(word(key, &format!("{needed}{}", values::first_line(parameter.says))));
+                out.push(word(
+                    key,
+                    &format!("{needed}{}", values::first_line(parameter.description())),
+                ));
             }
         }
         those(typed, out)

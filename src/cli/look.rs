@@ -19,6 +19,7 @@ use config::{Environment, TransportKind};
 use host::{HostView, ServerState, ServerView};
 use mcp::{FindingKind, ListKind, Prompt, Resource, StoredToken, Tool};
 use process::containment;
+use schema::SchemaDocument;
 
 /// Maximum number of findings per server written to stderr; the JSON has all.
 const MOST_FINDINGS: usize = 8;
@@ -146,18 +147,18 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
 }
 
 /// One entry of a list: its name, description and input schema.
-type ListedRow<'a> = (&'a SafeText, Option<&'a SafeText>, Arc<Value>);
+type ListedRow<'a> = (&'a SafeText, Option<&'a SafeText>, SchemaDocument);
 
 fn tool_row(tool: &Arc<Tool>) -> ListedRow<'_> {
-    (&tool.label, tool.description.as_ref(), Arc::clone(&tool.input_schema))
+    (&tool.label, tool.description.as_ref(), SchemaDocument::new(&tool.input_schema))
 }
 
 fn prompt_row(prompt: &Arc<Prompt>) -> ListedRow<'_> {
-    (&prompt.label, prompt.description.as_ref(), Arc::new(values::of_prompt(prompt)))
+    (&prompt.label, prompt.description.as_ref(), values::prompt_schema(prompt))
 }
 
 fn resource_row(resource: &Arc<Resource>) -> ListedRow<'_> {
-    (&resource.label, Some(&resource.name), Arc::default())
+    (&resource.label, Some(&resource.name), SchemaDocument::default())
 }
 
 fn section(out: &mut String, kind: ListKind, rows: &[ListedRow<'_>], long: bool) {

@@ -17,6 +17,7 @@ use ::deck::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget, WrittenText};
 use base::ServerName;
 use config::error::{Error, ErrorCode};
 use host::{CallOptions, CallOutcome, Host, Origin, TargetKind, Validation, canonical_name};
+use schema::SchemaDocument;
 
 /// What every operation needs.
 struct OperationArgs<'a> {
@@ -166,7 +167,7 @@ pub fn prepare(
     (name, words): (&str, &ArgumentWords),
 ) -> Result<Prepared, Error> {
     let (server, tool) = found((host, invocation), name, host.find_tool(name))?;
-    let schema = tool.input_schema.as_ref();
+    let schema = &SchemaDocument::new(&tool.input_schema);
     let canonical = canonical_name(&server, &tool.name);
     let usage = values::usage(&canonical, schema);
     let takes = format!("it takes: {usage}\n`{}` shows more", invocation.list(&server));
@@ -228,7 +229,7 @@ pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Co
         if args.ask.json { OutcomeFormat::Json } else { OutcomeFormat::Result };
     let params = words(&args.params).and_then(|words| {
         let given = words.base.is_some() || !words.pairs.is_empty();
-        let params = values::arguments(words.base, &words.pairs, &Value::Null);
+        let params = values::arguments(words.base, &words.pairs, &SchemaDocument::default());
         let params = params.map_err(|wrong| invalid(wrong.join("; ")))?;
         Ok(given.then_some(params))
     });
@@ -263,7 +264,7 @@ fn prompt_of(operation: OperationArgs<'_>, words: ArgumentWords) -> ExitStatus {
         (operation.printer.target, operation.options.clone(), operation.invocation);
     operation.run(Need::Owner(TargetKind::Prompt, name.to_owned()), async |host| {
         let (server, prompt) = found((host, invocation), name, host.find_prompt(name))?;
-        let schema = values::of_prompt(&prompt);
+        let schema = values::prompt_schema(&prompt);
         let arguments = values::arguments(words.base.clone(), &words.pairs, &schema)
             .map_err(|wrong| invalid(wrong.join("\n  ")).server(&server))?;
         let all = prompt.arguments.iter();

@@ -1,13 +1,18 @@
-//! Parameters of a tool or prompt: described in words, and as the types that convert `key=value`
-//! arguments of the command line. Pure.
+//! Parameters of a tool or prompt on the command line: described in words, and as the types that
+//! convert `key=value` arguments. Pure.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
+use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
 use base::SafeText;
 use base::text::nearest;
 use mcp::{Prompt, schema_kind};
+use schema::{
+    Outline, OutlineProperty, Parameter, SchemaDocument, TypeStyle, parameters, type_text,
+};
 
 /// Builds the arguments: at most one JSON object first, then `key=value` pairs that add to it or
 /// replace its values.
@@ -17,7 +22,7 @@ use mcp::{Prompt, schema_kind};
 pub fn arguments(
     base: Option<Value>,
     pairs: &[String],
-    schema: &Value,
+    schema: &SchemaDocument,
 ) -> Result<Value, Vec<String>> {
     let mut wrong = Vec::new();
     let mut object = match base {
@@ -38,122 +43,83 @@ pub fn arguments(
         };
         let again = given.contains(&key);
         given.push(key);
-        let done = resolve(key, schema).and_then(|(path, target)| {
-            put(&mut object, &path, text, (target, schema), again)
-                .map_err(|message| format!("{key}: {message}"))
+        let done = resolve(key, schema).and_then(|named| {
+            put(&mut object, &named, text, again).map_err(|message| format!("{key}: {message}"))
         });
         wrong.extend(done.err());
     }
     if wrong.is_empty() { Ok(Value::Object(object)) } else { Err(wrong) }
 }
 
-/// The path that a key names, and the schema there when one is known.
-type ResolvedPath<'a> = Result<(Vec<String>, Option<&'a Value>), String>;
+/// What a key of the command line names.
+struct NamedPlace<'a> {
+    /// The keys that lead to it.
+    path: Vec<String>,
+    /// What it may hold.
+    outline: Outline<'a>,
+}
 
 /// Resolves a key. A property whose name has dots takes precedence over a path.
-fn resolve<'a>(key: &str, root: &'a Value) -> ResolvedPath<'a> {
+fn resolve<'a>(key: &str, schema: &'a SchemaDocument) -> Result<NamedPlace<'a>, String> {
     let mut path = Vec::new();
-    let mut schema = root;
+    let mut outline = Outline::new(schema);
     let mut rest = key;
     loop {
-        let properties = properties(schema, root);
-        let whole = properties.iter().find(|(name, _)| *name == rest);
+        let properties = outline.properties();
+        let whole = properties.get_key_value(rest);
         let found = whole.or_else(|| {
-            let starts = |name: &str| rest.strip_prefix(name).is_some_and(|r| r.starts_with('.'));
+            let starts =
+                |name: &str| rest.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
             properties.iter().filter(|(name, _)| starts(name)).max_by_key(|(name, _)| name.len())
         });
-        let Some((name, sub)) = found else {
-            return unknown(path, rest, schema, root, &properties);
+        let Some((name, property)) = found else {
+            let outline = unknown(rest, &outline, &properties)?;
+            path.push(rest.to_owned());
+            return Ok(NamedPlace { path, outline });
         };
-        path.push((*name).to_owned());
+        path.push(name.clone());
+        outline = outline.property(property);
         if name.len() == rest.len() {
-            return Ok((path, Some(sub)));
+            return Ok(NamedPlace { path, outline });
         }
         rest = &rest[name.len() + 1..];
-        schema = sub;
     }
 }
 
+/// What a key that is not described may hold.
 fn unknown<'a>(
-    mut path: Vec<String>,
-    rest: &str,
-    schema: &'a Value,
-    root: &'a Value,
-    properties: &[(&'a str, &'a Value)],
-) -> ResolvedPath<'a> {
-    let schema = follow(schema, root, 0);
-    let extra = schema.get("additionalProperties");
-    let closed = extra == Some(&Value::Bool(false))
-        || (extra.is_none() && !properties.is_empty() && schema.get("patternProperties").is_none());
-    if closed && !properties.is_empty() {
-        let near = nearest(rest, properties.iter().map(|(name, _)| name), 0.7);
-        let names: Vec<&str> = properties.iter().map(|(n, _)| *n).take(12).collect();
+    key: &str,
+    outline: &Outline<'a>,
+    properties: &IndexMap<String, OutlineProperty>,
+) -> Result<Outline<'a>, String> {
+    let other = outline.other(key);
+    let is_known = other.as_ref().is_some_and(|other| !other.is_open());
+    if outline.names_all_keys() && !is_known && !properties.is_empty() {
+        let near = nearest(key, properties.keys(), 0.7);
+        let names: Vec<&str> = properties.keys().map(String::as_str).take(12).collect();
         let hint = near.map_or_else(
             || format!("there are {}", names.join(", ")),
             |name| format!("did you mean `{name}`?"),
         );
-        return Err(format!("there is no parameter `{rest}`; {hint}"));
+        return Err(format!("there is no parameter `{key}`; {hint}"));
     }
-    path.push(rest.to_owned());
-    Ok((path, extra.filter(|e| e.is_object())))
-}
-
-/// The properties of a schema, those of its `allOf`, `anyOf` and `oneOf` included.
-fn properties<'a>(schema: &'a Value, root: &'a Value) -> Vec<(&'a str, &'a Value)> {
-    fn collect<'a>(
-        schema: &'a Value,
-        root: &'a Value,
-        depth: usize,
-        out: &mut Vec<(&'a str, &'a Value)>,
-    ) {
-        let schema = follow(schema, root, depth);
-        if depth > 8 {
-            return;
-        }
-        let own = schema.get("properties").and_then(Value::as_object);
-        out.extend(own.into_iter().flatten().map(|(name, sub)| (name.as_str(), sub)));
-        for key in ["allOf", "anyOf", "oneOf"] {
-            for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
-                collect(part, root, depth + 1, out);
-            }
-        }
-    }
-    let mut out = Vec::new();
-    collect(schema, root, 0, &mut out);
-    out
+    Ok(other.unwrap_or_else(|| Outline::from_alternatives(outline.document(), &[])))
 }
 
 /// Maximum number of parameters shown of one tool.
-const PARAMETERS: usize = 40;
-
-/// A parameter that a schema declares.
-pub(super) struct Parameter<'a> {
-    pub(super) name: &'a str,
-    pub(super) required: bool,
-    /// Its description.
-    pub(super) says: &'a str,
-    schema: &'a Value,
-    root: &'a Value,
-}
+const MAX_PARAMETERS: usize = 40;
+/// Maximum length of a type, in characters.
+const MAX_TYPE_CHARS: usize = 48;
 
 /// The parameters a schema declares, required ones first.
-pub(super) fn parameters(root: &Value) -> Vec<Parameter<'_>> {
-    let whole = follow(root, root, 0);
-    let required = whole.get("required").and_then(Value::as_array);
-    let required: Vec<_> = required.into_iter().flatten().filter_map(Value::as_str).collect();
-    let all = properties(whole, root).into_iter().take(PARAMETERS).map(|(name, sub)| {
-        let (schema, required) = (follow(sub, root, 0), required.contains(&name));
-        let says = schema.get("description").or_else(|| sub.get("description"));
-        let says = says.and_then(Value::as_str).unwrap_or_default();
-        Parameter { name, required, says, schema, root }
-    });
-    let mut all: Vec<_> = all.collect();
+pub(super) fn sorted_parameters(schema: &SchemaDocument) -> Vec<Parameter<'_>> {
+    let mut all = parameters(schema, MAX_PARAMETERS);
     all.sort_by_key(|parameter| !parameter.required);
     all
 }
 
 /// The arguments of a prompt as the input schema of a tool: all are strings.
-pub(super) fn of_prompt(prompt: &Prompt) -> Value {
+pub(super) fn prompt_schema(prompt: &Prompt) -> SchemaDocument {
     let all = prompt.arguments.iter();
     let required: Vec<_> = all.clone().filter(|one| one.required).map(|one| &one.name).collect();
     let properties: Map<String, Value> = all
@@ -162,53 +128,22 @@ pub(super) fn of_prompt(prompt: &Prompt) -> Value {
             (one.name.to_string(), schema)
         })
         .collect();
-    json!({"properties": properties, "required": required, "additionalProperties": false})
+    let schema =
+        json!({"properties": properties, "required": required, "additionalProperties": false});
+    SchemaDocument::new(&Arc::new(schema))
 }
 
-impl Parameter<'_> {
-    /// The values it may have, when they are enumerated or boolean.
-    pub(super) fn choices(&self) -> Vec<String> {
-        match self.schema.get("enum").and_then(Value::as_array) {
-            Some(values) => values.iter().take(PARAMETERS).map(word).collect(),
-            None if types(self.schema, self.root) == ["boolean"] => {
-                ["true", "false"].map(str::to_owned).to_vec()
-            }
-            None => Vec::new(),
-        }
-    }
-
-    /// The allowed values, or the types, short enough for a line.
-    fn kind(&self) -> String {
-        /// Longest, in characters.
-        const LONGEST: usize = 48;
-        let values = self.schema.get("enum").and_then(Value::as_array);
-        let words: Vec<String> = if let Some(values) = values {
-            values.iter().map(word).collect()
-        } else {
-            let mut all = types(self.schema, self.root);
-            all.dedup();
-            all.into_iter().filter(|name| *name != "null").map(|name| self.of(name)).collect()
-        };
-        let kind = if words.is_empty() { "json".to_owned() } else { words.join("|") };
-        SafeText::cut(&kind, LONGEST).to_string()
-    }
-
-    /// A type; for an array with the type of its items.
-    fn of(&self, name: &str) -> String {
-        let items = self.schema.get("items").filter(|_| name == "array");
-        match items.map(|items| types(items, self.root)).as_deref() {
-            Some([one]) => format!("{one}[]"),
-            _ => name.to_owned(),
-        }
-    }
+/// The allowed values, or the types, short enough for a line.
+fn kind(parameter: &Parameter<'_>) -> String {
+    SafeText::cut(&type_text(&parameter.outline, TypeStyle::Words), MAX_TYPE_CHARS).to_string()
 }
 
 /// A line for each parameter of a schema, indented below its tool.
-pub(super) fn write_parameters(out: &mut String, schema: &Value) {
-    let rows = parameters(schema).into_iter().map(|parameter| {
+pub(super) fn write_parameters(out: &mut String, schema: &SchemaDocument) {
+    let rows = sorted_parameters(schema).into_iter().map(|parameter| {
         let star = if parameter.required { "*" } else { "" };
-        let name = format!("{}{star}", SafeText::cut(parameter.name, 60));
-        (name, parameter.kind(), first_line(parameter.says))
+        let name = format!("{}{star}", SafeText::cut(&parameter.name, 60));
+        (name, kind(&parameter), first_line(parameter.description()))
     });
     let rows: Vec<_> = rows.collect();
     let names = rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0).min(32);
@@ -226,87 +161,35 @@ pub(super) fn first_line(text: &str) -> SafeText {
 }
 
 /// `math.add a=NUMBER [note=STRING]`: how a tool is called.
-pub(super) fn usage(name: &str, schema: &Value) -> String {
+pub(super) fn usage(name: &str, schema: &SchemaDocument) -> String {
     let mut out = SafeText::line(name).to_string();
-    for parameter in parameters(schema) {
+    for parameter in sorted_parameters(schema) {
         let types = ["string", "integer", "number", "boolean", "object", "array", "json"];
-        let (name, kind) = (SafeText::cut(parameter.name, 60), parameter.kind());
-        let kind = if types.contains(&kind.as_str()) { kind.to_uppercase() } else { kind };
+        let (name, kind) = (SafeText::cut(&parameter.name, 60), kind(&parameter));
+        let is_type = parameter.outline.values().is_none() && types.contains(&kind.as_str());
+        let kind = if is_type { kind.to_uppercase() } else { kind };
         let (open, close) = if parameter.required { ("", "") } else { ("[", "]") };
         let _ = write!(out, " {open}{name}={kind}{close}");
     }
     out
 }
 
-/// Follows local references.
-fn follow<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'a Value {
-    let reference = schema.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix('#'));
-    match reference.and_then(|pointer| root.pointer(pointer)) {
-        Some(target) if depth < 16 => follow(target, root, depth + 1),
-        _ => schema,
-    }
-}
-
-/// A value without the quotes of a text.
-fn word(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// The JSON types a schema accepts, as far as it declares them.
-fn types<'a>(schema: &'a Value, root: &'a Value) -> Vec<&'a str> {
-    let mut out = Vec::new();
-    collect_types(schema, root, 0, &mut out);
-    out
-}
-
-fn collect_types<'a>(schema: &'a Value, root: &'a Value, depth: usize, out: &mut Vec<&'a str>) {
-    let schema = follow(schema, root, 0);
-    match schema.get("type") {
-        Some(Value::String(one)) => out.push(one),
-        Some(Value::Array(many)) => out.extend(many.iter().filter_map(Value::as_str)),
-        _ => {}
-    }
-    let constants = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
-    if out.is_empty() {
-        out.extend(constants.chain(schema.get("const")).map(|value| -> &'a str { type_of(value) }));
-    }
-    if depth < 8 {
-        for key in ["anyOf", "oneOf", "allOf"] {
-            for part in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
-                collect_types(part, root, depth + 1, out);
-            }
-        }
-    }
-}
-
-fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(n) if n.is_f64() => "number",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 fn put(
     object: &mut Map<String, Value>,
-    path: &[String],
+    named: &NamedPlace<'_>,
     text: &str,
-    (schema, root): (Option<&Value>, &Value),
     again: bool,
 ) -> Result<(), String> {
-    let Some((last, parents)) = path.split_last() else { return Err("the key is empty".into()) };
+    let Some((last, parents)) = named.path.split_last() else {
+        return Err("the key is empty".into());
+    };
     let mut at = object;
     for key in parents {
         let next = at.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
         at = next.as_object_mut().ok_or_else(|| format!("`{key}` is not an object"))?;
     }
-    let wanted = schema.map(|schema| types(schema, root)).unwrap_or_default();
-    let items = schema.and_then(|schema| follow(schema, root, 0).get("items"));
-    let items = items.map(|items| types(items, root)).unwrap_or_default();
+    let wanted = named.outline.types();
+    let items = named.outline.items().types();
     let is_list = wanted.contains(&"array");
     // A repeated key adds to an array.
     if again && is_list {
@@ -367,6 +250,10 @@ fn is_whole(value: &Value) -> bool {
 mod tests {
     use super::*;
 
+    fn document(schema: Value) -> SchemaDocument {
+        SchemaDocument::new(&Arc::new(schema))
+    }
+
     fn typed(pairs: &[&str]) -> Result<Value, Vec<String>> {
         let schema = json!({"type": "object", "additionalProperties": false, "properties": {
             "text": {"type": "string"}, "count": {"type": "integer"}, "ratio": {"type": "number"},
@@ -376,7 +263,7 @@ mod tests {
             "either": {"type": ["number", "string"]},
         }, "$defs": {"meta": {"type": "object", "properties": {"author": {"type": "string"}}}}});
         let pairs: Vec<String> = pairs.iter().map(|p| (*p).to_owned()).collect();
-        arguments(None, &pairs, &schema)
+        arguments(None, &pairs, &document(schema))
     }
 
     #[test]
@@ -417,14 +304,14 @@ mod tests {
         let base = Some(json!({"a": 1, "b": {"c": 2}}));
         let pairs =
             vec!["a=2".to_owned(), "n=null".to_owned(), "l=[1]".to_owned(), "t=x y".to_owned()];
-        let value = arguments(base, &pairs, &json!({"type": "object"}));
+        let value = arguments(base, &pairs, &document(json!({"type": "object"})));
         assert_eq!(value, Ok(json!({"a": 2, "b": {"c": 2}, "n": "null", "l": [1], "t": "x y"})));
-        assert!(arguments(Some(json!([1])), &[], &json!({})).is_err());
+        assert!(arguments(Some(json!([1])), &[], &document(json!({}))).is_err());
     }
 
     #[test]
     fn a_schema_is_reported_in_a_line_for_each_parameter() {
-        let schema = json!({
+        let schema = document(json!({
             "type": "object",
             "required": ["city"],
             "properties": {
@@ -436,7 +323,7 @@ mod tests {
                 "any": true
             },
             "$defs": {"city": {"type": "string", "description": "Where"}}
-        });
+        }));
         let mut out = String::new();
         write_parameters(&mut out, &schema);
         let lines: Vec<&str> = out.lines().map(str::trim).collect();
@@ -448,6 +335,6 @@ mod tests {
             "weather.forecast city=STRING [days=INTEGER] [unit=C|F] [tags=string[]] [note=STRING] \
              [any=JSON]"
         );
-        assert!(parameters(&json!(true)).is_empty());
+        assert!(sorted_parameters(&document(json!(true))).is_empty());
     }
 }

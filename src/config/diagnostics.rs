@@ -211,11 +211,6 @@ impl<'a> Problems<'a> {
     }
 }
 
-/// The pointer of a child (RFC 6901).
-pub fn child_pointer(pointer: &str, key: &str) -> String {
-    format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
-}
-
 /// The known word closest to `asked`, if it is close enough to be meant. The cost grows with the
 /// product of the lengths, so long words are skipped.
 pub(crate) fn closest<'a>(

@@ -9,6 +9,7 @@ use serde_json::Value;
 use strum::IntoStaticStr;
 
 use crate::Diagnostic;
+pub use base::Violation;
 use base::{SafeText, ServerName};
 
 /// Stable code of an error; the spelling is part of every machine-readable output.
@@ -93,29 +94,6 @@ impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// One schema violation in a value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Violation {
-    /// JSON pointer of the offending value; empty for the root.
-    pub pointer: String,
-    /// What is wrong and what was expected.
-    pub message: String,
-    /// The violated keyword, for example `type` or `required`.
-    pub keyword: String,
-}
-
-impl Violation {
-    /// The pointer as displayed: `/` for the root.
-    pub fn place(&self) -> &str {
-        place(&self.pointer)
-    }
-}
-
-/// A JSON pointer as displayed: `/` for the root.
-pub const fn place(pointer: &str) -> &str {
-    if pointer.is_empty() { "/" } else { pointer }
 }
 
 /// An error of the engine. Clone-able and serialisable, because front ends keep and show it.

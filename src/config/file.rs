@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::names;
 use super::{Origins, ValueOrigin};
-use crate::diagnostics::{Problems, child_pointer, closest};
+use crate::diagnostics::{Problems, closest};
 use crate::entry::{self, EntryReader, ServerEntry};
 use crate::environment::project_of;
 use crate::expand::ExpandScope;
@@ -20,6 +20,7 @@ use crate::{
     Severity,
 };
 use base::ServerName;
+use base::pointer::child_pointer;
 
 /// Files of other programs, recognised by their top-level keys.
 const OTHERS: [(&str, &str); 4] = [

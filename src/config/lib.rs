@@ -30,7 +30,6 @@ mod source;
 mod syntax;
 
 pub use change::{ConfigChange, FOLLOWED_SETTINGS, changed_settings};
-pub use diagnostics::child_pointer;
 pub use diagnostics::severity_summary;
 pub use diagnostics::{
     Diagnostic, Origins, Position, Severity, SnippetMark, ValueOrigin, render, render_all,

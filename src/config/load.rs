@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-use crate::diagnostics::{child_pointer, closest};
+use crate::diagnostics::closest;
 use crate::file::{self, FileContent, ParsedServer};
 use crate::source::SourceText;
 use crate::{
     Diagnostic, Environment, InputConfig, McpConfig, Origins, ServerConfig, Severity, graph,
 };
 use base::ServerName;
+use base::pointer::child_pointer;
 
 /// A configuration and everything found while loading it.
 #[derive(Clone, Debug, Default, PartialEq)]

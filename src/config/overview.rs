@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::diagnostics::child_pointer;
 use crate::discover::{Candidate, FileScope, candidates};
 use crate::print::{effective, origin_of_value, set_values};
 use crate::{Diagnostic, Environment, Loaded, Sources, load};
 use base::ServerName;
+use base::pointer::child_pointer;
 
 /// One file that could be a source of servers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::diagnostics::child_pointer;
 use super::mask::{masked_address, masked_arguments};
 use super::{
     HttpConfig, Loaded, OAuthConfig, ReloadMode, RootConfig, ServerConfig, StdioConfig, TlsConfig,
     TransportConfig,
 };
+use base::pointer::child_pointer;
 use base::secret::MASK;
 use base::{Redactor, SafeText};
 

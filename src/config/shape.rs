@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::Severity;
-use crate::diagnostics::{Problems, child_pointer, closest};
+use crate::diagnostics::{Problems, closest};
 use crate::syntax::{NodeKind, SyntaxMember, SyntaxNode};
+use base::pointer::child_pointer;
 
 /// What a value may be.
 #[derive(Debug)]

@@ -20,8 +20,9 @@ use serde_json::{Map, Value};
 use crate::files;
 use crate::written::WrittenText;
 use base::atomic::alone;
+use base::pointer::child_pointer;
 use base::text::nearest;
-use config::{child_pointer, put_member};
+use config::put_member;
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 64 << 20;

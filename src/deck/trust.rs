@@ -14,12 +14,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use base::file::{StateFile, file_key, hex};
+use base::pointer::child_pointer;
 use base::secret::MASK;
 use base::text::path::spelled;
 use base::{SafeText, ServerName};
 use config::{
     Diagnostic, Environment, Hold, InputNeed, Loaded, McpConfig, Origins, Position, ServerConfig,
-    Severity, TransportConfig, child_pointer, dangers, is_hidden, masked_address, masked_arguments,
+    Severity, TransportConfig, dangers, is_hidden, masked_address, masked_arguments,
 };
 use process::Launch;
 

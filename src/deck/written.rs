@@ -12,7 +12,7 @@ use base::SafeText;
 use base::file::read_text;
 use base::text::path::spelled;
 use config::{NodeKind, SourceText, SyntaxNode, parse_loosely, without_mark};
-use host::{SchemaVerdict, Validator};
+use schema::{SchemaVerdict, Validator};
 
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 64 << 20;

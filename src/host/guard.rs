@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use base::pointer::child_pointer;
 use base::text::cut;
 use config::error::Violation;
-use config::{RootConfig, child_pointer, clean_path};
+use config::{RootConfig, clean_path};
 
 /// Maximum number of warnings per call.
 const MAX_WARNINGS: usize = 50;

@@ -812,7 +812,7 @@ impl Host {
 
     /// Waits for a server that is being started, for as long as a call with these options would.
     /// Its lists are in the view afterwards.
-    pub(crate) async fn wait_until_started(
+    pub async fn wait_until_started(
         &self,
         server: &ServerName,
         options: &CallOptions,
@@ -825,7 +825,7 @@ impl Host {
     }
 
     /// Why a server cannot be called, and when to try again; `None` while it can be.
-    pub(crate) fn outage(&self, server: &ServerName) -> Option<Error> {
+    pub fn outage(&self, server: &ServerName) -> Option<Error> {
         let live = self.inner.deck.slots().get(server)?.live();
         live.session.is_none().then(|| live.unavailable())
     }

@@ -21,7 +21,7 @@ mod router;
 mod server;
 mod shared;
 mod supervisor;
-mod validate;
+mod validators;
 mod view;
 
 pub use approvals::{
@@ -52,8 +52,5 @@ pub use server::connect::{
 };
 pub use server::memory::{Definitions, Memory};
 pub use supervisor::reload_plan;
-pub use validate::{
-    Formats, SchemaProblem, SchemaProblemKind, SchemaVerdict, Validator, Validators,
-    schema_problems,
-};
+pub use validators::{Validators, schema_limits};
 pub use view::{AccountView, HostView, ServerState, ServerView, StartStep, StepStatus, StepView};

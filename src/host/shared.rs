@@ -19,7 +19,7 @@ use crate::projector::Facts;
 use crate::router::Routes;
 use crate::server::connect::Connector;
 use crate::server::slot::{Slot, Slots};
-use crate::validate::Validators;
+use crate::validators::Validators;
 use base::{Clock, LogRecord, Ring};
 use config::ServerConfig;
 use mcp::{CallId, Era, Notice, TrafficRecord};

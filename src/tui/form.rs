@@ -8,11 +8,7 @@ pub mod draw;
 pub mod edit;
 pub mod editor;
 pub mod input;
-mod merge;
-pub mod pointer;
 pub mod row;
-pub mod schema;
-pub mod seed;
 pub mod state;
 #[cfg(test)]
 mod tests;
@@ -20,5 +16,4 @@ mod tests;
 pub use check::{CheckJob, CheckResult, Problem};
 pub use editor::JsonView;
 pub use row::{FieldKind, FormRow, RowKind};
-pub use seed::Defaults;
 pub use state::FormState;

@@ -77,7 +77,6 @@ mod prelude;
 pub mod result;
 mod run;
 mod runner;
-pub mod schema_text;
 pub mod screen;
 mod session;
 mod signal;

@@ -12,6 +12,7 @@ mod keys;
 mod mouse;
 mod policy;
 mod races;
+mod schemas;
 mod typing;
 mod waterfall;
 

@@ -47,6 +47,14 @@ pub(crate) fn escaped(text: &str, which: impl Fn(char) -> bool) -> String {
     out
 }
 
+/// A value for display: text without quotes.
+pub fn plain(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// The size of a value as JSON text, without building the text.
 pub fn weigh(value: &impl serde::Serialize) -> usize {
     struct Scale(usize);

@@ -1,16 +1,21 @@
 //! Texts a server sends: hidden and control characters, instructions, missing or useless
 //! descriptions.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::CheckFinding;
 use crate::expect::Budgets;
 use crate::rule::{capped, finding};
 use crate::subject::{CheckSubject, ListedEntry, brief};
+use base::pointer::child_pointer;
 use base::text::inspect;
-use config::child_pointer;
-use host::{SchemaProblem, SchemaProblemKind, schema_problems};
+use host::schema_limits;
 use mcp::{Era, ListKind};
+use schema::{
+    Parameter, SchemaDocument, SchemaProblem, SchemaProblemKind, parameters, schema_problems,
+};
 
 /// Maximum findings per entry and per schema, so that a hostile list does not fill the report.
 const MOST: usize = 5;
@@ -121,39 +126,37 @@ fn descriptions(entry: &ListedEntry<'_>, longest: u64, findings: &mut Vec<CheckF
         findings.push(finding("describe/long", entry.place_of("/description"), message));
     }
     if entry.list == ListKind::Tools {
-        parameters(entry, findings);
+        describe_parameters(entry, findings);
     }
 }
 
-fn parameters(entry: &ListedEntry<'_>, findings: &mut Vec<CheckFinding>) {
-    let Some(all) = entry.raw.pointer("/inputSchema/properties").and_then(Value::as_object) else {
+fn describe_parameters(entry: &ListedEntry<'_>, findings: &mut Vec<CheckFinding>) {
+    let schema = entry.input_schema();
+    let all = parameters(&schema, usize::MAX);
+    let lost = schema.lost_references();
+    // A constant needs no description, nor does what allows anything or nothing. A reference that
+    // leads nowhere is a finding of its own.
+    let is_silent = |parameter: &&Parameter<'_>| {
+        let outline = &parameter.outline;
+        let is_fixed = outline.values().is_some_and(|values| values.len() == 1);
+        let says = outline.first(|node| node.text("description").filter(|t| !t.trim().is_empty()));
+        let is_lost =
+            outline.first(|node| lost.iter().find(|other| other.at == node.at).map(|_| "lost"));
+        let is_object = outline.pointer().and_then(|at| schema.raw().pointer(at));
+        says.or(is_lost).is_none() && !is_fixed && is_object.is_some_and(Value::is_object)
+    };
+    let silent: Vec<&Parameter<'_>> = all.iter().filter(is_silent).collect();
+    let Some(first) = silent.first().and_then(|parameter| parameter.outline.pointer()) else {
         return;
     };
-    // A reference is described elsewhere, and a constant needs no description.
-    let describes = |schema: &Value| {
-        let Some(object) = schema.as_object() else { return true };
-        let says = |key: &str| {
-            object.get(key).and_then(Value::as_str).is_some_and(|t| !t.trim().is_empty())
-        };
-        says("description") || object.contains_key("$ref") || object.contains_key("const")
-    };
-    let silent: Vec<String> = all
-        .iter()
-        .filter(|(_, schema)| !describes(schema))
-        .map(|(name, _)| brief(name, 40))
-        .collect();
-    if silent.is_empty() {
-        return;
-    }
-    let shown = silent.iter().take(8).cloned().collect::<Vec<_>>().join(", ");
+    let names = silent.iter().take(8).map(|parameter| brief(&parameter.name, 40));
+    let shown = names.collect::<Vec<_>>().join(", ");
     let more = if silent.len() > 8 { ", ..." } else { "" };
     let message =
         format!("{} of {} parameters have no description: {shown}{more}", silent.len(), all.len());
-    findings.push(finding(
-        "describe/parameter",
-        entry.place_of("/inputSchema/properties"),
-        message,
-    ));
+    let above = first.rsplit_once('/').map_or("", |(above, _)| above);
+    let place = entry.place_of(&format!("/inputSchema{above}"));
+    findings.push(finding("describe/parameter", place, message));
 }
 
 // Schemas of tools: valid, self-contained, with an object at the root, within the budgets.
@@ -191,7 +194,7 @@ fn one(
         };
         out.push(finding("schema/root", tool.place_of(&format!("/{key}")), message));
     }
-    let problems = schema_problems(schema, subject.limits);
+    let problems = schema_problems(schema, schema_limits(&subject.limits));
     let problems = problems.into_iter().flat_map(|problem| locate(schema, problem));
     let found = problems.map(|problem| describe(tool, key, &problem)).collect();
     out.extend(capped(found, MOST, "in this schema"));
@@ -199,24 +202,20 @@ fn one(
 
 /// Repeats a problem with a reference for every place that has it; returns others as they are.
 fn locate(schema: &Value, problem: SchemaProblem) -> Vec<SchemaProblem> {
-    let remote = match problem.kind {
+    let is_remote = match problem.kind {
         SchemaProblemKind::RemoteRef => true,
         SchemaProblemKind::UnresolvedRef => false,
         _ => return vec![problem],
     };
-    let mut places = Vec::new();
-    walk(schema, "", 0, &mut |pointer, reference| {
-        // `walk` visits the key itself too, with the same pointer.
-        let broken = match reference.strip_prefix('#') {
-            _ if !pointer.ends_with("/$ref") || reference == "$ref" => false,
-            None => remote,
-            Some(path) => !remote && path.starts_with('/') && schema.pointer(path).is_none(),
-        };
-        if broken {
-            let message = format!("`$ref` {}: {}", brief(reference, 80), problem.message);
-            places.push(SchemaProblem { kind: problem.kind, pointer: pointer.to_owned(), message });
-        }
+    let document = SchemaDocument::new(&Arc::new(schema.clone()));
+    let broken = document.lost_references().into_iter().filter_map(|node| {
+        let reference = node.reference()?;
+        let message = format!("`$ref` {}: {}", brief(reference, 80), problem.message);
+        let pointer = format!("{}/$ref", node.at);
+        let is_it = is_remote != reference.starts_with('#');
+        is_it.then_some(SchemaProblem { kind: problem.kind, pointer, message })
     });
+    let places: Vec<SchemaProblem> = broken.collect();
     if places.is_empty() { vec![problem] } else { places }
 }
 
@@ -225,6 +224,7 @@ fn describe(tool: &ListedEntry<'_>, key: &str, problem: &SchemaProblem) -> Check
         SchemaProblemKind::RemoteRef => "schema/remote-ref",
         SchemaProblemKind::UnresolvedRef => "schema/unresolved-ref",
         SchemaProblemKind::Dialect => "schema/dialect",
+        SchemaProblemKind::OlderDraft => "schema/older-draft",
         SchemaProblemKind::TooDeep | SchemaProblemKind::TooLarge | SchemaProblemKind::TooSlow => {
             "schema/too-complex"
         }

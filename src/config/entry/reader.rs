@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::diagnostics::{Origins, Problems, ValueOrigin, child_pointer};
+use crate::diagnostics::{Origins, Problems, ValueOrigin};
 use crate::environment::clean_path;
 use crate::expand::{ExpandScope, Expanded, expand};
 use crate::shape::{KnownKey, Shape, parse_bytes};
 use crate::syntax::{NodeKind, SyntaxNode};
 use crate::{Diagnostic, Severity};
+use base::pointer::child_pointer;
 use base::{Secret, ServerName};
 
 /// The context and the results of reading an entry.

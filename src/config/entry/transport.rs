@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use super::address;
 use super::reader::EntryReader;
-use crate::diagnostics::child_pointer;
 use crate::environment::clean_path;
 use crate::hazards::{is_hidden, is_hook};
 use crate::keys::{ADDRESS, PROCESS, SERVER, URLS};
@@ -16,6 +15,7 @@ use crate::syntax::{NodeKind, SyntaxNode};
 use crate::{Severity, StdioConfig, TransportConfig, TransportKind, ValueOrigin, env_file};
 use base::Secret;
 use base::file::file_key;
+use base::pointer::child_pointer;
 
 /// Placeholder in container engine arguments for the file that receives the container's id.
 pub const ID_FILE: &str = "{cidfile}";

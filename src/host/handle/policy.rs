@@ -14,11 +14,12 @@ use crate::policy::{
     PolicyConfig, Principal, Reason, ServerDigests, SharedLimits, TargetKind, absent,
 };
 use crate::server::slot::Slot;
-use crate::validate::SchemaVerdict;
+use crate::validators::schema_limits;
 use base::ServerName;
 use config::error::{Error, ErrorCode};
 use config::{McpConfig, ServerConfig};
 use mcp::{CallId, Capabilities, ListKind};
+use schema::SchemaVerdict;
 
 impl Host {
     /// Replaces the policy. Without one, the user may do everything and other callers nothing.
@@ -191,7 +192,7 @@ impl Host {
         let (slot, tool) = self.inner.deck.routes().named(name, None, TargetKind::Tool)?;
         let live = slot.live();
         let Some(tool) = live.tool(&tool) else { return Err(live.unavailable()) };
-        let limits = live.config.content;
+        let limits = schema_limits(&live.config.content);
         let wrong = |message: String| Error::new(ErrorCode::Validation, message).server(&slot.name);
         let validators = &self.inner.deck.validators;
         match validators.check_input(&tool.input_schema, limits, arguments).await {

@@ -9,11 +9,13 @@ use crate::approvals::queue::{QueueHandle, own_request};
 use crate::call::Validation;
 use crate::guard;
 use crate::server::slot::Live;
-use crate::validate::SchemaVerdict;
+use crate::validators::{check, schema_limits};
 use base::human::count;
+use base::pointer::child_pointer;
+use config::GuardMode;
 use config::error::{Error, ErrorCode, Violation};
-use config::{GuardMode, child_pointer};
 use mcp::{Answer, Payload, Prompt, Request, RequestKind, Responder, ServerRequest, Tool};
+use schema::SchemaVerdict;
 
 /// Arguments that may be sent.
 #[derive(Default)]
@@ -66,7 +68,7 @@ impl Operation {
             let message = "the arguments of a tool are an object".to_owned();
             return Some(refused(vec![violation("", message, "type")]));
         }
-        let limits = live.config.content;
+        let limits = schema_limits(&live.config.content);
         match self.deck.validators.check_input(&tool.input_schema, limits, arguments).await {
             SchemaVerdict::Valid => None,
             SchemaVerdict::Invalid(violations) => Some(refused(violations)),
@@ -161,7 +163,7 @@ impl Operation {
             let message = "no `structuredContent`, although the tool has an `outputSchema`";
             return whole(message.to_owned(), "required");
         };
-        let limits = live.config.content;
+        let limits = schema_limits(&live.config.content);
         let validator = self.deck.validators.get(schema, limits).await;
         let validator = match validator.as_ref() {
             Err(problem) => {
@@ -169,7 +171,7 @@ impl Operation {
             }
             Ok(validator) => validator,
         };
-        match validator.check_async(content).await {
+        match check(validator, content).await {
             SchemaVerdict::Valid => Vec::new(),
             SchemaVerdict::Invalid(violations) => violations,
             SchemaVerdict::Unknown(why) => whole(why, "unknown"),

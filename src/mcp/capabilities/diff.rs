@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::{Capabilities, FieldChange, ListChanges, ListKind};
 use base::SafeText;
+use base::pointer::child_pointer;
 use base::text::inspect::{hidden, instructions, urls};
-use config::child_pointer;
 
 /// Most differing fields listed for one entry; the rest is summarised in one change at its root.
 pub const MAX_FIELDS: usize = 64;

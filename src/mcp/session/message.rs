@@ -12,9 +12,9 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use base::pointer::child_pointer;
 use base::text::cut;
 use base::{LogLevel, SafeText};
-use config::child_pointer;
 
 /// A request of the host as it is sent.
 #[derive(Clone, Debug)]

@@ -9,7 +9,6 @@ use crate::approval::draw::{self, ApprovalSpot};
 use crate::approval::elicitation::{self, Asks, ElicitationReading};
 use crate::approval::sampling::{self, SamplingReading};
 use crate::effect::{Effect, Order};
-use crate::form::seed::Defaults;
 use crate::form::{FormState, JsonView};
 use crate::keymap::{KeyScope, Keymap};
 use crate::message::FormToken;
@@ -20,6 +19,7 @@ use crate::screen::{Help, Screen};
 use crate::widget::{Doc, KeyLine};
 use host::ApprovalRequest;
 use mcp::{Answer, ApprovalId, RequestKind};
+use schema::Defaults;
 
 mod answer;
 mod offer;
@@ -542,9 +542,9 @@ fn form_of(kind: &RequestKind, says: &Says) -> Option<FormState> {
             form.select_place(TEXT);
             Some(form)
         }
-        (_, Says::Elicitation(ElicitationReading { asks: Asks::Form(schema), .. })) => {
-            let mut form = FormState::new(&Arc::new(schema.clone()), Defaults::All);
-            if too_many_fields(schema) {
+        (_, Says::Elicitation(ElicitationReading { asks: Asks::Form(asked), .. })) => {
+            let mut form = FormState::new(&asked.schema, Defaults::All);
+            if asked.fields > elicitation::MOST_FIELDS {
                 form.enter_json();
             }
             Some(form)
@@ -573,11 +573,6 @@ fn hidden_characters(value: &Value) -> usize {
         Value::Object(map) => map.values().map(hidden_characters).sum(),
         _ => 0,
     }
-}
-
-fn too_many_fields(schema: &Value) -> bool {
-    let fields = schema.get("properties").and_then(Value::as_object);
-    fields.is_some_and(|fields| fields.len() > elicitation::MOST_FIELDS)
 }
 
 // The key scopes of the answer screen, and the labels of its last line.

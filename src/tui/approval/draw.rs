@@ -34,21 +34,12 @@ fn elicitation(reading: &ElicitationReading, doc: &mut Doc) {
     doc.text(0, &reading.message, Role::Foreign);
     match &reading.asks {
         Asks::Url(url) => draw_url(url, doc),
-        Asks::Form(schema) => {
-            let fields = schema.get("properties").and_then(|p| p.as_object());
-            let described = |f: &Value| f.get("description").is_some();
-            if fields.is_some_and(|fields| fields.values().any(described)) {
+        Asks::Form(asked) => {
+            if !asked.described.is_empty() {
                 doc.gap();
             }
-            for (name, field) in fields.into_iter().flatten() {
-                let Some(text) = field.get("description").and_then(|d| d.as_str()) else {
-                    continue;
-                };
-                // The same label as in the form below.
-                let title = field.get("title").and_then(|title| title.as_str());
-                let label = Ink::line(title.unwrap_or(name));
-                let line = ink!("{}  {}", label, Ink::line(text));
-                doc.text(0, &line, Role::Foreign);
+            for (label, description) in &asked.described {
+                doc.text(0, &ink!("{}  {}", label, description), Role::Foreign);
             }
         }
     }

@@ -1,11 +1,14 @@
 //! An elicitation request parsed for display: what it asks for, and whether that looks like a
 //! secret (MCP 2025-11-25, client features, elicitation). Pure.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use url::{Host, Position, Url};
 
 use base::address::is_loopback;
 use base::text::SafeText;
+use schema::{SchemaDocument, parameters};
 
 /// An `elicitation/create` request, parsed for display.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,10 +24,21 @@ pub struct ElicitationReading {
 /// What an elicitation asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asks {
-    /// A form with this schema.
-    Form(Value),
+    /// A form.
+    Form(AskedForm),
     /// A visit to a URL.
     Url(UrlReading),
+}
+
+/// A form that is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AskedForm {
+    /// Its schema.
+    pub schema: Arc<Value>,
+    /// Its number of fields.
+    pub fields: usize,
+    /// The labels of the fields that have a description, as in the form, and these descriptions.
+    pub described: Vec<(SafeText, SafeText)>,
 }
 
 /// The result of an elicitation that is accepted with this content.
@@ -54,8 +68,7 @@ pub fn read(params: &Value) -> ElicitationReading {
             warnings.push("it does not say what it wants: `requestedSchema` is missing".to_owned());
             json!({"type": "object"})
         });
-        warnings.extend(schema_warnings(&schema));
-        Asks::Form(schema)
+        Asks::Form(read_form(schema, &mut warnings))
     };
     if !is_url && looks_secret(message) {
         warnings.push("the message speaks of a secret; a form is the wrong place for one".into());
@@ -63,28 +76,32 @@ pub fn read(params: &Value) -> ElicitationReading {
     ElicitationReading { message: SafeText::block(message), asks, warnings }
 }
 
-fn schema_warnings(schema: &Value) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let Some(fields) = schema.get("properties").and_then(Value::as_object) else {
-        return warnings;
-    };
-    for (name, field) in fields {
-        let text = |key: &str| field.get(key).and_then(Value::as_str).unwrap_or_default();
-        if [name.as_str(), text("title"), text("description")].into_iter().any(looks_secret)
+fn read_form(schema: Value, warnings: &mut Vec<String>) -> AskedForm {
+    let document = SchemaDocument::new(&Arc::new(schema));
+    let fields = parameters(&document, usize::MAX);
+    let mut described = Vec::new();
+    for field in &fields {
+        let text = |key: &str| field.outline.first(|node| node.text(key)).unwrap_or_default();
+        let (title, description) = (text("title"), field.description());
+        if [field.name.as_str(), title, description].into_iter().any(looks_secret)
             || text("format") == "password"
         {
-            let name = SafeText::line(name);
+            let name = SafeText::line(&field.name);
             warnings.push(format!("`{name}` looks like a secret; servers must not ask for those"));
         }
-        if matches!(text("type"), "object") || field.get("properties").is_some() {
-            let name = SafeText::line(name);
+        if field.outline.types().contains(&"object") {
+            let name = SafeText::line(&field.name);
             warnings.push(format!("`{name}` is nested, which the specification does not allow"));
+        }
+        if !description.is_empty() {
+            let label = if title.is_empty() { field.name.as_str() } else { title };
+            described.push((SafeText::line(label), SafeText::line(description)));
         }
     }
     if fields.len() > MOST_FIELDS {
         warnings.push(format!("it asks for {} fields; edit them as JSON", fields.len()));
     }
-    warnings
+    AskedForm { schema: Arc::clone(document.raw()), fields: fields.len(), described }
 }
 
 /// Whether `text` mentions a secret.

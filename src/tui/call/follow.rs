@@ -10,7 +10,7 @@ use crate::prelude::*;
 use crate::result::{PictureJob, ResultView};
 use config::error::Error;
 use deck::HistoryRecord;
-use host::{CallOutcome, CallView, Validation};
+use host::{CallOutcome, CallView, Validation, schema_limits};
 use mcp::Progress;
 
 /// Debounce time after a key before the draft is saved.
@@ -91,7 +91,7 @@ impl CallScreen {
         if *subject.schema != *self.subject.schema {
             self.form.redefine(&subject.schema);
         }
-        self.form.keep_within(&subject.limits);
+        self.form.keep_within(schema_limits(&subject.limits));
         self.subject = subject;
     }
 
@@ -122,7 +122,7 @@ impl CallScreen {
     /// focuses the result.
     pub fn read_if_new(&mut self) -> Vec<Effect> {
         let reads = matches!(self.subject.kind, SubjectKind::Resource | SubjectKind::Prompt);
-        if !reads || self.subject.has_arguments() {
+        if !reads || self.subject.has_arguments(&self.form.document) {
             return Vec::new();
         }
         if self.runs.is_empty() {

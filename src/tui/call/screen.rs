@@ -8,7 +8,7 @@ use super::run::{CallRun, RunState};
 use super::subject::{CallSubject, METHODS, SubjectKind};
 use crate::effect::{CallRequest, CallTarget, Effect, Existing, Order, ServerCommand};
 use crate::form::draw::Styles;
-use crate::form::{Defaults, FormState, JsonView, pointer};
+use crate::form::{FormState, JsonView};
 use crate::graphics::Placement;
 use crate::keymap::{KeyScope, Keymap};
 use crate::message::{CallPurpose, CallToken, FormToken};
@@ -18,8 +18,10 @@ use crate::prelude::*;
 use crate::result::{ResultFile, ResultView};
 use crate::screen::{Help, Screen, is_for_all};
 use crate::widget::KeyLine;
+use base::pointer;
 use deck::{FormDraft, History, HistoryRecord, SavedCall, SavedTarget};
-use host::Validation;
+use host::{Validation, schema_limits};
+use schema::Defaults;
 
 /// The part of the call screen that has the keyboard focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +89,7 @@ impl CallScreen {
     /// Creates the screen of `subject`, restoring a draft saved by an earlier run.
     pub fn new(subject: CallSubject, history: &History, now: Timestamp) -> Self {
         let mut form = FormState::new(&subject.schema, Defaults::Required);
-        form.keep_within(&subject.limits);
+        form.keep_within(schema_limits(&subject.limits));
         let key = subject.key();
         let drafted = history.draft(&key).cloned();
         if let Some(draft) = &drafted {
@@ -517,7 +519,9 @@ impl CallScreen {
             Action::Compare => self.runs.len() > 1 && answered(),
             Action::Search | Action::NextTab | Action::Copy | Action::Save => answered(),
             Action::NextProblem => self.form.blocking() > 0,
-            Action::Json | Action::Editor | Action::AddItem => self.subject.has_arguments(),
+            Action::Json | Action::Editor | Action::AddItem => {
+                self.subject.has_arguments(&self.form.document)
+            }
             _ => true,
         }
     }

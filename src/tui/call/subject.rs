@@ -7,6 +7,7 @@ use super::template;
 use crate::prelude::*;
 use config::ContentLimits;
 use mcp::{Prompt, Resource, Tool};
+use schema::{Outline, SchemaDocument};
 
 /// The kind of a subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -179,12 +180,10 @@ impl CallSubject {
         parts
     }
 
-    /// Whether there are arguments to fill in.
-    pub fn has_arguments(&self) -> bool {
-        let fields = self.schema.get("properties").and_then(Value::as_object);
-        fields.is_some_and(|fields| !fields.is_empty())
-            || self.schema.get("additionalProperties") != Some(&Value::Bool(false))
-                && self.kind == SubjectKind::Tool
+    /// Whether there are arguments to fill in; `document` is its schema.
+    pub fn has_arguments(&self, document: &SchemaDocument) -> bool {
+        let outline = Outline::new(document);
+        !outline.properties().is_empty() || !outline.is_closed() && self.kind == SubjectKind::Tool
     }
 
     /// Whether its server is reached by URL.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::form::pointer::plain;
+use base::text::json::plain;
 
 /// One variable of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,13 +5,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::iter::successors;
 
-use crate::form::pointer;
 use crate::form::row::{FormRow, RowKind};
-use crate::form::schema::SchemaDocument;
 use crate::prelude::*;
-use config::ContentLimits;
-use config::error::Violation;
-use host::{Formats, SchemaProblem, SchemaVerdict, Validator};
+use base::{Violation, pointer};
+use schema::{Formats, SchemaDocument, SchemaLimits, SchemaProblem, SchemaVerdict, Validator};
 
 /// Schemas with at most this many sub-schemas are compiled when the form is built, which takes
 /// less than a millisecond. Larger ones are compiled by the first job.
@@ -20,7 +17,7 @@ const AT_ONCE: usize = 150;
 /// The two validators of a schema: the engine's, and one that asserts formats.
 type Pair = (Result<Validator, SchemaProblem>, Option<Validator>);
 
-fn compile(schema: &Value, limits: ContentLimits) -> Pair {
+fn compile(schema: &Value, limits: SchemaLimits) -> Pair {
     let engine = Validator::compile_with(schema, Formats::Dialect, limits);
     let strict = engine
         .as_ref()
@@ -32,7 +29,7 @@ fn compile(schema: &Value, limits: ContentLimits) -> Pair {
 /// The results of checking the value of a form.
 #[derive(Default)]
 pub(super) struct Checks {
-    pub(super) limits: ContentLimits,
+    pub(super) limits: SchemaLimits,
     compiled: Option<Arc<Pair>>,
     pub(super) verdict: SchemaVerdict,
     pub(super) notes: Vec<Violation>,
@@ -49,7 +46,7 @@ pub struct CheckJob {
     whose: Arc<()>,
     revision: u64,
     schema: Arc<Value>,
-    limits: ContentLimits,
+    limits: SchemaLimits,
     compiled: Option<Arc<Pair>>,
     value: Value,
 }
@@ -73,7 +70,7 @@ impl PartialEq for CheckJob {
 
 impl CheckJob {
     /// Compiles the schema if needed and checks the value. Blocks for at most about four times
-    /// [`ContentLimits::schema_time`]: two compilations, two checks.
+    /// [`SchemaLimits::time`]: two compilations, two checks.
     pub fn run(self) -> CheckResult {
         let compiled =
             self.compiled.unwrap_or_else(|| Arc::new(compile(&self.schema, self.limits)));
@@ -100,8 +97,8 @@ fn judged(
 }
 
 impl Checks {
-    pub(super) fn new(document: &SchemaDocument, limits: ContentLimits) -> Self {
-        let small = document.len() <= AT_ONCE;
+    pub(super) fn new(document: &SchemaDocument, limits: SchemaLimits) -> Self {
+        let small = document.subschemas() <= AT_ONCE;
         Self {
             limits,
             compiled: small.then(|| Arc::new(compile(document.raw(), limits))),

@@ -5,12 +5,13 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::form::check::Weight;
 use crate::form::editor::{Edits, JsonView, LineEditor, Popup, pretty};
-use crate::form::pointer::{self, plain};
 use crate::form::row::{Field, FieldKind, FormRow, OF_TYPES, RowKind};
-use crate::form::schema::Types;
 use crate::form::state::FormState;
 use crate::prelude::*;
 use crate::widget::Pen;
+use base::pointer;
+use base::text::json::plain;
+use schema::Types;
 
 pub use crate::look::Styles;
 

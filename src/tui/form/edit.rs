@@ -7,13 +7,11 @@ use serde_json::Map;
 
 use crate::form::check::Weight;
 use crate::form::editor::{Edits, LineEditor, area};
-use crate::form::merge::{Merged, fits, merge, same};
-use crate::form::pointer::{self, join};
-use crate::form::row::{Field, FieldKind, FormRow, RowKind, item_conj, picks};
-use crate::form::schema::SubSchema;
-use crate::form::seed::{Defaults, empty, seed};
+use crate::form::row::{Field, FieldKind, FormRow, RowKind, picks};
 use crate::form::state::FormState;
 use crate::prelude::*;
+use base::pointer::{self, child_pointer};
+use schema::{Defaults, Merged, SubSchema, empty, fits, merge, same, seed};
 
 impl FormState {
     /// Sets a place, creating missing parent objects. Returns `false` if a parent has another type.
@@ -87,7 +85,7 @@ impl FormState {
             Some(_) => return None,
         };
         let merged = self.merged_at(at)?;
-        let item = self.begun(&item_conj(&merged, length));
+        let item = self.begun(&merged.item(length));
         self.remember();
         if !is_set {
             pointer::set(&mut self.value, at, Value::Array(Vec::new()));
@@ -102,7 +100,7 @@ impl FormState {
 
     /// Adds a key to an object; returns its pointer, or `None` if the key exists.
     pub fn add_key(&mut self, at: &str, key: &str) -> Option<String> {
-        let new = join(at, key);
+        let new = child_pointer(at, key);
         if self.at(&new).is_some() {
             return None;
         }
@@ -173,7 +171,7 @@ impl FormState {
         self.remember();
         let done = pointer::rename(&mut self.value, at, name);
         if let Some((parent, _)) = pointer::split(at).filter(|_| done) {
-            self.place_renamed(at, &join(parent, name));
+            self.place_renamed(at, &child_pointer(parent, name));
         }
         self.editor = None;
         self.changed();

@@ -10,11 +10,12 @@ use crate::form::editor::{
     Edits, JsonView, LineEditor, Popup, area, edit, editable, exact, insert, length, number,
     rewrite, text_of,
 };
-use crate::form::pointer::{self, plain};
 use crate::form::row::{Field, FieldKind, FormRow, RowKind};
 use crate::form::state::FormState;
 use crate::keymap::KeyScope;
 use crate::prelude::*;
+use base::pointer;
+use base::text::json::plain;
 use base::text::json::weigh;
 
 /// Texts of at most this many lines are shown without paging.
@@ -558,8 +559,8 @@ mod mouse_tests {
     use serde_json::json;
 
     use super::super::draw::{Styles, form};
-    use super::super::seed::Defaults;
     use super::*;
+    use schema::Defaults;
 
     const AREA: Rect = Rect { x: 3, y: 2, width: 60, height: 14 };
 

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::form::merge::{Conj, Merged, merge};
-use crate::form::pointer::{join, plain, unescaped};
-use crate::form::schema::{SchemaDocument, SubSchema, Types};
 use crate::prelude::*;
+use base::pointer::child_pointer;
+use schema::{
+    Conj, Merged, Schema, SchemaDocument, SubSchema, Types, merge, type_words, variant_title,
+};
 
 /// Maximum number of members of one container that get rows; the rest is edited as JSON.
 pub const MAX_MEMBERS: usize = 400;
@@ -107,7 +108,7 @@ struct Builder<'a> {
     decisions: &'a Decisions,
     rows: Vec<FormRow>,
     /// Sub-schemas of the containers above, to detect recursive schemas.
-    path: Vec<*const super::schema::Schema>,
+    path: Vec<*const Schema>,
 }
 
 impl Builder<'_> {
@@ -272,7 +273,7 @@ impl Builder<'_> {
                 removable: true,
                 ..FormRow::default()
             };
-            self.place(place, &item_conj(of.merged, i), Some(item));
+            self.place(place, &of.merged.item(i), Some(item));
         }
         self.tail(of, items.len().saturating_sub(MAX_MEMBERS));
         if of.open {
@@ -305,7 +306,7 @@ impl ContainerRow<'_> {
 
     fn member(&self, name: &str, label: SafeText) -> FormRow {
         FormRow {
-            pointer: join(&self.pointer, name),
+            pointer: child_pointer(&self.pointer, name),
             depth: self.depth,
             label,
             required: self.merged.required.contains(name),
@@ -329,10 +330,7 @@ impl ContainerRow<'_> {
 
 fn merge_title<'a>(document: &'a SchemaDocument, conj: &'a Conj) -> Option<&'a str> {
     let titled = |node: &'a SubSchema| node.text("title");
-    conj.iter().find_map(titled).or_else(|| {
-        let node = conj.first()?;
-        document.resolve(node.reference()?).and_then(titled)
-    })
+    conj.iter().find_map(titled).or_else(|| document.target(conj.first()?).and_then(titled))
 }
 
 impl FormRow {
@@ -407,9 +405,7 @@ pub struct Field {
 impl Field {
     /// Determines the field for `merged`, given the current value.
     pub fn new(merged: Merged, value: Option<&Value>, document: &SchemaDocument) -> Self {
-        let nullable =
-            merged.types.contains(Types::NULL) && merged.typed && merged.types != Types::NULL
-                || merged.options.as_ref().is_some_and(|o| o.contains(&Value::Null));
+        let nullable = merged.is_nullable();
         let mut kind = kind_of(&merged, value, document);
         if !shows(&kind, value) {
             let reason = "its value does not match the schema's type".to_owned();
@@ -497,8 +493,7 @@ fn kind_of(merged: &Merged, value: Option<&Value>, document: &SchemaDocument) ->
     if let Some(options) = &merged.options {
         return FieldKind::Choice(Arc::clone(options));
     }
-    let types = merged.types - Types::NULL;
-    let types = if merged.typed { types } else { inferred(merged) };
+    let types = merged.kinds();
     match types {
         _ if merged.typed && merged.types == Types::NULL => FieldKind::Const(Value::Null),
         Types::STRING => text(merged),
@@ -516,23 +511,6 @@ fn kind_of(merged: &Merged, value: Option<&Value>, document: &SchemaDocument) ->
             _ => FieldKind::Json(None),
         },
     }
-}
-
-/// The type implied by other keywords if `type` is missing.
-fn inferred(merged: &Merged) -> Types {
-    const WORDS: [(Types, &str); 4] = [
-        (
-            Types::OBJECT,
-            "properties required additionalProperties unevaluatedProperties patternProperties \
-             propertyNames",
-        ),
-        (Types::ARRAY, "prefixItems items contains uniqueItems"),
-        (Types::STRING, "pattern format minLength maxLength"),
-        (Types::NUMBER, "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
-    ];
-    let has = |keyword| merged.nodes.iter().any(|node| node.has(keyword));
-    let spoken = WORDS.into_iter().find(|(_, keywords)| keywords.split(' ').any(has));
-    spoken.map_or(Types::all(), |(types, _)| types)
 }
 
 fn text(merged: &Merged) -> FieldKind {
@@ -567,63 +545,4 @@ fn array(merged: &Merged, value: Option<&Value>, document: &SchemaDocument) -> F
     let ends = merged.items.iter().any(|n| n.never);
     let open = length < most && (!ends || length < merged.prefix.len() as u64);
     FieldKind::Array { open }
-}
-
-/// The sub-schemas for the item at `index` of a list.
-pub fn item_conj(merged: &Merged, index: usize) -> Conj {
-    merged.prefix.get(index).cloned().unwrap_or_else(|| merged.items.clone())
-}
-
-/// A short title for a variant, from what distinguishes it.
-pub fn variant_title(
-    document: &SchemaDocument,
-    node: &SubSchema,
-    discriminator: Option<&str>,
-) -> String {
-    let target = node.reference().and_then(|r| document.resolve(r));
-    if let Some(title) = node.text("title").or_else(|| target.and_then(|t| t.text("title"))) {
-        return title.to_owned();
-    }
-    let shape = target.unwrap_or(node);
-    let tag = shape.named("properties").find_map(|(name, property)| {
-        property.only().filter(|_| discriminator.is_none_or(|d| d == name))
-    });
-    if let Some(tag) = tag {
-        return plain(tag);
-    }
-    if let Some(name) = node.reference().and_then(|r| r.rsplit('/').next()) {
-        return unescaped(name);
-    }
-    if let Some(fixed) = shape.value("const") {
-        return plain(fixed);
-    }
-    let names: Vec<&str> =
-        shape.named("properties").map(|(name, _)| name.as_str()).take(3).collect();
-    let word = shape.types.map(|types| type_words(types, shape.integer));
-    let item = shape.items().and_then(|item| item.types).map(|item| type_words(item, false));
-    match (word, item) {
-        (Some(word), _) if !names.is_empty() => format!("{word} ({})", names.join(", ")),
-        (Some(word), Some(item)) => format!("{word} of {item}"),
-        (Some(word), None) => word,
-        (None, _) if !names.is_empty() => names.join(", "),
-        (None, _) if shape.has("required") => {
-            format!("with {}", shape.required().collect::<Vec<_>>().join(", "))
-        }
-        (None, _) => "anything".to_owned(),
-    }
-}
-
-/// Types in words.
-pub fn type_words(types: Types, integer: bool) -> String {
-    let all = [
-        (Types::STRING, "text"),
-        (Types::NUMBER, if integer { "whole number" } else { "number" }),
-        (Types::BOOLEAN, "yes/no"),
-        (Types::ARRAY, "list"),
-        (Types::OBJECT, "object"),
-        (Types::NULL, "null"),
-    ];
-    let words: Vec<&str> =
-        all.iter().filter(|(t, _)| types.contains(*t)).map(|(_, w)| *w).collect();
-    words.join(" or ")
 }

@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 
 use crate::form::check::{CheckJob, CheckResult, Checks, HalfTyped, Problem, Weight, collect};
 use crate::form::editor::{Edits, JsonView, LineEditor, Popup, exact, pretty};
-use crate::form::pointer;
 use crate::form::row::{self, Decisions, Field, FieldDecision, FormRow, RowKind};
-use crate::form::schema::SchemaDocument;
-use crate::form::seed::{Defaults, constants, seed};
+use base::pointer;
 use base::text::json::weigh;
-use config::ContentLimits;
 use deck::FormDraft;
-use host::{SchemaProblem, SchemaVerdict};
+use schema::{
+    Defaults, SchemaDocument, SchemaLimits, SchemaProblem, SchemaVerdict, constants, seed,
+    strip_secrets,
+};
 
 /// An earlier value, with the half-typed text and the decisions of that time.
 type Earlier = (Option<Value>, BTreeMap<String, HalfTyped>, Decisions);
@@ -60,7 +60,7 @@ impl FormState {
 
     fn build(document: Arc<SchemaDocument>, value: Option<Value>) -> Self {
         let mut form = Self {
-            checks: Checks::new(&document, ContentLimits::default()),
+            checks: Checks::new(&document, SchemaLimits::default()),
             document,
             value,
             ..Self::default()
@@ -71,9 +71,9 @@ impl FormState {
     }
 
     /// Sets the limits for checking, from the form's server.
-    pub fn keep_within(&mut self, limits: &ContentLimits) {
-        if self.checks.limits != *limits {
-            self.checks = Checks::new(&self.document, *limits);
+    pub fn keep_within(&mut self, limits: SchemaLimits) {
+        if self.checks.limits != limits {
+            self.checks = Checks::new(&self.document, limits);
             self.refresh();
         }
     }
@@ -95,7 +95,8 @@ impl FormState {
 
     /// `value` as it may be written to disk: without what the schema marks as secret.
     pub fn without_secrets(&self, mut value: Value) -> Value {
-        super::seed::strip(&self.document, &self.decisions, &mut value);
+        let picks = |at: &str| row::picks(&self.decisions, at);
+        strip_secrets(&self.document, &picks, &mut value);
         value
     }
 
@@ -533,7 +534,6 @@ mod keep_tests {
 
     use super::*;
     use crate::action::Action;
-    use crate::form::Defaults;
 
     fn again(schema: &Arc<Value>, draft: &FormDraft) -> FormState {
         // A round trip through JSON, as when it is loaded from disk.

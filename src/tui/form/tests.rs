@@ -10,8 +10,8 @@ use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
 use super::draw::Styles;
-use super::seed::Defaults;
 use super::*;
+use schema::Defaults;
 
 mod drafts;
 mod kept;

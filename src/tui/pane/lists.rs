@@ -5,10 +5,10 @@ use super::catalog::{CatalogEntry, CatalogKind};
 use crate::keymap::KeyScope;
 use crate::model::Model;
 use crate::prelude::*;
-use crate::schema_text;
 use crate::widget::Doc;
 use host::ServerView;
 use mcp::{ListKind, Tool, ToolHints};
+use schema::{SchemaDocument, SchemaLine, signature, tree};
 
 /// The tools pane.
 pub const TOOLS: CatalogKind = CatalogKind {
@@ -63,7 +63,7 @@ fn description(text: Option<&SafeText>, doc: &mut Doc) {
 
 fn tools(server: &ServerView) -> Vec<CatalogEntry> {
     let entry = |tool: &Tool| CatalogEntry {
-        note: schema_text::signature(&tool.input_schema),
+        note: Ink::line(&signature(&SchemaDocument::new(&tool.input_schema))),
         marks: marks(tool.hints),
         number: ink!("{}", tokens(&tool.raw)),
         size: tokens(&tool.raw) as u64,
@@ -96,10 +96,49 @@ fn tool_detail(entry: &CatalogEntry, server: &ServerView, model: &Model, doc: &m
     }
     description(tool.description.as_ref(), doc);
     doc.heading("input");
-    schema_text::tree(&tool.input_schema, doc);
+    members(&SchemaDocument::new(&tool.input_schema), "no parameters", doc);
     if let Some(schema) = &tool.output_schema {
         doc.heading("output");
-        schema_text::tree(schema, doc);
+        members(&SchemaDocument::new(schema), "no members", doc);
+    }
+}
+
+/// The members of a schema as a tree.
+fn members(schema: &SchemaDocument, none: &'static str, doc: &mut Doc) {
+    if let Some(note) = schema.note() {
+        doc.text(2, &Ink::line(note), Role::Faint);
+    }
+    let (lines, is_cut) = tree(schema);
+    if lines.is_empty() {
+        doc.text(2, &none, Role::Faint);
+    }
+    for line in &lines {
+        member(line, doc);
+    }
+    if is_cut {
+        doc.text(2, &ink!("..."), Role::Faint);
+    }
+}
+
+fn member(line: &SchemaLine, doc: &mut Doc) {
+    let indent = line.depth.max(1) * 2;
+    let star: &'static str = if line.required { " *" } else { "" };
+    let mut parts = vec![(ink!("{:1$}", "", indent), Role::Text)];
+    match (line.name.as_str(), line.depth) {
+        ("", 0) => {}
+        ("", _) => parts.push((ink!("other keys  "), Role::Muted)),
+        (name, _) => parts.extend([
+            (Ink::line(name), Role::JsonKey),
+            (ink!("{}", star), Role::Warning),
+            (ink!("  "), Role::Text),
+        ]),
+    }
+    parts.push((Ink::line(&line.kind), Role::Muted));
+    let facts = line.facts.iter();
+    parts.extend(facts.map(|(key, text)| (ink!("  {} {}", *key, Ink::line(text)), Role::Faint)));
+    doc.line(parts);
+    if let Some(words) = &line.description {
+        doc.text((indent + 2) as u16, &SafeText::block(words), Role::Foreign);
     }
 }
 

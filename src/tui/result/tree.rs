@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::ops::Bound;
 
 use crate::filter::contains;
-use crate::form::pointer::join;
 use crate::prelude::*;
+use base::pointer::child_pointer;
 
 /// Longer strings are not searched; the content view searches those.
 const SEARCHED: usize = 1 << 20;
@@ -204,7 +204,7 @@ impl Tree {
         for index in self.here() {
             let Some((key, next)) = child(here, index) else { break };
             match key {
-                TreeKey::Name(name) => out = join(&out, name),
+                TreeKey::Name(name) => out = child_pointer(&out, name),
                 TreeKey::Index(index) => _ = write!(out, "/{index}"),
             }
             here = next;

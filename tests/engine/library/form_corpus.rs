@@ -12,7 +12,7 @@ use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::History;
 use mcpdeck::tui::action::Action;
 use mcpdeck::tui::call::{CallScreen, CallSubject, SubjectKind};
-use mcpdeck::tui::form::{FormState, JsonView};
+use mcpdeck::tui::form::{FormState, JsonView, RowKind};
 use mcpdeck::tui::keymap::Keymap;
 use mcpdeck::tui::look::Styles;
 use ratatui::buffer::Buffer;
@@ -135,6 +135,29 @@ fn every_hand_written_schema_is_filled_by_keys_as_expected() {
 }
 
 #[test]
+fn a_form_shows_the_fields_that_lists_and_help_name() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/schemas/tools.json");
+    let text = std::fs::read_to_string(path).expect("readable");
+    let tools: Vec<Value> = serde_json::from_str(&text).expect("JSON");
+    let mut wrong = Vec::new();
+    for tool in &tools {
+        let screen = screen(&tool["inputSchema"]);
+        let fields =
+            screen.form.rows().iter().filter(|row| matches!(row.kind, RowKind::Field { .. }));
+        let got: Vec<String> = fields
+            .map(|row| format!("{}{}", row.pointer, if row.required { " *" } else { "" }))
+            .collect();
+        if got != tool["form"].as_array().expect("a list").as_slice() {
+            wrong.push(format!("{}: {got:?} instead of {}", tool["name"], tool["form"]));
+        }
+        if let Some(problem) = screen.form.schema_problem() {
+            wrong.push(format!("{}: {problem}", tool["name"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn no_tool_of_the_real_servers_degrades_and_each_can_be_drawn() {
     let mut tools = 0;
     for (server, list) in folder("real") {
@@ -169,7 +192,7 @@ fn the_output_schemas_of_the_real_servers_compile() {
     for (server, list) in folder("real") {
         for tool in list.as_array().expect("tools") {
             if let Some(schema) = tool.get("outputSchema") {
-                let compiled = mcpdeck::host::Validator::compile(schema);
+                let compiled = mcpdeck::schema::Validator::compile(schema);
                 assert!(compiled.is_ok(), "{server}.{}: {compiled:?}", tool["name"]);
             }
         }

@@ -111,8 +111,8 @@ fn the_first_expectations_hold_and_sample_calls_are_made() {
     let mut file: Value =
         serde_json::from_str(&std::fs::read_to_string(&path).expect("written")).expect("JSON");
     let schema = bench.run(&["schema", "expect"], AT_MOST).json();
-    let validator = mcpdeck::host::Validator::compile(&schema).expect("a schema");
-    assert_eq!(validator.check(&file), mcpdeck::host::SchemaVerdict::Valid);
+    let validator = mcpdeck::schema::Validator::compile(&schema).expect("a schema");
+    assert_eq!(validator.check(&file), mcpdeck::schema::SchemaVerdict::Valid);
     assert_eq!(check(&bench, &[]).code, Some(0));
     assert_eq!(check(&bench, &["--init"]).code, Some(2), "an existing file is never replaced");
 

@@ -71,8 +71,8 @@ fn reports_in_every_format_and_in_files_tell_the_same() {
         .sum();
     assert_eq!(sarif["runs"][0]["results"].as_array().map(Vec::len), Some(count));
     let schema = bench.run(&["schema", "report"], AT_MOST).json();
-    let validator = mcpdeck::host::Validator::compile(&schema).expect("a schema");
-    assert_eq!(validator.check(&report), mcpdeck::host::SchemaVerdict::Valid);
+    let validator = mcpdeck::schema::Validator::compile(&schema).expect("a schema");
+    assert_eq!(validator.check(&report), mcpdeck::schema::SchemaVerdict::Valid);
     assert!(read("r.xml").contains("<error type=\"start/exited\""), "{}", read("r.xml"));
 }
 

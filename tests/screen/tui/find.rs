@@ -22,7 +22,11 @@ const NONE: KeyModifiers = KeyModifiers::NONE;
 /// The dashboard over the seven servers, all of them ready.
 fn catalogues() -> App {
     let path = format!("{}/fixtures/catalogues.json", env!("CARGO_MANIFEST_DIR"));
-    let all: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    over(&serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
+}
+
+/// The dashboard over servers with these lists, all of them ready.
+pub(super) fn over(all: &Value) -> App {
     let mut view = HostView::default();
     let mut seq = 0;
     let mut fact = |mut fact: Value| {
@@ -40,7 +44,9 @@ fn catalogues() -> App {
             .iter()
             .map(|e| {
                 json!({"name": e["name"], "label": e["name"], "title": text(e, "title"),
-                    "description": text(e, "description"), "input_schema": {}, "output_schema": null,
+                    "description": text(e, "description"),
+                    "input_schema": e.get("inputSchema").cloned().unwrap_or_default(),
+                    "output_schema": null,
                     "hints": {"readOnly": null, "destructive": null, "idempotent": null,
                         "openWorld": null}, "raw": e})
             })

@@ -8,7 +8,6 @@ use super::{AnswerScreen, AnsweringStage, Drafting, Over, Says, TEXT, edited_as_
 use crate::approval::elicitation::{Asks, ElicitationReading, accepted};
 use crate::approval::sampling::{Media, media};
 use crate::effect::{Effect, Order};
-use crate::form::seed::{Defaults, seed};
 use crate::form::{CheckJob, CheckResult, FormState, JsonView};
 use crate::model::last_text;
 use crate::pane::Out;
@@ -17,8 +16,8 @@ use crate::prelude::*;
 use crate::widget::Doc;
 use config::ApprovalRules;
 use deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
-use host::SchemaVerdict;
 use mcp::Answer;
+use schema::{Defaults, SchemaVerdict, seed};
 
 /// Largest request that can be edited on the screen, in bytes.
 const EDITED: usize = 256 << 10;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use crate::form::schema::{Schema, SchemaDocument, SubSchema, Types, sole, strings};
+use super::document::{Schema, SchemaDocument, SubSchema, Types, sole, strings};
 
 /// Sub-schemas that all apply to one place.
 pub type Conj = Vec<SubSchema>;
@@ -25,7 +25,7 @@ pub struct Union {
 
 /// Everything that applies to one place.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "four independent facts of a schema")]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a schema")]
 pub struct Merged {
     /// Possible types.
     pub types: Types,
@@ -33,6 +33,8 @@ pub struct Merged {
     pub typed: bool,
     /// Whether numbers must be whole.
     pub integer: bool,
+    /// Whether an alternative for `null` was left out of the choices.
+    pub nullable: bool,
     /// The sub-schemas that were joined, outermost first.
     pub nodes: Vec<SubSchema>,
     /// Choices, in the order in which they were found.
@@ -72,28 +74,47 @@ pub fn merge(
     value: Option<&Value>,
     picks: &[Option<usize>],
 ) -> Merged {
-    let mut merger = Merger {
-        document,
-        value,
-        picks,
-        seen: HashSet::new(),
-        out: Merged { types: Types::all(), ..Merged::default() },
-    };
-    for node in conj {
-        merger.add(node);
-    }
-    merger.out
+    Merger::new(document, value, picks, true).join(conj)
+}
+
+/// Like [`merge`] whatever the value is: `if`, `then`, `else` and what depends on other keys are
+/// left out.
+pub(super) fn merge_always(
+    document: &SchemaDocument,
+    conj: &[SubSchema],
+    picks: &[Option<usize>],
+) -> Merged {
+    Merger::new(document, None, picks, false).join(conj)
 }
 
 struct Merger<'a> {
     document: &'a SchemaDocument,
     value: Option<&'a Value>,
     picks: &'a [Option<usize>],
+    /// Whether conditions are tried with the value.
+    has_conditions: bool,
     seen: HashSet<*const Schema>,
     out: Merged,
 }
 
-impl Merger<'_> {
+impl<'a> Merger<'a> {
+    fn new(
+        document: &'a SchemaDocument,
+        value: Option<&'a Value>,
+        picks: &'a [Option<usize>],
+        has_conditions: bool,
+    ) -> Self {
+        let out = Merged { types: Types::all(), ..Merged::default() };
+        Self { document, value, picks, has_conditions, seen: HashSet::new(), out }
+    }
+
+    fn join(mut self, conj: &[SubSchema]) -> Merged {
+        for node in conj {
+            self.add(node);
+        }
+        self.out
+    }
+
     fn add(&mut self, node: &SubSchema) {
         if !self.seen.insert(Arc::as_ptr(node)) {
             return;
@@ -108,8 +129,8 @@ impl Merger<'_> {
         }
         self.add_scalars(node);
         self.add_members(node);
-        if let Some(reference) = node.reference() {
-            match self.document.resolve(reference) {
+        if node.reference().is_some() {
+            match self.document.target(node) {
                 Some(target) => self.add(&Arc::clone(target)),
                 None => self.degrade("a `$ref` points outside the schema"),
             }
@@ -117,7 +138,9 @@ impl Merger<'_> {
         for part in node.parts("allOf") {
             self.add(part);
         }
-        self.add_conditions(node);
+        if self.has_conditions {
+            self.add_conditions(node);
+        }
         for keyword in ["oneOf", "anyOf"] {
             let list: Vec<SubSchema> = node.parts(keyword).cloned().collect();
             if !list.is_empty() {
@@ -239,6 +262,7 @@ impl Merger<'_> {
         self.add(&variants[active]);
         if nullable && before.contains(Types::NULL) {
             self.out.types |= Types::NULL;
+            self.out.nullable = true;
         }
     }
 }
@@ -247,7 +271,7 @@ impl Merger<'_> {
 fn constants(document: &SchemaDocument, list: &[SubSchema]) -> Option<Vec<Value>> {
     list.iter()
         .map(|node| {
-            let node = node.reference().and_then(|r| document.resolve(r)).unwrap_or(node);
+            let node = document.target(node).unwrap_or(node);
             let null = (node.types == Some(Types::NULL)).then_some(Value::Null);
             node.only().cloned().or(null)
         })
@@ -268,6 +292,39 @@ impl Merged {
     /// The only possible value, if there is just one.
     pub fn only(&self) -> Option<&Value> {
         self.fixed.as_ref().or_else(|| sole(self.options.as_ref()))
+    }
+
+    /// The types of values, without `null`: as declared, otherwise as other keywords imply.
+    pub fn kinds(&self) -> Types {
+        if self.typed { self.types - Types::NULL } else { self.implied() }
+    }
+
+    fn implied(&self) -> Types {
+        const WORDS: [(Types, &str); 4] = [
+            (
+                Types::OBJECT,
+                "properties required additionalProperties unevaluatedProperties patternProperties \
+                 propertyNames",
+            ),
+            (Types::ARRAY, "prefixItems items contains uniqueItems"),
+            (Types::STRING, "pattern format minLength maxLength"),
+            (Types::NUMBER, "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
+        ];
+        let has = |keyword| self.nodes.iter().any(|node| node.has(keyword));
+        let spoken = WORDS.into_iter().find(|(_, keywords)| keywords.split(' ').any(has));
+        spoken.map_or(Types::all(), |(types, _)| types)
+    }
+
+    /// Whether `null` is allowed besides other values.
+    pub fn is_nullable(&self) -> bool {
+        let types = self.typed || self.nullable;
+        types && self.types.contains(Types::NULL) && self.types != Types::NULL
+            || self.options.as_ref().is_some_and(|options| options.contains(&Value::Null))
+    }
+
+    /// The sub-schemas of the item at `index` of a list.
+    pub fn item(&self, index: usize) -> Conj {
+        self.prefix.get(index).cloned().unwrap_or_else(|| self.items.clone())
     }
 
     /// The first result of `say` for the joined nodes.
@@ -359,8 +416,7 @@ impl MergeJudge<'_> {
 
     fn fits_combined(&mut self, schema: &Schema, value: &Value, depth: u32) -> bool {
         let next = depth + 1;
-        if let Some(reference) = schema.reference()
-            && let Some(target) = self.document.resolve(reference)
+        if let Some(target) = self.document.target(schema)
             && !self.fits(target, value, next)
         {
             return false;
@@ -378,7 +434,7 @@ impl MergeJudge<'_> {
     /// How similar `value` is, higher is better. Used to choose among variants if none fits.
     fn likeness(&mut self, schema: &Schema, value: &Value) -> u32 {
         let mut score = 0;
-        let resolved = schema.reference().and_then(|r| self.document.resolve(r));
+        let resolved = self.document.target(schema);
         for node in std::iter::once(schema).chain(resolved.map(|node| &**node)) {
             if node.types.is_some_and(|types| types.contains(Types::of(value))) {
                 score += 1;

@@ -1,24 +1,14 @@
-//! JSON Schema validation of arguments and results (requirement R3), safe against hostile schemas.
+//! Validation of arguments and results, safe against hostile schemas.
 //!
 //! Owns compiling and checking. Must not fetch or read anything: a `$ref` outside the document is
-//! rejected. [`ContentLimits::schema_time`] bounds every check, for any schema, pattern or value.
-
-mod audit;
-mod budget;
-mod cache;
-mod explain;
-#[cfg(test)]
-mod tests;
-mod verdict;
+//! rejected. [`SchemaLimits::time`] bounds every check, for any schema, pattern or value.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use cache::Validators;
-pub use verdict::{Formats, SchemaProblem, SchemaProblemKind, SchemaVerdict};
-
-use config::ContentLimits;
+use super::verdict::{Formats, SchemaLimits, SchemaProblem, SchemaVerdict};
+use super::{audit, budget, explain};
 
 /// A compiled schema. Cheap to clone.
 #[derive(Clone)]
@@ -28,19 +18,20 @@ pub struct Validator {
 
 struct ValidatorInner {
     schema: Value,
-    limits: ContentLimits,
+    limits: SchemaLimits,
     audit: audit::Audit,
     /// Compiled with a budget check in every sub-schema.
     validator: jsonschema::Validator,
 }
 
 impl Validator {
-    /// Compiles `schema` with the default limits; the dialect is 2020-12 unless `$schema` is set.
+    /// Compiles `schema` with the default limits; the dialect is that of `$schema`; without it,
+    /// 2020-12 or the older draft that the schema is written for.
     ///
     /// # Errors
     /// The first [`SchemaProblem`] found; [`schema_problems`] returns all.
     pub fn compile(schema: &Value) -> Result<Self, SchemaProblem> {
-        Self::compile_with(schema, Formats::Dialect, ContentLimits::default())
+        Self::compile_with(schema, Formats::Dialect, SchemaLimits::default())
     }
 
     /// Compiles `schema` with the given treatment of `format` and limits.
@@ -50,31 +41,19 @@ impl Validator {
     pub fn compile_with(
         schema: &Value,
         formats: Formats,
-        limits: ContentLimits,
+        limits: SchemaLimits,
     ) -> Result<Self, SchemaProblem> {
-        let audit = audit::audit(schema, &limits)?;
+        let audit = audit::audit(schema, limits)?;
         let guarded = audit::guarded(schema);
-        let validator = budget::compile(guarded, audit.dialect, formats, limits.schema_time)?;
+        let validator = budget::compile(guarded, audit.dialect, formats, limits.time)?;
         let inner = ValidatorInner { schema: schema.clone(), limits, audit, validator };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Checks `value`. Takes microseconds for ordinary schemas; for others blocks the thread while
-    /// the budget [`ContentLimits::schema_time`] lasts (use [`Validator::check_async`] in a task).
+    /// the budget [`SchemaLimits::time`] lasts.
     pub fn check(&self, value: &Value) -> SchemaVerdict {
         self.check_in_place(value).unwrap_or_else(|| self.check_on_thread(value))
-    }
-
-    /// Checks `value` without blocking the executor: in place when that is cheap, otherwise on a
-    /// separate thread.
-    pub async fn check_async(&self, value: &Value) -> SchemaVerdict {
-        if let Some(verdict) = self.check_in_place(value) {
-            return verdict;
-        }
-        let (this, value) = (self.clone(), value.clone());
-        tokio::task::spawn_blocking(move || this.check_on_thread(&value))
-            .await
-            .unwrap_or_else(|_| SchemaVerdict::Unknown("the validation failed".to_owned()))
     }
 
     /// Checks `value` if that is cheap (a few milliseconds at most); otherwise returns `None`.
@@ -85,10 +64,11 @@ impl Validator {
         budget::in_place(|| explain::verdict(&self.inner.validator, value))
     }
 
-    fn check_on_thread(&self, value: &Value) -> SchemaVerdict {
+    /// Checks `value` on a thread of its own, and waits for the verdict.
+    pub fn check_on_thread(&self, value: &Value) -> SchemaVerdict {
         let (this, value) = (self.clone(), value.clone());
         let work = move || explain::verdict(&this.inner.validator, &value);
-        budget::run(self.inner.limits.schema_time, work)
+        budget::run(self.inner.limits.time, work)
             .unwrap_or_else(|stopped| SchemaVerdict::Unknown(stopped.to_string()))
     }
 }
@@ -100,17 +80,19 @@ impl std::fmt::Debug for Validator {
 }
 
 /// All problems of a schema, for a report: limits, dialect, references and violations of the
-/// dialect's meta-schema. Empty when it is usable. Blocks like [`Validator::check`].
-pub fn schema_problems(schema: &Value, limits: ContentLimits) -> Vec<SchemaProblem> {
-    if let Err(problem) = audit::audit(schema, &limits) {
-        return vec![problem];
-    }
-    let meta = budget::against_meta_schema(schema.clone(), limits.schema_time);
-    match meta {
+/// dialect's meta-schema. Empty when it is usable without remarks. Blocks like [`Validator::check`].
+pub fn schema_problems(schema: &Value, limits: SchemaLimits) -> Vec<SchemaProblem> {
+    let audit = match audit::audit(schema, limits) {
+        Ok(audit) => audit,
+        Err(problem) => return vec![problem],
+    };
+    let named = audit::with_dialect(schema, audit.dialect);
+    match budget::against_meta_schema(named, limits.time) {
         Ok(problems) if !problems.is_empty() => problems,
         Err(problem) => vec![problem],
         Ok(_) => {
-            Validator::compile_with(schema, Formats::Dialect, limits).err().into_iter().collect()
+            let unusable = Validator::compile_with(schema, Formats::Dialect, limits).err();
+            unusable.or(audit.note).into_iter().collect()
         }
     }
 }

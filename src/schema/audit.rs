@@ -5,9 +5,11 @@ use jsonschema::Draft;
 use serde_json::{Map, Value};
 
 use super::budget::KEYWORD;
+use super::draft::{declared_draft, draft_of};
 use super::explain::safe;
-use super::verdict::{SchemaProblem, SchemaProblemKind as Kind};
-use config::{ContentLimits, child_pointer};
+use super::keywords::{Holds, children, holds};
+use super::verdict::{SchemaLimits, SchemaProblem, SchemaProblemKind as Kind};
+use base::pointer::child_pointer;
 
 /// Maximum size of a schema, in estimated bytes of compact JSON.
 const SCHEMA_BYTES: usize = 1 << 20;
@@ -19,10 +21,12 @@ const PATTERNS: usize = 32;
 const ENTRIES: usize = 256;
 
 /// The result of the inspection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Audit {
     /// Its dialect.
     pub(super) dialect: Draft,
+    /// Why it is read as an older draft than it should be without `$schema`.
+    pub(super) note: Option<SchemaProblem>,
     /// Whether small values may be checked on the caller's thread: it has no references, so its
     /// depth is bounded as written, and keywords whose cost is not counted are cheap.
     pub(super) is_plain: bool,
@@ -66,66 +70,11 @@ fn has_few_states(pattern: &str) -> bool {
         && !pattern.as_bytes().windows(3).any(hundreds)
 }
 
-/// How the value of a keyword contains sub-schemas.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Holds {
-    One,
-    /// A schema, or an array of them (`items` before 2020-12).
-    OneOrList,
-    List,
-    Map,
-    /// Data without schemas.
-    Data,
-}
-
-fn holds(keyword: &str) -> Option<Holds> {
-    Some(match keyword {
-        "additionalItems"
-        | "additionalProperties"
-        | "unevaluatedItems"
-        | "unevaluatedProperties"
-        | "contains"
-        | "propertyNames"
-        | "not"
-        | "if"
-        | "then"
-        | "else"
-        | "contentSchema" => Holds::One,
-        "items" => Holds::OneOrList,
-        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Holds::List,
-        "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
-        | "dependencies" => Holds::Map,
-        "enum" | "const" | "default" | "examples" | "example" => Holds::Data,
-        _ => return None,
-    })
-}
-
-/// The direct sub-schemas of `schema`, each with keyword and inner key.
-fn children(schema: &Map<String, Value>) -> impl Iterator<Item = (&str, Option<String>, &Value)> {
-    schema.iter().flat_map(|(keyword, value)| {
-        let list: Vec<(&str, Option<String>, &Value)> = match (holds(keyword), value) {
-            (Some(Holds::List | Holds::OneOrList), Value::Array(items)) => items
-                .iter()
-                .enumerate()
-                .map(|(i, v)| (keyword.as_str(), Some(i.to_string()), v))
-                .collect(),
-            (Some(Holds::Map), Value::Object(map)) => map
-                .iter()
-                .filter(|(_, v)| !v.is_array())
-                .map(|(k, v)| (keyword.as_str(), Some(k.clone()), v))
-                .collect(),
-            (Some(Holds::One | Holds::OneOrList), v) => vec![(keyword.as_str(), None, v)],
-            _ => Vec::new(),
-        };
-        list.into_iter()
-    })
-}
-
 /// Checks limits and dialect.
 ///
 /// # Errors
 /// The first problem.
-pub(super) fn audit(schema: &Value, limits: &ContentLimits) -> Result<Audit, SchemaProblem> {
+pub(super) fn audit(schema: &Value, limits: SchemaLimits) -> Result<Audit, SchemaProblem> {
     let problem = |kind, pointer: &str, message: String| SchemaProblem {
         kind,
         pointer: pointer.to_owned(),
@@ -141,12 +90,12 @@ pub(super) fn audit(schema: &Value, limits: &ContentLimits) -> Result<Audit, Sch
         let message = format!("the schema is larger than {most} KiB or nested too deep");
         return Err(problem(Kind::TooLarge, "", message));
     }
-    let dialect = dialect(schema.get("$schema"))
-        .map_err(|message| problem(Kind::Dialect, "/$schema", message))?;
+    let (dialect, older) =
+        draft_of(schema).map_err(|message| problem(Kind::Dialect, "/$schema", message))?;
     let (mut seen, mut patterns, mut is_plain) = (0, 0, true);
     walk(schema, "", 0, &mut |sub, pointer, depth| {
-        if depth as u64 > limits.schema_depth {
-            let message = format!("sub-schemas are nested deeper than {}", limits.schema_depth);
+        if depth as u64 > limits.depth {
+            let message = format!("sub-schemas are nested deeper than {}", limits.depth);
             return Err(problem(Kind::TooDeep, pointer, message));
         }
         if seen > limits.subschemas {
@@ -157,13 +106,14 @@ pub(super) fn audit(schema: &Value, limits: &ContentLimits) -> Result<Audit, Sch
         is_plain = is_plain && self::is_plain(sub, &mut patterns);
         if depth > 0
             && let Some(declared) = sub.get("$schema")
-            && let Err(message) = self::dialect(Some(declared))
+            && let Err(message) = declared_draft(declared)
         {
             return Err(problem(Kind::Dialect, &format!("{pointer}/$schema"), message));
         }
         Ok(())
     })?;
-    Ok(Audit { dialect, is_plain })
+    let note = older.map(|older| problem(Kind::OlderDraft, &older.pointer, older.reason()));
+    Ok(Audit { dialect, note, is_plain })
 }
 
 /// Estimates the compact size; false above [`SCHEMA_BYTES`], or when nested too deep to recurse.
@@ -180,17 +130,6 @@ fn measure(value: &Value, depth: usize, bytes: &mut usize) -> bool {
         Value::Array(items) => items.iter().all(|v| measure(v, depth + 1, bytes)),
         Value::Object(map) => map.values().all(|v| measure(v, depth + 1, bytes)),
         _ => true,
-    }
-}
-
-fn dialect(declared: Option<&Value>) -> Result<Draft, String> {
-    let Some(declared) = declared else { return Ok(Draft::Draft202012) };
-    let Some(uri) = declared.as_str() else {
-        return Err("`$schema` must be text".to_owned());
-    };
-    match Draft::from_schema_uri(uri) {
-        Draft::Unknown => Err(format!("`$schema` names an unknown dialect: {uri}")),
-        known => Ok(known),
     }
 }
 
@@ -212,6 +151,25 @@ fn walk(
         walk(sub, &pointer, depth + 1, visit)?;
     }
     Ok(())
+}
+
+/// A copy of `schema` that names the dialect it is read as.
+pub(super) fn with_dialect(schema: &Value, dialect: Draft) -> Value {
+    let mut copy = schema.clone();
+    if let Some(map) = copy.as_object_mut() {
+        map.entry("$schema").or_insert_with(|| Value::from(dialect_uri(dialect)));
+    }
+    copy
+}
+
+const fn dialect_uri(dialect: Draft) -> &'static str {
+    match dialect {
+        Draft::Draft4 => "http://json-schema.org/draft-04/schema#",
+        Draft::Draft6 => "http://json-schema.org/draft-06/schema#",
+        Draft::Draft7 => "http://json-schema.org/draft-07/schema#",
+        Draft::Draft201909 => "https://json-schema.org/draft/2019-09/schema",
+        _ => "https://json-schema.org/draft/2020-12/schema",
+    }
 }
 
 /// A copy of `schema` with the deadline keyword in every object that may be a schema.
@@ -236,10 +194,6 @@ pub(super) fn guarded(schema: &Value) -> Value {
             (Some(Holds::Map), Value::Object(map)) => {
                 let copied = map.iter().map(|(k, v)| (k.clone(), schema_copy(v)));
                 Value::Object(copied.collect())
-            }
-            // Maps of names to lists of names or to booleans, not schemas.
-            (None, Value::Object(_)) if matches!(keyword, "dependentRequired" | "$vocabulary") => {
-                value.clone()
             }
             _ => schema_copy(value),
         }

@@ -1,6 +1,8 @@
 //! The results of compiling a schema and of checking a value.
 
-use config::error::Violation;
+use std::time::Duration;
+
+use base::Violation;
 
 /// Whether `format` is asserted or an annotation (JSON Schema 2020-12, validation, section 7.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -20,18 +22,20 @@ pub enum SchemaProblemKind {
     NotASchema,
     /// `$schema` names an unknown dialect.
     Dialect,
+    /// There is no `$schema`, and the schema is written for an older draft: it is read as that one.
+    /// The schema is usable.
+    OlderDraft,
     /// A `$ref` outside the document.
     RemoteRef,
     /// A `$ref` to a place that does not exist.
     UnresolvedRef,
     /// A `pattern` that is not a regular expression, or is too large.
     Pattern,
-    /// Nested deeper than [`ContentLimits::schema_depth`](config::ContentLimits).
+    /// Nested deeper than [`SchemaLimits::depth`].
     TooDeep,
-    /// More sub-schemas than [`ContentLimits::subschemas`](config::ContentLimits), or too
-    /// many bytes.
+    /// More sub-schemas than [`SchemaLimits::subschemas`], or too many bytes.
     TooLarge,
-    /// Compiling took longer than [`ContentLimits::schema_time`](config::ContentLimits).
+    /// Compiling took longer than [`SchemaLimits::time`].
     TooSlow,
     /// Violates the dialect's meta-schema.
     Invalid,
@@ -47,6 +51,23 @@ pub struct SchemaProblem {
     pub pointer: String,
     /// What is wrong, safe to print.
     pub message: String,
+}
+
+/// Limits on reading and applying one schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchemaLimits {
+    /// Deepest nesting of sub-schemas.
+    pub depth: u64,
+    /// Most sub-schemas.
+    pub subschemas: u64,
+    /// Longest compilation, and longest check against it.
+    pub time: Duration,
+}
+
+impl Default for SchemaLimits {
+    fn default() -> Self {
+        Self { depth: 32, subschemas: 2_000, time: Duration::from_millis(250) }
+    }
 }
 
 /// The result of a check.

@@ -1,8 +1,17 @@
-//! Changing a value at a JSON pointer (RFC 6901), where a place may be unset. Pure.
+//! JSON pointers (RFC 6901): building them, and changing a value at one, where a place may be unset.
+//! Pure.
 
 use serde_json::{Map, Value};
 
-pub(crate) use config::child_pointer as join;
+/// The pointer of a child.
+pub fn child_pointer(pointer: &str, key: &str) -> String {
+    format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+/// A pointer as displayed: `/` for the root.
+pub const fn place(pointer: &str) -> &str {
+    if pointer.is_empty() { "/" } else { pointer }
+}
 
 /// The key that an escaped token stands for.
 pub fn unescaped(token: &str) -> String {
@@ -78,14 +87,6 @@ pub fn rename(root: &mut Option<Value>, pointer: &str, name: &str) -> bool {
         map.shift_insert(at, name.to_owned(), value);
     }
     true
-}
-
-/// A value for display: text without quotes.
-pub fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

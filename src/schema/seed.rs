@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::form::merge::{Conj, Merged, merge};
-use crate::form::pointer::join;
-use crate::form::row::{Decisions, item_conj, picks};
-use crate::form::schema::{Schema, SchemaDocument, SubSchema, Types};
+use super::document::{Schema, SchemaDocument, SubSchema, Types};
+use super::merge::{Conj, Merged, merge};
+use base::pointer::child_pointer;
 
 /// Which defaults are written into the initial value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,22 +83,22 @@ pub fn empty(merged: &Merged) -> Option<Value> {
 
 const MAX_DEPTH: usize = 64;
 
-/// Removes all secrets from `value`.
-pub(super) fn strip(document: &SchemaDocument, decisions: &Decisions, value: &mut Value) {
+/// Removes all secrets from `value`; `picks` are the variants chosen at a pointer, as in [`merge`].
+pub fn strip_secrets<'a>(
+    document: &'a SchemaDocument,
+    picks: &'a dyn Fn(&str) -> &'a [Option<usize>],
+    value: &mut Value,
+) {
     if document.has_secrets() {
         let root = vec![Arc::clone(&document.root)];
-        Stripper { document, decisions, known: HashMap::new() }.inside(
-            &root,
-            String::new(),
-            value,
-            0,
-        );
+        let mut stripper = Stripper { document, picks, known: HashMap::new() };
+        stripper.inside(&root, String::new(), value, 0);
     }
 }
 
 struct Stripper<'a> {
     document: &'a SchemaDocument,
-    decisions: &'a Decisions,
+    picks: &'a dyn Fn(&str) -> &'a [Option<usize>],
     /// Whether places of these sub-schemas are secret.
     known: HashMap<*const Schema, bool>,
 }
@@ -117,7 +116,7 @@ impl Stripper<'_> {
                 }
                 // Alternatives may lead back to each other.
                 if seen.insert(Arc::as_ptr(node)) {
-                    left.extend(node.reference().and_then(|target| document.resolve(target)));
+                    left.extend(document.target(node));
                     left.extend(["allOf", "anyOf", "oneOf"].iter().flat_map(|key| node.parts(key)));
                 }
             }
@@ -131,7 +130,7 @@ impl Stripper<'_> {
         if depth > MAX_DEPTH || !(value.is_object() || value.is_array()) {
             return;
         }
-        let merged = merge(self.document, conj, Some(value), picks(self.decisions, &at));
+        let merged = merge(self.document, conj, Some(value), (self.picks)(&at));
         match value {
             Value::Object(map) => {
                 let names: Vec<String> = map.keys().cloned().collect();
@@ -141,13 +140,13 @@ impl Stripper<'_> {
                     if self.is_secret(&conj) {
                         map.shift_remove(&name);
                     } else if let Some(member) = map.get_mut(&name) {
-                        self.inside(&conj, join(&at, &name), member, depth + 1);
+                        self.inside(&conj, child_pointer(&at, &name), member, depth + 1);
                     }
                 }
             }
             Value::Array(items) => {
                 for (i, item) in items.iter_mut().enumerate() {
-                    let conj = item_conj(&merged, i);
+                    let conj = merged.item(i);
                     if self.is_secret(&conj) {
                         *item = Value::Null;
                     } else {

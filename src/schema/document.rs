@@ -5,9 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use jsonschema::Draft;
 use serde_json::{Map, Value};
 
-use super::pointer::join;
+use super::draft::{draft_of, ignores_siblings};
+use super::keywords::{Holds, holds};
+use super::resolve::RefTargets;
+use base::pointer::child_pointer;
 
 bitflags::bitflags! {
     /// JSON types.
@@ -50,6 +54,9 @@ pub type SubSchema = Arc<Schema>;
 pub struct Schema {
     /// JSON pointer of this sub-schema within the document.
     pub at: String,
+    /// JSON pointer of the nearest schema above (or itself) that has an `$id`, within which its
+    /// references are resolved; empty for the root.
+    base: Arc<str>,
     /// Whether it is the schema `false`.
     pub never: bool,
     /// `type`; `None` for any.
@@ -174,6 +181,14 @@ impl Schema {
     }
 }
 
+impl Schema {
+    fn forget_all_but(&mut self, kept: &[&str]) {
+        self.keywords.retain(|keyword, _| kept.contains(&keyword.as_str()));
+        self.parts.clear();
+        (self.types, self.integer, self.options) = (None, false, None);
+    }
+}
+
 /// The strings of a list; empty if the value is not a list.
 pub fn strings(value: Option<&Value>) -> impl Iterator<Item = &str> {
     value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
@@ -191,7 +206,8 @@ pub struct SchemaDocument {
     pub root: SubSchema,
     raw: Arc<Value>,
     places: HashMap<String, SubSchema>,
-    anchors: HashMap<String, String>,
+    targets: RefTargets,
+    note: Option<String>,
 }
 
 /// Maximum number of sub-schemas that are parsed; places of the rest are edited as JSON.
@@ -201,27 +217,37 @@ const MAX_DEPTH: usize = 64;
 impl SchemaDocument {
     /// Parses a schema.
     pub fn new(raw: &Arc<Value>) -> Self {
-        let mut document = Self { raw: Arc::clone(raw), ..Self::default() };
-        document.root = document.read(raw, String::new(), 0);
-        document
+        let (draft, older) = draft_of(raw).unwrap_or((Draft::Draft202012, None));
+        let mut reader = Reader { draft, places: HashMap::new(), targets: RefTargets::default() };
+        let root = reader.read(raw, String::new(), &Arc::from(""), 0);
+        let Reader { places, targets, .. } = reader;
+        let note = older.map(|older| older.reason());
+        Self { root, raw: Arc::clone(raw), places, targets, note }
     }
 
-    /// The sub-schema that a `$ref` names, if it is within this document.
-    pub fn resolve(&self, reference: &str) -> Option<&SubSchema> {
-        let fragment = reference.strip_prefix('#')?;
-        if let Some(node) = self.places.get(fragment) {
-            return Some(node);
-        }
-        if let Some(at) = self.anchors.get(fragment) {
-            return self.places.get(at);
-        }
-        let decoded = fragment.replace("%24", "$").replace("%20", " ").replace("%25", "%");
-        self.places.get(&decoded)
+    /// The sub-schema that the reference of `node` names, if it is within this document.
+    pub fn target(&self, node: &Schema) -> Option<&SubSchema> {
+        let pointers = self.targets.pointers(&node.base, node.reference()?);
+        pointers.iter().find_map(|pointer| self.places.get(pointer))
+    }
+
+    /// The sub-schemas whose reference leads nowhere within this document, in the order of their
+    /// pointers.
+    pub fn lost_references(&self) -> Vec<&SubSchema> {
+        let is_lost = |node: &&SubSchema| node.reference().is_some() && self.target(node).is_none();
+        let mut lost: Vec<&SubSchema> = self.places.values().filter(is_lost).collect();
+        lost.sort_by(|a, b| a.at.cmp(&b.at));
+        lost
     }
 
     /// The schema as received.
     pub fn raw(&self) -> &Arc<Value> {
         &self.raw
+    }
+
+    /// As which older draft it is read and why, if it is.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// Whether any place is secret (`writeOnly`, `format: password`).
@@ -230,62 +256,83 @@ impl SchemaDocument {
     }
 
     /// Number of sub-schemas.
-    pub(crate) fn len(&self) -> usize {
+    pub fn subschemas(&self) -> usize {
         self.places.len()
     }
 }
 
-/// Keywords that hold sub-schemas by name, in a list, or one that may be a boolean; and those whose
-/// object is data. Any other object is parsed as a sub-schema, as a reference may point to it.
-const BY_NAME: [&str; 6] =
-    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
-const LISTS: [&str; 5] = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
-const ONE: [&str; 4] =
-    ["additionalProperties", "unevaluatedProperties", "items", "additionalItems"];
-const DATA: [&str; 5] = ["default", "const", "example", "discriminator", "dependentRequired"];
+/// What is still read beside a `$ref` of a draft in which it makes its siblings meaningless.
+const BESIDE_REF: [&str; 9] = [
+    "$ref",
+    "$id",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+];
 
-impl SchemaDocument {
-    fn read(&mut self, raw: &Value, at: String, depth: usize) -> SubSchema {
-        let mut schema = Schema { at: at.clone(), ..Schema::default() };
+struct Reader {
+    draft: Draft,
+    places: HashMap<String, SubSchema>,
+    targets: RefTargets,
+}
+
+impl Reader {
+    fn read(&mut self, raw: &Value, at: String, base: &Arc<str>, depth: usize) -> SubSchema {
+        let mut schema = Schema { at, base: Arc::clone(base), ..Schema::default() };
         match raw {
             Value::Bool(false) => schema.never = true,
             Value::Object(map) if depth < MAX_DEPTH && self.places.len() < MAX_NODES => {
+                let key = if self.draft == Draft::Draft4 { "id" } else { "$id" };
+                if let Some(id) = map.get(key).and_then(Value::as_str) {
+                    schema.base = self.targets.add_id(&schema.at, base, id);
+                }
                 for (keyword, value) in map {
                     self.fill(&mut schema, keyword, value, depth);
+                }
+                if ignores_siblings(self.draft) && schema.reference().is_some() {
+                    schema.forget_all_but(&BESIDE_REF);
                 }
             }
             _ => {}
         }
         for anchor in ["$anchor", "$dynamicAnchor"].into_iter().filter_map(|key| schema.text(key)) {
-            self.anchors.insert(anchor.to_owned(), at.clone());
+            self.targets.add_anchor(&schema.at, &schema.base, anchor);
         }
         let node = Arc::new(schema);
-        self.places.insert(at, Arc::clone(&node));
+        self.places.insert(node.at.clone(), Arc::clone(&node));
         node
     }
 
     fn fill(&mut self, out: &mut Schema, keyword: &str, value: &Value, depth: usize) {
         let at = format!("{}/{keyword}", out.at);
+        let base = Arc::clone(&out.base);
         let mut part = |name: &str, at: String, value: &Value| {
-            let node = self.read(value, at, depth + 1);
+            let node = self.read(value, at, &base, depth + 1);
             // Before 2020-12, a tuple was an array under `items`.
             let tuple = keyword == "items" && !name.is_empty();
             let keyword = if tuple { "prefixItems" } else { keyword };
             out.parts.entry(keyword.to_owned()).or_default().insert(name.to_owned(), node);
         };
-        match value {
-            Value::Object(map) if BY_NAME.contains(&keyword) => {
+        match (holds(keyword), value) {
+            (Some(Holds::Map), Value::Object(map)) => {
                 for (name, member) in map.iter().filter(|(_, member)| !member.is_array()) {
-                    part(name, join(&at, name), member);
+                    part(name, child_pointer(&at, name), member);
                 }
             }
-            Value::Array(list) if LISTS.contains(&keyword) => {
+            (Some(Holds::List | Holds::OneOrList), Value::Array(list)) => {
                 for (index, member) in list.iter().enumerate() {
                     part(&index.to_string(), format!("{at}/{index}"), member);
                 }
             }
-            Value::Object(_) if !DATA.contains(&keyword) => part("", at, value),
-            Value::Bool(_) if ONE.contains(&keyword) => part("", at, value),
+            (Some(Holds::Data), _) => {}
+            // A reference may point to any object.
+            (_, Value::Object(_)) | (Some(Holds::One | Holds::OneOrList), Value::Bool(_)) => {
+                part("", at, value);
+            }
             _ => {}
         }
         match keyword {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn formats_are_notes_in_2020_12_asserted_in_draft_07_and_on_request() {
     let old = json!({"$schema": "http://json-schema.org/draft-07/schema#", "format": "date"});
     let text = json!("tomorrow");
     let check = |schema: &Value, formats| {
-        Validator::compile_with(schema, formats, ContentLimits::default())
+        Validator::compile_with(schema, formats, SchemaLimits::default())
             .expect("compiles")
             .check(&text)
     };
@@ -145,8 +145,8 @@ fn broken_schemas_are_refused_with_the_place() {
         "/properties/a/minimum"
     );
     let both = json!({"properties": {"a": {"minimum": "1"}, "b": {"type": "x"}}});
-    assert_eq!(schema_problems(&both, ContentLimits::default()).len(), 2);
-    assert_eq!(schema_problems(&json!({"type": "object"}), ContentLimits::default()), []);
+    assert_eq!(schema_problems(&both, SchemaLimits::default()).len(), 2);
+    assert_eq!(schema_problems(&json!({"type": "object"}), SchemaLimits::default()), []);
 }
 
 #[test]
@@ -236,8 +236,7 @@ fn s16_regex_bombs_do_not_hang() {
 
 /// More runs than may be concurrent, in sequence: an abandoned run must end.
 fn ends_every_time(schema: &Value, value: &Value) {
-    let limits =
-        ContentLimits { schema_time: Duration::from_millis(40), ..ContentLimits::default() };
+    let limits = SchemaLimits { time: Duration::from_millis(40), ..SchemaLimits::default() };
     let validator = Validator::compile_with(schema, Formats::Dialect, limits).expect("compiles");
     for _ in 0..20 {
         let verdict = validator.check(value);
@@ -346,32 +345,6 @@ fn slow_runs_do_not_use_up_the_slots_for_ever() {
     for _ in 0..100 {
         assert!(validator.check(&json!([[], [[]]])).is_valid());
     }
-}
-
-#[tokio::test]
-async fn the_cache_compiles_a_schema_once_and_reports_reused_addresses_apart() {
-    let cache = Validators::default();
-    let schema = Arc::new(json!({"type": "string"}));
-    let first = cache.get(&schema, ContentLimits::default()).await;
-    assert!(Arc::ptr_eq(&first, &cache.get(&schema, ContentLimits::default()).await));
-    for i in 0..600 {
-        let other = Arc::new(json!({"const": i}));
-        let compiled = cache.get(&other, ContentLimits::default()).await;
-        let validator = compiled.as_ref().as_ref().expect("compiles");
-        assert!(validator.check(&json!(i)).is_valid());
-    }
-    assert!(Arc::ptr_eq(&first, &cache.get(&schema, ContentLimits::default()).await));
-    let nested = Arc::new(json!({"items": {"items": {}}}));
-    assert!(cache.get(&nested, ContentLimits::default()).await.is_ok());
-    let shallow = ContentLimits { schema_depth: 1, ..ContentLimits::default() };
-    assert!(cache.get(&nested, shallow).await.is_err(), "limits that changed count at once");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_paused_clock_does_not_cut_a_check_short() {
-    let validator = Validator::compile(&json!({"items": {"$ref": "#"}})).expect("compiles");
-    assert!(validator.check_async(&json!([[1], []])).await.is_valid());
-    assert_eq!(validator.check_async(&json!([[], []])).await, SchemaVerdict::Valid);
 }
 
 proptest::proptest! {

@@ -5,10 +5,9 @@ use jsonschema::{JsonType, JsonTypeSet, ValidationError};
 use serde_json::Value;
 
 use super::verdict::SchemaVerdict;
-use base::SafeText;
 use base::human::count;
-use config::child_pointer;
-use config::error::Violation;
+use base::pointer::{child_pointer, place};
+use base::{SafeText, Violation};
 
 /// Maximum length of a value or name quoted in a message, in characters.
 const QUOTE: usize = 48;
@@ -50,10 +49,6 @@ fn unfinished(error: &ValidationError<'_>) -> Option<String> {
         _ => return None,
     };
     Some(format!("{what} at {}", place(error.instance_path().as_str())))
-}
-
-fn place(pointer: &str) -> &str {
-    if pointer.is_empty() { "/" } else { pointer }
 }
 
 /// Converts an error of the validator, into one violation per place.
