@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fs, io};
 
-/// Who may read a newly created file. An existing one keeps its permissions.
+/// Who may read a newly created file. An existing one keeps its owner and permissions, except
+/// under [`Readers::OwnerOnly`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// The user alone: the file holds decisions or possibly secrets.
     Owner,
+    /// The user alone, whoever might read or owned the file that is replaced.
+    OwnerOnly,
     /// Whoever the system default (umask) permits.
     Default,
 }
@@ -34,12 +37,43 @@ pub fn replace_quickly(path: &Path, content: &[u8]) -> io::Result<()> {
     put(path, content, Readers::Owner, false)
 }
 
+/// Replaces `path`, readable by the user alone whatever stood there before. A symbolic link is
+/// replaced, not followed.
+///
+/// # Errors
+/// Any file system error; the old file is then unchanged.
+pub fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    put(path, content, Readers::OwnerOnly, true)
+}
+
+/// Creates a folder that only the user may enter, and the missing ones above it. One that exists
+/// is left as it is.
+///
+/// # Errors
+/// Any file system error.
+pub fn create_private_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+/// The folder of a file.
+pub(super) fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 fn put(target: &Path, content: &[u8], readers: Readers, synced: bool) -> io::Result<()> {
-    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
+    let folder = folder_of(target);
+    match readers {
+        Readers::OwnerOnly => create_private_folder(folder)?,
+        Readers::Owner | Readers::Default => fs::create_dir_all(folder)?,
+    }
     let (temporary, mut file) = beside(target, readers)?;
     let written = (|| {
-        if let Ok(meta) = fs::symlink_metadata(target)
+        if readers != Readers::OwnerOnly
+            && let Ok(meta) = fs::symlink_metadata(target)
             && meta.is_file()
         {
             same_owner(&file, &meta);
@@ -75,7 +109,7 @@ fn same_owner(file: &File, old: &fs::Metadata) {
 fn same_owner(_: &File, _: &fs::Metadata) {}
 
 /// Where a chain of links ends, whether or not a file exists there.
-pub(crate) fn resolved(path: &Path) -> PathBuf {
+pub fn resolved(path: &Path) -> PathBuf {
     let mut at = path.to_path_buf();
     for _ in 0..40 {
         let Ok(target) = fs::read_link(&at) else { return at };
@@ -94,7 +128,7 @@ fn beside(target: &Path, readers: Readers) -> io::Result<(PathBuf, File)> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
-        if readers == Readers::Owner {
+        if readers != Readers::Default {
             use std::os::unix::fs::OpenOptionsExt;
             options.mode(0o600);
         }
@@ -131,8 +165,7 @@ pub fn alone<T>(file: &Path, work: impl FnOnce() -> T) -> T {
 #[expect(clippy::disallowed_methods, reason = "the end of another program's lock is no event")]
 fn wait(file: &Path) -> Option<File> {
     let target = resolved(file);
-    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let lock = open(folder).ok()?;
+    let lock = open(folder_of(&target)).ok()?;
     for _ in 0..LOOKS {
         match lock.try_lock() {
             Ok(()) => return Some(lock),

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use base::atomic::create_private_folder;
+use base::state::StateFile;
 use base::text::path::spelled;
 use deck::{ChatStore, KeptChat, Stored};
 
@@ -26,13 +28,14 @@ impl SessionFile {
     pub fn open(path: &Path) -> Result<Arc<dyn ChatStore>, String> {
         let wrong = |what: String| format!("{}: {what}", spelled(path));
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| wrong(error.to_string()))?;
+            create_private_folder(folder).map_err(|error| wrong(error.to_string()))?;
         }
         let mut options = std::fs::File::options();
         options.append(true).create(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(path).map_err(|error| wrong(error.to_string()))?;
+        // The database itself is opened by its path, and would follow a link.
+        StateFile::new(path, 0).open(&options).map_err(|error| wrong(error.to_string()))?;
         let open = || {
             let file = Connection::open(path)?;
             file.busy_timeout(std::time::Duration::from_secs(5))?;

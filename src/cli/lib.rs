@@ -89,6 +89,7 @@ pub fn main() -> std::process::ExitCode {
         Err(error) => return output::refuse(&error.to_string()).into(),
     };
     let exit = run(cli, &telemetry);
+    output::notices();
     drop(telemetry);
     exit
 }

@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::output::{self, ExitStatus};
-use ::deck::{MAX_LOCAL_LINE, NATIVE_MESSAGES, local_sockets};
+use ::deck::{MAX_LOCAL_LINE, NATIVE_MESSAGES, local_sockets, parse_json};
 use base::SafeText;
+use base::state::StateFile;
 use base::text::cut;
 use config::Environment;
 use host::OutsideCode;
@@ -24,6 +25,8 @@ const NAME: &str = "mcpdeck";
 const MOST: usize = 1 << 20;
 /// Text in one part of a longer message, in bytes; escaped as JSON it stays below [`MOST`].
 const PART: usize = MOST / 8;
+/// Largest file of allowed extensions, in bytes.
+const MAX_EXTENSIONS_BYTES: u64 = 1 << 20;
 /// Maximum number of messages handled concurrently.
 const AT_ONCE: usize = 16;
 
@@ -87,8 +90,12 @@ pub fn native_host(args: &NativeHostArgs) -> ExitStatus {
 
 /// Extensions that may call, as browsers name them.
 fn known(state: &Path) -> Vec<String> {
-    let text = std::fs::read(state.join("extensions.json")).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
+    extensions(state).load(parse_json).unwrap_or_default()
+}
+
+/// The file of the extensions that may start it.
+fn extensions(state: &Path) -> StateFile {
+    StateFile::new(state.join("extensions.json"), MAX_EXTENSIONS_BYTES).of_rights()
 }
 
 fn install(state: &Path, browser: BrowserKind, extension: &str) -> io::Result<String> {
@@ -107,17 +114,19 @@ fn install(state: &Path, browser: BrowserKind, extension: &str) -> io::Result<St
         BrowserKind::Firefox => ("allowed_extensions", extension.to_owned()),
         BrowserKind::Chrome => ("allowed_origins", format!("chrome-extension://{extension}/")),
     };
-    std::fs::create_dir_all(state)?;
-    let mut all = known(state);
-    if !all.contains(&caller) {
-        all.push(caller.clone());
-    }
-    std::fs::write(state.join("extensions.json"), json!(all).to_string())?;
+    extensions(state).change(parse_json, |all: Option<Vec<String>>| {
+        let mut all = all.unwrap_or_default();
+        if !all.contains(&caller) {
+            all.push(caller.clone());
+        }
+        Ok(Some(json!(all).to_string().into_bytes()))
+    })?;
     // A manifest cannot pass arguments to its program.
     let script = state.join("native-host.sh");
     let program = std::env::current_exe()?;
     let quoted = format!("'{}'", program.display().to_string().replace('\'', r"'\''"));
-    std::fs::write(&script, format!("#!/bin/sh\nexec {quoted} native-host \"$@\"\n"))?;
+    let text = format!("#!/bin/sh\nexec {quoted} native-host \"$@\"\n");
+    StateFile::new(&script, MAX_EXTENSIONS_BYTES).of_rights().write(text.as_bytes())?;
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700))?;
     let folder = home.join(folder);
     std::fs::create_dir_all(&folder)?;

@@ -3,14 +3,17 @@
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::args::ColorChoice;
 use base::SafeText;
+use base::notices::NoticeReader;
 use base::text::json;
 use config::{Diagnostic, render_all};
 use host::{HostView, ServerState, ServerView, StartStep, StepStatus};
@@ -49,6 +52,15 @@ pub fn print_bytes(bytes: &[u8], exit: ExitStatus) -> ExitStatus {
 /// Writes one message to stderr.
 pub fn complain(message: &str) {
     let _ = writeln!(io::stderr().lock(), "mcpdeck: {message}");
+}
+
+/// Writes what the operator must hear about files with secrets or rights, each notice once.
+pub fn notices() {
+    static READER: LazyLock<Mutex<NoticeReader>> =
+        LazyLock::new(|| Mutex::new(NoticeReader::from_start()));
+    for notice in READER.lock().read() {
+        complain(&notice);
+    }
 }
 
 /// Writes progress of a command to stderr when that is a terminal; a program that reads stderr

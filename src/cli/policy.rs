@@ -11,8 +11,9 @@ use serde_json::json;
 use super::args::Common;
 use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
-use ::deck::{Offline, Recording, RecordingLine};
+use ::deck::{Offline, Recording, RecordingLine, clear_policy};
 use base::file::read_text;
+use base::text::path::spelled;
 use base::{Clock, SafeText};
 use host::{DEFAULT_PROFILE, Decision, Origin, PolicyAction, PolicyEffect, Principal, TargetKind};
 use mcp::{Direction, MessageKind};
@@ -62,6 +63,9 @@ pub enum PolicyVerb {
         #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
         profile: String,
     },
+    /// End every rule: writes a policy file without rules beside the configuration, for running
+    /// services too. The old file is set aside.
+    Clear,
     /// Print the smallest profile that permits the calls of a recording or of such a file.
     Suggest {
         /// The file.
@@ -109,8 +113,26 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> CommandResult {
         PolicyVerb::Test { file, origin, profile } => {
             test(&open(common)?, file, (origin, profile), args.json)
         }
+        PolicyVerb::Clear => clear(common, args.json),
         PolicyVerb::Suggest { file, profile } => suggest(file, profile),
     }
+}
+
+/// Writes a policy file without rules.
+fn clear(common: &Common, json: bool) -> CommandResult {
+    let (_, files) = load::here(common)?;
+    let none = || output::refuse("there is no configuration here: name it with --config");
+    let config = files.last().ok_or_else(none)?;
+    let (file, old) = clear_policy(config).map_err(|problem| output::refuse(&problem))?;
+    if json {
+        let object = json!({"file": spelled(&file), "setAside": old.as_deref().map(spelled)});
+        return Ok(output::json(&object, ExitStatus::Ok));
+    }
+    let mut text = format!("no rules are in force any more: {} has none", spelled(&file));
+    if let Some(old) = &old {
+        let _ = write!(text, "; the old ones are in {}", spelled(old));
+    }
+    Ok(output::print(&format!("{}\n", SafeText::line(&text)), ExitStatus::Ok))
 }
 
 fn open(common: &Common) -> Result<Offline, ExitStatus> {

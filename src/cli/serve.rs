@@ -19,6 +19,7 @@ use ::deck::{Clients, Deck, DeckEvent, PolicyKeeper, TrustGate, TrustStore};
 #[cfg(unix)]
 use ::deck::{Listening, Local};
 use base::human::parse_duration;
+use base::notices::NoticeReader;
 use base::{Clock, SafeText, Timestamp};
 use config::Environment;
 use gateway::{
@@ -185,13 +186,19 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
             };
             tokio::pin!(serving);
             let mut warned = Vec::new();
+            let mut told = NoticeReader::from_start();
             loop {
                 let settled = settled(&host, &keeper, &warned);
                 tokio::select! {
                     served = &mut serving => return served,
                     Some(event) = deck.next() => report_event(&event),
+                    notices = told.next() => {
+                        output::notices();
+                        // The policy warns of the same.
+                        warned.extend(notices.iter().map(ToString::to_string));
+                    }
                     warnings = settled => {
-                        for warning in &warnings {
+                        for warning in warnings.iter().filter(|text| !warned.contains(text)) {
                             output::complain(&SafeText::line(warning));
                         }
                         warned = warnings;
@@ -281,10 +288,13 @@ impl Door {
             let file = SafeText::line(&token_file.display().to_string());
             output::complain(&format!("made a new token, which you alone can read in {file}"));
         }
+        let tokens = state.as_deref().map(ClientTokens::of).unwrap_or_default();
+        // A file that cannot be used is told now, not when the first client is refused.
+        let _ = tokens.list();
         let options = ServeOptions {
             clients,
             owner,
-            tokens: state.as_deref().map(ClientTokens::of).unwrap_or_default(),
+            tokens,
             profile: profile.to_owned(),
             ..ServeOptions::default()
         };
@@ -427,7 +437,7 @@ pub fn token(args: &TokenArgs) -> CommandResult {
             format!("{}\n", token.expose())
         }
         TokenCommand::List { json: true } => {
-            let tokens = store.list().map_err(refused)?;
+            let tokens = store.stored().map_err(refused)?;
             let rows = tokens.iter().map(|token| {
                 json!({
                     "id": token.id, "profile": token.profile, "scopes": token.scopes,
@@ -438,7 +448,7 @@ pub fn token(args: &TokenArgs) -> CommandResult {
             format!("{:#}\n", json!({ "tokens": rows.collect::<Vec<_>>() }))
         }
         TokenCommand::List { json: false } => {
-            let tokens = store.list().map_err(refused)?;
+            let tokens = store.stored().map_err(refused)?;
             let rows = tokens.iter().map(|token| {
                 let scopes: Vec<&str> = token.scopes.iter().map(|s| s.as_str()).collect();
                 let end = token.expires.map_or("never".to_owned(), Timestamp::to_rfc3339);

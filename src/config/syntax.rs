@@ -66,12 +66,12 @@ impl SyntaxNode {
     }
 
     /// The members; empty when it is not an object.
-    pub(crate) fn members(&self) -> &[SyntaxMember] {
+    pub fn members(&self) -> &[SyntaxMember] {
         if let NodeKind::Object(members) = &self.kind { members } else { &[] }
     }
 
     /// The elements; empty when it is not a list.
-    pub(crate) fn elements(&self) -> &[SyntaxNode] {
+    pub fn elements(&self) -> &[SyntaxNode] {
         if let NodeKind::List(elements) = &self.kind { elements } else { &[] }
     }
 

@@ -42,6 +42,8 @@ pub enum DeckEvent {
     Done(SafeText),
     /// A command failed.
     Failed(Error),
+    /// What the operator must hear about a file with secrets or rights.
+    Notice(SafeText),
     /// The reader was too slow: this many events were lost.
     Missed(u64),
 }

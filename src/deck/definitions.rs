@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::files::{self, parse_json};
 use crate::lock::{self, Lock};
 use base::Redactor;
-use base::file::StateFile;
+use base::state::StateFile;
 use config::{Environment, McpConfig, ServerConfig};
 use host::{Definitions, Digest, HostView, Memory, ServerState};
 use mcp::{Capabilities, Era, FetchedList, ListKind, SessionView};

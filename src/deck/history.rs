@@ -13,8 +13,9 @@ use serde_json::Value;
 use sha2::Digest as _;
 
 use crate::files;
-use base::atomic::{Readers, alone, replace, replace_quickly};
-use base::file::{StateFile, hex};
+use base::atomic::{Readers, alone, create_private_folder, replace, replace_quickly};
+use base::file::hex;
+use base::state::StateFile;
 use base::text::json::weigh;
 
 /// One line of the file.
@@ -187,7 +188,7 @@ impl History {
         }
         line.push('\n');
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
+            create_private_folder(parent)?;
         }
         alone(path, || Self::append_line(path, line))
     }
@@ -201,11 +202,7 @@ impl History {
         options.read(true).append(true).create(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let kept = Self::kept(path);
-        let mut file = kept.open(&options).or_else(|error| {
-            kept.set_aside(&error.to_string())?;
-            kept.open(&options)
-        })?;
+        let mut file = Self::kept(path).open_anew(&options)?;
         let before = file.metadata()?.len();
         if is_cut_short(&mut file)? {
             line.insert(0, '\n');

@@ -10,7 +10,8 @@ use super::files::parse_json;
 use super::keyring::{Keyring, KeyringPlace};
 use super::situation::{InputState, InputView};
 use super::trust::Passed;
-use base::file::{StateFile, file_key};
+use base::file::file_key;
+use base::state::StateFile;
 use base::{Secret, ServerName};
 use config::{Environment, Hold};
 

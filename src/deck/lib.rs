@@ -51,8 +51,9 @@ pub use order::{
     CallRequest, CallTarget, ClientOrder, Operated, Order, PolicyOrder, ServerCommand,
 };
 pub use policy::{
-    GrantStore, NEW_PASSPHRASE, Offline, PASSPHRASE, PolicyKeeper, PolicyView, SecretStore,
-    keyring_place, load_policy, policy_schema, secret_sources, system_keyring,
+    GrantStore, NEW_PASSPHRASE, Offline, PASSPHRASE, PolicyKeeper, PolicyView, RightsContent,
+    RightsFile, SecretStore, clear_policy, keyring_place, load_policy, policy_schema,
+    secret_sources, system_keyring,
 };
 pub use recording::{
     ExportFormat, PlayedPart, Player, RecordedOperation, RecordedOperations, RecordedOutcome,

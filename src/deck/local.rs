@@ -23,6 +23,8 @@ use super::clients::Clients;
 use super::news::{self, News};
 use super::order::{CallRequest, Operated, Order};
 use super::policy::PolicyKeeper;
+use base::notices::notify;
+use base::state::StateFolder;
 use config::error::{Error, ErrorCode};
 use host::{CallOptions, Host};
 
@@ -58,8 +60,13 @@ impl Drop for Listening {
 /// Sockets of running services below a state folder, newest first. Sockets of services that ended
 /// are removed.
 pub fn local_sockets(state: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder(state)).into_iter().flatten().flatten();
-    let found = entries.map(|entry| entry.path()).filter(|path| {
+    // Somebody else's socket must not receive orders.
+    let folder = folder(state);
+    let names = folder.names().unwrap_or_else(|error| {
+        notify(&error.to_string());
+        Vec::new()
+    });
+    let found = names.iter().map(|name| folder.path().join(name)).filter(|path| {
         let lives = std::os::unix::net::UnixStream::connect(path).is_ok();
         if !lives && path.extension().is_some_and(|end| end == "sock") {
             let _ = std::fs::remove_file(path);
@@ -72,8 +79,8 @@ pub fn local_sockets(state: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn folder(state: &Path) -> PathBuf {
-    state.join("services")
+fn folder(state: &Path) -> StateFolder {
+    StateFolder::new(state.join("services"))
 }
 
 impl Local {
@@ -83,11 +90,11 @@ impl Local {
     /// # Errors
     /// When the socket cannot be created.
     pub fn listen(self, state: &Path) -> io::Result<Listening> {
-        use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+        use std::os::unix::fs::PermissionsExt as _;
         let folder = folder(state);
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
-        let path = folder.join(format!("{}.sock", std::process::id()));
+        folder.prepare()?;
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700))?;
+        let path = folder.path().join(format!("{}.sock", std::process::id()));
         // Left by an earlier process with the same id.
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path)?;

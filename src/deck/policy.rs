@@ -12,59 +12,113 @@ pub use offline::Offline;
 pub use secrets::{NEW_PASSPHRASE, PASSPHRASE, SecretStore};
 pub use sources::{keyring_place, secret_sources, system_keyring};
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::file::TrustedFile;
+use self::file::MAX_RIGHTS_BYTES;
+pub use self::file::{RightsContent, RightsFile, Standing};
 use crate::written::WrittenText;
 use base::Timestamp;
+use base::atomic::{Readers, alone, replace};
 use base::file::file_key;
+use base::state::{StateFile, StateFolder};
+use base::text::path::spelled;
 use config::Environment;
-use host::{Grant, GrantId, GrantKind, NewGrant, PolicyConfig, Rules};
+use host::{Grant, GrantId, GrantKind, NewGrant, Pins, PolicyConfig, Rules};
 
 /// Name of the file beside `mcp.json`.
 pub const POLICY_FILE: &str = "mcpdeck.policy.json";
 
 /// A policy that can be used: the `"policy"` of an `mcp.json`, or the file beside it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PolicyFile {
     /// As written.
     pub config: PolicyConfig,
     /// Its rules.
-    pub rules: Rules,
+    pub rules: Arc<Rules>,
+    /// The file it is from; `None` when no file has a policy.
+    pub source: Option<PathBuf>,
+}
+
+impl PolicyFile {
+    /// Whether it has no rules.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.config == PolicyConfig::default()
+    }
+
+    /// Whether its file is gone, as opposed to saying something else now.
+    pub(crate) fn is_lost(&self) -> bool {
+        let gone = |path: &PathBuf| {
+            path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        self.source.as_ref().is_some_and(gone)
+    }
 }
 
 /// Loads the policy of a configuration: that of the last file with one; the policy file beside it
-/// takes precedence over its own `"policy"`.
+/// takes precedence over its own `"policy"`. A file without rules says so as an object, `{}`: an
+/// empty one is being written, or was cut short.
 ///
 /// # Errors
 /// Every problem, each naming the file: a partial policy must not permit anything.
 pub fn load_policy(configs: &[PathBuf]) -> Result<PolicyFile, Vec<String>> {
-    let read = |path: &Path| WrittenText::find(path)?.map(|text| text.value()).transpose();
+    let one = |problem: String| vec![problem];
     for config in configs.iter().rev() {
         let beside = config.with_file_name(POLICY_FILE);
-        if let Some(value) = read(&beside).map_err(|problem| vec![problem])? {
-            return compiled(&beside, value);
+        if let Some(text) = WrittenText::find(&beside).map_err(one)? {
+            return compiled(&beside, &text, "", text.whole().map_err(one)?);
         }
-        // The loader reports configuration files that cannot be read.
-        let mut own = read(config).ok().flatten();
-        if let Some(value) = own.as_mut().and_then(|value| value.get_mut("policy")) {
-            return compiled(config, value.take());
+        // The loader reports what is wrong with a configuration in full.
+        let Some(text) = WrittenText::find(config).map_err(one)? else { continue };
+        let mut whole = text.whole_configuration().map_err(one)?;
+        if let Some(value) = whole.get_mut("policy") {
+            return compiled(config, &text, "/policy", value.take());
         }
     }
     Ok(PolicyFile::default())
 }
 
-fn compiled(file: &Path, value: Value) -> Result<PolicyFile, Vec<String>> {
-    let at = |problem: String| format!("{}: {problem}", base::text::path::spelled(file));
-    let config: PolicyConfig =
-        serde_json::from_value(value).map_err(|error| vec![at(format!("`policy`: {error}"))])?;
+fn compiled(
+    file: &Path,
+    text: &WrittenText,
+    pointer: &str,
+    value: Value,
+) -> Result<PolicyFile, Vec<String>> {
+    let at = |problem: String| format!("{}: {problem}", spelled(file));
+    let config: PolicyConfig = serde_json::from_value(value.clone())
+        .map_err(|error| vec![at(format!("`policy`: {error}"))])?;
+    // A list in the place of an object is read as an object without rules.
+    text.fits::<PolicyConfig>(pointer, &value)?;
     match Rules::compile(&config) {
-        Ok(rules) => Ok(PolicyFile { config, rules }),
+        Ok(rules) => {
+            Ok(PolicyFile { config, rules: Arc::new(rules), source: Some(file.to_path_buf()) })
+        }
         Err(problems) => Err(problems.into_iter().map(at).collect()),
     }
+}
+
+/// Ends every rule of a configuration: writes a policy file without rules beside it, which takes
+/// precedence over its `"policy"`. Returns the file, and where its old content is, if it had any.
+///
+/// # Errors
+/// When it cannot be written; names the file.
+pub fn clear_policy(config: &Path) -> Result<(PathBuf, Option<PathBuf>), String> {
+    let file = config.with_file_name(POLICY_FILE);
+    let cleared = alone(&file, || {
+        let old = match file.symlink_metadata() {
+            Ok(_) => {
+                Some(StateFile::new(&file, MAX_RIGHTS_BYTES).set_aside("its rules were ended")?)
+            }
+            Err(_) => None,
+        };
+        replace(&file, b"{}\n", Readers::Default).map(|()| old)
+    });
+    let cleared = cleared.map_err(|error| format!("{}: {error}", spelled(&file)))?;
+    Ok((file, cleared))
 }
 
 /// The JSON Schema of a policy.
@@ -81,16 +135,29 @@ pub struct GrantFile {
     grants: Vec<Grant>,
 }
 
-/// The grants for one configuration file. An untrusted file is neither read nor written.
+impl RightsContent for GrantFile {
+    fn is_empty(&self) -> bool {
+        self.grants.is_empty()
+    }
+}
+
+impl RightsContent for Pins {
+    fn is_empty(&self) -> bool {
+        self.servers.is_empty()
+    }
+}
+
+/// The grants for one configuration file; clones share what is in force. An untrusted file is
+/// neither read nor written over.
 #[derive(Clone, Debug)]
 pub struct GrantStore {
-    file: TrustedFile,
+    file: Arc<RightsFile<GrantFile>>,
 }
 
 impl GrantStore {
     /// The store for a configuration file. `None` without a state folder.
     pub fn of(config: &Path, env: &Environment) -> Option<Self> {
-        Some(Self { file: TrustedFile::new(state_path(config, env, "grants")?) })
+        Some(Self { file: Arc::new(RightsFile::new(state_file(config, env, "grants")?)) })
     }
 
     /// The file.
@@ -103,9 +170,17 @@ impl GrantStore {
     /// # Errors
     /// A message when the file cannot be trusted: nothing is granted then.
     pub fn list(&self, now: Timestamp) -> Result<Vec<Grant>, String> {
-        let mut kept: GrantFile = self.file.read()?.unwrap_or_default();
-        kept.grants.retain(|grant| !grant.is_over(now));
-        Ok(kept.grants)
+        let read = self.file.read().map_err(|problem| {
+            format!("{problem}; nothing in it counts until it is repaired or removed")
+        });
+        Ok(read?.unwrap_or_default().standing(now))
+    }
+
+    /// All grants in force, as last read from a sound file, and the problem with the file if it
+    /// differs. `None` when there never was a sound one.
+    pub(crate) fn follow(&self, now: Timestamp) -> (Option<Vec<Grant>>, Option<String>) {
+        let (kept, problem) = self.file.follow();
+        (kept.map(|kept| kept.standing(now)), problem)
     }
 
     /// Stores a grant. Not for one that ends with a session, which belongs to a running host.
@@ -113,7 +188,7 @@ impl GrantStore {
     /// # Errors
     /// As [`GrantStore::list`], or when the file cannot be written; nothing is granted then.
     pub fn add(&self, new: NewGrant, now: Timestamp) -> Result<Grant, String> {
-        self.file.change(|kept: &mut GrantFile| {
+        self.file.change(|kept| {
             kept.grants.retain(|grant| !grant.is_over(now));
             kept.next += 1;
             let grant = granted(GrantId(kept.next), new, now);
@@ -127,7 +202,7 @@ impl GrantStore {
     /// # Errors
     /// As [`GrantStore::add`].
     pub fn revoke(&self, id: GrantId) -> Result<Option<Grant>, String> {
-        self.file.change(|kept: &mut GrantFile| {
+        self.file.change(|kept| {
             let at = kept.grants.iter().position(|grant| grant.id == id);
             let gone = at.map(|at| kept.grants.remove(at));
             (gone.is_some(), gone)
@@ -139,7 +214,14 @@ impl GrantStore {
         &self,
         change: impl FnOnce(&mut Vec<Grant>) -> bool,
     ) -> Result<(), String> {
-        self.file.change(|kept: &mut GrantFile| (change(&mut kept.grants), ()))
+        self.file.change(|kept| (change(&mut kept.grants), ()))
+    }
+}
+
+impl GrantFile {
+    fn standing(mut self, now: Timestamp) -> Vec<Grant> {
+        self.grants.retain(|grant| !grant.is_over(now));
+        self.grants
     }
 }
 
@@ -162,15 +244,21 @@ pub(crate) const fn of_session(kind: &GrantKind) -> bool {
     matches!(kind, GrantKind::Once { session: Some(_), .. } | GrantKind::Once { until: None, .. })
 }
 
-/// Path of the state of kind `what` for a configuration file.
-pub(crate) fn state_path(config: &Path, env: &Environment, what: &str) -> Option<PathBuf> {
+/// The file with the rights of kind `what` for a configuration file.
+pub(crate) fn state_file(config: &Path, env: &Environment, what: &str) -> Option<StateFile> {
     let file = config::clean_path(&env.absolute(config));
-    Some(env.state_dir.as_ref()?.join("policy").join(format!("{}.{what}.json", file_key(file))))
+    let folder = StateFolder::new(env.state_dir.as_ref()?.join("policy"));
+    let name = format!("{}.{what}.json", file_key(file));
+    Some(folder.file(&name, MAX_RIGHTS_BYTES).of_rights())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn loaded(config: &Path) -> Result<PolicyFile, Vec<String>> {
+        load_policy(&[config.to_path_buf()])
+    }
 
     #[test]
     fn the_policy_of_a_file_with_a_byte_order_mark_counts() {
@@ -178,9 +266,77 @@ mod tests {
         let config = dir.path().join("mcp.json");
         let text = r#"{"servers": {}, "policy": {"deny": ["files.*"]}}"#;
         std::fs::write(&config, format!("\u{feff}{text}")).expect("written");
-        let marked = load_policy(std::slice::from_ref(&config)).expect("usable").config;
+        let marked = loaded(&config).expect("usable").config;
         std::fs::write(&config, text).expect("written");
-        assert_eq!(marked, load_policy(&[config]).expect("usable").config);
+        assert_eq!(marked, loaded(&config).expect("usable").config);
         assert_ne!(marked, PolicyConfig::default());
+    }
+
+    #[test]
+    fn what_is_no_whole_object_of_rules_is_a_problem_that_names_the_file() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let config = dir.path().join("mcp.json");
+        let policies: [&[u8]; 19] = [
+            b"",
+            b"  \n",
+            b"\xef\xbb\xbf",
+            b"// nothing\n",
+            b"[]",
+            b"null",
+            b"0",
+            b"\"\"",
+            b"true",
+            b"{\"deny\": [\"a.t\"]",
+            b"\0\0\0",
+            b"{} {}",
+            b"{\"deny\": null}",
+            b"\xff{}",
+            b"{\"limits\": []}",
+            b"{\"profiles\": {\"ci\": []}}",
+            b"{\"trifecta\": []}",
+            b"{\"deny\": [\"a.t\"], \"deny\": []}",
+            b"{\"deny\": [[\"a\"]]}",
+        ];
+        for text in policies {
+            let shown = String::from_utf8_lossy(text);
+            std::fs::write(dir.path().join(POLICY_FILE), text).expect("written");
+            let problems = loaded(&config).expect_err(&shown);
+            assert!(problems[0].contains(POLICY_FILE), "{shown}: {problems:?}");
+        }
+        std::fs::write(dir.path().join(POLICY_FILE), "{}").expect("written");
+        assert!(loaded(&config).expect("no rules").is_empty());
+        std::fs::remove_file(dir.path().join(POLICY_FILE)).expect("removed");
+        for text in [
+            "",
+            "{}",
+            "[]",
+            "{\"servers\": {}",
+            "{\"servers\": {}, \"policy\": []}",
+            "{\"servers\": {}, \"policy\": null}",
+            "{\"servers\": {}, \"policy\": \"\"}",
+            "{\"servers\": {}, \"policy\": {\"deny\": [\"a\"]}, \"policy\": {}}",
+        ] {
+            std::fs::write(&config, text).expect("written");
+            let problems = loaded(&config).expect_err(text);
+            assert!(problems[0].contains("mcp.json"), "{text}: {problems:?}");
+        }
+        std::fs::write(&config, "{\"servers\": {}}").expect("written");
+        assert!(loaded(&config).expect("no rules").is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_policy_that_is_no_file_is_a_problem_and_none_is_none() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (config, file) = (dir.path().join("mcp.json"), dir.path().join(POLICY_FILE));
+        assert!(loaded(&config).expect("none").source.is_none());
+        std::os::unix::fs::symlink("missing", &file).expect("linked");
+        loaded(&config).expect_err("a link to nothing");
+        std::fs::remove_file(&file).expect("removed");
+        std::fs::create_dir(&file).expect("made");
+        loaded(&config).expect_err("a folder");
+        let (path, old) = clear_policy(&config).expect("cleared");
+        assert!(loaded(&config).expect("whole").is_empty());
+        assert_eq!((path, old.map(|old| old.is_dir())), (file, Some(true)));
     }
 }

@@ -16,6 +16,7 @@ use super::inputs::{KeptInputs, KeyringAnswer};
 use super::situation::{FileText, Situation};
 use super::trust::{Passed, TrustGate, TrustVerdict};
 use super::watch::{ConfigWatch, LoadResult, WatchOptions};
+use base::notices::NoticeReader;
 use base::{SafeText, Secret, ServerName, WatchMode};
 use config::error::{Error, ErrorCode};
 use config::{
@@ -151,6 +152,7 @@ impl DeckTask {
         stop: CancellationToken,
     ) -> ShutdownReport {
         let mut offers = self.notebook.as_ref().map(|_| self.host.view());
+        let mut notices = NoticeReader::from_start();
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -158,6 +160,11 @@ impl DeckTask {
                 Some(answer) = self.kept.next() => self.keyring_answered(answer).await,
                 Some(state) = next_state(&mut self.watch) => self.changed(state, false).await,
                 Some(view) = next_view(&mut offers) => self.note(&view),
+                told = notices.next() => {
+                    for notice in told {
+                        self.send(DeckEvent::Notice(notice));
+                    }
+                }
             }
         }
         self.watch = None;

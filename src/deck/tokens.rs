@@ -1,9 +1,9 @@
 //! Tokens of servers, shared by all processes of a user: one file per issuer and resource, and one
 //! per issuer for the client, in `tokens` of the state folder, readable only by the user. Replaced
-//! atomically, and locked during a refresh. If the user has a secret store (`mcpdeck secret`),
-//! tokens and clients are encrypted there instead.
+//! atomically, and locked during a refresh. What others may have written or read is set aside: it
+//! must not decide where a token is sent. If the user has a secret store (`mcpdeck secret`), tokens
+//! and clients are encrypted there instead.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,12 +13,13 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use crate::files::remove;
+use crate::files::{parse_json, remove};
 use crate::policy::SecretStore;
 use crate::policy::secrets::own_name;
 use base::Secret;
-use base::atomic::{Readers, replace};
 use base::file::hex;
+use base::notices::notify;
+use base::state::{StateFile, StateFolder};
 use config::Environment;
 use mcp::{Accounts, StoredClient, StoredToken, TokenStore, token_covers};
 
@@ -30,7 +31,7 @@ const KIND: &str = "token";
 
 /// The token files.
 pub struct TokenFiles {
-    folder: PathBuf,
+    folder: StateFolder,
     secrets: Option<SecretStore>,
 }
 
@@ -45,21 +46,22 @@ pub fn accounts(env: &Environment) -> Option<Accounts> {
 impl TokenFiles {
     /// Files in `folder`, which is created on the first write.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), secrets: None }
+        Self { folder: StateFolder::new(folder), secrets: None }
     }
 
     /// The names of all entries, in files or encrypted.
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = self.encrypted()?.unwrap_or_default();
-        match std::fs::read_dir(&self.folder) {
-            Ok(entries) => {
-                let files = entries.flatten().map(|entry| entry.file_name());
-                names.extend(files.filter_map(|name| name.into_string().ok()));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
+        names.extend(self.folder.names()?);
         Ok(names)
+    }
+
+    fn file(&self, name: &str) -> StateFile {
+        self.folder.file(name, LARGEST).of_secrets()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// The names of encrypted entries; `None` when the user has no secret store.
@@ -74,45 +76,29 @@ impl TokenFiles {
         if let (Some(secrets), Some(_)) = (&self.secrets, self.encrypted()?) {
             let text = Secret::new(serde_json::to_string(value)?);
             secrets.set(&own_name(KIND, name), &text).map_err(io::Error::other)?;
-            return remove(&self.folder.join(name));
+            return remove(&self.path(name));
         }
-        self.prepare()?;
-        replace(&self.folder.join(name), &serde_json::to_vec_pretty(value)?, Readers::Owner)
+        self.folder.prepare()?;
+        self.file(name).write(&serde_json::to_vec_pretty(value)?)
     }
 
-    /// The entry of a name; `None` when it is missing or invalid: signing in again repairs it.
+    /// The entry of a name; `None` when it is missing, or was set aside: signing in again repairs
+    /// it.
     fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
         if let Some(secrets) = &self.secrets
             && let Some(text) = secrets.get(&own_name(KIND, name)).map_err(io::Error::other)?
         {
             return Ok(serde_json::from_str(text.expose()).ok());
         }
-        match base::file::read(&self.folder.join(name), LARGEST) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.file(name).load_or_set_aside(parse_json)
     }
 
     fn forget(&self, name: &str) -> io::Result<()> {
         if let (Some(secrets), Some(_)) = (&self.secrets, self.encrypted()?) {
             secrets.remove(&own_name(KIND, name)).map_err(io::Error::other)?;
         }
-        remove(&self.folder.join(name))
-    }
-
-    /// Creates the folder, accessible only to the user.
-    fn prepare(&self) -> io::Result<()> {
-        if self.folder.is_dir() {
-            return Ok(());
-        }
-        std::fs::create_dir_all(&self.folder)?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            std::fs::set_permissions(&self.folder, std::fs::Permissions::from_mode(0o700))?;
-        }
-        Ok(())
+        self.folder.check()?;
+        remove(&self.path(name))
     }
 }
 
@@ -136,8 +122,11 @@ impl TokenStore for TokenFiles {
         let names = self.names()?;
         let is_token =
             |name: &&String| Path::new(name).extension().is_some_and(|end| end == "json");
-        let tokens = names.iter().filter(is_token).map(|name| self.read::<StoredToken>(name));
-        let tokens = tokens.collect::<io::Result<Vec<_>>>()?.into_iter().flatten();
+        // One that cannot be read keeps no other from being used.
+        let read = |name: &String| {
+            self.read::<StoredToken>(name).inspect_err(|error| notify(&error.to_string())).ok()
+        };
+        let tokens = names.iter().filter(is_token).filter_map(read).flatten();
         let covering = tokens.filter(|token| token_covers(&token.resource, url));
         Ok(covering.max_by_key(|token| (token.resource.len(), token.obtained_at)))
     }
@@ -164,12 +153,11 @@ impl TokenStore for TokenFiles {
     }
 
     fn lock(&self, issuer: &str, resource: &str) -> io::Result<Box<dyn Send>> {
-        self.prepare()?;
+        self.folder.prepare()?;
         // A separate file: the token file is replaced, and so cannot be locked itself.
-        let path = self.folder.join(token_name(issuer, resource)).with_extension("lock");
-        let file = File::options().create(true).truncate(false).write(true).open(path)?;
-        file.lock()?;
-        Ok(Box::new(file))
+        let name = token_name(issuer, resource);
+        let name = format!("{}.lock", name.trim_end_matches(".json"));
+        Ok(Box::new(self.folder.file(&name, 0).lock()?))
     }
 }
 
@@ -270,11 +258,60 @@ mod tests {
         files.save_client(&kept.client).expect("saved");
         let _lock = files.lock("https://a", "https://m.example").expect("locked");
         let mode = |path: &Path| std::fs::metadata(path).expect("there").permissions().mode();
-        assert_eq!(mode(&files.folder) & 0o777, 0o700);
-        for entry in std::fs::read_dir(&files.folder).expect("listed").flatten() {
+        assert_eq!(mode(files.folder.path()) & 0o777, 0o700);
+        for entry in std::fs::read_dir(files.folder.path()).expect("listed").flatten() {
             let holds = std::fs::read(entry.path()).expect("read");
             assert!(holds.is_empty() || mode(&entry.path()) & 0o777 == 0o600, "{:?}", entry.path());
         }
         assert!(!format!("{kept:?}").contains("secret-token"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_others_may_have_written_or_read_is_set_aside_and_never_written_through() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let allow = |path: &Path, mode: u32| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
+        };
+        let url = Url::parse("https://m.example/mcp").expect("an address");
+        let saved = token("https://a", "https://m.example", "secret-token", 1);
+        for how in ["link", "0666", "0644", "pipe", "large", "folder", "open folder", "garbage"] {
+            let dir = tempfile::tempdir().expect("a folder");
+            let files = TokenFiles::at(dir.path().join("tokens"));
+            TokenStore::save(&files, &saved).expect("saved");
+            files.save_client(&saved.client).expect("saved");
+            let victim = dir.path().join("victim");
+            std::fs::write(&victim, "precious").expect("written");
+            allow(&victim, 0o644);
+            for name in [token_name("https://a", "https://m.example"), client_name("https://a")] {
+                let file = files.path(&name);
+                let anew = |make: &dyn Fn()| {
+                    std::fs::remove_file(&file).expect("removed");
+                    make();
+                };
+                match how {
+                    "link" => anew(&|| symlink(&victim, &file).expect("linked")),
+                    "0666" => allow(&file, 0o666),
+                    "0644" => allow(&file, 0o644),
+                    "pipe" => anew(&|| {
+                        let made = std::process::Command::new("mkfifo").arg(&file).status();
+                        assert!(made.expect("mkfifo").success());
+                    }),
+                    "large" => std::fs::write(&file, vec![b' '; 2 << 20]).expect("written"),
+                    "folder" => anew(&|| std::fs::create_dir(&file).expect("made")),
+                    "open folder" => allow(files.folder.path(), 0o777),
+                    _ => std::fs::write(&file, "{").expect("written"),
+                }
+            }
+            assert_eq!(files.find(&url).expect("read"), None, "{how}");
+            assert!(files.client("https://a").expect("read").is_none(), "{how}");
+            drop(files.lock("https://a", "https://m.example").expect("locked"));
+            TokenStore::save(&files, &saved).expect("saved");
+            files.save_client(&saved.client).expect("saved");
+            assert_eq!(files.find(&url).expect("read").as_ref(), Some(&saved), "{how}");
+            assert_eq!(std::fs::read_to_string(&victim).expect("there"), "precious");
+            let meta = std::fs::metadata(files.folder.path()).expect("there");
+            assert_eq!(meta.permissions().mode() & 0o777, 0o700, "{how}");
+        }
     }
 }

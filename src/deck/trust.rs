@@ -13,9 +13,10 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use base::file::{StateFile, file_key, hex};
+use base::file::{file_key, hex};
 use base::pointer::child_pointer;
 use base::secret::MASK;
+use base::state::{StateFile, StateFolder};
 use base::text::path::spelled;
 use base::{SafeText, ServerName};
 use config::{
@@ -202,7 +203,8 @@ impl TrustStore {
     /// The file that stores the approvals for a configuration file.
     fn kept(&self, file: &Path) -> Option<StateFile> {
         let name = file_key(file);
-        Some(StateFile::new(self.folder.as_ref()?.join(format!("{name}.json")), LARGEST))
+        let folder = StateFolder::new(self.folder.as_ref()?);
+        Some(folder.file(&format!("{name}.json"), LARGEST).of_rights())
     }
 
     /// Reads the approvals for a file; an unusable store counts as nothing approved.

@@ -71,6 +71,54 @@ impl WrittenText {
         Ok(self.root()?.map_or_else(|| Value::Object(Map::new()), |root| root.to_json()))
     }
 
+    /// The value of a text that is whole: an object, in which no key is given twice. Nothing at all
+    /// is not whole: the file is being written, or was cut short.
+    ///
+    /// # Errors
+    /// What it lacks, with its place.
+    pub fn whole(&self) -> Result<Value, String> {
+        let Some(root) = self.root()? else {
+            return Err(self.problem("", "it is empty; write `{}` if it is to say nothing"));
+        };
+        if !matches!(root.kind, NodeKind::Object(_)) {
+            return Err(self.problem("", "an object, `{ ... }`, is expected"));
+        }
+        if let Some((offset, key)) = twice(&root) {
+            let at = self.source().position(offset);
+            return Err(format!("{at}: `{}` is given twice", SafeText::cut(key, 160)));
+        }
+        Ok(root.to_json())
+    }
+
+    /// As [`WrittenText::whole`], of an `mcp.json`.
+    ///
+    /// # Errors
+    /// What it lacks, with its place.
+    pub fn whole_configuration(&self) -> Result<Value, String> {
+        let value = self.whole()?;
+        match ["servers", "mcpServers"].iter().find_map(|key| value.get(key)) {
+            Some(Value::Object(_) | Value::Array(_)) => Ok(value),
+            Some(_) => Err(self.problem("", "`servers` is not an object")),
+            None => Err(self.problem("", "`servers` is missing")),
+        }
+    }
+
+    /// Checks a value at a pointer of the text against the JSON Schema of `T`.
+    ///
+    /// # Errors
+    /// Every place where it does not fit.
+    pub fn fits<T: JsonSchema>(&self, pointer: &str, value: &Value) -> Result<(), Vec<String>> {
+        let verdict = Validator::compile(&schema_of::<T>()).map(|schema| schema.check(value));
+        match verdict {
+            Ok(SchemaVerdict::Invalid(all)) => Err(all
+                .iter()
+                .take(MOST)
+                .map(|v| self.problem(&format!("{pointer}{}", v.pointer), &v.message))
+                .collect()),
+            _ => Ok(()),
+        }
+    }
+
     /// Decodes a `T`.
     ///
     /// # Errors
@@ -130,6 +178,18 @@ impl WrittenText {
         }
         start
     }
+}
+
+/// The first key that an object holds twice, with its offset.
+fn twice(node: &SyntaxNode) -> Option<(usize, &str)> {
+    let mut seen = std::collections::HashSet::new();
+    for member in node.members() {
+        if !seen.insert(member.key.as_str()) {
+            return Some((member.key_range.start, &member.key));
+        }
+    }
+    let inner = node.members().iter().map(|member| &member.value).chain(node.elements());
+    { inner }.find_map(twice)
 }
 
 /// The JSON Schema of a file that is read as a `T`.

@@ -2,7 +2,7 @@
 //! tokens, of which only a hash is stored.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::outside::Outside;
 use base::Timestamp;
-use base::atomic::{Readers, alone, replace};
-use base::file::{hex, random_hex, read_text};
+use base::file::{hex, random_hex};
 use base::secret::Secret;
+use base::state::{StateFile, StateFolder};
+use base::text::path::spelled;
 use base::watch::Fingerprint;
+use deck::{RightsContent, RightsFile};
 use host::{AccessScope, CallOptions, Origin, Principal};
 
-/// Format version of the file of hashes.
-const VERSION: u32 = 1;
 /// Maximum size of a token file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
@@ -105,7 +105,9 @@ impl OwnerToken {
     /// # Errors
     /// When the file cannot be read or written, holds no valid token, or others may read it.
     pub fn open(path: &Path) -> Result<(Self, Option<Secret>), String> {
-        if let Some(text) = read_private(path)? {
+        let file = StateFile::new(path, LARGEST).of_secrets();
+        if let Some(bytes) = file.bytes().map_err(|error| about(path, error))? {
+            let text = String::from_utf8_lossy(&bytes);
             let token = text.trim();
             if token.len() < 32 || token.contains(char::is_whitespace) {
                 let why = "a token of at least 32 characters on one line is expected; delete the \
@@ -116,7 +118,7 @@ impl OwnerToken {
         }
         let token = fresh()?;
         let text = format!("{token}\n");
-        replace(path, text.as_bytes(), Readers::Owner).map_err(|error| about(path, error))?;
+        file.write(text.as_bytes()).map_err(|error| about(path, error))?;
         Ok((Self { digest: Some(digest(&token)) }, Some(Secret::new(token))))
     }
 
@@ -151,16 +153,22 @@ impl TokenRecord {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct TokenFile {
     version: u32,
     tokens: Vec<TokenRecord>,
 }
 
-/// The store of client tokens; the default is empty and has no file.
+impl RightsContent for TokenFile {
+    fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+}
+
+/// The store of client tokens; the default is empty and has no file. Clones share what is in force.
 #[derive(Clone, Debug, Default)]
 pub struct ClientTokens {
-    path: Option<PathBuf>,
+    file: Option<Arc<RightsFile<TokenFile>>>,
     /// The tokens as of the last read of the file.
     read: Arc<Mutex<Option<ReadTokens>>>,
 }
@@ -171,35 +179,45 @@ type ReadTokens = (Fingerprint, Arc<[TokenRecord]>);
 impl ClientTokens {
     /// The store in the user's state folder.
     pub fn of(state: &Path) -> Self {
-        Self { path: Some(state.join("gateway").join("tokens.json")), ..Self::default() }
+        let folder = StateFolder::new(state.join("gateway"));
+        let file = RightsFile::new(folder.file("tokens.json", LARGEST).of_secrets());
+        Self { file: Some(Arc::new(file)), ..Self::default() }
     }
 
     /// The file; `None` if nothing is stored.
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.file.as_deref().map(RightsFile::path)
     }
 
-    /// Every token that was not revoked. The file is read again whenever it has changed, so that a
-    /// revocation takes effect at once.
+    /// Every token in the file.
     ///
     /// # Errors
-    /// When the file exists but cannot be used; callers must then reject all tokens.
+    /// When the file exists but cannot be used.
+    pub fn stored(&self) -> Result<Vec<TokenRecord>, String> {
+        let Some(file) = &self.file else { return Ok(Vec::new()) };
+        let help = "no token works until it is repaired or deleted";
+        let read = file.read().map_err(|problem| format!("{problem}; {help}"))?;
+        Ok(read.unwrap_or_default().tokens)
+    }
+
+    /// Every token in force. The file is read again whenever it has changed, so that a revocation
+    /// takes effect at once; while it is gone or cannot be used, its last state stays in force.
+    ///
+    /// # Errors
+    /// When the file exists and never could be used; callers must then reject all tokens.
     pub fn list(&self) -> Result<Arc<[TokenRecord]>, String> {
-        let Some(path) = &self.path else { return Ok(Arc::default()) };
-        let now = Fingerprint::of(path);
+        let Some(file) = &self.file else { return Ok(Arc::default()) };
+        let now = Fingerprint::of(file.path());
         if let Some((then, tokens)) = &*self.read.lock()
             && *then == now
         {
             return Ok(Arc::clone(tokens));
         }
-        let Some(text) = read_private(path)? else { return Ok(Arc::default()) };
-        let file: TokenFile = serde_json::from_str(&text).map_err(|error| {
-            about(path, format!("{error}; no token works until it is repaired or deleted"))
-        })?;
-        if file.version != VERSION {
-            return Err(about(path, "it was written by another version of mcpdeck"));
-        }
-        let tokens = Arc::<[TokenRecord]>::from(file.tokens);
+        let (kept, problem) = file.follow();
+        let Some(kept) = kept else {
+            return Err(problem.unwrap_or_else(|| file.about("it cannot be used")));
+        };
+        let tokens = Arc::<[TokenRecord]>::from(kept.tokens);
         *self.read.lock() = Some((now, Arc::clone(&tokens)));
         Ok(tokens)
     }
@@ -242,13 +260,8 @@ impl ClientTokens {
     /// The client of a token; `None` if it is unknown or expired.
     pub(crate) fn client(&self, token: &str, now: Timestamp) -> Option<Client> {
         let own = hex(&digest(token));
-        let tokens = match self.list() {
-            Ok(tokens) => tokens,
-            Err(error) => {
-                tracing::error!(target: "mcpdeck::gateway", "tokens cannot be read: {error}");
-                return None;
-            }
-        };
+        // Why they cannot be read was told.
+        let tokens = self.list().ok()?;
         let found = tokens.iter().find(|kept| equal(kept.hash.as_bytes(), own.as_bytes()))?;
         if found.is_over(now) {
             return None;
@@ -264,32 +277,13 @@ impl ClientTokens {
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<TokenRecord>)) -> Result<(), String> {
-        let path = self.path.as_ref().ok_or("there is no folder to keep tokens in")?;
-        alone(path, || {
-            let mut tokens = self.list()?.to_vec();
-            change(&mut tokens);
-            let file = TokenFile { version: VERSION, tokens };
-            let text = serde_json::to_vec_pretty(&file).map_err(|error| about(path, error))?;
-            replace(path, &text, Readers::Owner).map_err(|error| about(path, error))
-        })
+        let file = self.file.as_ref().ok_or("there is no folder to keep tokens in")?;
+        file.change(|kept| (true, change(&mut kept.tokens)))
     }
 }
 
 fn about(path: &Path, why: impl fmt::Display) -> String {
-    format!("{}: {why}", path.display())
-}
-
-/// Reads a file that only its owner may read; `None` if it does not exist.
-fn read_private(path: &Path) -> Result<Option<String>, String> {
-    let meta = std::fs::symlink_metadata(path);
-    if meta.as_ref().is_ok_and(std::fs::Metadata::is_symlink) {
-        return Err(about(path, "a plain file is expected, not a link"));
-    }
-    #[cfg(unix)]
-    if meta.is_ok_and(|meta| std::os::unix::fs::MetadataExt::mode(&meta) & 0o077 != 0) {
-        return Err(about(path, "others may read it; make it private with `chmod 600`"));
-    }
-    read_text(path, LARGEST).map_err(|error| about(path, error))
+    format!("{}: {why}", spelled(path))
 }
 
 fn fresh() -> Result<String, String> {
@@ -304,4 +298,45 @@ fn digest(token: &str) -> [u8; 32] {
 /// Constant-time comparison.
 fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_stay_in_force_until_they_are_revoked_whatever_becomes_of_their_file() {
+        let now = Timestamp::default();
+        for how in ["gone", "empty", "cut", "null", "readable by all", "folder", "link"] {
+            let dir = tempfile::tempdir().expect("a folder");
+            let service = ClientTokens::of(dir.path());
+            let other = ClientTokens::of(dir.path());
+            let made = other.create("default", Vec::new(), None, now).expect("made");
+            let (token, id) = (made.0.expose().to_owned(), made.1.id);
+            assert!(service.client(&token, now).is_some());
+            let file = service.path().expect("a file").to_owned();
+            let anew = |make: &dyn Fn() -> std::io::Result<()>| {
+                std::fs::remove_file(&file).and_then(|()| make()).expect("made");
+            };
+            match how {
+                "gone" => anew(&|| Ok(())),
+                "empty" => std::fs::write(&file, "").expect("written"),
+                "cut" => std::fs::write(&file, "{\"version\": 1, \"tok").expect("written"),
+                "null" => std::fs::write(&file, "null").expect("written"),
+                "folder" => anew(&|| std::fs::create_dir(&file)),
+                "link" => anew(&|| std::os::unix::fs::symlink("missing", &file)),
+                _ => {
+                    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+                    std::fs::set_permissions(&file, mode).expect("set");
+                }
+            }
+            let started = ClientTokens::of(dir.path());
+            assert_eq!(started.list().is_ok(), how == "gone", "{how}: closed at a start");
+            assert!(started.client(&token, now).is_none());
+            assert!(service.client(&token, now).is_some(), "{how}");
+            assert!(service.revoke(&id).expect("revoked"), "{how}");
+            assert!(service.client(&token, now).is_none(), "{how}");
+            assert_eq!(ClientTokens::of(dir.path()).stored().expect("sound").len(), 0, "{how}");
+        }
+    }
 }

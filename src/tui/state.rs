@@ -9,7 +9,8 @@ use crate::effect::Existing;
 use crate::message::UserFiles;
 use crate::prefs::Prefs;
 use base::atomic::{Readers, replace};
-use base::file::{StateFile, file_key, read_text};
+use base::file::{file_key, read_text};
+use base::state::StateFile;
 use config::Environment;
 
 /// Folders of the user's files.

@@ -409,6 +409,153 @@ async fn a_file_of_grants_that_cannot_be_trusted_grants_nothing_and_is_not_merge
     }
 }
 
+/// The ways in which a file stops saying what it said.
+#[cfg(unix)]
+const WAYS: [&str; 14] = [
+    "empty", "blank", "mark", "comment", "list", "null", "text", "cut", "nul", "latin", "folder",
+    "pipe", "link", "large",
+];
+
+#[cfg(unix)]
+fn spoil(file: &std::path::Path, how: &str) {
+    let text = std::fs::read(file).unwrap();
+    // What follows the file may write it again in between.
+    let anew = |make: &dyn Fn() -> std::io::Result<()>| {
+        while std::fs::remove_file(file).and_then(|()| make()).is_err() {}
+    };
+    let write = |bytes: &[u8]| std::fs::write(file, bytes).unwrap();
+    match how {
+        "empty" => write(b""),
+        "blank" => write(b" \n\t"),
+        "mark" => write(b"\xef\xbb\xbf"),
+        "comment" => write(b"// nothing"),
+        "list" => write(b"[]"),
+        "null" => write(b"null"),
+        "text" => write(b"\"\""),
+        "cut" => write(&text[..text.len() / 2]),
+        "nul" => write(&vec![0; text.len()]),
+        "latin" => write(b"\xff\xfe{}"),
+        "folder" => anew(&|| std::fs::create_dir(file)),
+        "pipe" => anew(&|| {
+            let made = std::process::Command::new("mkfifo").arg(file).status()?;
+            if made.success() { Ok(()) } else { Err(std::io::ErrorKind::AlreadyExists.into()) }
+        }),
+        "link" => anew(&|| std::os::unix::fs::symlink("missing", file)),
+        _ => {
+            let file = std::fs::File::options().append(true).open(file).unwrap();
+            file.set_len(65 << 20).unwrap();
+        }
+    }
+}
+
+#[cfg(unix)]
+fn clear_away(file: &std::path::Path) {
+    let _ = std::fs::remove_file(file).or_else(|_| std::fs::remove_dir(file));
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn rules_stay_in_force_until_a_whole_source_says_otherwise_and_at_a_start_nothing_is_permitted()
+ {
+    for how in WAYS.into_iter().chain(["gone"]) {
+        let scene = Scene::new(json!({"deny": ["a.write"]})).await;
+        let policy = scene.config().with_file_name("mcpdeck.policy.json");
+        let keeper = scene.keeper().await;
+        keeper.grant(all(SESSION)).unwrap();
+        let denied = scene.code("a.write").await;
+        assert_ne!(denied, "ok");
+        match how {
+            "gone" => clear_away(&policy),
+            how => spoil(&policy, how),
+        }
+        keeper.look_again().await;
+        assert_eq!(scene.code("a.write").await, denied, "{how}");
+        assert_eq!(scene.code("a.read").await, "ok", "{how}");
+        let notices = keeper.notices();
+        assert!(notices.len() == 1 && notices[0].contains("mcpdeck.policy.json"), "{notices:?}");
+        drop(keeper);
+
+        let keeper = scene.keeper().await;
+        keeper.grant(all(SESSION)).unwrap();
+        let closed = if how == "gone" { "ok" } else { "ERR_PERMISSION_DENIED" };
+        assert_eq!(scene.code("a.read").await, closed, "{how}");
+        clear_away(&policy);
+        std::fs::write(&policy, r#"{"deny": ["a.read"]}"#).unwrap();
+        keeper.look_again().await;
+        assert_eq!(scene.code("a.write").await, "ok", "{how}");
+        assert_ne!(scene.code("a.read").await, "ok", "{how}");
+        assert_eq!(keeper.notices(), [""; 0], "{how}");
+        mcpdeck::deck::clear_policy(&scene.config()).unwrap();
+        keeper.look_again().await;
+        assert_eq!(scene.code("a.read").await, "ok", "{how}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_policy_of_a_configuration_ends_with_its_key_and_not_with_the_file() {
+    let scene = Scene::new(json!({})).await;
+    std::fs::remove_file(scene.config().with_file_name("mcpdeck.policy.json")).unwrap();
+    let policy = r#"{"servers": {}, "policy": {"deny": ["a.write"]}}"#;
+    std::fs::write(scene.config(), policy).unwrap();
+    let keeper = scene.keeper().await;
+    keeper.grant(all(SESSION)).unwrap();
+    for text in ["", "{}", "[]", r#"{"servers": {}, "policy": []}"#, r#"{"servers": {"#] {
+        std::fs::write(scene.config(), text).unwrap();
+        keeper.look_again().await;
+        assert_ne!(scene.code("a.write").await, "ok", "{text}");
+        assert_eq!(keeper.notices().len(), 1, "{text}");
+    }
+    std::fs::remove_file(scene.config()).unwrap();
+    keeper.look_again().await;
+    assert_ne!(scene.code("a.write").await, "ok");
+    std::fs::write(scene.config(), r#"{"servers": {}}"#).unwrap();
+    keeper.look_again().await;
+    assert_eq!((scene.code("a.write").await, keeper.notices().len()), ("ok", 0));
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn grants_and_reviews_stay_in_force_and_a_removed_file_is_written_again() {
+    for how in WAYS.into_iter().chain(["gone"]) {
+        let scene = Scene::new(json!({"profiles": {"default": {"allow": ["*"]}}})).await;
+        let keeper = scene.keeper().await;
+        let denial = NewGrant { allowed_tools: vec!["a.write".into()], ..all(GrantKind::Deny) };
+        let denial = keeper.grant(denial).unwrap();
+        let changed = tool("read", json!({"readOnlyHint": false}));
+        let same = tool("write", json!({"destructiveHint": true, "openWorldHint": true}));
+        scene.world.server("a").lists(ListKind::Tools, &[changed, same]);
+        scene.world.server("a").tell(SessionEvent::ListChanged(ListKind::Tools)).await;
+        until(&scene.host, |view| view.servers["a"].capabilities.tools.len() == 2).await;
+        let refused = async || [scene.code("a.write").await, scene.code("a.read").await];
+        let before = refused().await;
+        assert!(!before.contains(&"ok"), "{before:?}");
+        for (_, file) in keeper.files() {
+            match how {
+                "gone" => clear_away(&file),
+                how => spoil(&file, how),
+            }
+        }
+        keeper.look_again().await;
+        assert_eq!(refused().await, before, "{how}");
+        assert_eq!(keeper.notices().len(), if how == "gone" { 0 } else { 2 }, "{how}");
+        for (_, file) in keeper.files() {
+            clear_away(&file);
+        }
+        keeper.look_again().await;
+        assert_eq!(refused().await, before, "{how}");
+        assert_eq!(keeper.notices(), [""; 0], "{how}");
+        assert_eq!(scene.store().list(scene.host.clock().now()).unwrap().len(), 1, "{how}");
+
+        // A person ends it, whatever became of the file.
+        if how != "gone" {
+            spoil(scene.store().path(), how);
+        }
+        assert!(keeper.revoke(denial.id).unwrap().is_some(), "{how}");
+        assert_eq!(scene.code("a.write").await, "ok", "{how}");
+        assert_eq!(keeper.notices(), [""; 0], "{how}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn grants_given_at_once_are_all_kept() {
     let scene = Scene::new(json!({})).await;

@@ -13,6 +13,7 @@ type Problems = Vec<String>;
 
 /// Runs the program once and checks the row's expectations and the invariants.
 pub fn run(row: &Row, stage: &Stage, run: &Run) -> (Finished, Problems) {
+    run.harm.iter().for_each(|harm| stage.harm(harm));
     let seconds = run.seconds.unwrap_or(20);
     let arguments: Vec<String> = arguments(run).iter().map(|word| stage.at(word)).collect();
     let command = command(row, stage, &arguments);

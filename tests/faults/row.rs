@@ -201,6 +201,42 @@ pub struct Run {
     pub never_says: Vec<String>,
     /// Time limit in seconds (default 20).
     pub seconds: Option<u64>,
+    /// What happens to files before the run.
+    pub harm: Vec<Harm>,
+}
+
+/// Something that happens to a file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Harm {
+    /// Its path, from the folder of the row; a `*` in its name stands for anything.
+    pub file: String,
+    /// What happens.
+    pub how: HarmKind,
+    /// Waits until the log says this, for a service that follows the file.
+    pub logged: Option<String>,
+}
+
+/// What happens to a file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum HarmKind {
+    /// It gets this text, in place.
+    Text(String),
+    /// It grows to this many bytes.
+    Large(u64),
+    /// It gets these permissions.
+    Mode(u32),
+    /// It is removed.
+    Gone,
+    /// A folder takes its place.
+    Folder,
+    /// A pipe takes its place.
+    Pipe,
+    /// A link to a file that must not change takes its place.
+    Link,
+    /// A link to nothing takes its place.
+    DanglingLink,
 }
 
 /// A step on a `Host`.
@@ -293,6 +329,8 @@ pub struct ServePlan {
 pub struct Exchange {
     /// `GET /tools`
     pub send: String,
+    /// What happens to a file before the request.
+    pub harm: Option<Harm>,
     /// The name of the token; the operator's own when absent, none when empty.
     pub token: Option<String>,
     /// Header lines, with `@PORT@` replaced; a line replaces the default header of the same name.

@@ -32,6 +32,7 @@ pub fn play(row: &Row, plan: &ServePlan, stage: &Stage) -> Vec<String> {
     service.admit(plan);
     let mut problems = Vec::new();
     for exchange in &plan.requests {
+        exchange.harm.iter().for_each(|harm| stage.harm(harm));
         let mut answers = service.exchange(exchange);
         let begun = Instant::now();
         while exchange.until && judge(exchange, &answers).is_some() && begun.elapsed() < ANSWER {

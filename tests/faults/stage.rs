@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::time::Duration;
 
 use mcpdeck::mock::script::ServerScript;
 use serde_json::{Value, json};
 
 use super::disk::Disk;
-use super::row::{Row, ServerPlan, random};
-use super::support::{Bench, HttpMock};
+use super::row::{Harm, HarmKind, Row, ServerPlan, random};
+use super::support::{Bench, HttpMock, wait_for};
 use super::tcp::TcpPlay;
 
 /// A secret in the host's environment that no server may get.
@@ -34,7 +35,7 @@ pub struct Stage {
     pub config: PathBuf,
     pub log: PathBuf,
     /// The given files with their content, which must not change.
-    given: BTreeMap<PathBuf, Vec<u8>>,
+    given: Mutex<BTreeMap<PathBuf, Vec<u8>>>,
     /// A full or read-only file system.
     disk: Option<Disk>,
     /// Servers over HTTP live as long as the stage.
@@ -87,6 +88,7 @@ impl Stage {
             given.extend(files(&disk.path));
             disk.close(plan);
         }
+        let given = Mutex::new(given);
         Self { bench, config, log, given, disk, _http: http }
     }
 
@@ -113,21 +115,89 @@ impl Stage {
         let new = self.bench.path().join("edited");
         std::fs::write(&new, &text).expect("a file");
         std::fs::rename(new, &path).expect("a file of the row");
-        self.given.insert(path, text.into_bytes());
+        self.given().insert(path, text.into_bytes());
+    }
+
+    fn given(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Vec<u8>>> {
+        self.given.lock().expect("no panic holds it")
+    }
+
+    /// Does something to a file, and waits until the log tells of it.
+    pub fn harm(&self, harm: &Harm) {
+        let log = || std::fs::read_to_string(&self.log).unwrap_or_default();
+        let before = log().len();
+        let path = self.find(&harm.file);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        self.given().remove(&path);
+        if !matches!(harm.how, HarmKind::Text(_) | HarmKind::Large(_) | HarmKind::Mode(_)) {
+            let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir(&path));
+        } else if !path.symlink_metadata().is_ok_and(|meta| meta.is_file() || meta.is_dir()) {
+            let _ = std::fs::remove_file(&path);
+        }
+        let link = |to: &Path| std::os::unix::fs::symlink(to, &path).expect("a link");
+        match &harm.how {
+            HarmKind::Text(text) => {
+                let _ = std::fs::remove_dir(&path);
+                std::fs::write(&path, text).expect("a file");
+            }
+            HarmKind::Large(bytes) => {
+                let file = std::fs::File::options().create(true).append(true).open(&path);
+                file.and_then(|file| file.set_len(*bytes)).expect("a file");
+            }
+            HarmKind::Mode(mode) => {
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(*mode);
+                std::fs::set_permissions(&path, mode).expect("a file");
+            }
+            HarmKind::Gone => {}
+            HarmKind::Folder => std::fs::create_dir(&path).expect("a folder"),
+            HarmKind::Pipe => {
+                let made = std::process::Command::new("mkfifo").arg(&path).status();
+                assert!(made.expect("mkfifo").success());
+            }
+            HarmKind::Link => {
+                let precious = self.bench.path().join("precious");
+                std::fs::write(&precious, "precious").expect("a file");
+                link(&precious);
+                self.given().insert(precious, b"precious".to_vec());
+            }
+            HarmKind::DanglingLink => link(Path::new("missing")),
+        }
+        if let Some(text) = &harm.logged {
+            let what = format!("the log to tell of {harm:?}");
+            wait_for(&what, Duration::from_secs(30), || {
+                log().get(before..).is_some_and(|new| new.contains(text)).then_some(())
+            });
+        }
+    }
+
+    /// The file of this name, with one `*` in it.
+    fn find(&self, name: &str) -> PathBuf {
+        let path = self.bench.path().join(name);
+        let Some((start, end)) = name.rsplit('/').next().and_then(|name| name.split_once('*'))
+        else {
+            return path;
+        };
+        let folder = path.parent().expect("a folder");
+        let fits = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            name.starts_with(start) && name.ends_with(end)
+        };
+        let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+        entries.map(|entry| entry.path()).find(fits).expect("a file of this name")
     }
 
     /// I2 and I8 on disk: the given files are unchanged, and no other file holds a secret. Also
     /// checks the command lines of live processes.
     pub fn flaws(&self, more: &[&Path]) -> Vec<String> {
         let mut flaws = self.disk.as_ref().map(Disk::flaws).unwrap_or_default();
-        for (path, before) in &self.given {
+        for (path, before) in &*self.given() {
             if std::fs::read(path).ok().as_ref() != Some(before) {
                 flaws.push(format!("I2: {} was changed", path.display()));
             }
         }
         for folder in std::iter::once(self.bench.path()).chain(more.iter().copied()) {
             for (path, content) in files(folder) {
-                if self.given.contains_key(&path) {
+                if self.given().contains_key(&path) {
                     continue;
                 }
                 for secret in secrets() {

@@ -1,5 +1,6 @@
 //! Keeps the policy of a running host in step with its files: grants from other windows,
-//! definitions that servers change, rules that are edited.
+//! definitions that servers change, rules that are edited. What a file said last stays in force
+//! until it says something else as a whole.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,9 +11,12 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::policy::file::TrustedFile;
-use crate::policy::{GrantStore, PolicyFile, granted, load_policy, of_session, state_path};
+use crate::policy::{
+    GrantStore, POLICY_FILE, PolicyFile, RightsFile, Standing, granted, load_policy, of_session,
+    state_file,
+};
 use base::ServerName;
+use base::text::path::spelled;
 use base::watch::Fingerprint;
 use config::Environment;
 use host::{
@@ -61,7 +65,7 @@ struct KeeperInner {
     host: Host,
     configs: Vec<PathBuf>,
     grants: Option<GrantStore>,
-    pins: Option<TrustedFile>,
+    pins: Option<RightsFile<Pins>>,
     state: Mutex<KeeperState>,
 }
 
@@ -70,6 +74,7 @@ struct KeeperState {
     /// Grants that end with a session, or with the host.
     session: Vec<Grant>,
     given: u64,
+    rules: Standing<PolicyFile>,
     pins: Pins,
     files: Vec<Fingerprint>,
     notices: Vec<String>,
@@ -85,7 +90,7 @@ impl PolicyKeeper {
             host: host.clone(),
             configs: configs.to_vec(),
             grants: GrantStore::of(&main, env),
-            pins: state_path(&main, env, "pins").map(TrustedFile::new),
+            pins: state_file(&main, env, "pins").map(RightsFile::new),
             state: Mutex::default(),
         });
         let facts = host.facts();
@@ -123,8 +128,8 @@ impl PolicyKeeper {
         self.inner.kept().collect()
     }
 
-    /// Problems with the files, one sentence each; while there is any, only the user's own actions
-    /// are permitted.
+    /// Problems with the files, one sentence each. What was read before stays in force; where
+    /// nothing could be read yet, only the user's own actions are permitted.
     pub fn notices(&self) -> Vec<String> {
         self.inner.state.lock().notices.clone()
     }
@@ -272,7 +277,7 @@ impl KeeperInner {
     }
 
     fn files(&self) -> Vec<Fingerprint> {
-        let beside = |config: &PathBuf| config.with_file_name(super::POLICY_FILE);
+        let beside = |config: &PathBuf| config.with_file_name(POLICY_FILE);
         let rules = self.configs.iter().flat_map(|config| [config.clone(), beside(config)]);
         let kept = self.kept().map(|(_, path)| path);
         rules.chain(kept).map(|path| Fingerprint::of(&path)).collect()
@@ -286,27 +291,23 @@ impl KeeperInner {
         }
         // Taken before reading, so that a write in between counts as a change.
         let files = self.files();
-        let mut notices = Vec::new();
         let now = self.host.clock().now();
         let servers = self.host.definitions();
-        let rules = load_policy(&self.configs).unwrap_or_else(|problems| {
-            notices.extend(problems);
-            PolicyFile::default()
-        });
-        let mut grants = state.session.clone();
+        let mut notices = Vec::new();
+        let mut closed = false;
+        let (mut grants, rules) = (state.session.clone(), self.rules(&mut state, &mut notices));
         if let Some(store) = &self.grants {
-            let kept = store.list(now).and_then(|kept| {
-                let mut bound = kept.clone();
-                if !bind(&mut bound, &servers) {
-                    return Ok(kept);
+            let (mut kept, problem) = store.follow(now);
+            let is_unbound = |kept: &Vec<Grant>| bind(&mut kept.clone(), &servers);
+            if problem.is_none() && kept.as_ref().is_some_and(is_unbound) {
+                match store.change(|all| bind(all, &servers)) {
+                    Ok(()) => kept = store.follow(now).0,
+                    Err(problem) => notices.push(problem),
                 }
-                store.change(|all| bind(all, &servers))?;
-                store.list(now)
-            });
-            match kept {
-                Ok(kept) => grants.extend(kept),
-                Err(problem) => notices.push(problem),
             }
+            notices.extend(problem);
+            closed |= kept.is_none();
+            grants.extend(kept.unwrap_or_default());
         }
         let observe = |pins: &mut Pins| {
             let mut news = false;
@@ -316,14 +317,23 @@ impl KeeperInner {
             news
         };
         if let Some(file) = &self.pins {
-            match change(file, observe) {
-                Ok(pins) => state.pins = pins,
-                Err(problem) => notices.push(problem),
+            let (mut kept, problem) = file.follow();
+            // Nothing that is not stored counts as seen.
+            let is_news = |kept: &Pins| observe(&mut kept.clone());
+            if problem.is_none() && kept.as_ref().is_some_and(is_news) {
+                match file.change(|pins| (observe(pins), ())) {
+                    Ok(()) => kept = file.follow().0,
+                    Err(problem) => notices.push(problem),
+                }
             }
+            notices.extend(problem);
+            closed |= kept.is_none();
+            state.pins = kept.unwrap_or_default();
         } else {
-            state.pins.enforced = true;
             observe(&mut state.pins);
         }
+        state.pins.enforced = true;
+        closed |= rules.is_none();
         for notice in &notices {
             if !state.notices.contains(notice) {
                 tracing::error!(target: "mcpdeck::policy", action = "not trusted", "{notice}");
@@ -331,36 +341,42 @@ impl KeeperInner {
         }
         state.files = files;
         state.notices.clone_from(&notices);
+        let rules = rules.unwrap_or_default();
         let policy = Policy {
-            rules: Arc::new(rules.rules),
+            rules: rules.rules,
             grants: Arc::new(Grants::new(grants)),
             pins: Arc::new(state.pins.clone()),
-            closed: (!notices.is_empty()).then(|| notices.join("; ").into()),
+            closed: closed.then(|| notices.join("; ").into()),
         };
         self.host.set_policy(rules.config, policy);
     }
 
+    /// The rules in force; `None` when none could be read yet.
+    fn rules(&self, state: &mut KeeperState, notices: &mut Vec<String>) -> Option<PolicyFile> {
+        let held = state.rules.in_force().filter(|held| held.is_lost() && !held.is_empty());
+        let source = held.and_then(|held| held.source.clone());
+        let read = match load_policy(&self.configs) {
+            // Another file says something else, which this one did not end.
+            Ok(found) => Ok(Some(found).filter(|_| source.is_none())),
+            Err(problems) => Err(problems.join("; ")),
+        };
+        let place = source.map_or("the policy".into(), |file| spelled(&file).into_owned());
+        let remedy = "it is back, or `mcpdeck policy clear` ends it";
+        notices.extend(state.rules.take(&place, remedy, read, PolicyFile::is_empty));
+        state.rules.in_force().cloned()
+    }
+
     fn review(&self, accept: impl FnOnce(&mut Pins)) -> Result<(), String> {
         match &self.pins {
-            Some(file) => {
-                change(file, |pins| {
-                    accept(pins);
-                    true
-                })?;
-            }
+            Some(file) => file.change(|pins| {
+                accept(pins);
+                (true, ())
+            })?,
             None => accept(&mut self.state.lock().pins),
         }
         self.look();
         Ok(())
     }
-}
-
-/// Changes the pins in their file; `change` returns whether there is anything to write.
-fn change(file: &TrustedFile, change: impl FnOnce(&mut Pins) -> bool) -> Result<Pins, String> {
-    file.change(|pins: &mut Pins| {
-        pins.enforced = true;
-        (change(pins), pins.clone())
-    })
 }
 
 type OfferedDefinitions = [(ServerName, host::ServerDigests, String, Vec<host::Definition>)];

@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::policy::file::TrustedFile;
-use crate::policy::{GrantStore, PolicyFile, load_policy, state_path};
+use crate::policy::{GrantStore, PolicyFile, RightsFile, load_policy, state_file};
 use base::Timestamp;
 use config::{Environment, McpConfig};
 use host::{
@@ -37,13 +36,13 @@ impl Offline {
         let main = configs.last().map_or(Path::new("mcp.json"), PathBuf::as_path);
         let one = |problem| vec![problem];
         let grants = GrantStore::of(main, env).map_or_else(|| Ok(Vec::new()), |s| s.list(now));
-        let pins = state_path(main, env, "pins").map(TrustedFile::new);
-        let pins: Option<Pins> = match pins {
+        let pins = state_file(main, env, "pins").map(RightsFile::<Pins>::new);
+        let pins = match pins {
             Some(file) => file.read().map_err(one)?,
             None => None,
         };
         let policy = Policy {
-            rules: Arc::new(rules),
+            rules,
             grants: Arc::new(Grants::new(grants.map_err(one)?)),
             pins: Arc::new(Pins { enforced: true, ..pins.unwrap_or_default() }),
             closed: None,

@@ -11,9 +11,10 @@ use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 
-use crate::policy::file::TrustedFile;
-use base::atomic::{Readers, replace};
-use base::file::{hex, read_text};
+use crate::policy::file::{MAX_RIGHTS_BYTES, RightsContent, RightsFile};
+use base::atomic::resolved;
+use base::file::hex;
+use base::state::StateFile;
 use base::text::path::spelled;
 use base::{SafeText, Secret};
 use config::Environment;
@@ -51,6 +52,12 @@ struct SecretsContent {
     secrets: BTreeMap<String, Sealed>,
 }
 
+impl RightsContent for SecretsContent {
+    fn is_empty(&self) -> bool {
+        self.secrets.is_empty()
+    }
+}
+
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sealed {
@@ -60,7 +67,7 @@ struct Sealed {
 
 /// The secrets of the user.
 pub struct SecretStore {
-    file: TrustedFile,
+    file: RightsFile<SecretsContent>,
     passphrase: Option<Secret>,
     key_file: PathBuf,
 }
@@ -73,10 +80,15 @@ impl SecretStore {
         let own = env.config_dir.as_ref().map_or_else(|| folder.clone(), |dir| dir.join("mcpdeck"));
         let named = env.var(KEY_FILE).filter(|name| !name.is_empty());
         Some(Self {
-            file: TrustedFile::new(folder.join("secrets.json")),
+            file: RightsFile::new(
+                StateFile::new(folder.join("secrets.json"), MAX_RIGHTS_BYTES).of_rights(),
+            ),
             passphrase: env.var(PASSPHRASE).filter(|text| !text.is_empty()).map(Secret::new),
-            key_file: named
-                .map_or_else(|| own.join("secrets.key"), |name| env.absolute(name.as_ref())),
+            // A key that the user names may be mounted as a link; the file it leads to is guarded.
+            key_file: named.map_or_else(
+                || own.join("secrets.key"),
+                |name| resolved(&env.absolute(name.as_ref())),
+            ),
         })
     }
 
@@ -183,7 +195,7 @@ impl SecretStore {
         &self,
         change: impl FnOnce(&mut SecretsContent) -> Result<R, String>,
     ) -> Result<R, String> {
-        self.file.change(|content: &mut SecretsContent| {
+        self.file.change(|content| {
             let done = change(content);
             (done.is_ok(), done)
         })?
@@ -225,9 +237,9 @@ fn fresh(
         content.salt = Some(salt);
         cipher
     } else {
-        if !key_file.exists() {
+        if key_file.symlink_metadata().is_err() {
             let text = hex(&random::<32>()?);
-            let made = replace(key_file, text.as_bytes(), Readers::Owner);
+            let made = key_state(key_file).write(text.as_bytes());
             made.map_err(|error| unusable(key_file, &error))?;
         }
         of_file(key_file)?
@@ -239,19 +251,16 @@ fn fresh(
 /// The cipher with the key in a file.
 fn of_file(key_file: &Path) -> Result<XChaCha20Poly1305, String> {
     let shown = spelled(key_file);
-    let text = read_text(key_file, LONGEST_KEY).map_err(|error| unusable(key_file, &error))?;
-    let text = text.ok_or_else(|| unusable(key_file, &io::ErrorKind::NotFound.into()))?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        let meta = std::fs::metadata(key_file).map_err(|error| unusable(key_file, &error))?;
-        if meta.permissions().mode() & 0o077 != 0 {
-            return Err(format!("{shown}: others may read this key: `chmod 600` it"));
-        }
-    }
+    let bytes = key_state(key_file).bytes().map_err(|error| unusable(key_file, &error))?;
+    let bytes = bytes.ok_or_else(|| unusable(key_file, &io::ErrorKind::NotFound.into()))?;
+    let text = String::from_utf8_lossy(&bytes);
     let key = unhex(text.trim()).filter(|key| key.len() == 32);
     let cipher = key.and_then(|key| XChaCha20Poly1305::new_from_slice(&key).ok());
     cipher.ok_or_else(|| format!("{shown}: not a key of 64 hexadecimal digits"))
+}
+
+fn key_state(key_file: &Path) -> StateFile {
+    StateFile::new(key_file, LONGEST_KEY).of_secrets()
 }
 
 fn unusable(key_file: &Path, error: &io::Error) -> String {
@@ -317,7 +326,7 @@ mod tests {
         assert_ne!(std::fs::read(&store.key_file).expect("a key"), old_key);
         // Killed after everything was encrypted, before the new key replaced the old one.
         std::fs::rename(&store.key_file, store.next_key()).expect("renamed");
-        replace(&store.key_file, &old_key, Readers::Owner).expect("written");
+        key_state(&store.key_file).write(&old_key).expect("written");
         assert_eq!(store.get("a"), Ok(value.clone()));
         assert!(!store.next_key().exists(), "it has its place now");
         // Killed before anything was encrypted.

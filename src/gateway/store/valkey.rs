@@ -26,8 +26,9 @@ use tokio::sync::watch;
 
 use super::merge::merge;
 use super::{KeptEvents, ParkedCall, SharedStore};
-use base::atomic::{Readers, alone, replace};
-use base::file::{StateFile, random_hex};
+use base::atomic::{alone, replace_private};
+use base::file::random_hex;
+use base::state::StateFile;
 use base::watch::Fingerprint;
 use config::{Environment, expand_argument};
 use deck::{ChatStore, KeptChat, PolicyKeeper};
@@ -294,7 +295,7 @@ impl Valkey {
             }
             if let Some(text) = &joined.text {
                 let base = base_of(&document.path);
-                replace(&base, text.as_bytes(), Readers::Owner).map_err(|e| e.to_string())?;
+                replace_private(&base, text.as_bytes()).map_err(|e| e.to_string())?;
             }
             *document.same.lock() = Some((joined.file, version));
             return Ok(pulled);
@@ -380,7 +381,7 @@ fn join_file(path: &Path, theirs: Option<&str>) -> Result<Joined, String> {
         let is_written = joined != mine;
         let text = joined.as_ref().map(|joined| format!("{joined:#}"));
         if let (true, Some(text)) = (is_written, &text) {
-            replace(path, text.as_bytes(), Readers::Owner).map_err(|e| fail(e.to_string()))?;
+            replace_private(path, text.as_bytes()).map_err(|e| fail(e.to_string()))?;
         }
         let push = text.clone().filter(|_| joined != theirs);
         Ok(Joined { file: Fingerprint::of(path), is_written, text, push })
@@ -534,7 +535,7 @@ mod tests {
             let push = joined.push.as_deref().map(same);
             let text = joined.text.as_deref().map(same);
             if let Some(text) = &text {
-                replace(&base_of(&path), text.as_bytes(), Readers::Owner).expect("written");
+                replace_private(&base_of(&path), text.as_bytes()).expect("written");
             }
             (joined.is_written, text, push)
         };
@@ -544,11 +545,11 @@ mod tests {
         assert_eq!(join(Some(&one)), (false, Some(one.clone()), None));
         assert_eq!(join(None), (false, Some(one.clone()), Some(one)), "a store that lost it");
         // One was revoked here while the service was down, another was created elsewhere.
-        replace(&path, tokens(&["b"]).as_bytes(), Readers::Owner).expect("written");
+        replace_private(&path, tokens(&["b"]).as_bytes()).expect("written");
         let both = tokens(&["b", "c"]);
         let joined = join(Some(&tokens(&["a", "b", "c"])));
         assert_eq!(joined, (true, Some(both.clone()), Some(both)));
-        replace(&path, b"{", Readers::Owner).expect("written");
+        replace_private(&path, b"{").expect("written");
         assert!(join_file(&path, None).is_err(), "a truncated file is refused");
     }
 }

@@ -116,6 +116,7 @@ impl App {
             DeckEvent::Saved(outcome) => self.entry_saved(outcome),
             DeckEvent::Done(text) => self.toast(Ink::from(&text), Role::Ok),
             DeckEvent::Failed(error) => self.failed(&error),
+            DeckEvent::Notice(text) => self.toast(Ink::from(&text), Role::Warning),
             // The view and the situation report these too.
             DeckEvent::Reloaded(_)
             | DeckEvent::TrustNeeded(_)
