@@ -23,9 +23,9 @@ use crate::prompt::{Cost, SystemPrompt, inner, marked};
 use base::ServerName;
 use base::human::{self, Bytes};
 use base::text::SafeText;
-use config::error::{Error, ErrorCode};
+use config::error::{Denial, Error, ErrorCode};
 use deck::Clients;
-use host::{CallOptions, CallOutcome, Host, OutsideError, Principal, canonical_name};
+use host::{Asker, CallOptions, CallOutcome, Host, OutsideError, Principal, canonical_name};
 
 /// Limits at which a turn stops.
 #[derive(Clone, Copy, Debug)]
@@ -112,20 +112,23 @@ pub struct Agent {
     model: Arc<dyn LanguageModel>,
     limits: TurnLimits,
     clients: Clients,
+    asker: Option<Asker>,
     /// Calls of tools that do not exist, by model and name.
     unknown: Mutex<BTreeMap<String, BTreeMap<String, u64>>>,
     running: Mutex<HashMap<String, CancellationToken>>,
 }
 
 impl Agent {
-    /// Creates an agent for this caller and model, with default limits.
+    /// Creates an agent that works for this caller with this model, with default limits. Its calls
+    /// are those of the model, a caller of its own ([`Principal::model`]).
     pub fn new(host: Host, who: Principal, model: Arc<dyn LanguageModel>) -> Self {
         Self {
             host,
-            who,
+            who: who.model(),
             model,
             limits: TurnLimits::default(),
             clients: Clients::default(),
+            asker: None,
             unknown: Mutex::default(),
             running: Mutex::default(),
         }
@@ -145,15 +148,22 @@ impl Agent {
         self
     }
 
+    /// Sets what asks the user who is with the chat for consent.
+    #[must_use]
+    pub fn asker(mut self, asker: Option<Asker>) -> Self {
+        self.asker = asker;
+        self
+    }
+
     /// A copy with another model and caller.
     #[must_use]
     pub fn like(&self, model: Arc<dyn LanguageModel>, who: Principal) -> Self {
         let unknown = Mutex::new(self.unknown.lock().clone());
         let new = Self::new(self.host.clone(), who, model).limits(self.limits);
-        Self { unknown, ..new.clients(self.clients.clone()) }
+        Self { unknown, ..new.clients(self.clients.clone()).asker(self.asker.clone()) }
     }
 
-    /// The caller it acts for.
+    /// The caller of its calls: the model.
     pub const fn who(&self) -> &Principal {
         &self.who
     }
@@ -258,7 +268,8 @@ impl AgentTurn<'_> {
         let agent = self.agent;
         let who = (&agent.host, &agent.who);
         loop {
-            let resumed = agent.clients.resumed(&agent.who);
+            let client = agent.who.accountable();
+            let resumed = agent.clients.resumed(&client);
             let _ = self.cancel.run_until_cancelled(resumed).await;
             if let Some(reason) = self.spent() {
                 return Ok(self.stop(talk, reason));
@@ -590,17 +601,19 @@ impl AgentTurn<'_> {
         let options = CallOptions {
             cancel: cancel.clone(),
             origin: who.origin.clone(),
-            profile: Some(Arc::clone(&who.profile)),
+            profile: who.is_named.then(|| Arc::clone(&who.profile)),
             session: who.session.clone(),
             run: Some(Arc::clone(&self.run)),
             server: Some(entry.server.clone()),
+            asker: self.agent.asker.clone(),
             ..CallOptions::default()
         };
         let begun = tokio::time::Instant::now();
         let arguments = call.arguments.clone();
         let label = canonical_name(&entry.server, &entry.tool.name);
         let made = Box::pin(self.agent.host.call_tool_with(&entry.tool.name, arguments, options));
-        let outcome = self.agent.clients.call(who, &label, &cancel, made).await;
+        let client = who.accountable();
+        let outcome = self.agent.clients.call(&client, &label, &cancel, made).await;
         self.agent.running.lock().remove(&call.id);
         match outcome {
             Ok(outcome) => {
@@ -616,6 +629,10 @@ impl AgentTurn<'_> {
                     matches!(error.code, ErrorCode::PolicyBlocked | ErrorCode::PermissionDenied);
                 let took = begun.elapsed();
                 let took = if is_refused { [none, took] } else { [took, none] };
+                if is_about_consent(&error) {
+                    let why = format!("{label} was not called: {}", error.message);
+                    (self.on_event)(status(StatusKind::Refused, Some(why)));
+                }
                 (Err(refused(catalog, call, &error)), took, stop)
             }
         }
@@ -639,17 +656,26 @@ fn no_tool(catalog: &ToolCatalog, call: &ToolCall) -> String {
     format!("there is no tool `{}`; the nearest are: {nearest}", call.name)
 }
 
+/// Whether the user was to be asked about the call.
+fn is_about_consent(error: &Error) -> bool {
+    error.code == ErrorCode::PermissionDenied
+        && matches!(error.denial, None | Some(Denial::Unasked))
+}
+
 /// The tool result for a call that was not made or failed. Reveals nothing about this machine, and
 /// reports a tool that the caller may not use as nonexistent.
 fn refused(catalog: &ToolCatalog, call: &ToolCall, error: &Error) -> String {
     // A denial by the user is reported as such; a denial by policy as a nonexistent tool.
-    let was_asked = error.code == ErrorCode::PermissionDenied && error.denial.is_none();
-    if error.code == ErrorCode::ToolNotFound || error.denial.is_some() {
+    let was_asked = is_about_consent(error);
+    if error.code == ErrorCode::ToolNotFound || error.denial.is_some() && !was_asked {
         return no_tool(catalog, call);
     }
     let outside = OutsideError::of(error);
     let mut text = match error.code {
         ErrorCode::Cancelled => "the person cancelled the call".to_owned(),
+        _ if error.denial == Some(Denial::Unasked) => {
+            "the call was not made: it needs consent, and nobody could be asked for it".to_owned()
+        }
         _ if was_asked || error.code == ErrorCode::PolicyBlocked => {
             "the person or a rule refused the call".to_owned()
         }

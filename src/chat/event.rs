@@ -119,6 +119,8 @@ pub enum StatusKind {
     UnknownTool,
     /// The model wrote a call that cannot be read.
     MalformedCall,
+    /// A call was not made: nobody consented, or the user or a rule refused it.
+    Refused,
     /// The turn was stopped early; the message gives the reason.
     Stopped,
     /// The answer is complete.

@@ -1,14 +1,16 @@
 //! Chat sessions that outlive their connections: the conversation, its events in a bounded log, the
 //! current turn. A reconnecting client gets the missed events, or `truncated` with a snapshot.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +20,8 @@ use crate::llm::{ChatMessage, LanguageModel};
 use crate::prompt::inner;
 use base::file::random_hex;
 use deck::{ChatStore, Clients, KeptChat};
-use host::{Host, Principal};
+use host::{ApprovalRequest, Asker, Host, Principal, RequestHandler};
+use mcp::{Answer, ApprovalId, RequestKind};
 
 /// Limits of sessions.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +77,70 @@ pub struct ChatSession {
     turn: Mutex<Option<CancellationToken>>,
     /// Number of connections, and when the last one closed.
     clients: Mutex<(usize, Instant)>,
+    /// Questions about calls that wait for an answer over a connection.
+    questions: Mutex<BTreeMap<ApprovalId, OpenQuestion>>,
+    /// Number of connections that can answer questions.
+    answering: AtomicUsize,
+}
+
+/// An answer to the question whether a call may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ConsentAnswer {
+    /// It may not.
+    No,
+    /// This call may be made.
+    Once,
+    /// Every call of the tool in this session.
+    Session,
+    /// Every call of the tool, also later: a grant that is kept.
+    Always,
+}
+
+/// A question about a call.
+struct OpenQuestion {
+    answers: Vec<ConsentAnswer>,
+    reply: oneshot::Sender<ConsentAnswer>,
+}
+
+/// A question while it is asked; tells the connections when it ends.
+struct PendingConsent {
+    session: Arc<ChatSession>,
+    id: ApprovalId,
+    answer: Option<ConsentAnswer>,
+}
+
+impl Drop for PendingConsent {
+    fn drop(&mut self) {
+        self.session.questions.lock().remove(&self.id);
+        let (id, answer) = (self.id, self.answer);
+        self.session.push(&json!({"type": "permissionEnded", "id": id, "answer": answer}));
+    }
+}
+
+/// Asks the clients of a session for consent to its calls.
+struct SessionAsker(Weak<ChatSession>);
+
+impl RequestHandler for SessionAsker {
+    fn handle(
+        &self,
+        request: Arc<ApprovalRequest>,
+        _: CancellationToken,
+    ) -> BoxFuture<'static, Option<Answer>> {
+        let session = self.0.upgrade();
+        Box::pin(async move {
+            let session = session?;
+            let is_consent = matches!(request.kind, RequestKind::Guard | RequestKind::Permission);
+            if !is_consent || session.answering.load(Ordering::Relaxed) == 0 {
+                return None;
+            }
+            let answer = session.consent(&request).await?;
+            Some(Answer::Result(match answer {
+                ConsentAnswer::No => json!({"action": "decline"}),
+                reach => json!({"action": "accept", "for": reach}),
+            }))
+        })
+    }
 }
 
 /// What a client missed: a snapshot of the conversation if missed events were dropped, and later
@@ -145,6 +212,45 @@ impl ChatSession {
         Ok(())
     }
 
+    /// Asks the clients whether a call may be made; `None` when the question ends unanswered.
+    async fn consent(self: Arc<Self>, request: &ApprovalRequest) -> Option<ConsentAnswer> {
+        let params = &request.params;
+        let reaches = serde_json::from_value::<Vec<ConsentAnswer>>(params["answers"].clone());
+        let mut answers = reaches.unwrap_or_else(|_| vec![ConsentAnswer::Once]);
+        answers.push(ConsentAnswer::No);
+        let event = json!({
+            "type": "permission", "id": request.id, "server": request.server,
+            "tool": params["tool"], "arguments": params["arguments"], "why": params["why"],
+            "violations": params["violations"], "answers": answers,
+        });
+        let (reply, answered) = oneshot::channel();
+        self.questions.lock().insert(request.id, OpenQuestion { answers, reply });
+        let mut asking = PendingConsent { session: self, id: request.id, answer: None };
+        asking.session.push(&event);
+        asking.answer = answered.await.ok();
+        asking.answer
+    }
+
+    /// Answers a question about a call; returns whether it was open and may be answered so.
+    pub fn answer(&self, id: ApprovalId, answer: ConsentAnswer) -> bool {
+        let mut questions = self.questions.lock();
+        let is_offered = |question: &OpenQuestion| question.answers.contains(&answer);
+        if !questions.get(&id).is_some_and(is_offered) {
+            return false;
+        }
+        let question = questions.remove(&id);
+        question.is_some_and(|question| question.reply.send(answer).is_ok())
+    }
+
+    /// Counts a connection that can answer questions, or its end.
+    pub(crate) fn answers(&self, is_open: bool) {
+        if is_open {
+            self.answering.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.answering.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Aborts the current turn; returns whether there was one.
     pub fn abort(&self) -> bool {
         self.turn.lock().as_ref().inspect(|turn| turn.cancel()).is_some()
@@ -171,7 +277,7 @@ impl ChatSession {
         Arc::clone(&self.agent.read())
     }
 
-    /// Switches to this model and caller from the next turn on.
+    /// Switches to this model, working for this caller, from the next turn on.
     pub fn change(&self, model: Arc<dyn LanguageModel>, mut who: Principal) {
         who.session = Some(self.id.as_str().into());
         let mut agent = self.agent.write();
@@ -336,8 +442,10 @@ impl ChatSessions {
         who.session = Some(id.as_str().into());
         let agent = Agent::new(self.host.clone(), who, Arc::clone(&self.model));
         let agent = agent.clients(self.clients.clone());
-        let session = Arc::new(ChatSession {
-            agent: RwLock::new(Arc::new(agent)),
+        let session = Arc::new_cyclic(|session| ChatSession {
+            agent: RwLock::new(Arc::new(
+                agent.asker(Some(Asker(Arc::new(SessionAsker(Weak::clone(session)))))),
+            )),
             store: self.store.clone(),
             id: id.clone(),
             epoch: Arc::clone(&self.epoch),
@@ -348,6 +456,8 @@ impl ChatSessions {
             newest: watch::channel(seq).0,
             turn: Mutex::default(),
             clients: Mutex::new((0, Instant::now())),
+            questions: Mutex::default(),
+            answering: AtomicUsize::new(0),
         });
         all.insert(id, Arc::clone(&session));
         Some(session)

@@ -20,8 +20,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::prompt::SystemPrompt;
-use crate::session::{ChatSession, ChatSessions, MessageRefusal};
+use crate::session::{ChatSession, ChatSessions, ConsentAnswer, MessageRefusal};
 use host::Principal;
+use mcp::ApprovalId;
 
 /// Authenticates a token: returns its caller and a token that is cancelled when it ends; `None` if
 /// it does not allow the chat.
@@ -88,6 +89,8 @@ enum ClientMessage {
     },
     /// Resume a session after event `lastSeq`.
     Resume { session: String, last_seq: u64 },
+    /// Answer a question about a call.
+    Answer { id: ApprovalId, answer: ConsentAnswer },
     /// Abort the turn.
     Abort,
     /// Cancel one call.
@@ -286,6 +289,8 @@ impl Connection {
                     Err(MessageRefusal::NoSuchMessage) => ("invalid", "there is no such message"),
                 }
             }
+            ClientMessage::Answer { id, answer } if session.answer(id, answer) => return Ok(()),
+            ClientMessage::Answer { .. } => ("idle", "no such question is open, or not for you"),
             ClientMessage::Abort if session.abort() => return Ok(()),
             ClientMessage::Abort => ("idle", "no turn is under way"),
             ClientMessage::AbortTool { id } if session.agent().cancel_call(&id) => return Ok(()),
@@ -351,12 +356,14 @@ struct ConnectedSession {
 impl ConnectedSession {
     fn new(sessions: &Arc<ChatSessions>, session: Arc<ChatSession>) -> Self {
         session.attach();
+        session.answers(true);
         Self { sessions: Arc::clone(sessions), session }
     }
 }
 
 impl Drop for ConnectedSession {
     fn drop(&mut self) {
+        self.session.answers(false);
         self.session.detach();
         self.sessions.close_unused(&self.session);
     }

@@ -57,6 +57,8 @@ pub struct Plan {
     pub lock: Option<Lock>,
     /// Answers to requests of servers.
     pub answers: AnswerScript,
+    /// The files whose policy applies to the calls.
+    pub policy: Vec<std::path::PathBuf>,
     /// The new file that everything is recorded to.
     pub record: Option<std::path::PathBuf>,
 }
@@ -75,6 +77,8 @@ pub struct CheckOutcome {
     pub subjects: Vec<CheckSubject>,
     /// Whether it was interrupted by [`CheckSignals::stop`]; the report is then incomplete.
     pub interrupted: bool,
+    /// What is wrong with the policy.
+    pub notices: Vec<String>,
 }
 
 /// Tokens that end a run early.
@@ -127,7 +131,8 @@ pub async fn run(
         .startup(Startup::Background)
         .handler(plan.answers.clone())
         .accounts(deck::accounts(&config::Environment::of_process()));
-    let opened = Deck::builder().config(plan.config.clone()).host(engine).open().await;
+    let deck = Deck::builder().config(plan.config.clone()).host(engine);
+    let opened = deck.policy_of(plan.policy.clone()).open().await;
     let deck = match opened {
         Ok(deck) => deck,
         Err(error) => return refused(plan, &error, began.elapsed()),
@@ -145,7 +150,9 @@ pub async fn run(
             return refused(plan, &error, began.elapsed());
         }
     };
-    let (runs, last) = stage::play(&host, &plan, signals, show).await;
+    let policy = deck.policy().clone();
+    let notices = policy.notices();
+    let (runs, last) = stage::play((&host, &policy), &plan, signals, show).await;
     // A recording that could not be finished does not affect the check.
     if let Some(recorder) = recorder
         && let Err(error) = recorder.finish().await
@@ -167,7 +174,7 @@ pub async fn run(
         report.servers.push(server);
     }
     // Free what the engine holds (traffic, logs, sessions) before the rules run.
-    drop((runs, last, host, deck));
+    drop((runs, last, policy, host, deck));
     let expectations = plan.expectations.unwrap_or_default();
     let measure = Measure {
         expectations: &expectations,
@@ -189,7 +196,7 @@ pub async fn run(
         report.verdict = report.verdict.max(CheckVerdict::Incomplete);
         report.exit_code = INTERRUPTED;
     }
-    CheckOutcome { report, subjects, interrupted }
+    CheckOutcome { report, subjects, interrupted, notices }
 }
 
 /// The outcome when the engine could not start.
@@ -207,7 +214,7 @@ fn refused(plan: Plan, error: &Error, took: Duration) -> CheckOutcome {
         _ => CheckVerdict::Incomplete,
     };
     report.settle();
-    CheckOutcome { report, subjects: Vec::new(), interrupted: false }
+    CheckOutcome { report, subjects: Vec::new(), interrupted: false, notices: Vec::new() }
 }
 
 /// The report of a configuration that cannot be used: nothing was started.

@@ -12,22 +12,19 @@ pub use pane::in_dashboard;
 #[cfg(feature = "gateway")]
 pub use serve::{ServeChat, serve};
 
-use std::io::{BufRead as _, IsTerminal as _};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
-use futures::future::BoxFuture;
-use serde_json::json;
 use strum::VariantArray as _;
-use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::args::{Common, OneServer};
-use super::deck::{self, Invocation, Need};
+use super::consent::StdinLines;
+use super::deck::{self, Callers, Invocation, Need};
 use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
 use crate::telemetry::Telemetry;
@@ -36,11 +33,9 @@ use ::chat::files::with_files;
 use ::chat::llm::TokenUsage;
 use ::chat::{Agent, ChatEvent, ChatSettings, Conversation, Provider, StatusKind, TurnLimits};
 use ::check::answers::AnswerScript;
-use ::deck::PolicyKeeper;
 use base::SafeText;
 use config::Environment;
-use host::{ApprovalRequest, Origin, Principal, RequestHandler};
-use mcp::{Answer, RequestKind};
+use host::{AccessScope, GrantKind, NewGrant, Origin, Principal};
 
 /// Which model, and how it is reached.
 #[derive(Clone, Debug, Default, Args)]
@@ -100,11 +95,14 @@ pub struct ChatArgs {
     #[arg(long)]
     json: bool,
     /// Send the messages of this recording again, with the recorded servers, and compare the calls.
-    #[arg(long, value_name = "RECORDING", value_hint = ValueHint::FilePath, conflicts_with_all = ["prompt", "profile", "demo"])]
+    #[arg(long, value_name = "RECORDING", value_hint = ValueHint::FilePath, conflicts_with_all = ["prompt", "profile", "demo", "allow", "allow_reads", "allow_all"])]
     replay: Option<PathBuf>,
-    /// Act under this profile of the policy instead of as yourself.
+    /// The model acts under this profile of the policy.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// What the model may do without a question.
+    #[command(flatten, next_help_heading = "Consent")]
+    consent: ConsentArgs,
     /// Maximum number of requests to the model in one turn.
     #[arg(long, value_name = "N", default_value_t = TurnLimits::default().rounds)]
     max_rounds: u32,
@@ -122,6 +120,21 @@ pub struct ChatArgs {
     one: OneServer,
 }
 
+/// What the model may do without a question.
+#[derive(Debug, Args)]
+struct ConsentArgs {
+    /// The model may call these tools without a question, a glob over server.tool; may be given
+    /// several times. What the policy denies or asks about stays so.
+    #[arg(long, value_name = "GLOB", value_parser = super::grants::parse_glob)]
+    allow: Vec<String>,
+    /// Ask about nothing: only tools annotated as read-only are called, and those of --allow.
+    #[arg(long, conflicts_with = "allow_all")]
+    allow_reads: bool,
+    /// The model may call every tool that the policy permits, without a question.
+    #[arg(long)]
+    allow_all: bool,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   mcpdeck chat                                    a conversation at the terminal
@@ -129,6 +142,7 @@ Examples:
   mcpdeck chat --provider ollama --model qwen3
   mcpdeck chat --base-url http://127.0.0.1:8080/v1 --provider openai --model local
   mcpdeck chat -p 'list my notes' --json          one event a line, for scripts
+  mcpdeck chat -p 'tidy my notes' --allow 'notes.*'
   mcpdeck chat -p 'list my notes' --record a.jsonl
   mcpdeck chat --replay a.jsonl --model other     which tools another model calls
 
@@ -153,27 +167,24 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
         let work = async |scene: &deck::Scene<'_>| {
             replay::ask(scene, replay, model, limits, args.json).await
         };
-        return deck::ended(invocation.run_over(source, need, answers, work));
+        return deck::ended(invocation.run_over(source, (need, Callers::Model), answers, work));
     }
     let work = async |scene: &deck::Scene<'_>| {
-        // A profile is defined by the policy of the configuration files.
-        let files = if args.demo { Vec::new() } else { load::files(common, &env) };
-        let (_keeper, who) = match &args.profile {
-            Some(profile) => {
-                let who = Principal::new(Origin::Chat("cli".to_owned()));
-                let keeper = PolicyKeeper::open(scene.host, &files, &env).await;
-                (Some(keeper), who.with_profile(profile.as_str()))
-            }
-            None => (None, Principal::new(Origin::Cli)),
+        let who = Principal::new(Origin::Cli).with_session(SESSION);
+        let who = match &args.profile {
+            Some(profile) => who.with_profile(profile.as_str()),
+            None => who,
         };
-        let agent = Agent::new(scene.host.clone(), who.with_session("cli"), model).limits(limits);
+        let known = deck::known_profile(scene.host, args.profile.as_deref());
+        if let Err(problem) = known.and_then(|()| args.consent.grant(scene, &who.model())) {
+            return output::refuse(&problem);
+        }
+        let lines = StdinLines::default();
+        let agent = Agent::new(scene.host.clone(), who, model).limits(limits);
+        let agent = agent.asker(lines.asker().filter(|_| !args.consent.allow_reads));
         let mut talk = Conversation::default();
         if let Some(prompt) = &args.prompt {
             return turn(scene, &agent, &mut talk, (prompt, &env), args.json).await;
-        }
-        let lines = lines();
-        if std::io::stdin().is_terminal() {
-            scene.host.register_callback(AtTerminal(Arc::clone(&lines)));
         }
         output::note(&format!("talking with {}; an empty line ends it", agent.model().name()));
         let mut exit = ExitStatus::Ok;
@@ -181,7 +192,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
             if std::io::stdin().is_terminal() && !args.json {
                 output::print("\n> ", ExitStatus::Ok);
             }
-            let Some(line) = lines.lock().await.recv().await else { return exit };
+            let Some(line) = lines.ask(None).await else { return exit };
             if line.trim().is_empty() {
                 return exit;
             }
@@ -190,8 +201,42 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
     };
     let source = if args.demo { load::demo() } else { load::usable(common, &args.one) };
     let source = source.map_err(deck::refused);
+    let need = (need, Callers::Model);
     deck::ended(source.and_then(|source| invocation.run_over(source, need, answers, work)))
 }
+
+/// The session of the chat at the terminal.
+const SESSION: &str = "cli";
+
+impl ConsentArgs {
+    /// Grants for this session what the arguments allow the model.
+    ///
+    /// # Errors
+    /// When it cannot be granted.
+    fn grant(&self, scene: &deck::Scene<'_>, model: &Principal) -> Result<(), String> {
+        if self.allow.is_empty() && !self.allow_all {
+            return Ok(());
+        }
+        // No glob means every tool.
+        let tools = if self.allow_all { Vec::new() } else { self.allow.clone() };
+        allow(scene, model, tools)
+    }
+}
+
+/// Grants tools to the model for its session; all when empty.
+fn allow(scene: &deck::Scene<'_>, model: &Principal, tools: Vec<String>) -> Result<(), String> {
+    let granted = scene.policy.grant(NewGrant {
+        origin: model.origin.to_string(),
+        profile: model.profile.to_string(),
+        scopes: [AccessScope::ToolsCall].into(),
+        allowed_tools: tools,
+        kind: GrantKind::Once { until: None, session: model.session.clone() },
+    });
+    granted.map(|_| ())
+}
+
+/// What permits a call in advance.
+const ALLOW: &str = "; --allow GLOB permits a tool in advance, unless a rule asks about it";
 
 /// Runs one turn and prints its events as they arrive.
 async fn turn(
@@ -246,8 +291,9 @@ fn show(event: &ChatEvent, open: &AtomicBool) {
         }
         ChatEvent::Status { status, tool, message: Some(message) } => {
             let tool = tool.as_deref().map(|tool| format!(" {}", SafeText::line(tool)));
+            let hint = if *status == StatusKind::Refused { ALLOW } else { "" };
             let (word, message) = (word(status), SafeText::line(message));
-            format!("{word}{}: {message}", tool.unwrap_or_default())
+            format!("{word}{}: {message}{hint}", tool.unwrap_or_default())
         }
         ChatEvent::Error { code, message, attempts, .. } => {
             let (code, message) = (SafeText::line(code), SafeText::line(message));
@@ -270,46 +316,5 @@ fn show(event: &ChatEvent, open: &AtomicBool) {
     match event {
         ChatEvent::Done { .. } => output::note(&said),
         _ => output::complain(&said),
-    }
-}
-
-/// Lines of stdin, read on a dedicated thread because a blocking read cannot be cancelled.
-type StdinLines = Arc<Mutex<mpsc::Receiver<String>>>;
-
-fn lines() -> StdinLines {
-    let (sender, receiver) = mpsc::channel(1);
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            if sender.blocking_send(line).is_err() {
-                break;
-            }
-        }
-    });
-    Arc::new(Mutex::new(receiver))
-}
-
-/// Asks the user at the terminal to approve a call.
-struct AtTerminal(StdinLines);
-
-impl RequestHandler for AtTerminal {
-    fn handle(
-        &self,
-        request: Arc<ApprovalRequest>,
-        withdrawn: CancellationToken,
-    ) -> BoxFuture<'static, Option<Answer>> {
-        let lines = Arc::clone(&self.0);
-        Box::pin(async move {
-            if request.kind != RequestKind::Guard {
-                return None;
-            }
-            let shown = SafeText::cut(&request.params.to_string(), 2_000);
-            output::complain(&format!("may {} do this? {shown}  [y/N]", request.server));
-            let line = tokio::select! {
-                line = async { lines.lock().await.recv().await } => line,
-                () = withdrawn.cancelled() => None,
-            };
-            let is_yes = line.is_some_and(|line| matches!(line.trim(), "y" | "yes"));
-            Some(Answer::Result(json!({"action": if is_yes { "accept" } else { "decline" }})))
-        })
     }
 }

@@ -18,6 +18,7 @@ use ::check::rule::finding;
 use ::check::run::{self, CheckOutcome, Plan};
 use ::check::{CheckFinding, CheckVerdict, Report, Severity, lock};
 use ::deck::{LOCK_FILE, Lock, SavedCalls};
+use base::SafeText;
 use base::atomic::{Readers, replace};
 use base::text::json;
 use config::{Environment, FileScope, candidates};
@@ -132,9 +133,15 @@ fn prepare(
         calls,
         lock,
         answers,
+        policy: source.path.as_ref().map(|_| policy_files(common)).unwrap_or_default(),
         record: common.record.clone(),
     };
     Ok((plan, files))
+}
+
+/// The files whose policy applies.
+fn policy_files(common: &Common) -> Vec<PathBuf> {
+    load::files(common, &load::environment(common).unwrap_or_default())
 }
 
 fn missing(path: &Path) -> String {
@@ -243,6 +250,9 @@ fn perform(
         output::complain("the runtime cannot be started");
         return ExitStatus::Unavailable;
     };
+    for notice in &outcome.notices {
+        output::complain(&SafeText::line(notice));
+    }
     // A partial run writes neither lock nor expectations.
     if outcome.interrupted {
         output::complain("interrupted; every server was stopped, this is what is known so far");

@@ -30,6 +30,8 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, ExitStatus> {
     let (deck, engine, clients) = served(cli, deck(cli)?, engine)?;
     let mut deck = deck.host(engine);
     deck.keep_watching = true;
+    // The model of a chat, and clients with `--serve`.
+    deck.serves_others = true;
     deck.masks = Some(load::masks(telemetry));
     deck.notebook = Some(notebook());
     show(cli, telemetry, DashboardSource::Deck(Box::new(deck)), clients)
@@ -182,9 +184,7 @@ fn deck(cli: &Cli) -> Result<DeckBuilder, ExitStatus> {
     } else {
         TrustGate::Guarded(TrustStore::or_session(&env))
     };
-    let mut deck = Deck::builder().files(files).environment(env).trust(gate);
-    deck.keeps_policy = true;
-    Ok(deck)
+    Ok(Deck::builder().files(files).environment(env).trust(gate))
 }
 
 /// How the dashboard was started, for the command lines it offers to copy.

@@ -7,13 +7,13 @@ use super::{output, recording, signals};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::check::run::{CheckSignals, TICK, is_settled};
-use ::deck::{Deck, DeckBuilder, KeptDefinitions, Recorder};
+use ::deck::{Deck, DeckBuilder, KeptDefinitions, PolicyKeeper, Recorder};
 use base::human::Dur;
-use base::text::quoted;
+use base::text::{nearest, quoted};
 use base::{SafeText, ServerName};
 use config::error::{Error, ErrorCode};
 use config::{Environment, McpConfig};
-use host::{Host, HostView, ServerState, TargetKind, split_name};
+use host::{DEFAULT_PROFILE, Host, HostView, ServerState, TargetKind, split_name};
 use mcp::ListKind;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -37,6 +37,15 @@ pub struct Invocation<'a> {
     pub telemetry: &'a Telemetry,
 }
 
+/// Whether callers other than the user come: the model of a chat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callers {
+    /// The user alone.
+    User,
+    /// A model.
+    Model,
+}
+
 /// What a command works with.
 pub struct Scene<'a> {
     /// The host; every server it has is ready or has failed.
@@ -46,6 +55,8 @@ pub struct Scene<'a> {
     /// The recorder, with `--record`.
     #[cfg_attr(not(feature = "chat"), expect(dead_code, reason = "the chat records what it says"))]
     pub recorder: Option<&'a Recorder>,
+    /// The policy of the files.
+    pub policy: &'a PolicyKeeper,
     kept: &'a KeptDefinitions,
     /// All servers, when only the known owner of the target was started.
     rest: Option<&'a McpConfig>,
@@ -61,6 +72,7 @@ impl Scene<'_> {
         output::note("it no longer has that: starting the other servers too");
         self.host.reload(all.clone()).await?;
         started(self.host, all).await;
+        self.policy.look_again().await;
         self.kept.remember(all, &self.host.snapshot());
         Ok(true)
     }
@@ -78,7 +90,7 @@ impl Invocation<'_> {
         work: impl AsyncFnOnce(&Scene<'_>) -> ExitStatus,
     ) -> Result<ExitStatus, Error> {
         let source = load::source(self.common, self.one, self.common.startup_mode());
-        self.run_over(source.map_err(refused)?, need, answers, work)
+        self.run_over(source.map_err(refused)?, (need, Callers::User), answers, work)
     }
 
     /// As [`Self::run`], with a configuration that is already loaded.
@@ -88,7 +100,7 @@ impl Invocation<'_> {
     pub fn run_over(
         self,
         mut source: LoadedConfig,
-        need: Need,
+        (need, callers): (Need, Callers),
         answers: AnswerScript,
         work: impl AsyncFnOnce(&Scene<'_>) -> ExitStatus,
     ) -> Result<ExitStatus, Error> {
@@ -107,13 +119,22 @@ impl Invocation<'_> {
                 .startup(common.startup_mode())
                 .handler(answers)
                 .accounts(::deck::accounts(&Environment::of_process()));
-            let deck = Deck::builder().config(source.config).host(engine);
+            // Its rules are those of the files; a server alone has none.
+            let env = load::environment(common).unwrap_or_default();
+            let files = source.path.as_ref().map(|_| load::files(common, &env));
+            let mut deck = Deck::builder().config(source.config).host(engine);
+            deck.serves_others = callers == Callers::Model;
+            let deck = deck.environment(env).policy_of(files.unwrap_or_default());
             let done = over(common, &signals, deck, async |deck, recorder| {
-                let (host, left_out) = (deck.host(), &source.left_out);
-                let scene = Scene { host, left_out, recorder, kept: &kept, rest: rest.as_ref() };
+                let (host, left_out, policy) = (deck.host(), &source.left_out, deck.policy());
+                tell(policy);
+                let rest = rest.as_ref();
+                let scene = Scene { host, left_out, recorder, policy, kept: &kept, rest };
                 tokio::select! {
                     exit = async {
                         started(host, &config).await;
+                        // What the servers offer has to be known before anything is decided.
+                        policy.look_again().await;
                         kept.remember(&config, &host.snapshot());
                         work(&scene).await
                     } => exit,
@@ -159,6 +180,32 @@ fn line(
     }
     let words: Vec<_> = one.command.iter().map(|word| quoted(word)).collect();
     if words.is_empty() { line } else { format!("{line} -- {}", words.join(" ")) }
+}
+
+/// Tells what is wrong with the files of the policy.
+pub fn tell(policy: &PolicyKeeper) {
+    for notice in policy.notices() {
+        output::complain(&SafeText::line(&notice));
+    }
+}
+
+/// Refuses a named profile that neither the policy nor a grant has: nothing would be permitted
+/// under it.
+///
+/// # Errors
+/// Names the profile, and one of a similar name.
+pub fn known_profile(host: &Host, profile: Option<&str>) -> Result<(), String> {
+    let Some(profile) = profile else { return Ok(()) };
+    let in_force = host.follow_policy().borrow().clone();
+    let is_known = profile == DEFAULT_PROFILE || in_force.config.profiles.contains_key(profile);
+    let all = in_force.policy.grants.all();
+    let is_known = is_known || all.iter().any(|grant| grant.profile == profile);
+    if is_known || in_force.policy.closed.is_some() {
+        return Ok(());
+    }
+    let near = nearest(profile, in_force.config.profiles.keys().map(String::as_str), 0.7);
+    let near = near.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+    Err(format!("the policy has no profile `{profile}`{near}"))
 }
 
 /// Runs `work` on a deck, recorded with `--record`, then stops its servers. `None` when a signal

@@ -86,7 +86,7 @@ pub(super) fn parse_scope(text: &str) -> Result<AccessScope, String> {
     })
 }
 
-fn parse_glob(text: &str) -> Result<String, String> {
+pub(super) fn parse_glob(text: &str) -> Result<String, String> {
     globset::Glob::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 

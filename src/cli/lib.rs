@@ -12,6 +12,7 @@ mod chat;
 mod check;
 mod complete;
 mod configuration;
+mod consent;
 #[cfg(feature = "tui")]
 mod dashboard;
 mod deck;

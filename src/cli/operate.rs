@@ -10,7 +10,7 @@ use super::args::{AskArgs, CallArgs, Common, PromptArgs, ReadArgs, RequestArgs};
 use super::deck::{Invocation, Need, Scene};
 use super::outcome::{Aside, OutcomeFormat, Printer};
 use super::output::{CommandResult, ExitStatus};
-use super::{deck, output, values};
+use super::{consent, deck, output, values};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::deck::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget, WrittenText};
@@ -99,7 +99,8 @@ impl<'a> OperationArgs<'a> {
         let printer = Printer { noun, target, format: args.json.into(), file: None };
         let answers = args.answers.as_deref().map(AnswerScript::load).transpose().map_err(invalid);
         let answers = printer.need(answers)?.unwrap_or_default();
-        let options = CallOptions { origin: Origin::Cli, ..CallOptions::default() };
+        let asker = consent::at_terminal();
+        let options = CallOptions { origin: Origin::Cli, asker, ..CallOptions::default() };
         Ok(Self { invocation, printer, answers, options })
     }
 

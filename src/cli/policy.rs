@@ -34,15 +34,17 @@ pub struct PolicyArgs {
 pub enum PolicyVerb {
     /// Show whether a caller may call a tool, and which rule decides; exits with 1 when it may not.
     Why {
-        /// Caller: gateway:TOKEN, browser:https://ORIGIN, chat:SESSION, cli or dashboard.
+        /// Caller: gateway:TOKEN (gateway:owner is your own token), browser:https://ORIGIN, the
+        /// model of a chat (chat:cli, chat:dashboard, chat:gateway:TOKEN), cli, dashboard, check or
+        /// library.
         #[arg(value_name = "ORIGIN")]
         origin: String,
         /// Target: server.tool, or a URI with --read.
         #[arg(value_name = "CALL")]
         call: String,
-        /// In which profile.
-        #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
-        profile: String,
+        /// Under this profile; a named one binds you too.
+        #[arg(long, value_name = "NAME")]
+        profile: Option<String>,
         /// Read this resource instead.
         #[arg(long, conflicts_with = "prompt")]
         read: bool,
@@ -59,9 +61,9 @@ pub enum PolicyVerb {
         /// Caller of the calls without an `origin`, such as those of a recording.
         #[arg(long, value_name = "ORIGIN", default_value = "gateway:TOKEN")]
         origin: String,
-        /// In which profile.
-        #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
-        profile: String,
+        /// Under this profile; a named one binds you too.
+        #[arg(long, value_name = "NAME")]
+        profile: Option<String>,
     },
     /// End every rule: writes a policy file without rules beside the configuration, for running
     /// services too. The old file is set aside.
@@ -78,7 +80,8 @@ pub enum PolicyVerb {
 }
 
 /// How a caller is written.
-const ORIGINS: &str = "gateway:TOKEN, browser:https://ORIGIN, chat:SESSION, cli or dashboard";
+const ORIGINS: &str = "gateway:TOKEN, browser:https://ORIGIN, chat:CALLER (chat:cli, \
+                       chat:dashboard, chat:gateway:TOKEN), cli, dashboard, check or library";
 
 /// A call in a file.
 #[derive(Deserialize)]
@@ -101,17 +104,18 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> CommandResult {
         PolicyVerb::Why { origin, call, profile, read, prompt } => {
             let origin =
                 Origin::parse(origin).ok_or_else(|| output::refuse(&format!("write {ORIGINS}")))?;
-            let principal = Principal::new(origin).with_profile(profile.as_str());
+            let principal = principal(origin, profile.as_deref());
             let kind = match (read, prompt) {
                 (true, _) => TargetKind::Resource,
                 (_, true) => TargetKind::Prompt,
                 _ => TargetKind::Tool,
             };
-            let decided = open(common)?.decide(&principal, used(kind), kind, call);
-            Ok(why(&decided, args.json))
+            let offline = open(common)?;
+            let decided = offline.decide(&principal, used(kind), kind, call);
+            Ok(why(&decided, offline.asks_service(&principal), args.json))
         }
         PolicyVerb::Test { file, origin, profile } => {
-            test(&open(common)?, file, (origin, profile), args.json)
+            test(&open(common)?, file, (origin, profile.as_deref()), args.json)
         }
         PolicyVerb::Clear => clear(common, args.json),
         PolicyVerb::Suggest { file, profile } => suggest(file, profile),
@@ -159,19 +163,36 @@ const fn word(effect: PolicyEffect) -> &'static str {
     }
 }
 
-fn why(decision: &Decision, json: bool) -> ExitStatus {
+fn principal(origin: Origin, profile: Option<&str>) -> Principal {
+    let principal = Principal::new(origin);
+    match profile {
+        Some(profile) => principal.with_profile(profile),
+        None => principal,
+    }
+}
+
+fn why(decision: &Decision, asks_service: bool, json: bool) -> ExitStatus {
     let exit =
         if decision.effect == PolicyEffect::Deny { ExitStatus::Failed } else { ExitStatus::Ok };
     if json {
         let mut object = json!(decision);
         object["why"] = decision.words().into();
+        object["policyService"] = asks_service.into();
         return output::json(&object, exit);
     }
-    let text = format!("{}: {}", word(decision.effect), decision.words());
+    let mut text = format!("{}: {}", word(decision.effect), decision.words());
+    if asks_service && exit == ExitStatus::Ok {
+        text.push_str("; the policy service is asked before the call");
+    }
     output::print(&format!("{}\n", SafeText::line(&text)), exit)
 }
 
-fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool) -> CommandResult {
+fn test(
+    offline: &Offline,
+    file: &Path,
+    (who, profile): (&str, Option<&str>),
+    json: bool,
+) -> CommandResult {
     let calls = recorded(file).map_err(|problem| output::refuse(&problem))?;
     let mut blocked = Vec::new();
     for call in &calls {
@@ -180,8 +201,7 @@ fn test(offline: &Offline, file: &Path, (who, profile): (&str, &str), json: bool
             let (file, origin) = (base::text::path::spelled(file), SafeText::line(origin));
             output::refuse(&format!("{file}: `{origin}` is not an origin; write {ORIGINS}"))
         })?;
-        let profile = call.profile.as_deref().unwrap_or(profile);
-        let principal = Principal::new(asks).with_profile(profile);
+        let principal = principal(asks, call.profile.as_deref().or(profile));
         let decision = offline.decide(&principal, used(call.kind), call.kind, &call.tool);
         if decision.effect != PolicyEffect::Allow {
             blocked.push((origin, &call.tool, decision.effect, decision.words()));

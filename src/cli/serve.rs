@@ -26,8 +26,6 @@ use gateway::{
     self, Bridge, ClientTokens, DEFAULT_SCOPES, GatewayService, OwnerToken, ServeOptions,
     SharedStore, Traces, serve_stdio,
 };
-#[cfg(feature = "tui")]
-use host::DEFAULT_PROFILE;
 use host::{AccessScope, Host, ServerState};
 
 /// `mcpdeck serve`
@@ -39,9 +37,10 @@ pub struct ServeArgs {
     /// File with your own token; created, readable only by you, when it does not exist.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     token_file: Option<PathBuf>,
-    /// The profile your own token acts under.
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    profile: String,
+    /// The profile your own token (with --stdio, the client) acts under: it is bound by the policy
+    /// then, as any other caller is.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     /// Serve one MCP client over stdin and stdout instead of HTTP.
     #[arg(long, conflicts_with_all = ["listen", "token_file"])]
     stdio: bool,
@@ -164,13 +163,16 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
         let deck = match (files.is_empty(), common.require_trust) {
             (true, _) => deck.config(source.config),
             (false, true) => {
-                deck.files(files.clone()).trust(TrustGate::Guarded(TrustStore::or_session(&env)))
+                deck.files(files).trust(TrustGate::Guarded(TrustStore::or_session(&env)))
             }
-            (false, false) => deck.files(files.clone()),
+            (false, false) => deck.files(files),
         };
+        let mut deck = deck;
+        deck.serves_others = true;
         let serving = deck::over(common, &signals, deck, async |deck, _| {
             let host = deck.host().clone();
-            let keeper = PolicyKeeper::open(&host, &files, &env).await;
+            let keeper = deck.policy().clone();
+            deck::known_profile(&host, args.profile.as_deref())?;
             let clients = Clients::default();
             let _local = local(&host, &keeper, &clients);
             let stop = signals.stop.clone();
@@ -271,7 +273,7 @@ impl Door {
         listen: SocketAddr,
         token_file: Option<&Path>,
         clients: Clients,
-        profile: &str,
+        profile: Option<String>,
     ) -> Result<Self, String> {
         let state = Environment::of_process().state_dir;
         let none = "there is no folder for the token: name a file with --token-file";
@@ -291,13 +293,7 @@ impl Door {
         let tokens = state.as_deref().map(ClientTokens::of).unwrap_or_default();
         // A file that cannot be used is told now, not when the first client is refused.
         let _ = tokens.list();
-        let options = ServeOptions {
-            clients,
-            owner,
-            tokens,
-            profile: profile.to_owned(),
-            ..ServeOptions::default()
-        };
+        let options = ServeOptions { clients, owner, tokens, profile, ..ServeOptions::default() };
         Ok(Self { listener, options, url: format!("http://{address}"), token_file })
     }
 }
@@ -361,7 +357,7 @@ async fn over_http(
     stop: CancellationToken,
 ) -> Result<(), String> {
     let file = args.token_file.as_deref();
-    let mut door = Door::open(args.listen, file, clients, &args.profile)?;
+    let mut door = Door::open(args.listen, file, clients, args.profile.clone())?;
     door.options.clients.served_at(&format!("{}/mcp", door.url));
     #[cfg(feature = "chat")]
     let chats = (store.clone().map(|store| store as _), door.options.clients.clone());
@@ -398,7 +394,7 @@ pub fn beside(
         return Err(output::refuse("beside the dashboard it listens on 127.0.0.1 or [::1] only"));
     }
     let clients = Clients::default();
-    let door = Door::open(listen, None, clients.clone(), DEFAULT_PROFILE);
+    let door = Door::open(listen, None, clients.clone(), None);
     let door = door.map_err(|message| output::refuse(&SafeText::line(&message)))?;
     clients.served_at(&format!("{}/mcp, token in {}", door.url, door.token_file.display()));
     let bridge = Bridge::default();
@@ -406,7 +402,7 @@ pub fn beside(
     let known = clients.clone();
     let service: Alongside = Box::new(move |host, policy| {
         Box::pin(async move {
-            let _local = policy.and_then(|policy| local(&host, &policy, &known));
+            let _local = local(&host, &policy, &known);
             match GatewayService::on(door.listener, host, callback, door.options) {
                 Ok(service) => service.run(CancellationToken::new()).await,
                 Err(error) => {
@@ -415,7 +411,7 @@ pub fn beside(
             }
         })
     });
-    deck.keeps_policy = true;
+    deck.serves_others = true;
     deck.alongside = Some(service);
     Ok((deck, bridge, clients))
 }

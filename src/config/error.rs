@@ -158,6 +158,8 @@ pub enum Denial {
     Scope,
     /// The tool is not permitted.
     Tool,
+    /// Consent is needed, and nobody could be asked for it.
+    Unasked,
 }
 
 /// A JSON-RPC error object as the server sent it (JSON-RPC 2.0, section 5.1).

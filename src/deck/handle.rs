@@ -43,15 +43,17 @@ pub struct DeckBuilder {
     /// Also opens unusable files: they are reported as [`DeckEvent::Rejected`], and used once they
     /// are valid.
     pub keep_watching: bool,
-    /// Work to run with the host, and with the policy if it is kept, until the deck ends.
+    /// Work to run with the host and the policy until the deck ends.
     pub alongside: Option<Alongside>,
-    /// Applies the policy files to callers other than the user, and stores reviews of what the
-    /// servers offer ([`Deck::policy`]).
-    pub keeps_policy: bool,
+    /// Whether callers other than the user may come: clients, pages, models. Otherwise grants and
+    /// reviews are kept only where the policy applies to the user.
+    pub serves_others: bool,
+    /// The files whose policy is applied, where they are not those that are followed.
+    pub(super) policy_files: Option<Vec<PathBuf>>,
 }
 
 /// Work that runs while a deck is open.
-pub type Alongside = Box<dyn FnOnce(Host, Option<PolicyKeeper>) -> BoxFuture<'static, ()> + Send>;
+pub type Alongside = Box<dyn FnOnce(Host, PolicyKeeper) -> BoxFuture<'static, ()> + Send>;
 
 impl DeckBuilder {
     /// Uses these files, the last of them with the highest precedence, and follows them.
@@ -83,6 +85,13 @@ impl DeckBuilder {
         self
     }
 
+    /// Applies the policy of these files, where the configuration is a ready one.
+    #[must_use]
+    pub fn policy_of(mut self, files: Vec<PathBuf>) -> Self {
+        self.policy_files = Some(files);
+        self
+    }
+
     /// The engine to use, with its handling of requests from servers and of servers that do not
     /// start. Its configuration is ignored.
     #[must_use]
@@ -109,13 +118,15 @@ impl DeckBuilder {
         let (commands, asked) = mpsc::channel(COMMANDS);
         let stop = CancellationToken::new();
         let guard = stop.clone().drop_guard();
-        let (alongside, keeps_policy) = (self.alongside.take(), self.keeps_policy);
+        let (alongside, policy_files) = (self.alongside.take(), self.policy_files.take());
+        let serves_others = self.serves_others;
         let work = task::DeckTask::open(self, events).await?;
         let host = work.host.clone();
-        let policy = if keeps_policy {
-            Some(PolicyKeeper::open(&host, &work.files, &work.environment).await)
+        let files = policy_files.as_ref().unwrap_or(&work.files);
+        let policy = if serves_others {
+            PolicyKeeper::open(&host, files, &work.environment).await
         } else {
-            None
+            PolicyKeeper::open_for_user(&host, files, &work.environment).await
         };
         if let Some(alongside) = alongside {
             tokio::spawn(
@@ -143,7 +154,7 @@ impl DeckBuilder {
 /// ```
 pub struct Deck {
     host: Host,
-    policy: Option<PolicyKeeper>,
+    policy: PolicyKeeper,
     commands: mpsc::Sender<ConfigCommand>,
     events: broadcast::Receiver<DeckEvent>,
     task: JoinHandle<ShutdownReport>,
@@ -171,7 +182,8 @@ impl Deck {
             notebook: None,
             keep_watching: false,
             alongside: None,
-            keeps_policy: false,
+            serves_others: false,
+            policy_files: None,
         }
     }
 
@@ -180,9 +192,10 @@ impl Deck {
         &self.host
     }
 
-    /// The policy for callers other than the user ([`DeckBuilder::keeps_policy`]).
-    pub const fn policy(&self) -> Option<&PolicyKeeper> {
-        self.policy.as_ref()
+    /// The policy of its files, which decides about every caller that it binds. Without a file
+    /// nothing is stored, and nothing that servers offer has to be reviewed.
+    pub const fn policy(&self) -> &PolicyKeeper {
+        &self.policy
     }
 
     /// The next event; `None` after the end. Cancel-safe. Overflow policy: the oldest events are

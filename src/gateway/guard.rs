@@ -68,15 +68,13 @@ async fn admit(gateway: Arc<Gateway>, mut request: Request, next: Next) -> Respo
         return Outside::away().into_response();
     }
     let is_mcp = path == "/mcp" || path.starts_with("/mcp/");
-    if let Some(profile) = path.strip_prefix("/mcp/p/")
-        && profile != &*client.profile
-    {
-        if !client.is_owner {
+    if let Some(profile) = path.strip_prefix("/mcp/p/") {
+        if profile != &*client.profile && !client.is_owner {
             let message = "the token belongs to another profile";
             return Outside::new(OutsideCode::PermissionDenied, StatusCode::FORBIDDEN, message)
                 .into_response();
         }
-        client.profile = profile.into();
+        (client.profile, client.is_named) = (profile.into(), true);
     }
     let session = session_of(request.headers()).filter(|_| is_mcp).map(Arc::<str>::from);
     if let Some(session) = &session {

@@ -209,12 +209,12 @@ fn most_connections() -> usize {
 pub async fn serve_stdio(
     host: Host,
     bridge: Bridge,
-    (profile, traces): (String, Traces),
+    (profile, traces): (Option<String>, Traces),
     stop: CancellationToken,
 ) -> Result<(), String> {
     let options = ServeOptions { profile, traces, ..ServeOptions::default() };
     let gateway = Gateway::new(host, bridge, options, 0);
-    let client = Client::owner(gateway.options.profile.as_str().into());
+    let client = Client::owner(gateway.options.profile.as_deref().map(Into::into));
     let face = mcp::OverPipe(mcp::Face::new(Arc::clone(&gateway), Some(client)));
     let serving = rmcp::service::serve_server(face, rmcp::transport::stdio());
     let running = tokio::select! {

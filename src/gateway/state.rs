@@ -53,8 +53,8 @@ pub struct ServeOptions {
     pub tokens: ClientTokens,
     /// Registry of connected clients, for monitoring.
     pub clients: Clients,
-    /// The profile of the operator's token.
-    pub profile: String,
+    /// The profile of the operator's token; a named one binds it.
+    pub profile: Option<String>,
     /// `Host` values accepted besides loopback names with our port.
     pub allowed_hosts: Vec<String>,
     /// `Origin` values accepted; a request with any other is refused.
@@ -144,7 +144,7 @@ impl Gateway {
     pub fn client(&self, bearer: &str) -> Option<Client> {
         let now = self.host.clock().now();
         let mut client = if self.options.owner.is(bearer) {
-            Client::owner(self.options.profile.as_str().into())
+            Client::owner(self.options.profile.as_deref().map(Into::into))
         } else {
             self.options.tokens.client(bearer, now)?
         };

@@ -19,7 +19,7 @@ use base::state::{StateFile, StateFolder};
 use base::text::path::spelled;
 use base::watch::Fingerprint;
 use deck::{RightsContent, RightsFile};
-use host::{AccessScope, CallOptions, Origin, Principal};
+use host::{AccessScope, CallOptions, DEFAULT_PROFILE, Origin, Principal};
 
 /// Maximum size of a token file, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -40,6 +40,8 @@ pub struct Client {
     pub id: Arc<str>,
     /// The profile it acts under.
     pub profile: Arc<str>,
+    /// Whether the profile was named, by the operator or in the path; it binds the operator then.
+    pub is_named: bool,
     /// Whether it is the operator's own token, which carries every scope.
     pub is_owner: bool,
     scopes: Vec<AccessScope>,
@@ -50,11 +52,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// The operator.
-    pub fn owner(profile: Arc<str>) -> Self {
+    /// The operator, under this profile if one is named.
+    pub fn owner(profile: Option<Arc<str>>) -> Self {
         let cut = CancellationToken::new();
         let (id, scopes) = (Origin::OWNER.into(), Vec::new());
-        Self { id, profile, is_owner: true, scopes, session: None, cut }
+        let is_named = profile.is_some();
+        let profile = profile.unwrap_or_else(|| DEFAULT_PROFILE.into());
+        Self { id, profile, is_named, is_owner: true, scopes, session: None, cut }
     }
 
     /// The origin of its calls, for the engine.
@@ -64,13 +68,15 @@ impl Client {
 
     /// The principal of its calls, for policy decisions.
     pub fn principal(&self) -> Principal {
-        let principal = Principal::new(self.origin()).with_profile(Arc::clone(&self.profile));
-        Principal { session: self.session.clone(), ..principal }
+        let profile = Arc::clone(&self.profile);
+        let (is_named, session) = (self.is_named, self.session.clone());
+        Principal { origin: self.origin(), profile, is_named, session }
     }
 
     /// Options for a call by this client.
     pub(crate) fn options(&self) -> CallOptions {
-        let (origin, profile) = (self.origin(), Some(Arc::clone(&self.profile)));
+        let profile = self.is_named.then(|| Arc::clone(&self.profile));
+        let origin = self.origin();
         let (session, cancel) = (self.session.clone(), self.cut.child_token());
         CallOptions { cancel, origin, profile, session, ..CallOptions::default() }
     }
@@ -269,6 +275,7 @@ impl ClientTokens {
         Some(Client {
             id: found.id.as_str().into(),
             profile: found.profile.as_str().into(),
+            is_named: true,
             is_owner: false,
             scopes: found.scopes.clone(),
             session: None,

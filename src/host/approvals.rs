@@ -123,6 +123,49 @@ where
     }
 }
 
+/// Asks the user who is with a caller (at its terminal, at its page) for consent to its calls. A
+/// dashboard is asked at the same time, and the first answer counts.
+#[derive(Clone)]
+pub struct Asker(pub Arc<dyn RequestHandler>);
+
+impl fmt::Debug for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Asker")
+    }
+}
+
+/// How far a consent to a call reaches: the word `for` of an answer with `"action": "accept"`.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::EnumString,
+    strum::IntoStaticStr,
+)]
+#[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
+pub enum ConsentReach {
+    /// This call alone.
+    #[default]
+    Once,
+    /// Every call of the tool in the caller's session.
+    Session,
+    /// Every call of the tool as it is now, also in later sessions: a grant that is kept.
+    Always,
+}
+
+impl ConsentReach {
+    /// The spelling in an answer.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
 /// A session rule: decides requests of one kind without asking. Set by the user at run time;
 /// not persisted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

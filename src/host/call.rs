@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::approvals::Asker;
 use crate::policy::{DEFAULT_PROFILE, Principal};
 use base::{SafeText, ServerName, Timestamp};
 use config::RetryConfig;
@@ -31,7 +32,7 @@ pub enum Origin {
     Gateway(String),
     /// A web page, by its origin (`https://example.com`).
     Browser(String),
-    /// A chat session, by its id.
+    /// The model of a chat, by the caller it works for: `cli`, `dashboard`, `gateway:ID`.
     Chat(String),
 }
 
@@ -46,6 +47,11 @@ impl Origin {
             Self::Gateway(id) => id == Self::OWNER,
             Self::Browser(_) | Self::Chat(_) => false,
         }
+    }
+
+    /// Whether the call comes with the operator's own token.
+    pub fn is_owner_token(&self) -> bool {
+        matches!(self, Self::Gateway(id) if id == Self::OWNER)
     }
 
     /// Its kind, and its id for kinds with several instances.
@@ -116,7 +122,8 @@ pub struct CallOptions {
     pub bypass_cache: bool,
     /// The origin of the call.
     pub origin: Origin,
-    /// The caller's profile; `None` means [`crate::policy::DEFAULT_PROFILE`].
+    /// The caller's profile; `None` means [`crate::policy::DEFAULT_PROFILE`]. A named one
+    /// binds the user too.
     pub profile: Option<Arc<str>>,
     /// The caller's tab or session; grants may be limited to it.
     pub session: Option<Arc<str>>,
@@ -132,13 +139,19 @@ pub struct CallOptions {
     pub hops: Option<u64>,
     /// The call id, reserved with [`crate::Host::next_call_id`].
     pub id: Option<CallId>,
+    /// Asks the caller's own user for consent, beside a dashboard.
+    pub asker: Option<Asker>,
 }
 
 impl CallOptions {
     /// The caller, for policy decisions.
     pub fn principal(&self) -> Principal {
-        let profile = self.profile.clone().unwrap_or_else(|| DEFAULT_PROFILE.into());
-        Principal { origin: self.origin.clone(), profile, session: self.session.clone() }
+        let principal =
+            Principal { session: self.session.clone(), ..Principal::new(self.origin.clone()) };
+        match &self.profile {
+            Some(profile) => principal.with_profile(Arc::clone(profile)),
+            None => principal,
+        }
     }
 }
 

@@ -656,7 +656,8 @@ impl Host {
     /// (`input_required`) is provided as in a call.
     ///
     /// # Errors
-    /// `Validation` when `params` is not an object; `PermissionDenied` for any caller but the user;
+    /// `Validation` when `params` is not an object; `PermissionDenied` for any caller but the user,
+    /// and for the user too where the policy applies to them;
     /// others as [`Host::call_tool_with`].
     pub async fn request(
         &self,
@@ -672,8 +673,14 @@ impl Host {
         if params.as_ref().is_some_and(|params| !params.is_object()) {
             return fail(ErrorCode::Validation, "`params` have to be a JSON object");
         }
-        if !options.principal().is_person() {
+        let principal = options.principal();
+        if !principal.is_person() {
             return fail(ErrorCode::PermissionDenied, "only the user may send raw requests");
+        }
+        if &*method != "ping" && !self.inner.deck.policy.is_free(&principal) {
+            let message = "the policy applies to you, and a raw request would pass it by: call, \
+                           read and prompt are decided by it";
+            return fail(ErrorCode::PermissionDenied, message);
         }
         let slot = self.inner.deck.routes().server(server).cloned();
         let slot = routed("request", server.as_str(), slot)?;
@@ -833,8 +840,9 @@ impl Host {
     /// The longest time that a call of a caller other than the user may take.
     fn call_limit(&self, options: &CallOptions) -> Option<Duration> {
         let in_force = self.inner.deck.policy.in_force();
-        let profile = (!options.origin.is_person()).then(|| options.principal().profile)?;
-        Some(in_force.config.limits_of(&profile).call_timeout)
+        let principal = (!options.origin.is_person()).then(|| options.principal())?;
+        let limit = in_force.config.limits_for(&principal).call_timeout;
+        (limit < Duration::MAX).then_some(limit)
     }
 
     /// How long a caller waits for a server that is being started: until its own deadline if it has

@@ -25,7 +25,8 @@ mod validators;
 mod view;
 
 pub use approvals::{
-    ApprovalRequest, Decider, Drafted, Drafter, RequestHandler, RuleKind, SessionRule, Settlement,
+    ApprovalRequest, Asker, ConsentReach, Decider, Drafted, Drafter, RequestHandler, RuleKind,
+    SessionRule, Settlement,
 };
 pub use breaker::BreakerView;
 pub use cache::{CacheEntryView, CacheKey, CacheView};

@@ -12,13 +12,15 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Level};
 
 use super::ServerState;
+use super::approvals::ConsentReach;
 use super::backoff::retry_delay;
 use super::cache::{CacheKey, CachePut, CachedAnswer, resource_params};
-use super::call::{AnswerSource, CallOptions, CallOutcome, CallView, Caller};
+use super::call::{AnswerSource, CallOptions, CallOutcome, CallView, Caller, Origin};
 use super::metrics::Ending;
 use super::naming::canonical_name;
 use super::policy::{
-    Admission, Decision, Digest, Permit, PolicyAction, PolicyEffect, PolicyTarget, TargetKind,
+    Admission, Decision, Digest, Permit, PolicyAction, PolicyEffect, PolicyTarget, Reason,
+    TargetKind,
 };
 use super::server::command::Command;
 use super::server::slot::{InFlight, Live, Slot};
@@ -27,7 +29,7 @@ use super::shared::HostShared;
 use arguments::CheckedArguments;
 use base::SafeText;
 use config::OnTimeout;
-use config::error::{Error, ErrorCode};
+use config::error::{Denial, Error, ErrorCode};
 use mcp::{CallId, Payload, PendingRequest, Request, RequestKind, Tool};
 
 /// A prepared operation.
@@ -417,31 +419,49 @@ impl Operation {
         tool: Option<&Arc<Tool>>,
         flight: &Flight,
     ) -> Result<Option<Permit>, Error> {
-        let Some(admission) = self.admission.clone() else { return Ok(None) };
         let full = match self.request {
             Request::ReadResource { .. } | Request::Complete { .. } => self.target.to_string(),
             _ => canonical_name(&self.slot.name, &self.target),
+        };
+        let Some(admission) = self.admission.clone() else {
+            if self.has_to_comply() {
+                Box::pin(self.complies(&full)).await?;
+            }
+            return Ok(None);
         };
         let permit = self.limited(&admission, &full).await?;
         let point = &self.deck.policy;
         let decision =
             point.raised(&admission, self.options.run.as_ref(), &self.policy_target(tool));
-        if let Request::CallTool { arguments, .. } = &self.request
-            && let Some(service) = &point.in_force().service
-        {
-            let span =
-                tracing::info_span!(target: "mcpdeck::policy", "policy service", tool = full);
-            let passed = service.passes(&admission.principal, &full, arguments).instrument(span);
-            if let Err(reason) = passed.await {
-                let message = format!("Compliance Blocked: {reason}");
-                return Err(Error::new(ErrorCode::PolicyBlocked, message)
-                    .help("ask the policy service's operator"));
-            }
+        // Boxed, because most calls need neither.
+        if self.has_to_comply() {
+            Box::pin(self.complies(&full)).await?;
         }
         if decision.effect == PolicyEffect::Ask {
-            self.asked(&admission, &decision, &full, flight).await?;
+            Box::pin(self.asked(&admission, &decision, &full, flight)).await?;
         }
         Ok(permit)
+    }
+
+    /// Whether the policy service has to be asked.
+    fn has_to_comply(&self) -> bool {
+        let in_force = self.deck.policy.in_force();
+        in_force.service.is_some() && in_force.policy.has_to_comply(&self.options.principal())
+    }
+
+    /// Asks the policy service.
+    async fn complies(&self, full: &str) -> Result<(), Error> {
+        let in_force = self.deck.policy.in_force();
+        let Some(service) = &in_force.service else { return Ok(()) };
+        let kind = self.policy_target(None).kind;
+        let span = tracing::info_span!(target: "mcpdeck::policy", "policy service", tool = full);
+        let arguments = self.arguments().map(|arguments| &**arguments);
+        let principal = self.options.principal();
+        let passed = service.passes(&principal, (kind, full), arguments).instrument(span);
+        passed.await.map_err(|reason| {
+            let message = format!("Compliance Blocked: {reason}");
+            Error::new(ErrorCode::PolicyBlocked, message).help("ask the policy service's operator")
+        })
     }
 
     /// Applies the limits of callers other than the user.
@@ -451,11 +471,12 @@ impl Operation {
             return Ok(None);
         }
         let point = &self.deck.policy;
-        let limits = point.in_force().config.limits_of(&principal.profile);
+        let limits = point.in_force().config.limits_for(principal);
         let bytes = self.arguments().map_or(0, |all| base::text::json::weigh(&**all));
         let is_call = matches!(self.request, Request::CallTool { .. });
         let run = self.options.run.as_ref().filter(|_| is_call);
-        let permit = point.limiter.admit_shared(principal, full, run, (bytes, &limits)).await;
+        let counted = principal.accountable();
+        let permit = point.limiter.admit_shared(&counted, full, run, (bytes, &limits)).await;
         let permit = permit.map_err(|refusal| {
             let error = refusal.error();
             tracing::warn!(
@@ -475,25 +496,61 @@ impl Operation {
         full: &str,
         flight: &Flight,
     ) -> Result<(), Error> {
+        let principal = &admission.principal;
+        // A rule asks before each call, so only one call can be consented to.
+        let is_model = decision.reason == Reason::NotReadOnly;
+        let answers: &[ConsentReach] = match principal.client() {
+            _ if !is_model => &[ConsentReach::Once],
+            None => &[ConsentReach::Once, ConsentReach::Session, ConsentReach::Always],
+            // What is kept in the files is the operator's.
+            Some(_) => &[ConsentReach::Once, ConsentReach::Session],
+        };
         let params = json!({
             "tool": full,
             "method": self.method,
             "arguments": self.arguments(),
-            "caller": admission.principal.to_string(),
+            "caller": principal.to_string(),
             "why": decision.words(),
+            "answers": answers,
         });
-        let allowed = self.consent(RequestKind::Permission, params, flight).await?;
-        let Err(no_caller) = allowed else { return Ok(()) };
-        let principal = &admission.principal;
+        // What a rule asks of the operator is not for the client to answer.
+        let asker = self.options.asker.clone().filter(|_| is_model || self.has_own_user());
+        let allowed = self.consent(RequestKind::Permission, params, (flight, asker)).await?;
+        let no_consent = match allowed {
+            Ok(reach) => {
+                let reach = if answers.contains(&reach) { reach } else { ConsentReach::Once };
+                if let Err(why) = self.deck.policy.consented(principal, full, reach).await {
+                    tracing::warn!(
+                        target: "mcpdeck::policy", action = "consent", principal = %principal,
+                        "the consent holds for this call only: {why}"
+                    );
+                }
+                return Ok(());
+            }
+            Err(no_consent) => no_consent,
+        };
         self.deck.policy.block(principal, PolicyAction::Call, full, decision);
-        let message = match no_caller {
+        let is_unasked = no_consent.is_some();
+        let message = match no_consent {
+            Some(why) if is_model => {
+                format!("nobody consented to this call, so it was not made: {why}")
+            }
             Some(why) => format!(
                 "a rule asks the operator before this call; the answer: {why}. The operator answers \
                  in the dashboard (`mcpdeck --serve`), or takes the rule out of the policy"
             ),
             None => "the operator did not approve it".to_owned(),
         };
-        Err(Error::new(ErrorCode::PermissionDenied, message).help(decision.words()))
+        let mut error = Error::new(ErrorCode::PermissionDenied, message).help(decision.words());
+        error.denial = is_unasked.then_some(Denial::Unasked);
+        Err(error)
+    }
+
+    /// Whether the user is the one who is with the caller, and not a client's own user.
+    fn has_own_user(&self) -> bool {
+        let principal = self.options.principal();
+        principal.is_person()
+            || matches!(principal.origin, Origin::Chat(_)) && principal.client().is_none()
     }
 
     /// Records what the caller's run has read.
@@ -563,7 +620,7 @@ impl Operation {
     /// The cache key of this operation; `None` when it is not cacheable.
     fn cache_key(&self) -> Option<CacheKey> {
         // Callers subject to the policy share no cached results.
-        if self.admission.is_some() {
+        if self.admission.is_some() || self.has_to_comply() {
             return None;
         }
         let params = match &self.request {

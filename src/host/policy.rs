@@ -15,7 +15,7 @@ pub use decide::{Decision, Policy, PolicyEffect, Reason};
 pub use grants::{Covers, Grant, GrantId, GrantKind, Grants, NewGrant};
 pub use limits::{Budget, Lease, LimitClaim, LimitRefusal, Limiter, Limits, Permit, SharedLimits};
 pub use pins::{Definition, Digest, HeldReason, HeldTool, PinnedServer, PinnedTool, Pins};
-pub use point::{Admission, Blocked, CheckPoint, InForce};
+pub use point::{Admission, Blocked, CheckPoint, Granter, InForce};
 pub use principal::{
     AccessScope, DEFAULT_PROFILE, OutsideCode, OutsideError, PolicyAction, PolicyTarget, Principal,
     ServerDigests, TargetKind,

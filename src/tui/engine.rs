@@ -152,7 +152,7 @@ async fn run(
             return stop.cancelled().await;
         }
     };
-    let _ = opened.send((deck.host().clone(), deck.policy().cloned())).await;
+    let _ = opened.send((deck.host().clone(), Some(deck.policy().clone()))).await;
     loop {
         let event = tokio::select! {
             () = stop.cancelled() => break,

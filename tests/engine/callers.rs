@@ -583,6 +583,15 @@ async fn a_broken_policy_permits_nothing_to_others() {
     let scene = Scene::new(json!({"denny": []})).await;
     let keeper = scene.keeper().await;
     assert!(keeper.notices()[0].contains("denny"), "{:?}", keeper.notices());
+    scene.host.call_tool("a.read", json!({})).await.expect("the user is not bound");
+    // Where it would have bound the user, it is closed to the user as well.
+    let scene = Scene::new(json!({"denny": [], "appliesToPerson": true})).await;
+    let _keeper = scene.keeper().await;
+    let error = scene.host.call_tool("a.read", json!({})).await.expect_err("it is closed");
+    assert!(error.message.contains("denny"), "{error}");
+    assert_eq!(error.code, ErrorCode::PermissionDenied);
+    let ping = scene.host.request(&name("a"), "tools/call", None, CallOptions::default()).await;
+    assert_eq!(ping.expect_err("it would pass the policy by").code, ErrorCode::PermissionDenied);
 }
 
 // The policy service.
@@ -662,6 +671,10 @@ async fn a_policy_service_is_asked_before_every_call_over_one_connection() {
     assert_eq!(service.connections.load(Ordering::SeqCst), 1);
     scene.host.call_tool("a.read", json!({})).await.expect("the person");
     assert_eq!(service.asked.lock().len(), 3, "is not decided about");
+    let owner = Origin::Gateway(Origin::OWNER.to_owned());
+    let owner = CallOptions { origin: owner, ..CallOptions::default() };
+    scene.host.call_tool_with("a.read", json!({}), owner).await.expect("it passes");
+    assert_eq!(service.asked.lock().pop().unwrap()["origin"], "gateway:owner");
 
     let (scene, _keeper) = complying(&service.url, json!({"arguments": true})).await;
     scene.host.call_tool_with("a.read", json!({"x": 1}), client()).await.expect("it passes");

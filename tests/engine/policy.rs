@@ -64,13 +64,58 @@ fn the_person_may_do_everything_and_everybody_else_nothing() {
     for person in [Origin::Dashboard, Origin::Cli, Origin::Library, Origin::Check] {
         assert_eq!(call(&policy, &Principal::new(person), "t").effect, PolicyEffect::Allow);
     }
-    for other in ["gateway:t1", "browser:https://x.test", "chat:7"] {
+    for other in ["gateway:t1", "browser:https://x.test", "chat:gateway:t1"] {
         let other = Principal::new(Origin::parse(other).expect("an origin"));
         for decision in [list(&policy, &other, "t"), call(&policy, &other, "t")] {
             assert_eq!(decision.effect, PolicyEffect::Deny);
             assert_eq!(code(&decision), "ERR_PERMISSION_DENIED");
         }
     }
+}
+
+#[test]
+fn a_model_is_no_user_and_may_do_no_more_than_the_client_it_works_for() {
+    let reads = ToolHints { read_only: Some(true), ..ToolHints::default() };
+    let decide = |policy: &Policy, who: &Principal, hints: ToolHints| {
+        let target = PolicyTarget { hints, ..PolicyTarget::tool("s", "t") };
+        policy.decide(who, PolicyAction::Call, &target, NOW)
+    };
+    let none = policy(json!({}), vec![]);
+    let own = Principal::new(Origin::Cli).model();
+    assert_eq!(own.origin.to_string(), "chat:cli");
+    assert_eq!(own.model(), own);
+    assert_eq!(decide(&none, &own, reads).effect, PolicyEffect::Allow);
+    let asked = decide(&none, &own, ToolHints::default());
+    assert_eq!((asked.effect, asked.reason), (PolicyEffect::Ask, Reason::NotReadOnly));
+    // A grant of its own spares the question, a rule that denies or asks stays.
+    let granted = Grant { origin: "chat:cli".to_owned(), ..grant(1, &[], &[], once(None)) };
+    let spared = policy(json!({}), vec![granted.clone()]);
+    assert_eq!(decide(&spared, &own, ToolHints::default()).effect, PolicyEffect::Allow);
+    for (rule, effect) in [("deny", PolicyEffect::Deny), ("ask", PolicyEffect::Ask)] {
+        let ruled = policy(json!({rule: ["s.t"]}), vec![granted.clone()]);
+        assert_eq!(decide(&ruled, &own, reads).effect, effect);
+        let person = Principal::new(Origin::Cli);
+        assert_eq!(decide(&ruled, &person, reads).effect, PolicyEffect::Allow);
+        // A named profile binds the user too; one that is not defined permits nothing.
+        let named = policy(json!({rule: ["s.t"], "profiles": {"p": {}}}), vec![]);
+        assert_eq!(decide(&named, &person.clone().with_profile("p"), reads).effect, effect);
+        let other = decide(&named, &person.with_profile("q"), reads);
+        assert_eq!(other.reason, Reason::NoProfile);
+    }
+    // A client's model: the client's grants, and its question besides.
+    let theirs = client().model();
+    assert_eq!(theirs.client(), Some(client()));
+    assert_eq!(decide(&none, &theirs, reads).effect, PolicyEffect::Deny);
+    let wide = Grant { origin: "chat:*".to_owned(), ..granted };
+    let wide = policy(json!({}), vec![wide]);
+    assert_eq!(decide(&wide, &theirs, reads).effect, PolicyEffect::Deny);
+    let theirs_granted = policy(json!({}), vec![grant(1, &[], &[], once(None))]);
+    assert_eq!(decide(&theirs_granted, &theirs, reads).effect, PolicyEffect::Allow);
+    assert_eq!(decide(&theirs_granted, &theirs, ToolHints::default()).effect, PolicyEffect::Ask);
+    // The owner's token is the user's; its model is the user's model.
+    let owner = Principal::new(Origin::Gateway(Origin::OWNER.to_owned())).model();
+    assert_eq!(owner.client(), None);
+    assert_eq!(decide(&none, &owner, reads).effect, PolicyEffect::Allow);
 }
 
 #[test]
@@ -508,12 +553,13 @@ proptest! {
     #[test]
     fn lists_and_calls_agree(
         all in lists(), profile in lists(), grants in grants(), hints in hints(),
-        person in any::<bool>(), name in prop::sample::select(NAMES.to_vec()),
+        origin in prop::sample::select(vec!["cli", "gateway:t1", "chat:cli", "chat:gateway:t1"]),
+        name in prop::sample::select(NAMES.to_vec()),
     ) {
         let mut config = with_profile(all, &profile);
         config["appliesToPerson"] = true.into();
         let policy = policy(config, grants);
-        let who = if person { Principal::new(Origin::Cli) } else { client() };
+        let who = Principal::new(Origin::parse(origin).expect("an origin"));
         let target = PolicyTarget { hints, ..PolicyTarget::tool("s", name) };
         let list = policy.decide(&who, PolicyAction::List, &target, NOW);
         let call = policy.decide(&who, PolicyAction::Call, &target, NOW);

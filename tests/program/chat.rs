@@ -13,7 +13,10 @@ use mcpdeck::chat::{
     ProviderModel, RemoteConfig, StatusKind, TurnLimits,
 };
 use mcpdeck::deck::PolicyKeeper;
-use mcpdeck::host::{Host, Origin, Principal};
+use mcpdeck::host::{
+    DEFAULT_PROFILE, Grant, GrantId, GrantKind, Grants, Host, Origin, Policy, PolicyConfig,
+    Principal,
+};
 use mcpdeck::mcp::{Answer as Reply, ListKind, Request};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -48,6 +51,19 @@ impl Scene {
         }
         let host = world.host(config(&[("a", &[]), ("b", &[])])).person_answers();
         let host = host.initialize().await.unwrap();
+        // Consent to every tool, so that nothing is asked.
+        let grants = Grants::new(vec![Grant {
+            id: GrantId(1),
+            origin: "chat:*".to_owned(),
+            profile: DEFAULT_PROFILE.to_owned(),
+            scopes: [].into(),
+            allowed_tools: vec![],
+            effect: GrantKind::Once { until: None, session: None },
+            given: host.clock().now(),
+            covers: [].into(),
+        }]);
+        let policy = Policy { grants: Arc::new(grants), ..Policy::default() };
+        host.set_policy(PolicyConfig::default(), policy);
         let (who, limits) = (Principal::new(Origin::Cli), TurnLimits::default());
         Self { world, host, who, limits, events: Arc::default() }
     }
@@ -530,6 +546,32 @@ async fn the_policy_decides_and_not_the_model() {
     assert_eq!(results[0].2.replace("b__write", "X"), results[1].2.replace("b__wrote", "X"));
     let first = provider.requests()[0].body.to_string();
     assert!(first.contains("a__read") && !first.contains("write"), "{first}");
+}
+
+#[tokio::test]
+async fn a_consent_for_a_session_is_asked_for_once() {
+    let (scene, _keeper, _folder) = governed(json!({})).await;
+    let provider = Provider::new(vec![
+        call("a__write", r#"{"n": 1}"#),
+        call("a__write", r#"{"n": 2}"#),
+        call("a__read", "{}"),
+        text("Done."),
+    ]);
+    let model = model(Format::OpenAi, &provider);
+    let host = scene.host.clone();
+    let allow = async {
+        until(&host, |view| !view.pending.is_empty()).await;
+        let pending = host.snapshot().pending.values().next().cloned().unwrap();
+        assert_eq!(pending.params["answers"], json!(["once", "session", "always"]));
+        assert!(pending.params["why"].as_str().unwrap().contains("read-only"), "{pending:?}");
+        let accept = json!({"action": "accept", "for": "session"});
+        host.answer(pending.id, Reply::Result(accept)).unwrap();
+    };
+    let mut talk = Conversation::default();
+    let (reason, ()) = tokio::join!(scene.turn(model, &mut talk, "go"), allow);
+    assert_eq!(reason, DoneReason::End);
+    let results = scene.results();
+    assert!(results.len() == 3 && results.iter().all(|(_, is_error, _)| !is_error), "{results:?}");
 }
 
 #[tokio::test]

@@ -1151,12 +1151,7 @@ impl Window {
         let scopes = DEFAULT_SCOPES.to_vec();
         let (token, _) = tokens.create("reader", scopes, None, host.clock().now()).unwrap();
         let clients = mcpdeck::deck::Clients::default();
-        let options = ServeOptions {
-            tokens,
-            clients: clients.clone(),
-            profile: "default".to_owned(),
-            ..ServeOptions::default()
-        };
+        let options = ServeOptions { tokens, clients: clients.clone(), ..ServeOptions::default() };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port().to_string();
         let service =

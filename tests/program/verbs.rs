@@ -15,6 +15,7 @@ mod log;
 mod masked;
 mod mistakes;
 mod offers;
+mod policy;
 mod schemas;
 mod tasks;
 #[cfg(target_os = "linux")]

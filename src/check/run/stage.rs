@@ -21,6 +21,7 @@ use crate::subject::brief;
 use base::ServerName;
 use config::ServerConfig;
 use config::error::Error;
+use deck::PolicyKeeper;
 use host::{
     CallOptions, CallOutcome, Host, HostView, Origin, ServerState, ServerView, StepStatus,
     Validation,
@@ -58,7 +59,7 @@ pub(super) type Runs = IndexMap<ServerName, Run>;
 /// Runs until every server is stopped, or a signal interrupts it. Returns what was seen, and the
 /// view after everything was stopped.
 pub(super) async fn play(
-    host: &Host,
+    (host, policy): (&Host, &PolicyKeeper),
     plan: &Plan,
     signals: &CheckSignals,
     show: &mut (dyn FnMut(&HostView) + Send),
@@ -68,7 +69,7 @@ pub(super) async fn play(
         servers.keys().map(|name| (name, Mutex::default())).collect();
     let over = watch::Sender::new(BTreeSet::new());
     let mut all = Box::pin(join_all(servers.values().map(async |server| {
-        one(host, plan, server, (&runs[&server.name], &over)).await;
+        one((host, policy), plan, server, (&runs[&server.name], &over)).await;
         over.send_modify(|over| _ = over.insert(&server.name));
     })));
     let mut view = host.view();
@@ -104,7 +105,7 @@ pub(super) async fn play(
 
 /// Waits for one server, calls it, and stops it when its dependents are done.
 async fn one<'p>(
-    host: &Host,
+    (host, policy): (&Host, &PolicyKeeper),
     plan: &'p Plan,
     config: &'p ServerConfig,
     (run, over): (&Mutex<Run>, &watch::Sender<BTreeSet<&'p ServerName>>),
@@ -124,6 +125,10 @@ async fn one<'p>(
     let settled = settled.await.ok().and_then(|view| view.servers.get(name).cloned());
     run.lock().settled.clone_from(&settled);
     if settled.is_some_and(|server| server.state == ServerState::Ready) {
+        if !plan.calls_of(name).is_empty() {
+            // What the server offers has to be known before anything is decided.
+            policy.look_again().await;
+        }
         for call in plan.calls_of(name) {
             let called = make(host, name, call).await;
             run.lock().calls.push(called);

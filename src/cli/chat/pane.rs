@@ -139,7 +139,7 @@ impl Talking {
         let agent = self.session.agent();
         let who = agent.who();
         let profile =
-            if who.is_person() { String::new() } else { format!(", profile {}", who.profile) };
+            if who.is_named { format!(", profile {}", who.profile) } else { String::new() };
         SafeText::cut(&format!("{}{profile}", agent.model().name()), 80)
     }
 
@@ -185,9 +185,7 @@ impl Talking {
             }
             ChatCommand::Profile(name) => {
                 let who = match name {
-                    Some(name) => {
-                        Principal::new(Origin::Chat("dashboard".to_owned())).with_profile(name)
-                    }
+                    Some(name) => me.with_profile(name),
                     None => me,
                 };
                 self.session.change(self.session.agent().model(), who);
@@ -223,7 +221,10 @@ impl Talking {
             Choose::Profile => {
                 let policy = load_policy(&self.source.files).map_err(|p| p.join("; "))?;
                 let names = policy.config.profiles.into_keys();
-                let own = (line("yourself: what you may do"), ChatCommand::Profile(None));
+                let own = (
+                    line("no profile: reads, and asks you about the rest"),
+                    ChatCommand::Profile(None),
+                );
                 let named = names.map(|name| (line(&name), ChatCommand::Profile(Some(name))));
                 std::iter::once(own).chain(named).collect()
             }

@@ -46,6 +46,10 @@ pub(super) async fn ask(
     as_json: bool,
 ) -> ExitStatus {
     let who = Principal::new(Origin::Cli).with_session("replay");
+    // Only recorded answers are played: nothing is done that needs consent.
+    if let Err(problem) = super::allow(scene, &who.model(), Vec::new()) {
+        return output::refuse(&problem);
+    }
     let agent = Agent::new(scene.host.clone(), who, model).limits(limits);
     let mut talk = Conversation::default();
     let mut rows = Vec::new();

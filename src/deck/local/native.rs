@@ -117,10 +117,10 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
     }
     let profile: Arc<str> = message.profile.as_deref().unwrap_or(DEFAULT_PROFILE).into();
     let principal = Principal {
-        origin: Origin::Browser(message.origin.clone()),
-        profile: Arc::clone(&profile),
         session: tab.as_deref().map(Into::into),
+        ..Principal::new(Origin::Browser(message.origin.clone()))
     };
+    let principal = principal.with_profile(Arc::clone(&profile));
     let origin = principal.origin.to_string();
     let own = |grant: &Grant| grant.origin == origin && *grant.profile == *profile;
     let scopes = message.scope.into_iter().chain(message.scopes.iter().copied());

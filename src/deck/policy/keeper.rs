@@ -16,18 +16,23 @@ use crate::policy::{
     state_file,
 };
 use base::ServerName;
+use base::file::read_text;
 use base::text::path::spelled;
 use base::watch::Fingerprint;
 use config::Environment;
 use host::{
     DEFAULT_PROFILE, Digest, Fact, Grant, GrantId, GrantKind, Grants, HeldTool, Host, Limits,
-    NewGrant, Pins, Policy,
+    NewGrant, Pins, Policy, PolicyConfig, Rules,
 };
 
 /// How often the files are polled.
 const LOOK: Duration = Duration::from_secs(1);
 /// First id of the grants that exist only in a running host.
 const SESSION: u64 = 1 << 40;
+/// Largest policy that is read, in bytes.
+const MAX_POLICY_BYTES: u64 = 64 << 20;
+/// Most grants that exist only in a running host; the oldest gives way.
+const MAX_SESSION_GRANTS: usize = 10_000;
 
 /// Follows the files of a host's policy until the last clone of it is dropped.
 #[derive(Clone)]
@@ -64,6 +69,8 @@ pub struct PolicyView {
 struct KeeperInner {
     host: Host,
     configs: Vec<PathBuf>,
+    /// Whether callers other than the user may come.
+    serves_others: bool,
     grants: Option<GrantStore>,
     pins: Option<RightsFile<Pins>>,
     state: Mutex<KeeperState>,
@@ -83,19 +90,48 @@ struct KeeperState {
 
 impl PolicyKeeper {
     /// Sets the policy of `host` from the files of its configuration, and follows them. It applies
-    /// to callers other than the user from when this returns.
+    /// to every caller that it binds from when this returns. Without a file, grants hold while the
+    /// host runs, and nothing has to be reviewed.
     pub async fn open(host: &Host, configs: &[PathBuf], env: &Environment) -> Self {
-        let main = configs.last().cloned().unwrap_or_else(|| PathBuf::from("mcp.json"));
+        Self::open_for(host, configs, env, true).await
+    }
+
+    /// Like [`PolicyKeeper::open`], for a host that only the user calls: grants and reviews are
+    /// read and stored only where the policy applies to the user.
+    pub async fn open_for_user(host: &Host, configs: &[PathBuf], env: &Environment) -> Self {
+        Self::open_for(host, configs, env, false).await
+    }
+
+    async fn open_for(
+        host: &Host,
+        configs: &[PathBuf],
+        env: &Environment,
+        serves_others: bool,
+    ) -> Self {
+        let main = configs.last();
         let inner = Arc::new(KeeperInner {
             host: host.clone(),
             configs: configs.to_vec(),
-            grants: GrantStore::of(&main, env),
-            pins: state_file(&main, env, "pins").map(RightsFile::new),
+            serves_others,
+            grants: main.and_then(|main| GrantStore::of(main, env)),
+            pins: main.and_then(|main| state_file(main, env, "pins")).map(RightsFile::new),
             state: Mutex::default(),
         });
         let facts = host.facts();
         let (mut changed, mut next) = (facts.changed(), facts.span().end);
         inner.look_async().await;
+        let weak = Arc::downgrade(&inner);
+        host.grant_with(Arc::new(move |new| {
+            let inner = weak.upgrade();
+            let granting = move || {
+                let inner = inner.ok_or("no grants are kept here any more")?;
+                inner.grant(new).map(|_| ())
+            };
+            Box::pin(async move {
+                let granted = tokio::task::spawn_blocking(granting).await;
+                granted.unwrap_or_else(|error| Err(error.to_string()))
+            })
+        }));
         let following = Arc::clone(&inner);
         let task = tokio::spawn(async move {
             let mut tick = tokio::time::interval(LOOK);
@@ -150,18 +186,7 @@ impl PolicyKeeper {
     /// # Errors
     /// When it cannot be stored; nothing is granted then.
     pub fn grant(&self, new: NewGrant) -> Result<Grant, String> {
-        let now = self.inner.host.clock().now();
-        let grant = if of_session(&new.kind) {
-            let mut state = self.inner.state.lock();
-            state.given += 1;
-            let grant = granted(GrantId(SESSION + state.given), new, now);
-            state.session.push(grant.clone());
-            grant
-        } else {
-            self.inner.grants.as_ref().ok_or("there is no folder to keep it in")?.add(new, now)?
-        };
-        self.inner.look();
-        Ok(grant)
+        self.inner.grant(new)
     }
 
     /// Revokes a grant; returns it, if there was one. It has no effect any more when this returns.
@@ -270,6 +295,24 @@ impl KeeperInner {
         let _ = tokio::task::spawn_blocking(move || inner.look()).await;
     }
 
+    fn grant(&self, new: NewGrant) -> Result<Grant, String> {
+        let now = self.host.clock().now();
+        let grant = if of_session(&new.kind) {
+            let mut state = self.state.lock();
+            state.given += 1;
+            let grant = granted(GrantId(SESSION + state.given), new, now);
+            if state.session.len() >= MAX_SESSION_GRANTS {
+                state.session.remove(0);
+            }
+            state.session.push(grant.clone());
+            grant
+        } else {
+            self.grants.as_ref().ok_or("there is no folder to keep it in")?.add(new, now)?
+        };
+        self.look();
+        Ok(grant)
+    }
+
     fn kept(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
         let grants = self.grants.as_ref().map(|grants| ("grants", grants.path().to_owned()));
         let pins = self.pins.as_ref().map(|pins| ("pins", pins.path().to_owned()));
@@ -294,9 +337,12 @@ impl KeeperInner {
         let now = self.host.clock().now();
         let servers = self.host.definitions();
         let mut notices = Vec::new();
-        let mut closed = false;
-        let (mut grants, rules) = (state.session.clone(), self.rules(&mut state, &mut notices));
-        if let Some(store) = &self.grants {
+        let rules = self.rules(&mut state, &mut notices);
+        let mut closed = rules.is_none();
+        let rules = rules.unwrap_or_else(|| unusable(&self.configs));
+        let is_for_many = self.serves_others || rules.rules.applies_to_person();
+        let mut grants = state.session.clone();
+        if let Some(store) = self.grants.as_ref().filter(|_| is_for_many) {
             let (mut kept, problem) = store.follow(now);
             let is_unbound = |kept: &Vec<Grant>| bind(&mut kept.clone(), &servers);
             if problem.is_none() && kept.as_ref().is_some_and(is_unbound) {
@@ -316,7 +362,9 @@ impl KeeperInner {
             }
             news
         };
-        if let Some(file) = &self.pins {
+        if !is_for_many {
+            state.pins = Pins::default();
+        } else if let Some(file) = &self.pins {
             let (mut kept, problem) = file.follow();
             // Nothing that is not stored counts as seen.
             let is_news = |kept: &Pins| observe(&mut kept.clone());
@@ -329,11 +377,11 @@ impl KeeperInner {
             notices.extend(problem);
             closed |= kept.is_none();
             state.pins = kept.unwrap_or_default();
+            state.pins.enforced = true;
         } else {
+            state.pins.enforced = !self.configs.is_empty();
             observe(&mut state.pins);
         }
-        state.pins.enforced = true;
-        closed |= rules.is_none();
         for notice in &notices {
             if !state.notices.contains(notice) {
                 tracing::error!(target: "mcpdeck::policy", action = "not trusted", "{notice}");
@@ -341,7 +389,6 @@ impl KeeperInner {
         }
         state.files = files;
         state.notices.clone_from(&notices);
-        let rules = rules.unwrap_or_default();
         let policy = Policy {
             rules: rules.rules,
             grants: Arc::new(Grants::new(grants)),
@@ -377,6 +424,28 @@ impl KeeperInner {
         self.look();
         Ok(())
     }
+}
+
+/// What is in force of a policy that cannot be used: no rule, but whether it was meant to bind the
+/// user too, so that it is closed to the user as well.
+fn unusable(configs: &[PathBuf]) -> PolicyFile {
+    let beside = |config: &PathBuf| config.with_file_name(super::POLICY_FILE);
+    let mut texts = configs.iter().flat_map(|config| [config.clone(), beside(config)]);
+    let binds = texts.any(|path| {
+        let text = read_text(&path, MAX_POLICY_BYTES).ok().flatten();
+        text.is_some_and(|text| mentions_user(&text))
+    });
+    let config = PolicyConfig { applies_to_person: binds, ..PolicyConfig::default() };
+    let rules = Rules::compile(&config).unwrap_or_default();
+    PolicyFile { config, rules: Arc::new(rules), ..PolicyFile::default() }
+}
+
+/// Whether a text that cannot be read sets `appliesToPerson` to anything but `false`.
+fn mentions_user(text: &str) -> bool {
+    text.split("appliesToPerson").skip(1).any(|rest| {
+        let value = rest.trim_start_matches(|c: char| c.is_whitespace() || "\"':".contains(c));
+        !value.starts_with("false")
+    })
 }
 
 type OfferedDefinitions = [(ServerName, host::ServerDigests, String, Vec<host::Definition>)];

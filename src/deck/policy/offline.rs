@@ -19,6 +19,7 @@ pub struct Offline {
     pub policy: Policy,
     config: McpConfig,
     now: Timestamp,
+    has_service: bool,
 }
 
 impl Offline {
@@ -32,7 +33,7 @@ impl Offline {
         config: McpConfig,
         now: Timestamp,
     ) -> Result<Self, Vec<String>> {
-        let PolicyFile { rules, .. } = load_policy(configs)?;
+        let PolicyFile { rules, config: written, .. } = load_policy(configs)?;
         let main = configs.last().map_or(Path::new("mcp.json"), PathBuf::as_path);
         let one = |problem| vec![problem];
         let grants = GrantStore::of(main, env).map_or_else(|| Ok(Vec::new()), |s| s.list(now));
@@ -47,10 +48,15 @@ impl Offline {
             pins: Arc::new(Pins { enforced: true, ..pins.unwrap_or_default() }),
             closed: None,
         };
-        Ok(Self { policy, config, now })
+        Ok(Self { policy, config, now, has_service: written.hook.is_some() })
     }
 
-    /// Decides about `server.tool`, or about a URI of any server.
+    /// Whether the policy service is asked before a call of this caller.
+    pub fn asks_service(&self, principal: &Principal) -> bool {
+        self.has_service && self.policy.has_to_comply(principal)
+    }
+
+    /// Decides about `server.tool`, or about a URI: that of the server where most is permitted.
     pub fn decide(
         &self,
         principal: &Principal,
@@ -58,12 +64,29 @@ impl Offline {
         kind: TargetKind,
         asked: &str,
     ) -> Decision {
-        let servers = self.config.servers.keys().map(base::ServerName::as_str);
-        let (server, name) = match (kind, split_name(asked, servers)) {
-            (TargetKind::Resource, _) | (_, None) => ("", asked),
-            (TargetKind::Server, Some(_)) => (asked, ""),
-            (_, Some(own)) => own,
-        };
+        let mut servers = self.config.servers.keys().map(base::ServerName::as_str);
+        let decide = |server, name| self.decide_at(principal, action, (kind, server, name));
+        if kind == TargetKind::Resource {
+            let first = decide(servers.next().unwrap_or_default(), asked);
+            let more = |best: Decision, server| {
+                let other = decide(server, asked);
+                if other.effect > best.effect { other } else { best }
+            };
+            return servers.fold(first, more);
+        }
+        match (kind, split_name(asked, servers)) {
+            (_, None) => decide("", asked),
+            (TargetKind::Server, Some(_)) => decide(asked, ""),
+            (_, Some((server, name))) => decide(server, name),
+        }
+    }
+
+    fn decide_at(
+        &self,
+        principal: &Principal,
+        action: PolicyAction,
+        (kind, server, name): (TargetKind, &str, &str),
+    ) -> Decision {
         let pinned = self.policy.pins.servers.get(server);
         let tool = pinned.and_then(|pinned| pinned.tools.get(name));
         let about = pinned.map(|pinned| ServerDigests {

@@ -12,14 +12,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, OptionFuture};
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{ApprovalRequest, Decider, Drafted, Drafter, RequestHandler, RuleKind, Settlement};
+use super::{
+    ApprovalRequest, Asker, Decider, Drafted, Drafter, RequestHandler, RuleKind, Settlement,
+};
 use crate::Fact;
 use crate::projector::Facts;
 use base::{SafeText, ServerName, Timestamp};
@@ -269,7 +271,7 @@ pub struct QueueHandle(pub Arc<ApprovalQueue>);
 
 impl Responder for QueueHandle {
     fn ask(&self, request: ServerRequest) -> BoxFuture<'static, Answer> {
-        Box::pin(decide(Arc::clone(&self.0), request))
+        Box::pin(decide(Arc::clone(&self.0), request, None))
     }
 
     fn outside_calls(&self, server: &ServerName) -> OutsideCalls {
@@ -307,7 +309,12 @@ const REJECTED: i64 = -1;
 /// may claim that a person did.
 const UNANSWERED: i64 = -32_000;
 
-async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
+/// Decides a request. `asker` is asked beside the user at the dashboard; the first answer counts.
+pub(crate) async fn decide(
+    approvals: Arc<ApprovalQueue>,
+    asked: ServerRequest,
+    asker: Option<Asker>,
+) -> Answer {
     if RuleKind::of(&asked.kind).is_some()
         && !asked.candidates.is_empty()
         && let Some(calls) = approvals.calls.get()
@@ -336,7 +343,7 @@ async fn decide(approvals: Arc<ApprovalQueue>, asked: ServerRequest) -> Answer {
     let person =
         (may_park && approvals.present.load(Ordering::Relaxed) > 0).then(|| open.park(sender));
     approvals.facts.record(&asked.server, open.arrival()).await;
-    let verdict = verdict(&approvals, &open.request, &asked, person);
+    let verdict = verdict(&approvals, &open.request, &asked, (person, asker));
     let why = tokio::select! {
         biased;
         (answer, by) = verdict => return open.answered(answer, by),
@@ -372,7 +379,7 @@ async fn verdict(
     approvals: &Arc<ApprovalQueue>,
     request: &Arc<ApprovalRequest>,
     asked: &ServerRequest,
-    person: Option<oneshot::Receiver<Answer>>,
+    (person, asker): (Option<oneshot::Receiver<Answer>>, Option<Asker>),
 ) -> (Answer, Decider) {
     let handler = approvals.handler.read().clone();
     if let Some(handler) = handler
@@ -383,10 +390,11 @@ async fn verdict(
     if asked.kind == RequestKind::Roots {
         return roots_of(approvals, asked);
     }
-    if let Some(person) = person
-        && let Ok(answer) = person.await
-    {
-        return (answer, Decider::Person);
+    let asker = OptionFuture::from(asker.map(|asker| call(approvals, asker.0, request, asked)));
+    tokio::select! {
+        Some(Some(answer)) = asker => return (answer, Decider::Person),
+        Some(Ok(answer)) = OptionFuture::from(person) => return (answer, Decider::Person),
+        else => {}
     }
     let why = if asked.is_of_several() {
         "calls of several clients are in flight, it names none of them, and nobody is there to say \

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::call::CallOptions;
 use crate::handle::Host;
 use crate::policy::{
-    Blocked, Budget, Decision, Definition, InForce, LimitRefusal, Policy, PolicyAction,
+    Blocked, Budget, Decision, Definition, Granter, InForce, LimitRefusal, Policy, PolicyAction,
     PolicyConfig, Principal, Reason, ServerDigests, SharedLimits, TargetKind, absent,
 };
 use crate::server::slot::Slot;
@@ -25,6 +25,11 @@ impl Host {
     /// Replaces the policy. Without one, the user may do everything and other callers nothing.
     pub fn set_policy(&self, config: PolicyConfig, policy: Policy) {
         self.inner.deck.policy.set(config, policy);
+    }
+
+    /// Sets what keeps the grants that the user gives while a call waits for consent.
+    pub fn grant_with(&self, granter: Granter) {
+        self.inner.deck.policy.grant_with(granter);
     }
 
     /// Counts calls of callers other than the user in this shared store too.
@@ -151,18 +156,18 @@ impl Host {
         calls: u32,
     ) -> Result<Budget, Error> {
         let limiter = &self.inner.deck.policy.limiter;
-        limiter.create_budget(principal, run, calls).map_err(LimitRefusal::error)
+        limiter.create_budget(&principal.accountable(), run, calls).map_err(LimitRefusal::error)
     }
 
     /// What a run has spent; `None` before its first call.
     pub fn budget(&self, principal: &Principal, run: &str) -> Option<Budget> {
-        self.inner.deck.policy.limiter.budget(principal, run)
+        self.inner.deck.policy.limiter.budget(&principal.accountable(), run)
     }
 
     /// Ends a run; returns its final budget. Its record of what it has read is deleted.
     pub fn end_budget(&self, principal: &Principal, run: &str) -> Option<Budget> {
         self.inner.deck.policy.run_ended(principal, &run.into());
-        self.inner.deck.policy.limiter.end_budget(principal, run)
+        self.inner.deck.policy.limiter.end_budget(&principal.accountable(), run)
     }
 
     /// Cancels a call in flight of any caller and notifies the server; returns whether it existed.

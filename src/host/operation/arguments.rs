@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{Flight, Operation};
-use crate::approvals::queue::{QueueHandle, own_request};
+use crate::approvals::queue::{decide, own_request};
+use crate::approvals::{Asker, ConsentReach};
 use crate::call::Validation;
 use crate::guard;
 use crate::server::slot::Live;
@@ -14,7 +15,7 @@ use base::human::count;
 use base::pointer::child_pointer;
 use config::GuardMode;
 use config::error::{Error, ErrorCode, Violation};
-use mcp::{Answer, Payload, Prompt, Request, RequestKind, Responder, ServerRequest, Tool};
+use mcp::{Answer, Payload, Prompt, Request, RequestKind, ServerRequest, Tool};
 use schema::SchemaVerdict;
 
 /// Arguments that may be sent.
@@ -109,7 +110,9 @@ impl Operation {
                 let params = json!({
                     "tool": &*self.target, "arguments": arguments, "violations": warnings,
                 });
-                self.consent(RequestKind::Guard, params, flight).await?.is_ok()
+                let asker = self.options.asker.clone().filter(|_| self.has_own_user());
+                let consent = self.consent(RequestKind::Guard, params, (flight, asker));
+                Box::pin(consent).await?.is_ok()
             }
         };
         if allowed {
@@ -120,7 +123,7 @@ impl Operation {
             .violations(warnings))
     }
 
-    /// Asks the user for consent.
+    /// Asks the user for consent; returns how far it reaches.
     ///
     /// # Errors
     /// When the caller has cancelled. The inner error is a refusal: `None` by the user, or the
@@ -129,15 +132,18 @@ impl Operation {
         &self,
         kind: RequestKind,
         params: Value,
-        flight: &Flight,
-    ) -> Result<Result<(), Option<String>>, Error> {
+        (flight, asker): (&Flight, Option<Asker>),
+    ) -> Result<Result<ConsentReach, Option<String>>, Error> {
         let _held = flight.pending().hold();
-        let queue = QueueHandle(Arc::clone(&self.deck.approvals));
         let request = own_request(self.slot.name.clone(), kind, params);
-        let asked = queue.ask(ServerRequest { call: Some(self.id), ..request });
+        let request = ServerRequest { call: Some(self.id), ..request };
+        let asked = decide(Arc::clone(&self.deck.approvals), request, asker);
         // Dropping the future withdraws the request.
         Ok(match self.unless_cancelled(asked).await? {
-            Answer::Result(result) if result["action"] == "accept" => Ok(()),
+            Answer::Result(result) if result["action"] == "accept" => {
+                let reach = result["for"].as_str().and_then(|word| word.parse().ok());
+                Ok(reach.unwrap_or_default())
+            }
             Answer::Result(_) => Err(None),
             Answer::Refuse { message, .. } => Err(Some(message)),
         })

@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::grants::{GrantWord, Grants};
 use super::pins::{HeldReason, Pins};
-use super::principal::{AccessScope, PolicyAction, PolicyTarget, Principal, TargetKind};
+use super::principal::{
+    AccessScope, DEFAULT_PROFILE, PolicyAction, PolicyTarget, Principal, TargetKind,
+};
 use super::rules::{self, FirstRules, Rules, TrifectaConfig};
+use crate::call::Origin;
 use base::Timestamp;
 use config::error::{Denial, Error, ErrorCode};
 
@@ -22,7 +25,8 @@ pub struct Policy {
     pub grants: Arc<Grants>,
     /// Reviewed definitions.
     pub pins: Arc<Pins>,
-    /// Set when only the user is permitted anything, with the reason: an untrusted policy file.
+    /// Set when no caller that the policy binds is permitted anything, with the reason: a policy
+    /// file that cannot be used.
     pub closed: Option<Arc<str>>,
 }
 
@@ -44,6 +48,12 @@ pub enum PolicyEffect {
 pub enum Reason {
     /// The user may do everything.
     Person,
+    /// The model of a chat may list, read, and call what only reads.
+    Model,
+    /// A model calls a tool that is not annotated as read-only.
+    NotReadOnly,
+    /// The named profile is not defined in the policy.
+    NoProfile,
     /// A grant permits it.
     Granted,
     /// A rule of the policy applies.
@@ -81,6 +91,18 @@ pub struct Decision {
 }
 
 impl Policy {
+    /// Whether the policy binds a caller: every caller but the user, and the user too under a named
+    /// profile or with `appliesToPerson`.
+    pub fn binds(&self, principal: &Principal) -> bool {
+        !principal.is_person() || principal.is_named || self.rules.applies_to_person
+    }
+
+    /// Whether the policy service is asked before the calls of a caller: of every caller that the
+    /// policy binds, and of the operator's own token, whose client is a program.
+    pub fn has_to_comply(&self, principal: &Principal) -> bool {
+        self.binds(principal) || principal.origin.is_owner_token()
+    }
+
     /// Decides. `target` must be the resolved target, not the name as requested; `now` is compared
     /// with the expiry of grants.
     pub fn decide(
@@ -90,26 +112,31 @@ impl Policy {
         target: &PolicyTarget<'_>,
         now: Timestamp,
     ) -> Decision {
-        let person = principal.is_person();
-        if person && !self.rules.applies_to_person {
+        if !self.binds(principal) {
             return Decision::new(PolicyEffect::Allow, Reason::Person, None);
         }
-        if let Some(why) = self.closed.as_ref().filter(|_| !person) {
+        if let Some(why) = &self.closed {
             return Decision::new(PolicyEffect::Deny, Reason::Closed, Some(Arc::clone(why)));
+        }
+        // A model may do no more than the client that it works for.
+        let client = principal.client().map(|client| self.decide(&client, action, target, now));
+        if let Some(denied) = client.as_ref().filter(|decision| !decision.is_visible()) {
+            return denied.clone();
         }
         let full = full_name(target);
         let own = self.rules.profiles.get(&*principal.profile);
         let own = own.map(|layer| layer.verdict(target, &full)).unwrap_or_default();
         // Denials that depend on the caller come first: they reveal nothing about the target.
-        let mut decision = if person {
-            Decision::new(PolicyEffect::Allow, Reason::Person, None)
-        } else {
-            self.granted(principal, action, (target, &full), &own, now)
+        let mut decision = match &principal.origin {
+            Origin::Chat(_) => self.of_model(principal, action, (target, &full), &own, now),
+            _ if principal.is_person() => self.of_person(principal, action, (target, &full), now),
+            _ => self.granted(principal, action, (target, &full), &own, now),
         };
         if decision.effect == PolicyEffect::Deny {
             return decision;
         }
-        let mut ask = None;
+        let asked = client.filter(|decision| decision.effect == PolicyEffect::Ask);
+        let mut ask = asked.and_then(|decision| decision.rule);
         for verdict in [self.rules.all.verdict(target, &full), own] {
             if let Some(rule) = verdict.deny {
                 return Decision::new(PolicyEffect::Deny, Reason::Rule, Some(rule));
@@ -130,6 +157,56 @@ impl Policy {
             decision = Decision::new(PolicyEffect::Ask, Reason::Rule, Some(rule));
         }
         decision
+    }
+
+    /// Decides for the user, whom the policy binds: a `DENY` counts, and nothing has to be granted.
+    fn of_person(
+        &self,
+        principal: &Principal,
+        action: PolicyAction,
+        (target, full): (&PolicyTarget<'_>, &str),
+        now: Timestamp,
+    ) -> Decision {
+        let scopes = action.scopes(target.kind);
+        match self.grants.standing(principal, scopes, (target, full), true, now) {
+            GrantWord::Denied(rule) => {
+                Decision::new(PolicyEffect::Deny, Reason::DeniedByGrant, Some(rule))
+            }
+            _ if self.lacks_profile(principal) => no_profile(principal),
+            _ => Decision::new(PolicyEffect::Allow, Reason::Person, None),
+        }
+    }
+
+    /// Decides for the model of a chat: what is granted or listed by its profile is permitted; else
+    /// it may list and read, and the user is asked about a tool that is not annotated as read-only.
+    fn of_model(
+        &self,
+        principal: &Principal,
+        action: PolicyAction,
+        (target, full): (&PolicyTarget<'_>, &str),
+        own: &FirstRules,
+        now: Timestamp,
+    ) -> Decision {
+        let decision = self.granted(principal, action, (target, full), own, now);
+        let is_denied = matches!(decision.reason, Reason::DeniedByGrant);
+        if decision.effect != PolicyEffect::Deny || is_denied {
+            return decision;
+        }
+        match action {
+            _ if self.lacks_profile(principal) => no_profile(principal),
+            PolicyAction::Connect | PolicyAction::ReadTab => decision,
+            PolicyAction::Call if target.hints.read_only != Some(true) => {
+                Decision::new(PolicyEffect::Ask, Reason::NotReadOnly, None)
+            }
+            _ => Decision::new(PolicyEffect::Allow, Reason::Model, None),
+        }
+    }
+
+    /// Whether a profile was named that the policy does not have.
+    fn lacks_profile(&self, principal: &Principal) -> bool {
+        principal.is_named
+            && *principal.profile != *DEFAULT_PROFILE
+            && !self.rules.profiles.contains_key(&*principal.profile)
     }
 
     fn granted(
@@ -185,7 +262,7 @@ impl Decision {
     /// a rule, a review or a `DENY` get the same error as missing ones.
     pub fn refusal(&self, asked: &str, kind: TargetKind) -> Error {
         let (message, denial) = match self.reason {
-            Reason::NotGranted | Reason::Closed => {
+            Reason::NotGranted | Reason::Closed | Reason::NoProfile => {
                 ("nothing was granted".to_owned(), Denial::NotGranted)
             }
             Reason::Scope(scope) => (format!("the scope `{scope}` was not granted"), Denial::Scope),
@@ -199,11 +276,24 @@ impl Decision {
         error
     }
 
+    /// The error for the user, who is told what denies it.
+    pub(crate) fn explained(&self, asked: &str) -> Error {
+        let message = format!("the policy does not permit `{asked}`: {}", self.words());
+        let help = "`mcpdeck policy why` shows which rule decides; the policy is in `mcp.json` or in \
+                    `mcpdeck.policy.json` beside it";
+        Error::new(ErrorCode::PermissionDenied, message).help(help)
+    }
+
     /// The reason as a sentence for the user, naming the rule.
     pub fn words(&self) -> String {
         let rule = self.rule.as_deref().unwrap_or_default();
         match self.reason {
             Reason::Person => "the user may do everything".to_owned(),
+            Reason::Model => "a model may list, read, and call what only reads".to_owned(),
+            Reason::NotReadOnly => {
+                "a model calls a tool that is not annotated as read-only".to_owned()
+            }
+            Reason::NoProfile => format!("the policy has no profile `{rule}`"),
             Reason::Granted => format!("{rule} permits it"),
             Reason::Rule => format!("{rule} decides"),
             Reason::NotListed => "no `allow` rule matches it (`ask` does not suffice)".to_owned(),
@@ -220,6 +310,11 @@ impl Decision {
             }
         }
     }
+}
+
+fn no_profile(principal: &Principal) -> Decision {
+    let name = Arc::clone(&principal.profile);
+    Decision::new(PolicyEffect::Deny, Reason::NoProfile, Some(name))
 }
 
 /// The error for an item that does not exist.

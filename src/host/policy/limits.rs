@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::rules::{LimitsConfig, PolicyConfig};
+use crate::call::Origin;
 use crate::policy::principal::Principal;
 use config::error::{Error, ErrorCode};
 
@@ -50,6 +51,17 @@ impl Default for Limits {
 }
 
 impl Limits {
+    fn of_model() -> Self {
+        let most = u32::MAX;
+        Self {
+            calls_per_run: most,
+            calls_at_once: most,
+            call_timeout: Duration::MAX,
+            calls_per_minute: most,
+            ..Self::default()
+        }
+    }
+
     /// Overrides these limits by the configured ones.
     #[must_use]
     pub fn with(self, config: &LimitsConfig) -> Self {
@@ -354,7 +366,19 @@ impl LimiterInner {
 impl PolicyConfig {
     /// The limits of a profile.
     pub fn limits_of(&self, profile: &str) -> Limits {
-        let limits = Limits::default().with(&self.limits);
+        self.narrowed(Limits::default(), profile)
+    }
+
+    /// The limits of a caller. Those of the user's own model have no defaults: its turns end at
+    /// limits of the chat.
+    pub fn limits_for(&self, principal: &Principal) -> Limits {
+        let is_own = matches!(principal.origin, Origin::Chat(_)) && principal.client().is_none();
+        let base = if is_own { Limits::of_model() } else { Limits::default() };
+        self.narrowed(base, &principal.profile)
+    }
+
+    fn narrowed(&self, base: Limits, profile: &str) -> Limits {
+        let limits = base.with(&self.limits);
         self.profiles.get(profile).map_or(limits, |profile| limits.with(&profile.limits))
     }
 }

@@ -5,7 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use futures::future::BoxFuture;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -13,11 +14,15 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::decide::{Decision, Policy, PolicyEffect, Reason, Taint, Trifecta, absent};
+use super::grants::{GrantKind, NewGrant};
 use super::limits::Limiter;
 use super::pins::{Definition, Digest};
-use super::principal::{PolicyAction, PolicyTarget, Principal, ServerDigests, TargetKind};
+use super::principal::{
+    AccessScope, PolicyAction, PolicyTarget, Principal, ServerDigests, TargetKind,
+};
 use super::rules::{HookConfig, PolicyConfig};
-use crate::call::CallOptions;
+use crate::approvals::ConsentReach;
+use crate::call::{CallOptions, Origin};
 use crate::naming::resolve_name;
 use crate::router::{Route, Routes};
 use crate::server::slot::{Live, Slot};
@@ -83,7 +88,11 @@ pub struct CheckPoint {
     seen: Mutex<HashMap<ServerName, Arc<SeenDefinitions>>>,
     runs: Mutex<HashMap<CallerRun, (Taint, Instant)>>,
     blocked: Mutex<VecDeque<Blocked>>,
+    granter: RwLock<Option<Granter>>,
 }
+
+/// Keeps a grant that the user gives while a call waits for consent.
+pub type Granter = Arc<dyn Fn(NewGrant) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 impl CheckPoint {
     /// Number of blocked requests kept.
@@ -100,7 +109,41 @@ impl CheckPoint {
             seen: Mutex::default(),
             runs: Mutex::default(),
             blocked: Mutex::default(),
+            granter: RwLock::default(),
         }
+    }
+
+    /// Sets what keeps the grants that the user gives while a call waits for consent.
+    pub fn grant_with(&self, granter: Granter) {
+        *self.granter.write() = Some(granter);
+    }
+
+    /// Keeps a consent that reaches further than one call, as a grant for the caller and the tool.
+    ///
+    /// # Errors
+    /// Why it could not be kept.
+    pub async fn consented(
+        &self,
+        principal: &Principal,
+        tool: &str,
+        reach: ConsentReach,
+    ) -> Result<(), String> {
+        let kind = match reach {
+            ConsentReach::Once => return Ok(()),
+            ConsentReach::Session => {
+                GrantKind::Once { until: None, session: principal.session.clone() }
+            }
+            ConsentReach::Always => GrantKind::Always,
+        };
+        let granter = self.granter.read().clone().ok_or("no grants are kept here")?;
+        let keeping = granter(NewGrant {
+            origin: principal.origin.to_string(),
+            profile: principal.profile.to_string(),
+            scopes: [AccessScope::ToolsCall].into(),
+            allowed_tools: vec![globset::escape(tool)],
+            kind,
+        });
+        keeping.await
     }
 
     /// The current policy.
@@ -126,7 +169,7 @@ impl CheckPoint {
 
     /// Whether this caller is exempt from the policy.
     pub fn is_free(&self, principal: &Principal) -> bool {
-        principal.is_person() && !self.in_force.borrow().policy.rules.applies_to_person
+        !self.in_force.borrow().policy.binds(principal)
     }
 
     /// Decides about an item of a server in its current state.
@@ -260,6 +303,7 @@ impl CheckPoint {
                     return Err(down);
                 }
                 Err(match denied.reason {
+                    _ if known && reveals(&principal) => denied.explained(asked),
                     Reason::NotGranted | Reason::Closed | Reason::Scope(_) | Reason::OtherTools => {
                         denied.refusal(asked, kind)
                     }
@@ -309,6 +353,9 @@ impl CheckPoint {
         };
         if !decision.is_visible() {
             self.block(&principal, action, asked, &decision);
+            if reveals(&principal) && slot.is_ok() {
+                return Err(decision.explained(asked));
+            }
             return Err(decision.refusal(asked, kind));
         }
         match slot {
@@ -407,13 +454,19 @@ fn key(principal: &Principal, run: Option<&Arc<str>>) -> CallerRun {
     (principal.origin.to_string().into(), run.unwrap_or_else(|| "".into()))
 }
 
+/// Whether a caller is told why it is denied: the user, except through the gateway, where the
+/// caller is a program.
+fn reveals(principal: &Principal) -> bool {
+    principal.is_person() && !matches!(principal.origin, Origin::Gateway(_))
+}
+
 fn instructions(live: &Live) -> String {
     let said = live.about.as_ref().and_then(|view| view.instructions.as_ref());
     said.map(ToString::to_string).unwrap_or_default()
 }
 
-// The policy service: called by `POST` before each tool call. By default fails closed and times
-// out after two seconds; connections are reused.
+// The policy service: called by `POST` before each call, read and prompt. By default fails closed
+// and times out after two seconds; connections are reused.
 
 /// A client of the policy service; clones share its connections.
 #[derive(Clone, Debug)]
@@ -426,11 +479,21 @@ pub(crate) struct PolicyHook {
 #[serde(rename_all = "camelCase")]
 struct Question<'a> {
     operation: &'static str,
-    tool: &'a str,
+    #[serde(flatten)]
+    target: AskedTarget<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<&'a Value>,
     origin: String,
     profile: &'a str,
+}
+
+/// The target of a question, under the name of its kind.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum AskedTarget<'a> {
+    Tool(&'a str),
+    Resource(&'a str),
+    Prompt(&'a str),
 }
 
 #[derive(Deserialize)]
@@ -461,13 +524,20 @@ impl PolicyHook {
     pub(crate) async fn passes(
         &self,
         principal: &Principal,
-        tool: &str,
-        arguments: &Value,
+        (kind, name): (TargetKind, &str),
+        arguments: Option<&Value>,
     ) -> Result<(), String> {
+        let (operation, target) = match kind {
+            TargetKind::Tool => ("tool_exec", AskedTarget::Tool(name)),
+            TargetKind::Resource => ("resource_read", AskedTarget::Resource(name)),
+            TargetKind::Prompt => ("prompt_get", AskedTarget::Prompt(name)),
+            // A completion or a connection is no call.
+            TargetKind::Server => return Ok(()),
+        };
         let question = Question {
-            operation: "tool_exec",
-            tool,
-            arguments: self.config.arguments.then_some(arguments),
+            operation,
+            target,
+            arguments: arguments.filter(|_| self.config.arguments),
             origin: principal.origin.to_string(),
             profile: &principal.profile,
         };
@@ -507,7 +577,6 @@ impl PolicyHook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Origin;
 
     #[tokio::test]
     async fn runs_that_a_caller_makes_up_do_not_fill_the_memory() {

@@ -24,6 +24,9 @@ pub struct Principal {
     pub origin: Origin,
     /// The profile; [`DEFAULT_PROFILE`] when none was given.
     pub profile: Arc<str>,
+    /// Whether the profile was named: a named one binds the user too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_named: bool,
     /// The tab or session within the origin; grants may be limited to it.
     pub session: Option<Arc<str>>,
 }
@@ -31,13 +34,13 @@ pub struct Principal {
 impl Principal {
     /// A caller with the default profile.
     pub fn new(origin: Origin) -> Self {
-        Self { origin, profile: DEFAULT_PROFILE.into(), session: None }
+        Self { origin, profile: DEFAULT_PROFILE.into(), is_named: false, session: None }
     }
 
-    /// Sets the profile.
+    /// Names the profile.
     #[must_use]
     pub fn with_profile(mut self, profile: impl Into<Arc<str>>) -> Self {
-        self.profile = profile.into();
+        (self.profile, self.is_named) = (profile.into(), true);
         self
     }
 
@@ -52,6 +55,35 @@ impl Principal {
     /// through a program that embeds the library.
     pub fn is_person(&self) -> bool {
         self.origin.is_person()
+    }
+
+    /// The model that works for this caller in a chat: a caller of its own, never the user.
+    #[must_use]
+    pub fn model(&self) -> Self {
+        match &self.origin {
+            Origin::Chat(_) => self.clone(),
+            origin => Self { origin: Origin::Chat(origin.to_string()), ..self.clone() },
+        }
+    }
+
+    /// The client that a model works for; `None` for the model of the user, and for any caller that
+    /// is not a model.
+    pub fn client(&self) -> Option<Self> {
+        let Origin::Chat(id) = &self.origin else { return None };
+        let origin = Origin::parse(id).filter(|origin| !origin.is_person())?;
+        Some(Self { origin, ..self.clone() })
+    }
+
+    /// The caller that limits count and the operator pauses: whom a model works for, otherwise the
+    /// caller itself.
+    #[must_use]
+    pub fn accountable(&self) -> Self {
+        let of_model = match &self.origin {
+            Origin::Chat(id) => Origin::parse(id),
+            _ => None,
+        };
+        let origin = of_model.unwrap_or_else(|| self.origin.clone());
+        Self { origin, ..self.clone() }
     }
 }
 

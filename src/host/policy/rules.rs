@@ -134,6 +134,11 @@ impl Rules {
         if problems.is_empty() { Ok(rules) } else { Err(problems) }
     }
 
+    /// Whether they apply to the user too.
+    pub const fn applies_to_person(&self) -> bool {
+        self.applies_to_person
+    }
+
     /// The rules that match nothing in this catalogue: misspelled or out of date.
     pub fn unmatched<'c>(
         &self,
@@ -321,11 +326,16 @@ pub struct PolicyConfig {
     /// Location of the schema of this file, for editors.
     #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
-    /// Whether rules and reviews apply to the dashboard, the command line and the library too.
+    /// Whether rules, reviews and the policy service apply to you too: at the dashboard, on the
+    /// command line (`call`, `load`, `read`, `prompt`, `replay`, `--check`), in the library (a
+    /// `Deck`), and with your own token of `serve`. A profile that you name (`serve --profile`,
+    /// the path `/mcp/p/NAME`) binds you without it. Every other caller is always bound, the model
+    /// of a chat too, whoever started it.
     pub applies_to_person: bool,
     /// What any profile may use; everything when empty. Grants nothing by itself.
     pub allow: Vec<RuleConfig>,
-    /// What requires the user's consent, for any profile.
+    /// What requires the user's consent before each call, for any profile. Where nobody can be
+    /// asked the call is refused.
     pub ask: Vec<RuleConfig>,
     /// What no profile may use. Takes precedence over everything else.
     pub deny: Vec<RuleConfig>,
@@ -333,7 +343,8 @@ pub struct PolicyConfig {
     pub limits: LimitsConfig,
     /// The rule about private data, untrusted content and tools that send data outside.
     pub trifecta: TrifectaConfig,
-    /// A policy service that is called before every tool call.
+    /// A policy service that is asked before every call, read and prompt of every caller that the
+    /// policy binds, and of your own token of `serve`.
     pub hook: Option<HookConfig>,
     /// Rules of single profiles, in addition to the global ones.
     pub profiles: BTreeMap<String, ProfileConfig>,
@@ -343,7 +354,8 @@ pub struct PolicyConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProfileConfig {
-    /// What the profile may use without a grant; anything else is hidden from it.
+    /// What the profile may use without a grant, and the model of a chat without a question;
+    /// anything else is hidden from it.
     pub allow: Vec<RuleConfig>,
     /// What requires the user's consent.
     pub ask: Vec<RuleConfig>,
@@ -426,7 +438,8 @@ impl GlobList {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// Calls per run (default 5); a run's own budget overrides it.
+    /// Calls per run (default 5); a run's own budget overrides it. The model of your own chat has
+    /// no defaults: its turns have limits of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls_per_run: Option<u32>,
     /// Concurrent calls per origin (default 2).
@@ -467,7 +480,9 @@ impl Default for TrifectaConfig {
     }
 }
 
-/// A policy service, called by `POST` before every tool call.
+/// A policy service, asked by `POST`: `{"operation": "tool_exec", "tool": "server.tool", "origin",
+/// "profile"}`, for a read `resource_read` with `resource`, for a prompt `prompt_get` with `prompt`.
+/// It answers `{"passed": true}`, or false with a `reason`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HookConfig {

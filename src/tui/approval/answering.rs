@@ -116,7 +116,7 @@ impl AnswerScreen {
     pub fn new(request: Arc<ApprovalRequest>) -> Self {
         let params = Arc::clone(&request.params);
         let says = read(&request.kind, &params);
-        let answer = form_of(&request.kind, &says);
+        let answer = form_of(&request.kind, &says, &params);
         let hidden = hidden_characters(&params);
         Self {
             request,
@@ -532,7 +532,7 @@ fn read(kind: &RequestKind, params: &Value) -> Says {
 }
 
 /// The form of its answer; `None` if the request is only accepted or refused.
-fn form_of(kind: &RequestKind, says: &Says) -> Option<FormState> {
+fn form_of(kind: &RequestKind, says: &Says, params: &Value) -> Option<FormState> {
     match (kind, says) {
         (_, Says::Sampling(_)) => {
             let mut form = FormState::with_value(
@@ -549,10 +549,23 @@ fn form_of(kind: &RequestKind, says: &Says) -> Option<FormState> {
             }
             Some(form)
         }
+        (RequestKind::Permission, _) => reach_form(params),
         (RequestKind::Roots | RequestKind::Other(_), _) => Some(edited_as_json(json!({}))),
         _ => None,
     }
 }
+
+/// The form for how far a consent reaches; `None` if only one call can be consented to.
+fn reach_form(params: &Value) -> Option<FormState> {
+    let answers = params["answers"].as_array().filter(|answers| answers.len() > 1)?;
+    let title = "once, for this session, or always";
+    let field = json!({"type": "string", "enum": answers, "default": "once", "title": title});
+    let schema = json!({"type": "object", "properties": {REACH: field}, "required": [REACH]});
+    Some(FormState::new(&Arc::new(schema), Defaults::All))
+}
+
+/// The field for how far a consent reaches.
+const REACH: &str = "for";
 
 /// A form for an object that is edited as JSON.
 fn edited_as_json(value: Value) -> FormState {
@@ -593,6 +606,9 @@ pub fn scopes(answering: &AnswerScreen) -> &'static [KeyScope] {
 /// Labels of the send and deny keys in the current state, as the specification words them.
 pub(super) fn verbs(answering: &AnswerScreen) -> (&'static str, &'static str) {
     let (send, deny) = match (&answering.says, &answering.answer) {
+        (Says::Other, Some(_)) if answering.request.kind == RequestKind::Permission => {
+            ("allow", "refuse")
+        }
         (Says::Sampling(_), _) | (Says::Other, Some(_)) => ("send", "deny"),
         (Says::Elicitation(_), None) => ("open it", "decline"),
         (Says::Elicitation(_), Some(_)) => ("accept", "decline"),

@@ -22,7 +22,7 @@ pub enum ChatCommand {
     Branch(Option<usize>),
     /// Use this model, starting with the next turn.
     Model(String),
-    /// Use this policy profile, starting with the next turn; `None` acts as the user.
+    /// Use this policy profile, starting with the next turn; `None` names none.
     Profile(Option<String>),
     /// Send the system prompt and the cost of each server.
     Prompt,

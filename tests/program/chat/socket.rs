@@ -10,6 +10,7 @@ use mcpdeck::chat::session::{ChatSessions, SessionLimits};
 use mcpdeck::chat::socket::{SocketLimits, routes};
 use mcpdeck::chat::store::SessionFile;
 use mcpdeck::chat::{Provider as Format, ProviderModel, RemoteConfig};
+use mcpdeck::config::Environment;
 use mcpdeck::deck::{ChatStore, Clients};
 use mcpdeck::host::{Host, Origin, Principal};
 use mcpdeck::mcp::ListKind;
@@ -56,7 +57,8 @@ impl Service {
         let world = World::default();
         let server = world.server("a");
         *server.start.lock().unwrap() = Duration::ZERO;
-        server.lists(ListKind::Tools, &[tool("read", json!({"readOnlyHint": true}))]);
+        let tools = [tool("read", json!({"readOnlyHint": true})), tool("write", json!({}))];
+        server.lists(ListKind::Tools, &tools);
         server.answers(|_, _| async {
             Ok(json!({"content": [{"type": "text", "text": "42 degrees"}]}))
         });
@@ -74,7 +76,7 @@ impl Service {
         let revoke = CancellationToken::new();
         let cut = revoke.clone();
         let who = Arc::new(move |token: &str| {
-            let who = Principal::new(Origin::Cli).with_profile(token);
+            let who = Principal { profile: token.into(), ..Principal::new(Origin::Cli) };
             known.seen(&who, now);
             matches!(token, "token-1" | "token-2").then(|| (who, cut.clone()))
         });
@@ -284,6 +286,46 @@ async fn a_tool_is_called_in_the_middle_and_its_failure_is_reported() {
     let result = find(&events, "toolResult");
     assert_eq!((&result["isError"], &result["text"]), (&json!(true), &json!("no sensor")));
     assert_eq!((said(&events).as_str(), reason(&events)), ("It failed.", "end"));
+}
+
+#[tokio::test]
+async fn a_client_answers_whether_a_call_may_be_made() {
+    let calls = |n| (0..n).flat_map(|_| [call("a__write"), text("Well.")]);
+    let service = Service::new(usual(calls(5).collect())).await;
+    let _keeper =
+        mcpdeck::deck::PolicyKeeper::open(&service.host, &[], &Environment::default()).await;
+    let mut client = service.connect().await;
+    let mut asked = 0;
+    // Once, not at all, then for the session, after which nothing is asked.
+    for (answer, is_made) in
+        [(Some("once"), true), (Some("no"), false), (Some("session"), true), (None, true)]
+    {
+        client.send(json!({"type": "message", "text": "go"})).await;
+        let mut events = Vec::new();
+        if let Some(answer) = answer {
+            events = client.until("permission").await;
+            let question = events.last().unwrap().clone();
+            assert_eq!(question["tool"], "a.write");
+            assert_eq!(question["answers"], json!(["once", "session", "always", "no"]));
+            client.send(json!({"type": "answer", "id": 999_999, "answer": answer})).await;
+            assert_eq!(client.until("error").await.last().unwrap()["code"], "idle");
+            client.send(json!({"type": "answer", "id": question["id"], "answer": answer})).await;
+            asked += 1;
+        }
+        events.extend(client.until("done").await);
+        let questions = events.iter().filter(|event| event["type"] == "permissionEnded").count();
+        assert_eq!(questions, usize::from(answer.is_some()), "{events:?}");
+        let result = find(&events, "toolResult");
+        assert_eq!(result["isError"], !is_made, "{answer:?}: {result}");
+    }
+    assert_eq!(asked, 3);
+    // Where nobody is connected, nobody can be asked.
+    let mut other = service.connect().await;
+    other.send(json!({"type": "message", "text": "go"})).await;
+    other.until("permission").await;
+    other.send(json!({"type": "abort"})).await;
+    let ended = other.until("done").await;
+    assert!(find(&ended, "permissionEnded")["answer"].is_null(), "{ended:?}");
 }
 
 #[tokio::test]
@@ -536,7 +578,7 @@ async fn a_token_that_ends_ends_its_connections_and_turns() {
     let mut client = service.connect().await;
     client.send(json!({"type": "message", "text": "a story"})).await;
     client.until("text").await;
-    let who = Principal::new(Origin::Cli).with_profile("token-1");
+    let who = Principal { profile: "token-1".into(), ..Principal::new(Origin::Cli) };
     let session = service.sessions.find(&client.id, &who).await.unwrap();
     assert!(session.is_busy());
     service.revoke.cancel();

@@ -4,7 +4,9 @@
 use serde_json::json;
 
 use super::offer::{Offer, kept};
-use super::{AnswerScreen, AnsweringStage, Drafting, Over, Says, TEXT, edited_as_json, read};
+use super::{
+    AnswerScreen, AnsweringStage, Drafting, Over, REACH, Says, TEXT, edited_as_json, read,
+};
 use crate::approval::elicitation::{Asks, ElicitationReading, accepted};
 use crate::approval::sampling::{Media, media};
 use crate::effect::{Effect, Order};
@@ -16,7 +18,7 @@ use crate::prelude::*;
 use crate::widget::Doc;
 use config::ApprovalRules;
 use deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
-use mcp::Answer;
+use mcp::{Answer, RequestKind};
 use schema::{Defaults, SchemaVerdict, seed};
 
 /// Largest request that can be edited on the screen, in bytes.
@@ -93,8 +95,13 @@ impl AnswerScreen {
             Some(form) => {
                 is_valid(form)?;
                 let value = form.arguments();
-                let is_form = matches!(self.says, Says::Elicitation(_));
-                Ok(if is_form { accepted(value) } else { value })
+                Ok(match &self.says {
+                    Says::Elicitation(_) => accepted(value),
+                    Says::Other if self.request.kind == RequestKind::Permission => {
+                        json!({"action": "accept", REACH: value[REACH]})
+                    }
+                    _ => value,
+                })
             }
         }
     }
