@@ -42,6 +42,9 @@ pub struct SocketLimits {
     pub connections: usize,
     /// Maximum number of messages per connection and minute.
     pub per_minute: u32,
+    /// Maximum number of pings and pongs per connection and minute: each ping is answered, also
+    /// for a client that does not read.
+    pub pings_per_minute: u32,
     /// Maximum size of a message, in bytes.
     pub bytes: usize,
 }
@@ -53,6 +56,7 @@ impl Default for SocketLimits {
             token: Duration::from_secs(10),
             connections: 2_000,
             per_minute: 120,
+            pings_per_minute: 600,
             bytes: 256 << 10,
         }
     }
@@ -195,25 +199,31 @@ impl Connection {
         let limits = self.service.limits;
         let mut beat = tokio::time::interval(limits.heartbeat);
         let mut last_received = Instant::now();
-        let (mut minute, mut count) = (Instant::now(), 0);
+        let (mut minute, mut count, mut pings) = (Instant::now(), 0, 0);
         // Servers may be slow to describe their tools.
         let mut prompt = OptionFuture::from(None);
         loop {
             tokio::select! {
                 frame = self.socket.recv() => {
                     last_received = Instant::now();
+                    if minute.elapsed() >= Duration::from_secs(60) {
+                        (minute, count, pings) = (Instant::now(), 0, 0);
+                    }
                     let text = match frame {
                         Some(Ok(Frame::Text(text))) => text,
-                        Some(Ok(Frame::Ping(_) | Frame::Pong(_))) => continue,
+                        Some(Ok(Frame::Ping(_) | Frame::Pong(_))) => {
+                            pings += 1;
+                            if pings > limits.pings_per_minute {
+                                return Err((close_code::POLICY, "too many pings in a minute"));
+                            }
+                            continue;
+                        }
                         Some(Ok(Frame::Binary(_))) => {
                             return Err((close_code::UNSUPPORTED, "text is expected"));
                         }
                         Some(Err(_)) => return Err(UNREADABLE),
                         Some(Ok(Frame::Close(_))) | None => return Ok(()),
                     };
-                    if minute.elapsed() >= Duration::from_secs(60) {
-                        (minute, count) = (Instant::now(), 0);
-                    }
                     count += 1;
                     if count > limits.per_minute {
                         return Err((close_code::POLICY, "too many messages in a minute"));

@@ -11,6 +11,7 @@ use super::rule::finding;
 use super::subject::{CheckSubject, brief};
 use super::{CheckFinding, lock};
 pub use base::text::inspect::{hidden, instructions, urls};
+pub(super) use conduct::is_behind_server;
 use deck::Lock;
 use names::shape;
 

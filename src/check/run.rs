@@ -250,12 +250,13 @@ fn report(
 ) -> ServerReport {
     let session = last.session.as_deref();
     let failed = settled.state != ServerState::Ready && settled.state != ServerState::Disabled;
+    let unreachable = subject.partial.iter().any(|(_, why)| rules::is_behind_server(why));
     let died = last.exit.as_ref().is_some_and(|exit| !exit.expected);
     let tail = if failed || died { &last.stderr_tail[..] } else { &[] };
     ServerReport {
         name: subject.name.clone(),
         // Findings may still make it worse.
-        verdict: if failed || run.cut.is_some() {
+        verdict: if failed || unreachable || run.cut.is_some() {
             CheckVerdict::Incomplete
         } else {
             CheckVerdict::Ok

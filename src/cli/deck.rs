@@ -115,10 +115,14 @@ impl Invocation<'_> {
         self.telemetry.redactor().learn(load::secrets(all));
         let done = signals::block_on(async |signals| {
             let config = source.config.clone();
-            let engine = Host::builder()
+            let mut engine = Host::builder()
                 .startup(common.startup_mode())
                 .handler(answers)
                 .accounts(::deck::accounts(&Environment::of_process()));
+            // A recording holds how every server ended.
+            if common.record.is_none() {
+                engine = engine.hands_over();
+            }
             // Its rules are those of the files; a server alone has none.
             let env = load::environment(common).unwrap_or_default();
             let files = source.path.as_ref().map(|_| load::files(common, &env));
@@ -409,7 +413,11 @@ pub async fn explained(host: &Host, invocation: Invocation<'_>, error: Error) ->
         |view: &std::sync::Arc<HostView>| view.servers.get(&name).is_some_and(|s| s.exit.is_some());
     let known = tokio::time::timeout(END_FOLLOWS, view.wait_for(died)).await;
     let Ok(Ok(view)) = known.map(|known| known.map(|view| view.clone())) else {
-        return unready(&host.snapshot(), invocation, Some(&name)).unwrap_or(error);
+        // One that is being reached again is not the better explanation.
+        let view = host.snapshot();
+        let is_down = view.servers.get(&name).is_some_and(|s| s.state == ServerState::Unavailable);
+        let down = unready(&view, invocation, Some(&name)).filter(|_| is_down);
+        return down.unwrap_or(error);
     };
     let Some(server) = view.servers.get(&name) else { return error };
     let words: Vec<_> = server.last_words().iter().filter(|line| !line.trim().is_empty()).collect();

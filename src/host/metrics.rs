@@ -70,6 +70,9 @@ pub struct MetricsView {
     pub bytes_out: u64,
     /// Last use.
     pub last_used: Option<Timestamp>,
+    /// When the server last sent anything, on whatever connection; `None` for a tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_heard: Option<Timestamp>,
     /// The last failure; cancellations do not count.
     #[serde(default)]
     pub last_failure: Option<LastFailure>,

@@ -28,6 +28,7 @@ use super::server::turns::TurnGuard;
 use super::shared::HostShared;
 use arguments::CheckedArguments;
 use base::SafeText;
+use base::human::Dur;
 use config::OnTimeout;
 use config::error::{Denial, Error, ErrorCode};
 use mcp::{CallId, Payload, PendingRequest, Request, RequestKind, Tool};
@@ -280,6 +281,9 @@ impl Operation {
                 error.message = message;
                 error
             }
+            None if error.code == ErrorCode::Timeout && live.config.transport.is_address() => {
+                self.with_silence(error)
+            }
             _ => error,
         };
         match error.code {
@@ -296,6 +300,26 @@ impl Operation {
                 self.post_mortem(live, error).await
             }
             _ => error,
+        }
+    }
+
+    /// Adds when the server was heard last, when that is long ago: it may be suspended, or gone
+    /// without a word.
+    fn with_silence(&self, error: Error) -> Error {
+        const SILENT_TIMEOUT: Duration = Duration::from_secs(10);
+        let heard = self.slot.bytes.last_heard();
+        let silent = heard.map(|at| self.deck.clock.now().since(at));
+        match silent.filter(|silent| *silent >= SILENT_TIMEOUT) {
+            Some(silent) => {
+                let message =
+                    format!("{}; the server was last heard {} ago", error.message, Dur(silent));
+                let help = "is it suspended, or does something in between swallow the connection? \
+                            a restart of the server connects anew";
+                let mut error = error.help(help);
+                error.message = message;
+                error
+            }
+            None => error,
         }
     }
 

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{CallId, Finding, Progress};
-use base::SafeText;
 use base::text::cut;
+use base::{SafeText, Timestamp};
 use config::error::{Error, ErrorCode};
 
 /// A request in flight. Made by the caller, shared by its round trips.
@@ -300,9 +300,21 @@ impl Drop for HeldClock {
 pub struct ByteCount {
     received: AtomicU64,
     sent: AtomicU64,
+    /// When something arrived last; none before the first.
+    heard: Mutex<Option<Timestamp>>,
 }
 
 impl ByteCount {
+    /// Records that the server has sent something.
+    pub fn heard(&self, at: Timestamp) {
+        *self.heard.lock() = Some(at);
+    }
+
+    /// When the server sent something last.
+    pub fn last_heard(&self) -> Option<Timestamp> {
+        *self.heard.lock()
+    }
+
     /// Counts bytes of a message from the server.
     pub fn received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);

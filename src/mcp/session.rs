@@ -269,7 +269,12 @@ pub trait SessionHandle: Send + Sync + 'static {
     fn list(&self, kind: ListKind) -> BoxFuture<'static, Result<FetchedList, Error>>;
     /// Notifies the server that the roots changed.
     fn roots_changed(&self) -> BoxFuture<'static, ()>;
-    /// Ends the session: no new requests; running ones fail with `reason`. Closes the write half,
-    /// which is what asks a stdio server to exit.
+    /// Ends the session: no new requests; running ones fail with `reason`. What the server has asked
+    /// is answered. Closes the write half, which is what asks a stdio server to exit.
     fn close(&self, reason: Error) -> BoxFuture<'static, ()>;
+    /// Completes when the server asks something after the session was closed: it waits for an
+    /// answer that can no longer come.
+    fn asked_too_late(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
 }

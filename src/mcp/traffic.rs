@@ -113,6 +113,8 @@ pub enum FindingKind {
     Leftover,
     /// A request after the session was closed: it can no longer be answered.
     AskedAfterClose,
+    /// Something that a strict client may refuse; nothing was lost by it.
+    Tolerated,
 }
 
 /// One finding. Repeats of a kind are counted, the first raw texts kept.

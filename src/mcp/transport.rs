@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+pub(crate) mod coding;
 pub(crate) mod events;
 pub mod http;
 pub mod pipe;

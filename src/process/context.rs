@@ -21,6 +21,10 @@ pub struct ProcessContext {
     pub stderr_line_bytes: usize,
     /// Bytes of stderr kept for [`stderr_tail`](crate::ServerProcess::stderr_tail).
     pub stderr_bytes: usize,
+    /// Whether the host may exit while the process is still stopping
+    /// ([`hand_over`](crate::ServerProcess::hand_over)). It then has no parent-death signal,
+    /// as long as there is a guardian.
+    pub outlives_host: bool,
 }
 
 /// How long each step of a graceful stop may take before the next one (requirement L5).

@@ -15,7 +15,8 @@ pub struct ExitView {
     pub signal: Option<i32>,
     /// Whether the host asked for it.
     pub expected: bool,
-    /// How far the stop had to go, when the host asked: `stdin`, `term`, `kill`.
+    /// How far the stop had to go, when the host asked: `stdin`, `term`, `kill`; or `guardian`,
+    /// which ends it after the host.
     pub ladder: Option<SafeText>,
     /// Processes that outlived the leader and were swept.
     pub swept: u32,
@@ -27,11 +28,17 @@ pub struct ExitView {
 }
 
 impl ExitView {
+    /// The `ladder` of a process that was still stopping when the host left it to the guardian.
+    pub const GUARDIAN: &str = "guardian";
+
     /// `exit code 1`, `killed by SIGSEGV`, ...
     pub fn describe(&self) -> String {
         match (self.code, self.signal) {
             (Some(code), _) => format!("exit code {code}"),
             (None, Some(signal)) => format!("killed by {}", signal_name(signal)),
+            (None, None) if self.ladder.as_deref() == Some(Self::GUARDIAN) => {
+                "still stopping, left to the guardian".to_owned()
+            }
             (None, None) => "exit status unknown".to_owned(),
         }
     }

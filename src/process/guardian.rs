@@ -17,10 +17,12 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use super::containment;
 use super::environment::MARK;
+use super::{census, containment};
 
 const SCRIPT: &str = include_str!("guardian.sh");
 
@@ -69,6 +71,22 @@ impl Guardian {
         }
     }
 
+    /// Leaves a group to it that is still stopping while the host exits: SIGTERM after `term`
+    /// (`None`: it was sent), SIGKILL after `kill`. Returns false when it cannot be relied on.
+    pub(super) fn hand_over(&mut self, group: u32, term: Option<Duration>, kill: Duration) -> bool {
+        let is_up = |process: &mut Child| {
+            matches!(process.try_wait(), Ok(None))
+                && !census::row(process.id()).is_some_and(|row| row.suspended)
+        };
+        if !self.process.as_mut().is_some_and(is_up) {
+            return false;
+        }
+        let tenths = |time: Duration| time.as_millis() / 100;
+        let term = term.map_or_else(|| "-".to_owned(), |term| tenths(term).to_string());
+        self.send(&format!("~ {group} {term} {}\n", tenths(kill)));
+        self.process.is_some()
+    }
+
     /// Kills it before it can see end of file, which it would take for our death. SIGKILL works
     /// even when a server has suspended it.
     fn dismiss(&mut self) {
@@ -97,18 +115,27 @@ impl Guardian {
     }
 }
 
+/// Starts a process that reads and discards an output of a server to its end, after the host. It
+/// carries the host's mark, so that the guardian ends it with the rest.
+pub(super) fn reader(output: OwnedFd) -> std::io::Result<()> {
+    let mut command = shell(&["-c", "PATH=/usr/bin:/bin exec cat"]);
+    command.env(MARK, super::family::host_token()).stdin(output);
+    command.spawn().map(drop)
+}
+
+/// A shell in a session of its own, without environment and output.
+fn shell(args: &[&str]) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(args).current_dir("/").env_clear();
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    super::exec::prepare(&mut command, None, Vec::new());
+    command
+}
+
 fn start() -> std::io::Result<Child> {
     let mark = format!("{MARK}={}", super::family::host_token());
-    let mut command = Command::new("/bin/sh");
-    command
-        .args(["-c", SCRIPT, "mcpdeck-guardian", &mark])
-        .current_dir("/")
-        .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    super::exec::prepare(&mut command, None, Vec::new());
-    let mut process = command.spawn()?;
+    let mut command = shell(&["-c", SCRIPT, "mcpdeck-guardian", &mark]);
+    let mut process = command.stdin(Stdio::piped()).spawn()?;
     // A guardian that does not read must not block the thread that writes to it.
     let ready = match &process.stdin {
         Some(stdin) => rustix::io::ioctl_fionbio(stdin, true).map_err(Into::into),

@@ -1,16 +1,42 @@
 # Started by the host with one end of a pipe as stdin; $1 is the host's mark.
-# Reads "+ GROUP" and "- GROUP". End of file means that the host is gone: every group and every
-# marked process is asked to end, and what is left 0.4 seconds later is killed.
+# Reads "+ GROUP", "- GROUP" and "~ GROUP TERM KILL". End of file means that the host is gone: every
+# group and every marked process is asked to end, and what is left 0.4 seconds later is killed.
+# Before that, each group of a "~" line, which the host has left while it was stopping, has its time:
+# SIGTERM after TERM tenths of a second ("-": it was sent), SIGKILL after KILL.
 trap '' HUP INT QUIT TERM USR1 USR2 TSTP TTIN TTOU
 PATH=/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin
 export PATH
 mark=$1
 live=' '
-while read -r verb group; do
+left_behind=
+while read -r verb group term end; do
     case $verb in
     +) live="$live$group " ;;
+    '~') left_behind="$left_behind $group:$term:$end" ;;
     -) case $live in *" $group "*) live="${live%% "$group" *} ${live#* "$group" }" ;; esac ;;
     esac
+done
+tick=0
+while [ -n "$left_behind" ]; do
+    stopping=
+    for entry in $left_behind; do
+        group=${entry%%:*} term=${entry#*:} end=${entry##*:}
+        term=${term%:*}
+        kill -s 0 -- "-$group" 2>/dev/null || continue
+        if [ "$tick" -ge "$end" ]; then
+            kill -s KILL -- "-$group" 2>/dev/null
+            continue
+        fi
+        if [ "$term" != - ] && [ "$tick" -ge "$term" ]; then
+            kill -s CONT -- "-$group" 2>/dev/null
+            kill -s TERM -- "-$group" 2>/dev/null
+            term=-
+        fi
+        stopping="$stopping $group:$term:$end"
+    done
+    left_behind=$stopping
+    [ -n "$left_behind" ] || break
+    if sleep 0.1 2>/dev/null; then tick=$((tick + 1)); else sleep 1 && tick=$((tick + 10)); fi
 done
 look() {
     found=

@@ -14,7 +14,7 @@ use super::census::ProcessRow;
 use super::context::{Grace, KILL};
 use super::exit::ExitView;
 use super::pipes::PipeGate;
-use super::platform::{Leader, code_and_signal};
+use super::platform::{Leader, OutputEnd, code_and_signal};
 use base::SafeText;
 
 /// What the owner has requested so far. Only ever escalates.
@@ -30,6 +30,8 @@ enum StopRequest {
     #[default]
     Run,
     Stop(Grace),
+    /// Stop, and leave the rest to the guardian: the host exits.
+    HandOver(Grace),
     Kill,
 }
 
@@ -42,8 +44,16 @@ impl StopOrder {
         self.asked = match self.asked {
             StopRequest::Run => StopRequest::Stop(grace),
             StopRequest::Stop(old) => StopRequest::Stop(old.at_most(grace)),
+            StopRequest::HandOver(old) => StopRequest::HandOver(old.at_most(grace)),
             StopRequest::Kill => StopRequest::Kill,
         };
+    }
+
+    pub(super) fn raise_to_hand_over(&mut self, grace: Grace) {
+        self.raise_to_stop(grace);
+        if let StopRequest::Stop(grace) = self.asked {
+            self.asked = StopRequest::HandOver(grace);
+        }
     }
 
     pub(super) fn raise_to_kill(&mut self) {
@@ -69,6 +79,18 @@ pub(super) struct Watchman {
     pub(super) stdin: PipeGate<ChildStdin>,
     pub(super) stdout: PipeGate<ChildStdout>,
     pub(super) stderr: JoinHandle<()>,
+    /// The host's ends of stdout and stderr once more, to be read on after the host.
+    pub(super) outputs: Vec<OutputEnd>,
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waited {
+    Dead,
+    /// The time was over.
+    InVain,
+    /// The guardian waits on.
+    HandedOver,
 }
 
 /// The last rung that was needed.
@@ -89,7 +111,8 @@ impl Watchman {
             () = ordered(&mut self.order) => true,
         };
         let rung = if alive {
-            Some(self.climb().await)
+            let Some(rung) = self.climb().await else { return self.leave(&done).await };
+            Some(rung)
         } else {
             // The owner may have closed stdin before it sent an order, or without sending one.
             self.order.borrow().announced.then_some(Rung::Stdin)
@@ -130,44 +153,79 @@ impl Watchman {
         self.stdout.close();
     }
 
-    /// Closes stdin, then SIGTERM, then SIGKILL, each after its grace; returns the last rung used.
-    async fn climb(&mut self) -> Rung {
+    /// Closes stdin, then SIGTERM, then SIGKILL, each after its grace; returns the last rung used,
+    /// or nothing when the guardian climbs on.
+    async fn climb(&mut self) -> Option<Rung> {
         // Records the members while their parents are still known.
         let mut members = self.leader.members().await;
         self.stdin.close();
-        if self.dead_within(|grace| grace.stdin).await {
-            return Rung::Stdin;
+        match self.wait(Rung::Stdin).await {
+            Waited::Dead => return Some(Rung::Stdin),
+            Waited::HandedOver => return None,
+            Waited::InVain => {}
         }
         members.extend(self.leader.members().await);
         if !self.is_kill() {
             self.leader.terminate(&members);
-            if self.dead_within(|grace| grace.term).await {
-                return Rung::Term;
+            match self.wait(Rung::Term).await {
+                Waited::Dead => return Some(Rung::Term),
+                Waited::HandedOver => return None,
+                Waited::InVain => {}
             }
             members.extend(self.leader.members().await);
         }
         self.leader.kill(&members);
         let _ = timeout(KILL, self.leader.dead()).await;
-        Rung::Kill
+        Some(Rung::Kill)
+    }
+
+    /// Reports a process that the guardian is ending: the host has nothing to do with it any more.
+    async fn leave(mut self, done: &watch::Sender<Option<ExitView>>) {
+        self.stdout.close();
+        self.stderr.abort();
+        let _ = (&mut self.stderr).await;
+        self.leader.read_on(std::mem::take(&mut self.outputs)).await;
+        done.send_replace(Some(ExitView {
+            expected: true,
+            ladder: Some(SafeText::line(ExitView::GUARDIAN)),
+            lived: self.began.elapsed(),
+            ..ExitView::default()
+        }));
     }
 
     fn is_kill(&self) -> bool {
         self.order.borrow().asked == StopRequest::Kill
     }
 
-    /// Waits for death for as long as the current order allows; later orders may shorten that.
-    async fn dead_within(&mut self, part: impl Fn(Grace) -> Duration) -> bool {
+    /// Waits for death on a rung for as long as the current order allows; later orders may shorten
+    /// that.
+    async fn wait(&mut self, rung: Rung) -> Waited {
         let began = Instant::now();
+        let part = |grace: Grace| if rung == Rung::Stdin { grace.stdin } else { grace.term };
         loop {
-            let grace = match self.order.borrow_and_update().asked {
+            let asked = self.order.borrow_and_update().asked;
+            let grace = match asked {
                 StopRequest::Run => Grace::NONE,
-                StopRequest::Stop(grace) => grace,
-                StopRequest::Kill => return false,
+                StopRequest::Stop(grace) | StopRequest::HandOver(grace) => grace,
+                StopRequest::Kill => return Waited::InVain,
             };
+            let left = part(grace).saturating_sub(began.elapsed());
+            // Where there is no guardian, the host climbs on.
+            if matches!(asked, StopRequest::HandOver(_)) {
+                let (term, kill) = match rung {
+                    Rung::Stdin => (Some(left), left + grace.term),
+                    Rung::Term | Rung::Kill => (None, left),
+                };
+                if self.leader.hand_over(term, kill).await {
+                    return Waited::HandedOver;
+                }
+            }
             tokio::select! {
                 biased;
-                dead = timeout_at(began + part(grace), self.leader.dead()) => return dead.is_ok(),
-                changed = self.order.changed() => if changed.is_err() { return false },
+                dead = timeout_at(began + part(grace), self.leader.dead()) => {
+                    return if dead.is_ok() { Waited::Dead } else { Waited::InVain };
+                }
+                changed = self.order.changed() => if changed.is_err() { return Waited::InVain },
             }
         }
     }

@@ -109,8 +109,11 @@ impl Drop for ProcessInner {
 /// # Errors
 /// [`SpawnError`] when the operating system refuses, with its reason in words.
 pub async fn spawn(launch: Launch, context: ProcessContext) -> Result<Spawned, SpawnError> {
-    let (leader, (stdin, stdout, stderr)) = platform::start(launch).await?;
+    let outlives = context.outlives_host;
+    let (leader, (stdin, stdout, stderr)) = platform::start(launch, outlives).await?;
     let pid = leader.pid();
+    let ends = || [platform::output_end(&stdout), platform::output_end(&stderr)];
+    let outputs = if outlives { ends().into_iter().flatten().collect() } else { Vec::new() };
     let (stdin, stdin_gate) = pipes::stdin(stdin);
     let (stdout, stdout_gate) = pipes::stdout(stdout);
     let tap = stderr::StderrTap::new(context.redactor.clone(), context.stderr_bytes);
@@ -126,6 +129,7 @@ pub async fn spawn(launch: Launch, context: ProcessContext) -> Result<Spawned, S
             stdin: stdin_gate.clone(),
             stdout: stdout_gate,
             stderr: reader,
+            outputs,
         }
         .run(done),
     );
@@ -183,6 +187,14 @@ impl ServerProcess {
     /// continues when the caller stops waiting.
     pub async fn stop(&self, grace: Grace) -> ExitView {
         self.inner.orders.send_modify(|order| order.raise_to_stop(grace));
+        self.wait().await
+    }
+
+    /// As [`ServerProcess::stop`], but leaves what remains of the stop to the guardian, so that the
+    /// host may exit meanwhile; for a process with [`ProcessContext::outlives_host`]. Without a
+    /// guardian it waits like `stop`.
+    pub async fn hand_over(&self, grace: Grace) -> ExitView {
+        self.inner.orders.send_modify(|order| order.raise_to_hand_over(grace));
         self.wait().await
     }
 

@@ -4,6 +4,7 @@
 //! id, and with it the id of its session and group, so that every signal sent before
 //! [`Leader::reap`] reaches the right processes or none.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use super::census::ProcessRow;
 use super::context::KILL;
 use super::exec::prepare;
 use super::family::Family;
-use super::guardian::Guardian;
+use super::guardian::{self, Guardian};
 use super::resolve::{Launch, SpawnError, refused};
 use super::{census, environment, family, spawner};
 use config::ProcessLimits;
@@ -31,12 +32,21 @@ pub(super) struct Leader {
     family: Arc<Family>,
 }
 
+/// The host's end of an output pipe.
+pub(super) type OutputEnd = OwnedFd;
+
+/// Another end of the same pipe.
+pub(super) fn output_end(pipe: &impl AsFd) -> Option<OutputEnd> {
+    pipe.as_fd().try_clone_to_owned().ok()
+}
+
 /// Starts a program in a session of its own; returns it with its stdin, stdout and stderr.
 pub(super) async fn start(
     launch: Launch,
+    outlives_host: bool,
 ) -> Result<(Leader, (ChildStdin, ChildStdout, ChildStderr)), SpawnError> {
     let (launch, result) = spawner::run(move |guardian| {
-        let result = fork(&launch, guardian);
+        let result = fork(&launch, guardian, outlives_host);
         (launch, result)
     })
     .await
@@ -51,7 +61,11 @@ pub(super) async fn start(
 type ChildPipes = (process::ChildStdin, process::ChildStdout, process::ChildStderr);
 
 /// Runs on the spawner thread. If the caller is gone, dropping the result kills the child.
-fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, ChildPipes)> {
+fn fork(
+    launch: &Launch,
+    guardian: &mut Guardian,
+    outlives_host: bool,
+) -> io::Result<(Leader, ChildPipes)> {
     let guarded = guardian.ensure();
     let mark = family::new_mark();
     let mut command = Command::new(&launch.program);
@@ -66,8 +80,12 @@ fn fork(launch: &Launch, guardian: &mut Guardian) -> io::Result<(Leader, ChildPi
         .stderr(Stdio::piped());
     // With a guardian, the death of the host means SIGTERM, then SIGKILL a moment later, so that a
     // server may finish the file it is writing. Without one, nothing would send the second signal.
-    let death_signal = if guarded { Signal::TERM } else { Signal::KILL };
-    prepare(&mut command, Some(death_signal), limits(&launch.limits));
+    let death_signal = match (guarded, outlives_host) {
+        (true, true) => None,
+        (true, false) => Some(Signal::TERM),
+        (false, _) => Some(Signal::KILL),
+    };
+    prepare(&mut command, death_signal, limits(&launch.limits));
     let mut child = command.spawn()?;
     guardian.guard(child.id());
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -183,6 +201,28 @@ impl Leader {
         // Waits for the guardian, so that no child of ours is left after the last server.
         let _ = spawner::run(move |guardian| guardian.release(group)).await;
         self.child.take()?.wait().ok()
+    }
+
+    /// Leaves the family to the guardian: SIGTERM after `term` (`None`: it was sent), SIGKILL after
+    /// `kill`. Returns false, and changes nothing, when there is no guardian that can be relied on.
+    pub(super) async fn hand_over(&mut self, term: Option<Duration>, kill: Duration) -> bool {
+        let group = self.pid();
+        let handed = spawner::run(move |guardian| guardian.hand_over(group, term, kill)).await;
+        let handed = handed.unwrap_or(false);
+        if handed {
+            self.child = None;
+        }
+        handed
+    }
+
+    /// Has what the family still writes read and discarded until its end: it must not die of a
+    /// closed pipe while it ends.
+    pub(super) async fn read_on(&self, outputs: Vec<OutputEnd>) {
+        let read_on = |output: OutputEnd| {
+            rustix::io::ioctl_fionbio(&output, false)?;
+            guardian::reader(output)
+        };
+        let _ = spawner::run(move |_| outputs.into_iter().try_for_each(read_on)).await;
     }
 
     /// Gives up on a leader that cannot be killed (uninterruptible in the kernel). It is reaped if

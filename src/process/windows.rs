@@ -10,6 +10,7 @@ mod job;
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use process_wrap::tokio::{
     ChildWrapper, CommandWrap, CommandWrapper, CreationFlags, JobObject, KillOnDrop,
@@ -50,9 +51,17 @@ impl CommandWrapper for Joins {
     }
 }
 
+/// The host's end of an output pipe; there is never a second one.
+pub(super) enum OutputEnd {}
+
+pub(super) fn output_end<P>(_: &P) -> Option<OutputEnd> {
+    None
+}
+
 /// Starts a program in a job object of its own; returns it with its stdin, stdout and stderr.
 pub(super) async fn start(
     launch: Launch,
+    _outlives_host: bool,
 ) -> Result<(Leader, (ChildStdin, ChildStdout, ChildStderr)), SpawnError> {
     let failed = |error: &io::Error| refused(&launch, error);
     let mark = family::new_mark();
@@ -134,6 +143,15 @@ impl Leader {
             tokio::time::sleep(std::time::Duration::from_millis(15)).await;
         }
     }
+
+    /// The job ends with the host.
+    #[expect(clippy::unused_self, reason = "on other systems there is a guardian")]
+    pub(super) async fn hand_over(&mut self, _: Option<Duration>, _: Duration) -> bool {
+        false
+    }
+
+    #[expect(clippy::unused_self, reason = "on other systems there is something to read")]
+    pub(super) async fn read_on(&self, _: Vec<OutputEnd>) {}
 
     pub(super) async fn reap(&mut self) -> Option<ExitStatus> {
         *self.status.borrow()

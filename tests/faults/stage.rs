@@ -268,7 +268,9 @@ fn entry(name: &str, plan: &ServerPlan, bench: &Bench, http: &mut Vec<HttpPeer>)
     if !plan.tcp.is_empty() {
         let play = TcpPlay::start(plan.tcp.clone());
         let mut entry = plan.entry.as_object().cloned().unwrap_or_default();
-        entry.insert("url".to_owned(), play.url.clone().into());
+        let is_socket = plan.tcp.iter().any(|turn| turn.websocket);
+        let url = if is_socket { play.url.replacen("http", "ws", 1) } else { play.url.clone() };
+        entry.insert("url".to_owned(), url.into());
         http.push(HttpPeer::Bytes(play));
         return entry.into();
     }

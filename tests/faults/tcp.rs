@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde::Deserialize;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 /// What happens on one connection.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -15,6 +16,8 @@ use serde::Deserialize;
 pub struct TcpTurn {
     /// Send before the request was read.
     pub early: bool,
+    /// Accept the upgrade to a WebSocket first; the parts are then frames.
+    pub websocket: bool,
     /// The parts to send, in order.
     pub parts: Vec<TcpPart>,
     /// Bytes per write; all at once when 0.
@@ -35,6 +38,9 @@ pub enum TcpPart {
     Hex {
         /// The digits.
         hex: String,
+        /// How often, one write each; once when absent.
+        #[serde(default)]
+        repeat: usize,
     },
     /// Repeated text.
     Times {
@@ -90,10 +96,23 @@ fn play(mut stream: TcpStream, turn: &TcpTurn, over: &AtomicBool) -> std::io::Re
     if !turn.early && stream.read(&mut request)? == 0 {
         return Ok(());
     }
+    if turn.websocket {
+        let request = String::from_utf8_lossy(&request);
+        let key = |line: &str| {
+            let (name, value) = line.split_once(": ")?;
+            name.eq_ignore_ascii_case("sec-websocket-key").then(|| value.to_owned())
+        };
+        let accept =
+            derive_accept_key(request.lines().find_map(key).unwrap_or_default().as_bytes());
+        let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket";
+        write!(stream, "{head}\r\nSec-WebSocket-Accept: {accept}\r\n\r\n")?;
+    }
     for part in &turn.parts {
+        let mut times = 1;
         let bytes = match part {
             TcpPart::Text(text) => text.clone().into_bytes(),
-            TcpPart::Hex { hex } => {
+            TcpPart::Hex { hex, repeat } => {
+                times = (*repeat).max(1);
                 let digits: Vec<char> = hex.chars().filter(char::is_ascii_hexdigit).collect();
                 let byte = |pair: &[char]| u8::from_str_radix(&String::from_iter(pair), 16);
                 digits.chunks(2).map(|pair| byte(pair).expect("hexadecimal")).collect()
@@ -101,7 +120,7 @@ fn play(mut stream: TcpStream, turn: &TcpTurn, over: &AtomicBool) -> std::io::Re
             TcpPart::Times { text, times } => text.repeat(*times).into_bytes(),
         };
         let step = if turn.chunk == 0 { bytes.len().max(1) } else { turn.chunk };
-        for piece in bytes.chunks(step) {
+        for piece in std::iter::repeat_n(&bytes, times).flat_map(|bytes| bytes.chunks(step)) {
             stream.write_all(piece)?;
             if turn.pause > 0 {
                 std::thread::park_timeout(Duration::from_millis(turn.pause));

@@ -57,7 +57,8 @@ fn bench() -> Bench {
 
 fn run(bench: &Bench, args: &[&str]) -> Finished {
     let done = bench.run(args, AT_MOST);
-    bench.expect_nothing_left(Duration::ZERO);
+    // On a busy machine a server may be left to the guardian.
+    bench.expect_nothing_left(AT_MOST);
     done
 }
 
@@ -473,6 +474,32 @@ fn import_reads_the_servers_of_a_program_that_keeps_much_else_in_its_file() {
     bench.write("claude_desktop_config.json", &all.to_string());
     let done = run(&bench, &["import", "claude_desktop_config.json"]);
     assert_eq!((done.code, done.json()["servers"]["a"]["command"].as_str()), (Some(0), Some("x")));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_that_has_printed_its_result_leaves_slow_servers_to_the_guardian() {
+    let bench = Bench::new();
+    // It does not end with its stdin, and takes a moment after SIGTERM.
+    let script = json!({"tools": [{"name": "t", "inputSchema": {"type": "object"}}],
+        "calls": {"t": {"text": "done"}}, "on": {"stdinClosed": []}});
+    bench.servers(&json!({
+        "slow": bench.mock("slow", &script, &json!({"stop": {"stdin": 6, "term": 1}})),
+        "good": bench.mock("good", &json!({}), &json!({})),
+    }));
+    let done = bench.run(&["call", "slow.t"], AT_MOST);
+    assert_eq!((done.code, done.stdout.trim()), (Some(0), "done"), "{done:#?}");
+    // The command is over while the server still has its time on closed stdin.
+    let names = |processes: Vec<crate::support::Process>| {
+        processes.iter().map(|p| p.command.clone()).collect::<Vec<_>>()
+    };
+    let left = names(bench.processes());
+    assert!(left.iter().any(|command| command.contains("mock")), "{left:#?}");
+    bench.expect_nothing_left(AT_MOST);
+    // A recording holds the end of every server, so that is waited for.
+    let done = bench.run(&["call", "slow.t", "--record", "r.jsonl"], AT_MOST);
+    assert_eq!(done.code, Some(0), "{done:#?}");
+    bench.expect_nothing_left(Duration::ZERO);
 }
 
 #[test]

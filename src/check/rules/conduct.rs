@@ -111,7 +111,7 @@ fn protocol(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
             message = format!("{message} ({request})");
         }
         if let Some(raw) = first.map(|f| &f.raw).filter(|raw| !raw.is_empty())
-            && !message.contains(raw.as_str())
+            && !message.contains(&brief(raw, 60))
         {
             message = format!("{message}: `{}`", brief(raw, 120));
         }
@@ -143,12 +143,43 @@ const fn rule_of(kind: FindingKind) -> Option<&'static str> {
         FindingKind::WrongShape => "protocol/wrong-shape",
         FindingKind::NotAllowed => "protocol/not-allowed",
         FindingKind::Flood => "protocol/flood",
+        FindingKind::Tolerated => "protocol/tolerated",
         FindingKind::BadEntry
         | FindingKind::PartialList
         | FindingKind::Version
         | FindingKind::Leftover
         | FindingKind::AskedAfterClose => return None,
     })
+}
+
+/// What servers say when something behind them is out of reach: the network, an address or the
+/// program there, which is not theirs to mend.
+const UNREACHABLE: &[&str] = &[
+    "econnrefused",
+    "econnreset",
+    "enotfound",
+    "eai_again",
+    "etimedout",
+    "ehostunreach",
+    "enetunreach",
+    "fetch failed",
+    "getaddrinfo",
+    "connection refused",
+    "connection reset by peer",
+    "name or service not known",
+    "name resolution",
+    "could not connect to server",
+    "network is unreachable",
+    "no route to host",
+    "max retries exceeded",
+    "socket hang up",
+    "all connection attempts failed",
+];
+
+/// Whether a list failed because of something behind the server.
+pub fn is_behind_server(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    UNREACHABLE.iter().any(|word| reason.contains(word))
 }
 
 fn lists(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
@@ -161,6 +192,11 @@ fn lists(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
         findings.push(finding("list/bad-entry", place, brief(&message, 400)));
     }
     for (list, reason) in &subject.partial {
+        if is_behind_server(reason) {
+            let message = format!("{}: {}", list.method(), brief(reason, 300));
+            findings.push(finding("list/unreachable", list.key(), message));
+            continue;
+        }
         let message = format!("{} is not complete: {}", list.method(), brief(reason, 300));
         let mut found = finding("list/partial", list.key(), message);
         if let Some(help) = whole(*list, reason) {
@@ -242,8 +278,9 @@ fn stop(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     if let (true, Some(_), Some(asked)) =
         (subject.was_ready(), signalled, seen(FindingKind::AskedAfterClose))
     {
-        // The check closed stdin first: the server waits for an answer that can no longer come.
-        let message = format!("{}, and it waited for the answer", asked.message);
+        // The check closed stdin first, and did not wait for a server that waits for an answer.
+        let end = if signalled == Some("kill") { "SIGKILL" } else { "SIGTERM" };
+        let message = format!("{}; {end} ended it", asked.message);
         findings.push(finding("stop/waits-for-answer", "", message));
     } else if subject.was_ready() && signalled.is_some() {
         let end = if signalled == Some("kill") { "SIGKILL" } else { "SIGTERM" };

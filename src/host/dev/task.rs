@@ -300,6 +300,7 @@ impl Build {
             source: LogSource::Build,
             stderr_line_bytes: config.wire.stderr_line_bytes,
             stderr_bytes: config.wire.stderr_bytes,
+            outlives_host: false,
         };
         let words = |problem: process::SpawnError| {
             let help = problem.error.help.as_ref().map(|help| format!("; {help}"));

@@ -44,6 +44,7 @@ pub struct HostBuilder {
     accounts: Option<Accounts>,
     poll_sources: Option<bool>,
     memory: Option<Arc<dyn Memory>>,
+    hands_over: bool,
 }
 
 /// Default time limit for starting all servers, under [`Startup::All`].
@@ -135,6 +136,16 @@ impl HostBuilder {
         self
     }
 
+    /// Does not wait for servers that are slow to stop: a small process, the guardian, finishes the
+    /// stop of each after this program has exited, with the same time for every step. For programs
+    /// that have done their work and are about to exit. Without a guardian (Windows), and for
+    /// containers, the stop is waited for.
+    #[must_use]
+    pub fn hands_over(mut self) -> Self {
+        self.hands_over = true;
+        self
+    }
+
     /// The startup mode.
     pub const fn startup_mode(&self) -> Startup {
         self.startup
@@ -158,8 +169,9 @@ impl HostBuilder {
                 );
             }
         };
-        let (accounts, asks) = (self.accounts, self.person_answers);
-        let connector = self.connector.unwrap_or_else(|| Arc::new(ServerReach { accounts, asks }));
+        let (accounts, asks, hands_over) = (self.accounts, self.person_answers, self.hands_over);
+        let reach = || Arc::new(ServerReach { accounts, asks, hands_over });
+        let connector = self.connector.unwrap_or_else(|| reach());
         let logs: Ring<LogRecord> = Ring::new(LOGS.0, LOGS.1);
         let projection = projector::start(Clock::system(), logs.clone());
         let facts = projection.facts.clone();

@@ -65,6 +65,35 @@ pub struct Opened {
     pub process: Option<Arc<dyn ProcessHandle>>,
 }
 
+/// How long a session may take to close before its process is stopped anyway.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a server has from the end of its stdin that asks something meanwhile: the question may
+/// have crossed the end on its way, and then the server exits by itself.
+const CROSSING_TIMEOUT: Duration = Duration::from_millis(100);
+
+impl Opened {
+    /// Closes the session, whose calls in flight fail with `reason`, and stops the process.
+    ///
+    /// A server that asks something after its stdin was closed can only wait for an answer that
+    /// never comes: the rest of its time on closed stdin is skipped.
+    pub async fn end(self, reason: Error, plan: StopPlan) -> Option<ExitReport> {
+        if let Some(process) = &self.process {
+            process.expect_exit();
+        }
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.session.close(reason)).await;
+        let process = self.process?;
+        let mut stopping = process.stop(plan.clone());
+        tokio::select! {
+            biased;
+            report = &mut stopping => return Some(report),
+            () = self.session.asked_too_late() => {}
+        }
+        let stdin = plan.grace.stdin.min(CROSSING_TIMEOUT);
+        let hastened = StopPlan { grace: Grace { stdin, ..plan.grace }, ..plan };
+        Some(process.stop(hastened).await)
+    }
+}
+
 /// A failed attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenError {

@@ -32,7 +32,12 @@ pub struct ServerReach {
     pub accounts: Option<Accounts>,
     /// Whether the user can be asked to sign in, through the approval queue.
     pub asks: bool,
+    /// Whether processes that are slow to stop are left to the guardian.
+    pub hands_over: bool,
 }
+
+/// How long a process may take to stop before it is left to the guardian.
+const HANDOVER_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Lines of stderr kept after the exit of a process.
 const TAIL: usize = 40;
@@ -46,11 +51,13 @@ impl Connector for ServerReach {
     }
 
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>> {
-        let (accounts, asks) = (self.accounts.clone(), self.asks);
+        let Self { accounts, asks, hands_over } = self.clone();
         Box::pin(async move {
             let (endpoint, http): (fn(HttpConfig) -> Endpoint, _) =
                 match request.config.transport.clone() {
-                    TransportConfig::Stdio(stdio) => return open_process(&request, &stdio).await,
+                    TransportConfig::Stdio(stdio) => {
+                        return open_process(&request, &stdio, hands_over).await;
+                    }
                     TransportConfig::Http(http) => (Endpoint::Http, http),
                     TransportConfig::Sse(http) => (Endpoint::Sse, http),
                     TransportConfig::WebSocket(http) => (Endpoint::WebSocket, http),
@@ -73,19 +80,23 @@ impl Connector for ServerReach {
     }
 }
 
-async fn open_process(request: &OpenRequest, stdio: &StdioConfig) -> Result<Opened, OpenError> {
+async fn open_process(
+    request: &OpenRequest,
+    stdio: &StdioConfig,
+    hands_over: bool,
+) -> Result<Opened, OpenError> {
     let step = request.steps.begin(StartStep::Resolve).await;
     let launch = match process::resolve(stdio) {
         Ok(launch) => launch,
         Err(problem) => return Err(not_started(request, step, problem).await),
     };
     request.steps.done(step, &launch.program.display().to_string()).await;
-    ConnectPlan::Process(launch).open(request).await
+    ConnectPlan::Process { launch, hands_over }.open(request).await
 }
 
 /// How attempts reach a server.
 enum ConnectPlan {
-    Process(Launch),
+    Process { launch: Launch, hands_over: bool },
     Url(fn(HttpConfig) -> Endpoint, Box<HttpConfig>),
 }
 
@@ -125,7 +136,9 @@ impl ConnectPlan {
         attempt: &Attempt,
     ) -> Result<Opened, TryFailure> {
         let endpoint = match self {
-            Self::Process(launch) => return try_process(request, launch.clone(), attempt).await,
+            Self::Process { launch, hands_over } => {
+                return try_process(request, launch.clone(), *hands_over, attempt).await;
+            }
             Self::Url(endpoint, http) => endpoint((**http).clone()),
         };
         match handshake(request, endpoint, attempt).await {
@@ -157,15 +170,20 @@ struct TryFailure {
 struct RunningProcess {
     process: ServerProcess,
     container: Option<Container>,
+    hands_over: bool,
 }
 
 async fn try_process(
     request: &OpenRequest,
     mut launch: Launch,
+    hands_over: bool,
     attempt: &Attempt,
 ) -> Result<Opened, TryFailure> {
     let step = request.steps.begin(StartStep::Spawn).await;
     let session = &request.context;
+    let container = Container::prepare(&mut launch);
+    // The guardian knows of no containers.
+    let hands_over = hands_over && container.is_none();
     let context = ProcessContext {
         server: session.server.clone(),
         clock: session.clock,
@@ -174,8 +192,8 @@ async fn try_process(
         source: LogSource::Stderr,
         stderr_line_bytes: session.limits.stderr_line_bytes,
         stderr_bytes: session.limits.stderr_bytes,
+        outlives_host: hands_over,
     };
-    let container = Container::prepare(&mut launch);
     if let Some(container) = &container {
         container.end_left().await;
     }
@@ -188,7 +206,7 @@ async fn try_process(
     };
     request.steps.facts.record(&session.server, Fact::Spawned { pid: process.pid() }).await;
     request.steps.done(step, &format!("pid {}", process.pid())).await;
-    let process = RunningProcess { process, container };
+    let process = RunningProcess { process, container, hands_over };
     let endpoint = Endpoint::Pipe { read: Box::new(stdout), write: Box::new(stdin) };
     let failure = match handshake(request, endpoint, attempt).await {
         Ok(connected) => {
@@ -243,6 +261,9 @@ async fn end_failed(
         let said = said.unwrap_or_default();
         error.message = format!("{} before it was ready{said}", exit.describe());
         lasting = exit.code.is_some_and(|code| NEVER_RETRIED.contains(&code));
+    } else if let Some(line) = remedy::reported_error(stderr_tail) {
+        // It was waited for in vain; what it complained of meanwhile is the likely reason.
+        error.message = format!("{}; on stderr: {}", error.message, line.trim());
     }
     TryFailure {
         error: OpenError { error, retryable: !lasting, exit: Some(report) },
@@ -308,9 +329,14 @@ fn too_late(request: &OpenRequest, attempt: &Attempt) -> ConnectError {
         "no answer to `{asked}` within the startup timeout of {limit} s: {}",
         request.context.seen.describe()
     );
-    let error = Error::new(ErrorCode::ServerStartup, message)
-        .server(&request.config.name)
-        .help("raise `startupTimeout` if it is only slow; see its stderr");
+    let error = Error::new(ErrorCode::ServerStartup, message).server(&request.config.name).help(
+        if request.config.transport.is_address() {
+            "raise `startupTimeout` if it is only slow; is it suspended, or does something in \
+             between swallow the connection?"
+        } else {
+            "raise `startupTimeout` if it is only slow; see its stderr"
+        },
+    );
     given_up(error)
 }
 
@@ -337,10 +363,14 @@ impl ProcessHandle for RunningProcess {
 
     fn stop(&self, plan: StopPlan) -> BoxFuture<'static, ExitReport> {
         let (process, container) = (self.process.clone(), self.container.clone());
+        let hands_over = self.hands_over;
         Box::pin(async move {
             let stopped = process.stop(plan.grace);
             let exit = tokio::select! {
                 exit = stopped => exit,
+                () = tokio::time::sleep(HANDOVER_TIMEOUT), if hands_over => {
+                    process.hand_over(plan.grace).await
+                }
                 () = plan.force.cancelled() => {
                     process.kill();
                     process.wait().await

@@ -27,6 +27,11 @@ pub fn error_line(lines: &[SafeText]) -> Option<&SafeText> {
     lines.get(error_line_at(lines)?)
 }
 
+/// The last line that reports an error.
+pub fn reported_error(lines: &[SafeText]) -> Option<&SafeText> {
+    lines.iter().rfind(|line| !is_noise(line) && is_error(line))
+}
+
 /// The index of that line.
 pub fn error_line_at(lines: &[SafeText]) -> Option<usize> {
     lines
@@ -77,7 +82,12 @@ pub fn remedy(words: FailureOutput<'_>) -> Option<String> {
 /// The help text for a failed connection to an address.
 pub fn of_address(failure: &str) -> Option<&'static str> {
     let says = |words: &[&str]| words.iter().any(|word| failure.contains(word));
-    if says(&["Connection refused", "connection refused", "os error 111", "os error 61"]) {
+    if says(&["through the proxy"]) {
+        Some(
+            "start the proxy, correct the variable that names it, or put the host of `url` into \
+             NO_PROXY",
+        )
+    } else if says(&["Connection refused", "connection refused", "os error 111", "os error 61"]) {
         Some("nothing listens there: start the server, or correct the port in `url`")
     } else if says(&["failed to lookup address", "dns error", "Name or service not known"]) {
         Some("no such host: correct `url`; does it need a VPN or a proxy?")
@@ -185,6 +195,24 @@ const SAYINGS: &[(&str, &str)] = &[
          \"args\": [\"-y\", \"-p\", \"PACKAGE\", \"PROGRAM\"]",
     ),
     (
+        "'(?:Server|FastMCP|MCPServer)' object has no attribute '(\\w+)'\
+         |No module named 'mcp\\.([\\w.]+)'$\
+         |cannot import name '(\\w+)' from 'mcp[\\w.]*'",
+        "it was written for another major version of the Python SDK than the one that is installed \
+         (`{}`): install it with `mcp<2` (`uvx --with 'mcp<2' PACKAGE`), or a newer version of the \
+         server",
+    ),
+    (
+        r"cannot import name '(\w+)' from .*site-packages",
+        "two of its Python packages do not fit together (`{}` is missing): install it again, with \
+         the versions that it names",
+    ),
+    (
+        "Cannot find (?:package|module) '[^']*' imported from .*[/\\\\]node_modules[/\\\\]",
+        "a file of its own packages is missing: install it again (`npm ci`; for npx, remove its \
+         folder in ~/.npm/_npx), or ask its author",
+    ),
+    (
         // Anchored at the end, because some packages append advice that is better than this.
         r"ModuleNotFoundError: No module named '([\w-]+)[\w.-]*'$",
         "the Python that runs here has no `{}`: install it there (`python -m pip install`), or set \
@@ -255,6 +283,11 @@ const SAYINGS: &[(&str, &str)] = &[
         "the following arguments are required|unrecognized arguments|unexpected argument\
          |unknown option|^usage: ",
         "it refuses its arguments: correct `args` of its entry",
+    ),
+    (
+        r"\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH)\b",
+        "it cannot reach what it works with ({}): check the network, the proxy, and the address and \
+         credentials in its `env`",
     ),
 ];
 

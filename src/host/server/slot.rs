@@ -348,6 +348,7 @@ impl Slot {
         let ledger = self.ledger();
         let mut total = ledger.total.view();
         (total.bytes_in, total.bytes_out) = self.bytes.totals();
+        total.last_heard = self.bytes.last_heard();
         let by_target = ledger.targets.iter().map(|(key, m)| (key.to_string(), m.view())).collect();
         ServerMetrics { total, by_target }
     }

@@ -22,6 +22,7 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 use super::address::AddressPolicy;
 use super::sign_in::{AuthFailure, AuthReporter, AuthStep, StepKind};
 use super::token::{ClientAuth, StoredClient, StoredToken};
+use crate::transport::coding::decoded;
 use crate::transport::remote;
 use base::{SafeText, Secret};
 use config::TlsConfig;
@@ -238,7 +239,7 @@ impl TokenClient {
             out = out.header(name, value);
         }
         let mut body = Vec::new();
-        let mut stream = response.bytes_stream();
+        let mut stream = decoded(response);
         while !streams && let Some(chunk) = stream.next().await {
             body.extend_from_slice(&chunk.map_err(|error| remote::innermost(&error))?);
             if body.len() > Self::BYTES {

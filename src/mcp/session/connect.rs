@@ -248,8 +248,16 @@ impl Core {
         let method = "notifications/initialized";
         let body = self.tap.notification(method, Value::Null);
         let message = Outgoing { method: method.into(), body, ..Outgoing::default() };
-        let sent = Arc::clone(&self.transport).send(message).await;
-        sent.map_err(|error| self.unsent(&error))
+        match Arc::clone(&self.transport).send(message).await {
+            Ok(()) => Ok(()),
+            // The server is there, and its next answer shows whether it minds.
+            Err(error @ (SendError::Refused(_) | SendError::Expired)) => {
+                let message = format!("`{method}` was refused: {error}");
+                self.tap.report(FindingKind::Tolerated, &message, "", Some(method));
+                Ok(())
+            }
+            Err(error) => Err(self.unsent(&error)),
+        }
     }
 
     /// Records the agreed version.

@@ -79,6 +79,8 @@ impl LiveSession {
 impl Drop for Core {
     fn drop(&mut self) {
         self.tap.end("the session ended");
+        // The task that delivers events ends with the session; its owner still reads them.
+        self.tap.pump.flush();
     }
 }
 
@@ -450,8 +452,17 @@ impl SessionHandle for LiveSession {
         Box::pin(async move {
             let message = reason.message.clone();
             let _ = core.closing.set(reason);
-            core.tap.end(&message);
+            core.tap.close(&message);
             core.transport.close().await;
+        })
+    }
+
+    fn asked_too_late(&self) -> BoxFuture<'static, ()> {
+        let core = Arc::clone(&self.core);
+        Box::pin(async move {
+            core.tap.asked_too_late.cancelled().await;
+            // The owner learns why before the server is gone.
+            core.tap.pump.flush();
         })
     }
 }

@@ -8,11 +8,64 @@ use futures::{StreamExt, TryStreamExt};
 use tokio::io::AsyncRead;
 use tokio_util::io::StreamReader;
 
+use super::coding::decoded;
 use super::pipe::{LineSplitter, PipeLine};
 
-/// Range of the pause a server may request before the stream is reopened. The lower end limits a
-/// server that closes each stream at once to fifty requests a second.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(30));
+/// Longest pause a server may request before the stream is reopened.
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The pauses before a stream is reopened: those that the server asks for (`retry`), but not less
+/// than a floor, which grows while the stream brings nothing. Each request costs the host as much as
+/// the server, and a server that closes each stream at once would decide how many there are.
+#[derive(Debug)]
+pub(crate) struct ReopenPauses {
+    /// The pause where the server asks for none.
+    own: Duration,
+    floor: Duration,
+    /// How far the floor grows.
+    highest: Duration,
+}
+
+impl ReopenPauses {
+    const FIRST_INTERVAL: Duration = Duration::from_secs(1);
+    const LEAST_INTERVAL: Duration = Duration::from_millis(20);
+    /// Floor after a stream that brought something and was closed at once.
+    const BRIEF_INTERVAL: Duration = Duration::from_millis(250);
+    /// A stream that lasted this long may be reopened at once.
+    const LASTING_TIMEOUT: Duration = Duration::from_secs(1);
+
+    /// Pauses whose floor grows up to `highest`.
+    pub(crate) const fn new(highest: Duration) -> Self {
+        Self { own: Self::FIRST_INTERVAL, floor: Self::LEAST_INTERVAL, highest }
+    }
+
+    /// The least pause after a stream that lasted this long; `brought`: a message came on it.
+    pub(crate) fn after(&mut self, lasted: Duration, brought: bool) -> Duration {
+        self.own = Self::FIRST_INTERVAL;
+        if lasted >= Self::LASTING_TIMEOUT {
+            self.floor = Self::LEAST_INTERVAL;
+            return self.floor;
+        }
+        if brought {
+            return std::mem::replace(&mut self.floor, Self::BRIEF_INTERVAL)
+                .max(Self::BRIEF_INTERVAL);
+        }
+        let next = (self.floor * 2).min(self.highest);
+        std::mem::replace(&mut self.floor, next)
+    }
+
+    /// The pause after an attempt that failed.
+    pub(crate) fn after_failure(&mut self) -> Duration {
+        let pause = self.own;
+        self.own = (self.own * 2).min(MAX_RETRY_INTERVAL);
+        pause
+    }
+
+    /// The pause where the server asks for none.
+    pub(crate) const fn own(&self) -> Duration {
+        self.own
+    }
+}
 
 /// One event.
 #[derive(Debug, Default)]
@@ -40,8 +93,7 @@ impl SseEvents {
     /// Events with data of at most `limit` bytes.
     pub fn new(response: reqwest::Response, limit: usize) -> Self {
         let mut returned = false;
-        let bytes = response.bytes_stream().map_err(io::Error::other);
-        let bytes = bytes.map_ok(move |chunk| line_feeds(chunk, &mut returned)).boxed();
+        let bytes = decoded(response).map_ok(move |chunk| line_feeds(chunk, &mut returned)).boxed();
         Self::of(Box::new(StreamReader::new(bytes)), limit)
     }
 
@@ -119,7 +171,7 @@ impl SseEvents {
                 (b"id", _) => event.id = Some(text()),
                 (b"retry", _) => {
                     let pause = text().parse().ok().map(Duration::from_millis);
-                    event.retry = pause.map(|pause| pause.clamp(PAUSES.0, PAUSES.1));
+                    event.retry = pause.map(|pause| pause.min(MAX_RETRY_INTERVAL));
                 }
                 _ => {}
             }
@@ -149,6 +201,20 @@ fn line_feeds(chunk: Bytes, returned: &mut bool) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_that_brings_nothing_is_reopened_ever_more_slowly() {
+        let (moment, while_) = (Duration::from_millis(1), Duration::from_secs(60));
+        let mut pauses = ReopenPauses::new(Duration::from_secs(5));
+        let total: Duration = (0..20).map(|_| pauses.after(moment, false)).sum();
+        assert!(total > Duration::from_secs(60), "{total:?}");
+        assert_eq!(pauses.after(moment, true), Duration::from_secs(5));
+        // With something on each stream it is a few times a second.
+        assert!(pauses.after(moment, true) >= Duration::from_millis(250));
+        assert_eq!(pauses.after(while_, false), Duration::from_millis(20));
+        let failures: Vec<u64> = (0..7).map(|_| pauses.after_failure().as_secs()).collect();
+        assert_eq!(failures, [1, 2, 4, 8, 16, 30, 30]);
+    }
 
     #[tokio::test]
     async fn events_are_the_same_however_they_are_cut() {

@@ -7,16 +7,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
-use http::StatusCode;
-use http::header::{ACCEPT, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::events::{SseEvent, SseEvents};
+use super::coding::{Coding, decoded};
+use super::events::{ReopenPauses, SseEvent, SseEvents};
 use super::remote::{Posts, RemoteServer, Unasked};
 use super::{Outgoing, SendError, Transport};
+use crate::FindingKind;
 use crate::wire::tap::Tap;
 use base::SafeText;
 use base::address::is_loopback;
@@ -27,6 +31,8 @@ const BOTH: &str = "application/json, text/event-stream";
 const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
 const LAST_EVENT: &str = "last-event-id";
+/// The beginning of a notification, as the tap writes it.
+const NOTIFICATION: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":";
 
 /// The transport.
 pub struct Http {
@@ -36,6 +42,9 @@ pub struct Http {
     /// Unsolicited bytes of all streams of the session together.
     unasked: Mutex<Unasked>,
     state: Mutex<HttpState>,
+    /// Streams that the server has opened in answer to a notification.
+    opened: Mutex<JoinSet<()>>,
+    me: Weak<Self>,
     /// Consecutive answers that took [`Http::DELAY`] after their head.
     delayed: AtomicU32,
     /// Messages that no caller waits for, and markers that report when all are sent.
@@ -67,8 +76,14 @@ struct StreamMark {
 impl Http {
     /// Answers and notifications that may wait to be posted.
     const QUEUED: usize = 2048;
-    /// First and longest pause before a broken stream is reopened.
-    const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+    /// How far the pauses grow between the parts of an answer that bring nothing.
+    const MAX_ANSWER_INTERVAL: Duration = Duration::from_secs(1);
+    /// The same for the standalone stream.
+    const MAX_STREAM_INTERVAL: Duration = Duration::from_secs(5);
+    /// How long the body of an acknowledgement is waited for: nothing depends on it.
+    const BODY_TIMEOUT: Duration = Duration::from_secs(1);
+    /// Most streams in answer to notifications that are read at once.
+    const MAX_OPENED_STREAMS: usize = 16;
     /// A local server without `TCP_NODELAY` that sends an answer in two pieces waits for the ACK of
     /// the first, which the host's system delays by 40 ms on a reused connection, but not on a new
     /// one. After this many consecutive answers that took this long, a connection serves one
@@ -94,6 +109,8 @@ impl Http {
             tap: Arc::clone(tap),
             unasked: Mutex::default(),
             state: Mutex::default(),
+            opened: Mutex::default(),
+            me: Weak::clone(me),
             delayed: AtomicU32::new(if is_loopback(&config.url) { 0 } else { u32::MAX }),
             queue,
             _posting: AbortOnDropHandle::new(tokio::spawn(Self::post_queued(me.clone(), queued))),
@@ -114,9 +131,13 @@ impl Http {
             };
             let Some(http) = me.upgrade() else { return };
             let (tap, message) = (Arc::clone(&http.tap), Outgoing { body, ..Outgoing::default() });
+            let is_notification = message.body.starts_with(NOTIFICATION);
             let posting = async move {
                 if let Err(error) = http.post(message).await {
                     tracing::debug!(server = %http.tap.context.server, %error, "not delivered");
+                    if is_notification && matches!(error, SendError::Refused(_)) {
+                        http.tolerate(&format!("a notification was refused: {error}"), "");
+                    }
                 }
             };
             posts.add(tap, true, Box::pin(posting)).await;
@@ -154,18 +175,23 @@ impl Http {
         if starts && status.is_success() {
             self.state.lock().session = header(SESSION).map(str::to_owned);
         }
-        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+        if status == StatusCode::NO_CONTENT {
             return Ok(());
         }
         let kind = header(CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
-        let coding =
-            header(CONTENT_ENCODING.as_str()).filter(|c| !c.eq_ignore_ascii_case("identity"));
-        if let Some(coding) = coding.filter(|_| status.is_success()) {
-            let text = format!(
-                "the answer is compressed (`content-encoding: {}`), which was not asked for",
-                SafeText::line(cut(coding, 32))
+        if id.is_none() && status.is_success() {
+            self.acknowledged(response, &kind, &method).await;
+            return Ok(());
+        }
+        if status == StatusCode::ACCEPTED {
+            return Ok(());
+        }
+        let coding = Coding::of(response.headers());
+        if let Some(coding) = coding.map_err(SendError::Refused)?.name() {
+            self.tolerate(
+                &format!("answers are compressed ({coding}), which was not asked for"),
+                "",
             );
-            return Err(SendError::Refused(text));
         }
         if status.is_success() && kind.starts_with("text/event-stream") {
             self.follow(response, id).await?;
@@ -183,23 +209,24 @@ impl Http {
     /// Streamable HTTP, resumability).
     async fn follow(&self, response: reqwest::Response, id: Option<i64>) -> Result<(), SendError> {
         let mut mark = StreamMark::default();
-        self.read_events(response, id, &mut mark).await;
+        let mut pauses = ReopenPauses::new(Self::MAX_ANSWER_INTERVAL);
+        let mut least = self.read_events(response, id, &mut mark, &mut pauses).await;
         let Some(id) = id else { return Ok(()) };
-        let (mut pause, longest) = Self::PAUSES;
         let mut failed = 0;
         while self.tap.is_pending(id) {
             let Some(last) = mark.id.clone() else { return Err(closed_early()) };
-            tokio::time::sleep(mark.retry.take().unwrap_or(pause)).await;
-            pause = (pause * 2).min(longest);
+            let asked = mark.retry.take().unwrap_or(pauses.own());
+            tokio::time::sleep(asked.max(least)).await;
             match self.get(Some(&last)).await {
                 Ok(Some(response)) => {
                     failed = 0;
-                    self.read_events(response, Some(id), &mut mark).await;
+                    least = self.read_events(response, Some(id), &mut mark, &mut pauses).await;
                 }
                 Ok(None) => return Err(closed_early()),
                 Err(error @ SendError::Broken(_)) if failed < Self::ATTEMPTS => {
                     tracing::debug!(server = %self.tap.context.server, %error, "not resumed");
                     failed += 1;
+                    least = pauses.after_failure();
                 }
                 Err(error) => return Err(error),
             }
@@ -209,25 +236,23 @@ impl Http {
 
     /// The standalone stream of a legacy session: reopened whenever it ends.
     async fn listen(me: Weak<Self>, settled: watch::Sender<bool>) {
-        let (first, longest) = Self::PAUSES;
-        let mut pause = first;
+        let mut pauses = ReopenPauses::new(Self::MAX_STREAM_INTERVAL);
         let mut mark = StreamMark::default();
         loop {
             let Some(http) = me.upgrade() else { return };
             let response = http.get(mark.id.clone().as_deref()).await;
             settled.send_replace(true);
-            match response {
+            let least = match response {
                 Ok(Some(response)) => {
-                    pause = first;
-                    http.read_events(response, None, &mut mark).await;
+                    http.read_events(response, None, &mut mark, &mut pauses).await
                 }
                 // The server has none, or the next request will show what is wrong.
                 Ok(None) | Err(SendError::Refused(_) | SendError::Unauthorized(_)) => return,
-                Err(_) => {}
-            }
+                Err(_) => pauses.after_failure(),
+            };
             drop(http);
-            tokio::time::sleep(mark.retry.take().unwrap_or(pause)).await;
-            pause = (pause * 2).min(longest);
+            let asked = mark.retry.take().unwrap_or(pauses.own());
+            tokio::time::sleep(asked.max(least)).await;
         }
     }
 
@@ -263,15 +288,29 @@ impl Http {
             return Ok(None);
         }
         if !status.is_success() {
-            let error = self.refusal(&response, "", false);
+            let error = self.refusal(status, response.headers(), "", false);
             let passing = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
             return Err(if passing { SendError::Broken(error) } else { SendError::Refused(error) });
         }
         Ok(Some(response))
     }
 
-    /// Reads the events of a stream to its end, or until the request has its answer.
+    /// Reads a stream as [`Http::read_all_events`]; returns the least pause before it is reopened.
     async fn read_events(
+        &self,
+        response: reqwest::Response,
+        id: Option<i64>,
+        mark: &mut StreamMark,
+        pauses: &mut ReopenPauses,
+    ) -> Duration {
+        let messages = || self.tap.context.seen.with(|seen| seen.messages);
+        let (began, before) = (Instant::now(), messages());
+        self.read_all_events(response, id, mark).await;
+        pauses.after(began.elapsed(), messages() > before)
+    }
+
+    /// Reads the events of a stream to its end, or until the request has its answer.
+    async fn read_all_events(
         &self,
         response: reqwest::Response,
         id: Option<i64>,
@@ -345,17 +384,60 @@ impl Http {
         (request, state.session.is_some())
     }
 
+    /// Handles the acknowledgement of a message that has no answer. It has no body (2025-11-25,
+    /// Streamable HTTP); whatever it brings all the same, the message was delivered.
+    async fn acknowledged(&self, response: reqwest::Response, kind: &str, method: &str) {
+        let status = response.status();
+        if kind.starts_with("text/event-stream") {
+            let Some(http) = self.me.upgrade() else { return };
+            let mut opened = self.opened.lock();
+            while opened.try_join_next().is_some() {}
+            if opened.len() < Self::MAX_OPENED_STREAMS {
+                opened.spawn(async move {
+                    let mut mark = StreamMark::default();
+                    tokio::select! {
+                        () = http.read_all_events(response, None, &mut mark) => {}
+                        () = http.tap.over.cancelled() => {}
+                    }
+                });
+            }
+            return;
+        }
+        let read = tokio::time::timeout(Self::BODY_TIMEOUT, self.read(response)).await;
+        // A body that cannot be read to its end changes nothing.
+        let Ok(Ok((text, None))) = read else { return };
+        let text = text.trim_ascii();
+        if matches!(text, b"" | b"null" | b"{}") {
+            return;
+        }
+        let is_message = |text: &[u8]| memchr::memmem::find(text, b"\"method\"").is_some();
+        if kind.starts_with("application/json") && is_message(text) {
+            self.show(text, None);
+            return;
+        }
+        let method = if method.is_empty() { "a message without an answer" } else { method };
+        let kind = if kind.is_empty() { "no content type" } else { kind };
+        let message = format!("`{method}` was answered with HTTP {} and {kind}", status.as_u16());
+        self.tolerate(&message, &String::from_utf8_lossy(&text[..text.len().min(400)]));
+    }
+
+    /// Reports what was read although a strict client would refuse it.
+    fn tolerate(&self, what: &str, raw: &str) {
+        self.tap.report(FindingKind::Tolerated, what, raw, None);
+    }
+
     /// Handles a response that is not a stream.
     async fn body(
         &self,
-        mut response: reqwest::Response,
+        response: reqwest::Response,
         id: Option<i64>,
         kind: &str,
         session: bool,
         method: &str,
     ) -> Result<(), SendError> {
         let status = response.status();
-        let (mut text, over) = self.read(&mut response).await?;
+        let headers = response.headers().clone();
+        let (mut text, over) = self.read(response).await?;
         let shown = String::from_utf8_lossy(&text[..text.len().min(400)]).into_owned();
         if !status.is_success() {
             // The specification requires 404 for an unknown session; the sample code that most
@@ -379,12 +461,9 @@ impl Http {
                     return Ok(());
                 }
             }
-            return Err(SendError::Refused(self.refusal(&response, &shown, true)));
+            return Err(SendError::Refused(self.refusal(status, &headers, &shown, true)));
         }
         if !kind.starts_with("application/json") {
-            if text.trim_ascii().is_empty() && id.is_none() {
-                return Ok(());
-            }
             let kind = if kind.is_empty() { "no content type" } else { kind };
             let text = format!("the server answered with {kind}, not JSON: {}", first_line(&shown));
             return Err(SendError::Refused(SafeText::line(&text).to_string()));
@@ -408,18 +487,14 @@ impl Http {
     }
 
     /// Reads a body; for one over the limit, its beginning and its minimum length.
-    async fn read(
-        &self,
-        response: &mut reqwest::Response,
-    ) -> Result<(Vec<u8>, Option<u64>), SendError> {
+    async fn read(&self, response: reqwest::Response) -> Result<(Vec<u8>, Option<u64>), SendError> {
         let limit = self.tap.context.limits.line_bytes;
+        let mut body = decoded(response);
         let mut bytes = Vec::new();
         let mut total = 0_u64;
-        loop {
-            let chunk = response.chunk().await;
+        while let Some(chunk) = body.next().await {
             let chunk = chunk
                 .map_err(|error| SendError::Refused(format!("the answer broke off: {error}")))?;
-            let Some(chunk) = chunk else { break };
             self.tap.arrived(chunk.len());
             total += chunk.len() as u64;
             if bytes.len() <= limit {
@@ -438,10 +513,9 @@ impl Http {
     }
 
     /// Describes an error status.
-    fn refusal(&self, response: &reqwest::Response, body: &str, posted: bool) -> String {
-        let status = response.status();
+    fn refusal(&self, status: StatusCode, headers: &HeaderMap, body: &str, posted: bool) -> String {
         let mut text = format!("the server answered HTTP {status}");
-        if let Some(after) = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()) {
+        if let Some(after) = headers.get(RETRY_AFTER).and_then(|v| v.to_str().ok()) {
             text += " (retry after ";
             text += cut(after, 64);
             text += ")";
@@ -464,11 +538,13 @@ impl Transport for Http {
     fn send(self: Arc<Self>, message: Outgoing) -> BoxFuture<'static, Result<(), SendError>> {
         Box::pin(async move {
             let initialized = message.method == "notifications/initialized";
-            self.post(message).await?;
-            if initialized {
+            let posted = self.post(message).await;
+            // A server that refuses the notification may have the stream all the same.
+            let refused = matches!(posted, Err(SendError::Refused(_) | SendError::Expired));
+            if initialized && (posted.is_ok() || refused) {
                 self.open_stream().await;
             }
-            Ok(())
+            posted
         })
     }
 

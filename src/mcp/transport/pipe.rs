@@ -86,6 +86,7 @@ impl PipeTransport {
             lines: LineSplitter::new(read, limits.line_bytes),
             unasked: Unasked::default(),
             open: 0,
+            last: PipeInput::MAX_LAST_BYTES,
         };
         Arc::new(Self {
             _reading: AbortOnDropHandle::new(tokio::spawn(input.run())),
@@ -119,13 +120,15 @@ impl Transport for PipeTransport {
         Box::pin(self.out.has_room())
     }
 
-    /// Closes the write half, which asks a stdio server to exit. Does not wait for what is queued.
+    /// Writes what is queued, unless the server does not read it, and closes the write half, which
+    /// asks a stdio server to exit.
     fn close(&self) -> BoxFuture<'_, ()> {
+        const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
         Box::pin(async {
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.out.write()).await;
             self.out.closed.cancel();
             if let Some(Writing { mut writer, .. }) = self.out.writer.lock().await.take() {
-                let patience = Duration::from_millis(100);
-                let _ = tokio::time::timeout(patience, writer.shutdown()).await;
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, writer.shutdown()).await;
             }
         })
     }
@@ -265,11 +268,16 @@ struct PipeInput {
     unasked: Unasked,
     /// Bytes read and not yet accounted for: they may belong to an answer.
     open: usize,
+    /// Bytes that may still be read once the session is over.
+    last: usize,
 }
 
 impl PipeInput {
     /// Lines processed before other tasks get a turn.
     const AT_ONCE: usize = 64;
+    /// Bytes of a server that are looked at after its session is over, for a question that nobody
+    /// can answer any more.
+    const MAX_LAST_BYTES: usize = 1 << 20;
 
     async fn run(mut self) {
         const CLOSED: &str = "the server closed its output";
@@ -284,9 +292,10 @@ impl PipeInput {
                 }
             }
             if self.tap.over.is_cancelled() {
-                return;
-            }
-            if let Some(pause) = self.account() {
+                if self.last == 0 || !self.tap.is_closed() {
+                    return;
+                }
+            } else if let Some(pause) = self.account() {
                 tokio::time::sleep(pause).await;
             }
             let unfinished = self.lines.unfinished();
@@ -295,7 +304,14 @@ impl PipeInput {
                 Ok(0) => return self.end(CLOSED),
                 Ok(read) => {
                     self.open += read;
+                    if self.tap.over.is_cancelled() {
+                        self.last = self.last.saturating_sub(read);
+                    }
                     self.tap.arrived(read);
+                }
+                // The connection says why it ended.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                    return self.end(&error.to_string());
                 }
                 Err(error) => {
                     return self.end(&format!("the server's output cannot be read: {error}"));

@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::channel::mpsc;
 use futures::future::BoxFuture;
+use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, ClientBuilder, Identity, RequestBuilder, Response};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, DuplexStream};
@@ -179,6 +181,9 @@ pub fn client_builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder, Strin
     provide_tls();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("mcpdeck/", env!("CARGO_PKG_VERSION")))
+        .default_headers(
+            [(ACCEPT_ENCODING, HeaderValue::from_static("identity"))].into_iter().collect(),
+        )
         .tcp_nodelay(true);
     if is_loopback(url) {
         // Node and Python servers close connections that are idle for 5 s.
@@ -219,22 +224,44 @@ pub(crate) fn innermost(mut error: &dyn std::error::Error) -> String {
 
 /// Why a request failed: the innermost cause, which is the most helpful one.
 pub fn unreachable_reason(error: &reqwest::Error, redactor: &Redactor) -> String {
-    let what = if error.is_connect() {
-        "cannot connect"
+    let proxy = error.url().filter(|_| error.is_connect()).and_then(proxy_of);
+    let what = if let Some(proxy) = proxy {
+        format!("cannot connect through the proxy {proxy}")
+    } else if error.is_connect() {
+        "cannot connect".to_owned()
     } else if error.is_redirect() {
-        "not followed"
+        "not followed".to_owned()
     } else if error.is_timeout() {
-        "timed out"
+        "timed out".to_owned()
     } else {
-        "the request failed"
+        "the request failed".to_owned()
     };
     // reqwest's own message stops at "error sending request".
     let cause = innermost(error);
-    let text = match explain(&cause) {
+    // Some causes end with a link to the documentation of a library.
+    let cause = cause.split(": https://docs.rs/").next().unwrap_or(&cause);
+    let text = match explain(cause) {
         Some(explained) => format!("{what}: {explained} ({cause})"),
         None => format!("{what}: {cause}"),
     };
     SafeText::line(&redactor.redact(&text)).to_string()
+}
+
+/// Host and port of the proxy that the environment (`HTTPS_PROXY`, `NO_PROXY` and their kin) puts
+/// before an address, with the variable that names it.
+pub(crate) fn proxy_of(url: &Url) -> Option<String> {
+    if is_loopback(url) {
+        return None;
+    }
+    let proxy = Matcher::from_env().intercept(&url.as_str().parse().ok()?)?;
+    let host = proxy.uri().authority().map(|all| all.as_str().rsplit('@').next().unwrap_or(""))?;
+    let by_scheme = if url.scheme() == "http" { "HTTP_PROXY" } else { "HTTPS_PROXY" };
+    let is_set = |name: &&str| {
+        let lower = name.to_ascii_lowercase();
+        std::env::var_os(name).or_else(|| std::env::var_os(lower)).is_some_and(|v| !v.is_empty())
+    };
+    let name = [by_scheme, "ALL_PROXY"].into_iter().find(is_set).unwrap_or(by_scheme);
+    Some(format!("{host} ({name})"))
 }
 
 /// Reads a file named by `tls`.
@@ -291,6 +318,15 @@ fn same_origin(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Ac
 
 /// The failed check and the next step, when `cause` is about a certificate.
 pub(crate) fn explain(cause: &str) -> Option<&'static str> {
+    if let Some((_, alert)) = cause.split_once("received fatal alert: ") {
+        return of_alert(alert);
+    }
+    if cause.contains("without sending TLS close_notify") {
+        return Some(
+            "the server ended the TLS connection, as some do that require a certificate of the \
+             client: name one in `tls.cert` and `tls.key` of the entry",
+        );
+    }
     let cause = cause.split_once("invalid peer certificate")?.1;
     let has = |words: &[&str]| words.iter().any(|word| cause.contains(word));
     Some(if has(&["NotValidForName", "not valid for name"]) {
@@ -315,6 +351,29 @@ pub(crate) fn explain(cause: &str) -> Option<&'static str> {
     } else {
         "its certificate is invalid: inspect it with `openssl s_client -connect HOST:PORT`"
     })
+}
+
+/// What a server means that refuses the TLS handshake.
+fn of_alert(alert: &str) -> Option<&'static str> {
+    let has = |words: &[&str]| words.iter().any(|word| alert.contains(word));
+    if has(&["CertificateRequired"]) {
+        Some(
+            "the server requires a certificate of the client: name one in `tls.cert` and `tls.key` \
+             of the entry",
+        )
+    } else if has(&["Certificate", "UnknownCA", "AccessDenied"]) {
+        Some(
+            "the server does not accept the certificate of the client, or there is none: check \
+             `tls.cert` and `tls.key` of the entry, and who issued it",
+        )
+    } else if has(&["HandshakeFailure", "ProtocolVersion"]) {
+        Some(
+            "the server has no TLS version or cipher in common, or requires a certificate of the \
+             client (`tls.cert` and `tls.key` of the entry)",
+        )
+    } else {
+        None
+    }
 }
 
 // Unsolicited data of a server: read at a limited rate, reported when it is a flood. Owns the
@@ -369,5 +428,14 @@ mod tests {
             assert!(explain(cause).is_some_and(|explained| explained.contains(said)), "{cause}");
         }
         assert_eq!(explain("connection refused"), None);
+        for cause in [
+            "received fatal alert: CertificateRequired",
+            "received fatal alert: BadCertificate",
+            "received fatal alert: HandshakeFailure",
+            "peer closed connection without sending TLS close_notify",
+        ] {
+            assert!(explain(cause).is_some_and(|said| said.contains("tls.cert")), "{cause}");
+        }
+        assert_eq!(explain("received fatal alert: InternalError"), None);
     }
 }

@@ -12,18 +12,27 @@ use http::StatusCode;
 use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 use url::Url;
 
-use super::remote::{Incoming, RemoteServer, Streams, ended, streams};
+use super::remote::{Incoming, RemoteServer, Streams, Unasked, ended, streams};
 use crate::transport::SendError;
+use crate::wire::tap::Tap;
+use base::SafeText;
 
 type Socket = WebSocketStream<reqwest::Upgraded>;
 
 /// Message limit, as a multiple of the line limit: a message over the line limit is refused by the
 /// session, one over this ends the connection.
 const OVER: usize = 4;
+/// Longest frame that is sent: a longer message goes out in several.
+const MAX_FRAME_BYTES: usize = 512 << 10;
+/// Bytes that may wait to be written: a frame, and the pongs owed to a server that pings and does
+/// not read. Of those that do not fit, the newest is sent (RFC 6455, section 5.5.3).
+const MAX_UNSENT_BYTES: usize = 1 << 20;
 
 /// Connects to `url` (`ws:` or `wss:`).
 ///
@@ -52,14 +61,17 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
     }
     let upgraded = response.upgrade().await.map_err(|error| remote.broken(&error))?;
     let most = remote.tap.context.limits.line_bytes.saturating_mul(OVER);
-    let config = WebSocketConfig::default().max_message_size(Some(most)).max_frame_size(Some(most));
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(most))
+        .max_frame_size(Some(most))
+        .max_write_buffer_size(MAX_UNSENT_BYTES);
     let socket = WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await;
     let (sink, stream) = socket.split();
     let (streams, incoming, outgoing) = streams();
     tokio::spawn(async move {
         // The session ends when either side does: the server, or the host dropping its end.
         tokio::select! {
-            () = read(stream, incoming) => {}
+            () = read(stream, incoming, &remote.tap) => {}
             () = write(sink, outgoing) => {}
             () = ended(&remote.tap) => {}
         }
@@ -67,22 +79,30 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
     Ok(streams)
 }
 
-async fn read(mut stream: SplitStream<Socket>, mut incoming: Incoming) {
+async fn read(mut stream: SplitStream<Socket>, mut incoming: Incoming, tap: &Tap) {
     /// Frames without a message, such as pings, before other servers get a turn.
     const AT_ONCE: usize = 64;
+    /// Bytes of a frame around its payload.
+    const FRAME: usize = 2;
     let mut in_a_row = 0;
+    // Nobody has asked for pings: they are read at a limited rate, as other unsolicited data.
+    let mut unasked = Unasked::default();
     while let Some(message) = stream.next().await {
         let piece = match message {
             Ok(Message::Text(text)) => Ok(line(text.as_bytes())),
             Ok(Message::Binary(bytes)) => Ok(line(&bytes)),
-            Ok(Message::Close(_)) => return,
-            Ok(_) => {
+            Ok(Message::Close(frame)) => Err(closed(frame)),
+            Ok(Message::Ping(payload) | Message::Pong(payload)) => {
+                tap.context.bytes.heard(tap.context.clock.now());
                 in_a_row = (in_a_row + 1) % AT_ONCE;
-                if in_a_row == 0 {
+                if let Some(pause) = unasked.spend(payload.len() + FRAME, tap) {
+                    tokio::time::sleep(pause).await;
+                } else if in_a_row == 0 {
                     tokio::task::yield_now().await;
                 }
                 continue;
             }
+            Ok(Message::Frame(_)) => continue,
             Err(error) => Err(io::Error::other(error)),
         };
         let broken = piece.is_err();
@@ -90,6 +110,40 @@ async fn read(mut stream: SplitStream<Socket>, mut incoming: Incoming) {
             return;
         }
     }
+}
+
+/// The end of the connection as the server announced it (RFC 6455, section 7.4).
+fn closed(frame: Option<CloseFrame>) -> io::Error {
+    let text = match frame {
+        None => "the server closed the WebSocket without a code".to_owned(),
+        Some(CloseFrame { code, reason }) => {
+            let code = u16::from(code);
+            let meaning = meaning(code).map(|meaning| format!(" ({meaning})")).unwrap_or_default();
+            let reason = SafeText::cut(&reason, 200);
+            let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            format!("the server closed the WebSocket with code {code}{meaning}{reason}")
+        }
+    };
+    io::Error::new(io::ErrorKind::ConnectionAborted, text)
+}
+
+/// What a close code means, where the specification says it.
+const fn meaning(code: u16) -> Option<&'static str> {
+    Some(match code {
+        1000 => "normal closure",
+        1001 => "going away",
+        1002 => "protocol error",
+        1003 => "unsupported data",
+        1007 => "invalid data",
+        1008 => "policy violation",
+        1009 => "message too big",
+        1010 => "an extension is missing",
+        1011 => "internal error",
+        1012 => "service restart",
+        1013 => "try again later",
+        1014 => "bad gateway",
+        _ => return None,
+    })
 }
 
 /// A message as one line: line breaks in pretty-printed JSON are only white space.
@@ -101,11 +155,65 @@ fn line(message: &[u8]) -> Vec<u8> {
 async fn write(mut sink: SplitSink<Socket, Message>, mut outgoing: BufReader<DuplexStream>) {
     let mut line = String::new();
     while matches!(outgoing.read_line(&mut line).await, Ok(1..)) {
-        let text = Utf8Bytes::from(line.trim_end());
+        let text = line.trim_end();
+        let sent = if text.len() <= MAX_FRAME_BYTES {
+            send(&mut sink, Message::Text(Utf8Bytes::from(text))).await
+        } else {
+            send_in_frames(&mut sink, text.as_bytes()).await
+        };
         line.clear();
-        if sink.send(Message::Text(text)).await.is_err() {
+        if sent.is_err() {
             return;
         }
     }
     let _ = sink.close().await;
+}
+
+/// Sends a message that is longer than a frame may be.
+async fn send_in_frames(
+    sink: &mut SplitSink<Socket, Message>,
+    message: &[u8],
+) -> Result<(), tungstenite::Error> {
+    let mut kind = Data::Text;
+    let mut parts = message.chunks(MAX_FRAME_BYTES).peekable();
+    while let Some(part) = parts.next() {
+        let last = parts.peek().is_none();
+        let frame = Frame::message(part.to_vec(), OpCode::Data(kind), last);
+        send(sink, Message::Frame(frame)).await?;
+        kind = Data::Continue;
+    }
+    Ok(())
+}
+
+/// Writes a message of at most one frame, as soon as what waits before it is written.
+async fn send(
+    sink: &mut SplitSink<Socket, Message>,
+    mut message: Message,
+) -> Result<(), tungstenite::Error> {
+    loop {
+        sink.flush().await?;
+        match sink.feed(message).await {
+            // Pongs have filled the buffer meanwhile.
+            Err(tungstenite::Error::WriteBufferFull(unsent)) => message = *unsent,
+            fed => {
+                fed?;
+                return sink.flush().await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_told_with_its_code_and_reason() {
+        let told = |code: u16, reason: &'static str| {
+            closed(Some(CloseFrame { code: code.into(), reason: reason.into() })).to_string()
+        };
+        assert!(told(4999, "moved\u{1b}[31m on").ends_with("with code 4999: moved\u{fffd}[31m on"));
+        assert!(told(1011, "").ends_with("code 1011 (internal error)"));
+        assert!(closed(None).to_string().ends_with("without a code"));
+    }
 }

@@ -36,7 +36,7 @@ pub use record::method_name;
 use record::{JunkWindow, id_text};
 pub use requests::kind;
 pub use table::RoundTripResult;
-use table::{PendingTable, RoundTrip};
+use table::{PendingTable, RoundTrip, ServerRequestEntry};
 
 /// The tap of one connection.
 pub struct Tap {
@@ -46,6 +46,11 @@ pub struct Tap {
     pub pump: Arc<Pump>,
     /// Fires when the connection has ended: nothing arrives and nothing can be sent any more.
     pub over: CancellationToken,
+    /// Fires when the server asks something after the end of the connection: it waits for an answer
+    /// that can no longer come.
+    pub asked_too_late: CancellationToken,
+    /// Whether the host has closed the session, rather than the server or an error.
+    closed: AtomicBool,
     /// Whether the server required authorisation (HTTP 401).
     pub unauthorized: AtomicBool,
     me: Weak<Self>,
@@ -71,6 +76,8 @@ impl Tap {
             context,
             pump,
             over: CancellationToken::new(),
+            asked_too_late: CancellationToken::new(),
+            closed: AtomicBool::new(false),
             unauthorized: AtomicBool::new(false),
             me: Weak::clone(me),
             transport: OnceLock::new(),
@@ -98,6 +105,7 @@ impl Tap {
     /// Counts arrived bytes, of whatever kind.
     pub fn arrived(&self, bytes: usize) {
         self.context.bytes.received(bytes);
+        self.context.bytes.heard(self.context.clock.now());
         if self.context.seen.bytes() {
             self.pump.push(SessionEvent::FirstByte);
         }
@@ -170,6 +178,19 @@ impl Tap {
         if self.end(reason) {
             self.pump.push(SessionEvent::Closed(SafeText::line(reason)));
         }
+    }
+
+    /// Ends the connection because the host closes the session. What the server has asked is
+    /// refused, and what it says until it is gone is still looked at.
+    pub fn close(&self, reason: &str) {
+        self.refuse_open();
+        self.closed.store(true, Ordering::Relaxed);
+        self.end(reason);
+    }
+
+    /// Whether the host has closed the session.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// Reports to the owner that nothing can be sent to the server any more, although it may still
@@ -272,8 +293,37 @@ impl Tap {
         body
     }
 
-    /// Answers a request of the server.
+    /// Answers a request that nobody has to decide on.
     fn reply(&self, id: &RequestId, answer: Result<Value, (i64, String)>) {
+        self.respond(id, None, answer);
+    }
+
+    /// Answers an open request, unless it was answered or withdrawn meanwhile.
+    fn reply_to_open(&self, id: &RequestId, answer: Result<Value, (i64, String)>) {
+        let open = self.table.lock().open.remove(id);
+        if open.is_some() {
+            self.respond(id, open, answer);
+        }
+    }
+
+    /// Refuses what the server has asked and nobody has answered yet, because the session is being
+    /// closed: a server that is left without an answer may wait for it instead of exiting.
+    fn refuse_open(&self) {
+        const CLOSING: &str = "the client is closing the session";
+        let open: Vec<_> = self.table.lock().open.drain().collect();
+        for (id, open) in open {
+            open.claim.withdraw("its session ended");
+            open.withdrawn.cancel();
+            self.respond(&id, Some(open), Err((-32000, CLOSING.to_owned())));
+        }
+    }
+
+    fn respond(
+        &self,
+        id: &RequestId,
+        open: Option<ServerRequestEntry>,
+        answer: Result<Value, (i64, String)>,
+    ) {
         let kind = if answer.is_ok() { MessageKind::Response } else { MessageKind::Error };
         let message = match answer {
             Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
@@ -285,7 +335,7 @@ impl Tap {
         self.context.bytes.sent(body.len() + 1);
         let mut passed = self.context.passed(Direction::Out, kind, &body);
         passed.id = Some(id_text(id));
-        if let Some(open) = self.table.lock().open.remove(id) {
+        if let Some(open) = open {
             passed.latency = Some(open.arrived.elapsed());
             passed.method = Some(open.method);
             passed.call = open.call;

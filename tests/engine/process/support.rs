@@ -35,6 +35,7 @@ pub fn masking(server: &str, secrets: &[&str]) -> Deck {
         source: mcpdeck::base::logs::LogSource::Stderr,
         stderr_line_bytes: 1 << 10,
         stderr_bytes: 32 << 10,
+        outlives_host: false,
     };
     Deck { context, logs }
 }

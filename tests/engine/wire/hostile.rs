@@ -160,7 +160,10 @@ async fn junk_is_called_by_the_way_it_came() {
         rig.traffic().iter().filter_map(|r| r.problem.as_ref().map(ToString::to_string)).collect();
     assert_eq!(
         told,
-        ["a line on stdout that is not JSON-RPC", "what came over HTTP is not JSON-RPC"]
+        [
+            "a line on stdout that is not JSON-RPC: `oops`",
+            "what came over HTTP is not JSON-RPC: `oops`"
+        ]
     );
 }
 

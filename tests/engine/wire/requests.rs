@@ -141,6 +141,70 @@ async fn closing_fails_what_is_open_with_the_reason_and_closes_the_pipe() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_server_has_asked_is_answered_before_the_pipe_is_closed() {
+    let mut rig = rig();
+    let (connected, mut peer) = rig.legacy().await;
+    for id in 1..=3 {
+        peer.send(json!({"jsonrpc": "2.0", "id": id, "method": "roots/list"})).await;
+        rig.asked.recv().await.unwrap();
+    }
+    connected.session.close(Error::new(ErrorCode::ServerUnavailable, "enough")).await;
+    let mut answered: Vec<i64> = Vec::new();
+    for _ in 1..=3 {
+        let answer = peer.recv().await;
+        assert!(answer["error"]["message"].as_str().unwrap().contains("closing"), "{answer}");
+        answered.extend(answer["id"].as_i64());
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, [1, 2, 3]);
+    peer.closed().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_after_the_end_is_known_behind_whatever_was_said_before_it() {
+    let mut rig = rig();
+    let (connected, mut peer) = rig.legacy().await;
+    connected.session.close(Error::new(ErrorCode::ServerUnavailable, "enough")).await;
+    peer.closed().await;
+    let late = connected.session.asked_too_late();
+    for text in ["going", "going", "gone"] {
+        let params = json!({"level": "info", "data": text});
+        let said = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
+        peer.send(said).await;
+    }
+    assert!(
+        tokio::time::timeout(Duration::from_secs(60), late).await.is_err(),
+        "nothing was asked"
+    );
+    peer.send(json!({"jsonrpc": "2.0", "id": 1, "method": "roots/list"})).await;
+    connected.session.asked_too_late().await;
+    assert_eq!(rig.kinds().await, [FindingKind::AskedAfterClose]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_crosses_a_cancellation_or_the_end_is_no_finding() {
+    let mut rig = rig();
+    let (connected, mut peer) = rig.legacy().await;
+    let given_up = call(1);
+    let pending = start(&connected, echo("a"), given_up.context);
+    let first = peer.expect("tools/call").await;
+    given_up.cancel.cancel();
+    pending.await.unwrap().unwrap_err();
+    let token = &first["params"]["_meta"]["progressToken"];
+    let params = json!({"progressToken": token, "progress": 0.5});
+    let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+    peer.send(progress.clone()).await;
+    peer.expect("notifications/cancelled").await;
+    let open = start(&connected, echo("b"), call(2).context);
+    let second = peer.expect("tools/call").await;
+    connected.session.close(Error::new(ErrorCode::ServerUnavailable, "enough")).await;
+    open.await.unwrap().unwrap_err();
+    peer.reply(&second, text("too late")).await;
+    peer.send(progress).await;
+    assert_eq!(rig.kinds().await, []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn dropping_the_session_closes_the_pipe() {
     let rig = rig();
     let (connected, mut peer) = rig.legacy().await;

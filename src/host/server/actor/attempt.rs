@@ -101,15 +101,8 @@ impl OpenAttempt {
 
     /// Closes the session and stops the process after the rest of the start failed.
     async fn give_up(&self, opened: Opened, error: Error) -> OpenError {
-        if let Some(process) = &opened.process {
-            process.expect_exit();
-        }
-        opened.session.close(error.clone()).await;
-        let mut exit = None;
-        if let Some(process) = &opened.process {
-            let plan = StopPlan::new(&self.request.config, &self.deck.force);
-            exit = Some(process.stop(plan).await);
-        }
+        let plan = StopPlan::new(&self.request.config, &self.deck.force);
+        let exit = opened.end(error.clone(), plan).await;
         let retryable = error.code == ErrorCode::ServerUnavailable;
         OpenError { error, retryable, exit }
     }

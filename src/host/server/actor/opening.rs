@@ -340,8 +340,6 @@ impl Actor<'_> {
 
 // The end of a session and its process, requested or not, and the reported reason.
 
-/// How long a session may take to close before its process is stopped anyway.
-const LAST_REQUEST: Duration = Duration::from_secs(1);
 /// How long calls in flight may take to finish before the server is stopped; the entry's
 /// `shutdownTimeout` when that is shorter.
 const GRACE: Duration = Duration::from_secs(5);
@@ -371,12 +369,7 @@ async fn drained(
 }
 
 async fn end(opened: Option<Opened>, last_request: Error, plan: StopPlan) -> Option<ExitReport> {
-    let opened = opened?;
-    if let Some(process) = &opened.process {
-        process.expect_exit();
-    }
-    let _ = tokio::time::timeout(LAST_REQUEST, opened.session.close(last_request)).await;
-    Some(opened.process?.stop(plan).await)
+    opened?.end(last_request, plan).await
 }
 
 /// The displayed reason: how it ended, after how long, and the error line from stderr.

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::Tap;
 use super::inbound::InboundContext;
 use super::record::id_text;
-use super::table::{Abandoned, RoundTrip, RoundTripResult, TaskCall, full_name};
+use super::table::{Abandoned, LISTEN, RoundTrip, RoundTripResult, TaskCall, full_name};
 use crate::pending::PendingRequest;
 use crate::traffic::{MessageKind, TrafficRecord};
 use crate::transport::SendError;
@@ -270,7 +270,9 @@ impl Tap {
     }
 
     fn late(&self, late: &Abandoned, source: &InboundContext<'_>) {
-        if late.why != Self::OVERTAKEN {
+        // The end of a session or of a subscription is answered too.
+        let ordinary = self.over.is_cancelled() || late.method.as_str() == LISTEN;
+        if late.why != Self::OVERTAKEN && !ordinary {
             let message = format!("an answer after its request {}", late.why);
             let name = full_name(&late.method, late.target.as_ref());
             self.find(FindingKind::LateAnswer, &message, source.raw, Some(name));

@@ -297,7 +297,8 @@ impl Tap {
         drop(junk);
         let text = SafeText::line(&self.context.text(line, 256));
         self.context.seen.junk(&text, 1);
-        self.unattributed((FindingKind::Junk, MessageKind::Junk), problem, line, None);
+        let problem = format!("{problem}: `{}`", cut(text.trim(), 120));
+        self.unattributed((FindingKind::Junk, MessageKind::Junk), &problem, line, None);
     }
 
     /// Reports the lines skipped in the last second, and starts another.
@@ -349,7 +350,12 @@ impl Tap {
             ..self.context.came(MessageKind::Request, source.raw)
         });
         match verdict {
-            RequestDecision::Drop(..) => return,
+            RequestDecision::Drop(kind, _) => {
+                if kind == FindingKind::AskedAfterClose {
+                    self.asked_too_late.cancel();
+                }
+                return;
+            }
             RequestDecision::Refuse(_, code, message) => {
                 return self.reply(&id, Err((code, message)));
             }
@@ -390,8 +396,10 @@ impl Tap {
                 let waiting = &causes.calls;
                 let answer = decided(&tap.context, &tap.over, asked, waiting, &withdrawn).await;
                 match answer {
-                    Some(Answer::Result(result)) => tap.reply(&id, Ok(result)),
-                    Some(Answer::Refuse { code, message }) => tap.reply(&id, Err((code, message))),
+                    Some(Answer::Result(result)) => tap.reply_to_open(&id, Ok(result)),
+                    Some(Answer::Refuse { code, message }) => {
+                        tap.reply_to_open(&id, Err((code, message)));
+                    }
                     None => {}
                 }
             });
@@ -465,7 +473,12 @@ impl Tap {
         let table = self.table.lock();
         let request = number.and_then(|token| table.tokens.get(&token)).map(Arc::clone);
         let used = number.is_some_and(|token| (0..table.next_id).contains(&token));
+        let given_up = number.is_some_and(|token| table.has_given_up(token));
         drop(table);
+        // What a server reports before it has read the cancellation is nobody's mistake.
+        if request.is_none() && (given_up || self.over.is_cancelled()) {
+            return None;
+        }
         let Some(request) = request else {
             let (kind, message) = match token {
                 Some(_) if used => {

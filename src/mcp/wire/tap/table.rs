@@ -18,6 +18,9 @@ use config::error::Error;
 /// The key of `_meta` that names the task a message belongs to.
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
+/// The request that is answered when its subscription ends.
+pub(super) const LISTEN: &str = "subscriptions/listen";
+
 /// The result of a round trip.
 pub type RoundTripResult = Result<Payload, Error>;
 
@@ -53,7 +56,7 @@ pub(super) struct RoundTrip {
 impl RoundTrip {
     /// Whether it is answered only when its subscription ends.
     fn listens(&self) -> bool {
-        self.method.as_str() == "subscriptions/listen"
+        self.method.as_str() == LISTEN
     }
 
     pub(super) fn is_probe(&self) -> bool {
@@ -167,6 +170,11 @@ impl PendingTable {
         let mut open = self.answerable();
         let only = *open.next()?.0;
         open.next().is_none().then_some(only)
+    }
+
+    /// Whether the host has given up this request, and its answer has not come since.
+    pub(super) fn has_given_up(&self, id: i64) -> bool {
+        self.abandoned.iter().any(|abandoned| abandoned.id == id)
     }
 
     /// Remembers an abandoned request.

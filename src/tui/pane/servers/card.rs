@@ -232,6 +232,9 @@ fn offers(server: &ServerView) -> Vec<DocLine> {
     counts.into_iter().filter(|(count, _)| *count > 0).map(said).collect()
 }
 
+/// A server that owes answers and has sent nothing for this long may be gone without a word.
+const SILENT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Its activity, and the resources it uses.
 fn load(server: &ServerView, model: &Model) -> Vec<DocLine> {
     let mut facts = Vec::new();
@@ -249,6 +252,10 @@ fn load(server: &ServerView, model: &Model) -> Vec<DocLine> {
         }
         if in_flight > 0 {
             fact("in flight", ink!("{}", in_flight), Role::Busy);
+        }
+        let silent = metrics.last_heard.map(|at| model.now.since(at));
+        if let Some(silent) = silent.filter(|silent| in_flight > 0 && *silent >= SILENT_TIMEOUT) {
+            fact("last heard", ink!("{} ago", Dur(silent)), Role::Warning);
         }
         if let Some(latency) = &metrics.latency {
             fact("p50", ink!("{}", Dur(latency.p50)), Role::Text);
