@@ -105,6 +105,8 @@ pub fn schema(which: SchemaKind) -> ExitStatus {
         SchemaKind::Answers => schema_of::<Answers>(),
         SchemaKind::Policy => ::deck::policy_schema(),
         SchemaKind::Recording => ::deck::recording_schema(),
+        #[cfg(unix)]
+        SchemaKind::Native => ::deck::native_schema(),
     };
     output::json(&schema, ExitStatus::Ok)
 }

@@ -42,7 +42,7 @@ pub enum PolicyVerb {
         /// Target: server.tool, or a URI with --read.
         #[arg(value_name = "CALL")]
         call: String,
-        /// Under this profile; a named one binds you too.
+        /// Under this profile; a named one binds you too. Without it, that of the token for gateway:TOKEN.
         #[arg(long, value_name = "NAME")]
         profile: Option<String>,
         /// Read this resource instead.
@@ -104,6 +104,7 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> CommandResult {
         PolicyVerb::Why { origin, call, profile, read, prompt } => {
             let origin =
                 Origin::parse(origin).ok_or_else(|| output::refuse(&format!("write {ORIGINS}")))?;
+            let profile = profile.clone().or_else(|| profile_of(&origin));
             let principal = principal(origin, profile.as_deref());
             let kind = match (read, prompt) {
                 (true, _) => TargetKind::Resource,
@@ -137,6 +138,20 @@ fn clear(common: &Common, json: bool) -> CommandResult {
         let _ = write!(text, "; the old ones are in {}", spelled(old));
     }
     Ok(output::print(&format!("{}\n", SafeText::line(&text)), ExitStatus::Ok))
+}
+
+/// The profile of the token that the gateway knows by this id.
+#[cfg(feature = "gateway")]
+fn profile_of(origin: &Origin) -> Option<String> {
+    let Origin::Gateway(id) = origin else { return None };
+    let state = config::Environment::of_process().state_dir?;
+    let tokens = gateway::ClientTokens::of(&state).list().ok()?;
+    tokens.iter().find(|token| token.id == *id).map(|token| token.profile.clone())
+}
+
+#[cfg(not(feature = "gateway"))]
+const fn profile_of(_: &Origin) -> Option<String> {
+    None
 }
 
 fn open(common: &Common) -> Result<Offline, ExitStatus> {

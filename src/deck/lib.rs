@@ -42,7 +42,7 @@ pub use handle::{Alongside, Deck, DeckBuilder};
 pub use history::{FormDraft, History, HistoryRecord};
 pub use keyring::Keyring;
 #[cfg(unix)]
-pub use local::native::NATIVE_MESSAGES;
+pub use local::native::{NATIVE_MESSAGES, native_schema};
 #[cfg(unix)]
 pub use local::{Listening, Local, MAX_LOCAL_LINE, local_sockets};
 pub use lock::{Drift, DriftPlace, LOCK_FILE, Lock, LockedServer, canonical_json};

@@ -98,6 +98,12 @@ impl ClientCatalog {
                     object.insert("name".to_owned(), json!(name));
                 }
                 let is_tool = kind == TargetKind::Tool;
+                if let Some(execution) = raw.get_mut("execution").and_then(Value::as_object_mut)
+                    && execution.get("taskSupport").is_some_and(|support| support == "required")
+                {
+                    // The gateway offers no tasks: it runs the tool as one for each client.
+                    execution.shift_remove("taskSupport");
+                }
                 if let Some(reason) = reason.as_ref().filter(|_| is_tool) {
                     unavailable_because(&mut raw, reason);
                 }

@@ -19,7 +19,7 @@ use rmcp::model::{
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId};
 use tokio_util::sync::CancellationToken;
 
-use super::BODY;
+use super::guard::BODY;
 use super::raw::{Whole, splice};
 use super::sessions::is_answer;
 use super::state::Gateway;

@@ -22,7 +22,7 @@ use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
 use base::{LogLevel, ServerName};
-use host::{Host, HostView, TargetKind};
+use host::{CallOptions, Host, HostView, TargetKind};
 use mcp::{CallId, Notice, NoticeKind};
 
 /// Maximum number of resource subscriptions per session.
@@ -92,11 +92,13 @@ impl Interest {
         }
         let refused = |error| Outside::about(&error, uri, client);
         let host = gateway.host.clone();
-        let server = host.find_resource(uri, &client.options()).map_err(refused)?;
-        host.subscribe_resource(&server, uri).await.map_err(refused)?;
-        let uri = uri.to_owned();
-        let subscription = UpstreamSubscription { host, server, uri: uri.clone() };
-        self.subscriptions.lock().insert(uri, subscription);
+        let (server, original) = gateway.locate(client, uri).unzip();
+        let original = original.as_deref().unwrap_or(uri);
+        let options = CallOptions { server, ..client.options() };
+        let server = host.find_resource(original, &options).map_err(refused)?;
+        host.subscribe_resource(&server, original).await.map_err(refused)?;
+        let subscription = UpstreamSubscription { host, server, uri: original.to_owned() };
+        self.subscriptions.lock().insert(uri.to_owned(), subscription);
         Ok(())
     }
 
@@ -116,12 +118,14 @@ impl Interest {
         match &notice.kind {
             NoticeKind::Updated { uri } => {
                 let subscriptions = self.subscriptions.lock();
-                let server = &subscriptions.get(&**uri)?.server;
+                let is_meant = |(_, at): &(&String, &UpstreamSubscription)| {
+                    at.server == notice.server && at.uri == **uri
+                };
+                let (name, _) = subscriptions.iter().find(is_meant)?;
                 // Access may have been revoked since the subscription.
                 let what = (TargetKind::Resource, &**uri);
-                let is_visible =
-                    *server == notice.server && gateway.host.is_visible(&principal, server, what);
-                let param = ResourceUpdatedNotificationParam::new(&**uri);
+                let is_visible = gateway.host.is_visible(&principal, &notice.server, what);
+                let param = ResourceUpdatedNotificationParam::new(name.as_str());
                 is_visible.then(|| ResourceUpdatedNotification::new(param).into())
             }
             NoticeKind::Logged { .. } => {

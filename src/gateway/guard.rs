@@ -2,20 +2,27 @@
 //! the bearer token, the owner of the session, and the limit on sessions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 
+use super::accept::as_rpc;
 use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
 use host::OutsideCode;
 
 const SESSION: &str = "mcp-session-id";
+
+/// Largest request body, in bytes.
+pub(super) const BODY: usize = 4 << 20;
+/// Longest time that a body may take to arrive: the head of a request has as long.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Passes on what comes from an allowed site with a token. Pages of an allowed origin may read the
 /// answers and send the headers they need (Fetch, section 3.3, "CORS protocol").
@@ -24,11 +31,17 @@ pub(crate) async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
+    let is_mcp = is_mcp(request.uri().path());
     let origin = match same_site(&gateway, &request) {
         Ok(origin) => origin,
+        Err(refused) if is_mcp => return as_rpc(refused.into_response()).await,
         Err(refused) => return refused.into_response(),
     };
-    let Some(origin) = origin else { return admit(gateway, request, next).await };
+    let admit = async |request| {
+        let response = admit(gateway, request, next).await;
+        if is_mcp { as_rpc(response).await } else { response }
+    };
+    let Some(origin) = origin else { return admit(request).await };
     let asked = request.headers();
     let is_preflight = request.method() == Method::OPTIONS
         && asked.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
@@ -42,7 +55,7 @@ pub(crate) async fn guard(
         }
         response
     } else {
-        admit(gateway, request, next).await
+        admit(request).await
     };
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -52,8 +65,31 @@ pub(crate) async fn guard(
     response
 }
 
+fn is_mcp(path: &str) -> bool {
+    path == "/mcp" || path.starts_with("/mcp/")
+}
+
+/// Waits for the whole body of a request, which must not hold its connection for ever.
+async fn arrived(request: Request) -> Result<Request, Outside> {
+    let refuse =
+        |status, message: String| Err(Outside::new(OutsideCode::ProtocolError, status, message));
+    let (parts, body) = request.into_parts();
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, BODY)).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(parts, body.into())),
+        Ok(Err(_)) => {
+            let message = format!("Payload Too Large: request body exceeds {BODY} bytes");
+            refuse(StatusCode::PAYLOAD_TOO_LARGE, message)
+        }
+        Err(_) => {
+            let seconds = BODY_TIMEOUT.as_secs();
+            let message = format!("the body did not arrive within {seconds} s");
+            refuse(StatusCode::REQUEST_TIMEOUT, message)
+        }
+    }
+}
+
 /// Passes a request on with its [`Client`] as an extension, or refuses it.
-async fn admit(gateway: Arc<Gateway>, mut request: Request, next: Next) -> Response {
+async fn admit(gateway: Arc<Gateway>, request: Request, next: Next) -> Response {
     if request.uri().path() == "/healthz" {
         return next.run(request).await;
     }
@@ -67,8 +103,9 @@ async fn admit(gateway: Arc<Gateway>, mut request: Request, next: Next) -> Respo
     if gateway.is_away() && path != "/readyz" {
         return Outside::away().into_response();
     }
-    let is_mcp = path == "/mcp" || path.starts_with("/mcp/");
-    if let Some(profile) = path.strip_prefix("/mcp/p/") {
+    let is_mcp = is_mcp(path);
+    let profile = path.strip_prefix("/mcp/p/");
+    if let Some(profile) = profile.map(|profile| profile.strip_suffix('/').unwrap_or(profile)) {
         if profile != &*client.profile && !client.is_owner {
             let message = "the token belongs to another profile";
             return Outside::new(OutsideCode::PermissionDenied, StatusCode::FORBIDDEN, message)
@@ -90,6 +127,10 @@ async fn admit(gateway: Arc<Gateway>, mut request: Request, next: Next) -> Respo
         return Outside::crowded().into_response();
     }
     let is_delete = request.method() == Method::DELETE;
+    let mut request = match arrived(request).await {
+        Ok(request) => request,
+        Err(refused) => return refused.into_response(),
+    };
     request.extensions_mut().insert(client.clone());
     let response = next.run(request).await;
     if !is_mcp {

@@ -10,6 +10,7 @@
     reason = "its readers are its authors: a doc stands where it says more than the name"
 )]
 
+mod accept;
 mod bridge;
 mod catalog;
 mod direct;
@@ -43,6 +44,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use guard::BODY;
 use host::Host;
 use state::Gateway;
 
@@ -54,8 +56,6 @@ pub use store::Valkey;
 pub use tokens::{Client, ClientTokens, DEFAULT_SCOPES, OwnerToken, TokenRecord};
 pub use traces::Traces;
 
-/// Largest request body, in bytes.
-const BODY: usize = 4 << 20;
 /// Longest time that open streams and calls may take to finish after the first stop signal.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -87,8 +87,11 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
     let direct = (Arc::clone(gateway), stop.child_token());
     let mcp = Router::new()
         .route_service("/mcp", service.clone())
-        .route_service("/mcp/p/{profile}", service)
-        .layer(axum::middleware::from_fn_with_state(direct, direct::direct));
+        .route_service("/mcp/", service.clone())
+        .route_service("/mcp/p/{profile}", service.clone())
+        .route_service("/mcp/p/{profile}/", service)
+        .layer(axum::middleware::from_fn_with_state(direct, direct::direct))
+        .layer(axum::middleware::from_fn(accept::negotiate));
     let site = axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::site);
     let beside = beside.unwrap_or_default().layer(site);
     Router::new()

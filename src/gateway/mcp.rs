@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::accept::JsonOnly;
 use super::bridge::{BridgedRequest, Parked};
 use super::catalog::{ClientCatalog, ClientEntry};
 use super::follow::{Interest, Recipient, follow, log_level, logged_during, next_notice};
@@ -38,9 +39,11 @@ use super::store::ParkedCall;
 use super::tokens::Client;
 use super::traces::TraceSpan;
 use base::ServerName;
-use config::error::Error;
-use host::{AccessScope, CallOptions, CallOutcome, PolicyAction, TargetKind};
-use mcp::{Answer, CLIENT_NAME, HOPS_KEY, RequestKind};
+use config::error::{Error, ErrorCode};
+use host::{
+    AccessScope, CallOptions, CallOutcome, OutsideError, PolicyAction, TargetKind, fit_template,
+};
+use mcp::{Answer, CLIENT_NAME, HOPS_KEY, RequestKind, vendor_meta};
 
 /// Queue size for progress notifications of one call; further ones are dropped.
 const PROGRESS: usize = 16;
@@ -132,18 +135,6 @@ impl Face {
         Ok(client)
     }
 
-    /// The first server that lists this URI visibly for the client.
-    fn lists(
-        &self,
-        client: &Client,
-        uri: &str,
-        of: fn(&ClientCatalog) -> &[ClientEntry],
-    ) -> Option<ServerName> {
-        let catalog = self.catalog();
-        let mut seen = self.gateway.seen_by(client, TargetKind::Resource, of(&catalog));
-        seen.find(|entry| entry.name == uri).map(|entry| entry.server.clone())
-    }
-
     fn catalog(&self) -> Arc<ClientCatalog> {
         self.gateway.catalogs.of(&self.gateway.host.snapshot())
     }
@@ -165,20 +156,34 @@ impl Face {
         let entries = if client.may(scope) { of(&catalog) } else { &[] };
         let mut known = HashSet::new();
         let entries = self.gateway.seen_by(&client, kind, entries);
-        // If several servers list a URI, the first visible one wins.
-        let entries = entries.filter(|entry| known.insert(entry.name.as_str()));
+        // If several servers list a URI, it is that of the first visible one; the others are listed
+        // under a URI of their own.
+        let entries = entries.map(|entry| {
+            if kind != TargetKind::Resource || known.insert(entry.name.as_str()) {
+                return entry.raw.clone();
+            }
+            let mut raw = entry.raw.clone();
+            for key in ["uri", "uriTemplate"] {
+                if let Some(uri) = raw.get_mut(key) {
+                    *uri = own_uri(&entry.server, &entry.name).into();
+                }
+            }
+            raw
+        });
         let entries: Vec<Value> = if context.client_info().as_ref().is_some_and(is_deck) {
             // Limits hops: entries of decks that list each other would otherwise multiply.
-            let near = entries.filter_map(|entry| {
-                let hops = entry.raw["_meta"][HOPS_KEY].as_u64().unwrap_or(0);
-                let mut raw = (hops < HOPS).then(|| entry.raw.clone())?;
+            let near = entries.filter_map(|mut raw| {
+                let hops = raw["_meta"][HOPS_KEY].as_u64().unwrap_or(0);
+                if hops >= HOPS {
+                    return None;
+                }
                 let meta = raw.as_object_mut()?.entry("_meta").or_insert_with(|| json!({}));
                 meta.as_object_mut()?.insert(HOPS_KEY.to_owned(), json!(hops + 1));
                 Some(raw)
             });
             near.collect()
         } else {
-            entries.map(|entry| entry.raw.clone()).collect()
+            entries.collect()
         };
         let mut list = json!({});
         list[key] = entries.into();
@@ -201,6 +206,7 @@ impl Face {
         (state, given): (Option<String>, Option<InputResponses>),
     ) -> Result<(), ErrorData> {
         let is_cacheable = operation.kind == TargetKind::Resource;
+        let is_tool = operation.kind == TargetKind::Tool;
         let (progress, mut progressed) = mpsc::channel(PROGRESS);
         let level = match context.meta.log_level() {
             Some(level) if is_modern(context) => {
@@ -252,9 +258,19 @@ impl Face {
                     }
                 }
                 outcome = &mut call.outcome => {
-                    let outcome =
-                        outcome.map_err(|error| Outside::about(&error, &call.target, client))?;
-                    reply(context, outcome, is_cacheable);
+                    let result = match outcome {
+                        Ok(outcome) => outcome.result.into_value(),
+                        // The model that made the mistake shall read it (2025-11-25, tools, error
+                        // handling: "input validation errors").
+                        Err(error) if is_tool && error.code == ErrorCode::Validation => {
+                            let text = OutsideError::of(&error).message;
+                            json!({"content": [{"type": "text", "text": text}], "isError": true})
+                        }
+                        Err(error) => {
+                            return Err(Outside::about(&error, &call.target, client).into());
+                        }
+                    };
+                    reply(context, result, is_cacheable);
                     return Ok(());
                 }
                 Some(ask) = call.line.asks.recv() => {
@@ -307,8 +323,9 @@ impl Face {
         let trace = context.meta.get("traceparent").and_then(Value::as_str);
         let trace = trace.and_then(super::traces::parent);
         let id = self.gateway.host.next_call_id();
-        let (progress, hops) = (Some(progress), Some(hops));
-        let options = CallOptions { id: Some(id), progress, trace, hops, ..client.options() };
+        let (progress, hops, meta) = (Some(progress), Some(hops), meta_of(context));
+        let own = client.options();
+        let options = CallOptions { id: Some(id), progress, trace, hops, meta, ..own };
         let cancel = options.cancel.clone();
         let line = self.gateway.bridge.open(id);
         let (gateway, caller) = (Arc::clone(&self.gateway), client.clone());
@@ -346,12 +363,71 @@ impl Face {
     }
 }
 
+/// The URI, or URI template, of a resource of this server whose own one is that of another server.
+pub(super) fn own_uri(server: &ServerName, uri: &str) -> String {
+    let name = url::form_urlencoded::byte_serialize(server.as_str().as_bytes());
+    format!("{OWN_URIS}{}/{uri}", name.collect::<String>())
+}
+
+/// The beginning of all such URIs.
+const OWN_URIS: &str = "mcpdeck://";
+
+/// Replaces the URI of a server's resource in its contents by that under which it was read.
+fn rename(result: &mut Value, original: &str, uri: &str) {
+    for content in result["contents"].as_array_mut().into_iter().flatten() {
+        if content["uri"] == *original {
+            content["uri"] = uri.into();
+        }
+    }
+}
+
 /// The context that a `requestState` is bound to.
 fn about(client: &str, target: &str) -> String {
     format!("{client}\n{target}")
 }
 
 impl Gateway {
+    /// The server of a URI, and the URI there: the server under whose name it is written, the first
+    /// one visible that lists it, or the one whose template fits best. What is listed, read and
+    /// subscribed to is so the same.
+    pub(super) fn locate(&self, client: &Client, uri: &str) -> Option<(ServerName, Arc<str>)> {
+        let catalog = self.catalogs.of(&self.host.snapshot());
+        let kind = TargetKind::Resource;
+        let listed = self.seen_by(client, kind, &catalog.resources).find(|it| it.name == uri);
+        if let Some(entry) = listed {
+            return Some((entry.server.clone(), Arc::clone(&entry.original)));
+        }
+        if let Some(found) = self.named_in(client, uri) {
+            return Some(found);
+        }
+        let fits = self
+            .seen_by(client, kind, &catalog.templates)
+            .filter_map(|entry| Some((fit_template(&entry.original, uri)?, entry)));
+        // The first of those that fit equally well.
+        let best = fits.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        best.map(|(_, entry)| (entry.server.clone(), uri.into()))
+    }
+
+    /// The server of a URI template, and the template there.
+    fn template(&self, client: &Client, uri: &str) -> Option<(ServerName, Arc<str>)> {
+        let catalog = self.catalogs.of(&self.host.snapshot());
+        let mut seen = self.seen_by(client, TargetKind::Resource, &catalog.templates);
+        let listed = seen.find(|entry| entry.name == uri);
+        let listed = listed.map(|entry| (entry.server.clone(), Arc::clone(&entry.original)));
+        listed.or_else(|| self.named_in(client, uri))
+    }
+
+    /// The visible server that a URI names ([`own_uri`]), and the URI there.
+    fn named_in(&self, client: &Client, uri: &str) -> Option<(ServerName, Arc<str>)> {
+        uri.strip_prefix(OWN_URIS)?;
+        let (view, principal) = (self.host.snapshot(), client.principal());
+        view.servers.keys().find_map(|server| {
+            let own = uri.strip_prefix(&own_uri(server, ""))?;
+            let is_visible = self.host.is_visible(&principal, server, (TargetKind::Resource, own));
+            is_visible.then(|| (server.clone(), own.into()))
+        })
+    }
+
     /// Takes the parked call of a `requestState`. Returns `None` when it is parked at another
     /// replica: it is then restarted here with all answers given so far.
     ///
@@ -395,7 +471,10 @@ impl Gateway {
         let performed = Box::pin(async {
             let (host, clock) = (&self.host, self.host.clock());
             let traces = &self.options.traces;
-            let span = traces.begin(operation.traced(), options.trace.as_deref(), clock.now());
+            let caller = principal.origin.to_string();
+            let whose = (operation.server.as_ref().map(ServerName::as_str), caller.as_str());
+            let parent = options.trace.as_deref();
+            let span = traces.begin(operation.traced(), whose, parent, clock.now());
             let trace = span.as_ref().map(TraceSpan::context).or_else(|| options.trace.clone());
             let McpOperation { kind, server, name, arguments } = operation;
             let tool_of = server.as_ref().filter(|_| kind == TargetKind::Tool);
@@ -442,14 +521,18 @@ fn is_modern(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
+/// What a client put into `_meta` of its request for the server.
+fn meta_of(context: &RequestContext<RoleServer>) -> Option<Arc<serde_json::Map<String, Value>>> {
+    Some(Arc::new(vendor_meta(json!(context.meta).as_object()?.clone())))
+}
+
 /// Whether a client is another deck.
 fn is_deck(client: &Implementation) -> bool {
     client.name == CLIENT_NAME
 }
 
 /// Answers with the server's result, adapted to the client's protocol version.
-fn reply(context: &RequestContext<RoleServer>, outcome: CallOutcome, is_cacheable: bool) {
-    let mut result = outcome.result.into_value();
+fn reply(context: &RequestContext<RoleServer>, mut result: Value, is_cacheable: bool) {
     if let Some(object) = result.as_object_mut() {
         if is_modern(context) {
             object.insert("resultType".to_owned(), json!("complete"));
@@ -469,7 +552,11 @@ fn reply(context: &RequestContext<RoleServer>, outcome: CallOutcome, is_cacheabl
 /// Returns the request if the client can answer it; otherwise declines, and the operator gets it.
 fn answerable(context: &RequestContext<RoleServer>, ask: BridgedRequest) -> Option<BridgedRequest> {
     let capabilities = context.client_capabilities().unwrap_or_default();
+    let parts = context.extensions.get::<axum::http::request::Parts>();
+    let reads_events = parts.is_none_or(|parts| parts.extensions.get::<JsonOnly>().is_none());
     let can = match ask.request.kind {
+        // It reads nothing but the answer (up to 2025-11-25).
+        _ if !reads_events && !is_modern(context) => false,
         RequestKind::Sampling => capabilities.sampling.is_some(),
         RequestKind::Elicitation => capabilities.elicitation.is_some(),
         RequestKind::UrlElicitation => {
@@ -599,8 +686,9 @@ impl ServerHandler for Face {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let client = self.allowed(&context, AccessScope::ResourcesRead).await?;
         let uri = request.uri;
-        let server = self.lists(&client, &uri, |catalog| &catalog.resources);
-        let (kind, name) = (TargetKind::Resource, uri.as_str().into());
+        let (server, name) = self.gateway.locate(&client, &uri).unzip();
+        let (kind, name) = (TargetKind::Resource, name.unwrap_or_else(|| uri.as_str().into()));
+        let original = Arc::clone(&name);
         let called = (uri.clone(), McpOperation { kind, server, name, arguments: Value::Null });
         let resumed = (request.request_state, request.input_responses);
         self.run(&context, &client, called, resumed).await.map_err(|mut error| {
@@ -612,6 +700,9 @@ impl ServerHandler for Face {
             }
             error
         })?;
+        if *original != *uri {
+            Whole::change(&context.extensions, |result| rename(result, &original, &uri));
+        }
         Ok(ReadResourceResult::new(Vec::new()).into())
     }
 
@@ -633,16 +724,20 @@ impl ServerHandler for Face {
             }
             Reference::Resource(resource) => {
                 client.allows(AccessScope::ResourcesRead)?;
-                let server = self.lists(&client, &resource.uri, |catalog| &catalog.templates);
-                server.ok_or_else(unknown)?
+                let found = self.gateway.template(&client, &resource.uri);
+                let (server, original) = found.ok_or_else(unknown)?;
+                params["ref"]["uri"] = json!(original);
+                server
             }
             _ => return Err(unknown()),
         };
         if let Some(params) = params.as_object_mut() {
             params.shift_remove("_meta");
         }
-        let outcome = self.gateway.host.complete(&server, params, client.options()).await;
-        reply(&context, outcome.map_err(|error| Outside::from(&error))?, false);
+        let options = CallOptions { meta: meta_of(&context), ..client.options() };
+        let outcome = self.gateway.host.complete(&server, params, options).await;
+        let outcome = outcome.map_err(|error| Outside::from(&error))?;
+        reply(&context, outcome.result.into_value(), false);
         Ok(CompleteResult::default())
     }
 

@@ -27,6 +27,14 @@ impl Whole {
         }
     }
 
+    /// Changes the result stored for these extensions, if there is one.
+    pub fn change(extensions: &Extensions, change: impl FnOnce(&mut Value)) {
+        let over_http = || extensions.get::<Parts>()?.extensions.get::<Self>();
+        if let Some(whole) = extensions.get::<Self>().or_else(over_http) {
+            whole.0.lock().as_mut().map(change);
+        }
+    }
+
     /// Takes the stored result, if there is one.
     pub fn take(&self) -> Option<Value> {
         self.0.lock().take()

@@ -13,9 +13,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::mcp::McpOperation;
+use super::metrics::MetricsFormat;
 use super::outside::Outside;
 use super::state::{Gateway, is_starting};
 use super::tokens::Client;
+use ::mcp::vendor_meta;
 use base::ServerName;
 use config::error::ErrorCode;
 use host::{AccessScope, CallOptions, CallOutcome, OutsideCode, PolicyAction, TargetKind};
@@ -157,6 +159,9 @@ pub(crate) struct CallBody {
     /// Seconds.
     #[serde(default)]
     timeout: Option<f64>,
+    /// For the server.
+    #[serde(default, rename = "_meta")]
+    meta: Option<serde_json::Map<String, Value>>,
 }
 
 /// `POST /tools/{name}/call`: calls a tool by its listed name or as `server.tool`.
@@ -179,7 +184,8 @@ pub(crate) async fn call(
     let timeout = timeout.map(|timeout| timeout.min(LONGEST));
     let trace = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let trace = trace.and_then(super::traces::parent);
-    let options = CallOptions { timeout, trace, ..client.options() };
+    let meta = request.meta.map(|meta| Arc::new(vendor_meta(meta)));
+    let options = CallOptions { timeout, trace, meta, ..client.options() };
     // When the caller disconnects, this future is dropped, which cancels the call.
     let _hung_up = options.cancel.clone().drop_guard();
     let arguments = Value::Object(request.arguments.unwrap_or_default());
@@ -206,13 +212,15 @@ fn answered(outcome: CallOutcome) -> Value {
 pub(crate) async fn metrics(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
+    headers: HeaderMap,
 ) -> Result<Response, Outside> {
     client.allows(AccessScope::ServerConnect)?;
     let failed = |_| {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Outside::new(OutsideCode::Internal, status, "the metrics could not be written")
     };
-    let text = gateway.metrics.text().map_err(failed)?;
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = MetricsFormat::of(accept.unwrap_or_default());
+    let text = gateway.metrics.text(format).map_err(failed)?;
+    Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
 }

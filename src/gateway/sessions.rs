@@ -413,8 +413,8 @@ impl ClientSessions {
     }
 
     /// Whether a client may open another session. When all are taken, one that nobody uses now is
-    /// ended for it: the oldest of the client that has the most, if that has more than this one. So
-    /// a client that leaves its sessions behind keeps no other out.
+    /// ended for it: the oldest of the client that has the most, if that has more than this one, or
+    /// else the oldest of its own. So a client that leaves its sessions behind keeps nobody out.
     pub fn make_room(&self, client: &str) -> bool {
         let mut open = self.open.lock();
         if open.len() < SESSIONS {
@@ -425,11 +425,13 @@ impl ClientSessions {
             *held.entry(one.owner.clone()).or_default() += 1;
         }
         let own = open.values().filter(|one| one.owner.as_deref() == Some(client)).count();
-        let unused =
-            open.iter().filter(|(_, one)| held[&one.owner] > own).filter_map(|(id, one)| {
-                let mut sent = one.session.sent.lock();
-                (!sent.is_in_use()).then(|| (held[&one.owner], Reverse(sent.used), id.clone()))
-            });
+        let may_end = |owner: &Option<Arc<str>>| {
+            held[owner] > own || own > 0 && owner.as_deref() == Some(client)
+        };
+        let unused = open.iter().filter(|(_, one)| may_end(&one.owner)).filter_map(|(id, one)| {
+            let mut sent = one.session.sent.lock();
+            (!sent.is_in_use()).then(|| (held[&one.owner], Reverse(sent.used), id.clone()))
+        });
         unused.max().is_some_and(|(.., id)| open.remove(&id).is_some())
     }
 
@@ -734,9 +736,13 @@ mod tests {
         }
         // The oldest of `b` listens.
         let stream = sessions.find(&ids[10]).expect("open").session.sent.lock().go_on(0, None);
-        assert!(!sessions.make_room("b") && sessions.make_room("a"));
+        assert!(sessions.make_room("a"));
         let ended: Vec<_> = ids.iter().filter(|id| sessions.owner(id).is_none()).collect();
         assert_eq!(ended, [&ids[11]]);
+        sessions.open(Arc::clone(&ids[11])).expect("there is room");
+        sessions.own(&ids[11], &Arc::from("a"));
+        assert!(sessions.make_room("b"), "its own sessions, which nobody uses, are no obstacle");
+        assert!(sessions.owner(&ids[12]).is_none() && sessions.owner(&ids[0]).is_some());
         drop(stream);
     }
 

@@ -75,6 +75,7 @@ impl Traces {
     pub(super) fn begin(
         &self,
         (method, target): (&str, Option<(&str, &str)>),
+        (server, client): (Option<&str>, &str),
         parent: Option<&str>,
         now: Timestamp,
     ) -> Option<TraceSpan> {
@@ -88,6 +89,9 @@ impl Traces {
             text["name"] = format!("{method} {target}").into();
             text["attributes"].as_array_mut()?.push(attribute(key, target));
         }
+        let attributes = text["attributes"].as_array_mut()?;
+        attributes.extend(server.map(|server| attribute("mcpdeck.server", server)));
+        attributes.push(attribute("mcpdeck.client", client));
         if let Some(parent) = parent {
             parent.get(3..35)?.clone_into(&mut trace);
             text["parentSpanId"] = parent.get(36..52)?.into();
@@ -111,8 +115,16 @@ impl TraceSpan {
             Ok(_) => None,
             Err(error) => Some(error.code.as_str()),
         };
-        if let (Some(kind), Some(all)) = (failed, self.text["attributes"].as_array_mut()) {
-            all.push(attribute("error.type", kind));
+        if let Some(all) = self.text["attributes"].as_array_mut() {
+            all.push(attribute("mcpdeck.outcome", failed.unwrap_or("ok")));
+            all.extend(failed.map(|kind| attribute("error.type", kind)));
+            // A resource may have been found by its URI alone.
+            let is_named = all.iter().any(|one| one["key"] == "mcpdeck.server");
+            if let Some(server) = outcome.as_ref().ok().filter(|_| !is_named) {
+                all.push(attribute("mcpdeck.server", server.server.as_str()));
+            }
+        }
+        if failed.is_some() {
             self.text["status"] = json!({"code": 2});
         }
         let _ = self.spans.try_send(self.text);

@@ -135,6 +135,9 @@ pub struct CallOptions {
     pub server: Option<ServerName>,
     /// The caller's span (W3C `traceparent`), passed to the server in `_meta`.
     pub trace: Option<Arc<str>>,
+    /// What the caller put into `_meta` for the server; keys of the connection itself are left out
+    /// ([`mcp::vendor_meta`]).
+    pub meta: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
     /// Number of decks the call has already passed through, when it came through a gateway.
     pub hops: Option<u64>,
     /// The call id, reserved with [`crate::Host::next_call_id`].

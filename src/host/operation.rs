@@ -643,8 +643,10 @@ impl Operation {
 
     /// The cache key of this operation; `None` when it is not cacheable.
     fn cache_key(&self) -> Option<CacheKey> {
-        // Callers subject to the policy share no cached results.
-        if self.admission.is_some() || self.has_to_comply() {
+        // Callers subject to the policy share no cached results, nor do those that tell the server
+        // more than the request.
+        let tells_more = self.options.meta.as_ref().is_some_and(|meta| !meta.is_empty());
+        if self.admission.is_some() || self.has_to_comply() || tells_more {
             return None;
         }
         let params = match &self.request {
@@ -711,6 +713,9 @@ impl Flight {
         let _ = row.pending.caller.set(format!("{} {session}", principal.origin).trim_end().into());
         if let Some(trace) = &options.trace {
             let _ = row.pending.trace.set(Arc::clone(trace));
+        }
+        if let Some(meta) = options.meta.as_ref().filter(|meta| !meta.is_empty()) {
+            let _ = row.pending.meta.set(Arc::clone(meta));
         }
         if let Some(hops) = options.hops {
             let _ = row.pending.hops.set(hops);

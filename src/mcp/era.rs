@@ -115,3 +115,32 @@ fn capabilities(version: &str) -> Value {
         "elicitation": if newest { json!({"form": {}, "url": {}}) } else { json!({}) },
     })
 }
+
+/// The keys of a caller's `_meta` that are meant for the server, not for the connection: neither the
+/// protocol's own (basic, `_meta`, "reserved prefixes") nor those that each hop sets anew.
+pub fn vendor_meta(mut meta: Map<String, Value>) -> Map<String, Value> {
+    meta.retain(|key, _| {
+        let prefix = key.split_once('/').map(|(prefix, _)| prefix);
+        let mut labels = prefix.into_iter().flat_map(|prefix| prefix.split('.'));
+        let is_reserved = labels.any(|label| label.eq_ignore_ascii_case("modelcontextprotocol"));
+        !is_reserved && !matches!(key.as_str(), "progressToken" | "traceparent" | HOPS_KEY)
+    });
+    meta
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_the_connection_stay_with_it_and_all_others_go_on() {
+        let sent = json!({
+            "tenant": "t1", "com.example/user": {"id": 7}, "tracestate": "a=b",
+            "progressToken": 5, "traceparent": "00-", "io.modelcontextprotocol/clientInfo": {},
+            "modelcontextprotocol.io/x": 1, "mcpdeck/hops": 2,
+        });
+        let kept = vendor_meta(sent.as_object().expect("an object").clone());
+        let keys: Vec<&str> = kept.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["tenant", "com.example/user", "tracestate"]);
+    }
+}

@@ -25,7 +25,7 @@ pub use capabilities::{
     Capabilities, FieldChange, ListChanges, ListKind, Prompt, RejectedEntry, Resource, Risk, Tool,
     ToolHints,
 };
-pub use era::{CLIENT_NAME, Era, HOPS_KEY, SessionView};
+pub use era::{CLIENT_NAME, Era, HOPS_KEY, SessionView, vendor_meta};
 pub use id::{ApprovalId, CallId};
 pub use notice::{Answer, InputPlace, Notice, NoticeKind, Progress, RequestKind};
 pub use payload::Payload;

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde_json::{Map, Value};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,8 @@ pub struct PendingRequest {
     pub caller: OnceLock<Arc<str>>,
     /// The span of its caller (W3C `traceparent`), sent in `_meta`.
     pub trace: OnceLock<Arc<str>>,
+    /// What its caller put into `_meta`.
+    pub meta: OnceLock<Arc<Map<String, Value>>>,
     /// How many decks it came through; sent in `_meta` to a server that is a deck.
     pub hops: OnceLock<u64>,
     /// Timeout, not counting time spent waiting for the user; progress restarts it.
@@ -94,6 +97,7 @@ impl PendingRequest {
             call,
             caller: OnceLock::new(),
             trace: OnceLock::new(),
+            meta: OnceLock::new(),
             hops: OnceLock::new(),
             timeout,
             max_total,

@@ -30,6 +30,7 @@ const VENDOR: &str = r#"{
     {"name": "with.dots", "inputSchema": {"type": "object"}},
     {"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
     {"name": "trace", "inputSchema": {"type": "object"}},
+    {"name": "tenant", "inputSchema": {"type": "object"}},
     {"name": "wait", "inputSchema": {"type": "object"}},
     {"name": "late", "inputSchema": {"type": "object"}},
     {"name": "touch", "inputSchema": {"type": "object"}}
@@ -40,6 +41,7 @@ const VENDOR: &str = r#"{
     "with.dots": {"text": "dotted"},
     "slow": {"answer": {"task": {"taskId": "t-1", "status": "working", "pollInterval": 50}}},
     "trace": {"text": "${params._meta.traceparent:-none}"},
+    "tenant": {"text": "${params._meta.tenant:-none}"},
     "wait": [
       {"progress": {"steps": 1, "total": 9, "message": "begun"}},
       {"wait": "cancelled"},
@@ -459,7 +461,7 @@ fn a_script_lists_and_calls_tools_with_the_token_of_the_file() {
     assert_eq!(ready, 2, "{servers}");
     let metrics = service.get("/metrics").body;
     let failures = r#"tool_failure_total{server="vendor",tool="fail",code="toolError"} 1"#;
-    assert!(metrics.contains(failures) && metrics.contains("active_tools 0"), "{metrics}");
+    assert!(metrics.contains(failures) && metrics.contains("active_tools 2"), "{metrics}");
     assert!(metrics.contains(r#"mcp_server_ready{server="greeter"} 1"#), "{metrics}");
 }
 
@@ -766,6 +768,137 @@ fn a_client_of_the_newest_protocol_needs_no_session() {
     assert_eq!(refused.message()["error"]["code"], -32_020, "{refused:?}");
 }
 
+#[test]
+fn clients_are_served_in_the_form_they_accept_and_refused_in_json_rpc() {
+    let service = Service::start();
+    let auth = service.auth();
+    let list = request(1, "tools/list", &modern(json!({}), &json!({}))).to_string();
+    let ask = |path: &str, accept: Option<&str>| {
+        let mut headers = vec![
+            ("Authorization", auth.as_str()),
+            ("Content-Type", "application/json"),
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", "tools/list"),
+        ];
+        headers.extend(accept.map(|accept| ("Accept", accept)));
+        service.send("POST", path, &headers, &list)
+    };
+    for path in ["/mcp", "/mcp/", "/mcp/p/x", "/mcp/p/x/"] {
+        for accept in [None, Some("*/*"), Some("application/*"), Some("application/json")] {
+            let answer = ask(path, accept);
+            assert_eq!(answer.status, 200, "{path} {accept:?} {answer:?}");
+            if accept == Some("application/json") {
+                assert_eq!(answer.header("content-type"), Some("application/json"));
+                assert!(answer.json()["result"]["tools"].is_array(), "{answer:?}");
+            }
+        }
+    }
+    let events = ask("/mcp", Some("text/event-stream"));
+    assert_eq!(events.header("content-type"), Some("text/event-stream"), "{events:?}");
+    assert!(events.message()["result"]["tools"].is_array(), "{events:?}");
+    let refused = ask("/mcp", Some("text/html"));
+    assert_eq!((refused.status, &refused.json()["jsonrpc"]), (406, &json!("2.0")));
+    let nobody = service.send("POST", "/mcp/", &[], "{}");
+    assert_eq!((nobody.status, &nobody.json()["jsonrpc"]), (401, &json!("2.0")));
+    assert_eq!(nobody.json()["error"]["data"]["code"], "ERR_PERMISSION_DENIED");
+}
+
+#[test]
+fn what_a_client_puts_into_meta_reaches_the_server() {
+    let service = Service::start();
+    let token = service.token.clone();
+    let session = service.session(&token);
+    let session = [("Mcp-Session-Id", session.as_str())];
+    let params = json!({"name": "vendor__tenant", "_meta": {"tenant": "t1", "progressToken": 5}});
+    let called = service.mcp(&token, &session, &request(2, "tools/call", &params)).message();
+    assert_eq!(called["result"]["content"][0]["text"], "t1", "{called}");
+    let body = json!({"_meta": {"tenant": "t2"}});
+    let called = service.post("/tools/vendor__tenant/call", &body).json();
+    assert_eq!(called["content"][0]["text"], "t2", "{called}");
+}
+
+#[test]
+fn arguments_that_do_not_fit_are_a_tool_error_that_a_model_can_read() {
+    let service = Service::start();
+    let token = service.token.clone();
+    let session = service.session(&token);
+    let session = [("Mcp-Session-Id", session.as_str())];
+    let params = json!({"name": "greeter__greet", "arguments": {}});
+    let called = service.mcp(&token, &session, &request(2, "tools/call", &params)).message();
+    assert_eq!(called["result"]["isError"], true, "{called}");
+    let text = called["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("name"), "{text}");
+    let listed = service.mcp(&token, &session, &request(3, "tools/list", &json!({}))).message();
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    let slow = tools.iter().find(|tool| tool["name"] == "vendor__slow").unwrap();
+    assert!(slow["execution"].get("taskSupport").is_none(), "it is run for the client: {slow}");
+}
+
+#[test]
+fn metrics_have_every_series_from_the_first_scrape_in_the_format_asked_for() {
+    let service = Service::start();
+    let auth = service.auth();
+    let ask = |accept: &str| {
+        service.send("GET", "/metrics", &[("Authorization", &auth), ("Accept", accept)], "")
+    };
+    let open = ask("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3");
+    let failures = r#"tool_failure_total{server="vendor",tool="fail",code="toolError"} 0"#;
+    assert!(open.body.contains(failures) && open.body.ends_with("# EOF\n"), "{}", open.body);
+    assert!(open.body.contains("# TYPE mcp_server_restarts counter"), "{}", open.body);
+    assert!(open.body.contains("tool_calls_in_flight 0"), "{}", open.body);
+    let text = ask("text/plain");
+    assert!(text.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
+    assert!(text.body.contains("# TYPE tool_failure_total counter\n"), "{}", text.body);
+    assert!(!text.body.contains("# EOF") && !text.body.contains("# UNIT"), "{}", text.body);
+}
+
+#[test]
+fn one_uri_at_two_servers_is_listed_read_and_subscribed_to_at_the_same_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let exe = env!("CARGO_BIN_EXE_mcpdeck");
+    let mut servers = json!({});
+    for name in ["alpha", "beta"] {
+        let file = folder.path().join(format!("{name}.jsonc"));
+        let read = |uri: &str| json!({"answer": {"contents": [{"uri": uri, "text": name}]}});
+        let script = json!({
+            "capabilities": {"resources": {"subscribe": true}},
+            "resources": [{"uri": "info://same", "name": "same"}],
+            "resourceTemplates": [{"uriTemplate": "note://{id}", "name": "note"}],
+            "reads": {"info://same": read("info://same"), "note://7": read("note://7")},
+        });
+        std::fs::write(&file, script.to_string()).unwrap();
+        servers[name] = json!({"command": exe, "args": ["mock", file], "startupTimeout": 45});
+    }
+    let config = json!({"servers": servers}).to_string();
+    std::fs::write(folder.path().join("mcp.json"), config).unwrap();
+    let service = Service::launch(folder.path(), "127.0.0.1:0", &[]);
+    let token = service.token.clone();
+    let session = service.session(&token);
+    let session = [("Mcp-Session-Id", session.as_str())];
+    let ask = |method: &str, params: Value| {
+        service.mcp(&token, &session, &request(2, method, &params)).message()
+    };
+    let listed = ask("resources/list", json!({}))["result"]["resources"].clone();
+    let uris: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|one| one["uri"].as_str().unwrap()).collect();
+    assert_eq!(uris, ["info://same", "mcpdeck://beta/info://same"]);
+    let listed = ask("resources/templates/list", json!({}))["result"]["resourceTemplates"].clone();
+    assert_eq!(listed[1]["uriTemplate"], "mcpdeck://beta/note://{id}", "{listed}");
+    for (uri, server) in [
+        ("info://same", "alpha"),
+        ("mcpdeck://beta/info://same", "beta"),
+        ("note://7", "alpha"),
+        ("mcpdeck://beta/note://7", "beta"),
+    ] {
+        let read = ask("resources/read", json!({"uri": uri}))["result"]["contents"][0].clone();
+        assert_eq!((&read["uri"], &read["text"]), (&json!(uri), &json!(server)), "{uri}");
+        if uri.contains("same") {
+            let subscribed = ask("resources/subscribe", json!({"uri": uri}));
+            assert!(subscribed["result"].is_object(), "{uri} {subscribed}");
+        }
+    }
+}
+
 /// The parameters of a request from 2026-07-28 on.
 fn modern(mut params: Value, more: &Value) -> Value {
     params["_meta"] = json!({
@@ -900,6 +1033,11 @@ fn a_call_is_a_span_between_its_caller_and_its_server_and_holds_no_arguments() {
     let sent = &body["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
     assert_eq!(sent["name"], "tools/call trace");
     assert_eq!((&sent["traceId"], &sent["parentSpanId"]), (&json!(trace), &json!(span)));
+    let all = sent["attributes"].as_array().unwrap();
+    for (key, value) in [("server", "vendor"), ("client", "gateway:owner"), ("outcome", "ok")] {
+        let attribute = json!({"key": format!("mcpdeck.{key}"), "value": {"stringValue": value}});
+        assert!(all.contains(&attribute), "{all:?}");
+    }
     assert_eq!(heard, format!("00-{trace}-{}-01", sent["spanId"].as_str().unwrap()));
     // A trace that its caller does not sample is passed on as it is.
     let context = json!({"traceparent": format!("00-{trace}-{span}-00")});
@@ -1191,6 +1329,27 @@ async fn a_connection_that_never_finishes_the_head_of_a_request_is_closed() {
         tokio::time::timeout(Duration::from_secs(40), closed).await.expect("closed").unwrap();
     }
     assert_eq!(window.ask("GET", "/healthz").await.unwrap().status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_arrives_slowly_is_cut_even_with_a_token() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let window = Window::open().await;
+    for path in ["/mcp", "/tools/a__echo/call"] {
+        let address = format!("127.0.0.1:{}", window.port);
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{",
+            window.port, window.token,
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let closed = stream.read_to_end(&mut answer);
+        tokio::time::timeout(Duration::from_secs(40), closed).await.expect("closed").unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with("HTTP/1.1 408"), "{path} {answer}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

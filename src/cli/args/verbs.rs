@@ -381,6 +381,9 @@ pub enum SchemaKind {
     Policy,
     /// One line of a recording.
     Recording,
+    /// The messages of browser extensions (`native-host`).
+    #[cfg(unix)]
+    Native,
 }
 
 /// `mcpdeck config`

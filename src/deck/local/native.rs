@@ -223,3 +223,28 @@ async fn call(local: &Local, principal: &Principal, message: NativeMessage) -> N
     let provenance = json!(outcome.provenance());
     Ok(json!({"result": outcome.result.into_value(), "provenance": provenance}))
 }
+
+/// The JSON Schema of the messages.
+pub fn native_schema() -> Value {
+    serde_json::from_str(include_str!("native.schema.json")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_has_the_messages_and_the_fields_that_are_read() {
+        let schema = native_schema();
+        assert_eq!(schema["properties"]["type"]["enum"], json!(NATIVE_MESSAGES));
+        let fields = schema["properties"].as_object().expect("fields");
+        let unknown = NativeMessage::deserialize(&json!({"no such field": 1})).err();
+        let unknown = unknown.map(|error| error.to_string()).unwrap_or_default();
+        let (_, listed) = unknown.split_once("expected one of ").expect("a list of fields");
+        let mut read: Vec<&str> = listed.split(", ").map(|name| name.trim_matches('`')).collect();
+        let mut documented: Vec<&str> = fields.keys().map(String::as_str).collect();
+        read.sort_unstable();
+        documented.sort_unstable();
+        assert_eq!(documented, read);
+    }
+}

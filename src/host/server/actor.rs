@@ -469,6 +469,40 @@ impl<'a> Actor<'a> {
             tracing::warn!(target: "mcpdeck::fact", server = %own, action = "sharedNames", "{text}");
             self.log(LogLevel::Warning, &text);
         }
+        self.warn_of_shared_uris();
+    }
+
+    /// Warns of resources and templates that other servers list too.
+    fn warn_of_shared_uris(&self) {
+        const MOST: usize = 5;
+        let uris = |all: &Capabilities| -> HashSet<Arc<str>> {
+            all.resources.iter().chain(&all.templates).map(|one| Arc::clone(&one.uri)).collect()
+        };
+        let own = uris(&self.capabilities);
+        for (other, slot) in self.deck.slots().iter().filter(|(name, _)| **name != self.slot.name) {
+            let mut shared: Vec<_> = uris(&slot.live().capabilities)
+                .into_iter()
+                .filter(|uri| own.contains(uri))
+                .collect();
+            if shared.is_empty() {
+                continue;
+            }
+            shared.sort_unstable();
+            let more = shared.len().saturating_sub(MOST);
+            shared.truncate(MOST);
+            let mut names: Vec<String> = shared.iter().map(|uri| format!("`{uri}`")).collect();
+            if more > 0 {
+                names.push(format!("{more} more"));
+            }
+            let (names, own) = (names.join(", "), &self.slot.name);
+            let text = format!(
+                "{names} is a resource of `{other}` too: name the server that should read it; \
+                 clients of the gateway get that of the first server in the file, and the others as \
+                 `mcpdeck://SERVER/URI`"
+            );
+            tracing::warn!(target: "mcpdeck::fact", server = %own, action = "sharedUris", "{text}");
+            self.log(LogLevel::Warning, &text);
+        }
     }
 
     /// Renews the subscriptions, which outlive a session.

@@ -138,11 +138,15 @@ impl Core {
         let is_deck =
             || self.view.get().is_some_and(|view| view.name.as_str() == crate::era::CLIENT_NAME);
         let hops = request.hops.get().filter(|_| is_deck());
-        if level.is_none() && trace.is_none() && hops.is_none() {
+        let vendor = request.meta.get();
+        if level.is_none() && trace.is_none() && hops.is_none() && vendor.is_none() {
             let none = Map::new();
             return self.round_trip_with(&rpc, request, known.unwrap_or(&none)).await;
         }
         let mut meta = known.cloned().unwrap_or_default();
+        for (key, value) in vendor.into_iter().flat_map(|vendor| vendor.iter()) {
+            meta.entry(key).or_insert_with(|| value.clone());
+        }
         if let Some(level) = level {
             let key = "io.modelcontextprotocol/logLevel";
             meta.insert(key.to_owned(), level_name(level));
