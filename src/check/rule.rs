@@ -282,7 +282,7 @@ static RULES: &[Rule] = rules! {
         "run the command manually; raise `startupTimeout` or --timeout if it is only slow"
     Error "start/unauthorized" "the server asks for authorisation"
         "It answered 401 and no token is at hand. A headless run cannot open a browser."
-        "sign in once with `mcpdeck login SERVER`, or set a header in the configuration"
+        "sign in once with `mcpdeck login` and the server's name or URL, or set a header in the configuration"
     Error "start/untrusted" "the command was not approved"
         "--require-trust starts only what was approved before, and this command, its arguments or environment are new or changed."
         "open the dashboard and approve the server, or run without --require-trust"

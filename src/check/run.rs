@@ -25,7 +25,7 @@ use config::error::{Error, ErrorCode};
 use config::{McpConfig, Severity};
 use deck::{Deck, Lock, Recorder};
 use host::{Host, HostView, ServerState, ServerView, Startup};
-use mcp::{Direction, MessageKind};
+use mcp::{Accounts, Direction, MessageKind};
 
 mod doctor;
 mod stage;
@@ -59,6 +59,8 @@ pub struct Plan {
     pub answers: AnswerScript,
     /// The files whose policy applies to the calls.
     pub policy: Vec<std::path::PathBuf>,
+    /// The accounts to sign in with.
+    pub accounts: Option<Accounts>,
     /// The new file that everything is recorded to.
     pub record: Option<std::path::PathBuf>,
 }
@@ -130,7 +132,7 @@ pub async fn run(
     let engine = Host::builder()
         .startup(Startup::Background)
         .handler(plan.answers.clone())
-        .accounts(deck::accounts(&config::Environment::of_process()));
+        .accounts(plan.accounts.clone());
     let deck = Deck::builder().config(plan.config.clone()).host(engine);
     let opened = deck.policy_of(plan.policy.clone()).open().await;
     let deck = match opened {

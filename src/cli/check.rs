@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::args::{CheckArgs, Common, OneServer};
 use super::load::{self, LoadedConfig};
 use super::output::{ExitStatus, ProgressLine};
-use super::{operate, output, signals};
+use super::{deck, operate, output, signals};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::check::calls::{self, PlannedCalls, Saved};
@@ -134,6 +134,7 @@ fn prepare(
         lock,
         answers,
         policy: source.path.as_ref().map(|_| policy_files(common)).unwrap_or_default(),
+        accounts: deck::accounts(common, request.one),
         record: common.record.clone(),
     };
     Ok((plan, files))

@@ -26,7 +26,7 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, ExitStatus> {
     let engine = Host::builder()
         .startup(cli.common.startup_mode())
         .person_answers()
-        .accounts(::deck::accounts(&Environment::of_process()));
+        .accounts(super::deck::accounts(&cli.common, &one_server(cli)));
     let (deck, engine, clients) = served(cli, deck(cli)?, engine)?;
     let mut deck = deck.host(engine);
     deck.keep_watching = true;
@@ -168,9 +168,7 @@ fn deck(cli: &Cli) -> Result<DeckBuilder, ExitStatus> {
         return Ok(Deck::builder().config(source.config));
     }
     let env = load::environment(&cli.common).map_err(|found| problems(&found))?;
-    let one =
-        OneServer { url: cli.url.clone(), given: cli.given.clone(), command: cli.command.clone() };
-    if let Some(loaded) = one.load(&env) {
+    if let Some(loaded) = one_server(cli).load(&env) {
         let config = loaded.and_then(Loaded::complete).map_err(|found| problems(&found))?;
         return Ok(Deck::builder().config(McpConfig { files: Vec::new(), ..config }));
     }
@@ -185,6 +183,11 @@ fn deck(cli: &Cli) -> Result<DeckBuilder, ExitStatus> {
         TrustGate::Guarded(TrustStore::or_session(&env))
     };
     Ok(Deck::builder().files(files).environment(env).trust(gate))
+}
+
+/// The single server that the arguments name.
+fn one_server(cli: &Cli) -> OneServer {
+    OneServer { url: cli.url.clone(), given: cli.given.clone(), command: cli.command.clone() }
 }
 
 /// How the dashboard was started, for the command lines it offers to copy.

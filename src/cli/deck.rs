@@ -14,7 +14,7 @@ use base::{SafeText, ServerName};
 use config::error::{Error, ErrorCode};
 use config::{Environment, McpConfig};
 use host::{DEFAULT_PROFILE, Host, HostView, ServerState, TargetKind, split_name};
-use mcp::ListKind;
+use mcp::{Accounts, ListKind};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ impl Invocation<'_> {
             let mut engine = Host::builder()
                 .startup(common.startup_mode())
                 .handler(answers)
-                .accounts(::deck::accounts(&Environment::of_process()));
+                .accounts(accounts(common, self.one));
             // A recording holds how every server ended.
             if common.record.is_none() {
                 engine = engine.hands_over();
@@ -167,6 +167,14 @@ impl Invocation<'_> {
 type Asking = (&'static str, &'static str, &'static str);
 const CHECK: Asking = ("--check -v", "", "--server ");
 const LIST: Asking = ("list --long", "--url ", "");
+const LOGIN: Asking = ("login", "", "");
+
+/// The accounts of the user. What needs a sign-in names a command that works for these servers.
+pub fn accounts(common: &Common, one: &OneServer) -> Option<Accounts> {
+    let (common, one) = (common.clone(), one.clone());
+    let accounts = ::deck::accounts(&Environment::of_process())?;
+    Some(accounts.command(move |server| line(LOGIN, (&common, &one), server)))
+}
 
 fn line(
     (verb, for_url, for_name): Asking,
@@ -179,8 +187,11 @@ fn line(
         (None, true) => write!(line, " {for_name}{}", quoted(server.as_str())),
         (None, false) => Ok(()),
     };
-    for file in &common.config {
-        let _ = write!(line, " --config {}", quoted(&file.display().to_string()));
+    let files = [("--config", &common.config), ("--env-file", &common.env_file)];
+    for (option, files) in files {
+        for file in files {
+            let _ = write!(line, " {option} {}", quoted(&file.display().to_string()));
+        }
     }
     let words: Vec<_> = one.command.iter().map(|word| quoted(word)).collect();
     if words.is_empty() { line } else { format!("{line} -- {}", words.join(" ")) }

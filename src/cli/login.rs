@@ -16,7 +16,10 @@ use ::deck::{accounts, open_browser};
 use base::human::Dur;
 use base::{SafeText, ServerName};
 use config::{Environment, HttpConfig, McpConfig};
-use mcp::{AuthEvent, AuthFailure, Authorizer, SignIn, SignInPrompt, StoredToken, scopes_in_words};
+use mcp::{
+    AuthEvent, AuthFailure, Authorizer, SignIn, SignInPrompt, SignedOut, StoredToken,
+    scopes_in_words,
+};
 
 /// `mcpdeck login`
 pub fn login(common: &Common, args: &LoginArgs) -> CommandResult {
@@ -38,8 +41,14 @@ pub fn login(common: &Common, args: &LoginArgs) -> CommandResult {
 /// `mcpdeck logout`
 pub fn logout(common: &Common, server: &str) -> CommandResult {
     with(common, server, async |server, auth| match auth.sign_out().await {
-        Ok(None) => output::print(&format!("{server}: was not signed in\n"), ExitStatus::Ok),
-        Ok(Some((token, revoked))) => {
+        Ok(SignedOut { token: None, had_client: false, .. }) => {
+            output::print(&format!("{server}: was not signed in\n"), ExitStatus::Ok)
+        }
+        Ok(SignedOut { token: None, had_client: true, .. }) => {
+            let text = "was not signed in; the client that was registered for it was forgotten";
+            output::print(&format!("{server}: {text}\n"), ExitStatus::Ok)
+        }
+        Ok(SignedOut { token: Some(token), revoked, .. }) => {
             let issuer = SafeText::line(&token.issuer);
             let text = match (&token.revocation_endpoint, revoked) {
                 (None, _) => format!("{issuer} revokes no tokens; it was forgotten here"),
@@ -86,14 +95,20 @@ fn with(
         .authorizer(name, http)
         .map_err(|failure| output::refuse(&failure.to_string()))?
         .ok_or_else(|| {
-            let why = "its entry brings its own `Authorization` header, or says `\"oauth\": false`";
+            let why = "its entry brings its own `Authorization` header or a user name in its \
+                       address, or says `\"oauth\": false`";
             output::refuse(&format!("`{name}` needs no sign-in: {why}"))
         })?;
     let shown = SafeText::line(name.as_str());
     let done = signals::block_on(async |signals| {
         tokio::select! {
             exit = work(&shown, &auth) => exit,
-            () = signals.stop.cancelled() => interrupted(),
+            () = signals.stop.cancelled() => {
+                if let Err(failure) = auth.give_up() {
+                    output::complain(&format!("{shown}: {failure}"));
+                }
+                interrupted()
+            }
         }
     });
     done.map_err(|error| output::refuse(&error.to_string()))
@@ -118,6 +133,10 @@ fn remote<'c>(
 /// Issuer, scopes and time left of a token, a line each. No part of the token itself.
 pub fn details(token: &StoredToken, indent: &str) -> String {
     let mut out = format!("{indent}issuer   {}\n", SafeText::line(&token.issuer));
+    // One that is for more than its server, which it is not sent beyond.
+    if !token.is_for_server_alone() {
+        let _ = writeln!(out, "{indent}for      {}", SafeText::line(&token.resource));
+    }
     let scopes = if token.scopes.is_empty() { "-".to_owned() } else { token.scopes.join(" ") };
     let _ = writeln!(out, "{indent}scopes   {}", SafeText::line(&scopes));
     let _ = writeln!(out, "{indent}expires  {}", expires(token));

@@ -13,9 +13,8 @@ use super::output::ExitStatus;
 use super::{deck, load, login, outcome, output, values};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
-use ::deck::accounts;
 use base::{SafeText, ServerName};
-use config::{Environment, TransportKind};
+use config::TransportKind;
 use host::{HostView, ServerState, ServerView};
 use mcp::{FindingKind, ListKind, Prompt, Resource, StoredToken, Tool};
 use process::containment;
@@ -220,7 +219,7 @@ pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit
 
 /// The tokens of the servers that are signed in to.
 fn signed_in(common: &Common, one: &OneServer) -> IndexMap<ServerName, StoredToken> {
-    let accounts = accounts(&Environment::of_process());
+    let accounts = deck::accounts(common, one);
     let (Some(accounts), Ok(source)) = (accounts, load::usable(common, one)) else {
         return IndexMap::new();
     };

@@ -153,7 +153,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
         let engine = Host::builder()
             .startup(common.startup_mode())
             .handler(bridge.clone())
-            .accounts(::deck::accounts(&env));
+            .accounts(deck::accounts(common, &args.one));
         let mut deck = Deck::builder().host(engine).environment(env.clone());
         deck.masks = Some(load::masks(telemetry));
         let files = match source.path {

@@ -440,9 +440,16 @@ static OAUTH: ObjectShape = ObjectShape::new("oauth", "how the host signs in").k
     key("clientSecret", Text, "Its secret"),
     key("clientMetadataUrl", Text, "Address of a client metadata document"),
     key(
+        "redirectUri",
+        Text,
+        "Where the browser comes back to: an address of this machine, by the name and path that are \
+         registered, such as http://localhost:3118/callback",
+    ),
+    key(
         "callbackPort",
         whole(1, 65_535),
-        "Port of http://127.0.0.1:PORT/callback; otherwise one is chosen and remembered",
+        "Port of http://127.0.0.1:PORT/callback, or of a `redirectUri` that has none; otherwise one \
+         is chosen and remembered",
     ),
     key("scopes", List(&Text), "Scopes to ask for, instead of the server's"),
     key(

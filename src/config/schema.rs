@@ -282,9 +282,12 @@ impl HttpConfig {
         }
     }
 
-    /// Whether the host may sign in: not if the entry disables it or has an `Authorization` header.
+    /// Whether the host may sign in: not if the entry disables it, or authorises requests itself by
+    /// an `Authorization` header or a user name in its address.
     pub fn may_sign_in(&self) -> bool {
         !self.oauth.off
+            && self.url.username().is_empty()
+            && self.url.password().is_none()
             && !self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
     }
 }
@@ -306,6 +309,9 @@ pub struct OAuthConfig {
     /// supports such documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_metadata_url: Option<String>,
+    /// Address of the redirect on this machine; `http://127.0.0.1:PORT/callback` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redirect_uri: Option<String>,
     /// Port of the loopback redirect; otherwise one is chosen and remembered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback_port: Option<u16>,

@@ -1,8 +1,8 @@
-//! Tokens of servers, shared by all processes of a user: one file per issuer and resource, and one
-//! per issuer for the client, in `tokens` of the state folder, readable only by the user. Replaced
-//! atomically, and locked during a refresh. What others may have written or read is set aside: it
-//! must not decide where a token is sent. If the user has a secret store (`mcpdeck secret`), tokens
-//! and clients are encrypted there instead.
+//! Tokens of servers, shared by all processes of a user: one file per issuer and server, and another
+//! for the client, in `tokens` of the state folder, readable only by the user. Replaced atomically,
+//! and locked during a refresh. What others may have written or read is set aside: it must not decide
+//! where a token is sent. If the user has a secret store (`mcpdeck secret`), tokens and clients are
+//! encrypted there instead.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use base::file::hex;
 use base::notices::notify;
 use base::state::{StateFile, StateFolder};
 use config::Environment;
-use mcp::{Accounts, StoredClient, StoredToken, TokenStore, token_covers};
+use mcp::{Accounts, StoredClient, StoredToken, TokenStore, account_address};
 
 /// Largest file of a token, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -72,6 +72,18 @@ impl TokenFiles {
         Ok(names.map(|names| names.into_iter().map(bare).collect()))
     }
 
+    /// All entries whose name has this extension.
+    fn entries<T: DeserializeOwned>(&self, extension: &str) -> io::Result<Vec<T>> {
+        let names = self.names()?;
+        let is_wanted =
+            |name: &&String| Path::new(name).extension().is_some_and(|end| end == extension);
+        // One that cannot be read keeps no other from being used.
+        let read = |name: &String| {
+            self.read::<T>(name).inspect_err(|error| notify(&error.to_string())).ok()
+        };
+        Ok(names.iter().filter(is_wanted).filter_map(read).flatten().collect())
+    }
+
     fn save<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
         if let (Some(secrets), Some(_)) = (&self.secrets, self.encrypted()?) {
             let text = Secret::new(serde_json::to_string(value)?);
@@ -102,12 +114,14 @@ impl TokenFiles {
     }
 }
 
-fn token_name(issuer: &str, resource: &str) -> String {
-    format!("{}.json", key(&[issuer, resource]))
+fn token_name(token: &StoredToken) -> String {
+    // Tokens were once kept by their resource.
+    let server = if token.server.is_empty() { &token.resource } else { &token.server };
+    format!("{}.json", key(&[&token.issuer, server]))
 }
 
-fn client_name(issuer: &str) -> String {
-    format!("{}.client", key(&[issuer]))
+fn client_name(issuer: &str, server: &str) -> String {
+    format!("{}.client", key(&[issuer, server]))
 }
 
 /// A file name made of a hash, so that an address cannot influence the path.
@@ -119,43 +133,44 @@ fn key(of: &[&str]) -> String {
 
 impl TokenStore for TokenFiles {
     fn find(&self, url: &Url) -> io::Result<Option<StoredToken>> {
-        let names = self.names()?;
-        let is_token =
-            |name: &&String| Path::new(name).extension().is_some_and(|end| end == "json");
-        // One that cannot be read keeps no other from being used.
-        let read = |name: &String| {
-            self.read::<StoredToken>(name).inspect_err(|error| notify(&error.to_string())).ok()
-        };
-        let tokens = names.iter().filter(is_token).filter_map(read).flatten();
-        let covering = tokens.filter(|token| token_covers(&token.resource, url));
-        Ok(covering.max_by_key(|token| (token.resource.len(), token.obtained_at)))
+        let tokens = self.entries::<StoredToken>("json")?;
+        let own = tokens.into_iter().filter(|token| token.is_for(url));
+        Ok(own.max_by_key(|token| token.obtained_at))
     }
 
     fn save(&self, token: &StoredToken) -> io::Result<()> {
-        Self::save(self, &token_name(&token.issuer, &token.resource), token)
+        Self::save(self, &token_name(token), token)
     }
 
     fn remove(&self, token: &StoredToken) -> io::Result<()> {
-        self.forget(&token_name(&token.issuer, &token.resource))
+        self.forget(&token_name(token))
     }
 
-    fn client(&self, issuer: &str) -> io::Result<Option<StoredClient>> {
-        let kept = self.read::<StoredClient>(&client_name(issuer))?;
-        Ok(kept.filter(|client| client.issuer == issuer))
+    fn client(&self, issuer: &str, url: &Url) -> io::Result<Option<StoredClient>> {
+        let server = account_address(url);
+        let kept = self.read::<StoredClient>(&client_name(issuer, server.as_str()))?;
+        Ok(kept.filter(|client| client.issuer == issuer && client.server == server.as_str()))
+    }
+
+    fn clients(&self, url: &Url) -> io::Result<Vec<StoredClient>> {
+        let server = account_address(url);
+        let mut clients = self.entries::<StoredClient>("client")?;
+        clients.retain(|client| client.server == server.as_str());
+        Ok(clients)
     }
 
     fn save_client(&self, client: &StoredClient) -> io::Result<()> {
-        Self::save(self, &client_name(&client.issuer), client)
+        Self::save(self, &client_name(&client.issuer, &client.server), client)
     }
 
-    fn remove_client(&self, issuer: &str) -> io::Result<()> {
-        self.forget(&client_name(issuer))
+    fn remove_client(&self, client: &StoredClient) -> io::Result<()> {
+        self.forget(&client_name(&client.issuer, &client.server))
     }
 
-    fn lock(&self, issuer: &str, resource: &str) -> io::Result<Box<dyn Send>> {
+    fn lock(&self, token: &StoredToken) -> io::Result<Box<dyn Send>> {
         self.folder.prepare()?;
         // A separate file: the token file is replaced, and so cannot be locked itself.
-        let name = token_name(issuer, resource);
+        let name = token_name(token);
         let name = format!("{}.lock", name.trim_end_matches(".json"));
         Ok(Box::new(self.folder.file(&name, 0).lock()?))
     }
@@ -166,18 +181,21 @@ mod tests {
     use super::*;
     use mcp::{ClientAuth, ClientOrigin};
 
-    fn token(issuer: &str, resource: &str, access: &str, at: u64) -> StoredToken {
+    fn token(issuer: &str, server: &str, access: &str, at: u64) -> StoredToken {
         let client = StoredClient {
             issuer: issuer.to_owned(),
+            server: server.to_owned(),
             id: "id".to_owned(),
             secret: None,
+            secret_expires_at: None,
             auth: ClientAuth::None,
             redirect_uri: "http://127.0.0.1:1/callback".to_owned(),
             origin: ClientOrigin::Registered,
         };
         StoredToken {
             issuer: issuer.to_owned(),
-            resource: resource.to_owned(),
+            server: server.to_owned(),
+            resource: "https://m.example/".to_owned(),
             client,
             token_endpoint: format!("{issuer}/token"),
             revocation_endpoint: None,
@@ -190,23 +208,64 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_resource_wins_and_then_the_newest() {
+    fn only_a_token_of_the_server_itself_is_found_and_the_newest_first() {
         let dir = tempfile::tempdir().expect("a folder");
         let files = TokenFiles::at(dir.path().join("tokens"));
         let url = Url::parse("https://m.example/a/mcp").expect("an address");
         assert_eq!(files.find(&url).expect("read"), None);
-        for (issuer, resource, access, at) in [
-            ("https://a", "https://m.example/", "root", 9),
-            ("https://a", "https://m.example/a", "old", 1),
-            ("https://b", "https://m.example/a", "new", 2),
-            ("https://a", "https://m.example/b", "other", 9),
+        for (issuer, server, access, at) in [
+            ("https://a", "https://m.example/", "above", 9),
+            ("https://a", "https://m.example/a", "above too", 9),
+            ("https://a", "https://m.example/b/mcp", "beside", 9),
+            ("https://a", "https://m.example/a/mcp", "old", 1),
+            ("https://b", "https://m.example/a/mcp", "new", 2),
         ] {
-            TokenStore::save(&files, &token(issuer, resource, access, at)).expect("saved");
+            TokenStore::save(&files, &token(issuer, server, access, at)).expect("saved");
         }
         let found = files.find(&url).expect("read").expect("there");
         assert_eq!(found.access_token, "new");
         TokenStore::remove(&files, &found).expect("removed");
         assert_eq!(files.find(&url).expect("read").expect("there").access_token, "old");
+    }
+
+    #[test]
+    fn a_client_is_kept_for_one_server_and_one_issuer() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let files = TokenFiles::at(dir.path().join("tokens"));
+        let kept = token("https://a", "https://m.example/a/mcp", "t", 1).client;
+        files.save_client(&kept).expect("saved");
+        let url = |path: &str| format!("https://m.example{path}").parse::<Url>().expect("a URL");
+        let found = |issuer, path| files.client(issuer, &url(path)).expect("read");
+        assert_eq!(found("https://a", "/a/mcp").as_ref(), Some(&kept));
+        assert_eq!(found("https://a", "/b/mcp"), None);
+        assert_eq!(found("https://b", "/a/mcp"), None);
+        assert_eq!(files.clients(&url("/a/mcp")).expect("read").len(), 1);
+        assert_eq!(files.clients(&url("/a")).expect("read"), []);
+        files.remove_client(&kept).expect("removed");
+        assert_eq!(found("https://a", "/a/mcp"), None);
+    }
+
+    #[test]
+    fn a_token_that_was_kept_by_its_resource_is_that_servers_alone() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let files = TokenFiles::at(dir.path().join("tokens"));
+        let old = |resource: &str| StoredToken {
+            server: String::new(),
+            resource: resource.to_owned(),
+            ..token("https://a", "", resource, 1)
+        };
+        for resource in ["https://m.example", "https://m.example/a/mcp"] {
+            TokenStore::save(&files, &old(resource)).expect("saved");
+        }
+        let found = |path: &str| {
+            let url = format!("https://m.example{path}").parse().expect("an address");
+            files.find(&url).expect("read").map(|token| token.access_token)
+        };
+        assert_eq!(found("/a/mcp").as_deref(), Some("https://m.example/a/mcp"));
+        assert_eq!(found("/").as_deref(), Some("https://m.example"));
+        assert_eq!(found("/b/mcp"), None);
+        TokenStore::remove(&files, &old("https://m.example/a/mcp")).expect("removed");
+        assert_eq!(found("/a/mcp"), None);
     }
 
     #[test]
@@ -223,16 +282,16 @@ mod tests {
             TokenFiles { secrets: Some(secrets()), ..at }
         };
         let url = Url::parse("https://m.example/mcp").expect("an address");
-        let kept = token("https://a", "https://m.example", "plain-token", 1);
+        let kept = token("https://a", "https://m.example/mcp", "plain-token", 1);
         TokenStore::save(&open(), &kept).expect("saved");
         assert!(dir.path().join("state/tokens").read_dir().expect("there").next().is_some());
         secrets().set("MINE", &Secret::new("x")).expect("set");
-        let newer = token("https://a", "https://m.example", "newer-token", 2);
+        let newer = token("https://a", "https://m.example/mcp", "newer-token", 2);
         TokenStore::save(&open(), &newer).expect("saved");
         open().save_client(&newer.client).expect("saved");
         secrets().rotate(None).expect("rotated");
         assert_eq!(open().find(&url).expect("read").expect("there").access_token, "newer-token");
-        assert!(open().client("https://a").expect("read").is_some());
+        assert!(open().client("https://a", &url).expect("read").is_some());
         assert_eq!(secrets().names(), Ok(vec!["MINE".to_owned()]));
         for entry in walkdir(dir.path()) {
             let text = String::from_utf8_lossy(&std::fs::read(&entry).expect("read")).into_owned();
@@ -253,10 +312,10 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().expect("a folder");
         let files = TokenFiles::at(dir.path().join("tokens"));
-        let kept = token("https://a", "https://m.example", "secret-token", 1);
+        let kept = token("https://a", "https://m.example/", "secret-token", 1);
         TokenStore::save(&files, &kept).expect("saved");
         files.save_client(&kept.client).expect("saved");
-        let _lock = files.lock("https://a", "https://m.example").expect("locked");
+        let _lock = files.lock(&kept).expect("locked");
         let mode = |path: &Path| std::fs::metadata(path).expect("there").permissions().mode();
         assert_eq!(mode(files.folder.path()) & 0o777, 0o700);
         for entry in std::fs::read_dir(files.folder.path()).expect("listed").flatten() {
@@ -274,7 +333,7 @@ mod tests {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
         };
         let url = Url::parse("https://m.example/mcp").expect("an address");
-        let saved = token("https://a", "https://m.example", "secret-token", 1);
+        let saved = token("https://a", url.as_str(), "secret-token", 1);
         for how in ["link", "0666", "0644", "pipe", "large", "folder", "open folder", "garbage"] {
             let dir = tempfile::tempdir().expect("a folder");
             let files = TokenFiles::at(dir.path().join("tokens"));
@@ -283,7 +342,7 @@ mod tests {
             let victim = dir.path().join("victim");
             std::fs::write(&victim, "precious").expect("written");
             allow(&victim, 0o644);
-            for name in [token_name("https://a", "https://m.example"), client_name("https://a")] {
+            for name in [token_name(&saved), client_name("https://a", &saved.server)] {
                 let file = files.path(&name);
                 let anew = |make: &dyn Fn()| {
                     std::fs::remove_file(&file).expect("removed");
@@ -304,8 +363,8 @@ mod tests {
                 }
             }
             assert_eq!(files.find(&url).expect("read"), None, "{how}");
-            assert!(files.client("https://a").expect("read").is_none(), "{how}");
-            drop(files.lock("https://a", "https://m.example").expect("locked"));
+            assert!(files.client("https://a", &url).expect("read").is_none(), "{how}");
+            drop(files.lock(&saved).expect("locked"));
             TokenStore::save(&files, &saved).expect("saved");
             files.save_client(&saved.client).expect("saved");
             assert_eq!(files.find(&url).expect("read").as_ref(), Some(&saved), "{how}");

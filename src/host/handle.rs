@@ -180,7 +180,7 @@ impl Host {
         slot.account.decline();
         let done = auth.sign_out().await.map_err(|failure| refused(&failure, server))?;
         self.control(server, LifecycleInput::Restart).await?;
-        Ok(done.and_then(|(_, revoked)| revoked.err()))
+        Ok(done.revoked.err())
     }
 
     /// Refreshes the token of a server, without user interaction.

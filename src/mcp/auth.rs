@@ -1,19 +1,22 @@
 //! OAuth 2.1 as MCP requires it (specification 2026-07-28, authorization): discovery, client,
-//! sign-in, refresh, step-up, sign-out. rmcp does discovery, PKCE and issuer checks; the store, its
-//! locks, the loopback redirect and every POST that carries a refresh token are here.
+//! sign-in, refresh, step-up, sign-out. rmcp finds and checks the metadata; the client, the store, its
+//! locks, the loopback redirect and everything that carries a code or a token are here.
 //!
 //! Never prompts by itself: a [`SignInPrompt`] shows the address. Stores nothing by itself: a
 //! [`TokenStore`] keeps the tokens.
 
 mod address;
 mod authorizer;
+mod client;
+mod discovery;
 mod grant;
+mod redirect;
 mod sign_in;
+mod step;
 mod token;
 
-pub use authorizer::{Accounts, Authorizer, NotSent};
-pub use sign_in::{
-    AuthEvent, AuthFailure, AuthStep, Authorization, SignIn, SignInPrompt, StepKind,
-    scopes_in_words,
-};
-pub use token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore, token_covers};
+pub use authorizer::{Accounts, Authorizer, NotSent, SignedOut};
+pub use discovery::Authorization;
+pub use sign_in::{SignIn, SignInPrompt, scopes_in_words};
+pub use step::{AuthEvent, AuthFailure, AuthStep, StepKind};
+pub use token::{ClientAuth, ClientOrigin, StoredClient, StoredToken, TokenStore, account_address};

@@ -16,8 +16,8 @@ mod wire;
 
 pub use auth::{
     Accounts, AuthEvent, AuthFailure, AuthStep, Authorization, Authorizer, ClientAuth,
-    ClientOrigin, SignIn, SignInPrompt, StepKind, StoredClient, StoredToken, TokenStore,
-    scopes_in_words, token_covers,
+    ClientOrigin, SignIn, SignInPrompt, SignedOut, StepKind, StoredClient, StoredToken, TokenStore,
+    account_address, scopes_in_words,
 };
 pub use capabilities::diff::{every_difference, is_set_keyword};
 pub use capabilities::schema_kind;

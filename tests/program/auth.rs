@@ -1,10 +1,13 @@
 //! OAuth 2.1 sign-in against a server and an authorization server on loopback: the flow, the store
 //! shared by processes, and refused cases (rows H1 to H3, E12 to E14).
 
+mod answers;
+mod clients;
 mod inbox;
 mod mock;
 mod moved;
 mod program;
+mod servers;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use mcpdeck::Host;
 use mcpdeck::base::secret::Redactor;
-use mcpdeck::config::HttpConfig;
+use mcpdeck::config::{HttpConfig, OAuthConfig};
 use mcpdeck::deck::TokenFiles;
 use mcpdeck::host::Startup;
 use mcpdeck::mcp::{
@@ -73,7 +76,13 @@ impl Rig {
     }
 
     fn authorizer(&self, accounts: &Accounts) -> Arc<Authorizer> {
-        let config = HttpConfig::new(self.mock.url().parse().unwrap());
+        self.with(accounts, |_| ())
+    }
+
+    /// An authorizer whose entry says more about `oauth`.
+    fn with(&self, accounts: &Accounts, more: impl FnOnce(&mut OAuthConfig)) -> Arc<Authorizer> {
+        let mut config = HttpConfig::new(self.mock.url().parse().unwrap());
+        more(&mut config.oauth);
         accounts.authorizer(&"guarded".into(), &config).unwrap().unwrap()
     }
 
@@ -261,9 +270,7 @@ async fn a_configured_port_that_is_taken_is_an_error_that_names_who_has_it() {
     let rig = Rig::new().await;
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let mut config = HttpConfig::new(rig.mock.url().parse().unwrap());
-    config.oauth.callback_port = Some(port);
-    let auth = rig.nobody().authorizer(&"guarded".into(), &config).unwrap().unwrap();
+    let auth = rig.with(&rig.nobody(), |oauth| oauth.callback_port = Some(port));
     let error = auth.sign_in(&rig.person, Vec::new()).await.unwrap_err().to_string();
     assert!(error.contains(&format!("port {port}")) && error.contains("in use"), "{error}");
     if cfg!(target_os = "linux") {

@@ -12,6 +12,7 @@ use crate::keys::URLS;
 use crate::syntax::SyntaxNode;
 use crate::{HttpConfig, OAuthConfig, Severity, TlsConfig, TransportKind};
 use base::Secret;
+use base::address::is_loopback;
 
 /// Reads the address, its headers, and how to sign in there. `None` without an address.
 pub(crate) fn read(reader: &mut EntryReader<'_, '_>, kind: TransportKind) -> Option<HttpConfig> {
@@ -42,7 +43,27 @@ fn oauth(reader: &mut EntryReader<'_, '_>) -> OAuthConfig {
         let message = "`clientId` is missing: a secret or key is that of a client";
         reader.report(("config/missing-key", Severity::Error), "oauth", message);
     }
+    let wrong = out.redirect_uri.as_deref().and_then(|uri| redirect(uri, out.callback_port).err());
+    if let Some(message) = wrong {
+        let help = "write http://localhost:PORT/PATH as it is registered, or leave it out";
+        reader.report(("config/value", Severity::Error), "oauth", message).help(help);
+    }
     out
+}
+
+/// Checks where the browser is sent back to: to this machine alone, and where it is listened.
+fn redirect(text: &str, port: Option<u16>) -> Result<(), String> {
+    let url = Url::parse(text).map_err(|error| format!("`redirectUri` is no address: {error}"))?;
+    if url.scheme() != "http" || !is_loopback(&url) {
+        return Err("`redirectUri` must be http:// and an address of this machine".to_owned());
+    }
+    if !url.username().is_empty() || url.query().is_some() || url.fragment().is_some() {
+        return Err("`redirectUri` is a host, a port and a path".to_owned());
+    }
+    if url.port().is_some_and(|own| port.is_some_and(|port| port != own)) {
+        return Err("`redirectUri` and `callbackPort` name two ports".to_owned());
+    }
+    Ok(())
 }
 
 fn tls(reader: &mut EntryReader<'_, '_>) -> TlsConfig {

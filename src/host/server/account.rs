@@ -138,7 +138,8 @@ impl Account {
 }
 
 fn view(token: &StoredToken) -> AccountView {
-    let end = token.expires_in.map(|seconds| token.obtained_at.saturating_add(seconds));
+    let now = token.obtained_at;
+    let end = token.left(now).map(|seconds| now.saturating_add(seconds));
     AccountView {
         issuer: SafeText::line(&token.issuer),
         scopes: token.scopes.iter().map(|scope| SafeText::line(scope)).collect(),

@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use reqwest::{RequestBuilder, Response, StatusCode};
-use url::Url;
 
+use super::client::is_client_refusal;
+use super::discovery::{Authorization, RequestedAccess, Site, challenge_of, parameter};
 use super::grant::{self, NotGranted, OAuthClient, TokenClient};
-use super::sign_in::{
-    AuthEvent, AuthFailure, AuthListener, AuthReporter, AuthStep, Authorization, PATIENCE,
-    RequestedAccess, SignInPrompt, Site, StepKind, parameter,
-};
-use super::token::{StoredToken, TokenStore};
+use super::sign_in::{SIGN_IN_TIMEOUT, SignInPrompt};
+use super::step::{AuthEvent, AuthFailure, AuthListener, AuthReporter, AuthStep, StepKind};
+use super::token::{ClientOrigin, StoredToken, TokenStore, account_address, is_sendable};
+use crate::transport::remote;
+use base::text::quoted;
 use base::{Redactor, SafeText, Secret, ServerName};
 use config::HttpConfig;
 
@@ -26,7 +27,11 @@ pub struct Accounts {
     prompt: Option<Arc<dyn SignInPrompt>>,
     watches: Vec<AuthListener>,
     redactor: Redactor,
+    command: CommandFor,
 }
+
+/// The command that signs in to a server.
+type CommandFor = Arc<dyn Fn(&ServerName) -> String + Send + Sync>;
 
 impl std::fmt::Debug for Accounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -38,7 +43,20 @@ impl Accounts {
     /// Accounts stored in `store`, without a prompt: a server that requires the user to sign in
     /// fails with [`AuthFailure::SignInNeeded`].
     pub fn new(store: Arc<dyn TokenStore>) -> Self {
-        Self { store, prompt: None, watches: Vec::new(), redactor: Redactor::default() }
+        let command = |server: &ServerName| format!("mcpdeck login {}", quoted(server.as_str()));
+        let (prompt, watches, redactor) = (None, Vec::new(), Redactor::default());
+        Self { store, prompt, watches, redactor, command: Arc::new(command) }
+    }
+
+    /// Names the command that signs in to a server, for messages; `mcpdeck login SERVER` by default,
+    /// which needs a configuration that is found by itself.
+    #[must_use]
+    pub fn command(
+        mut self,
+        command: impl Fn(&ServerName) -> String + Send + Sync + 'static,
+    ) -> Self {
+        self.command = Arc::new(command);
+        self
     }
 
     /// Uses `prompt` when the user has to sign in.
@@ -77,16 +95,19 @@ impl Accounts {
         if !config.may_sign_in() {
             return Ok(None);
         }
-        let resource = resource_of(&config.url);
+        let address = account_address(&config.url);
         let events = AuthReporter { server: server.clone(), watches: self.watches.clone() };
-        let exchange = TokenClient::new(&resource, &config.tls, events)?;
+        let exchange = TokenClient::new(&address, &config.tls, events)?;
+        let headers = remote::headers(config).map_err(AuthFailure::refused)?;
         Ok(Some(Arc::new(Authorizer {
             site: Site {
                 server: server.clone(),
-                resource,
+                address,
+                headers,
                 config: config.oauth.clone(),
                 store: Arc::clone(&self.store),
                 exchange,
+                unanswered: Mutex::default(),
             },
             accounts: self.clone(),
             held: Mutex::default(),
@@ -95,15 +116,6 @@ impl Accounts {
             refused: Mutex::default(),
         })))
     }
-}
-
-/// A server's address as a resource: WebSocket schemes become HTTP, the fragment is dropped.
-fn resource_of(url: &Url) -> Url {
-    let text = url.as_str();
-    let http = text.strip_prefix("ws").map(|rest| format!("http{rest}"));
-    let mut url = http.and_then(|text| Url::parse(&text).ok()).unwrap_or_else(|| url.clone());
-    url.set_fragment(None);
-    url
 }
 
 /// Signs in to one server and keeps its token valid.
@@ -122,6 +134,17 @@ impl std::fmt::Debug for Authorizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Authorizer").field("server", &self.site.server).finish_non_exhaustive()
     }
+}
+
+/// What signing out has done.
+#[derive(Debug)]
+pub struct SignedOut {
+    /// The token that was forgotten.
+    pub token: Option<StoredToken>,
+    /// The outcome of its revocation.
+    pub revoked: Result<(), AuthFailure>,
+    /// Whether the host had registered a client, which was forgotten too.
+    pub had_client: bool,
 }
 
 /// Why a request got no response.
@@ -152,6 +175,8 @@ impl Tries {
 impl Authorizer {
     /// Timeout for looking up the authorization server when there is no prompt.
     const LOOK: Duration = Duration::from_secs(10);
+    /// Most tokens of one server that are forgotten at once.
+    const MAX_TOKENS: usize = 16;
 
     /// Sends a request with the current token. If the server requires another one, obtains it and
     /// sends the request again.
@@ -172,13 +197,11 @@ impl Authorizer {
             let began = Instant::now();
             let response = attempt.send().await?;
             if tries.renewals > 0 {
-                let mut step = AuthStep::new(StepKind::Retry, &self.site.resource);
+                let mut step = AuthStep::new(StepKind::Retry, &self.site.address);
                 (step.status, step.took) = (Some(response.status().as_u16()), began.elapsed());
                 self.site.exchange.events.step(step, &[], &[]);
             }
-            let challenge = response.headers().get("www-authenticate");
-            let challenge = challenge.and_then(|value| value.to_str().ok()).map(str::to_owned);
-            let refused = (response.status(), challenge);
+            let refused = (response.status(), challenge_of(response.headers()));
             if !self.renew(refused, token.as_ref(), &mut tries).await? {
                 if tries.renewals > 0 && response.status().is_success() {
                     self.step_ups.lock().clear();
@@ -186,6 +209,11 @@ impl Authorizer {
                 return Ok(response);
             }
         }
+    }
+
+    /// Whether requests carry a token.
+    pub(crate) fn holds_token(&self) -> bool {
+        self.held.lock().is_some()
     }
 
     /// The token to use now, refreshed if it is about to expire; `None` when there is none yet.
@@ -244,11 +272,9 @@ impl Authorizer {
             return Ok(true);
         }
         tries.renewals += 1;
-        let header = serde_json::json!({ "www-authenticate": challenge }).to_string();
-        let answered = if challenge.is_some() { header.as_bytes() } else { &[] };
-        let mut step = AuthStep::new(StepKind::Challenge, &self.site.resource);
+        let mut step = AuthStep::new(StepKind::Challenge, &self.site.address);
         step.status = Some(status.as_u16());
-        self.site.exchange.events.step(step, &[], answered);
+        self.site.exchange.events.challenged(step, challenge.as_deref());
         if tries.renewals > Tries::MOST {
             let most = Tries::MOST;
             let why = format!("the server refused {most} new tokens for one request");
@@ -352,25 +378,46 @@ impl Authorizer {
         self.site.look(&RequestedAccess::default()).await
     }
 
-    /// Revokes and forgets the token and the client the host registered. Returns what was forgotten
-    /// and the outcome of the revocation; `None` when there was no token.
+    /// The user gives up the sign-in that is shown: what may have led nowhere is not used again.
+    ///
+    /// # Errors
+    /// When the store cannot be changed.
+    pub fn give_up(&self) -> Result<(), AuthFailure> {
+        self.site.give_up()
+    }
+
+    /// Forgets every token and client of the server, then revokes the tokens.
     ///
     /// # Errors
     /// When the store cannot be read or changed.
-    pub async fn sign_out(
-        &self,
-    ) -> Result<Option<(StoredToken, Result<(), AuthFailure>)>, AuthFailure> {
+    pub async fn sign_out(&self) -> Result<SignedOut, AuthFailure> {
         let _turn = self.turn.lock().await;
-        let Some(known) = self.state()? else { return Ok(None) };
-        let _guard = self.lock(&known).await?;
-        let Some(known) = self.state()? else { return Ok(None) };
-        let client = known.client.used(self.site.config.client_secret.as_ref());
-        let caller = OAuthClient { client: &client, key: self.site.config.private_key.as_ref() };
-        let revoked = grant::revoke(&self.site.exchange, &known, &caller).await;
-        self.site.store.remove(&known).map_err(AuthFailure::failed)?;
-        self.site.store.remove_client(&known.issuer).map_err(AuthFailure::failed)?;
+        let store = &self.site.store;
+        let mut done = SignedOut { token: None, revoked: Ok(()), had_client: false };
+        // A server whose issuer moved may have several.
+        for _ in 0..Self::MAX_TOKENS {
+            let Some(known) = store.find(&self.site.address).map_err(kept)? else { break };
+            {
+                let _guard = self.lock(&known).await?;
+                // Another process may have refreshed it meanwhile.
+                if store.find(&self.site.address).map_err(kept)?.as_ref() != Some(&known) {
+                    continue;
+                }
+                store.remove(&known).map_err(kept)?;
+            }
+            let client = known.client.used(self.site.config.client_secret.as_ref());
+            let key = self.site.config.private_key.as_ref();
+            let caller = OAuthClient { client: &client, key };
+            let revoked = grant::revoke(&self.site.exchange, &known, &caller).await;
+            done.revoked = done.revoked.and(revoked);
+            done.token.get_or_insert(known);
+        }
+        for client in store.clients(&self.site.address).map_err(kept)? {
+            done.had_client |= client.origin == ClientOrigin::Registered;
+            store.remove_client(&client).map_err(kept)?;
+        }
         self.hold(None);
-        Ok(Some((known, revoked)))
+        Ok(done)
     }
 
     /// The stored token.
@@ -378,7 +425,9 @@ impl Authorizer {
     /// # Errors
     /// When the store cannot be read.
     pub fn state(&self) -> Result<Option<StoredToken>, AuthFailure> {
-        self.site.store.find(&self.site.resource).map_err(kept)
+        let found = self.site.store.find(&self.site.address).map_err(kept)?;
+        // One that cannot be sent is as good as none: signing in again repairs it.
+        Ok(found.filter(|token| is_sendable(&token.access_token)))
     }
 
     fn emit(&self, event: AuthEvent<'_>) {
@@ -386,7 +435,7 @@ impl Authorizer {
     }
 
     fn needed(&self, why: String) -> AuthFailure {
-        AuthFailure::SignInNeeded(why, self.site.server.to_string())
+        AuthFailure::SignInNeeded(why, (self.accounts.command)(&self.site.server))
     }
 
     fn hold(&self, token: Option<StoredToken>) {
@@ -399,9 +448,8 @@ impl Authorizer {
     }
 
     async fn lock(&self, token: &StoredToken) -> Result<Box<dyn Send>, AuthFailure> {
-        let store = Arc::clone(&self.site.store);
-        let (issuer, resource) = (token.issuer.clone(), token.resource.clone());
-        let locked = tokio::task::spawn_blocking(move || store.lock(&issuer, &resource)).await;
+        let (store, token) = (Arc::clone(&self.site.store), token.clone());
+        let locked = tokio::task::spawn_blocking(move || store.lock(&token)).await;
         locked.map_err(AuthFailure::failed)?.map_err(kept)
     }
 
@@ -416,8 +464,12 @@ impl Authorizer {
         prompt: &dyn SignInPrompt,
         wanted: &RequestedAccess,
     ) -> Result<StoredToken, AuthFailure> {
-        let asked = tokio::time::timeout(PATIENCE, self.site.ask(prompt, wanted)).await;
-        let token = asked.map_err(|_| AuthFailure::Declined("nobody signed in".to_owned()))??;
+        let asked = tokio::time::timeout(SIGN_IN_TIMEOUT, self.site.ask(prompt, wanted)).await;
+        let Ok(token) = asked else {
+            self.site.give_up()?;
+            return Err(AuthFailure::Declined("nobody signed in".to_owned()));
+        };
+        let token = token?;
         // Waits for a refresh by another process, which would overwrite this token by an older one.
         let _guard = self.lock(&token).await?;
         self.keep(&token).await?;
@@ -478,19 +530,16 @@ impl Authorizer {
                     self.hold(Some(newest.clone()));
                     return Ok(newest);
                 }
-                match code.as_str() {
-                    "invalid_grant" => {
-                        let spent = StoredToken { refresh_token: None, ..current };
-                        self.keep(&spent).await?;
-                    }
-                    "invalid_client" | "unauthorized_client" => {
-                        let forgotten = self.site.store.remove_client(&current.issuer);
-                        forgotten.map_err(kept)?;
-                    }
-                    _ => {
-                        let failure = NotGranted::Code(code).into_failure(endpoint);
-                        return Err(failure);
-                    }
+                let is_registered = current.client.origin == ClientOrigin::Registered;
+                if is_client_refusal(&code) {
+                    self.site.store.remove_client(&current.client).map_err(kept)?;
+                } else if code != "invalid_grant" {
+                    return Err(NotGranted::Code(code).into_failure(endpoint));
+                }
+                // The user may correct a client that is configured.
+                if code == "invalid_grant" || is_registered {
+                    let spent = StoredToken { refresh_token: None, ..current };
+                    self.keep(&spent).await?;
                 }
                 Err(self.needed(format!(" again, the refresh token is invalid (`{code}`)")))
             }

@@ -1,27 +1,25 @@
-//! The POSTs to the token and revocation endpoints that are not left to rmcp: refresh, client
-//! credentials, sign-out. A rotating refresh token needs a lock, and rmcp posts without one.
+//! The POSTs to the token and revocation endpoints: codes, refresh, client credentials, sign-out. None
+//! is left to rmcp: a rotating refresh token needs a lock, and answers are read as servers write them.
 
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use futures::StreamExt;
+use ring::digest::{SHA256, digest};
 use ring::error::Unspecified;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
     RSA_PKCS1_SHA256, RsaKeyPair,
 };
-use rmcp::transport::auth::{
-    OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
-};
 use serde_json::{Value, json};
 use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::address::AddressPolicy;
-use super::sign_in::{AuthFailure, AuthReporter, AuthStep, StepKind};
-use super::token::{ClientAuth, StoredClient, StoredToken};
+use super::step::{AuthFailure, AuthReporter, AuthStep, StepKind};
+use super::token::{ClientAuth, StoredClient, StoredToken, is_sendable};
 use crate::transport::coding::decoded;
 use crate::transport::remote;
 use base::{SafeText, Secret};
@@ -76,23 +74,74 @@ pub(super) async fn token(
             _ => NotGranted::Failed(AuthFailure::failed(format!("{endpoint}: HTTP {status}"))),
         });
     }
-    granted(response.body()).ok_or_else(|| {
-        NotGranted::Failed(AuthFailure::refused(format!("{endpoint} gave no bearer token")))
+    granted(response.body()).map_err(|why| match error_code(response.body()) {
+        // Some answer every request with 200.
+        Some(code) => NotGranted::Code(code),
+        None => NotGranted::Failed(AuthFailure::refused(format!("{endpoint}: {why}"))),
     })
 }
 
-pub(super) fn granted(body: &[u8]) -> Option<Granted> {
-    let body: Value = serde_json::from_slice(body).ok()?;
+/// Reads a granted token, with numbers and lists as servers write them.
+///
+/// # Errors
+/// Why it cannot be used.
+fn granted(body: &[u8]) -> Result<Granted, &'static str> {
+    let body: Value = serde_json::from_slice(body).map_err(|_| "the answer is not JSON")?;
     let text = |key: &str| Some(body.get(key)?.as_str()?.to_owned());
-    let bearer = text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
-    let seconds = body.get("expires_in");
-    Some(Granted {
-        access_token: text("access_token").filter(|token| bearer && !token.is_empty())?,
+    let kind = text("token_type");
+    if kind.is_some_and(|kind| !kind.trim().eq_ignore_ascii_case("bearer")) {
+        return Err("the token is not a bearer token");
+    }
+    let access_token = text("access_token").filter(|token| !token.is_empty());
+    let access_token = access_token.ok_or("the answer holds no `access_token`")?;
+    if !is_sendable(&access_token) {
+        return Err("the token holds characters that no header may");
+    }
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    Ok(Granted {
+        access_token,
         refresh_token: text("refresh_token").filter(|token| !token.is_empty()),
-        expires_in: seconds.and_then(|s| s.as_u64().or_else(|| s.as_str()?.parse().ok())),
-        scopes: text("scope").map(|scope| scope.split_whitespace().map(str::to_owned).collect()),
+        expires_in: lifetime(&body["expires_in"]),
+        scopes: match &body["scope"] {
+            Value::String(scopes) => Some(words(scopes)),
+            Value::Array(all) => {
+                Some(all.iter().filter_map(Value::as_str).flat_map(words).collect())
+            }
+            _ => None,
+        },
     })
 }
+
+/// A number of seconds, which many servers write as a text.
+pub(super) fn seconds(value: &Value) -> Option<f64> {
+    value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
+}
+
+/// A lifetime in seconds. One that ends before it begins says nothing; nor does one that nobody will
+/// see the end of. The server says when the token is no longer good.
+fn lifetime(value: &Value) -> Option<u64> {
+    let seconds = seconds(value)?;
+    (1.0..=StoredToken::MAX_LIFETIME_SECONDS as f64).contains(&seconds).then_some(seconds as u64)
+}
+
+/// A text that nobody can guess: a `state`, a code verifier (RFC 7636).
+///
+/// # Errors
+/// When the system has no random numbers.
+pub(super) fn random_text() -> Result<String, AuthFailure> {
+    let mut bytes = [0_u8; 32];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| AuthFailure::failed("the system's random source failed"))?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// What the sign-in page is told of a code verifier (RFC 7636, S256).
+pub(super) fn code_challenge(verifier: &str) -> String {
+    URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()))
+}
+
+/// Longest wait for a revocation: the token is forgotten here whether or not it is answered.
+const REVOCATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Revokes the refresh token, or the access token where there is none (RFC 7009).
 pub(super) async fn revoke(
@@ -106,7 +155,11 @@ pub(super) async fn revoke(
         None => ("access_token", &token.access_token),
     };
     let form = [("token", value.as_str()), ("token_type_hint", hint)];
-    let response = post(exchange, StepKind::Revoke, endpoint, caller, &form).await?;
+    let posted = post(exchange, StepKind::Revoke, endpoint, caller, &form);
+    let response = tokio::time::timeout(REVOCATION_TIMEOUT, posted).await.map_err(|_| {
+        let limit = REVOCATION_TIMEOUT.as_secs();
+        AuthFailure::failed(format!("{endpoint} did not answer within {limit} s"))
+    })??;
     if response.status().is_success() {
         return Ok(());
     }
@@ -191,7 +244,7 @@ impl TokenClient {
     ///
     /// # Errors
     /// The address, and why there was no response.
-    async fn run(
+    pub(super) async fn run(
         &self,
         kind: StepKind,
         request: http::Request<Vec<u8>>,
@@ -209,7 +262,10 @@ impl TokenClient {
             Ok(response) => {
                 let (status, body) = (response.status(), response.body().as_slice());
                 let refused = status.is_client_error() || status.is_server_error();
-                (Some(status.as_u16()), body, refused.then(|| error_code(body)).flatten())
+                let code = refused.then(|| error_code(body)).flatten();
+                // That a made-up code is refused is what a client check hopes for.
+                let code = code.filter(|code| kind != StepKind::Client || code.contains("client"));
+                (Some(status.as_u16()), body, code)
             }
             Err(why) => (None, &[][..], Some(why.clone())),
         };
@@ -223,7 +279,7 @@ impl TokenClient {
         })
     }
 
-    async fn answer(
+    pub(super) async fn answer(
         &self,
         request: http::Request<Vec<u8>>,
     ) -> Result<http::Response<Vec<u8>>, String> {
@@ -260,29 +316,6 @@ pub(super) fn error_code(body: &[u8]) -> Option<String> {
 /// Whether a text is an error code rather than a message.
 pub(super) fn is_code(text: &str) -> bool {
     text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-}
-
-/// What rmcp is doing, as inferred from its request.
-fn kind_of(request: &http::Request<Vec<u8>>) -> StepKind {
-    let path = request.uri().path();
-    let json = request.headers().get("content-type").is_some_and(|kind| kind == "application/json");
-    if request.method() == http::Method::POST {
-        if json { StepKind::Register } else { StepKind::Token }
-    } else if path.contains("/oauth-authorization-server") || path.contains("/openid-configuration")
-    {
-        StepKind::ServerMetadata
-    } else {
-        StepKind::ResourceMetadata
-    }
-}
-
-impl OAuthHttpClient for TokenClient {
-    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
-        Box::pin(async move {
-            let kind = kind_of(&request.request);
-            self.run(kind, request.request).await.map_err(OAuthHttpClientError::from)
-        })
-    }
 }
 
 // The assertion of a client that has a key (RFC 7523, `private_key_jwt`).
@@ -335,4 +368,62 @@ fn signing_key(pem: &str) -> Result<(&'static str, SignFn), String> {
         }
     }
     Err(wanted.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_as_servers_write_it() {
+        for (expires_in, read) in [
+            ("3600", Some(3600)),
+            (r#""3600""#, Some(3600)),
+            (r#"" 3600 ""#, Some(3600)),
+            ("3599.9", Some(3599)),
+            (r#""3.6e3""#, Some(3600)),
+            ("-5", None),
+            ("0", None),
+            (r#""-5""#, None),
+            ("18446744073709551615", None),
+            (r#""1e400""#, None),
+            (r#""NaN""#, None),
+            (r#""soon""#, None),
+            ("null", None),
+            ("[3600]", None),
+        ] {
+            let body = format!(r#"{{"access_token":"a","expires_in":{expires_in}}}"#);
+            let granted = granted(body.as_bytes()).ok().map(|granted| granted.expires_in);
+            assert_eq!(granted, Some(read), "{expires_in}");
+        }
+        for (scope, read) in [
+            (r#""a b""#, Some(vec!["a", "b"])),
+            (r#"["a","b c"]"#, Some(vec!["a", "b", "c"])),
+            ("null", None),
+        ] {
+            let body = format!(r#"{{"access_token":"a","token_type":"bearer ","scope":{scope}}}"#);
+            let granted = granted(body.as_bytes()).expect("a token");
+            let read: Option<Vec<String>> =
+                read.map(|read| read.into_iter().map(str::to_owned).collect());
+            assert_eq!(granted.scopes, read, "{scope}");
+        }
+    }
+
+    #[test]
+    fn what_no_header_may_hold_is_no_token() {
+        for token in [r"a\r\nb", r"a\n", r"\u0000", r"a\u007f", "a\u{e9}", " a", ""] {
+            let body = format!(r#"{{"access_token":"{token}"}}"#);
+            assert!(granted(body.as_bytes()).is_err(), "{token}");
+        }
+        assert!(granted(br#"{"access_token":"a","token_type":"DPoP"}"#).is_err());
+        assert!(granted(br#"{"access_token":"a.b-c_d~e+f/g=="}"#).is_ok());
+    }
+
+    #[test]
+    fn the_challenge_is_that_of_the_standard() {
+        // RFC 7636, appendix B.
+        let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+        assert_eq!(code_challenge(verifier), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+        assert_ne!(random_text(), random_text());
+    }
 }

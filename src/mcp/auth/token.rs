@@ -12,7 +12,11 @@ use base::Secret;
 pub struct StoredToken {
     /// Who issued it.
     pub issuer: String,
-    /// What it is for (RFC 8707).
+    /// The server it was obtained for, and is sent to, as [`account_address`] spells its address;
+    /// without one it is its resource.
+    #[serde(default)]
+    pub server: String,
+    /// What it is for (RFC 8707): the server, or more.
     pub resource: String,
     /// The client it was issued to.
     pub client: StoredClient,
@@ -39,13 +43,19 @@ pub struct StoredToken {
 /// A client at an authorization server.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredClient {
-    /// The server it is known to; never used with another.
+    /// The authorization server it is known to; never used with another.
     pub issuer: String,
+    /// The server that it signs in to, as [`account_address`] spells its address.
+    #[serde(default)]
+    pub server: String,
     /// Its id.
     pub id: String,
     /// Its secret, when it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
+    /// When its secret ends, seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_expires_at: Option<u64>,
     /// How it authenticates.
     pub auth: ClientAuth,
     /// Where the browser is redirected to.
@@ -119,9 +129,29 @@ impl StoredClient {
 }
 
 impl StoredToken {
+    /// Longest lifetime, in seconds, that means anything: ten years.
+    pub const MAX_LIFETIME_SECONDS: u64 = 10 * 365 * 24 * 3600;
+
+    /// Whether it was obtained for the server at `url`. That its resource covers other servers too
+    /// does not make it theirs.
+    pub fn is_for(&self, url: &Url) -> bool {
+        let server = if self.server.is_empty() { &self.resource } else { &self.server };
+        Url::parse(server).is_ok_and(|server| server == account_address(url))
+    }
+
+    /// Whether its resource is its server, and not more than that.
+    pub fn is_for_server_alone(&self) -> bool {
+        let path = |text: &str| {
+            let url = Url::parse(text).ok()?;
+            Some(url.path().trim_end_matches('/').to_owned())
+        };
+        self.server.is_empty() || path(&self.server) == path(&self.resource)
+    }
+
     /// Seconds it has left at `now` (seconds since 1970); `None` when its lifetime is unknown.
     pub fn left(&self, now: u64) -> Option<u64> {
-        Some(self.obtained_at.saturating_add(self.expires_in?).saturating_sub(now))
+        let lifetime = self.expires_in.filter(|seconds| *seconds <= Self::MAX_LIFETIME_SECONDS)?;
+        Some(self.obtained_at.saturating_add(lifetime).saturating_sub(now))
     }
 
     /// Whether it should be refreshed before use at `now`: within the last tenth of its lifetime,
@@ -132,16 +162,21 @@ impl StoredToken {
     }
 }
 
-/// Whether a token for `resource` is one for the server at `url`: the same origin, and its path or
-/// one above it.
-pub fn token_covers(resource: &str, url: &Url) -> bool {
-    let Ok(resource) = Url::parse(resource) else { return false };
-    let (path, asked) = (resource.path(), url.path());
-    resource.origin() == url.origin()
-        && (path == asked
-            || asked
-                .strip_prefix(path)
-                .is_some_and(|rest| path.ends_with('/') || rest.starts_with('/')))
+/// The address that tokens and clients of the server at `url` are kept under. WebSocket schemes are
+/// those of HTTP, and a fragment is not sent. Everything else counts: another path, also one below
+/// or above it, or another query is another server.
+pub fn account_address(url: &Url) -> Url {
+    let text = url.as_str();
+    let http = text.strip_prefix("ws").map(|rest| format!("http{rest}"));
+    let mut url = http.and_then(|text| Url::parse(&text).ok()).unwrap_or_else(|| url.clone());
+    url.set_fragment(None);
+    url
+}
+
+/// Whether a token can be sent in a header (RFC 6749, appendix A.12).
+pub(super) fn is_sendable(token: &str) -> bool {
+    let is_visible = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+    token.trim() == token && token.bytes().all(is_visible)
 }
 
 /// Stores tokens and clients for all processes of a user. Its calls block briefly.
@@ -149,40 +184,82 @@ pub fn token_covers(resource: &str, url: &Url) -> bool {
 /// # Errors
 /// Any file system error.
 pub trait TokenStore: Send + Sync + 'static {
-    /// The newest token for the server at `url`.
+    /// The newest token that was obtained for the server at `url` ([`StoredToken::is_for`]).
     fn find(&self, url: &Url) -> io::Result<Option<StoredToken>>;
-    /// Stores a token, replacing the one of the same issuer and resource.
+    /// Stores a token, replacing the one of the same issuer and server.
     fn save(&self, token: &StoredToken) -> io::Result<()>;
     /// Forgets a token.
     fn remove(&self, token: &StoredToken) -> io::Result<()>;
-    /// The client last used with `issuer`.
-    fn client(&self, issuer: &str) -> io::Result<Option<StoredClient>>;
-    /// Stores a client, replacing the one of the same issuer.
+    /// The client last used with `issuer` to sign in to the server at `url`.
+    fn client(&self, issuer: &str, url: &Url) -> io::Result<Option<StoredClient>>;
+    /// Every client that was used to sign in to the server at `url`.
+    fn clients(&self, url: &Url) -> io::Result<Vec<StoredClient>>;
+    /// Stores a client, replacing the one of the same issuer and server.
     fn save_client(&self, client: &StoredClient) -> io::Result<()>;
-    /// Forgets the client of `issuer`.
-    fn remove_client(&self, issuer: &str) -> io::Result<()>;
-    /// Locks the token of this issuer and resource against a refresh by another process, until the
-    /// guard is dropped. Blocks while another process holds the lock.
-    fn lock(&self, issuer: &str, resource: &str) -> io::Result<Box<dyn Send>>;
+    /// Forgets a client.
+    fn remove_client(&self, client: &StoredClient) -> io::Result<()>;
+    /// Locks a token against a refresh by another process, until the guard is dropped. Blocks while
+    /// another process holds the lock.
+    fn lock(&self, token: &StoredToken) -> io::Result<Box<dyn Send>>;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn token(server: &str, resource: &str) -> StoredToken {
+        StoredToken {
+            issuer: "https://i.example".to_owned(),
+            server: server.to_owned(),
+            resource: resource.to_owned(),
+            client: StoredClient {
+                issuer: "https://i.example".to_owned(),
+                server: server.to_owned(),
+                id: "id".to_owned(),
+                secret: None,
+                secret_expires_at: None,
+                auth: ClientAuth::None,
+                redirect_uri: String::new(),
+                origin: ClientOrigin::Registered,
+            },
+            token_endpoint: String::new(),
+            revocation_endpoint: None,
+            access_token: "a".to_owned(),
+            refresh_token: None,
+            obtained_at: 0,
+            expires_in: None,
+            scopes: Vec::new(),
+        }
+    }
+
     #[test]
-    fn a_token_covers_its_path_and_those_below() {
-        let url: Url = "https://a.example/x/mcp?k=1".parse().expect("an address");
-        for (resource, covered) in [
+    fn a_token_is_for_one_server_however_its_address_is_spelled() {
+        let here = "https://a.example/x/mcp";
+        for (server, is_for) in [
             ("https://a.example/x/mcp", true),
-            ("https://a.example/x", true),
-            ("https://a.example/", true),
-            ("https://a.example", true),
-            ("https://a.example/x/mc", false),
-            ("https://b.example/x/mcp", false),
+            ("https://A.example:443/x/./y/../mcp", true),
+            ("https://a.example/y/%2e%2e/x/mcp#part", true),
+            ("wss://a.example/x/mcp", true),
+            ("https://a.example/x/mcp/", false),
+            ("https://a.example/x/mcp/y", false),
+            ("https://a.example/x", false),
+            ("https://a.example/", false),
+            ("https://a.example/x/MCP", false),
+            ("https://a.example/x%2Fmcp", false),
+            ("https://a.example/x/mcp?tenant=1", false),
+            ("https://u@a.example/x/mcp", false),
+            ("https://a.example.:443/x/mcp", false),
+            ("https://a.example:444/x/mcp", false),
             ("http://a.example/x/mcp", false),
+            ("ws://a.example/x/mcp", false),
         ] {
-            assert_eq!(token_covers(resource, &url), covered, "{resource}");
+            let url: Url = server.parse().expect("an address");
+            for resource in [here, "https://a.example"] {
+                assert_eq!(token(here, resource).is_for(&url), is_for, "{server}");
+            }
+            // One that was kept without its server.
+            assert_eq!(token("", here).is_for(&url), is_for, "{server}");
+            assert!(!token("", "https://a.example/x").is_for(&here.parse().expect("an address")));
         }
     }
 }

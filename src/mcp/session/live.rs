@@ -293,10 +293,12 @@ impl Core {
                 failed(text.clone())
             }
             other if self.view.get().is_some() => {
-                let mut error = failed(other.to_string()).help(help);
+                let is_unauthorized = matches!(other, SendError::Unauthorized(_));
+                let mut error = failed(other.to_string());
                 error.answered = true;
-                error.unauthorized = matches!(other, SendError::Unauthorized(_));
-                error
+                error.unauthorized = is_unauthorized;
+                // What has to be done is to sign in, which the message says.
+                if is_unauthorized { error } else { error.help(help) }
             }
             other => failed(other.to_string()),
         }

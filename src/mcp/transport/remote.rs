@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use hyper_util::client::proxy::matcher::Matcher;
-use reqwest::redirect::Policy;
+use reqwest::redirect::{Action, Policy};
 use reqwest::{Certificate, ClientBuilder, Identity, RequestBuilder, Response};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, DuplexStream};
 use tokio::sync::oneshot;
@@ -68,7 +68,16 @@ impl RemoteServer {
         let headers = headers(config)?;
         let builder = client_builder(&config.url, &config.tls).map_err(SendError::Refused)?;
         // On a long-lived connection a redirect would leak the headers, and a POST its message.
-        let policy = if answers { Policy::custom(same_origin) } else { Policy::none() };
+        let policy = if answers {
+            let auth = tap.context.auth.clone();
+            let has_headers = !headers.is_empty() || !config.url.username().is_empty();
+            Policy::custom(move |attempt| {
+                let is_token = auth.as_ref().is_some_and(|auth| auth.holds_token());
+                redirect(attempt, has_headers || is_token)
+            })
+        } else {
+            Policy::none()
+        };
         let http = builder.redirect(policy).build();
         let http =
             http.map_err(|error| SendError::Refused(format!("HTTP cannot be set up: {error}")))?;
@@ -275,7 +284,11 @@ fn unusable(path: &Path, why: &str) -> String {
 
 // The HTTP client of a server: connections, redirects, and the headers of its entry.
 
-fn headers(config: &HttpConfig) -> Result<HeaderMap, SendError> {
+/// What the entry sends with every request.
+///
+/// # Errors
+/// Names the header that cannot be sent.
+pub(crate) fn headers(config: &HttpConfig) -> Result<HeaderMap, SendError> {
     let bad = |name: &str, what: &str| SendError::Refused(format!("header `{name}`: {what}"));
     let mut out = HeaderMap::new();
     for (name, value) in &config.headers {
@@ -292,24 +305,48 @@ fn headers(config: &HttpConfig) -> Result<HeaderMap, SendError> {
 }
 
 /// Follows redirects within the origin only, because the headers hold secrets, and only those that
-/// preserve the request (RFC 9110, section 15.4): a message turned into a GET is silently lost.
-fn same_origin(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action {
+/// preserve the request: a message turned into a GET is silently lost. With a token or headers of
+/// the entry, only to the same place: another path may be another server, which they are not for.
+fn redirect(attempt: reqwest::redirect::Attempt<'_>, has_secrets: bool) -> Action {
     const MOST: usize = 5;
-    let first = attempt.previous().first().map(url::Url::origin);
+    let Some(first) = attempt.previous().first().cloned() else { return attempt.follow() };
     if attempt.previous().len() > MOST {
         return attempt.error("too many redirects");
     }
     let origin = attempt.url().origin();
-    if first.as_ref() != Some(&origin) {
+    if first.origin() != origin {
         let text = format!("a redirect to another origin, {}", origin.ascii_serialization());
         return attempt.error(text);
     }
-    let keeps = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT];
-    if !keeps.contains(&attempt.status()) {
+    if !keeps_message(attempt.status()) {
         let text = format!("HTTP {} would send it without its message", attempt.status());
         return attempt.error(text);
     }
+    if has_secrets && !is_same_place(&first, attempt.url()) {
+        let text = format!(
+            "a redirect to another path, {}, which the token and headers of this entry are not \
+             for; if that is the server, put it into `url`",
+            SafeText::cut(attempt.url().path(), 200)
+        );
+        return attempt.error(text);
+    }
     attempt.follow()
+}
+
+/// Whether a redirect preserves the request (RFC 9110, section 15.4).
+pub(crate) fn keeps_message(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT)
+}
+
+/// Whether two addresses are of one server: the same path but for a last slash, which frameworks add
+/// and remove by a redirect.
+pub(crate) fn is_same_place(one: &Url, other: &Url) -> bool {
+    one.origin() == other.origin() && without_slash(one) == without_slash(other)
+}
+
+/// The path of an address without its last slash.
+pub(crate) fn without_slash(url: &Url) -> &str {
+    url.path().strip_suffix('/').unwrap_or(url.path())
 }
 
 // Explains certificate errors: which check failed, and what to do about it.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::wire::peer::{Rig, call, echo, http, rig, rig_with, start, text};
 use crate::wire::web::{Asked, Reply, Web, initialized, legacy};
 use mcpdeck::base::secret::Secret;
+use mcpdeck::config::HttpConfig;
 use mcpdeck::error::{Error, ErrorCode};
 use mcpdeck::mcp::{
     Attempt, CallId, ConnectError, Connected, Endpoint, Era, FindingKind, SessionEvent, connect,
@@ -541,6 +542,44 @@ async fn connecting_says_what_is_wrong() {
     let nobody = http("http://127.0.0.1:9/mcp");
     let error = connect(nobody, &Attempt::Auto, rig.context.clone()).await.unwrap_err();
     assert!(error.error.message.contains("cannot connect"), "{}", error.error);
+}
+
+#[tokio::test]
+async fn what_an_entry_sends_does_not_follow_a_redirect_to_another_path() {
+    for (location, has_headers, refused) in [
+        ("/mcp/", true, None),
+        ("/mcp/?trace=1", true, None),
+        ("/x/../mcp/", true, None),
+        ("/other", false, None),
+        ("/other", true, Some("a redirect to another path, /other")),
+        ("/mcp/other", true, Some("a redirect to another path, /mcp/other")),
+        ("/", true, Some("a redirect to another path, /")),
+        ("/mcp%2f", true, Some("a redirect to another path, /mcp%2f")),
+        ("//127.0.0.1:9/mcp", false, Some("a redirect to another origin, http://127.0.0.1:9")),
+    ] {
+        let web = Web::serve(move |request| match request.path.as_str() {
+            "/mcp" => Reply::raw("307 Temporary Redirect", &[("location", location)], ""),
+            _ => legacy(&request),
+        })
+        .await;
+        let mut config = HttpConfig::new(web.url.parse().unwrap());
+        if has_headers {
+            config.headers.insert("x-key".into(), Secret::new("a-secret-key"));
+        }
+        let rig = rig();
+        let connecting =
+            connect(Endpoint::Http(config), &Attempt::Legacy(None), rig.context.clone());
+        let connected = connecting.await;
+        let elsewhere = web.seen().into_iter().filter(|asked| asked.path != "/mcp").count();
+        match refused {
+            None => assert!(connected.is_ok(), "{location}: {:?}", connected.err()),
+            Some(said) => {
+                let error = connected.unwrap_err().error.to_string();
+                assert!(error.contains(said), "{location}: {error}");
+                assert_eq!(elsewhere, 0, "{location}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub verb: String,
+    pub path: String,
     pub headers: Vec<(String, String)>,
     pub message: Value,
 }
@@ -155,7 +156,8 @@ impl Web {
 async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
     let mut line = String::new();
     stream.read_line(&mut line).await.ok()?;
-    let verb = line.split(' ').next()?.to_owned();
+    let mut words = line.split(' ').map(str::to_owned);
+    let (verb, path) = (words.next()?, words.next()?);
     let mut headers = Vec::new();
     loop {
         let mut line = String::new();
@@ -167,7 +169,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
     let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
-    Some(Asked { verb, headers, message: serde_json::from_slice(&body).unwrap_or_default() })
+    Some(Asked { verb, path, headers, message: serde_json::from_slice(&body).unwrap_or_default() })
 }
 
 async fn reply(mut stream: BufReader<TcpStream>, reply: Reply, keeps_open: bool) {

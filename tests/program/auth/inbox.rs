@@ -174,7 +174,7 @@ async fn a_hundred_restarts_open_no_browser_and_register_one_client() {
         asked(&host).await;
         host.shutdown().await;
     }
-    assert_eq!((rig.mock.count("GET /authorize"), rig.mock.count("POST /register")), (0, 1));
+    assert_eq!((rig.mock.count("GET /authorize "), rig.mock.count("POST /register")), (0, 1));
     let host = rig.with_person().await;
     browse(&*asked(&host).await).await;
     ready(&host).await;
@@ -187,8 +187,8 @@ async fn a_hundred_restarts_open_no_browser_and_register_one_client() {
         ready(&host).await;
         host.shutdown().await;
     }
-    assert_eq!((rig.mock.count("GET /authorize"), rig.mock.count("POST /register")), (1, 1));
-    assert_eq!(rig.mock.count("POST /token"), 51);
+    assert_eq!((rig.mock.count("GET /authorize "), rig.mock.count("POST /register")), (1, 1));
+    assert_eq!(rig.mock.count("POST /token grant_type=refresh_token"), 50);
 }
 
 #[tokio::test]

@@ -32,6 +32,27 @@ pub struct World {
     pub refuse_refresh: Option<fn(&World)>,
     /// Folder of the tokens, for `refuse_refresh`.
     pub folder: Option<std::path::PathBuf>,
+    /// Path and token of every request to a server.
+    pub bearers: Vec<(String, String)>,
+    /// What the resource metadata says it is for; the server at `/mcp` when none.
+    pub resource: Option<String>,
+    /// Where the resource metadata is, when not at its well-known place.
+    pub metadata_path: Option<&'static str>,
+    /// The server takes no GET, and its challenge asks for this scope.
+    pub asks_scope: Option<&'static str>,
+    /// The clients it knows; others see a page that leads nowhere.
+    pub clients: Vec<String>,
+    pub registered: u32,
+    /// The token endpoint looks at the code before the client.
+    pub code_first: bool,
+    /// The status and body of a registration for an address that contains the text.
+    pub refused_redirect: Option<(&'static str, &'static str, &'static str)>,
+    /// The sign-in page sends back this error.
+    pub page_error: Option<&'static str>,
+    /// Fields of the token answer that differ.
+    pub granted: HashMap<&'static str, Value>,
+    /// Revocations are never answered.
+    pub stalls: bool,
 }
 
 /// The running servers.
@@ -42,7 +63,8 @@ impl Mock {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        let world = World { base, ..World::default() };
+        let clients = vec!["registered".to_owned()];
+        let world = World { base, clients, ..World::default() };
         let mock = Self(Arc::new(Mutex::new(world)));
         let serving = mock.clone();
         tokio::spawn(async move {
@@ -94,6 +116,9 @@ impl Mock {
         stream.read_exact(&mut body).await.ok()?;
         let body = String::from_utf8(body).ok()?;
         let reply = self.world().reply(&verb, &target, &bearer, &body);
+        if target == "/revoke" && self.world().stalls {
+            std::future::pending::<()>().await;
+        }
         stream.write_all(reply.as_bytes()).await.ok()?;
         stream.shutdown().await.ok()
     }
@@ -104,14 +129,17 @@ impl World {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         let client = StoredClient {
             issuer: self.base.clone(),
+            server: format!("{}/mcp", self.base),
             id: "registered".into(),
             secret: None,
+            secret_expires_at: None,
             auth: ClientAuth::None,
             redirect_uri: "http://127.0.0.1:1/callback".into(),
             origin: ClientOrigin::Registered,
         };
         StoredToken {
             issuer: self.base.clone(),
+            server: format!("{}/mcp", self.base),
             resource: format!("{}/mcp", self.base),
             client,
             token_endpoint: format!("{}/token", self.base),
@@ -130,10 +158,15 @@ impl World {
         let form = |text: &str| -> HashMap<String, String> {
             url::form_urlencoded::parse(text.as_bytes()).into_owned().collect()
         };
+        let document = format!("/.well-known/oauth-protected-resource{path}", path = "/mcp");
+        let document = self.metadata_path.unwrap_or(&document);
         match path {
-            "/mcp" => self.mcp(verb, bearer, body),
-            "/.well-known/oauth-protected-resource/mcp" => ok(&json!({
-                "resource": format!("{}/mcp", self.base),
+            "/mcp" | "/other/mcp" => {
+                self.bearers.push((path.to_owned(), bearer.to_owned()));
+                self.mcp(verb, bearer, body)
+            }
+            path if path == document => ok(&json!({
+                "resource": self.resource(),
                 "authorization_servers": [self.base],
                 "scopes_supported": ["read"],
             })),
@@ -155,10 +188,30 @@ impl World {
             }
             "/register" => {
                 let asked: Value = serde_json::from_str(body).unwrap_or_default();
-                ok(&json!({"client_id": "registered", "redirect_uris": asked["redirect_uris"]}))
+                let redirect = asked["redirect_uris"][0].as_str().unwrap_or_default();
+                if let Some((part, status, answer)) = self.refused_redirect
+                    && redirect.contains(part)
+                {
+                    return http(status, &[("content-type", "application/json")], answer);
+                }
+                self.registered += 1;
+                let id = match self.registered {
+                    1 => "registered".to_owned(),
+                    more => format!("registered-{more}"),
+                };
+                self.clients.push(id.clone());
+                ok(&json!({"client_id": id, "redirect_uris": asked["redirect_uris"]}))
+            }
+            "/authorize" if !self.clients.contains(&form(query)["client_id"]) => {
+                http("400 Bad Request", &[], "I do not know this client.")
             }
             "/authorize" => {
                 let asked = form(query);
+                if asked.get("prompt").is_some_and(|prompt| prompt == "none") {
+                    // Nobody sees a page.
+                    let last = self.seen.pop().unwrap_or_default();
+                    self.seen.push(last.replace("GET /authorize", "GET /authorize/none"));
+                }
                 let mut back = url::Url::parse(&asked["redirect_uri"]).unwrap();
                 back.query_pairs_mut().append_pair("state", &asked["state"]);
                 let iss = self.iss.clone().unwrap_or_else(|| json!(self.base));
@@ -166,8 +219,11 @@ impl World {
                     back.query_pairs_mut().append_pair("iss", iss);
                 }
                 let evil = iss != json!(self.base) && !iss.is_null();
-                let (key, value) =
-                    if evil { ("error", "pay_evil_example_now") } else { ("code", "good-code") };
+                let (key, value) = match self.page_error {
+                    _ if evil => ("error", "pay_evil_example_now"),
+                    Some(error) => ("error", error),
+                    None => ("code", "good-code"),
+                };
                 back.query_pairs_mut().append_pair(key, value);
                 http("302 Found", &[("location", back.as_str())], "")
             }
@@ -177,8 +233,18 @@ impl World {
         }
     }
 
+    /// What a token is for.
+    fn resource(&self) -> String {
+        self.resource.clone().unwrap_or_else(|| format!("{}/mcp", self.base))
+    }
+
     fn token(&mut self, form: &HashMap<String, String>) -> String {
         let field = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
+        let json = [("content-type", "application/json")];
+        if !self.clients.iter().any(|id| id == field("client_id")) && !self.code_first {
+            let refused = json!({"error": "invalid_client"}).to_string();
+            return http("401 Unauthorized", &json, &refused);
+        }
         let good = match field("grant_type") {
             "authorization_code" => {
                 field("code") == "good-code" && !field("code_verifier").is_empty()
@@ -193,23 +259,35 @@ impl World {
             // Rotates: each is good once.
             _ => field("refresh_token") == self.refresh,
         };
-        if !good || field("resource") != format!("{}/mcp", self.base) {
+        if !good || field("resource") != self.resource() {
             let refused = json!({"error": "invalid_grant"}).to_string();
-            return http("400 Bad Request", &[("content-type", "application/json")], &refused);
+            return http("400 Bad Request", &json, &refused);
         }
         self.issued += 1;
         self.access = format!("access-{}-good", self.issued);
         self.refresh = format!("refresh-{}-good", self.issued);
-        ok(&json!({
+        let mut answer = json!({
             "access_token": self.access, "token_type": "Bearer", "expires_in": 3600,
             "refresh_token": self.refresh, "scope": "read",
-        }))
+        });
+        for (key, value) in &self.granted {
+            answer[*key] = value.clone();
+        }
+        ok(&answer)
     }
 
     fn mcp(&self, verb: &str, bearer: &str, body: &str) -> String {
-        let named = format!("{}/.well-known/oauth-protected-resource/mcp", self.base);
+        let path = self.metadata_path.unwrap_or("/.well-known/oauth-protected-resource/mcp");
+        let named = format!("{}{path}", self.base);
         let named = self.resource_metadata.as_ref().unwrap_or(&named);
-        let challenge = |more: &str| format!("Bearer resource_metadata=\"{named}\"{more}");
+        let scope = self.asks_scope.map(|scope| format!(", scope=\"{scope}\""));
+        let challenge = |more: &str| {
+            let scope = scope.as_deref().unwrap_or_default();
+            format!("Bearer resource_metadata=\"{named}\"{scope}{more}")
+        };
+        if verb == "GET" && self.asks_scope.is_some() {
+            return http("405 Method Not Allowed", &[], "");
+        }
         if bearer.is_empty() || bearer != self.access {
             return http("401 Unauthorized", &[("www-authenticate", &challenge(""))], "");
         }

@@ -46,13 +46,19 @@ async fn of_five_processes_that_refresh_one_token_one_posts_and_all_succeed() {
 /// Starts `login --no-browser`; gives the address it shows.
 async fn login(rig: &Rig) -> (Child, String) {
     let mut child = mcpdeck(rig, &["login", "guarded", "--no-browser"]).spawn().unwrap();
+    let url = shown(&mut child).await;
+    (child, url)
+}
+
+/// The address that a `login` shows.
+async fn shown(child: &mut Child) -> String {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     while let Some(line) = lines.next_line().await.unwrap() {
         if let Some(url) = line.strip_prefix("mcpdeck: open ") {
             let url = url.to_owned();
             // Whatever else it says is read, or it would wait for a reader.
             tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-            return (child, url);
+            return url;
         }
     }
     panic!("no address was shown");
@@ -101,7 +107,40 @@ async fn login_takes_a_pasted_address_status_shows_it_and_logout_revokes_it() {
     }
     assert!(!text.contains("access-1"), "{text}");
 
+    rig.mock.world().stalls = true;
     let (text, code) = run(&rig, &["logout", "guarded"]).await;
     assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("did not answer within 5 s"), "{text}");
     assert_eq!((rig.mock.count("POST /revoke"), rig.kept()), (1, None));
+    let (text, _) = run(&rig, &["logout", "guarded"]).await;
+    assert_eq!(text, "guarded: was not signed in\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_verb_names_a_command_that_signs_in() {
+    let rig = Rig::new().await;
+    let url = rig.mock.url();
+    run(&rig, &["config"]).await;
+    std::fs::rename(rig.dir.path().join("mcp.json"), rig.dir.path().join("my servers.json"))
+        .unwrap();
+    std::fs::write(rig.dir.path().join("mcp.json"), r#"{"servers": {}}"#).unwrap();
+    let by_url = format!("`mcpdeck login {url}`");
+    let by_file = "`mcpdeck login guarded --config 'my servers.json'`".to_owned();
+    for (args, said) in [
+        (vec!["list", &url], &by_url),
+        (vec!["status", "--url", &url], &by_url),
+        (vec!["call", "t", "--url", &url], &by_url),
+        (vec!["--check", &url], &by_url),
+        (vec!["list", "-c", "my servers.json"], &by_file),
+        (vec!["call", "guarded.t", "-c", "my servers.json"], &by_file),
+        (vec!["--check", "-c", "my servers.json"], &by_file),
+    ] {
+        let (text, _) = run(&rig, &args).await;
+        assert!(text.contains(said.as_str()), "{args:?}: {text}");
+    }
+    // And so it does.
+    let mut child = mcpdeck(&rig, &["login", &url, "--no-browser"]).spawn().unwrap();
+    let shown = shown(&mut child).await;
+    assert_eq!(paste(child, &ends_at(&shown).await).await, Some(0));
+    assert_eq!(run(&rig, &["list", &url]).await.1, Some(0));
 }

@@ -1,0 +1,436 @@
+//! Where a server sends users to sign in: its challenge, its resource metadata, the metadata of its
+//! authorization server. The same for calls, the dashboard and `mcpdeck login`. rmcp finds and
+//! checks the documents; which resource they may be for is decided here.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
+use regex::Regex;
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
+    OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::grant::TokenClient;
+use super::step::{AuthFailure, AuthStep, StepKind};
+use super::token::{StoredClient, TokenStore};
+use crate::era;
+use crate::transport::remote;
+use base::{SafeText, ServerName};
+use config::OAuthConfig;
+
+/// A server to sign in to.
+pub(super) struct Site {
+    pub(super) server: ServerName,
+    /// The address that its tokens and clients are kept under.
+    pub(super) address: Url,
+    /// What its entry sends with every request.
+    pub(super) headers: HeaderMap,
+    pub(super) config: OAuthConfig,
+    pub(super) store: Arc<dyn TokenStore>,
+    pub(super) exchange: TokenClient,
+    /// The client of the sign-in that is shown, when it was registered for an earlier one.
+    pub(super) unanswered: Mutex<Option<StoredClient>>,
+}
+
+/// What a refusal asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RequestedAccess {
+    /// Its `WWW-Authenticate`.
+    pub(super) challenge: Option<String>,
+    /// Scopes to ask for; those of the entry or the challenge when empty.
+    pub(super) scopes: Vec<String>,
+}
+
+/// Where a server sends users to sign in, according to its current metadata.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Authorization {
+    /// Who issues tokens.
+    pub issuer: String,
+    /// Where the user signs in.
+    pub authorization_endpoint: String,
+    /// Where codes and refresh tokens are exchanged.
+    pub token_endpoint: String,
+    /// Where clients are registered, when that is possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub registration_endpoint: Option<String>,
+    /// Where tokens are revoked, when that is possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revocation_endpoint: Option<String>,
+}
+
+/// An authorization server, found and checked.
+pub(super) struct FoundIssuer {
+    pub(super) metadata: AuthorizationMetadata,
+    pub(super) issuer: String,
+    /// What a token will be for (RFC 8707).
+    pub(super) resource: String,
+    pub(super) scopes: Vec<String>,
+    published: bool,
+}
+
+/// The challenges of a response, joined: the one that names the metadata need not be the first.
+pub(super) fn challenge_of(headers: &HeaderMap) -> Option<String> {
+    let lines = headers.get_all(WWW_AUTHENTICATE).iter();
+    let lines: Vec<_> = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
+    if lines.is_empty() { None } else { Some(lines.join(", ")) }
+}
+
+/// One parameter of a challenge.
+pub(super) fn parameter(challenge: &str, name: &str) -> Option<String> {
+    let pattern = format!(r#"(?i)(?:^|[ ,]){name} *= *(?:"([^"]*)|([^ ,]*))"#);
+    let found = Regex::new(&pattern).ok()?.captures(challenge)?;
+    Some(found.get(1).or(found.get(2))?.as_str().to_owned())
+}
+
+impl Site {
+    /// Looks up the authorization server, without prompting.
+    pub(super) async fn look(
+        &self,
+        wanted: &RequestedAccess,
+    ) -> Result<Authorization, AuthFailure> {
+        let found = self.find(wanted).await?;
+        if !self.config.machine {
+            found.has_pkce()?;
+        }
+        Ok(Authorization {
+            revocation_endpoint: found.revocation_endpoint(),
+            issuer: found.issuer,
+            authorization_endpoint: found.metadata.authorization_endpoint,
+            token_endpoint: found.metadata.token_endpoint,
+            registration_endpoint: found.metadata.registration_endpoint,
+        })
+    }
+
+    /// Finds the authorization server, as the challenge of the refusal says. Without one, the server
+    /// is asked for it.
+    pub(super) async fn find(&self, wanted: &RequestedAccess) -> Result<FoundIssuer, AuthFailure> {
+        let challenge = match wanted.challenge.clone() {
+            Some(challenge) => Some(challenge),
+            None => self.challenge().await,
+        };
+        let check = |what: &str, url: &str| {
+            let parsed = Url::parse(url).map_err(|error| error.to_string());
+            parsed
+                .and_then(|url| self.exchange.policy.check(&url))
+                .map_err(|why| AuthFailure::refused(format!("the {what} {url}: {why}")))
+        };
+        if let Some(named) = challenge.as_deref().and_then(|c| parameter(c, "resource_metadata")) {
+            let url = self.address.join(&named).map(String::from).unwrap_or(named);
+            check("resource metadata", &url)?;
+        }
+        let documents = Arc::new(Documents {
+            exchange: self.exchange.clone(),
+            address: self.address.clone(),
+            read: Mutex::default(),
+        });
+        let manager = AuthorizationManager::new_with_oauth_http_client(
+            self.address.clone(),
+            Arc::clone(&documents) as Arc<dyn OAuthHttpClient>,
+        );
+        let manager = manager.await;
+        let mut manager = manager.map_err(failure)?;
+        let resolved = manager.resolve_metadata_from_challenge(challenge.as_deref()).await;
+        let is_published = resolved.as_ref().is_ok_and(|found| found.source.is_discovered());
+        if !is_published && let Some(other) = documents.of_another() {
+            // Whatever was guessed after that document is not the reason.
+            return Err(AuthFailure::refused(format!(
+                "the resource metadata {} is for `{}`, which is not this server ({})",
+                other.at, other.resource, self.address
+            )));
+        }
+        let found = resolved.map_err(failure)?;
+        let metadata = found.metadata;
+        manager.set_metadata(metadata.clone());
+        check("authorization endpoint", &metadata.authorization_endpoint)?;
+        check("token endpoint", &metadata.token_endpoint)?;
+        if let Some(url) = &metadata.registration_endpoint {
+            check("registration endpoint", url)?;
+        }
+        let issuer = metadata.issuer.clone().unwrap_or_else(|| {
+            let endpoint = Url::parse(&metadata.token_endpoint);
+            endpoint.map(|url| url.origin().ascii_serialization()).unwrap_or_default()
+        });
+        let stated = match found.source {
+            AuthorizationMetadataSource::ProtectedResourceMetadata => documents.of_this(),
+            _ => None,
+        };
+        let supported = metadata.scopes_supported.as_deref().unwrap_or_default();
+        let mut scopes = if !wanted.scopes.is_empty() {
+            wanted.scopes.clone()
+        } else if !self.config.scopes.is_empty() {
+            self.config.scopes.clone()
+        } else {
+            manager.select_initial_scopes(&[]).await
+        };
+        let offline = "offline_access".to_owned();
+        if !scopes.is_empty() && supported.contains(&offline) && !scopes.contains(&offline) {
+            scopes.push(offline);
+        }
+        let resource = stated.unwrap_or_else(|| self.resource());
+        Ok(FoundIssuer { metadata, issuer, resource, scopes, published: is_published })
+    }
+
+    /// What a token is for when no document says it. A query often holds a key, which is nobody
+    /// else's business (RFC 8707, section 2, advises against it).
+    pub(super) fn resource(&self) -> String {
+        let mut url = self.address.clone();
+        url.set_query(None);
+        url.into()
+    }
+
+    /// The server's refusal of the first message of a session without a token. A server may take
+    /// no GET, and say only here where its metadata is and which scopes it wants.
+    async fn challenge(&self) -> Option<String> {
+        let discover = ("server/discover", era::MODERN, json!({"_meta": era::request_meta()}));
+        let initialize = ("initialize", era::LEGACY, era::initialize(era::LEGACY));
+        for (method, version, params) in [discover, initialize] {
+            let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+            let response = self.probe(method, version, &message).await?;
+            let status = response.status();
+            if let Some(session) = response.headers().get("mcp-session-id") {
+                let end = http::Request::delete(self.address.as_str());
+                let end = end.header("mcp-session-id", session);
+                let _ = self.send_to_server(end, Vec::new()).await;
+            }
+            match status {
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                    return challenge_of(response.headers());
+                }
+                // It takes no POST: another message will not do better.
+                StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Posts a message without a token, as a step.
+    async fn probe(
+        &self,
+        method: &str,
+        version: &str,
+        message: &Value,
+    ) -> Option<http::Response<Vec<u8>>> {
+        const MAX_REDIRECTS: usize = 3;
+        let mut url = self.address.clone();
+        let began = Instant::now();
+        for _ in 0..=MAX_REDIRECTS {
+            let post = http::Request::post(url.as_str())
+                .header("accept", "application/json, text/event-stream")
+                .header("content-type", "application/json")
+                .header("mcp-method", method)
+                .header("mcp-protocol-version", version);
+            let response =
+                self.send_to_server(post, message.to_string().into_bytes()).await.ok()?;
+            let next = response.headers().get("location").and_then(|to| to.to_str().ok());
+            let next = next.and_then(|to| url.join(to).ok()).filter(|next| {
+                remote::keeps_message(response.status()) && remote::is_same_place(&url, next)
+            });
+            let Some(next) = next else {
+                let status = Some(response.status().as_u16());
+                let challenge = challenge_of(response.headers());
+                let step =
+                    AuthStep { took: began.elapsed(), ..AuthStep::new(StepKind::Challenge, &url) };
+                self.exchange.events.challenged(AuthStep { status, ..step }, challenge.as_deref());
+                return Some(response);
+            };
+            url = next;
+        }
+        None
+    }
+
+    /// Sends a request to the server itself, with the headers of its entry.
+    async fn send_to_server(
+        &self,
+        request: http::request::Builder,
+        body: Vec<u8>,
+    ) -> Result<http::Response<Vec<u8>>, String> {
+        let mut request = request.body(body).map_err(|error| error.to_string())?;
+        for (name, value) in &self.headers {
+            request.headers_mut().insert(name, value.clone());
+        }
+        self.exchange.answer(request).await
+    }
+}
+
+impl FoundIssuer {
+    /// Checks that codes are protected (RFC 7636); guessed endpoints have no metadata to check.
+    pub(super) fn has_pkce(&self) -> Result<(), AuthFailure> {
+        let methods = self.metadata.code_challenge_methods_supported.as_deref();
+        let has = methods.is_some_and(|all| all.iter().any(|method| method == "S256"));
+        if has || !self.published {
+            return Ok(());
+        }
+        Err(AuthFailure::refused(format!(
+            "the metadata of {} does not offer PKCE with S256, which protects the code",
+            self.issuer
+        )))
+    }
+
+    pub(super) fn revocation_endpoint(&self) -> Option<String> {
+        let named = self.metadata.additional_fields.get("revocation_endpoint");
+        named.and_then(Value::as_str).map(str::to_owned)
+    }
+
+    /// The authentication methods that the token endpoint takes; none when it does not say.
+    pub(super) fn client_methods(&self) -> Vec<&str> {
+        let methods = self.metadata.additional_fields.get("token_endpoint_auth_methods_supported");
+        let methods = methods.and_then(Value::as_array).into_iter().flatten();
+        methods.filter_map(Value::as_str).collect()
+    }
+}
+
+// The documents that rmcp reads on its way.
+
+/// The HTTP client of rmcp, which notes what resource each document is for.
+struct Documents {
+    exchange: TokenClient,
+    address: Url,
+    read: Mutex<Vec<ResourceDocument>>,
+}
+
+/// A document of resource metadata (RFC 9728).
+#[derive(Clone)]
+struct ResourceDocument {
+    at: String,
+    resource: String,
+    is_ours: bool,
+}
+
+impl Documents {
+    /// The resource of the last document that is for this server.
+    fn of_this(&self) -> Option<String> {
+        let read = self.read.lock();
+        read.iter().rev().find(|document| document.is_ours).map(|found| found.resource.clone())
+    }
+
+    /// The first document that is for another one.
+    fn of_another(&self) -> Option<ResourceDocument> {
+        self.read.lock().iter().find(|document| !document.is_ours).cloned()
+    }
+
+    /// Notes which resource a document is for. One that is for this server, or for a path above it,
+    /// is given to rmcp as for this server: it compares letter by letter, and stumbles over a last
+    /// slash. What a token is asked for is what the document says.
+    fn note(&self, at: &http::Uri, body: &mut Vec<u8>) {
+        let Ok(mut document) = serde_json::from_slice::<Value>(body) else { return };
+        let Some(resource) = document["resource"].as_str().map(str::to_owned) else { return };
+        let is_ours = Url::parse(&resource).is_ok_and(|url| describes(&url, &self.address));
+        if is_ours {
+            document["resource"] = json!(self.address);
+            *body = document.to_string().into_bytes();
+        }
+        self.read.lock().push(ResourceDocument { at: at.to_string(), resource, is_ours });
+    }
+}
+
+/// Whether a resource is the server at `address`, or a path above it. Its token is used for this
+/// server alone in either case.
+fn describes(resource: &Url, address: &Url) -> bool {
+    let (wider, own) = (remote::without_slash(resource), remote::without_slash(address));
+    resource.fragment().is_none()
+        && resource.username().is_empty()
+        && resource.password().is_none()
+        && resource.origin() == address.origin()
+        && own.strip_prefix(wider).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl OAuthHttpClient for Documents {
+    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        Box::pin(async move {
+            let (kind, at) = (kind_of(&request.request), request.request.uri().clone());
+            let response = self.exchange.run(kind, request.request).await;
+            let mut response = response.map_err(OAuthHttpClientError::from)?;
+            if kind == StepKind::ResourceMetadata && response.status() == StatusCode::OK {
+                self.note(&at, response.body_mut());
+            }
+            Ok(response)
+        })
+    }
+}
+
+/// What rmcp is looking for, as inferred from its request.
+fn kind_of(request: &http::Request<Vec<u8>>) -> StepKind {
+    let path = request.uri().path();
+    if path.contains("/oauth-authorization-server") || path.contains("/openid-configuration") {
+        StepKind::ServerMetadata
+    } else {
+        StepKind::ResourceMetadata
+    }
+}
+
+/// Converts an rmcp error, with its causes.
+fn failure(error: AuthError) -> AuthFailure {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    let text = SafeText::cut(&text, 400).to_string();
+    match error {
+        AuthError::HttpError(_) | AuthError::DiscoveryRequestFailed { .. } => {
+            AuthFailure::Failed(text)
+        }
+        _ => AuthFailure::Refused(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_is_found_by_its_whole_name() {
+        let challenge = r#"Bearer error="insufficient_scope", error_description="scope=x", scope="a b", resource_metadata=https://a/b"#;
+        assert_eq!(parameter(challenge, "error").as_deref(), Some("insufficient_scope"));
+        assert_eq!(parameter(challenge, "scope").as_deref(), Some("a b"));
+        assert_eq!(parameter(challenge, "resource_metadata").as_deref(), Some("https://a/b"));
+        assert_eq!(parameter(challenge, "realm"), None);
+        assert_eq!(parameter("bearer SCOPE=", "scope").as_deref(), Some(""));
+        assert_eq!(parameter(r#"Bearer scope = "a""#, "scope").as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn the_challenges_of_several_schemes_are_one() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(challenge_of(&headers), None);
+        for line in ["Negotiate", r#"Bearer scope="a""#] {
+            headers.append(WWW_AUTHENTICATE, line.parse().expect("a header"));
+        }
+        assert_eq!(challenge_of(&headers).as_deref(), Some(r#"Negotiate, Bearer scope="a""#));
+    }
+
+    #[test]
+    fn metadata_is_for_its_path_and_those_below_whatever_its_last_slash() {
+        let address: Url = "https://a.example/x/mcp?k=1".parse().expect("an address");
+        for (resource, is_ours) in [
+            ("https://a.example/x/mcp", true),
+            ("https://a.example/x/mcp/", true),
+            ("https://A.example:443/x/mcp", true),
+            ("https://a.example/x", true),
+            ("https://a.example", true),
+            ("https://a.example/x/../x/mcp", true),
+            ("https://a.example/x/mc", false),
+            ("https://a.example/x/mcp/y", false),
+            ("https://a.example/x%2Fmcp", false),
+            ("https://a.example/X/mcp", false),
+            ("https://a.example/x/mcp#y", false),
+            ("https://u@a.example/x/mcp", false),
+            ("https://b.example/x/mcp", false),
+            ("http://a.example/x/mcp", false),
+        ] {
+            let resource: Url = resource.parse().expect("an address");
+            assert_eq!(describes(&resource, &address), is_ours, "{resource}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The redirect target: a loopback address (RFC 8252, section 7.3), `http://127.0.0.1:PORT/callback`
+//! unless the entry says otherwise. The port is reused, because clients are registered with it.
+//! Listens in both address families: a browser may take `localhost` for either.
+
+use std::io;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use url::Url;
+
+use super::step::AuthFailure;
+use base::address::is_loopback;
+use config::OAuthConfig;
+
+/// The address that the browser is redirected to, for any port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RedirectTarget {
+    /// `oauth.redirectUri` as typed: authorization servers compare it letter by letter.
+    typed: Option<String>,
+    host: String,
+    path: String,
+    port: Option<u16>,
+    /// Whether the entry names none.
+    is_default: bool,
+}
+
+impl RedirectTarget {
+    /// The target that the entry asks for, or the default one.
+    ///
+    /// # Errors
+    /// When the address of the entry is not one of this machine.
+    pub(super) fn new(config: &OAuthConfig) -> Result<Self, AuthFailure> {
+        let Some(typed) = &config.redirect_uri else {
+            let (host, path) = ("127.0.0.1".to_owned(), "/callback".to_owned());
+            let port = config.callback_port;
+            return Ok(Self { typed: None, host, path, port, is_default: true });
+        };
+        let url = Url::parse(typed).ok().filter(|url| url.scheme() == "http" && is_loopback(url));
+        let refused = || AuthFailure::refused("`oauth.redirectUri` is no loopback address");
+        let url = url.ok_or_else(refused)?;
+        Ok(Self {
+            typed: url.port().map(|_| typed.clone()),
+            host: url.host_str().unwrap_or_default().to_owned(),
+            path: url.path().to_owned(),
+            port: url.port().or(config.callback_port),
+            is_default: false,
+        })
+    }
+
+    /// The same target by the name that some authorization servers require; `None` when the entry
+    /// names one.
+    pub(super) fn by_name(&self) -> Option<Self> {
+        self.is_default.then(|| Self { host: "localhost".to_owned(), ..self.clone() })
+    }
+
+    /// The address with this port.
+    pub(super) fn at(&self, port: u16) -> String {
+        let Self { typed, host, path, .. } = self;
+        typed.clone().unwrap_or_else(|| format!("http://{host}:{port}{path}"))
+    }
+}
+
+/// A listener for the browser's redirect.
+pub(super) struct Loopback {
+    listeners: Vec<TcpListener>,
+    /// Whether no other program answers for `localhost` at this port.
+    has_name: bool,
+    target: RedirectTarget,
+    port: u16,
+}
+
+impl Loopback {
+    /// Longest request read, in bytes.
+    const BYTES: usize = 32 << 10;
+    const PATIENCE: Duration = Duration::from_secs(5);
+    /// Most connections served at the same time.
+    const AT_ONCE: usize = 16;
+    /// Range of new ports: below the ephemeral ports (from 32768 on Linux, 49152 elsewhere), so
+    /// that no outgoing connection occupies it at the next sign-in.
+    const PORTS: std::ops::Range<u16> = 20_000..32_768;
+    const TRIES: usize = 32;
+
+    /// Listens at the configured port, or else at the remembered one when it is free, or else at a
+    /// new one.
+    ///
+    /// # Errors
+    /// When the configured port is taken; names the program that holds it.
+    pub(super) async fn bind(
+        target: RedirectTarget,
+        remembered: Option<u16>,
+    ) -> Result<Self, AuthFailure> {
+        let found = if let Some(port) = target.port {
+            let found = listen(&target, port).await.and_then(|found| found.checked(&target));
+            found.map_err(|error| taken(port, &error))?
+        } else {
+            let new = (0..Self::TRIES).map(|_| fastrand::u16(Self::PORTS));
+            let mut found = Err(io::ErrorKind::AddrInUse.into());
+            // Any port will do when none of these is free.
+            for port in remembered.into_iter().chain(new).chain([0]) {
+                found = listen(&target, port).await;
+                if found.as_ref().is_ok_and(|found| found.has_name) {
+                    break;
+                }
+            }
+            let found = found.and_then(|found| found.checked(&target));
+            found.map_err(AuthFailure::failed)?
+        };
+        let Listeners { listeners, has_name } = found;
+        let port = listeners.first().map(TcpListener::local_addr).transpose();
+        let port = port.map_err(AuthFailure::failed)?.map_or(0, |address| address.port());
+        Ok(Self { listeners, has_name, target, port })
+    }
+
+    pub(super) fn redirect_uri(&self) -> String {
+        self.target.at(self.port)
+    }
+
+    /// The same address by the name of this machine, where that is another one.
+    pub(super) fn by_name(&self) -> Option<String> {
+        let target = self.target.by_name().filter(|_| self.has_name)?;
+        Some(target.at(self.port))
+    }
+
+    /// Waits for a request to the path that `accepts` approves; others get a 404. Browsers open
+    /// connections that they do not use, so several are served at the same time.
+    pub(super) async fn callback(&self, accepts: impl Fn(&str) -> bool) -> String {
+        let mut open = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                accepted = self.accept(), if open.len() < Self::AT_ONCE => match accepted {
+                    Ok(stream) => open.push(self.serve(stream, &accepts)),
+                    // Out of file descriptors, which is transient.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                },
+                served = open.next(), if !open.is_empty() => {
+                    if let Some(Some(url)) = served {
+                        return url;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn accept(&self) -> io::Result<TcpStream> {
+        let accepts = self.listeners.iter().map(|listener| Box::pin(listener.accept()));
+        let (accepted, ..) = futures::future::select_all(accepts).await;
+        accepted.map(|(stream, _)| stream)
+    }
+
+    /// Answers one request; returns its address if it is the one that was waited for.
+    async fn serve(&self, mut stream: TcpStream, accepts: impl Fn(&str) -> bool) -> Option<String> {
+        let read = tokio::time::timeout(Self::PATIENCE, target(&mut stream)).await;
+        let found =
+            read.ok().flatten().map(|target| format!("http://127.0.0.1:{}{target}", self.port));
+        let good = found
+            .filter(|url| Url::parse(url).is_ok_and(|url| url.path() == self.target.path))
+            .filter(|url| accepts(url));
+        let (status, text) = match good {
+            Some(_) => ("200 OK", "Done. You can close this page and go back to mcpdeck."),
+            None => ("404 Not Found", "mcpdeck is not waiting for this."),
+        };
+        let reply = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\n\
+             content-length: {}\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{text}",
+            text.len()
+        );
+        let _ = tokio::time::timeout(Self::PATIENCE, stream.write_all(reply.as_bytes())).await;
+        let _ = stream.shutdown().await;
+        good
+    }
+}
+
+/// The listeners of one port.
+struct Listeners {
+    listeners: Vec<TcpListener>,
+    has_name: bool,
+}
+
+impl Listeners {
+    /// Refuses a port of which another program could answer for the target's name.
+    fn checked(self, target: &RedirectTarget) -> io::Result<Self> {
+        let is_shared = target.host == "localhost" && !self.has_name;
+        if is_shared { Err(io::ErrorKind::AddrInUse.into()) } else { Ok(self) }
+    }
+}
+
+/// Listens at a port in both address families; one that this machine does not have is not missed.
+async fn listen(target: &RedirectTarget, port: u16) -> io::Result<Listeners> {
+    let first = TcpListener::bind(("127.0.0.1", port)).await;
+    let port = match &first {
+        Ok(listener) => listener.local_addr()?.port(),
+        Err(_) => port,
+    };
+    let second = TcpListener::bind(("::1", port)).await;
+    let (needed, other) = if target.host == "[::1]" { (second, first) } else { (first, second) };
+    let is_taken = other.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse);
+    let listeners = std::iter::once(needed?).chain(other.ok()).collect();
+    Ok(Listeners { listeners, has_name: !is_taken })
+}
+
+/// The target of a GET, once its head is complete.
+async fn target(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    let mut piece = [0_u8; 2048];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let read = stream.read(&mut piece).await.ok().filter(|read| *read > 0)?;
+        head.extend_from_slice(&piece[..read]);
+        if head.len() > Loopback::BYTES {
+            return None;
+        }
+    }
+    let line = std::str::from_utf8(&head).ok()?.lines().next()?;
+    let mut words = line.split(' ');
+    (words.next() == Some("GET")).then(|| words.next().map(str::to_owned)).flatten()
+}
+
+fn taken(port: u16, error: &io::Error) -> AuthFailure {
+    let holder = holder(port).map(|who| format!(" by {who}")).unwrap_or_default();
+    let what = match error.kind() {
+        io::ErrorKind::AddrInUse => format!("is in use{holder}"),
+        _ => format!("cannot be opened: {error}"),
+    };
+    AuthFailure::refused(format!(
+        "port {port} of `oauth` {what}; stop that program, or register another port"
+    ))
+}
+
+/// The program that listens on a port of this machine, where the system reports it.
+fn holder(port: u16) -> Option<String> {
+    const LISTENS: &str = "0A";
+    let table = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .collect::<String>();
+    let end = format!(":{port:04X}");
+    let inode = table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let here = fields.get(1)?.ends_with(&end) && *fields.get(3)? == LISTENS;
+        here.then(|| fields.get(9).copied()).flatten()
+    })?;
+    let socket = format!("socket:[{inode}]");
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let numbered = processes.filter(|e| e.file_name().to_string_lossy().parse::<u32>().is_ok());
+    for process in numbered {
+        let files = std::fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+        let holds = files
+            .filter_map(|file| std::fs::read_link(file.path()).ok())
+            .any(|link| link.to_string_lossy() == socket);
+        if holds {
+            let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            let pid = process.file_name().to_string_lossy().into_owned();
+            return Some(format!("`{}` (pid {pid})", name.trim()));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(redirect_uri: Option<&str>, callback_port: Option<u16>) -> RedirectTarget {
+        let redirect_uri = redirect_uri.map(str::to_owned);
+        let config = OAuthConfig { redirect_uri, callback_port, ..OAuthConfig::default() };
+        RedirectTarget::new(&config).expect("a loopback address")
+    }
+
+    #[test]
+    fn the_address_is_sent_as_the_entry_spells_it() {
+        for (typed, port, sent) in [
+            (None, None, "http://127.0.0.1:7/callback"),
+            (Some("http://localhost/cb"), None, "http://localhost:7/cb"),
+            (Some("http://localhost"), Some(9), "http://localhost:7/"),
+            (Some("http://LOCALHOST:3118"), None, "http://LOCALHOST:3118"),
+            (Some("http://[::1]/a/b"), None, "http://[::1]:7/a/b"),
+        ] {
+            assert_eq!(target(typed, port).at(7), sent, "{typed:?}");
+        }
+        assert_eq!(target(Some("http://localhost"), Some(9)).port, Some(9));
+        assert_eq!(target(Some("http://localhost:3118/x"), None).port, Some(3118));
+        assert_eq!(target(Some("http://127.0.0.1/x"), None).by_name(), None);
+        let by_name = target(None, None).by_name().expect("another name");
+        assert_eq!(by_name.at(7), "http://localhost:7/callback");
+    }
+
+    #[test]
+    fn another_machine_gets_no_code() {
+        for typed in ["https://localhost/cb", "http://a.example/cb", "http://localhost.evil/", "x"]
+        {
+            let redirect_uri = Some(typed.to_owned());
+            let config = OAuthConfig { redirect_uri, ..OAuthConfig::default() };
+            assert!(RedirectTarget::new(&config).is_err(), "{typed}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What servers and authorization servers really answer: challenges of a POST, documents with a slash
+//! too many, numbers as texts.
+
+use mcpdeck::mcp::{StoredToken, TokenStore};
+use serde_json::{Value, json};
+
+use crate::auth::{Rig, Row, mock};
+
+#[tokio::test]
+async fn a_sign_in_asks_the_server_as_a_call_does() {
+    let rig = Rig::new().await;
+    {
+        let mut world = rig.mock.world();
+        (world.metadata_path, world.asks_scope) = (Some("/prm/x"), Some("special"));
+        world.granted.insert("scope", Value::Null);
+    }
+    let auth = rig.authorizer(&rig.nobody());
+    let issuer = rig.mock.world().base.clone();
+    assert_eq!(auth.authorization().await.unwrap().issuer, issuer);
+    let token = auth.sign_in(&rig.person, Vec::new()).await.unwrap();
+    assert_eq!(token.scopes, ["special"]);
+    assert_eq!(token.resource, rig.mock.url());
+}
+
+#[tokio::test]
+async fn the_scopes_of_the_challenge_are_asked_for_and_no_more() {
+    let rig = Rig::new().await;
+    rig.mock.world().metadata.insert("scopes_supported", json!(["read", "write", "admin"]));
+    rig.mock.world().granted.insert("scope", Value::Null);
+    let auth = rig.authorizer(&rig.nobody());
+    assert_eq!(auth.sign_in(&rig.person, Vec::new()).await.unwrap().scopes, ["read"]);
+    rig.mock.world().asks_scope = Some("write");
+    let auth = rig.authorizer(&rig.nobody());
+    assert_eq!(auth.sign_in(&rig.person, Vec::new()).await.unwrap().scopes, ["write"]);
+}
+
+#[tokio::test]
+async fn a_last_slash_does_not_make_another_resource() {
+    for path in [None, Some("/prm/x")] {
+        let rig = Rig::new().await;
+        let stated = format!("{}/", rig.mock.url());
+        (rig.mock.world().resource, rig.mock.world().metadata_path) = (Some(stated.clone()), path);
+        let auth = rig.authorizer(&rig.nobody());
+        // The token is asked for by the name that the authorization server knows.
+        let token = auth.sign_in(&rig.person, Vec::new()).await.unwrap();
+        assert_eq!((token.resource, token.server), (stated, rig.mock.url()));
+        let host = rig.host(rig.nobody()).await.unwrap();
+        assert!(host.call_tool("guarded.t", json!({})).await.is_ok());
+        host.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn metadata_of_another_resource_is_refused_with_the_true_reason() {
+    let another: fn(&str) -> [String; 3] = |base| {
+        ["https://other.example/mcp".into(), format!("{base}/other"), format!("{base}/mcp/y")]
+    };
+    for n in 0..3 {
+        let rig = Rig::new().await;
+        let stated = another(&rig.mock.world().base)[n].clone();
+        rig.mock.world().resource = Some(stated.clone());
+        let error =
+            rig.authorizer(&rig.nobody()).sign_in(&rig.person, Vec::new()).await.unwrap_err();
+        let said = format!("is for `{stated}`, which is not this server ({})", rig.mock.url());
+        assert!(error.to_string().contains(&said), "{error}");
+        // A call says the same.
+        let failed = rig.host(rig.nobody()).await.err().unwrap();
+        assert!(failed.to_string().contains(&said), "{failed}");
+        assert_eq!((rig.person.asked(), rig.mock.count("POST /token")), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_lifetime_is_read_as_servers_write_it() {
+    for (written, read) in [
+        (json!("3600"), Some(3600)),
+        (json!(3600.0), Some(3600)),
+        (json!(-5), None),
+        (json!(0), None),
+        (json!(u64::MAX), None),
+        (json!("soon"), None),
+        (Value::Null, None),
+    ] {
+        let rig = Rig::new().await;
+        rig.mock.world().granted.insert("expires_in", written.clone());
+        let auth = rig.authorizer(&rig.nobody());
+        let token = auth.sign_in(&rig.person, Vec::new()).await.unwrap();
+        assert_eq!(token.expires_in, read, "{written}");
+        assert_eq!(auth.refresh_now().await.unwrap().expires_in, read, "{written}");
+        // It is used, and not refreshed before every request.
+        let tokens = rig.mock.count("POST /token");
+        let host = rig.host(rig.nobody()).await.unwrap();
+        assert!(host.call_tool("guarded.t", json!({})).await.is_ok());
+        host.shutdown().await;
+        assert_eq!(rig.mock.count("POST /token"), tokens, "{written}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_sent_is_refused_and_one_that_was_kept_is_none() {
+    let rig = Rig::new().await;
+    rig.mock.world().granted.insert("access_token", json!("a\r\nx-evil: 1"));
+    let auth = rig.authorizer(&rig.nobody());
+    let error = auth.sign_in(&rig.person, Vec::new()).await.unwrap_err();
+    assert!(error.to_string().contains("characters that no header may"), "{error}");
+    assert_eq!(rig.kept(), None);
+
+    let kept = StoredToken { access_token: "a\nb".into(), ..rig.mock.token(60) };
+    rig.store().save(&kept).unwrap();
+    assert_eq!(auth.state().unwrap(), None);
+    let error = rig.host(rig.nobody()).await.err().unwrap();
+    assert!(error.to_string().contains("mcpdeck login guarded"), "{error}");
+}
+
+#[tokio::test]
+async fn a_page_that_denies_says_what_may_help() {
+    let rows: [Row; 3] = [
+        ("no scope", |w| w.page_error = Some("access_denied"), "name one with `--scope`"),
+        ("no scope is valid", |w| w.page_error = Some("invalid_scope"), "name one with `--scope`"),
+        ("a code of its own", |w| w.page_error = Some("temporarily_unavailable"), "unavailable`"),
+    ];
+    for (what, bend, said) in rows {
+        let rig = Rig::new().await;
+        rig.mock.world().metadata_path = Some("/nowhere");
+        rig.mock.world().resource_metadata = Some(format!("{}/gone", rig.mock.world().base));
+        bend(&mut rig.mock.world());
+        let error =
+            rig.authorizer(&rig.nobody()).sign_in(&rig.person, Vec::new()).await.unwrap_err();
+        assert!(
+            error.to_string().ends_with(said) || error.to_string().contains(said),
+            "{what}: {error}"
+        );
+    }
+    let denied: fn(&mut mock::World) = |w| w.page_error = Some("access_denied");
+    let rig = Rig::new().await;
+    denied(&mut rig.mock.world());
+    let error = rig.authorizer(&rig.nobody()).sign_in(&rig.person, Vec::new()).await.unwrap_err();
+    assert!(!error.to_string().contains("--scope"), "one was asked for: {error}");
+}
