@@ -62,6 +62,7 @@ fn main() {
         grants: Arc::new(Grants::new((0..20).map(grant).collect())),
         pins: Arc::new(pins),
         closed: None,
+        is_at_rest: false,
     };
     let caller = Principal::new(Origin::Gateway("t1".to_owned())).with_profile("coder");
     let person = Principal::new(Origin::Dashboard);

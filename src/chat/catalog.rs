@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::llm::ToolSpec;
 use base::ServerName;
 use base::text::SafeText;
-use host::{Host, Principal, canonical_name, exposed_name, hashed_name};
+use host::{Host, Principal, exposed_name, hashed_name, resolve_name};
 use mcp::Tool;
 
 /// Maximum length of a tool description for the model, in characters.
@@ -64,10 +64,12 @@ impl ToolCatalog {
         Self { tools }
     }
 
-    /// Finds a tool by its name here or as `server.tool`.
+    /// Finds a tool by its name here, by any qualified name, or by a bare name that one server has.
     pub fn find(&self, name: &str) -> Option<&ChatTool> {
-        self.tools.iter().find(|entry| {
-            entry.name == name || canonical_name(&entry.server, &entry.tool.name) == name
+        self.tools.iter().find(|entry| entry.name == name).or_else(|| {
+            let known = self.tools.iter().map(|entry| (&entry.server, &entry.tool.name));
+            let (server, tool) = resolve_name(name, known).ok()?;
+            self.tools.iter().find(|it| it.server == *server && it.tool.name == *tool)
         })
     }
 

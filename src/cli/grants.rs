@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -11,11 +12,15 @@ use serde_json::json;
 use super::args::Common;
 use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
-use ::deck::GrantStore;
+use ::deck::{GrantStore, KeptDefinitions};
 use base::human::{Dur, parse_duration};
 use base::text::json as safe;
 use base::{Clock, SafeText, Timestamp};
-use host::{AccessScope, DEFAULT_PROFILE, Grant, GrantId, GrantKind, NewGrant, Origin};
+use config::Environment;
+use host::{
+    AccessScope, DEFAULT_PROFILE, Grant, GrantId, GrantKind, NewGrant, OfferedNames, Origin,
+    unmatched_tools,
+};
 
 /// `mcpdeck grants`
 #[derive(Debug, Args)]
@@ -56,7 +61,8 @@ pub struct AddArgs {
     /// The scope, for example mcp:tools.call; may be given several times [default: all].
     #[arg(long, value_name = "SCOPE", value_parser = parse_scope)]
     pub scope: Vec<AccessScope>,
-    /// Only these tools, a glob over server.tool; may be given several times.
+    /// Only these tools, a glob over server.tool (or server/tool, server:tool); may be given several
+    /// times.
     #[arg(long, value_name = "GLOB", value_parser = parse_glob)]
     pub tools: Vec<String>,
     /// How long: seconds, or with a unit (10m).
@@ -109,11 +115,26 @@ pub fn grants(common: &Common, args: &GrantsArgs) -> CommandResult {
         Some(GrantsVerb::Add(add)) => {
             let refused = |problem| output::refuse(&format!("nothing was granted: {problem}"));
             let grant = store.add(wanted(add, now), now).map_err(refused)?;
+            warn_unmatched(&files, &env, &grant);
             if args.json { safe::pretty(&grant) + "\n" } else { line(&grant, now) }
         }
         Some(GrantsVerb::Revoke { ids }) => return revoke(&store, ids),
     };
     Ok(output::print(&text, ExitStatus::Ok))
+}
+
+/// Tells which patterns of a grant match nothing of the servers, by their lists as last seen.
+fn warn_unmatched(files: &[PathBuf], env: &Environment, grant: &Grant) {
+    let Ok(loaded) = load::load_files(files, env) else { return };
+    let kept = KeptDefinitions::of(env);
+    let servers = loaded.config.servers.values();
+    let offered = servers.map(|server| {
+        let lists = kept.lists(server).map(|(lists, _)| lists);
+        OfferedNames::of_tools(server.name.clone(), lists.as_ref())
+    });
+    for unmatched in unmatched_tools(&grant.allowed_tools, &offered.collect::<Vec<_>>()) {
+        output::warn(&SafeText::line(&unmatched.to_string()));
+    }
 }
 
 fn wanted(add: &AddArgs, now: Timestamp) -> NewGrant {

@@ -71,6 +71,11 @@ pub fn note(message: &str) {
     }
 }
 
+/// Writes something to be careful about to stderr; the verb goes on.
+pub fn warn(message: &str) {
+    complain(&format!("warning: {message}"));
+}
+
 /// Reports why the arguments or the configuration cannot be used.
 pub fn refuse(message: &str) -> ExitStatus {
     complain(message);

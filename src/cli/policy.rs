@@ -157,8 +157,12 @@ const fn profile_of(_: &Origin) -> Option<String> {
 fn open(common: &Common) -> Result<Offline, ExitStatus> {
     let (env, files) = load::here(common)?;
     let loaded = load::load_files(&files, &env).map_err(|d| output::problems(&d))?;
-    Offline::open(&files, &env, loaded.config, Clock::system().now())
-        .map_err(|problems| output::refuse(&SafeText::block(&problems.join("\n"))))
+    let offline = Offline::open(&files, &env, loaded.config, Clock::system().now())
+        .map_err(|problems| output::refuse(&SafeText::block(&problems.join("\n"))))?;
+    for warning in offline.unmatched(&env) {
+        output::warn(&SafeText::line(&warning));
+    }
+    Ok(offline)
 }
 
 /// The action on a target of this kind.

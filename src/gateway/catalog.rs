@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use base::ServerName;
-use host::{HostView, ServerState, ServerView, TargetKind, exposed_name, hashed_name};
+use host::{
+    HostView, ServerState, ServerView, TargetKind, exposed_name, hashed_name, resolve_name,
+};
 use mcp::Capabilities;
 
 /// One tool, prompt, resource or template as a client sees it.
@@ -124,19 +126,25 @@ impl ClientCatalog {
         out
     }
 
-    /// Finds a tool or prompt by the client's name; a tool also by `server.tool`.
-    pub fn named(&self, kind: TargetKind, name: &str) -> Option<&ClientEntry> {
-        let dotted = || {
-            self.tools.iter().find(|tool| {
-                let rest = name.strip_prefix(tool.server.as_str());
-                rest.and_then(|rest| rest.strip_prefix('.')) == Some(&*tool.original)
-            })
-        };
-        let at = self.names.get(&(kind, name.to_owned()));
-        match kind {
-            TargetKind::Tool => at.map(|at| &self.tools[*at]).or_else(dotted),
-            _ => at.map(|at| &self.prompts[*at]),
+    /// Finds a tool or prompt by the client's name, or else by any qualified name, or by its bare
+    /// name if it is the only one of those that `is_seen`.
+    pub fn named(
+        &self,
+        kind: TargetKind,
+        name: &str,
+        is_seen: impl Fn(&ClientEntry) -> bool,
+    ) -> Option<&ClientEntry> {
+        let list = if kind == TargetKind::Tool { &self.tools } else { &self.prompts };
+        if let Some(at) = self.names.get(&(kind, name.to_owned())) {
+            return Some(&list[*at]);
         }
+        let pairs = |seen: &Vec<&'_ ClientEntry>| -> Vec<(ServerName, Arc<str>)> {
+            seen.iter().map(|it| (it.server.clone(), Arc::clone(&it.original))).collect()
+        };
+        let seen: Vec<&ClientEntry> = list.iter().filter(|entry| is_seen(entry)).collect();
+        let known = pairs(&seen);
+        let (server, original) = resolve_name(name, known.iter().map(|(s, n)| (s, n))).ok()?;
+        seen.into_iter().find(|it| it.server == *server && it.original == *original)
     }
 }
 

@@ -23,6 +23,7 @@ use rmcp::service::{
     NotificationContext, OriginatingRequestId, RequestContext, SubscriptionContext,
 };
 use rmcp::{RoleServer, ServerHandler, Service};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
@@ -41,7 +42,8 @@ use super::traces::TraceSpan;
 use base::ServerName;
 use config::error::{Error, ErrorCode};
 use host::{
-    AccessScope, CallOptions, CallOutcome, OutsideError, PolicyAction, TargetKind, fit_template,
+    AccessScope, CallOptions, CallOutcome, OutsideError, PolicyAction, RunId, TargetKind,
+    fit_template,
 };
 use mcp::{Answer, CLIENT_NAME, HOPS_KEY, RequestKind, vendor_meta};
 
@@ -322,10 +324,13 @@ impl Face {
         }
         let trace = context.meta.get("traceparent").and_then(Value::as_str);
         let trace = trace.and_then(super::traces::parent);
+        let run = context.meta.get("runId").map(RunId::deserialize).transpose();
+        let run = run.map_err(|why| ErrorData::invalid_params(format!("`runId`: {why}"), None))?;
+        let run = run.map(RunId::into_name);
         let id = self.gateway.host.next_call_id();
         let (progress, hops, meta) = (Some(progress), Some(hops), meta_of(context));
         let own = client.options();
-        let options = CallOptions { id: Some(id), progress, trace, hops, meta, ..own };
+        let options = CallOptions { id: Some(id), progress, trace, hops, run, meta, ..own };
         let cancel = options.cancel.clone();
         let line = self.gateway.bridge.open(id);
         let (gateway, caller) = (Arc::clone(&self.gateway), client.clone());
@@ -743,7 +748,8 @@ impl ServerHandler for Face {
 
     /// The schema that mirrored parameters in headers are checked against (2026-07-28).
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        serde_json::from_value(self.catalog().named(TargetKind::Tool, name)?.raw.clone()).ok()
+        serde_json::from_value(self.catalog().named(TargetKind::Tool, name, |_| true)?.raw.clone())
+            .ok()
     }
 
     async fn set_level(

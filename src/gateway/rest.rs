@@ -20,7 +20,7 @@ use super::tokens::Client;
 use ::mcp::vendor_meta;
 use base::ServerName;
 use config::error::ErrorCode;
-use host::{AccessScope, CallOptions, CallOutcome, OutsideCode, PolicyAction, TargetKind};
+use host::{AccessScope, CallOptions, CallOutcome, OutsideCode, PolicyAction, RunId, TargetKind};
 
 /// Longest timeout a caller may request.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -162,37 +162,104 @@ pub(crate) struct CallBody {
     /// For the server.
     #[serde(default, rename = "_meta")]
     meta: Option<serde_json::Map<String, Value>>,
+    /// The run that the call belongs to.
+    #[serde(default, rename = "runId")]
+    run: Option<RunId>,
 }
 
-/// `POST /tools/{name}/call`: calls a tool by its listed name or as `server.tool`.
+/// The body of `POST /runs`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RunBody {
+    /// Its name; a new one without.
+    #[serde(rename = "runId")]
+    run: Option<RunId>,
+    /// The calls it may make, within the limit of the profile.
+    calls: Option<u32>,
+}
+
+/// `POST /runs`: begins a run, or continues it.
+pub(crate) async fn begin_run(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(client): Extension<Client>,
+    request: Result<Json<RunBody>, JsonRejection>,
+) -> RestAnswer {
+    client.allows(AccessScope::ToolsCall)?;
+    let RunBody { run, calls } = body(request)?;
+    let failed = |error: std::io::Error| {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Outside::new(OutsideCode::Internal, status, error.to_string())
+    };
+    let run = run.map_or_else(RunId::random, Ok).map_err(failed)?;
+    let begun = gateway.host.begin_run(&client.principal(), run.as_str(), calls);
+    let budget = begun.map_err(|error| Outside::from(&error))?;
+    Ok(Json(run.with(&client.principal(), budget)))
+}
+
+/// `GET /runs/{run}`: what is left of a run.
+pub(crate) async fn run(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(client): Extension<Client>,
+    Path(run): Path<String>,
+) -> RestAnswer {
+    client.allows(AccessScope::ToolsCall)?;
+    let (run, principal) = (run_id(&run)?, client.principal());
+    Ok(Json(run.with(&principal, gateway.host.run_budget(&principal, run.as_str()))))
+}
+
+/// `DELETE /runs/{run}`: ends a run; answers with its final budget.
+pub(crate) async fn end_run(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(client): Extension<Client>,
+    Path(run): Path<String>,
+) -> RestAnswer {
+    client.allows(AccessScope::ToolsCall)?;
+    let (run, principal) = (run_id(&run)?, client.principal());
+    let budget = gateway.host.end_run(&principal, run.as_str());
+    Ok(Json(run.with(&principal, budget)))
+}
+
+fn run_id(run: &str) -> Result<RunId, Outside> {
+    RunId::parse(run).map_err(|why| {
+        Outside::new(OutsideCode::ProtocolError, StatusCode::UNPROCESSABLE_ENTITY, why)
+    })
+}
+
+/// `POST /tools/{name}/call`: calls a tool by its listed name, any qualified name, or its bare name
+/// when only one server has it. A name may hold slashes.
 pub(crate) async fn call(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
-    Path(name): Path<String>,
+    Path(path): Path<String>,
     headers: HeaderMap,
     request: Result<Json<CallBody>, JsonRejection>,
 ) -> RestAnswer {
     client.allows(AccessScope::ToolsCall)?;
+    let name = path.strip_suffix("/call").ok_or_else(|| {
+        let message = "write /tools/NAME/call";
+        Outside::new(OutsideCode::ToolNotFound, StatusCode::NOT_FOUND, message)
+    })?;
     let request = body(request)?;
     let timeout = request.timeout.map(Duration::try_from_secs_f64).transpose().map_err(|_| {
         let message = "`timeout` is a number of seconds, zero or more";
         Outside::new(OutsideCode::ProtocolError, StatusCode::UNPROCESSABLE_ENTITY, message)
     })?;
     gateway.started().await;
-    let (server, tool) =
-        gateway.find(&client, (PolicyAction::Call, TargetKind::Tool), &name).await?;
+    let what = (PolicyAction::Call, TargetKind::Tool);
+    let (server, tool) = gateway.find(&client, what, name).await?;
     let timeout = timeout.map(|timeout| timeout.min(LONGEST));
     let trace = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let trace = trace.and_then(super::traces::parent);
     let meta = request.meta.map(|meta| Arc::new(vendor_meta(meta)));
-    let options = CallOptions { timeout, trace, meta, ..client.options() };
+    let run = request.run.map(RunId::into_name);
+    let options = CallOptions { timeout, run, trace, meta, ..client.options() };
     // When the caller disconnects, this future is dropped, which cancels the call.
     let _hung_up = options.cancel.clone().drop_guard();
     let arguments = Value::Object(request.arguments.unwrap_or_default());
     let (kind, server) = (TargetKind::Tool, Some(server));
     let operation = McpOperation { kind, server, name: tool, arguments };
     let outcome = gateway.perform(&client, operation, options).await;
-    let outcome = outcome.map_err(|error| Outside::about(&error, &name, &client))?;
+    let outcome = outcome.map_err(|error| Outside::about(&error, name, &client))?;
     Ok(Json(answered(outcome)))
 }
 

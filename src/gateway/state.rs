@@ -17,7 +17,10 @@ use super::traces::Traces;
 use base::text::nearest;
 use base::{LogLevel, ServerName};
 use deck::Clients;
-use host::{Host, HostView, Origin, PolicyAction, ServerState, ServerView, TargetKind};
+use host::{
+    Host, HostView, Origin, PolicyAction, ServerState, ServerView, TargetKind, split_first,
+    split_name,
+};
 use mcp::Capabilities;
 
 /// How long the first requests wait for starting servers, for clients that list only once. Less
@@ -227,12 +230,16 @@ impl Gateway {
     ) -> Result<(ServerName, Arc<str>), (Option<ServerName>, Outside)> {
         let view = self.host.snapshot();
         let catalog = self.catalogs.of(&view);
-        let entry = catalog.named(kind, name);
+        let principal = client.principal();
+        let is_seen = |entry: &ClientEntry| {
+            self.host.is_visible(&principal, &entry.server, (kind, &entry.original))
+        };
+        let entry = catalog.named(kind, name, is_seen);
         let (server, original) = match entry {
             Some(entry) => (entry.server.clone(), Arc::clone(&entry.original)),
             None => meant(view.servers.keys(), name),
         };
-        let found = match self.host.check(&client.principal(), action, &server, (kind, &original)) {
+        let found = match self.host.check(&principal, action, &server, (kind, &original)) {
             Err(error) => Err((None, Outside::about(&error, name, client))),
             Ok(_) if entry.is_some() => Ok((server, Arc::clone(&original))),
             Ok(_) => Err(self.missing(view.servers.get(&server), name)),
@@ -297,14 +304,8 @@ impl Gateway {
 
 /// Guesses the server, and the name at it, from a name that no entry has.
 fn meant<'s>(servers: impl Iterator<Item = &'s ServerName>, name: &str) -> (ServerName, Arc<str>) {
-    let rest = |server: &'s ServerName| {
-        let rest = name.strip_prefix(server.as_str())?;
-        let rest = rest.strip_prefix("__").or_else(|| rest.strip_prefix('.'))?;
-        Some((server.clone(), Arc::from(rest)))
-    };
-    let found = servers.filter_map(rest).max_by_key(|(server, _)| server.as_str().len());
-    found.unwrap_or_else(|| {
-        let (server, rest) = name.split_once("__").unwrap_or(("", name));
-        (ServerName::new(server), rest.into())
-    })
+    match split_name(name, servers.map(ServerName::as_str)).or_else(|| split_first(name)) {
+        Some((server, rest)) => (ServerName::new(server), rest.into()),
+        None => (ServerName::new(""), name.into()),
+    }
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::Asker;
-use crate::policy::{DEFAULT_PROFILE, Principal};
+use crate::policy::{CountedRun, DEFAULT_PROFILE, Principal};
 use base::{SafeText, ServerName, Timestamp};
 use config::RetryConfig;
 use config::error::Violation;
@@ -128,6 +128,7 @@ pub struct CallOptions {
     /// The caller's tab or session; grants may be limited to it.
     pub session: Option<Arc<str>>,
     /// The run the call belongs to: its calls share a budget and the record of what was read.
+    /// Without one, a run is the session until it is idle for five minutes.
     pub run: Option<Arc<str>>,
     /// Whether schema violations reject the call.
     pub validation: Validation,
@@ -154,6 +155,14 @@ impl CallOptions {
         match &self.profile {
             Some(profile) => principal.with_profile(Arc::clone(profile)),
             None => principal,
+        }
+    }
+
+    /// The run that the call is counted in.
+    pub fn counted_in(&self) -> CountedRun {
+        match &self.run {
+            Some(run) => CountedRun::Named(Arc::clone(run)),
+            None => CountedRun::Session(self.session.clone()),
         }
     }
 }

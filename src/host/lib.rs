@@ -15,6 +15,7 @@ mod handle;
 mod metrics;
 mod naming;
 mod operation;
+mod pattern;
 mod policy;
 mod projector;
 mod router;
@@ -37,14 +38,17 @@ pub use dev::{BuildEnd, BuildView, DevView};
 pub use fact::{Fact, Record};
 pub use handle::{Host, HostBuilder, Reloading, ShutdownReport, Startup};
 pub use metrics::{Ending, LatencyView, Metrics, MetricsView, ServerMetrics};
-pub use naming::{canonical_name, exposed_name, hashed_name, split_name};
+pub use naming::{
+    canonical_name, exposed_name, hashed_name, resolve_name, split_first, split_name,
+};
+pub use pattern::{NamePatterns, OfferedNames, Reading};
 pub use policy::{
-    AccessScope, Blocked, Budget, Covers, DEFAULT_PROFILE, Decision, Definition, Digest, GlobList,
-    Grant, GrantId, GrantKind, Grants, HeldReason, HeldTool, HookConfig, Lease, LimitClaim,
-    LimitRefusal, Limiter, Limits, LimitsConfig, NewGrant, OutsideCode, OutsideError, PinnedServer,
-    PinnedTool, Pins, Policy, PolicyAction, PolicyConfig, PolicyEffect, PolicyTarget, Principal,
-    ProfileConfig, Reason, RuleConfig, RuleMatch, Rules, ServerDigests, SharedLimits, TargetKind,
-    TrifectaConfig, Unmatched,
+    AccessScope, Blocked, Budget, CountedRun, Covers, DEFAULT_PROFILE, Decision, Definition,
+    Digest, GlobList, Grant, GrantId, GrantKind, Grants, HeldReason, HeldTool, HookConfig, Lease,
+    LimitClaim, LimitRefusal, Limiter, Limits, LimitsConfig, NewGrant, OutsideCode, OutsideError,
+    PinnedServer, PinnedTool, Pins, Policy, PolicyAction, PolicyConfig, PolicyEffect, PolicyTarget,
+    Principal, ProfileConfig, Reason, RuleConfig, RuleMatch, Rules, RunId, ServerDigests,
+    SharedLimits, TargetKind, TrifectaConfig, Unmatched, unmatched_tools,
 };
 pub use router::fit_template;
 

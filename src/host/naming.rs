@@ -14,8 +14,8 @@ use config::error::{Error, ErrorCode};
 
 /// Resolves `asked` among `known`, an iterator of servers with the names of their tools or prompts.
 ///
-/// A server is matched by the longest known prefix followed by `.`, `:` or `/`; a bare name works
-/// when exactly one server has it.
+/// A server is matched by the longest known prefix followed by a separator (`.`, `:`, `/` or `__`);
+/// a bare name works when exactly one server has it, and so does the name that models see.
 ///
 /// # Errors
 /// [`ErrorCode::ToolNotFound`] with similar names, or [`ErrorCode::Ambiguous`] with the candidates.
@@ -31,6 +31,7 @@ pub fn resolve_name<'a>(
     let mut bare = known.clone().into_iter().filter(|(_, name)| &***name == asked);
     match (qualified, bare.next(), bare.next()) {
         (Some(found), ..) | (None, Some(found), None) => Ok(found),
+        (None, None, _) if let Some(found) = exposed(asked, known.clone()) => Ok(found),
         (None, Some(first), Some(second)) => {
             let all = [first, second].into_iter().chain(bare);
             let message = format!("`{asked}` is offered by several servers");
@@ -55,6 +56,22 @@ pub fn resolve_name<'a>(
             Err(Error::new(ErrorCode::ToolNotFound, message).candidates(names))
         }
     }
+}
+
+/// The only tool or prompt that models and clients know by this name.
+fn exposed<'a>(
+    asked: &str,
+    known: impl IntoIterator<Item = (&'a ServerName, &'a Arc<str>)>,
+) -> Option<(&'a ServerName, &'a Arc<str>)> {
+    if asked.len() > LONGEST {
+        return None;
+    }
+    let is_meant = |(server, name): &(&ServerName, &Arc<str>)| {
+        exposed_name(Some(server), name) == asked || exposed_name(None, name) == asked
+    };
+    let mut found = known.into_iter().filter(is_meant);
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
 }
 
 /// The canonical name, `{server}.{name}`.
@@ -95,13 +112,24 @@ pub fn split_name<'a, 's>(
     asked: &'a str,
     servers: impl IntoIterator<Item = &'s str>,
 ) -> Option<(&'s str, &'a str)> {
-    let rest = |server: &str| asked.strip_prefix(server)?.strip_prefix(['.', ':', '/']);
-    let found = servers.into_iter().filter_map(|server| Some((server, rest(server)?)));
+    let found = servers.into_iter().filter_map(|server| Some((server, rest(asked, server)?)));
     found.max_by_key(|(server, _)| server.len())
 }
 
 pub(super) fn split<'a>(asked: &'a str, server: &ServerName) -> Option<&'a str> {
-    asked.strip_prefix(server.as_str())?.strip_prefix(['.', ':', '/'])
+    rest(asked, server.as_str())
+}
+
+/// What follows the name of a server and a separator.
+fn rest<'a>(asked: &'a str, server: &str) -> Option<&'a str> {
+    let rest = asked.strip_prefix(server)?;
+    rest.strip_prefix(['.', ':', '/']).or_else(|| rest.strip_prefix("__"))
+}
+
+/// Splits a name at its first separator, for a server that is not known.
+pub fn split_first(asked: &str) -> Option<(&str, &str)> {
+    let split = |at: usize| Some((asked.get(..at)?, rest(asked, asked.get(..at)?)?));
+    asked.char_indices().skip(1).find_map(|(at, _)| split(at))
 }
 
 // The filter of visible tools (`tools.allow`, `tools.deny`): globs over names, deny wins.
@@ -167,6 +195,15 @@ mod tests {
         assert_eq!(ask("a.b.x").as_deref(), Ok("a.b|x"));
         assert_eq!(ask("a:x").as_deref(), Ok("a|x"));
         assert_eq!(ask("git/status").as_deref(), Ok("git|status"));
+    }
+
+    #[test]
+    fn the_name_that_models_see_is_known_too() {
+        assert_eq!(ask("git__status").as_deref(), Ok("git|status"));
+        let spaced = (ServerName::new("my files"), Arc::from("read"));
+        let exposed = exposed_name(Some(&spaced.0), "read");
+        let found = resolve_name(&exposed, [(&spaced.0, &spaced.1)]).expect("known");
+        assert_eq!(found, (&spaced.0, &spaced.1));
     }
 
     #[test]

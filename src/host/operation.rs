@@ -498,8 +498,8 @@ impl Operation {
         let limits = point.in_force().config.limits_for(principal);
         let bytes = self.arguments().map_or(0, |all| base::text::json::weigh(&**all));
         let is_call = matches!(self.request, Request::CallTool { .. });
-        let run = self.options.run.as_ref().filter(|_| is_call);
-        let counted = principal.accountable();
+        let run = is_call.then(|| self.options.counted_in());
+        let (counted, run) = (principal.accountable(), run.as_ref());
         let permit = point.limiter.admit_shared(&counted, full, run, (bytes, &limits)).await;
         let permit = permit.map_err(|refusal| {
             let error = refusal.error();

@@ -12,8 +12,11 @@ mod rules;
 
 pub(crate) use decide::absent;
 pub use decide::{Decision, Policy, PolicyEffect, Reason};
-pub use grants::{Covers, Grant, GrantId, GrantKind, Grants, NewGrant};
-pub use limits::{Budget, Lease, LimitClaim, LimitRefusal, Limiter, Limits, Permit, SharedLimits};
+pub use grants::{Covers, Grant, GrantId, GrantKind, Grants, NewGrant, unmatched_tools};
+pub use limits::{
+    Budget, CountedRun, Lease, LimitClaim, LimitRefusal, Limiter, Limits, Permit, RunId,
+    SharedLimits,
+};
 pub use pins::{Definition, Digest, HeldReason, HeldTool, PinnedServer, PinnedTool, Pins};
 pub use point::{Admission, Blocked, CheckPoint, Granter, InForce};
 pub use principal::{

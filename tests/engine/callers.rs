@@ -38,6 +38,11 @@ impl Scene {
         let host = world.host(config(&[("a", &[]), ("b", &[])])).person_answers();
         let host = host.initialize().await.unwrap();
         let folder = tempfile::tempdir().unwrap();
+        // Most tests make more calls than one run may.
+        let mut policy = policy;
+        if let Some(policy) = policy.as_object_mut() {
+            policy.entry("limits").or_insert_with(|| json!({"callsPerRun": 1_000}));
+        }
         std::fs::write(folder.path().join("mcpdeck.policy.json"), policy.to_string()).unwrap();
         let env =
             Environment { state_dir: Some(folder.path().join("state")), ..Environment::default() };
@@ -272,6 +277,61 @@ async fn a_tool_that_changes_is_held_alone_until_it_is_reviewed_also_over_a_rest
     keeper.accept(&name("a"), Some("read"), digest).unwrap();
     assert_eq!(scene.code("a.read").await, "ok");
     assert_eq!(keeper.held(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_name_a_run_is_a_session_until_it_is_idle() {
+    let scene = Scene::new(json!({"limits": {}})).await;
+    let keeper = scene.keeper().await;
+    keeper.grant(all(SESSION)).unwrap();
+    let call = async |session: Option<&str>| {
+        let options = CallOptions { session: session.map(Into::into), ..client() };
+        let done = scene.host.call_tool_with("a.read", json!({}), options).await;
+        done.map(|_| ()).map_err(|error| (error.code, error.retry_after))
+    };
+    let minutes = |minutes: u64| std::time::Duration::from_secs(60 * minutes);
+    for session in [None, Some("one"), Some("two")] {
+        for _ in 0..5 {
+            call(session).await.expect("five a run");
+        }
+        assert_eq!(call(session).await, Err((ErrorCode::BudgetExceeded, Some(minutes(5)))));
+    }
+    tokio::time::advance(minutes(4)).await;
+    assert_eq!(call(None).await, Err((ErrorCode::BudgetExceeded, Some(minutes(1)))));
+    tokio::time::advance(minutes(1)).await;
+    for _ in 0..5 {
+        call(None).await.expect("a new run");
+        tokio::time::advance(minutes(4)).await;
+    }
+    assert!(call(None).await.is_err(), "the run was not idle");
+
+    // A caller may lower its own limit, not raise it.
+    let who = client().principal();
+    assert_eq!(scene.host.begin_run(&who, "r", Some(2)).unwrap(), Budget { calls: 2, spent: 0 });
+    assert_eq!(scene.host.begin_run(&who, "r", None).unwrap(), Budget { calls: 2, spent: 0 });
+    assert_eq!(scene.host.begin_run(&who, "r", Some(99)).unwrap(), Budget { calls: 5, spent: 0 });
+    assert_eq!(scene.host.end_run(&who, "none"), Budget { calls: 5, spent: 0 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_given_before_its_server_was_seen_is_explained_as_what_it_will_be() {
+    let scene = Scene::new(json!({"deny": ["a.write"]})).await;
+    let now = scene.host.clock().now();
+    scene.store().add(all(GrantKind::Always), now).unwrap();
+    let offline = || {
+        let servers = config(&[("a", &[]), ("b", &[])]);
+        Offline::open(&[scene.config()], &scene.env, servers, now).unwrap()
+    };
+    let decide = |tool: &str| {
+        offline().decide(&client().principal(), PolicyAction::Call, TargetKind::Tool, tool)
+    };
+    let before = decide("a.read");
+    assert_eq!((before.effect, before.reason), (PolicyEffect::Allow, Reason::Unseen));
+    assert_eq!(before.words(), "grant 1 (ALLOW_ALWAYS) permits it from when its server is seen");
+    assert_eq!(decide("a.write").reason, Reason::Rule, "a denial wins");
+    let _keeper = scene.keeper().await;
+    assert_eq!(scene.code("a.read").await, "ok");
+    assert_eq!(decide("a.read").reason, Reason::Granted);
 }
 
 #[tokio::test(start_paused = true)]

@@ -179,7 +179,7 @@ fn allowed_always_holds_for_what_it_was_given_for() {
         policy(json!({}), vec![grant.clone()]).decide(&client(), PolicyAction::Call, &target, NOW)
     };
     let unbound = decide(&always, "t", digest("a"), &about);
-    assert_eq!(unbound.reason, Reason::Changed, "nothing has been seen since it was given");
+    assert_eq!(unbound.reason, Reason::Unseen, "nothing has been seen since it was given");
     let tools = BTreeMap::from([("t".to_owned(), digest("a"))]);
     assert!(always.bind("s", about.command, &tools));
     assert!(!always.bind("s", Digest::of_text("other"), &tools), "once");
@@ -262,11 +262,59 @@ fn rules_filter_by_glob_annotation_and_address() {
 }
 
 #[test]
+fn rules_and_grants_name_a_tool_with_any_separator_and_the_longest_server() {
+    use PolicyEffect::{Allow, Deny};
+
+    let now = NOW;
+    let names = ["a", "a.b"].map(mcpdeck::base::ServerName::new);
+    let effect = |config: Value, grants: Vec<Grant>, server: &str, tool: &str| {
+        let Policy { rules, grants, .. } = policy(config, grants);
+        let own = |rules: Arc<Rules>| Arc::into_inner(rules).expect("one owner");
+        let policy = Policy {
+            rules: Arc::new(own(rules).among(names.clone().into())),
+            grants: Arc::new(Arc::into_inner(grants).expect("one").among(names.clone().into())),
+            ..Policy::default()
+        };
+        let target = PolicyTarget::tool(server, tool);
+        policy.decide(&client(), PolicyAction::Call, &target, now).effect
+    };
+    let once = |tools: &str| {
+        let kind = GrantKind::Once { until: None, session: None };
+        vec![grant(1, &[], &[tools], kind)]
+    };
+    for spelled in ["a.echo", "a/echo", "a:echo", "a__echo", "a/e*", "{a,z}:echo"] {
+        assert_eq!(effect(json!({}), once(spelled), "a", "echo"), Allow, "{spelled}");
+        assert_eq!(effect(json!({}), once(spelled), "a", "other"), Deny, "{spelled}");
+        let rules = |key: &str| json!({"profiles": {"default": {key: [spelled]}}});
+        assert_eq!(effect(rules("allow"), vec![], "a", "echo"), Allow, "{spelled}");
+        assert_eq!(effect(rules("deny"), once("*"), "a", "echo"), Deny, "{spelled}");
+        assert_eq!(effect(rules("ask"), once("*"), "a", "echo"), PolicyEffect::Ask, "{spelled}");
+        let deny = json!({"deny": [spelled]});
+        assert_eq!(effect(deny, once("*"), "a", "echo"), Deny, "{spelled}");
+    }
+    // Server `a` cannot take what was granted for server `a.b` by naming a tool `b.x`.
+    for spelled in ["a.b.x", "a.b.*", "a.b/x"] {
+        assert_eq!(effect(json!({}), once(spelled), "a.b", "x"), Allow, "{spelled}");
+        assert_eq!(effect(json!({}), once(spelled), "a", "b.x"), Deny, "{spelled}");
+    }
+    assert_eq!(effect(json!({}), once("a.*"), "a.b", "x"), Deny);
+    let of_server = json!({"profiles": {"default": {"allow": [{"servers": "a", "tools": "b.x"}]}}});
+    assert_eq!(effect(of_server.clone(), vec![], "a", "b.x"), Allow);
+    assert_eq!(effect(of_server, vec![], "a.b", "x"), Deny);
+    // A denial holds for whatever it can mean.
+    let deny = json!({"deny": ["a.b.x"]});
+    assert_eq!(effect(deny.clone(), once("*"), "a.b", "x"), Deny);
+    assert_eq!(effect(deny, once("*"), "a", "b.x"), Deny);
+}
+
+#[test]
 fn a_rule_that_is_about_nothing_says_what_was_meant() {
     let config = json!({"deny": ["filse.read", "read", "s.*", {"servers": "sl"}]});
     let config: PolicyConfig = serde_json::from_value(config).expect("a policy");
     let all = capabilities(&["read", "write"]);
-    let found = Rules::compile(&config).expect("globs").unmatched([("files", &all), ("s", &all)]);
+    let found = Rules::compile(&config)
+        .expect("globs")
+        .unmatched([("files", Some(&all)), ("s", Some(&all))]);
     let words: Vec<_> = found.iter().map(|u| (&*u.rule, u.meant.as_deref())).collect();
     assert_eq!(
         words,
@@ -274,7 +322,7 @@ fn a_rule_that_is_about_nothing_says_what_was_meant() {
             ("policy/deny/0 (filse.read)", Some("files.read")),
             ("policy/deny/1 (read)", Some("files.read")),
             ("policy/deny/3 (sl)", Some("s")),
-            ("policy/deny/3 (sl.*)", None),
+            ("policy/deny/3 (sl.*)", Some("s.*")),
         ]
     );
     let wrong: PolicyConfig = serde_json::from_value(json!({"deny": ["a[", {}]})).expect("read");
@@ -402,7 +450,7 @@ async fn limits_are_exact_and_say_when_to_come_back() {
     let limiter = Arc::new(Limiter::default());
     let limits = Limits { calls_at_once: 1_000, calls_per_run: 5, ..Limits::default() };
     let admit = |tool: &str, run: Option<&str>| {
-        let run = run.map(Arc::from);
+        let run = run.map(CountedRun::named);
         limiter.admit(&client(), tool, run.as_ref(), (10, &limits))
     };
     for _ in 0..60 {

@@ -675,6 +675,83 @@ fn a_token_sees_and_calls_what_it_was_granted_and_nothing_else() {
 }
 
 #[test]
+fn a_tool_has_one_name_in_every_spelling_in_rules_grants_and_paths() {
+    for spelled in ["greeter.greet", "greeter/greet", "greeter:gr*", "greeter__greet"] {
+        let service = Service::under(&json!({"profiles": {"listed": {"allow": [spelled]}}}));
+        let listed = service.client("listed");
+        for path in [
+            "greeter__greet",
+            "greeter.greet",
+            "greeter%2Fgreet",
+            "greeter/greet",
+            "greeter:greet",
+            "greet",
+        ] {
+            let body = json!({"arguments": {"name": "Ada"}, "runId": path});
+            let called = listed.send("POST", &format!("/tools/{path}/call"), &body).json();
+            assert_eq!(called["content"][0]["text"], "Hello Ada!", "{spelled} {path}: {called}");
+        }
+        let reader = service.client("reader");
+        reader.grant(&["--for", "10m", "--tools", spelled]);
+        reader.until(&names(&["greeter__greet"]));
+    }
+}
+
+#[test]
+fn the_calls_of_a_run_are_counted_over_rest_and_mcp() {
+    let limits = json!({"callsPerRun": 3});
+    let service =
+        Service::under(&json!({"profiles": {"reader": {"allow": ["*"], "limits": limits}}}));
+    let reader = service.client("reader");
+    let call = |body: Value| reader.send("POST", "/tools/vendor__odd/call", &body);
+    let status = |run: &str| call(json!({"runId": run})).status;
+    let begun = reader.send("POST", "/runs", &json!({"runId": "r", "calls": 2})).json();
+    assert_eq!(begun, json!({"runId": "r", "calls": 2, "spent": 0, "left": 2}));
+    assert_eq!([status("r"), status("r"), status("r")], [200, 200, 429]);
+    let left = reader.send("GET", "/runs/r", &json!({})).json();
+    assert_eq!(left, json!({"runId": "r", "calls": 2, "spent": 2, "left": 0}));
+    let ended = reader.send("DELETE", "/runs/r", &json!({})).json();
+    assert_eq!(ended["spent"], 2, "{ended}");
+    assert_eq!(status("r"), 200, "a new run");
+    let most = reader.send("POST", "/runs", &json!({"calls": 50})).json();
+    assert_eq!(most["calls"], 3, "no more than the profile allows: {most}");
+    assert!(most["runId"].as_str().is_some_and(|run| run.len() >= 16), "{most}");
+    assert_eq!(call(json!({"runId": "x".repeat(200)})).status, 422);
+
+    // Without a name the caller has one run until it is idle.
+    for _ in 0..3 {
+        assert_eq!(call(json!({})).status, 200);
+    }
+    let refused = call(json!({}));
+    assert!(refused.header("retry-after").is_some_and(|wait| wait.parse::<u32>().unwrap() <= 300));
+    let refused = refused.json();
+    assert_eq!(refused["error"]["code"], "ERR_BUDGET_EXCEEDED", "{refused}");
+
+    let sessions = [(); 2].map(|()| service.session(&reader.token));
+    let call = |session: &str, meta: &Value| {
+        let params = json!({"name": "vendor__odd", "arguments": {}, "_meta": meta});
+        let call = request(1, "tools/call", &params);
+        let answer = service.mcp(&reader.token, &[("Mcp-Session-Id", session)], &call).message();
+        answer["error"]["data"]["code"].as_str().map(str::to_owned)
+    };
+    let exceeded = Some("ERR_BUDGET_EXCEEDED".to_owned());
+    for session in &sessions {
+        for _ in 0..3 {
+            assert_eq!(call(session, &json!({})), None);
+        }
+        assert_eq!(call(session, &json!({})), exceeded);
+    }
+    for _ in 0..3 {
+        assert_eq!(call(&sessions[0], &json!({"runId": "m"})), None);
+    }
+    assert_eq!(
+        call(&sessions[1], &json!({"runId": "m"})),
+        exceeded,
+        "of the token, not the session"
+    );
+}
+
+#[test]
 fn what_a_rule_hides_is_not_there_and_what_it_asks_is_refused_when_nobody_can_be_asked() {
     let service = Service::under(&json!({
         "deny": ["vendor.odd", {"prompts": "*"}, {"resources": "**"}],

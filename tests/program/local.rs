@@ -177,8 +177,12 @@ fn an_extension_grants_checks_lists_calls_and_takes_back() {
     let refused = bridge.ask(&of_page("host_grant_permission", grant.clone()));
     assert_eq!(refused["error"]["code"], "ERR_PROTOCOL_ERROR", "not granted without an end");
     grant["expires_in"] = 600.into();
+    grant["allowed_tools"] = json!(["greeter/*", "greter:greet"]);
     let granted = bridge.ask(&of_page("host_grant_permission", grant));
     assert_eq!(granted["type"], "host_grant_permission_result", "{granted}");
+    let warnings = granted["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 1, "{granted}");
+    assert!(warnings[0].as_str().unwrap().contains("did you mean `greeter.greet`"), "{granted}");
     let check = |tab| {
         let of = json!({"scope": "mcp:tools.call", "tool": "greeter.greet", "tab_id": tab});
         of_page("host_check_permission", of)
@@ -190,6 +194,22 @@ fn an_extension_grants_checks_lists_calls_and_takes_back() {
     let called = bridge.ask(&call);
     assert_eq!(called["result"]["content"][0]["text"], "hello", "{called}");
     assert_eq!(called["provenance"]["origin"], format!("browser:{PAGE}"));
+    for tool in ["greeter/greet", "greeter:greet", "greeter__greet", "greet"] {
+        let run = json!({"tool": tool, "tab_id": 7, "run_id": tool});
+        let called = bridge.ask(&of_page("host_call_tool", run));
+        assert_eq!(called["result"]["content"][0]["text"], "hello", "{tool}: {called}");
+        let check = json!({"scope": "mcp:tools.call", "tool": tool, "tab_id": 7});
+        assert_eq!(bridge.ask(&of_page("host_check_permission", check))["granted"], true, "{tool}");
+    }
+    let begun = bridge.ask(&of_page("host_begin_run", json!({"run_id": "r", "calls": 1})));
+    assert_eq!((&begun["left"], &begun["type"]), (&json!(1), &json!("host_begin_run_result")));
+    let in_run = of_page("host_call_tool", json!({"tool": "greet", "tab_id": 7, "run_id": "r"}));
+    assert_eq!(bridge.ask(&in_run)["result"]["content"][0]["text"], "hello");
+    assert_eq!(bridge.ask(&in_run)["error"]["code"], "ERR_BUDGET_EXCEEDED");
+    let left = bridge.ask(&of_page("host_get_run", json!({"run_id": "r"})));
+    assert_eq!((&left["spent"], &left["left"]), (&json!(1), &json!(0)), "{left}");
+    assert_eq!(bridge.ask(&of_page("host_end_run", json!({"run_id": "r"})))["spent"], 1);
+    assert_eq!(bridge.ask(&in_run)["result"]["content"][0]["text"], "hello", "a new run");
     let grants = bridge.ask(&of_page("host_get_permissions", json!({})));
     assert_eq!(grants["grants"].as_array().unwrap().len(), 1, "{grants}");
     // Messages over the browser's limit are split into parts.

@@ -1,5 +1,5 @@
-//! The eight `host_*` messages of browser extensions (requirements, section 12): grants of pages
-//! and tabs, tools, statistics. Each page is a separate caller (`browser:ORIGIN`), limited to what
+//! The `host_*` messages of browser extensions (requirements, section 12): grants of pages and tabs,
+//! tools, runs, statistics. Each page is a separate caller (`browser:ORIGIN`), limited to what
 //! was granted to it.
 
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::Local;
 use base::ServerName;
 use host::{
     AccessScope, CallOptions, DEFAULT_PROFILE, Grant, GrantId, GrantKind, Host, NewGrant, Origin,
-    OutsideCode, OutsideError, PolicyAction, Principal, TargetKind, canonical_name,
+    OutsideCode, OutsideError, PolicyAction, Principal, RunId, TargetKind, canonical_name,
 };
 
 /// The messages an extension may send.
-pub const NATIVE_MESSAGES: [&str; 8] = [
+pub const NATIVE_MESSAGES: [&str; 11] = [
     "host_grant_permission",
     "host_revoke_permission",
     "host_check_permission",
@@ -24,6 +24,9 @@ pub const NATIVE_MESSAGES: [&str; 8] = [
     "host_expire_tab_grants",
     "host_list_tools",
     "host_call_tool",
+    "host_begin_run",
+    "host_get_run",
+    "host_end_run",
     "host_get_stats",
 ];
 /// How long an `ALLOW_ONCE` without a tab and an expiry lasts.
@@ -51,6 +54,9 @@ struct NativeMessage {
     tool: String,
     arguments: Option<serde_json::Map<String, Value>>,
     timeout: Option<f64>,
+    #[serde(alias = "runId")]
+    run_id: Option<RunId>,
+    calls: Option<u32>,
 }
 
 type NativeReply = Result<Value, OutsideError>;
@@ -145,7 +151,9 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
             let policy = policy.clone();
             let grant = tokio::task::spawn_blocking(move || policy.grant(new)).await;
             let grant = grant.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
-            Ok(json!({ "grant": grant }))
+            let unmatched = local.policy.unmatched(&grant.allowed_tools);
+            let warnings: Vec<_> = unmatched.iter().map(ToString::to_string).collect();
+            Ok(json!({ "grant": grant, "warnings": warnings }))
         }
         "host_revoke_permission" => {
             let asked: Vec<AccessScope> = scopes.collect();
@@ -168,18 +176,52 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
             let scope = message.scope.ok_or_else(|| refused("`scope` is missing"))?;
             Ok(json!({"granted": is_granted(host, &principal, scope, &message.tool)}))
         }
-        "host_list_tools" => {
-            let tools = host.offers(&principal).into_iter().flat_map(|(server, all)| {
-                let tool = |tool: &Arc<mcp::Tool>| {
-                    let name = canonical_name(&server, &tool.name);
-                    json!({"name": name, "server": server, "definition": tool.raw})
-                };
-                all.tools.iter().map(tool).collect::<Vec<_>>()
-            });
-            Ok(json!({"tools": tools.collect::<Vec<_>>()}))
+        "host_list_tools" => Ok(json!({ "tools": listed(host, &principal) })),
+        "host_begin_run" | "host_get_run" | "host_end_run" => {
+            run(host, kind, &principal, message).await
         }
         _ => call(local, &principal, message).await,
     }
+}
+
+/// The tools that a page may call.
+fn listed(host: &Host, principal: &Principal) -> Vec<Value> {
+    let tools = host.offers(principal).into_iter().flat_map(|(server, all)| {
+        let tool = |tool: &Arc<mcp::Tool>| {
+            let name = canonical_name(&server, &tool.name);
+            json!({"name": name, "server": server, "definition": tool.raw})
+        };
+        all.tools.iter().map(tool).collect::<Vec<_>>()
+    });
+    tools.collect()
+}
+
+/// Begins a run of a page, tells what is left of it, or ends it.
+async fn run(
+    host: &Host,
+    kind: &str,
+    principal: &Principal,
+    message: NativeMessage,
+) -> NativeReply {
+    let run = match message.run_id {
+        Some(run) => run,
+        None if kind == "host_begin_run" => {
+            let failed = |error: std::io::Error| {
+                let (code, message) = (OutsideCode::Internal, error.to_string());
+                Box::new(OutsideError { code, ..refused(&message) })
+            };
+            RunId::random().map_err(failed).map_err(|error| *error)?
+        }
+        None => return Err(refused("`run_id` is missing")),
+    };
+    let budget = match kind {
+        "host_begin_run" => host
+            .begin_run(principal, run.as_str(), message.calls)
+            .map_err(|error| OutsideError::of(&error))?,
+        "host_end_run" => host.end_run(principal, run.as_str()),
+        _ => host.run_budget(principal, run.as_str()),
+    };
+    Ok(run.with(principal, budget))
 }
 
 /// Whether a scope is granted for a tool; if `tool` is empty, for any tool.
@@ -193,9 +235,13 @@ fn is_granted(host: &Host, principal: &Principal, scope: AccessScope, tool: &str
         AccessScope::ActiveTabRead => (PolicyAction::ReadTab, TargetKind::Server),
     };
     let view = host.snapshot();
+    let asked = host.resolve_tool_name(tool).ok();
     view.servers.values().any(|server| {
         let tools = server.capabilities.tools.iter().map(|tool| &*tool.name);
-        let wanted = |name: &&str| tool.is_empty() || canonical_name(&server.name, name) == tool;
+        let wanted = |name: &&str| match &asked {
+            None => tool.is_empty(),
+            Some((of, asked)) => *of == server.name && **asked == **name,
+        };
         let may = |name| host.may(principal, action, &server.name, (kind, name));
         match kind {
             TargetKind::Tool => tools.filter(wanted).any(may),
@@ -213,6 +259,7 @@ async fn call(local: &Local, principal: &Principal, message: NativeMessage) -> N
         origin: principal.origin.clone(),
         profile: Some(Arc::clone(&principal.profile)),
         session: principal.session.clone(),
+        run: message.run_id.clone().map(RunId::into_name),
         ..CallOptions::default()
     };
     let cancel = options.cancel.clone();

@@ -22,8 +22,10 @@ use base::watch::Fingerprint;
 use config::Environment;
 use host::{
     DEFAULT_PROFILE, Digest, Fact, Grant, GrantId, GrantKind, Grants, HeldTool, Host, Limits,
-    NewGrant, Pins, Policy, PolicyConfig, Rules,
+    NewGrant, OfferedNames, Pins, Policy, PolicyConfig, Rules, ServerView, Unmatched,
+    unmatched_tools,
 };
+use mcp::Capabilities;
 
 /// How often the files are polled.
 const LOOK: Duration = Duration::from_secs(1);
@@ -174,11 +176,23 @@ impl PolicyKeeper {
     /// servers offer now.
     pub fn warnings(&self) -> Vec<String> {
         let view = self.inner.host.snapshot();
-        let all = view.servers.values();
-        let all = all.map(|server| (server.name.as_str(), &*server.capabilities));
-        let unmatched = self.inner.host.policy().rules.unmatched(all);
-        let unmatched = unmatched.into_iter().map(|unmatched| unmatched.to_string());
-        self.notices().into_iter().chain(unmatched).collect()
+        let all = view.servers.values().map(|server| (server.name.as_str(), lists(server)));
+        let rules = self.inner.host.policy().rules.unmatched(all);
+        let rules = rules.into_iter().map(|unmatched| unmatched.to_string());
+        let grants = self.grants();
+        let grants = grants.iter().flat_map(|grant| {
+            let unmatched = self.unmatched(&grant.allowed_tools);
+            unmatched.into_iter().map(|unmatched| format!("{}: {unmatched}", grant.rule()))
+        });
+        self.notices().into_iter().chain(rules).chain(grants).collect()
+    }
+
+    /// The patterns of a grant that match nothing the servers offer now.
+    pub fn unmatched(&self, patterns: &[String]) -> Vec<Unmatched> {
+        let view = self.inner.host.snapshot();
+        let offered = view.servers.values();
+        let offered = offered.map(|it| OfferedNames::of_tools(it.name.clone(), lists(it)));
+        unmatched_tools(patterns, &offered.collect::<Vec<_>>())
     }
 
     /// Adds a grant.
@@ -288,6 +302,12 @@ impl PolicyKeeper {
     }
 }
 
+/// The lists of a server, once it has given them.
+fn lists(server: &ServerView) -> Option<&Capabilities> {
+    let is_known = server.state.is_callable() || *server.capabilities != Capabilities::default();
+    is_known.then_some(&*server.capabilities)
+}
+
 impl KeeperInner {
     /// Runs [`KeeperInner::look`] on a thread that may block.
     async fn look_async(self: &Arc<Self>) {
@@ -389,9 +409,12 @@ impl KeeperInner {
         }
         state.files = files;
         state.notices.clone_from(&notices);
+        let known: Arc<[ServerName]> = self.host.snapshot().servers.keys().cloned().collect();
+        rules.rules.read_for(&known);
         let policy = Policy {
             rules: rules.rules,
-            grants: Arc::new(Grants::new(grants)),
+            grants: Arc::new(Grants::new(grants).among(known)),
+            is_at_rest: false,
             pins: Arc::new(state.pins.clone()),
             closed: closed.then(|| notices.join("; ").into()),
         };

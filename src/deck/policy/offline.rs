@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::definitions::KeptDefinitions;
 use crate::policy::{GrantStore, PolicyFile, RightsFile, load_policy, state_file};
-use base::Timestamp;
+use base::{ServerName, Timestamp};
 use config::{Environment, McpConfig};
 use host::{
-    Decision, Digest, Grants, Pins, Policy, PolicyAction, PolicyTarget, Principal, ServerDigests,
-    TargetKind, split_name,
+    Decision, Digest, Grants, OfferedNames, Pins, Policy, PolicyAction, PolicyTarget, Principal,
+    ServerDigests, TargetKind, split_name, unmatched_tools,
 };
 use mcp::ToolHints;
 
@@ -42,9 +43,12 @@ impl Offline {
             Some(file) => file.read().map_err(one)?,
             None => None,
         };
+        let known: Arc<[ServerName]> = config.servers.keys().cloned().collect();
+        rules.read_for(&known);
         let policy = Policy {
             rules,
-            grants: Arc::new(Grants::new(grants.map_err(one)?)),
+            grants: Arc::new(Grants::new(grants.map_err(one)?).among(known)),
+            is_at_rest: true,
             pins: Arc::new(Pins { enforced: true, ..pins.unwrap_or_default() }),
             closed: None,
         };
@@ -54,6 +58,26 @@ impl Offline {
     /// Whether the policy service is asked before a call of this caller.
     pub fn asks_service(&self, principal: &Principal) -> bool {
         self.has_service && self.policy.has_to_comply(principal)
+    }
+
+    /// The rules and grants that match nothing of the servers, by their lists as last seen; a server
+    /// that was never seen may offer anything.
+    pub fn unmatched(&self, env: &Environment) -> Vec<String> {
+        let kept = KeptDefinitions::of(env);
+        let servers = self.config.servers.values();
+        let lists: Vec<_> =
+            servers.map(|it| (&it.name, kept.lists(it).map(|(lists, _)| lists))).collect();
+        let all = lists.iter().map(|(name, lists)| (name.as_str(), lists.as_ref()));
+        let rules = self.policy.rules.unmatched(all);
+        let offered = lists
+            .iter()
+            .map(|(name, lists)| OfferedNames::of_tools((*name).clone(), lists.as_ref()));
+        let offered: Vec<_> = offered.collect();
+        let grants = self.policy.grants.all().iter().flat_map(|grant| {
+            let unmatched = unmatched_tools(&grant.allowed_tools, &offered);
+            unmatched.into_iter().map(|unmatched| format!("{}: {unmatched}", grant.rule()))
+        });
+        rules.iter().map(ToString::to_string).chain(grants).collect()
     }
 
     /// Decides about `server.tool`, or about a URI: that of the server where most is permitted.

@@ -63,7 +63,7 @@ local function text(number) return string.format('%.0f', number) end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', text(now))
 if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then return {'busy', 0} end
 if KEYS[3] and tonumber(redis.call('GET', KEYS[3]) or '0') >= tonumber(ARGV[5]) then
-    return {'run', 0}
+    return {'run', math.max(redis.call('PTTL', KEYS[3]), 0) * 1000}
 end
 local step = 60000000 / ARGV[4]
 local next = math.max(tonumber(redis.call('GET', KEYS[2]) or '0'), now)
@@ -74,7 +74,7 @@ redis.call('ZADD', KEYS[1], text(now + ARGV[2] * 1000), ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 if KEYS[3] then
     redis.call('INCR', KEYS[3])
-    redis.call('EXPIRE', KEYS[3], 3600)
+    redis.call('EXPIRE', KEYS[3], ARGV[6])
 end
 return {'', 0}";
 
@@ -313,6 +313,7 @@ impl Valkey {
         script.arg(&member).arg(LEASE).arg(limits.calls_at_once).arg(per_minute);
         if let Some((run, calls)) = run {
             script.key(format!("mcpdeck:run:{origin}:{run}")).arg(calls);
+            script.arg(run.timeout().as_secs());
         }
         let mut connection = self.connection.clone();
         let counted: RedisResult<(String, u64)> = script.invoke_async(&mut connection).await;
@@ -323,8 +324,11 @@ impl Valkey {
         match (&*reached, run) {
             ("busy", _) => Err(LimitRefusal::AtOnce(limits.calls_at_once)),
             ("minute", _) => Err(LimitRefusal::PerMinute(Duration::from_micros(wait))),
-            ("run", Some((_, calls))) => {
-                Err(LimitRefusal::Run(host::Budget { calls, spent: calls }))
+            ("run", Some((run, calls))) => {
+                let budget = host::Budget { calls, spent: calls };
+                let is_named = matches!(run, host::CountedRun::Named(_));
+                let ends_in = (!is_named).then(|| Duration::from_micros(wait));
+                Err(LimitRefusal::Run { budget, ends_in })
             }
             _ => {
                 self.leases.lock().insert(member.clone(), busy);

@@ -106,7 +106,8 @@ impl Host {
         let is_there =
             |slot: &Arc<Slot>| kind != TargetKind::Tool || slot.live().tool(name).is_some();
         // A missing tool is reported as absent, not as changed.
-        if decision.reason == Reason::Changed && !slot.as_ref().is_ok_and(is_there) {
+        let is_of_definition = matches!(decision.reason, Reason::Changed | Reason::Unseen);
+        if is_of_definition && !slot.as_ref().is_ok_and(is_there) {
             return Err(absent(asked, kind));
         }
         Err(decision.refusal(asked, kind))
@@ -157,6 +158,39 @@ impl Host {
     ) -> Result<Budget, Error> {
         let limiter = &self.inner.deck.policy.limiter;
         limiter.create_budget(&principal.accountable(), run, calls).map_err(LimitRefusal::error)
+    }
+
+    /// Begins a run of a caller under a name, or continues it, with its own budget of `calls` within
+    /// the limit of its profile, which holds without one.
+    ///
+    /// # Errors
+    /// As [`Host::create_budget`].
+    pub fn begin_run(
+        &self,
+        principal: &Principal,
+        run: &str,
+        calls: Option<u32>,
+    ) -> Result<Budget, Error> {
+        let most = self.calls_per_run(principal);
+        let before = self.budget(principal, run).map(|budget| budget.calls);
+        let calls = calls.or(before).map_or(most, |calls| calls.min(most));
+        self.create_budget(principal, run, calls)
+    }
+
+    /// The budget of a run, whether it has begun or not.
+    pub fn run_budget(&self, principal: &Principal, run: &str) -> Budget {
+        let calls = self.calls_per_run(principal);
+        self.budget(principal, run).unwrap_or(Budget { calls, spent: 0 })
+    }
+
+    /// Ends a run, whether it has begun or not; returns its final budget.
+    pub fn end_run(&self, principal: &Principal, run: &str) -> Budget {
+        let budget = self.run_budget(principal, run);
+        self.end_budget(principal, run).unwrap_or(budget)
+    }
+
+    fn calls_per_run(&self, principal: &Principal) -> u32 {
+        self.inner.deck.policy.in_force().config.limits_of(&principal.profile).calls_per_run
     }
 
     /// What a run has spent; `None` before its first call.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use globset::{Glob, GlobSet};
+use globset::Glob;
 use serde::{Deserialize, Serialize};
 
 use super::grants::{GrantWord, Grants};
@@ -13,6 +13,7 @@ use super::principal::{
 };
 use super::rules::{self, FirstRules, Rules, TrifectaConfig};
 use crate::call::Origin;
+use crate::pattern::{NamePatterns, Reading};
 use base::Timestamp;
 use config::error::{Denial, Error, ErrorCode};
 
@@ -28,6 +29,8 @@ pub struct Policy {
     /// Set when no caller that the policy binds is permitted anything, with the reason: a policy
     /// file that cannot be used.
     pub closed: Option<Arc<str>>,
+    /// Whether no host runs: what a grant will be bound to when its server is seen is permitted.
+    pub is_at_rest: bool,
 }
 
 /// The effect of a decision.
@@ -66,6 +69,8 @@ pub enum Reason {
     DeniedByGrant,
     /// The tool or its server changed since the grant was given.
     Changed,
+    /// A grant holds from when its server is seen for the first time.
+    Unseen,
     /// The grants are for other tools.
     OtherTools,
     /// A scope is missing.
@@ -124,8 +129,7 @@ impl Policy {
             return denied.clone();
         }
         let full = full_name(target);
-        let own = self.rules.profiles.get(&*principal.profile);
-        let own = own.map(|layer| layer.verdict(target, &full)).unwrap_or_default();
+        let own = self.rules.verdict_of(&principal.profile, target, &full);
         // Denials that depend on the caller come first: they reveal nothing about the target.
         let mut decision = match &principal.origin {
             Origin::Chat(_) => self.of_model(principal, action, (target, &full), &own, now),
@@ -137,7 +141,7 @@ impl Policy {
         }
         let asked = client.filter(|decision| decision.effect == PolicyEffect::Ask);
         let mut ask = asked.and_then(|decision| decision.rule);
-        for verdict in [self.rules.all.verdict(target, &full), own] {
+        for verdict in [self.rules.verdict(target, &full), own] {
             if let Some(rule) = verdict.deny {
                 return Decision::new(PolicyEffect::Deny, Reason::Rule, Some(rule));
             }
@@ -148,6 +152,8 @@ impl Policy {
         }
         if target.kind != TargetKind::Server
             && let Some(held) = self.pins.held(target)
+            // A server that is seen for the first time is accepted as it is.
+            && !(self.is_at_rest && held == HeldReason::Unseen)
         {
             return Decision::new(PolicyEffect::Deny, Reason::Held(held), None);
         }
@@ -236,6 +242,10 @@ impl Policy {
         }
         match standing.or(of(false)) {
             GrantWord::Stale(rule) => deny(Reason::Changed, Some(rule)),
+            GrantWord::Unseen(rule) if self.is_at_rest => {
+                Decision::new(PolicyEffect::Allow, Reason::Unseen, Some(rule))
+            }
+            GrantWord::Unseen(rule) => deny(Reason::Unseen, Some(rule)),
             GrantWord::OtherTools => deny(Reason::OtherTools, None),
             _ if own.is_listing => deny(Reason::NotListed, None),
             GrantWord::OtherScopes => match scopes.first() {
@@ -266,7 +276,7 @@ impl Decision {
                 ("nothing was granted".to_owned(), Denial::NotGranted)
             }
             Reason::Scope(scope) => (format!("the scope `{scope}` was not granted"), Denial::Scope),
-            Reason::OtherTools | Reason::Changed => {
+            Reason::OtherTools | Reason::Changed | Reason::Unseen => {
                 (format!("`{asked}` is not among the tools that were granted"), Denial::Tool)
             }
             _ => return absent(asked, kind),
@@ -300,6 +310,7 @@ impl Decision {
             Reason::Held(held) => format!("it is held: {}", held.words()),
             Reason::DeniedByGrant => format!("{rule} denies it"),
             Reason::Changed => format!("{rule} was given for what it was before"),
+            Reason::Unseen => format!("{rule} permits it from when its server is seen"),
             Reason::OtherTools => "what was granted is for other tools".to_owned(),
             Reason::Scope(scope) => format!("the scope `{scope}` was not granted"),
             Reason::NotGranted => "nothing was granted to this caller".to_owned(),
@@ -354,15 +365,16 @@ impl Taint {
 #[derive(Debug, Default)]
 pub(crate) struct Trifecta {
     enabled: bool,
-    private: GlobSet,
-    untrusted: GlobSet,
-    outbound: GlobSet,
+    private: NamePatterns,
+    untrusted: NamePatterns,
+    outbound: NamePatterns,
 }
 
 impl Trifecta {
     pub(super) fn compile(config: &TrifectaConfig) -> Self {
         let set = |globs: &[String]| {
-            GlobSet::new(globs.iter().filter_map(|glob| Glob::new(glob).ok())).unwrap_or_default()
+            let globs: Vec<Glob> = globs.iter().filter_map(|glob| Glob::new(glob).ok()).collect();
+            NamePatterns::new(&globs).unwrap_or_default()
         };
         Self {
             enabled: config.enabled,
@@ -383,8 +395,8 @@ impl Trifecta {
             TargetKind::Resource => (name.starts_with("file:"), !name.starts_with("file:")),
             TargetKind::Prompt | TargetKind::Server => (false, false),
         };
-        let says = |set: &GlobSet, otherwise| {
-            if set.is_empty() { otherwise } else { set.is_match(&*name) }
+        let says = |set: &NamePatterns, otherwise| {
+            if set.is_empty() { otherwise } else { is_listed(set, target, &name) }
         };
         Taint { private: says(&self.private, closed), untrusted: says(&self.untrusted, open) }
     }
@@ -392,10 +404,19 @@ impl Trifecta {
     /// Whether the target sends data outside.
     pub(super) fn sends(&self, target: &PolicyTarget<'_>) -> bool {
         let says = target.hints.open_world.unwrap_or(true) && target.hints.read_only != Some(true);
-        let listed = || self.outbound.is_match(&*full_name(target));
+        let listed = || is_listed(&self.outbound, target, &full_name(target));
         self.enabled
             && target.kind == TargetKind::Tool
             && if self.outbound.is_empty() { says } else { listed() }
+    }
+}
+
+fn is_listed(patterns: &NamePatterns, target: &PolicyTarget<'_>, full: &str) -> bool {
+    match target.kind {
+        TargetKind::Tool | TargetKind::Prompt => {
+            patterns.is_match(target.server, target.name, Reading::Wide)
+        }
+        TargetKind::Resource | TargetKind::Server => patterns.is_match_text(full),
     }
 }
 

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::Glob;
 use serde::{Deserialize, Serialize};
 
+use crate::pattern::{NamePatterns, OfferedNames, Reading, meant_by, meets};
 use crate::policy::pins::Digest;
 use crate::policy::principal::{AccessScope, PolicyTarget, Principal, TargetKind};
-use crate::policy::rules::Memo;
-use base::Timestamp;
+use crate::policy::rules::{Memo, Unmatched};
+use base::{ServerName, Timestamp};
 
 /// The number of a grant.
 #[derive(
@@ -51,7 +52,7 @@ pub struct NewGrant {
     pub profile: String,
     /// The scopes; all when empty.
     pub scopes: BTreeSet<AccessScope>,
-    /// The tools, globs over `server.tool`; all when empty.
+    /// The tools, [`NamePatterns`] (`server.tool`); all when empty.
     pub allowed_tools: Vec<String>,
     /// Its kind and duration.
     pub kind: GrantKind,
@@ -141,17 +142,20 @@ pub struct Grants {
     /// By kind and id; the id is `*` for all of a kind.
     by_origin: HashMap<Box<str>, HashMap<Box<str>, OfOrigin>>,
     all: Vec<Grant>,
+    /// The configured servers, to read patterns that begin with the name of one.
+    servers: Arc<[ServerName]>,
 }
 
 /// The grants of one origin, with all their globs in one set.
 #[derive(Debug, Default)]
 struct OfOrigin {
     grants: Vec<CompiledGrant>,
-    tools: GlobSet,
-    /// For each glob of the set, the index of its grant.
+    tools: NamePatterns,
+    /// For each pattern, the index of its grant.
     of: Vec<usize>,
-    /// The grants that cover a tool, by a glob or because they cover all tools.
-    known: Memo<Arc<[usize]>>,
+    /// The grants that cover a tool, by a pattern or because they cover all tools; with the length
+    /// of the server's name, because two servers can share a full name.
+    known: Memo<(usize, Arc<[usize]>)>,
 }
 
 #[derive(Debug)]
@@ -173,6 +177,8 @@ pub(super) enum GrantWord {
     OtherTools,
     /// A grant was given for an earlier definition.
     Stale(Arc<str>),
+    /// A grant was given before its server was seen, and will be bound to what it offers then.
+    Unseen(Arc<str>),
     /// A grant permits it.
     Granted(Arc<str>),
     /// A grant denies it.
@@ -183,16 +189,14 @@ impl Grants {
     /// Compiles grants. Invalid globs permit nothing; a `DENY` with an invalid glob denies all
     /// tools.
     pub fn new(all: Vec<Grant>) -> Self {
-        let mut building: HashMap<&str, (OfOrigin, GlobSetBuilder)> = HashMap::new();
+        let mut building: HashMap<&str, (OfOrigin, Vec<Glob>)> = HashMap::new();
         for grant in &all {
-            let (own, set) = building
-                .entry(&grant.origin)
-                .or_insert_with(|| (OfOrigin::default(), GlobSetBuilder::new()));
+            let (own, globs) = building.entry(&grant.origin).or_default();
             let mut readable = true;
             for glob in &grant.allowed_tools {
                 match Glob::new(glob) {
                     Ok(glob) => {
-                        set.add(glob);
+                        globs.push(glob);
                         own.of.push(own.grants.len());
                     }
                     Err(_) => readable = false,
@@ -205,15 +209,22 @@ impl Grants {
             own.grants.push(compiled);
         }
         let mut by_origin: HashMap<_, HashMap<_, _>> = HashMap::new();
-        for (origin, (mut own, set)) in building {
-            match set.build() {
+        for (origin, (mut own, globs)) in building {
+            match NamePatterns::new(&globs) {
                 Ok(set) => own.tools = set,
                 Err(_) => own.grants.iter_mut().for_each(|of| of.all_tools |= of.denies()),
             }
             let (kind, id) = origin.split_once(':').unwrap_or((origin, ""));
             by_origin.entry(kind.into()).or_default().insert(id.into(), own);
         }
-        Self { by_origin, all }
+        Self { by_origin, all, servers: Arc::default() }
+    }
+
+    /// Reads the patterns of grants for these servers: one that begins with the name of a server is
+    /// about that server alone.
+    #[must_use]
+    pub fn among(self, servers: Arc<[ServerName]>) -> Self {
+        Self { servers, ..Self::new(self.all) }
     }
 
     /// All grants.
@@ -238,7 +249,7 @@ impl Grants {
         let is_tool = target.kind == TargetKind::Tool;
         let mut best = GrantWord::Nothing;
         for of_origin in own.into_iter().chain(shared) {
-            let about = is_tool.then(|| of_origin.about(full));
+            let about = is_tool.then(|| of_origin.about(target, full, &self.servers));
             let is_about = |at| about.as_ref().is_none_or(|about| about.contains(&at));
             for (at, compiled) in of_origin.grants.iter().enumerate() {
                 if is_about(at) != covered
@@ -258,6 +269,16 @@ impl Grants {
     }
 }
 
+/// The patterns of a grant that match nothing that is offered.
+pub fn unmatched_tools(patterns: &[String], offered: &[OfferedNames]) -> Vec<Unmatched> {
+    let globs = patterns.iter().filter_map(|pattern| Glob::new(pattern).ok());
+    let unmatched = globs.filter(|glob| !meets(glob, offered)).map(|glob| Unmatched {
+        rule: format!("`{}`", glob.glob()).into(),
+        meant: meant_by(glob.glob(), offered),
+    });
+    unmatched.collect()
+}
+
 impl GrantWord {
     /// The stronger of two; the first if equal.
     pub(super) fn or(self, other: Self) -> Self {
@@ -267,13 +288,19 @@ impl GrantWord {
 }
 
 impl OfOrigin {
-    fn about(&self, full: &str) -> Arc<[usize]> {
+    fn about(&self, target: &PolicyTarget<'_>, full: &str, servers: &[ServerName]) -> Arc<[usize]> {
+        let server_len = target.server.len();
         let find = || {
-            let globs = self.tools.matches(full);
-            let named = |at| globs.iter().any(|glob| self.of[*glob] == at);
-            (0..self.grants.len()).filter(|at| self.grants[*at].all_tools || named(*at)).collect()
+            let read = |reading| self.tools.matches(target.server, target.name, reading);
+            let (denied, granted) = (read(Reading::Wide), read(Reading::Narrow(servers)));
+            let is_covered = |at: &usize| {
+                let grant = &self.grants[*at];
+                let named = if grant.denies() { &denied } else { &granted };
+                grant.all_tools || named.iter().any(|pattern| self.of[*pattern] == *at)
+            };
+            (server_len, (0..self.grants.len()).filter(is_covered).collect())
         };
-        self.known.of(full, |_| true, find)
+        self.known.of(full, |(known, _)| *known == server_len, find).1
     }
 }
 
@@ -313,6 +340,9 @@ impl CompiledGrant {
         }
         if !covered {
             return GrantWord::OtherTools;
+        }
+        if grant.effect == GrantKind::Always && !grant.covers.contains_key(target.server) {
+            return GrantWord::Unseen(Arc::clone(&self.rule));
         }
         if grant.effect == GrantKind::Always && !grant.binds(target) {
             return GrantWord::Stale(Arc::clone(&self.rule));

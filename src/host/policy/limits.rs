@@ -4,6 +4,7 @@
 //! Uses tokio's monotonic clock, so a jump of the wall clock has no effect.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::rules::{LimitsConfig, PolicyConfig};
@@ -86,6 +88,102 @@ pub struct Budget {
     pub spent: u32,
 }
 
+/// The run that a call is counted in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CountedRun {
+    /// The one that its caller names.
+    Named(Arc<str>),
+    /// Without a name: that of the caller's session, or of the caller itself, until it is idle.
+    Session(Option<Arc<str>>),
+}
+
+impl CountedRun {
+    /// A named run that was not ended expires after this time without a call.
+    const NAMED_TIMEOUT: Duration = Duration::from_secs(3_600);
+    /// A run without a name ends after this time without a call.
+    const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+
+    /// How long it lasts without a call.
+    pub const fn timeout(&self) -> Duration {
+        match self {
+            Self::Named(_) => Self::NAMED_TIMEOUT,
+            Self::Session(_) => Self::IDLE_TIMEOUT,
+        }
+    }
+
+    /// The run of a name.
+    pub fn named(name: &str) -> Self {
+        Self::Named(name.into())
+    }
+}
+
+/// Its name in a store that several replicas share.
+impl fmt::Display for CountedRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => write!(f, "run:{name}"),
+            Self::Session(session) => write!(f, "session:{}", session.as_deref().unwrap_or("")),
+        }
+    }
+}
+
+/// The name of a run, as an outside caller gives it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct RunId(Arc<str>);
+
+impl RunId {
+    /// Longest name, in bytes.
+    const MAX_BYTES: usize = 128;
+
+    /// Reads a name.
+    ///
+    /// # Errors
+    /// When it is empty or too long.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        if name.is_empty() || name.len() > Self::MAX_BYTES {
+            return Err(format!("a run is named by 1 to {} bytes of text", Self::MAX_BYTES));
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// A new name that nobody can guess.
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub fn random() -> std::io::Result<Self> {
+        Ok(Self(base::file::random_hex::<16>()?.into()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name, for [`crate::CallOptions::run`].
+    pub fn into_name(self) -> Arc<str> {
+        self.0
+    }
+
+    /// What a caller is told about its run; the user's own calls are not counted.
+    pub fn with(&self, principal: &Principal, budget: Budget) -> Value {
+        let Budget { calls, spent } = budget;
+        if principal.is_person() {
+            return json!({"runId": *self.0, "calls": null, "spent": null, "left": null});
+        }
+        let left = calls.saturating_sub(spent);
+        json!({"runId": *self.0, "calls": calls, "spent": spent, "left": left})
+    }
+}
+
+impl TryFrom<String> for RunId {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        Self::parse(&name)
+    }
+}
+
 /// Why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitRefusal {
@@ -96,7 +194,12 @@ pub enum LimitRefusal {
     /// Too many calls per minute; how long to wait.
     PerMinute(Duration),
     /// The budget of the run is spent.
-    Run(Budget),
+    Run {
+        /// The budget.
+        budget: Budget,
+        /// When a run without a name ends, if there is no other call.
+        ends_in: Option<Duration>,
+    },
     /// The tables are full; how long to wait.
     Full(Duration),
     /// The shared counters are unavailable; how long to wait.
@@ -123,8 +226,16 @@ impl LimitRefusal {
                 text("too many calls of this tool in a minute"),
                 Some(wait),
             ),
-            Self::Run(Budget { calls, .. }) => {
-                (ErrorCode::BudgetExceeded, format!("the run has made its {calls} calls"), None)
+            Self::Run { budget: Budget { calls, .. }, ends_in: None } => {
+                let message = format!("the run has made its {calls} calls (`callsPerRun`)");
+                (ErrorCode::BudgetExceeded, message, None)
+            }
+            Self::Run { budget: Budget { calls, .. }, ends_in } => {
+                let message = format!(
+                    "the run has made its {calls} calls (`callsPerRun`); a new one begins with \
+                     another `runId`, or after five minutes without a call"
+                );
+                (ErrorCode::BudgetExceeded, message, ends_in)
             }
             Self::Full(wait) => {
                 (ErrorCode::RateLimited, text("too many callers at once"), Some(wait))
@@ -157,8 +268,8 @@ pub struct LimitClaim<'a> {
     pub origin: &'a str,
     /// The tool, as `server.tool`.
     pub tool: &'a str,
-    /// The run it belongs to, and its budget.
-    pub run: Option<(&'a str, u32)>,
+    /// The run it belongs to, with the calls that it may make.
+    pub run: Option<(&'a CountedRun, u32)>,
     /// The limits in effect.
     pub limits: &'a Limits,
 }
@@ -173,6 +284,8 @@ pub trait SharedLimits: Send + Sync + 'static {
 }
 
 type LimitKey = (Arc<str>, Arc<str>);
+/// The origin of a caller, and its run.
+type RunKey = (Arc<str>, CountedRun);
 type Rate = RateLimiter<LimitKey, HashMapStateStore<LimitKey>, Ticks, NoOpMiddleware<Nanos>>;
 
 /// Counts calls and enforces the limits.
@@ -187,7 +300,7 @@ struct LimiterInner {
     /// One per configured quota.
     rates: HashMap<NonZeroU32, Arc<Rate>>,
     under_way: HashMap<Arc<str>, u32>,
-    runs: HashMap<LimitKey, (Budget, Instant)>,
+    runs: HashMap<RunKey, (Budget, Instant)>,
 }
 
 impl Default for Limiter {
@@ -219,8 +332,6 @@ impl Drop for Permit {
 impl Limiter {
     /// Maximum number of keys per table.
     pub const KEYS: usize = 10_000;
-    /// A run that was not ended expires after this time without a call.
-    const RUN: Duration = Duration::from_secs(3_600);
     const MINUTE: Duration = Duration::from_secs(60);
 
     /// Admits or refuses a call. A refused call does not count against any limit.
@@ -231,7 +342,7 @@ impl Limiter {
         self: &Arc<Self>,
         principal: &Principal,
         tool: &str,
-        run: Option<&Arc<str>>,
+        run: Option<&CountedRun>,
         (arguments, limits): (usize, &Limits),
     ) -> Result<Permit, LimitRefusal> {
         if arguments > limits.argument_bytes {
@@ -245,12 +356,13 @@ impl Limiter {
         if under_way >= limits.calls_at_once {
             return Err(LimitRefusal::AtOnce(limits.calls_at_once));
         }
-        let run = run.map(|run| (Arc::clone(&origin), Arc::clone(run)));
+        let run = run.map(|run| (Arc::clone(&origin), run.clone()));
         if let Some(run) = &run {
             let calls = limits.calls_per_run;
             let budget = inner.budget(run, calls).ok_or(LimitRefusal::Full(Self::MINUTE))?;
             if budget.spent >= budget.calls {
-                return Err(LimitRefusal::Run(*budget));
+                let budget = *budget;
+                return Err(LimitRefusal::Run { budget, ends_in: inner.ends_in(run) });
             }
         }
         self.rate(&mut inner, (Arc::clone(&origin), tool.into()), per_minute)?;
@@ -275,16 +387,16 @@ impl Limiter {
         self: &Arc<Self>,
         principal: &Principal,
         tool: &str,
-        run: Option<&Arc<str>>,
+        run: Option<&CountedRun>,
         (arguments, limits): (usize, &Limits),
     ) -> Result<Permit, LimitRefusal> {
         let lease = match self.shared.get() {
             // Skip the shared counters for a call that is refused locally anyway.
             Some(shared) if arguments <= limits.argument_bytes && limits.calls_per_minute > 0 => {
-                let calls = |run: &str| {
-                    self.budget(principal, run).map_or(limits.calls_per_run, |b| b.calls)
+                let calls = |run: &CountedRun| {
+                    self.budget_of(principal, run).map_or(limits.calls_per_run, |b| b.calls)
                 };
-                let run = run.map(|run| (&**run, calls(run)));
+                let run = run.map(|run| (run, calls(run)));
                 let origin = &principal.origin.to_string();
                 Some(shared.admit(LimitClaim { origin, tool, run, limits }).await?)
             }
@@ -326,7 +438,7 @@ impl Limiter {
         run: &str,
         calls: u32,
     ) -> Result<Budget, LimitRefusal> {
-        let key = (principal.origin.to_string().into(), run.into());
+        let key = (principal.origin.to_string().into(), CountedRun::named(run));
         let mut inner = self.inner.lock();
         let budget = inner.budget(&key, calls).ok_or(LimitRefusal::Full(Self::MINUTE))?;
         budget.calls = calls;
@@ -335,24 +447,32 @@ impl Limiter {
 
     /// What a run has spent.
     pub fn budget(&self, principal: &Principal, run: &str) -> Option<Budget> {
-        let key = (principal.origin.to_string().into(), run.into());
-        self.inner.lock().runs.get(&key).map(|(budget, _)| *budget)
+        self.budget_of(principal, &CountedRun::named(run))
+    }
+
+    fn budget_of(&self, principal: &Principal, run: &CountedRun) -> Option<Budget> {
+        let key = (principal.origin.to_string().into(), run.clone());
+        let inner = self.inner.lock();
+        let (budget, used) = inner.runs.get(&key)?;
+        (used.elapsed() < run.timeout()).then_some(*budget)
     }
 
     /// Ends a run; returns its final budget.
     pub fn end_budget(&self, principal: &Principal, run: &str) -> Option<Budget> {
-        let key = (principal.origin.to_string().into(), run.into());
+        let key = (principal.origin.to_string().into(), CountedRun::named(run));
         self.inner.lock().runs.remove(&key).map(|(budget, _)| budget)
     }
 }
 
 impl LimiterInner {
     /// The budget of a run, created if missing; `None` when the table is full.
-    fn budget(&mut self, run: &LimitKey, calls: u32) -> Option<&mut Budget> {
-        if !self.runs.contains_key(run) {
+    fn budget(&mut self, run: &RunKey, calls: u32) -> Option<&mut Budget> {
+        let lasts = |run: &CountedRun, used: &Instant| used.elapsed() < run.timeout();
+        let is_open = self.runs.get(run).is_some_and(|(_, used)| lasts(&run.1, used));
+        if !is_open {
+            self.runs.remove(run);
             if self.runs.len() >= Limiter::KEYS {
-                let now = Instant::now();
-                self.runs.retain(|_, (_, used)| now - *used < Limiter::RUN);
+                self.runs.retain(|(_, run), (_, used)| lasts(run, used));
             }
             if self.runs.len() >= Limiter::KEYS {
                 return None;
@@ -360,6 +480,13 @@ impl LimiterInner {
             self.runs.insert(run.clone(), (Budget { calls, spent: 0 }, Instant::now()));
         }
         self.runs.get_mut(run).map(|(budget, _)| budget)
+    }
+
+    /// When a run without a name ends, if there is no other call.
+    fn ends_in(&self, run: &RunKey) -> Option<Duration> {
+        let (_, used) = self.runs.get(run)?;
+        let is_named = matches!(run.1, CountedRun::Named(_));
+        (!is_named).then(|| run.1.timeout().saturating_sub(used.elapsed()))
     }
 }
 

@@ -23,7 +23,7 @@ use super::principal::{
 use super::rules::{HookConfig, PolicyConfig};
 use crate::approvals::ConsentReach;
 use crate::call::{CallOptions, Origin};
-use crate::naming::resolve_name;
+use crate::naming::{resolve_name, split_first};
 use crate::router::{Route, Routes};
 use crate::server::slot::{Live, Slot};
 use base::{Clock, SafeText, ServerName, Timestamp};
@@ -308,7 +308,7 @@ impl CheckPoint {
                         denied.refusal(asked, kind)
                     }
                     // A missing item is reported as absent, not as changed.
-                    Reason::Changed if known => denied.refusal(asked, kind),
+                    Reason::Changed | Reason::Unseen if known => denied.refusal(asked, kind),
                     _ => error,
                 })
             }
@@ -326,7 +326,7 @@ impl CheckPoint {
     ) -> Decision {
         let (server, name) = match server {
             Some(server) => (server.as_str(), asked),
-            None => asked.split_once('.').unwrap_or(("", asked)),
+            None => split_first(asked).unwrap_or(("", asked)),
         };
         let target = PolicyTarget { kind, ..PolicyTarget::tool(server, name) };
         self.in_force().policy.decide(principal, action, &target, self.clock.now())

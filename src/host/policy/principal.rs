@@ -348,6 +348,7 @@ impl OutsideError {
             (ErrorCode::PermissionDenied, Some(Denial::Tool)) => (Code::ToolNotAllowed, own()),
             (ErrorCode::PermissionDenied, _) => (Code::PermissionDenied, own()),
             (ErrorCode::ToolNotFound, _) => (Code::ToolNotFound, own()),
+            (ErrorCode::BudgetExceeded, _) => (Code::BudgetExceeded, own()),
             (ErrorCode::Validation, _) => {
                 let places = error.violations.iter().map(|violation| {
                     let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
@@ -382,9 +383,6 @@ impl OutsideError {
                         (Code::ProtocolError, "the server's answer breaks the protocol")
                     }
                     ErrorCode::RateLimited => (Code::RateLimited, "too many calls"),
-                    ErrorCode::BudgetExceeded => {
-                        (Code::BudgetExceeded, "the budget of the run is spent")
-                    }
                     _ => (Code::Internal, "the host could not do it"),
                 };
                 (code, message.to_owned())

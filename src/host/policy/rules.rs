@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use globset::{Candidate, Glob, GlobSet};
+use globset::{Glob, GlobSet};
 use parking_lot::RwLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::principal::{PolicyTarget, TargetKind};
+use crate::pattern::{NamePatterns, OfferedNames, Reading, meant_by, meets};
+use base::ServerName;
 use base::secret::percent_decoded;
 use base::text::nearest;
 use mcp::{Capabilities, ToolHints};
@@ -21,6 +23,8 @@ pub struct Rules {
     pub(super) applies_to_person: bool,
     pub(super) all: Layer,
     pub(super) profiles: HashMap<Box<str>, Layer>,
+    /// The configured servers, to read patterns that begin with the name of one.
+    servers: RwLock<Arc<[ServerName]>>,
 }
 
 /// The global rules, or those of one profile.
@@ -29,7 +33,16 @@ pub(super) struct Layer {
     allow: List,
     ask: List,
     deny: List,
-    known: Memo<(ToolHints, FirstRules)>,
+    known: Memo<MatchedRules>,
+}
+
+/// The rules that a tool matched, and what they depend on besides its full name.
+#[derive(Clone, Debug, Default)]
+struct MatchedRules {
+    hints: ToolHints,
+    /// Length of the server's name: two servers can share a full name (`a` + `b.x`, `a.b` + `x`).
+    server_len: usize,
+    rules: FirstRules,
 }
 
 /// A memo of results by full tool name, because lists look up the same tools repeatedly.
@@ -42,6 +55,10 @@ const KNOWN: usize = 10_000;
 const LONGEST: usize = 256;
 
 impl<V: Clone> Memo<V> {
+    fn clear(&self) {
+        self.0.write().clear();
+    }
+
     /// The entry of `full` if it `fits`, otherwise the result of `find`.
     pub(super) fn of(&self, full: &str, fits: impl Fn(&V) -> bool, find: impl FnOnce() -> V) -> V {
         if let Some(known) = self.0.read().get(full).filter(|known| fits(known)) {
@@ -76,7 +93,7 @@ struct List([Globs; 4]);
 
 #[derive(Debug, Default)]
 struct Globs {
-    set: GlobSet,
+    set: NamePatterns,
     rules: Vec<RuleGlob>,
 }
 
@@ -91,10 +108,10 @@ struct RuleGlob {
     servers: Option<Arc<GlobSet>>,
 }
 
-/// A rule that matches nothing that exists.
+/// A rule or grant that matches nothing that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmatched {
-    /// The rule, as [`crate::policy::Decision::rule`] names it.
+    /// The rule, as [`crate::policy::Decision::rule`] names it, or the pattern of a grant.
     pub rule: Arc<str>,
     /// A similar name, if any.
     pub meant: Option<String>,
@@ -130,7 +147,8 @@ impl Rules {
             (name.as_str().into(), layer(&at, lists))
         });
         let profiles = profiles.collect();
-        let rules = Self { applies_to_person: config.applies_to_person, all, profiles };
+        let applies_to_person = config.applies_to_person;
+        let rules = Self { applies_to_person, all, profiles, servers: RwLock::default() };
         if problems.is_empty() { Ok(rules) } else { Err(problems) }
     }
 
@@ -139,67 +157,115 @@ impl Rules {
         self.applies_to_person
     }
 
-    /// The rules that match nothing in this catalogue: misspelled or out of date.
+    /// Reads the patterns of rules for these servers: one that permits and begins with the name of a
+    /// server is about that server alone.
+    #[must_use]
+    pub fn among(self, servers: Arc<[ServerName]>) -> Self {
+        self.read_for(&servers);
+        self
+    }
+
+    /// As [`Rules::among`], for rules that are shared.
+    pub fn read_for(&self, servers: &Arc<[ServerName]>) {
+        let mut known = self.servers.write();
+        if **known != **servers {
+            *known = Arc::clone(servers);
+            let layers = std::iter::once(&self.all).chain(self.profiles.values());
+            layers.for_each(|layer| layer.known.clear());
+        }
+    }
+
+    /// The rules that match nothing in this catalogue: misspelled or out of date. A server without
+    /// lists (`None`) may offer anything.
     pub fn unmatched<'c>(
         &self,
-        catalogue: impl IntoIterator<Item = (&'c str, &'c Capabilities)>,
+        catalogue: impl IntoIterator<Item = (&'c str, Option<&'c Capabilities>)>,
     ) -> Vec<Unmatched> {
-        let mut names: [Vec<String>; 4] = Default::default();
+        let (mut tools, mut prompts) = (Vec::new(), Vec::new());
         for (server, all) in catalogue {
-            let full = |name: &str| format!("{server}.{name}");
-            names[TargetKind::Tool as usize].extend(all.tools.iter().map(|tool| full(&tool.name)));
-            names[TargetKind::Prompt as usize].extend(all.prompts.iter().map(|p| full(&p.name)));
-            names[TargetKind::Server as usize].push(server.to_owned());
+            let server = ServerName::new(server);
+            let named = all.map(|all| all.prompts.iter().map(|it| Arc::clone(&it.name)).collect());
+            prompts.push(OfferedNames { server: server.clone(), names: named });
+            tools.push(OfferedNames::of_tools(server, all));
         }
-        let mut matched: BTreeMap<&Arc<str>, (bool, &str)> = BTreeMap::new();
+        let mut matched: BTreeMap<&Arc<str>, (bool, &Glob)> = BTreeMap::new();
         for layer in std::iter::once(&self.all).chain(self.profiles.values()) {
             for list in [&layer.allow, &layer.ask, &layer.deny] {
-                for (kind, (globs, names)) in list.0.iter().zip(&names).enumerate() {
-                    for entry in &globs.rules {
-                        let glob = entry.glob.compile_matcher();
-                        let known =
-                            matched.entry(&entry.rule).or_insert((false, entry.glob.glob()));
+                for (kind, entry) in list.entries() {
+                    let known = matched.entry(&entry.rule).or_insert((false, &entry.glob));
+                    known.0 |= match kind {
+                        TargetKind::Tool => meets(&entry.glob, &tools),
+                        TargetKind::Prompt => meets(&entry.glob, &prompts),
                         // A server may have resources that it does not list.
-                        known.0 |= kind == TargetKind::Resource as usize
-                            || names.iter().any(|name| glob.is_match(name));
-                    }
+                        TargetKind::Resource => true,
+                        TargetKind::Server => {
+                            let glob = entry.glob.compile_matcher();
+                            tools.iter().any(|of| glob.is_match(of.server.as_str()))
+                        }
+                    };
                 }
             }
         }
         let unmatched = matched.into_iter().filter(|(_, (found, _))| !found);
         let unmatched = unmatched.map(|(rule, (_, glob))| {
-            let names = || names.iter().flatten();
-            let is = |name: &&String| name.split_once('.').is_some_and(|(_, tool)| tool == glob);
-            let meant = names().find(is).or_else(|| nearest(glob, names(), 0.8)).cloned();
+            let servers = || tools.iter().map(|of| of.server.as_str());
+            let meant = meant_by(glob.glob(), &tools)
+                .or_else(|| meant_by(glob.glob(), &prompts))
+                .or_else(|| nearest(glob.glob(), servers(), 0.8).map(str::to_owned));
             Unmatched { rule: Arc::clone(rule), meant }
         });
         unmatched.collect()
+    }
+
+    /// The matching rules of all profiles.
+    pub(super) fn verdict(&self, target: &PolicyTarget<'_>, full: &str) -> FirstRules {
+        self.all.verdict(target, full, &self.servers.read())
+    }
+
+    /// The matching rules of one profile.
+    pub(super) fn verdict_of(
+        &self,
+        profile: &str,
+        target: &PolicyTarget<'_>,
+        full: &str,
+    ) -> FirstRules {
+        let layer = self.profiles.get(profile);
+        let servers = self.servers.read();
+        layer.map(|layer| layer.verdict(target, full, &servers)).unwrap_or_default()
     }
 }
 
 impl Layer {
     /// The matching rules of this layer; `full` is `server.name`, or the normalized URI.
-    pub(super) fn verdict(&self, target: &PolicyTarget<'_>, full: &str) -> FirstRules {
+    fn verdict(&self, target: &PolicyTarget<'_>, full: &str, servers: &[ServerName]) -> FirstRules {
         let [deny, allow, ask] = [&self.deny, &self.allow, &self.ask].map(|l| l.of(target.kind));
         if [deny, allow, ask].iter().all(|globs| globs.rules.is_empty()) {
             return FirstRules::default();
         }
-        let find = || {
-            let candidate = Candidate::new(full);
-            let [deny, allow_rule, ask] =
-                [deny, allow, ask].map(|globs| globs.first(target, &candidate));
-            FirstRules { deny, allow: allow_rule, ask, is_listing: !allow.rules.is_empty() }
+        let find = || FirstRules {
+            deny: deny.first(target, full, Reading::Wide),
+            allow: allow.first(target, full, Reading::Narrow(servers)),
+            ask: ask.first(target, full, Reading::Wide),
+            is_listing: !allow.rules.is_empty(),
         };
         if target.kind != TargetKind::Tool {
             return find();
         }
-        self.known.of(full, |(hints, _)| *hints == target.hints, || (target.hints, find())).1
+        let (hints, server_len) = (target.hints, target.server.len());
+        let fits = |known: &MatchedRules| known.hints == hints && known.server_len == server_len;
+        self.known.of(full, fits, || MatchedRules { hints, server_len, rules: find() }).rules
     }
 }
 
 impl List {
     fn of(&self, kind: TargetKind) -> &Globs {
         &self.0[kind as usize]
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (TargetKind, &RuleGlob)> {
+        use TargetKind::{Prompt, Resource, Server, Tool};
+        let kinds = [Tool, Prompt, Resource, Server].into_iter();
+        kinds.flat_map(|kind| self.of(kind).rules.iter().map(move |entry| (kind, entry)))
     }
 
     fn compile(at: &str, rules: &[RuleConfig], problems: &mut Vec<String>) -> Self {
@@ -225,6 +291,13 @@ impl List {
     }
 }
 
+/// Stands between a server and a name that a rule gives apart, until both are one glob.
+const WITHIN: char = '\u{1f}';
+
+fn within_server(server: &str, name: &str) -> String {
+    format!("{server}{WITHIN}{name}")
+}
+
 /// Distributes the globs of one rule by kind: tools, prompts, resources, servers.
 fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<RuleGlob>; 4]) -> Result<(), String> {
     let list = |patterns: &Option<GlobList>| -> Option<Vec<String>> {
@@ -247,10 +320,12 @@ fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<RuleGlob>; 4]) -> Result
         match (&servers, names) {
             (Some(servers), Some(names)) => servers
                 .iter()
-                .flat_map(|server| names.iter().map(move |name| format!("{server}.{name}")))
+                .flat_map(|server| names.iter().map(move |name| within_server(server, name)))
                 .collect(),
             (None, Some(names)) => names,
-            (Some(servers), None) if alone => servers.iter().map(|s| format!("{s}.*")).collect(),
+            (Some(servers), None) if alone => {
+                servers.iter().map(|server| within_server(server, "*")).collect()
+            }
             (None, None) if alone => vec!["*".to_owned()],
             _ => Vec::new(),
         }
@@ -277,7 +352,9 @@ fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<RuleGlob>; 4]) -> Result
     ];
     for ((kind, globs), out) in kinds.into_iter().enumerate().zip(out) {
         for glob in globs {
-            let rule = Arc::from(format!("{place} ({glob})"));
+            let shown = glob.replacen(WITHIN, ".", 1);
+            let rule = Arc::from(format!("{place} ({shown})"));
+            let glob = glob.replacen(WITHIN, "/", 1);
             let glob = Glob::new(&glob).map_err(|error| error.to_string())?;
             let hints = if kind == 0 { hints } else { ToolHints::default() };
             let servers = only.clone().filter(|_| kind == 2);
@@ -289,13 +366,23 @@ fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<RuleGlob>; 4]) -> Result
 
 impl Globs {
     fn new(rules: Vec<RuleGlob>) -> Result<Self, String> {
-        let set = GlobSet::new(rules.iter().map(|entry| &entry.glob));
+        let set = NamePatterns::new(rules.iter().map(|entry| &entry.glob));
         Ok(Self { set: set.map_err(|error| error.to_string())?, rules })
     }
 
     /// The first matching rule.
-    fn first(&self, target: &PolicyTarget<'_>, full: &Candidate<'_>) -> Option<Arc<str>> {
-        let found = self.set.matches_candidate(full);
+    fn first(
+        &self,
+        target: &PolicyTarget<'_>,
+        full: &str,
+        reading: Reading<'_>,
+    ) -> Option<Arc<str>> {
+        let found = match target.kind {
+            TargetKind::Tool | TargetKind::Prompt => {
+                self.set.matches(target.server, target.name, reading)
+            }
+            TargetKind::Resource | TargetKind::Server => self.set.matches_text(full),
+        };
         let fits = |entry: &&RuleGlob| {
             fit(entry.hints, target.hints)
                 && entry.servers.as_ref().is_none_or(|servers| servers.is_match(target.server))
@@ -365,7 +452,8 @@ pub struct ProfileConfig {
     pub limits: LimitsConfig,
 }
 
-/// A rule: a glob over `server.tool`, or an object with criteria.
+/// A rule: a glob over `server.tool` (`server/tool`, `server:tool` and `server__tool` mean the
+/// same), or an object with criteria.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
