@@ -3,13 +3,14 @@
 //! A [`SchemaDocument`] is parsed once. From it come the joined schema of a place for a value
 //! ([`merge`], for forms), what a place may be over all alternatives ([`Outline`], for lists, help and
 //! the command line), its words ([`signature`], [`parameters`], [`tree`]) and the values of a new form
-//! ([`seed`]). A [`Validator`] decides what is valid, and says in words what is not.
+//! ([`seed`]). An [`AdaptedSchema`] is what a model provider takes. A [`Validator`] decides what is valid, and says in words what is not.
 //!
 //! A leaf: knows no configuration, server or screen, and does no I/O. Schemas come from servers, so
 //! everything is bounded ([`SchemaLimits`]).
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
+mod adapt;
 mod audit;
 mod budget;
 mod document;
@@ -18,6 +19,7 @@ mod explain;
 mod keywords;
 mod merge;
 mod outline;
+mod provider;
 mod resolve;
 mod seed;
 #[cfg(test)]
@@ -28,9 +30,11 @@ mod validate_tests;
 mod verdict;
 mod words;
 
+pub use adapt::{AdaptedSchema, SchemaChange};
 pub use document::{Schema, SchemaDocument, SubSchema, Types};
 pub use merge::{Conj, Merged, Union, fits, merge, same};
 pub use outline::{Outline, OutlineProperty};
+pub use provider::{SchemaForm, ToolFormat};
 pub use seed::{Defaults, constants, empty, seed, strip_secrets};
 pub use validate::{Validator, schema_problems};
 pub use verdict::{Formats, SchemaLimits, SchemaProblem, SchemaProblemKind, SchemaVerdict};

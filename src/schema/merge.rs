@@ -300,19 +300,7 @@ impl Merged {
     }
 
     fn implied(&self) -> Types {
-        const WORDS: [(Types, &str); 4] = [
-            (
-                Types::OBJECT,
-                "properties required additionalProperties unevaluatedProperties patternProperties \
-                 propertyNames",
-            ),
-            (Types::ARRAY, "prefixItems items contains uniqueItems"),
-            (Types::STRING, "pattern format minLength maxLength"),
-            (Types::NUMBER, "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
-        ];
-        let has = |keyword| self.nodes.iter().any(|node| node.has(keyword));
-        let spoken = WORDS.into_iter().find(|(_, keywords)| keywords.split(' ').any(has));
-        spoken.map_or(Types::all(), |(types, _)| types)
+        implied_types(&self.nodes)
     }
 
     /// Whether `null` is allowed besides other values.
@@ -364,6 +352,23 @@ impl Merged {
         }
         (!self.closed).then(|| self.additional.clone())
     }
+}
+
+/// The types that keywords speak about where no type is declared.
+pub(super) fn implied_types(nodes: &[SubSchema]) -> Types {
+    const WORDS: [(Types, &str); 4] = [
+        (
+            Types::OBJECT,
+            "properties required additionalProperties unevaluatedProperties patternProperties \
+             propertyNames",
+        ),
+        (Types::ARRAY, "prefixItems items contains uniqueItems"),
+        (Types::STRING, "pattern format minLength maxLength"),
+        (Types::NUMBER, "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
+    ];
+    let has = |keyword| nodes.iter().any(|node| node.has(keyword));
+    let spoken = WORDS.into_iter().find(|(_, keywords)| keywords.split(' ').any(has));
+    spoken.map_or(Types::all(), |(types, _)| types)
 }
 
 // Whether a value seems to fit a sub-schema: selects the variant to show and whether a condition

@@ -1,0 +1,941 @@
+//! The schema of a tool in the form that a model provider takes, and the way back for the arguments
+//! of calls. References and `allOf` are joined, a root that is no plain object becomes a property,
+//! and what is not taken is said in the description. The original stays the one that validates. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value, json};
+
+use super::document::{Schema, SchemaDocument, SubSchema, Types};
+use super::merge::{Conj, implied_types, same};
+use super::provider::{Objection, SchemaForm, ToolFormat};
+use base::pointer::child_pointer;
+use base::text::cut;
+
+/// Maximum number of places in an adapted schema; those beyond it are described as any value.
+const MAX_PLACES: usize = 2_000;
+/// Maximum depth of an adapted schema.
+const MAX_PLACE_DEPTH: usize = 24;
+/// Maximum number of sub-schemas joined at one place.
+const MAX_PLACE_NODES: usize = 64;
+/// Maximum size of a value that is said in words, in bytes.
+const MAX_NOTE_BYTES: usize = 160;
+/// The property that holds the arguments where the root cannot.
+const WRAPPER: &str = "input";
+
+/// What had to change for a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaChange {
+    /// JSON pointer of the place within the original.
+    pub pointer: String,
+    /// What is not taken.
+    pub what: String,
+    /// Whether the provider would refuse the tool; otherwise it ignores this part.
+    pub is_refused: bool,
+    /// The document of the provider that says so.
+    pub document: &'static str,
+}
+
+/// A schema for a provider.
+#[derive(Clone, Debug)]
+pub struct AdaptedSchema {
+    /// The schema to send.
+    pub schema: Value,
+    /// What differs from the original.
+    pub changes: Vec<SchemaChange>,
+    names: ArgumentNames,
+    is_wrapped: bool,
+}
+
+impl AdaptedSchema {
+    /// Adapts a schema.
+    pub fn new(document: &SchemaDocument, format: ToolFormat) -> Self {
+        let mut adapter = Adapter {
+            document,
+            format,
+            changes: Vec::new(),
+            sent: BTreeMap::new(),
+            known: BTreeSet::new(),
+            open: Vec::new(),
+            left: MAX_PLACES,
+        };
+        adapter.collect_names(document.raw(), 0);
+        let (schema, names, is_wrapped) = adapter.root();
+        Self { schema, changes: adapter.changes, names, is_wrapped }
+    }
+
+    /// The arguments of a call as the server takes them.
+    pub fn decode(&self, arguments: Value) -> Value {
+        let names = &self.names;
+        match arguments {
+            Value::Object(mut map) if self.is_wrapped && map.len() == 1 => {
+                match map.remove(WRAPPER) {
+                    Some(inner @ Value::Object(_)) => names
+                        .renamed(inner, &|names, key| names.originals.get(key).map(String::as_str)),
+                    Some(other) => json!({WRAPPER: other}),
+                    None => names.renamed(Value::Object(map), &|names, key| {
+                        names.originals.get(key).map(String::as_str)
+                    }),
+                }
+            }
+            other => {
+                names.renamed(other, &|names, key| names.originals.get(key).map(String::as_str))
+            }
+        }
+    }
+
+    /// The arguments of an earlier call as the provider knows them.
+    pub fn encode(&self, arguments: Value) -> Value {
+        let sent = self.names.renamed(arguments, &|names, key| {
+            names
+                .originals
+                .iter()
+                .find(|(_, original)| *original == key)
+                .map(|(sent, _)| sent.as_str())
+        });
+        if self.is_wrapped { json!({WRAPPER: sent}) } else { sent }
+    }
+}
+
+/// The original names of properties, by place.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ArgumentNames {
+    /// By the name that is sent.
+    originals: BTreeMap<String, String>,
+    /// Those below a property, by its original name.
+    below: BTreeMap<String, ArgumentNames>,
+    /// Those of items and of other properties.
+    others: Option<Box<ArgumentNames>>,
+}
+
+impl ArgumentNames {
+    fn is_empty(&self) -> bool {
+        self.originals.is_empty() && self.below.is_empty() && self.others.is_none()
+    }
+
+    /// Adds those of an alternative. A name is sent for one original only, so nothing is lost.
+    fn add(&mut self, other: Self) {
+        self.originals.extend(other.originals);
+        for (name, names) in other.below {
+            self.below.entry(name).or_default().add(names);
+        }
+        if let Some(others) = other.others {
+            self.add_others(*others);
+        }
+    }
+
+    fn add_others(&mut self, names: Self) {
+        if !names.is_empty() {
+            self.others.get_or_insert_default().add(names);
+        }
+    }
+
+    fn renamed(
+        &self,
+        value: Value,
+        name: &dyn for<'a> Fn(&'a Self, &str) -> Option<&'a str>,
+    ) -> Value {
+        match value {
+            _ if self.is_empty() => value,
+            Value::Object(map) => {
+                let members = map.into_iter().map(|(key, value)| {
+                    let new = name(self, &key).map(str::to_owned);
+                    let original = self.originals.get(&key).unwrap_or(&key);
+                    let below = self.below.get(original).or(self.others.as_deref());
+                    let value = match below {
+                        Some(below) => below.renamed(value, name),
+                        None => value,
+                    };
+                    (new.unwrap_or(key), value)
+                });
+                Value::Object(members.collect())
+            }
+            Value::Array(items) => {
+                let Some(others) = &self.others else { return Value::Array(items) };
+                items.into_iter().map(|item| others.renamed(item, name)).collect()
+            }
+            other => other,
+        }
+    }
+}
+
+/// One place while it is written.
+#[derive(Default)]
+struct Place {
+    out: Map<String, Value>,
+    notes: Vec<String>,
+    names: ArgumentNames,
+}
+
+struct Adapter<'a> {
+    document: &'a SchemaDocument,
+    format: ToolFormat,
+    changes: Vec<SchemaChange>,
+    /// The names that are sent, by original.
+    sent: BTreeMap<String, String>,
+    /// Every name of a property of the document, and every one that is sent.
+    known: BTreeSet<String>,
+    /// The targets of the references that are being followed.
+    open: Vec<*const Schema>,
+    left: usize,
+}
+
+impl Adapter<'_> {
+    fn collect_names(&mut self, value: &Value, depth: usize) {
+        let Value::Object(map) = value else {
+            if let (Value::Array(list), true) = (value, depth < 64) {
+                for value in list {
+                    self.collect_names(value, depth + 1);
+                }
+            }
+            return;
+        };
+        if depth >= 64 {
+            return;
+        }
+        if let Some(Value::Object(properties)) = map.get("properties") {
+            self.known.extend(properties.keys().cloned());
+        }
+        for value in map.values() {
+            self.collect_names(value, depth + 1);
+        }
+    }
+
+    fn raw(&self, node: &Schema) -> Option<&Value> {
+        self.document.raw().pointer(&node.at)
+    }
+
+    /// Records a form that the provider does not take; returns whether it does not.
+    fn refuse(&mut self, form: SchemaForm, pointer: &str, detail: Option<&str>) -> bool {
+        let Some(objection) = self.format.objects(form) else { return false };
+        let what = match detail {
+            Some(detail) => format!("{}: {detail}", form.problem()),
+            None => form.problem().to_owned(),
+        };
+        let pointer = pointer.to_owned();
+        let Objection { is_refused, document, .. } = objection;
+        let change = SchemaChange { pointer, what, is_refused, document };
+        if !self.changes.contains(&change) {
+            self.changes.push(change);
+        }
+        true
+    }
+
+    /// Records that the provider does not read a keyword.
+    fn drop(&mut self, keyword: &str, pointer: &str) {
+        let change = SchemaChange {
+            pointer: pointer.to_owned(),
+            what: format!("`{keyword}` is not read"),
+            is_refused: false,
+            document: self.format.keywords_document(),
+        };
+        if !self.changes.contains(&change) {
+            self.changes.push(change);
+        }
+    }
+
+    /// All sub-schemas that apply to a place whatever its value is, outermost first.
+    fn joined(&self, conj: &[SubSchema]) -> Conj {
+        let mut nodes: Conj = Vec::new();
+        let mut open: Vec<&SubSchema> = conj.iter().rev().collect();
+        while let Some(node) = open.pop() {
+            let is_new = !nodes.iter().any(|other| Arc::ptr_eq(other, node));
+            if !is_new || nodes.len() >= MAX_PLACE_NODES {
+                continue;
+            }
+            nodes.push(Arc::clone(node));
+            open.extend(node.parts("allOf").collect::<Vec<_>>().into_iter().rev());
+            open.extend(self.document.target(node));
+        }
+        nodes
+    }
+
+    fn root(&mut self) -> (Value, ArgumentNames, bool) {
+        let root = Arc::clone(&self.document.root);
+        let raw = self.raw(&root).cloned().unwrap_or_default();
+        if raw.get("type") != Some(&json!("object")) {
+            self.refuse(SchemaForm::RootType, "", None);
+        }
+        if ["anyOf", "oneOf", "allOf"].iter().any(|keyword| raw.get(*keyword).is_some()) {
+            self.refuse(SchemaForm::RootUnion, "", None);
+        }
+        let nodes = self.joined(std::slice::from_ref(&root));
+        if !nodes.iter().any(|node| node.has("properties")) {
+            self.refuse(SchemaForm::RootProperties, "", None);
+        }
+        let types = types_of(&nodes);
+        let is_object = types.is_none_or(|types| types.contains(Types::OBJECT));
+        let union = unions(&nodes).iter().any(|(_, variants)| !are_conditions(variants));
+        let refuses_union = self.format.objects(SchemaForm::RootUnion).is_some();
+        let is_wrapped = !is_object || (union && refuses_union);
+        let (value, names) = self.place(&[root], 0);
+        if is_wrapped {
+            let schema =
+                json!({"type": "object", "properties": {WRAPPER: value}, "required": [WRAPPER]});
+            return (schema, names, true);
+        }
+        let Value::Object(mut map) = value else { return (value, names, false) };
+        map.insert("type".to_owned(), json!("object"));
+        map.remove("enum");
+        map.entry("properties").or_insert_with(|| json!({}));
+        (Value::Object(map), names, false)
+    }
+
+    /// Writes one place.
+    fn place(&mut self, conj: &[SubSchema], depth: usize) -> (Value, ArgumentNames) {
+        let any = |text: &str| (json!({"description": text}), ArgumentNames::default());
+        if self.left == 0 || depth > MAX_PLACE_DEPTH {
+            return any("Any value; it is not described here.");
+        }
+        self.left -= 1;
+        let nodes = self.joined(conj);
+        let mut place = Place::default();
+        let followed = self.open.len();
+        for node in &nodes {
+            if node.reference().is_none() {
+                continue;
+            }
+            let Some(target) = self.document.target(node) else {
+                self.refuse(SchemaForm::LostReference, &node.at, node.reference());
+                continue;
+            };
+            if self.open[..followed].contains(&Arc::as_ptr(target)) {
+                self.open.truncate(followed);
+                let name = target.at.rsplit('/').next().filter(|name| !name.is_empty());
+                let name = name.unwrap_or("the whole").to_owned();
+                let (mut value, names) = any(&format!("The same form as {name} above."));
+                let types = types_of(&self.joined(&[Arc::clone(target)]));
+                if let Some(types) = types.filter(|types| types.bits().is_power_of_two()) {
+                    value["type"] = json!(words(types, false)[0]);
+                }
+                return (value, names);
+            }
+            self.open.push(Arc::as_ptr(target));
+        }
+        for node in &nodes {
+            self.check_forms(node);
+        }
+        self.add_words(&nodes, &mut place);
+        self.add_values(&nodes, &mut place);
+        self.add_numbers(&nodes, &mut place);
+        self.add_members(&nodes, depth, &mut place);
+        self.add_items(&nodes, depth, &mut place);
+        self.add_unions(&nodes, depth, &mut place);
+        self.add_rest(&nodes, &mut place);
+        self.add_types(&nodes, &mut place);
+        self.open.truncate(followed);
+        let Place { mut out, notes, names } = place;
+        if !notes.is_empty() {
+            let said = format!("({})", notes.join("; "));
+            let text = match out.get("description").and_then(Value::as_str) {
+                Some(text) if !text.is_empty() => format!("{text} {said}"),
+                _ => said,
+            };
+            out.insert("description".to_owned(), text.into());
+        }
+        (Value::Object(out), names)
+    }
+
+    /// Records the forms of one sub-schema that are not taken.
+    fn check_forms(&mut self, node: &Schema) {
+        let Some(raw) = self.raw(node).cloned() else { return };
+        if raw.is_boolean() && !node.at.is_empty() {
+            self.refuse(SchemaForm::BooleanSchema, &node.at, None);
+        }
+        if raw.get("items").is_some_and(Value::is_array) {
+            self.refuse(SchemaForm::TupleItems, &child_pointer(&node.at, "items"), None);
+        }
+        for keyword in ["exclusiveMinimum", "exclusiveMaximum"] {
+            if raw.get(keyword).is_some_and(Value::is_boolean) {
+                self.refuse(SchemaForm::FlagLimit, &child_pointer(&node.at, keyword), None);
+            }
+        }
+        for (keyword, value) in raw.as_object().into_iter().flatten() {
+            if !is_valid(keyword, value) {
+                let pointer = child_pointer(&node.at, keyword);
+                self.refuse(SchemaForm::InvalidValue, &pointer, None);
+            }
+        }
+        if raw.get("type").is_some() && node.types.is_none() {
+            self.refuse(SchemaForm::InvalidValue, &child_pointer(&node.at, "type"), None);
+        }
+    }
+
+    /// Writes a keyword, or says it where the provider does not read it.
+    fn put(&mut self, place: &mut Place, keyword: &str, pointer: &str, value: Value) {
+        if self.format.reads(keyword) {
+            place.out.insert(keyword.to_owned(), value);
+        } else {
+            place.notes.push(note(keyword, &value));
+            self.drop(keyword, pointer);
+        }
+    }
+
+    fn add_words(&mut self, nodes: &[SubSchema], place: &mut Place) {
+        for keyword in ["title", "description"] {
+            let text = nodes.iter().find_map(|node| node.text(keyword));
+            if let Some(text) = text.filter(|_| self.format.reads(keyword)) {
+                place.out.insert(keyword.to_owned(), text.into());
+            }
+        }
+    }
+
+    /// `enum` and `const`.
+    fn add_values(&mut self, nodes: &[SubSchema], place: &mut Place) {
+        let fixed = nodes.iter().find_map(|node| Some((node, node.value("const")?)));
+        let listed = nodes.iter().find_map(|node| Some((node, node.options.as_ref()?)));
+        let (at, values) = match (fixed, listed) {
+            (Some((node, value)), _) if self.format.reads("const") => {
+                self.put(place, "const", &node.at, value.clone());
+                return;
+            }
+            (Some((node, value)), _) => (&node.at, vec![value.clone()]),
+            (None, Some((node, values))) => (&node.at, values.to_vec()),
+            (None, None) => return,
+        };
+        let mut distinct: Vec<Value> = Vec::new();
+        for value in values {
+            if !distinct.iter().any(|other| same(other, &value)) {
+                distinct.push(value);
+            }
+        }
+        let is_plain = distinct.iter().all(|value| value.is_string() || value.is_number());
+        if distinct.is_empty() {
+            return;
+        }
+        if !is_plain && self.refuse(SchemaForm::EnumValue, at, None) {
+            place.notes.push(note("one of", &Value::Array(distinct)));
+        } else {
+            self.put(place, "enum", at, Value::Array(distinct));
+        }
+    }
+
+    fn add_numbers(&mut self, nodes: &[SubSchema], place: &mut Place) {
+        let lower = nodes.iter().filter_map(|n| Some((n, n.minimum()?)));
+        let lower = lower.max_by(|a, b| a.1.0.total_cmp(&b.1.0));
+        let upper = nodes.iter().filter_map(|n| Some((n, n.maximum()?)));
+        let upper = upper.min_by(|a, b| a.1.0.total_cmp(&b.1.0));
+        let limits =
+            [(lower, "minimum", "exclusiveMinimum"), (upper, "maximum", "exclusiveMaximum")];
+        for (limit, plain, exclusive) in limits {
+            let Some((node, (number, is_exclusive))) = limit else { continue };
+            let is_whole = number.fract() == 0.0 && number.abs() < 9e15;
+            #[expect(clippy::cast_possible_truncation, reason = "within the range, checked above")]
+            let value = if is_whole { json!(number as i64) } else { json!(number) };
+            let keyword = if is_exclusive { exclusive } else { plain };
+            self.put(place, keyword, &node.at, value);
+        }
+    }
+
+    fn add_members(&mut self, nodes: &[SubSchema], depth: usize, place: &mut Place) {
+        let mut properties: IndexMap<&str, Conj> = IndexMap::new();
+        for (name, node) in nodes.iter().flat_map(|node| node.named("properties")) {
+            properties.entry(name).or_default().push(Arc::clone(node));
+        }
+        let mut out = Map::new();
+        let mut sent_names: BTreeMap<&str, String> = BTreeMap::new();
+        for (name, conj) in &properties {
+            let at = &conj[0].at;
+            let joined = self.joined(conj);
+            if joined.iter().any(|node| node.never) {
+                self.refuse(SchemaForm::BooleanSchema, at, None);
+                place.notes.push(format!("`{name}` must not be given"));
+                continue;
+            }
+            let (mut value, names) = self.place(conj, depth + 1);
+            let sent = self.sent_name(name, at);
+            if sent != *name {
+                place.names.originals.insert(sent.clone(), (*name).to_owned());
+                let text = value.get("description").and_then(Value::as_str).unwrap_or_default();
+                value["description"] = format!("`{name}`. {text}").trim_end().into();
+            }
+            if !names.is_empty() {
+                place.names.below.insert((*name).to_owned(), names);
+            }
+            out.insert(sent.clone(), value);
+            sent_names.insert(name, sent);
+        }
+        if !properties.is_empty() {
+            place.out.insert("properties".to_owned(), Value::Object(out));
+        }
+        let mut required: Vec<&str> = Vec::new();
+        for node in nodes {
+            for name in node.required() {
+                match sent_names.get(name) {
+                    Some(sent) if !required.contains(&sent.as_str()) => required.push(sent),
+                    Some(_) => {}
+                    None => {
+                        let pointer = child_pointer(&node.at, "required");
+                        self.refuse(SchemaForm::UndefinedRequired, &pointer, Some(name));
+                        place.notes.push(format!("`{name}` is required"));
+                    }
+                }
+            }
+        }
+        if !required.is_empty() {
+            place.out.insert("required".to_owned(), json!(required));
+        }
+        if let Some(other) = nodes.iter().find_map(|node| node.additional()) {
+            let is_flag = self.raw(other).is_some_and(Value::is_boolean);
+            let (value, names) = if is_flag {
+                (Value::Bool(!other.never), ArgumentNames::default())
+            } else {
+                self.place(&[Arc::clone(other)], depth + 1)
+            };
+            place.names.add_others(names);
+            if is_flag && !self.format.reads("additionalProperties") {
+                self.drop("additionalProperties", &other.at);
+            } else {
+                self.put(place, "additionalProperties", &other.at, value);
+            }
+        }
+        let patterns: Vec<(String, SubSchema)> = nodes
+            .iter()
+            .flat_map(|node| node.named("patternProperties"))
+            .map(|(pattern, node)| (pattern.clone(), Arc::clone(node)))
+            .collect();
+        if let Some((_, first)) = patterns.first() {
+            let at = first.at.clone();
+            let mut out = Map::new();
+            for (pattern, node) in patterns {
+                let (value, names) = self.place(&[node], depth + 1);
+                place.names.add_others(names);
+                out.insert(pattern, value);
+            }
+            if !self.format.reads("patternProperties") {
+                // Otherwise the keys that the patterns describe would be forbidden.
+                place.out.remove("additionalProperties");
+            }
+            self.put(place, "patternProperties", &at, Value::Object(out));
+        }
+    }
+
+    /// The name that is sent for a property: letters, digits and `_` for what is not taken, unlike
+    /// every other name of the tool.
+    fn sent_name(&mut self, name: &str, pointer: &str) -> String {
+        if self.format.is_property_name(name) {
+            return name.to_owned();
+        }
+        self.refuse(SchemaForm::PropertyName, pointer, None);
+        if let Some(sent) = self.sent.get(name) {
+            return sent.clone();
+        }
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let text: String = name.chars().take(56).map(plain).collect();
+        let text = text.trim_matches('_');
+        let text = match text.chars().next() {
+            Some(first) if first.is_ascii_alphabetic() => text.to_owned(),
+            _ => format!("p_{text}"),
+        };
+        let mut sent = text.clone();
+        for count in 2.. {
+            if self.known.insert(sent.clone()) {
+                break;
+            }
+            sent = format!("{text}_{count}");
+        }
+        self.sent.insert(name.to_owned(), sent.clone());
+        sent
+    }
+
+    fn add_items(&mut self, nodes: &[SubSchema], depth: usize, place: &mut Place) {
+        let prefix: Vec<SubSchema> =
+            nodes.iter().flat_map(|node| node.parts("prefixItems")).cloned().collect();
+        let items: Vec<SubSchema> = nodes.iter().filter_map(|node| node.items()).cloned().collect();
+        let is_closed = items.iter().any(|node| node.never);
+        let is_list = types_of(nodes) == Some(Types::ARRAY);
+        if prefix.is_empty() {
+            if is_closed {
+                place.out.insert("items".to_owned(), json!({}));
+                self.refuse(SchemaForm::BooleanSchema, &items[0].at, None);
+                self.put(place, "maxItems", &items[0].at.clone(), json!(0));
+            } else if !items.is_empty() {
+                let (value, names) = self.place(&items, depth + 1);
+                place.names.add_others(names);
+                place.out.insert("items".to_owned(), value);
+            } else if is_list {
+                self.refuse(SchemaForm::ListItems, &nodes[0].at, None);
+                place.out.insert("items".to_owned(), json!({}));
+            }
+            return;
+        }
+        let count = prefix.len();
+        let at = prefix[0].at.clone();
+        let mut written = Vec::new();
+        for node in prefix.into_iter().take(64) {
+            let (value, names) = self.place(&[node], depth + 1);
+            place.names.add_others(names);
+            written.push(value);
+        }
+        let mut rest = None;
+        if !items.is_empty() && !is_closed {
+            let (value, names) = self.place(&items, depth + 1);
+            place.names.add_others(names);
+            rest = Some(value);
+        }
+        if is_closed {
+            self.put(place, "maxItems", &at, json!(count));
+        }
+        if self.format.reads("prefixItems") {
+            place.out.insert("prefixItems".to_owned(), Value::Array(written));
+            place.out.insert("items".to_owned(), rest.unwrap_or_else(|| json!({})));
+            return;
+        }
+        self.drop("prefixItems", &at);
+        place.notes.push(note("items, in this order", &Value::Array(written.clone())));
+        let mut kinds: Vec<Value> = Vec::new();
+        for value in written.into_iter().chain(rest) {
+            if !kinds.contains(&value) {
+                kinds.push(value);
+            }
+        }
+        let items = if kinds.len() == 1 { kinds.remove(0) } else { json!({"anyOf": kinds}) };
+        place.out.insert("items".to_owned(), items);
+    }
+
+    fn add_unions(&mut self, nodes: &[SubSchema], depth: usize, place: &mut Place) {
+        for (keyword, variants) in unions(nodes) {
+            let at = variants[0].at.clone();
+            if are_conditions(&variants) {
+                let sets = variants.iter().map(|node| {
+                    let names: Vec<&str> = node.required().collect();
+                    if names.is_empty() { "nothing".to_owned() } else { names.join(" and ") }
+                });
+                let sets: Vec<String> = sets.collect();
+                place.notes.push(format!("give one of these: {}", sets.join(", or ")));
+                continue;
+            }
+            let mut written: Vec<Value> = Vec::new();
+            for node in variants.iter().filter(|node| !node.never).take(64) {
+                let (value, names) = self.place(std::slice::from_ref(node), depth + 1);
+                place.names.add(names);
+                if !written.contains(&value) {
+                    written.push(value);
+                }
+            }
+            let keyword = if self.format.reads(keyword) { keyword } else { "anyOf" };
+            let is_taken = place.out.contains_key("anyOf") || place.out.contains_key("oneOf");
+            if is_taken {
+                place.notes.push(note("and one of", &Value::Array(written)));
+                self.drop("a second list of alternatives", &at);
+            } else if !written.is_empty() {
+                place.out.insert(keyword.to_owned(), Value::Array(written));
+            }
+        }
+    }
+
+    /// The keywords with plain values, and those that no provider reads.
+    fn add_rest(&mut self, nodes: &[SubSchema], place: &mut Place) {
+        const PLAIN: [&str; 12] = [
+            "format",
+            "pattern",
+            "minLength",
+            "maxLength",
+            "multipleOf",
+            "minItems",
+            "maxItems",
+            "uniqueItems",
+            "minProperties",
+            "maxProperties",
+            "default",
+            "examples",
+        ];
+        const NEVER_READ: [&str; 9] = [
+            "not",
+            "if",
+            "then",
+            "else",
+            "contains",
+            "propertyNames",
+            "dependentSchemas",
+            "dependentRequired",
+            "dependencies",
+        ];
+        for keyword in PLAIN {
+            let found = nodes.iter().find_map(|node| Some((node, self.raw(node)?.get(keyword)?)));
+            let Some((node, value)) = found.map(|(node, value)| (Arc::clone(node), value.clone()))
+            else {
+                continue;
+            };
+            if is_valid(keyword, &value) && !place.out.contains_key(keyword) {
+                self.put(place, keyword, &node.at, value);
+            }
+        }
+        for keyword in NEVER_READ {
+            let found = nodes.iter().find_map(|node| self.raw(node)?.get(keyword));
+            if let Some(value) = found.cloned() {
+                place.notes.push(note(keyword, &value));
+            }
+        }
+    }
+
+    fn add_types(&mut self, nodes: &[SubSchema], place: &mut Place) {
+        let has_union = place.out.contains_key("anyOf") || place.out.contains_key("oneOf");
+        let declared = nodes.iter().any(|node| node.types.is_some());
+        let Some(types) = types_of(nodes).filter(|_| declared || !has_union) else { return };
+        let is_integer = nodes.iter().any(|node| node.integer);
+        let names = words(types, is_integer);
+        if let [name] = names[..] {
+            place.out.insert("type".to_owned(), json!(name));
+            return;
+        }
+        let plain = types - Types::NULL;
+        let is_optional = types.contains(Types::NULL) && plain.bits().is_power_of_two();
+        let is_exact = self.format != ToolFormat::Compatible && is_optional;
+        if is_exact || self.format.objects(SchemaForm::TypeList).is_none() {
+            place.out.insert("type".to_owned(), json!(names));
+            return;
+        }
+        if !is_optional {
+            self.refuse(SchemaForm::TypeList, &nodes[0].at, None);
+        }
+        if has_union {
+            return;
+        }
+        // One alternative for each type, with the keywords that concern it.
+        let mut outer = Map::new();
+        for keyword in ["title", "description"] {
+            outer.extend(place.out.remove(keyword).map(|value| (keyword.to_owned(), value)));
+        }
+        let inner = std::mem::take(&mut place.out);
+        let alternatives = names.iter().map(|name| {
+            let fits = |keyword: &str| match *name {
+                "object" => matches!(keyword, "properties" | "required" | "additionalProperties"),
+                "array" => matches!(keyword, "items" | "prefixItems" | "minItems" | "maxItems"),
+                "string" => matches!(keyword, "format" | "enum"),
+                "number" | "integer" => matches!(keyword, "minimum" | "maximum" | "enum"),
+                _ => false,
+            };
+            let mut one = Map::new();
+            one.insert("type".to_owned(), json!(name));
+            for (keyword, value) in inner.iter().filter(|(keyword, _)| fits(keyword)) {
+                let value = match (keyword.as_str(), value) {
+                    ("enum", Value::Array(values)) => {
+                        let is_text = *name == "string";
+                        let of = values.iter().filter(|value| value.is_string() == is_text);
+                        Value::Array(of.cloned().collect())
+                    }
+                    _ => value.clone(),
+                };
+                if value != json!([]) {
+                    one.insert(keyword.clone(), value);
+                }
+            }
+            if *name == "array" {
+                one.entry("items").or_insert_with(|| json!({}));
+            }
+            Value::Object(one)
+        });
+        outer.insert("anyOf".to_owned(), alternatives.collect());
+        place.out = outer;
+    }
+}
+
+/// The alternatives of a place, by keyword.
+fn unions(nodes: &[SubSchema]) -> Vec<(&'static str, Vec<SubSchema>)> {
+    let lists = nodes.iter().flat_map(|node| {
+        ["anyOf", "oneOf"]
+            .map(|keyword| (keyword, node.parts(keyword).cloned().collect::<Vec<_>>()))
+    });
+    lists.filter(|(_, list)| !list.is_empty()).collect()
+}
+
+/// Whether alternatives only say which properties must be given together.
+fn are_conditions(variants: &[SubSchema]) -> bool {
+    let describes = [
+        "properties",
+        "$ref",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "items",
+        "const",
+        "patternProperties",
+        "additionalProperties",
+    ];
+    variants.iter().all(|node| {
+        node.has("required")
+            && node.options.is_none()
+            && !describes.iter().any(|keyword| node.has(keyword))
+    })
+}
+
+/// The types that a place may have; `None` for any.
+fn types_of(nodes: &[SubSchema]) -> Option<Types> {
+    let declared = nodes.iter().filter_map(|node| node.types).reduce(|a, b| a & b);
+    if declared.is_some_and(|types| !types.is_empty()) {
+        return declared;
+    }
+    let values = nodes.iter().find_map(|node| match (node.value("const"), &node.options) {
+        (Some(value), _) => Some(Types::of(value)),
+        (None, Some(values)) => values.iter().map(Types::of).reduce(|a, b| a | b),
+        (None, None) => None,
+    });
+    let implied = || Some(implied_types(nodes)).filter(|types| !types.is_all());
+    values.or_else(implied)
+}
+
+fn words(types: Types, is_integer: bool) -> Vec<&'static str> {
+    let number = if is_integer { "integer" } else { "number" };
+    let all = [
+        (Types::OBJECT, "object"),
+        (Types::ARRAY, "array"),
+        (Types::STRING, "string"),
+        (Types::NUMBER, number),
+        (Types::BOOLEAN, "boolean"),
+        (Types::NULL, "null"),
+    ];
+    all.into_iter().filter(|(one, _)| types.contains(*one)).map(|(_, word)| word).collect()
+}
+
+/// Whether a keyword may have this value.
+fn is_valid(keyword: &str, value: &Value) -> bool {
+    match keyword {
+        "title" | "description" | "format" | "pattern" | "$comment" => value.is_string(),
+        "minimum" | "maximum" | "multipleOf" => value.is_number(),
+        "exclusiveMinimum" | "exclusiveMaximum" => value.is_number() || value.is_boolean(),
+        "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
+            value.as_f64().is_some_and(|number| number >= 0.0 && number.fract() == 0.0)
+        }
+        "uniqueItems" => value.is_boolean(),
+        "properties" | "patternProperties" | "$defs" | "definitions" => value.is_object(),
+        "required" => value.as_array().is_some_and(|names| names.iter().all(Value::is_string)),
+        "enum" => value.as_array().is_some_and(|values| !values.is_empty()),
+        "anyOf" | "oneOf" | "allOf" => value.as_array().is_some_and(|list| !list.is_empty()),
+        "examples" => value.is_array(),
+        "type" => value.is_string() || value.is_array(),
+        _ => true,
+    }
+}
+
+fn note(keyword: &str, value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let short = cut(&text, MAX_NOTE_BYTES);
+    let more = if short.len() < text.len() { "…" } else { "" };
+    format!("{keyword}: {short}{more}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn adapted(schema: Value, format: ToolFormat) -> AdaptedSchema {
+        AdaptedSchema::new(&SchemaDocument::new(&Arc::new(schema)), format)
+    }
+
+    #[test]
+    fn names_that_are_not_taken_are_changed_and_changed_back_where_they_stand() {
+        let schema = json!({"type": "object", "required": ["$top", "fields[mesh]"], "properties": {
+            "$top": {"type": "integer"},
+            "top": {"type": "string"},
+            "fields[mesh]": {"type": "array", "items": {"type": "object", "properties": {"@id": {"type": "string"}}}},
+            "free": {"type": "object", "additionalProperties": true},
+            "either": {"anyOf": [{"type": "object", "properties": {"a b": {"type": "string"}}}, {"type": "null"}]},
+        }});
+        let original = json!({
+            "$top": 3, "top": "x", "fields[mesh]": [{"@id": "1"}],
+            "free": {"top_2": 1, "p_id": 2}, "either": {"a b": "c"},
+        });
+        for format in [ToolFormat::Anthropic, ToolFormat::Gemini, ToolFormat::Compatible] {
+            let adapted = adapted(schema.clone(), format);
+            let sent = adapted.encode(original.clone());
+            assert_ne!(sent, original);
+            let names = sent.as_object().unwrap().keys();
+            assert!(names.clone().all(|name| format.is_property_name(name)), "{sent}");
+            assert!(names.clone().all(|name| adapted.schema["properties"].get(name).is_some()));
+            assert_eq!(sent["free"], original["free"], "keys that no schema names stay");
+            assert_eq!(adapted.decode(sent), original, "{format:?}");
+            assert_eq!(adapted.schema["required"].as_array().unwrap().len(), 2);
+        }
+        let untouched = adapted(schema, ToolFormat::OpenAi);
+        assert_eq!(untouched.encode(original.clone()), original);
+    }
+
+    #[test]
+    fn a_root_that_is_no_plain_object_becomes_a_property_and_back() {
+        let union = json!({"anyOf": [
+            {"$ref": "#/$defs/A"},
+            {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]},
+        ], "$defs": {"A": {"type": "object", "properties": {"a": {"type": "integer"}}}}});
+        for format in ToolFormat::ALL {
+            let adapted = adapted(union.clone(), format);
+            let schema = adapted.schema.to_string();
+            assert_eq!(adapted.schema["type"], "object", "{schema}");
+            assert!(adapted.schema.get("anyOf").is_none() && !schema.contains("$ref"), "{schema}");
+            assert_eq!(adapted.decode(json!({"input": {"a": 1}})), json!({"a": 1}), "{format:?}");
+            // A model that does not follow the schema.
+            assert_eq!(adapted.decode(json!({"a": 1})), json!({"a": 1}));
+            assert_eq!(adapted.encode(json!({"a": 1})), json!({"input": {"a": 1}}));
+        }
+        let conditions = json!({"type": "object", "properties": {"a": {}, "b": {}},
+            "anyOf": [{"required": ["a"]}, {"required": ["b"]}]});
+        let flat = adapted(conditions, ToolFormat::Anthropic).schema;
+        assert!(flat["properties"].get("a").is_some() && flat.get("anyOf").is_none(), "{flat}");
+        assert!(flat["description"].as_str().unwrap().contains("a, or b"), "{flat}");
+    }
+
+    #[test]
+    fn what_is_not_read_is_said_and_what_is_wrong_is_left_out() {
+        let schema = json!({"type": "object", "properties": {
+            "code": {"type": "string", "pattern": "^[A-Z]+$", "default": "A", "description": "The code"},
+            "ratio": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
+            "pair": {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]},
+            "odd": {"type": "uuid", "minLength": "3"},
+            "any": true, "list": {"type": "array"}, "lost": {"$ref": "#/$defs/nothing"},
+        }});
+        let gemini = adapted(schema.clone(), ToolFormat::Gemini);
+        let code = &gemini.schema["properties"]["code"]["description"];
+        assert_eq!(code, "The code (pattern: ^[A-Z]+$; default: A)");
+        let at = |format, form: SchemaForm| {
+            let changes = adapted(schema.clone(), format).changes;
+            let found = changes.into_iter().find(|change| change.what.starts_with(form.problem()));
+            found.map(|change| (change.pointer, change.is_refused))
+        };
+        let openai = adapted(schema.clone(), ToolFormat::OpenAi).schema;
+        assert_eq!(openai["properties"]["ratio"], json!({"type": "number", "exclusiveMinimum": 0}));
+        assert_eq!(openai["properties"]["odd"], json!({"type": "string"}));
+        let refused = |pointer: &str| Some((pointer.to_owned(), true));
+        assert_eq!(at(ToolFormat::OpenAi, SchemaForm::ListItems), refused("/properties/list"));
+        assert_eq!(at(ToolFormat::OpenAi, SchemaForm::BooleanSchema), refused("/properties/any"));
+        assert_eq!(at(ToolFormat::OpenAi, SchemaForm::LostReference), refused("/properties/lost"));
+        assert_eq!(at(ToolFormat::Anthropic, SchemaForm::ListItems), None);
+        let gemini_pair = &gemini.schema["properties"]["pair"]["prefixItems"];
+        assert_eq!(gemini_pair, &json!([{"type": "string"}, {"type": "integer"}]));
+    }
+
+    #[test]
+    fn references_that_lead_back_or_multiply_end() {
+        let tree = json!({"type": "object", "properties": {"tree": {"$ref": "#/$defs/Node"}},
+            "$defs": {"Node": {"type": "object", "properties": {
+                "left": {"$ref": "#/$defs/Node"}, "right": {"$ref": "#/$defs/Node"}}}}});
+        let schema = adapted(tree, ToolFormat::OpenAi).schema;
+        let left = &schema["properties"]["tree"]["properties"]["left"];
+        assert_eq!(left, &json!({"type": "object", "description": "The same form as Node above."}));
+        let mut defs = Map::new();
+        for level in 0..30 {
+            let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+            let properties = json!({"a": next, "b": next, "c": next});
+            defs.insert(format!("d{level}"), json!({"type": "object", "properties": properties}));
+        }
+        let bomb =
+            json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": defs});
+        let size = adapted(bomb, ToolFormat::Compatible).schema.to_string().len();
+        assert!(size < 500_000, "{size}");
+        for root in
+            [json!(true), json!({}), json!({"$ref": "#"}), json!({"type": "string"}), json!([1])]
+        {
+            for format in ToolFormat::ALL {
+                let schema = adapted(root.clone(), format).schema;
+                assert_eq!(
+                    (&schema["type"], schema["properties"].is_object()),
+                    (&json!("object"), true)
+                );
+            }
+        }
+    }
+}
