@@ -7,6 +7,9 @@ use base::text::cut;
 const FULL: u64 = 80;
 /// Results of up to this size are not shortened, in bytes.
 const SHORTEST: usize = 600;
+/// Bytes of the note that says what was cut.
+const NOTE: usize = 80;
+const LEFT_OUT: &str = " bytes left out to fit the context";
 
 /// Estimates the tokens of a text: about four bytes of English or JSON per token.
 pub const fn of_text(text: &str) -> u64 {
@@ -53,25 +56,48 @@ pub enum PromptFit {
     Cannot,
 }
 
-/// Makes the messages fit next to `fixed` tokens of system prompt and tools, shortening the longest
-/// results first. No message is removed.
+/// Makes the messages fit next to `fixed` tokens of system prompt and tools. The oldest results that
+/// the model has read are shortened first, then all that it has not read, the longest first, so that
+/// they share the room. No message is removed.
 pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
     let room = limit.saturating_mul(FULL) / 100;
     let Some(room) = room.checked_sub(fixed) else { return PromptFit::Cannot };
+    let is_reply = |message: &ChatMessage| matches!(message, ChatMessage::Assistant(_));
+    let unread = messages.iter().rposition(is_reply).unwrap_or(0);
     let mut shortened = 0;
-    loop {
+    for at in 0..unread {
         let over = of_messages(messages).saturating_sub(room);
         if over == 0 {
             return PromptFit::Fits(shortened);
         }
-        let longest = messages.iter_mut().filter_map(|message| match message {
-            ChatMessage::Tool { text, .. } if text.len() > SHORTEST => Some(text),
-            _ => None,
-        });
-        let Some(text) = longest.max_by_key(|text| text.len()) else { break };
-        let keep = text.len().saturating_sub(over as usize * 4 + 80).max(SHORTEST / 2);
-        shorten(text, keep.min(text.len() / 2));
-        shortened += 1;
+        if let ChatMessage::Tool { text, .. } = &mut messages[at]
+            && text.len() > SHORTEST
+        {
+            // With room for the note of what was cut.
+            let keep = text.len().saturating_sub(over as usize * 4 + NOTE);
+            shorten(text, keep.max(SHORTEST - NOTE));
+            shortened += 1;
+        }
+    }
+    let over = of_messages(messages).saturating_sub(room);
+    if over == 0 {
+        return PromptFit::Fits(shortened);
+    }
+    let sizes = messages[unread..].iter().filter_map(|message| match message {
+        ChatMessage::Tool { text, .. } => Some(text.len()),
+        _ => None,
+    });
+    let most = shared(sizes.collect(), over as usize * 4);
+    for message in &mut messages[unread..] {
+        if let ChatMessage::Tool { text, .. } = message
+            && text.len() > most.max(SHORTEST)
+        {
+            shorten(text, most.max(SHORTEST) - NOTE);
+            shortened += 1;
+        }
+    }
+    if of_messages(messages) <= room {
+        return PromptFit::Fits(shortened);
     }
     // The user's last message and everything after it must stay.
     match messages.iter().rposition(|message| matches!(message, ChatMessage::User { .. })) {
@@ -82,7 +108,22 @@ pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
     }
 }
 
-/// Keeps the beginning and end of a text and states how many bytes were left out.
+/// The size to which texts of these sizes have to be cut, so that at least `over` bytes go.
+fn shared(mut sizes: Vec<usize>, over: usize) -> usize {
+    sizes.sort_unstable();
+    let room = sizes.iter().sum::<usize>().saturating_sub(over);
+    let (mut left, mut count) = (room, sizes.len());
+    for size in sizes {
+        if size * count > left {
+            return left / count;
+        }
+        left -= size;
+        count -= 1;
+    }
+    usize::MAX
+}
+
+/// Keeps the beginning and end of a text, and states how many bytes were left out and what to do.
 pub fn shorten(text: &mut String, keep: usize) {
     if text.len() <= keep {
         return;
@@ -90,8 +131,12 @@ pub fn shorten(text: &mut String, keep: usize) {
     let head = cut(text, keep * 3 / 4);
     let tail = (text.len() - keep / 4..=text.len()).find(|at| text.is_char_boundary(*at));
     let tail = tail.unwrap_or(text.len());
-    let left_out = tail - head.len();
-    *text = format!("{head}\n[{left_out} bytes left out]\n{}", &text[tail..]);
+    // Including those left out before.
+    let middle = &text[head.len()..tail];
+    let counts = middle.split("\n[").filter_map(|part| Some(part.split_once(LEFT_OUT)?.0));
+    let before: usize = counts.filter_map(|count| count.parse::<usize>().ok()).sum();
+    let left_out = (tail - head.len()).saturating_add(before);
+    *text = format!("{head}\n[{left_out}{LEFT_OUT}: ask for less at once]\n{}", &text[tail..]);
 }
 
 #[cfg(test)]
@@ -113,12 +158,40 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_results_are_shortened_first_and_no_message_is_dropped() {
-        let mut messages = vec![user("a"), result(2_000), result(40_000), result(1_000), user("b")];
-        assert_eq!(fit(&mut messages, 100, 5_000), PromptFit::Fits(1));
+    fn the_oldest_results_are_shortened_first_and_no_message_is_dropped() {
+        let read = || ChatMessage::Assistant(ModelReply::default());
+        let mut messages =
+            vec![user("a"), result(2_000), result(40_000), result(1_000), read(), result(9_000)];
+        assert_eq!(fit(&mut messages, 100, 5_000), PromptFit::Fits(2));
         let sizes: Vec<usize> = messages.iter().map(size).collect();
-        assert!(sizes[2] < 20_000 && sizes[1] == 2_000 && sizes[3] == 1_000, "{sizes:?}");
+        assert!(sizes[1] <= SHORTEST && sizes[2] < 6_000 && sizes[3] == 1_000, "{sizes:?}");
+        assert_eq!(sizes[5], 9_000, "what was not read yet stays whole");
         assert!(of_messages(&messages) + 100 <= 4_000);
+
+        // Five results of 150 kB, one after the other.
+        let mut messages = vec![user("go")];
+        for round in 0..5 {
+            messages.extend([read(), result(150_000)]);
+            assert!(matches!(fit(&mut messages, 1_000, 100_000), PromptFit::Fits(_)));
+            let last = size(messages.last().unwrap());
+            assert_eq!(last, 150_000, "round {round}");
+        }
+        // Those of one answer share what there is.
+        let mut messages = vec![user("go"), read(), result(150_000), result(90_000), result(500)];
+        assert_eq!(fit(&mut messages, 0, 10_000), PromptFit::Fits(2));
+        let sizes: Vec<usize> = messages[2..].iter().map(size).collect();
+        assert!(sizes[0].abs_diff(sizes[1]) < 10 && sizes[0] > 15_000, "{sizes:?}");
+        assert_eq!(sizes[2], 500);
+    }
+
+    #[test]
+    fn a_text_that_is_shortened_again_says_all_that_is_left_out() {
+        let mut text = "x".repeat(10_000);
+        shorten(&mut text, 4_000);
+        shorten(&mut text, 1_000);
+        let (_, after) = text.split_once("\n[").unwrap();
+        let left_out: usize = after.split_once(LEFT_OUT).unwrap().0.parse().unwrap();
+        assert!((9_000..9_100).contains(&left_out), "{text}");
     }
 
     #[test]
@@ -136,6 +209,6 @@ mod tests {
     fn a_text_is_cut_between_characters() {
         let mut text = "é".repeat(1_000);
         shorten(&mut text, 101);
-        assert!(text.contains("bytes left out]") && text.len() < 140, "{text}");
+        assert!(text.contains("bytes left out") && text.len() < 180, "{text}");
     }
 }

@@ -109,6 +109,8 @@ pub enum StatusKind {
     Reasoning,
     /// The model is asked again; its text of this answer so far is discarded.
     Retrying,
+    /// The provider refused a tool, which is left out; the message says why.
+    LeftOut,
     /// A tool is running.
     Running,
     /// The longest results were shortened to fit the context.
@@ -121,7 +123,7 @@ pub enum StatusKind {
     MalformedCall,
     /// A call was not made: nobody consented, or the user or a rule refused it.
     Refused,
-    /// The turn was stopped early; the message gives the reason.
+    /// The turn ended early or without a whole answer; the message gives the reason.
     Stopped,
     /// The answer is complete.
     Complete,
@@ -137,6 +139,10 @@ pub enum DoneReason {
     Length,
     /// The provider's filter cut it off.
     Filtered,
+    /// The model refused to answer.
+    Refused,
+    /// The answer holds nothing.
+    Empty,
     /// The user aborted it.
     Aborted,
     /// The turn reached its limit of model requests.
@@ -152,8 +158,25 @@ pub enum DoneReason {
 }
 
 impl DoneReason {
-    /// Whether the model ended the turn itself, possibly at the maximum length.
+    /// Whether the model completed its answer.
     pub const fn is_end(self) -> bool {
-        matches!(self, Self::End | Self::Length)
+        matches!(self, Self::End)
+    }
+
+    /// What is missing from an answer that ended by itself, if anything is.
+    pub const fn shortcoming(self) -> Option<&'static str> {
+        match self {
+            Self::Length => Some("the answer was cut off at its maximum length"),
+            Self::Filtered => Some("the provider's content filter cut the answer off"),
+            Self::Refused => Some("the model refused to answer"),
+            Self::Empty => Some("the model gave an empty answer"),
+            Self::End
+            | Self::Aborted
+            | Self::Rounds
+            | Self::Loop
+            | Self::ToolErrors
+            | Self::Budget
+            | Self::Failed => None,
+        }
     }
 }

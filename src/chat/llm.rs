@@ -92,6 +92,10 @@ pub struct ToolCall {
     /// The provider's signature, sent back unchanged (Gemini, thought signatures).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
+    /// What else the provider sent with it, sent back unchanged (`extra_content` of compatible
+    /// addresses).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<Value>,
 }
 
 impl ToolCall {
@@ -132,6 +136,10 @@ pub enum Stop {
     Length,
     /// The provider's content filter cut it off.
     Filtered,
+    /// The model refused to answer; the text, if any, says why.
+    Refused,
+    /// The provider paused a long turn; it goes on when it is asked again.
+    Paused,
 }
 
 /// Tokens of one answer or of a turn.
@@ -169,6 +177,13 @@ pub enum Delta {
         /// Delay before the next attempt.
         after: Duration,
         /// Why the attempt failed.
+        why: SafeText,
+    },
+    /// The provider refused a tool, and is asked again without it.
+    LeftOut {
+        /// The tool.
+        tool: String,
+        /// What happened, with the provider's words.
         why: SafeText,
     },
 }

@@ -8,6 +8,7 @@
 
 mod anthropic;
 mod gemini;
+mod offer;
 mod openai;
 mod wire;
 
@@ -29,6 +30,7 @@ use base::secret::Redactor;
 use base::text::SafeText;
 use config::TlsConfig;
 use mcp::{SseEvents, client_builder, unreachable_reason};
+use offer::ToolOffer;
 use wire::{Fault, ProviderRequest, ReplyReader};
 pub use wire::{Provider, RemoteConfig};
 
@@ -38,6 +40,7 @@ pub struct ProviderModel {
     config: RemoteConfig,
     http: reqwest::Client,
     redactor: Redactor,
+    offer: ToolOffer,
 }
 
 impl ProviderModel {
@@ -68,7 +71,8 @@ impl ProviderModel {
         let http = builder.redirect(reqwest::redirect::Policy::none()).build();
         let http = http.map_err(|error| error.to_string())?;
         let redactor = Redactor::new(config.key.clone());
-        Ok(Self { config, http, redactor })
+        let offer = ToolOffer::new(config.tool_format());
+        Ok(Self { config, http, redactor, offer })
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {
@@ -199,20 +203,28 @@ impl ProviderModel {
         prompt: &ModelPrompt,
         on: OnDelta<'_>,
     ) -> Result<ModelReply, LlmError> {
-        let written = self.config.fenced.then(|| in_blocks(prompt));
-        let sent = written.as_ref().unwrap_or(prompt);
-        let tokens = context::of_prompt(sent);
+        let as_sent = || {
+            if self.config.fenced { in_blocks(prompt) } else { self.offer.adapted(prompt) }
+        };
+        let mut sent = as_sent();
+        let tokens = context::of_prompt(&sent);
+        if let Some((tool, why)) = self.offer.excess(prompt).filter(|_| !self.config.fenced) {
+            on(Delta::LeftOut { tool, why });
+        }
         let request = match self.config.provider {
             Provider::Gemini => gemini::request,
             Provider::Anthropic => anthropic::request,
             _ => openai::request,
         };
-        let outgoing = request(&self.config, sent);
+        let mut outgoing = request(&self.config, &sent);
         let most = self.config.attempts.clamp(1, Self::ATTEMPTS);
         let mut attempt = 1;
         loop {
             let mut fault = match self.once(&outgoing, on).await {
                 Ok(mut reply) => {
+                    if !self.config.fenced {
+                        self.offer.restore(&mut reply);
+                    }
                     if reply.usage.input == 0 && reply.usage.output == 0 {
                         reply.usage.input = tokens;
                         reply.usage.output = context::of_reply(&reply);
@@ -222,6 +234,17 @@ impl ProviderModel {
                 }
                 Err(fault) => fault,
             };
+            if fault.kind == LlmErrorKind::Refused
+                && let Some(tool) = self.offer.leave_out(&sent, &fault.message)
+            {
+                let why = offer::left_out(&tool, &self.redactor.redact(&fault.message));
+                tracing::warn!(target: "mcpdeck::chat", action = "tool left out", tool, "{why}");
+                on(Delta::LeftOut { tool, why });
+                // Each time with one tool less, so this ends.
+                sent = as_sent();
+                outgoing = request(&self.config, &sent);
+                continue;
+            }
             let growing = self.config.backoff * 2_u32.pow(attempt - 1);
             let after = fault.after.unwrap_or(growing.mul_f64(0.75 + fastrand::f64() / 2.0));
             if fault.passes && after > Self::PATIENCE {

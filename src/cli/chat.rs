@@ -14,10 +14,10 @@ pub use serve::{ServeChat, serve};
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
+use parking_lot::Mutex;
 use strum::VariantArray as _;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -146,7 +146,7 @@ Examples:
   mcpdeck chat -p 'list my notes' --record a.jsonl
   mcpdeck chat --replay a.jsonl --model other     which tools another model calls
 
-Exit codes: 0 the turn ended, 1 it failed or was stopped by a limit, or other tools were called than
+Exit codes: 0 the answer is whole, 1 it is not, or other tools were called than
 recorded, 2 the arguments or the configuration cannot be used.";
 
 /// `mcpdeck chat`
@@ -256,25 +256,57 @@ async fn turn(
     if let Some(recorder) = scene.recorder {
         recorder.said(&text);
     }
-    // Whether the printed answer is in the middle of a line.
-    let open = AtomicBool::new(false);
+    let printed = Mutex::new(PrintedAnswer::default());
     let on_event = |event: ChatEvent| {
         if as_json {
             output::json_line(&event, ExitStatus::Ok);
         } else {
-            show(&event, &open);
+            show(&event, &mut printed.lock());
         }
     };
     let reason = agent.turn(talk, &text, &CancellationToken::new(), &on_event).await;
     if reason.is_end() { ExitStatus::Ok } else { ExitStatus::Failed }
 }
 
+/// The answer on stdout.
+#[derive(Default)]
+struct PrintedAnswer {
+    /// Whether it is in the middle of a line.
+    is_open: bool,
+    /// What waits until the answer is whole: an answer that is begun again is printed once. At a
+    /// terminal it is printed as it comes.
+    held: String,
+}
+
+impl PrintedAnswer {
+    fn add(&mut self, text: &str) {
+        self.held.push_str(text);
+        if std::io::stdout().is_terminal() {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let text = std::mem::take(&mut self.held);
+        if !text.is_empty() {
+            self.is_open = !text.ends_with('\n');
+            output::print(&SafeText::block(&text), ExitStatus::Ok);
+        }
+    }
+}
+
 /// Prints the answer to stdout and everything else to stderr.
-fn show(event: &ChatEvent, open: &AtomicBool) {
+fn show(event: &ChatEvent, printed: &mut PrintedAnswer) {
+    match event {
+        ChatEvent::Text { .. } | ChatEvent::Status { status: StatusKind::Reasoning, .. } => {}
+        ChatEvent::Status { status: StatusKind::Retrying, .. } | ChatEvent::Error { .. } => {
+            printed.held.clear();
+        }
+        _ => printed.flush(),
+    }
     let said = match event {
         ChatEvent::Text { text } => {
-            open.store(!text.ends_with('\n'), Ordering::Relaxed);
-            output::print(&SafeText::block(text), ExitStatus::Ok);
+            printed.add(text);
             return;
         }
         ChatEvent::Status { status: StatusKind::Reasoning, .. }
@@ -310,7 +342,7 @@ fn show(event: &ChatEvent, open: &AtomicBool) {
             format!("{about}{input} tokens in, {output} out; of every prompt, about: {servers}")
         }
     };
-    if open.swap(false, Ordering::Relaxed) {
+    if std::mem::take(&mut printed.is_open) {
         output::print("\n", ExitStatus::Ok);
     }
     match event {

@@ -163,7 +163,7 @@ impl ArgumentNames {
 
 /// One place while it is written.
 #[derive(Default)]
-struct Place {
+struct AdaptedPlace {
     out: Map<String, Value>,
     notes: Vec<String>,
     names: ArgumentNames,
@@ -291,7 +291,7 @@ impl Adapter<'_> {
         }
         self.left -= 1;
         let nodes = self.joined(conj);
-        let mut place = Place::default();
+        let mut place = AdaptedPlace::default();
         let followed = self.open.len();
         for node in &nodes {
             if node.reference().is_none() {
@@ -326,7 +326,7 @@ impl Adapter<'_> {
         self.add_rest(&nodes, &mut place);
         self.add_types(&nodes, &mut place);
         self.open.truncate(followed);
-        let Place { mut out, notes, names } = place;
+        let AdaptedPlace { mut out, notes, names } = place;
         if !notes.is_empty() {
             let said = format!("({})", notes.join("; "));
             let text = match out.get("description").and_then(Value::as_str) {
@@ -364,7 +364,7 @@ impl Adapter<'_> {
     }
 
     /// Writes a keyword, or says it where the provider does not read it.
-    fn put(&mut self, place: &mut Place, keyword: &str, pointer: &str, value: Value) {
+    fn put(&mut self, place: &mut AdaptedPlace, keyword: &str, pointer: &str, value: Value) {
         if self.format.reads(keyword) {
             place.out.insert(keyword.to_owned(), value);
         } else {
@@ -373,7 +373,7 @@ impl Adapter<'_> {
         }
     }
 
-    fn add_words(&mut self, nodes: &[SubSchema], place: &mut Place) {
+    fn add_words(&mut self, nodes: &[SubSchema], place: &mut AdaptedPlace) {
         for keyword in ["title", "description"] {
             let text = nodes.iter().find_map(|node| node.text(keyword));
             if let Some(text) = text.filter(|_| self.format.reads(keyword)) {
@@ -383,7 +383,7 @@ impl Adapter<'_> {
     }
 
     /// `enum` and `const`.
-    fn add_values(&mut self, nodes: &[SubSchema], place: &mut Place) {
+    fn add_values(&mut self, nodes: &[SubSchema], place: &mut AdaptedPlace) {
         let fixed = nodes.iter().find_map(|node| Some((node, node.value("const")?)));
         let listed = nodes.iter().find_map(|node| Some((node, node.options.as_ref()?)));
         let (at, values) = match (fixed, listed) {
@@ -412,7 +412,7 @@ impl Adapter<'_> {
         }
     }
 
-    fn add_numbers(&mut self, nodes: &[SubSchema], place: &mut Place) {
+    fn add_numbers(&mut self, nodes: &[SubSchema], place: &mut AdaptedPlace) {
         let lower = nodes.iter().filter_map(|n| Some((n, n.minimum()?)));
         let lower = lower.max_by(|a, b| a.1.0.total_cmp(&b.1.0));
         let upper = nodes.iter().filter_map(|n| Some((n, n.maximum()?)));
@@ -429,7 +429,7 @@ impl Adapter<'_> {
         }
     }
 
-    fn add_members(&mut self, nodes: &[SubSchema], depth: usize, place: &mut Place) {
+    fn add_members(&mut self, nodes: &[SubSchema], depth: usize, place: &mut AdaptedPlace) {
         let mut properties: IndexMap<&str, Conj> = IndexMap::new();
         for (name, node) in nodes.iter().flat_map(|node| node.named("properties")) {
             properties.entry(name).or_default().push(Arc::clone(node));
@@ -540,7 +540,7 @@ impl Adapter<'_> {
         sent
     }
 
-    fn add_items(&mut self, nodes: &[SubSchema], depth: usize, place: &mut Place) {
+    fn add_items(&mut self, nodes: &[SubSchema], depth: usize, place: &mut AdaptedPlace) {
         let prefix: Vec<SubSchema> =
             nodes.iter().flat_map(|node| node.parts("prefixItems")).cloned().collect();
         let items: Vec<SubSchema> = nodes.iter().filter_map(|node| node.items()).cloned().collect();
@@ -595,7 +595,7 @@ impl Adapter<'_> {
         place.out.insert("items".to_owned(), items);
     }
 
-    fn add_unions(&mut self, nodes: &[SubSchema], depth: usize, place: &mut Place) {
+    fn add_unions(&mut self, nodes: &[SubSchema], depth: usize, place: &mut AdaptedPlace) {
         for (keyword, variants) in unions(nodes) {
             let at = variants[0].at.clone();
             if are_conditions(&variants) {
@@ -627,7 +627,7 @@ impl Adapter<'_> {
     }
 
     /// The keywords with plain values, and those that no provider reads.
-    fn add_rest(&mut self, nodes: &[SubSchema], place: &mut Place) {
+    fn add_rest(&mut self, nodes: &[SubSchema], place: &mut AdaptedPlace) {
         const PLAIN: [&str; 12] = [
             "format",
             "pattern",
@@ -671,7 +671,7 @@ impl Adapter<'_> {
         }
     }
 
-    fn add_types(&mut self, nodes: &[SubSchema], place: &mut Place) {
+    fn add_types(&mut self, nodes: &[SubSchema], place: &mut AdaptedPlace) {
         let has_union = place.out.contains_key("anyOf") || place.out.contains_key("oneOf");
         let declared = nodes.iter().any(|node| node.types.is_some());
         let Some(types) = types_of(nodes).filter(|_| declared || !has_union) else { return };

@@ -155,6 +155,10 @@ impl ChatScreen {
                 if word == "retrying" {
                     self.void_answer();
                 }
+                if matches!(word, "leftOut" | "stopped") {
+                    self.end_text();
+                    self.push(ChatPart::Note(SafeText::cut(text("message"), 400)));
+                }
                 let message = if word == "reasoning" { "" } else { text("message") };
                 self.status = SafeText::cut(&format!("{word} {tool} {message}"), 200);
             }

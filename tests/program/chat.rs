@@ -37,6 +37,11 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// With more tools at `a`.
+    async fn with(more: &[Value]) -> Self {
         let world = World::default();
         for server in ["a", "b"] {
             let tools = [
@@ -44,6 +49,8 @@ impl Scene {
                 tool("fetch", json!({"readOnlyHint": true, "openWorldHint": true})),
                 tool("write", json!({"openWorldHint": true})),
             ];
+            let more = if server == "a" { more } else { &[] };
+            let tools = [&tools, more].concat();
             let server = world.server(server);
             *server.start.lock().unwrap() = Duration::ZERO;
             server.lists(ListKind::Tools, &tools);
@@ -189,9 +196,136 @@ async fn the_same_conversation_with_three_calls_goes_over_every_wire_format() {
         }
         let second = requests[1].body.to_string();
         assert!(second.contains("read got") && second.contains("größer"), "{second}");
-        // Signed content is sent back unchanged.
-        let signed = matches!(format, Format::Anthropic | Format::Gemini);
-        assert_eq!(second.contains("c2lnbmVk"), signed, "{second}");
+        // Signed content is sent back unchanged, and reasoning where it has to be.
+        assert!(second.contains("c2lnbmVk"), "{second}");
+        let reasoning = second.contains("\"reasoning_content\":\"the person wants two\"");
+        assert_eq!(reasoning, format == Format::OpenAi, "{second}");
+    }
+}
+
+/// Tools with schemas that some provider refuses, beside those of the fixture.
+fn odd_tools() -> Vec<Value> {
+    let fixture = include_str!("../../fixtures/schemas/tools.json");
+    let fixture: Vec<Value> = serde_json::from_str(fixture).unwrap();
+    let odd = json!([
+        {"type": "object"},
+        {"type": "object", "properties": {"list": {"type": "array"}, "any": true, "none": false}},
+        {"type": "object", "anyOf": [
+            {"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"$ref": "#/$defs/B"}}}],
+            "$defs": {"B": {"type": ["array", "string"], "items": [{"type": "string"}]}}},
+        {"type": "object", "$ref": "#/$defs/Query",
+            "$defs": {"Query": {"type": "object", "properties": {"q": {"$ref": "#/$defs/Query"}}}}},
+        {"type": "object", "properties": {"$top": {"type": "integer"}, "fields[mesh]": {"type": "string"},
+            "@type": {"enum": [true, null, 3]}, "1st": {"type": ["integer", "null", "boolean"]}},
+            "required": ["$top", "missing"]},
+        {"type": "object", "properties": {"n": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
+            "u": {"type": "uuid"}, "v": {"type": "string", "minLength": "3", "description": ["x"]}},
+            "not": {"required": ["n"]}, "if": {"required": ["u"]}, "then": {"required": ["v"]}},
+        {"type": "object", "properties": {"m": {"patternProperties": {"^a": {"type": "array"}}},
+            "lost": {"$ref": "https://example.com/x.json"}, "t": {"allOf": [{"type": "array"}]}}},
+    ]);
+    let fixture = fixture.into_iter().map(|tool| tool["inputSchema"].clone());
+    let schemas = fixture.chain(odd.as_array().unwrap().clone()).enumerate();
+    let hints = json!({"readOnlyHint": true, "openWorldHint": false});
+    let tools = schemas.map(|(at, schema)| {
+        json!({"name": format!("odd{at}"), "inputSchema": schema, "annotations": hints})
+    });
+    tools.collect()
+}
+
+#[tokio::test]
+async fn odd_schemas_are_sent_as_each_provider_takes_them() {
+    let tools = odd_tools();
+    let named = tools.iter().position(|t| t["inputSchema"]["properties"].get("$top").is_some());
+    let named = format!("a__odd{}", named.unwrap());
+    for format in [Format::Anthropic, Format::Gemini, Format::OpenAi, Format::Ollama] {
+        let scene = Scene::with(&tools).await;
+        let arguments = match format {
+            Format::Ollama => r#"{"$top": 3, "missing": 1}"#,
+            _ => r#"{"top": 3, "missing": 1}"#,
+        };
+        let name: &'static str = named.clone().leak();
+        let provider = Provider::new(vec![call(name, arguments), text("Hello.")]).strict();
+        let mut talk = Conversation::default();
+        let reason = scene.turn(model(format, &provider), &mut talk, "hello").await;
+        assert_eq!(reason, DoneReason::End, "{format:?}: {:?}", scene.events());
+        assert!(!scene.has(StatusKind::LeftOut), "{format:?}: {:?}", scene.events());
+        let sent = provider.requests()[0].body["tools"].to_string();
+        assert_eq!(sent.matches("a__odd").count(), tools.len(), "{format:?}");
+        // The server gets the names that it knows.
+        assert!(
+            scene.results()[0].2.contains(r#"{"$top":3,"missing":1}"#),
+            "{:?}",
+            scene.results()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_the_provider_refuses_is_left_out_and_the_turn_goes_on() {
+    for message in [
+        "Invalid schema for function 'a__fetch': array schema missing items.",
+        "tools.1.custom.input_schema: JSON schema is invalid",
+        "* GenerateContentRequest.tools[0].function_declarations[1].parameters: wrong",
+    ] {
+        let scene = Scene::new().await;
+        let refused = Answer::Status(400, "", json!({"error": {"message": message}}));
+        let provider = Provider::new(vec![refused, text("Hello."), text("Again.")]);
+        let model = model(Format::OpenAi, &provider);
+        let mut talk = Conversation::default();
+        let reason = scene.turn(Arc::clone(&model), &mut talk, "hello").await;
+        assert_eq!(reason, DoneReason::End, "{:?}", scene.events());
+        let told = scene.events().into_iter().find_map(|event| match event {
+            ChatEvent::Status { status: StatusKind::LeftOut, tool, message } => tool.zip(message),
+            _ => None,
+        });
+        let (tool, why) = told.expect("the person is told");
+        assert!(tool == "a__fetch" && why.contains(message), "{tool}: {why}");
+        assert_eq!(scene.turn(model, &mut talk, "again").await, DoneReason::End);
+        let requests = provider.requests();
+        let sent = requests.iter().map(|r| r.body.to_string().contains("\"a__fetch\""));
+        assert_eq!(sent.collect::<Vec<_>>(), [true, false, false], "{message}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_provider_could_not_read_goes_back_as_text_and_what_it_paused_goes_on() {
+    let provider =
+        Provider::new(vec![Answer::Stream(vec![Piece::OpenCall("", "")]), text("Then not.")]);
+    let scene = Scene::new().await;
+    let mut talk = Conversation::default();
+    let reason = scene.turn(model(Format::Gemini, &provider), &mut talk, "go").await;
+    assert_eq!(reason, DoneReason::End, "{:?}", scene.events());
+    let second = provider.requests()[1].body["contents"].to_string();
+    assert!(!second.contains("functionCall") && !second.contains("functionResponse"), "{second}");
+    assert!(second.contains("malformed call"), "{second}");
+
+    let provider = Provider::new(vec![
+        Answer::Paused(vec![Piece::Reason("far"), Piece::Text("I look. ")]),
+        text("Found."),
+    ]);
+    let scene = Scene::new().await;
+    let mut talk = Conversation::default();
+    let reason = scene.turn(model(Format::Anthropic, &provider), &mut talk, "go").await;
+    assert_eq!((reason, scene.text().as_str()), (DoneReason::End, "I look. Found."));
+    let second = provider.requests()[1].body["messages"].to_string();
+    assert!(second.contains("c2lnbmVk") && second.contains("I look. "), "{second}");
+}
+
+#[tokio::test]
+async fn links_to_resources_reach_the_model_with_what_is_known_of_them() {
+    let scene = Scene::new().await;
+    scene.world.server("a").answers(|_, _| async {
+        let link = json!({"type": "resource_link", "uri": "file:///a.txt", "name": "a.txt",
+            "title": "Notes", "description": "What was said", "mimeType": "text/plain"});
+        Ok(json!({"content": [link]}))
+    });
+    let provider = Provider::new(vec![call("a__read", "{}"), text("A link.")]);
+    let mut talk = Conversation::default();
+    scene.turn(model(Format::OpenAi, &provider), &mut talk, "go").await;
+    let sent = provider.requests()[1].body["messages"].to_string();
+    for part in ["file:///a.txt", "a.txt", "Notes", "What was said", "text/plain"] {
+        assert!(sent.contains(part), "{part}: {sent}");
     }
 }
 
@@ -449,6 +583,8 @@ async fn a_generation_and_a_running_tool_can_be_aborted() {
         matches!(kept, ChatMessage::Assistant(r) if r.text.starts_with("I begin and")),
         "{kept:?}"
     );
+    let Some(ChatEvent::Done { usage, .. }) = scene.events().pop() else { panic!() };
+    assert!(usage.input > 100 && usage.output > 0 && usage.is_estimate, "{usage:?}");
 
     // One call is cancelled; the turn continues.
     let provider = Provider::new(vec![call("a__write", "{}"), text("Then not.")]);
@@ -702,6 +838,23 @@ fn one_question_is_one_event_a_line_and_the_exit_code_says_whether_the_turn_ende
 
     let done = chat(&Provider::new(vec![text("Just \u{1b}[31mtext.")]), &["-p", "hi"]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Just \u{241b}[31mtext.\n"));
+}
+
+#[test]
+fn an_answer_that_is_none_or_half_of_one_is_told_and_fails() {
+    for (answer, stdout, word) in [
+        (text(""), "", "empty answer"),
+        (Answer::Stream(vec![Piece::Refuse("I cannot help.")]), "I cannot help.\n", "refused"),
+        (Answer::Longest(vec![Piece::Text("Once upon")]), "Once upon\n", "maximum length"),
+    ] {
+        let done = chat(&Provider::new(vec![answer]), &["-p", "hi"]);
+        assert_eq!((done.code, done.stdout.as_str()), (Some(1), stdout), "{done:#?}");
+        assert!(done.stderr.contains(word), "{done:#?}");
+    }
+    // A half answer that is begun again is not printed.
+    let cut = Answer::Cut(vec![Piece::Text("Half of")]);
+    let done = chat(&Provider::new(vec![cut, text("The whole.")]), &["-p", "hi"]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "The whole.\n"), "{done:#?}");
 }
 
 #[test]

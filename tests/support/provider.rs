@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ pub enum Piece {
     Reason(&'static str),
     /// A call of a tool with arguments as text.
     Call(&'static str, &'static str),
+    /// A refusal, where the provider has a field for it.
+    Refuse(&'static str),
     /// A call that is not finished when the answer ends.
     OpenCall(&'static str, &'static str),
 }
@@ -36,6 +39,8 @@ pub enum Answer {
     Filtered,
     /// A stream that stops at its longest length.
     Longest(Vec<Piece>),
+    /// A stream that is paused, to be asked for again (Anthropic).
+    Paused(Vec<Piece>),
     /// Another status, with headers and a body.
     Status(u16, &'static str, Value),
 }
@@ -57,6 +62,7 @@ pub struct Provider {
     pub url: String,
     requests: Arc<Mutex<Vec<Request>>>,
     answers: Arc<Mutex<VecDeque<Answer>>>,
+    is_strict: Arc<AtomicBool>,
 }
 
 impl Provider {
@@ -66,14 +72,27 @@ impl Provider {
         let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
         let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
         let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
-        let provider = Self { url, requests: Arc::clone(&requests), answers: Arc::clone(&answers) };
+        let is_strict: Arc<AtomicBool> = Arc::default();
+        let provider = Self {
+            url,
+            requests: Arc::clone(&requests),
+            answers: Arc::clone(&answers),
+            is_strict: Arc::clone(&is_strict),
+        };
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (requests, answers) = (Arc::clone(&requests), Arc::clone(&answers));
-                std::thread::spawn(move || serve(stream, &requests, &answers));
+                let is_strict = is_strict.load(Ordering::Relaxed);
+                std::thread::spawn(move || serve(stream, &requests, &answers, is_strict));
             }
         });
         provider
+    }
+
+    /// Refuses tools by the documented rules of the provider.
+    pub fn strict(self) -> Self {
+        self.is_strict.store(true, Ordering::Relaxed);
+        self
     }
 
     /// What it was sent so far.
@@ -92,6 +111,7 @@ fn serve(
     stream: TcpStream,
     requests: &Mutex<Vec<Request>>,
     answers: &Mutex<VecDeque<Answer>>,
+    is_strict: bool,
 ) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut first = String::new();
@@ -110,14 +130,16 @@ fn serve(
     let length = headers.iter().find_map(|line| line.strip_prefix("content-length: "));
     let mut body = vec![0; length?.parse().ok()?];
     reader.read_exact(&mut body).ok()?;
-    let body = serde_json::from_slice(&body).expect("a request is JSON");
+    let body: Value = serde_json::from_slice(&body).expect("a request is JSON");
+    let refusal = is_strict.then(|| refusal(&path, &body)).flatten();
     requests.lock().expect("not poisoned").push(Request { path: path.clone(), headers, body });
     let answer = {
         let mut answers = answers.lock().expect("not poisoned");
         if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
     };
     let stream = &stream;
-    match answer? {
+    let refused = |message| Answer::Status(400, "", json!({"error": {"message": message}}));
+    match refusal.map(refused).or(answer)? {
         Answer::Status(code, headers, body) => {
             let body = body.to_string();
             let text = format!(
@@ -129,6 +151,7 @@ fn serve(
         }
         Answer::Stream(pieces) => send(stream, &events(&path, &pieces, End::Whole), true),
         Answer::Filtered => send(stream, &events(&path, &[], End::Filtered), true),
+        Answer::Paused(pieces) => send(stream, &events(&path, &pieces, End::Paused), true),
         Answer::Longest(pieces) => send(stream, &events(&path, &pieces, End::Length), true),
         Answer::Cut(pieces) => send(stream, &events(&path, &pieces, End::None), false),
         Answer::Stalled(pieces) => {
@@ -157,6 +180,7 @@ enum End {
     Whole,
     Length,
     Filtered,
+    Paused,
     None,
 }
 
@@ -205,6 +229,7 @@ fn anthropic(pieces: &[Piece], end: End) -> Vec<Value> {
                 out.push(start(json!({"type": "text", "text": ""})));
                 out.extend(words(text).map(|w| delta(json!({"type": "text_delta", "text": w}))));
             }
+            Piece::Refuse(_) => unreachable!("Anthropic stops with a reason instead"),
             Piece::Reason(text) => {
                 out.push(start(json!({"type": "thinking", "thinking": "", "signature": ""})));
                 out.extend(
@@ -229,6 +254,7 @@ fn anthropic(pieces: &[Piece], end: End) -> Vec<Value> {
         End::None => return out,
         End::Length => "max_tokens",
         End::Filtered => "refusal",
+        End::Paused => "pause_turn",
         End::Whole if has_call => "tool_use",
         End::Whole => "end_turn",
     };
@@ -255,6 +281,7 @@ fn gemini(pieces: &[Piece], end: End) -> Vec<Value> {
                 let call = json!({"name": name, "args": args});
                 out.push(chunk(json!([{"functionCall": call, "thoughtSignature": "c2lnbmVk"}])));
             }
+            Piece::Refuse(_) => unreachable!("Gemini stops with a reason instead"),
             Piece::OpenCall(..) => {
                 out.push(json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}));
                 return out;
@@ -265,7 +292,7 @@ fn gemini(pieces: &[Piece], end: End) -> Vec<Value> {
         End::None => return out,
         End::Length => "MAX_TOKENS",
         End::Filtered => "SAFETY",
-        End::Whole => "STOP",
+        End::Whole | End::Paused => "STOP",
     };
     let usage = json!({"promptTokenCount": 11, "candidatesTokenCount": 7});
     out.push(json!({"candidates": [{"finishReason": reason, "index": 0}], "usageMetadata": usage}));
@@ -284,6 +311,9 @@ fn openai(pieces: &[Piece], end: End) -> Vec<Value> {
             Piece::Text(text) => {
                 out.extend(words(text).map(|w| chunk(json!({"content": w}), Value::Null)));
             }
+            Piece::Refuse(text) => {
+                out.extend(words(text).map(|w| chunk(json!({"refusal": w}), Value::Null)));
+            }
             Piece::Reason(text) => {
                 out.extend(
                     words(text).map(|w| chunk(json!({"reasoning_content": w}), Value::Null)),
@@ -292,9 +322,12 @@ fn openai(pieces: &[Piece], end: End) -> Vec<Value> {
             Piece::Call(name, arguments) | Piece::OpenCall(name, arguments) => {
                 let function = json!({"name": name, "arguments": ""});
                 let id = format!("call_{index}");
-                out.push(call(
-                    json!({"index": index, "id": id, "type": "function", "function": function}),
-                ));
+                // As Gemini signs at addresses that are compatible.
+                let extra = json!({"google": {"thought_signature": "c2lnbmVk"}});
+                out.push(call(json!({
+                    "index": index, "id": id, "type": "function", "function": function,
+                    "extra_content": extra,
+                })));
                 for half in halves(arguments) {
                     out.push(call(json!({"index": index, "function": {"arguments": half}})));
                 }
@@ -308,11 +341,121 @@ fn openai(pieces: &[Piece], end: End) -> Vec<Value> {
         End::Length => "length",
         End::Filtered => "content_filter",
         End::Whole if has_call => "tool_calls",
-        End::Whole => "stop",
+        End::Whole | End::Paused => "stop",
     };
     out.push(chunk(json!({}), json!(reason)));
     let usage = json!({"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18});
     out.push(json!({"id": "c1", "object": "chat.completion.chunk", "choices": [], "usage": usage}));
     out.push(json!("[DONE]"));
     out
+}
+
+/// Why a provider would refuse the tools of a request, by its documented rules.
+fn refusal(path: &str, body: &Value) -> Option<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let (rules, tools): (ToolRules, Vec<Value>) = if path.ends_with("/messages") {
+        (ToolRules::Anthropic, list(&body["tools"]))
+    } else if path.contains(":streamGenerateContent") {
+        (ToolRules::Gemini, list(&body["tools"][0]["functionDeclarations"]))
+    } else {
+        let functions = list(&body["tools"]).into_iter().map(|tool| tool["function"].clone());
+        let is_ollama = body.get("max_tokens").is_some();
+        (if is_ollama { ToolRules::Ollama } else { ToolRules::OpenAi }, functions.collect())
+    };
+    tools.iter().find_map(|tool| {
+        let name = tool["name"].as_str().expect("a name");
+        let schema = ["input_schema", "parametersJsonSchema", "parameters"];
+        let schema = schema.iter().find_map(|key| tool.get(*key)).expect("a schema");
+        let why = rules.root(schema).or_else(|| rules.place(schema))?;
+        Some(format!("Invalid schema for function '{name}': {why}"))
+    })
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum ToolRules {
+    OpenAi,
+    Anthropic,
+    Gemini,
+    Ollama,
+}
+
+impl ToolRules {
+    fn root(self, schema: &Value) -> Option<String> {
+        let has = |key: &&str| schema.get(*key).is_some();
+        if schema["type"] != "object" {
+            return Some("the root is no object".to_owned());
+        }
+        if self == Self::OpenAi && !schema["properties"].is_object() {
+            return Some("object schema missing properties".to_owned());
+        }
+        let union = ["anyOf", "oneOf", "allOf", "enum", "not"].into_iter().find(has);
+        union.map(|union| format!("{union} at the root"))
+    }
+
+    /// One place and those below it.
+    fn place(self, schema: &Value) -> Option<String> {
+        let Some(map) = schema.as_object() else { return Some(format!("{schema} is no schema")) };
+        let known = ["object", "array", "string", "number", "integer", "boolean", "null"];
+        let types = match &schema["type"] {
+            Value::Null => Vec::new(),
+            Value::Array(list) => list.clone(),
+            one => vec![one.clone()],
+        };
+        if types.iter().any(|word| !known.iter().any(|known| word == known)) {
+            return Some(format!("{} is no type", schema["type"]));
+        }
+        if self != Self::Anthropic
+            && types.contains(&json!("array"))
+            && schema.get("items").is_none()
+        {
+            return Some("array schema missing items".to_owned());
+        }
+        let properties = schema["properties"].as_object();
+        for (key, value) in map {
+            let is_right = match key.as_str() {
+                "$ref" | "$defs" | "definitions" | "allOf" | "$schema" => false,
+                "exclusiveMinimum" | "exclusiveMaximum" | "minimum" | "maximum" => {
+                    value.is_number()
+                }
+                "minLength" | "maxLength" | "minItems" | "maxItems" => value.is_u64(),
+                "title" | "description" | "pattern" | "format" => value.is_string(),
+                "items" | "properties" => value.is_object(),
+                "required" => value.as_array().is_some_and(|names| {
+                    let known = |name: &Value| properties?.get(name.as_str()?);
+                    names.iter().all(|name| name.is_string() && known(name).is_some())
+                }),
+                "enum" => value.as_array().is_some_and(|values| {
+                    let is_plain = |value: &Value| value.is_string() || value.is_number();
+                    !values.is_empty() && (self != Self::Gemini || values.iter().all(is_plain))
+                }),
+                "anyOf" | "oneOf" => value.as_array().is_some_and(|list| !list.is_empty()),
+                _ => true,
+            };
+            let read = "type title description enum format minimum maximum items prefixItems \
+                        minItems maxItems properties additionalProperties required anyOf oneOf";
+            let is_read = self != Self::Gemini || read.split_whitespace().any(|word| word == key);
+            if !is_right || !is_read {
+                return Some(format!("{key}: {value}"));
+            }
+        }
+        for name in properties.into_iter().flat_map(|properties| properties.keys()) {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let fits = match self {
+                Self::OpenAi | Self::Ollama => true,
+                Self::Anthropic => name.chars().all(|c| is_plain(c) || matches!(c, '.' | '-')),
+                Self::Gemini => name.chars().all(is_plain) && !name.starts_with(char::is_numeric),
+            };
+            if !fits || name.is_empty() || name.len() > 64 {
+                return Some(format!("the property {name}"));
+            }
+        }
+        let lists = ["anyOf", "oneOf", "prefixItems"].into_iter();
+        let listed = lists.filter_map(|key| schema.get(key)?.as_array()).flatten();
+        let named = ["properties", "patternProperties"].into_iter();
+        let named =
+            named.filter_map(|key| schema.get(key)?.as_object()).flat_map(|map| map.values());
+        let others = ["items", "additionalProperties"].into_iter();
+        let others = others.filter_map(|key| schema.get(key)).filter(|value| !value.is_boolean());
+        listed.chain(named).chain(others).find_map(|below| self.place(below))
+    }
 }

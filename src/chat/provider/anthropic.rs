@@ -56,8 +56,9 @@ enum PartialBlock {
         name: String,
         input: String,
     },
-    /// Signed or redacted reasoning, which is sent back unchanged.
-    Carried(Value),
+    /// Signed or redacted reasoning, and what the provider's own tools did, which is sent back
+    /// unchanged; and the input so far.
+    Carried(Value, String),
 }
 
 /// Reads a streamed answer.
@@ -86,11 +87,11 @@ impl ReplyReader for AnthropicReader {
                     let (id, name) = (word("/content_block/id"), word("/content_block/name"));
                     self.open.insert(index, PartialBlock::Call { id, name, input: String::new() });
                 }
-                "thinking" | "redacted_thinking" => {
+                "text" | "" => {}
+                _ => {
                     let block = data["content_block"].clone();
-                    self.open.insert(index, PartialBlock::Carried(block));
+                    self.open.insert(index, PartialBlock::Carried(block, String::new()));
                 }
-                _ => {}
             },
             "content_block_delta" => {
                 if let Some(more) = text("/delta/text") {
@@ -101,7 +102,8 @@ impl ReplyReader for AnthropicReader {
                     Some(PartialBlock::Call { input, .. }) => {
                         input.push_str(text("/delta/partial_json").unwrap_or_default());
                     }
-                    Some(PartialBlock::Carried(block)) => {
+                    Some(PartialBlock::Carried(block, input)) => {
+                        input.push_str(text("/delta/partial_json").unwrap_or_default());
                         for key in ["thinking", "signature"] {
                             let Some(more) = text(&format!("/delta/{key}")) else { continue };
                             let so_far = block[key].as_str().unwrap_or_default();
@@ -118,7 +120,12 @@ impl ReplyReader for AnthropicReader {
                 Some(PartialBlock::Call { id, name, input }) => {
                     reply.calls.push(ToolCall::new(id, name, &input));
                 }
-                Some(PartialBlock::Carried(block)) => reply.carried.push(block),
+                Some(PartialBlock::Carried(mut block, input)) => {
+                    if let Ok(input @ Value::Object(_)) = serde_json::from_str(&input) {
+                        block["input"] = input;
+                    }
+                    reply.carried.push(block);
+                }
                 None => {}
             },
             "message_delta" => {
@@ -126,6 +133,7 @@ impl ReplyReader for AnthropicReader {
                 match text("/delta/stop_reason").unwrap_or_default() {
                     "max_tokens" => reply.stop = Stop::Length,
                     "refusal" => reply.stop = Stop::Filtered,
+                    "pause_turn" => reply.stop = Stop::Paused,
                     _ => {}
                 }
             }

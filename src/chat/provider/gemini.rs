@@ -6,9 +6,13 @@ use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, Too
 use crate::provider::wire::{ProviderRequest, RemoteConfig, ReplyReader, tools, turns};
 
 pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRequest {
+    let unread = unread(&prompt.messages);
     let contents = prompt.messages.iter().map(|message| match message {
         ChatMessage::User { text } => ("user", vec![json!({"text": text})]),
         ChatMessage::Assistant(reply) => ("model", said(reply)),
+        ChatMessage::Tool { id, text, .. } if unread.contains(&id.as_str()) => {
+            ("user", vec![json!({"text": format!("Your last call failed: {text}")})])
+        }
         ChatMessage::Tool { name, text, is_error, .. } => {
             let key = if *is_error { "error" } else { "result" };
             let response = json!({"name": name, "response": {key: text}});
@@ -33,14 +37,26 @@ pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRe
     }
 }
 
+/// The ids of calls that the provider itself could not read. It signed nothing and named no tool, so
+/// they go back as text: a call without a declaration and a signature is refused.
+fn unread(messages: &[ChatMessage]) -> Vec<&str> {
+    let replies = messages.iter().filter_map(|message| match message {
+        ChatMessage::Assistant(reply) => Some(&reply.calls),
+        ChatMessage::User { .. } | ChatMessage::Tool { .. } => None,
+    });
+    replies.flatten().filter(|call| call.problem.is_some()).map(|call| call.id.as_str()).collect()
+}
+
 fn said(reply: &ModelReply) -> Vec<Value> {
     let mut parts = Vec::new();
     if !reply.text.is_empty() {
         parts.push(json!({"text": reply.text}));
     }
     parts.extend(reply.calls.iter().map(|call| {
-        let args = if call.problem.is_some() { json!({}) } else { call.arguments.clone() };
-        let mut part = json!({"functionCall": {"name": call.name, "args": args}});
+        if call.problem.is_some() {
+            return json!({"text": "(a call that could not be read)"});
+        }
+        let mut part = json!({"functionCall": {"name": call.name, "args": call.arguments}});
         if let Some(signature) = &call.signature {
             part["thoughtSignature"] = json!(signature);
         }

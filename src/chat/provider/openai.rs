@@ -9,9 +9,12 @@ use crate::provider::wire::{Provider, ProviderRequest, RemoteConfig, ReplyReader
 
 pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRequest {
     let mut messages = vec![json!({"role": "system", "content": prompt.system})];
-    messages.extend(prompt.messages.iter().map(|message| match message {
+    // Reasoning goes back within the turn it belongs to.
+    let is_asked = |message: &ChatMessage| matches!(message, ChatMessage::User { .. });
+    let asked = prompt.messages.iter().rposition(is_asked).unwrap_or_default();
+    messages.extend(prompt.messages.iter().enumerate().map(|(at, message)| match message {
         ChatMessage::User { text } => json!({"role": "user", "content": text}),
-        ChatMessage::Assistant(reply) => said(reply),
+        ChatMessage::Assistant(reply) => said(reply, at > asked),
         ChatMessage::Tool { id, text, .. } => {
             json!({"role": "tool", "tool_call_id": id, "content": text})
         }
@@ -40,7 +43,7 @@ pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRe
     }
 }
 
-fn said(reply: &ModelReply) -> Value {
+fn said(reply: &ModelReply, is_current: bool) -> Value {
     let mut message = json!({"role": "assistant", "content": reply.text});
     if !reply.calls.is_empty() {
         let calls = reply.calls.iter().map(|call| {
@@ -49,9 +52,17 @@ fn said(reply: &ModelReply) -> Value {
                 arguments => arguments.to_string(),
             };
             let function = json!({"name": call.name, "arguments": arguments});
-            json!({"id": call.id, "type": "function", "function": function})
+            let mut sent = json!({"id": call.id, "type": "function", "function": function});
+            if let Some(extra) = &call.extra {
+                sent["extra_content"] = extra.clone();
+            }
+            sent
         });
         message["tool_calls"] = calls.collect();
+        let carried = reply.carried.iter().filter(|_| is_current).filter_map(Value::as_object);
+        for (key, value) in carried.flatten() {
+            message[key] = value.clone();
+        }
     }
     message
 }
@@ -59,9 +70,19 @@ fn said(reply: &ModelReply) -> Value {
 /// Reads a streamed answer.
 #[derive(Default)]
 pub(super) struct OpenAiReader {
-    /// Id, name and arguments so far, by index.
-    open: BTreeMap<u64, (String, String, String)>,
+    open: BTreeMap<u64, PartialCall>,
+    /// The reasoning so far, by the field that holds it.
+    reasoning: BTreeMap<&'static str, String>,
     is_done: bool,
+}
+
+/// A call that is still incomplete.
+#[derive(Default)]
+struct PartialCall {
+    id: String,
+    name: String,
+    arguments: String,
+    extra: Option<Value>,
 }
 
 impl ReplyReader for OpenAiReader {
@@ -74,8 +95,14 @@ impl ReplyReader for OpenAiReader {
         let delta = &choice["delta"];
         for key in ["reasoning_content", "reasoning"] {
             if let Some(more) = delta[key].as_str().filter(|more| !more.is_empty()) {
+                self.reasoning.entry(key).or_default().push_str(more);
                 on(Delta::Reasoning(more.to_owned()));
             }
+        }
+        if let Some(more) = delta["refusal"].as_str().filter(|more| !more.is_empty()) {
+            reply.stop = Stop::Refused;
+            reply.text.push_str(more);
+            on(Delta::Text(more.to_owned()));
         }
         if let Some(more) = delta["content"].as_str().filter(|more| !more.is_empty()) {
             reply.text.push_str(more);
@@ -83,13 +110,16 @@ impl ReplyReader for OpenAiReader {
         }
         for (at, call) in delta["tool_calls"].as_array().into_iter().flatten().enumerate() {
             let index = call["index"].as_u64().unwrap_or(at as u64);
-            let (id, name, arguments) = self.open.entry(index).or_default();
+            let open = self.open.entry(index).or_default();
             let function = &call["function"];
-            if let Some(given) = call["id"].as_str().filter(|_| id.is_empty()) {
-                given.clone_into(id);
+            if let Some(given) = call["id"].as_str().filter(|_| open.id.is_empty()) {
+                given.clone_into(&mut open.id);
             }
-            name.push_str(function["name"].as_str().unwrap_or_default());
-            arguments.push_str(function["arguments"].as_str().unwrap_or_default());
+            open.name.push_str(function["name"].as_str().unwrap_or_default());
+            open.arguments.push_str(function["arguments"].as_str().unwrap_or_default());
+            if let Some(extra) = call.get("extra_content").filter(|extra| extra.is_object()) {
+                open.extra = Some(extra.clone());
+            }
         }
         match choice["finish_reason"].as_str() {
             None => return,
@@ -101,9 +131,14 @@ impl ReplyReader for OpenAiReader {
     }
 
     fn finish(&mut self, reply: &mut ModelReply) -> bool {
-        for (id, name, arguments) in std::mem::take(&mut self.open).into_values() {
+        for (key, text) in std::mem::take(&mut self.reasoning) {
+            reply.carried.push(json!({key: text}));
+        }
+        for PartialCall { id, name, arguments, extra } in
+            std::mem::take(&mut self.open).into_values()
+        {
             let id = if id.is_empty() { call_id() } else { id };
-            let call = ToolCall::new(id, name, &arguments);
+            let call = ToolCall { extra, ..ToolCall::new(id, name, &arguments) };
             let is_cut = call.problem.is_some() && reply.stop == Stop::Length;
             reply.calls.push(if is_cut { call.unfinished() } else { call });
         }

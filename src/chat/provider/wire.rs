@@ -8,6 +8,7 @@ use url::Url;
 
 use crate::llm::{LlmErrorKind, ModelPrompt, ModelReply, OnDelta};
 use base::secret::Secret;
+use schema::ToolFormat;
 
 /// The provider, which determines the wire format.
 #[derive(
@@ -89,6 +90,20 @@ pub struct RemoteConfig {
 }
 
 impl RemoteConfig {
+    /// The rules for the definitions of its tools. An address other than `OpenAI`'s own may pass
+    /// requests on to any provider.
+    pub(super) fn tool_format(&self) -> ToolFormat {
+        match self.provider {
+            Provider::Gemini => ToolFormat::Gemini,
+            Provider::Anthropic => ToolFormat::Anthropic,
+            Provider::Ollama => ToolFormat::Ollama,
+            Provider::OpenAi if self.base_url.host_str() == Some("api.openai.com") => {
+                ToolFormat::OpenAi
+            }
+            Provider::OpenAi | Provider::Embedded => ToolFormat::Compatible,
+        }
+    }
+
     /// Configuration with default limits.
     pub fn new(provider: Provider, base_url: Url, model: impl Into<String>) -> Self {
         Self {
