@@ -466,8 +466,8 @@ impl ServerConfig {
     /// A server that is started by this command, with every default.
     ///
     /// ```
-    /// use mcpdeck::McpConfig;
-    /// use mcpdeck::config::ServerConfig;
+    /// use mcpdeck_config::McpConfig;
+    /// use mcpdeck_config::ServerConfig;
     ///
     /// let mut time = ServerConfig::stdio("time", "uvx", ["mcp-server-time"]);
     /// time.request_timeout = std::time::Duration::from_secs(5);

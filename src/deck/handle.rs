@@ -142,11 +142,11 @@ impl DeckBuilder {
 /// too; [`Deck::shutdown`] also waits for that.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), mcpdeck::Error> {
-/// let mut deck = mcpdeck::Deck::open("mcp.json").await?;
+/// # async fn example() -> Result<(), config::error::Error> {
+/// let mut deck = mcpdeck_deck::Deck::open("mcp.json").await?;
 /// let answer = deck.host().call_tool("time.now", serde_json::json!({})).await?;
 /// while let Some(event) = deck.next().await {
-///     if let mcpdeck::DeckEvent::Reloaded(plan) = event {
+///     if let mcpdeck_deck::DeckEvent::Reloaded(plan) = event {
 ///         println!("added {:?}, restarted {:?}", plan.added, plan.changed);
 ///     }
 /// }

@@ -84,9 +84,9 @@ pub enum Settlement {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use mcpdeck::Host;
-/// use mcpdeck::host::ApprovalRequest;
-/// use mcpdeck::mcp::{Answer, RequestKind};
+/// use mcpdeck_host::Host;
+/// use mcpdeck_host::ApprovalRequest;
+/// use mcp::{Answer, RequestKind};
 /// use serde_json::json;
 ///
 /// let builder = Host::builder().handler(|request: Arc<ApprovalRequest>| async move {
@@ -253,7 +253,7 @@ impl fmt::Display for SessionRule {
 /// ```
 /// use std::sync::Arc;
 /// use futures::future::BoxFuture;
-/// use mcpdeck::host::{ApprovalRequest, Drafter};
+/// use mcpdeck_host::{ApprovalRequest, Drafter};
 /// use serde_json::{Value, json};
 ///
 /// struct Parrot;

@@ -210,9 +210,9 @@ impl World {
                 "old": {"command": exe, "args": ["mock", folder.path().join("asks.json")]},
                 "new": {"command": exe, "args": ["mock", modern]},
             },
-            "policy": {"profiles": {
-                "worker": {"allow": ["*"], "limits": {"callsPerMinute": 6000, "callsAtOnce": 4}},
-                "greedy": {"allow": ["*"], "limits": {"callsPerMinute": GREEDY.0 as u32, "callsAtOnce": GREEDY.1}},
+            "policy": {"limits": {"callsPerRun": 1_000_000}, "profiles": {
+                "worker": {"allow": ["*"], "limits": {"callsPerMinute": 6000, "callsAtOnce": 4, "callsPerRun": 1_000_000}},
+                "greedy": {"allow": ["*"], "limits": {"callsPerMinute": GREEDY.0 as u32, "callsAtOnce": GREEDY.1, "callsPerRun": 1_000_000}},
             }},
         });
         std::fs::write(folder.path().join("mcp.json"), config.to_string()).unwrap();

@@ -135,7 +135,7 @@ impl Stage {
                 {"resources": format!("r://{name}")}])
         };
         let policy = json!({
-            "appliesToPerson": applies_to_person, "deny": all("denied"), "ask": all("asked"),
+            "appliesToPerson": applies_to_person, "limits": {"callsPerRun": 1000}, "deny": all("denied"), "ask": all("asked"),
             "hook": {"url": guard.url},
             "profiles": {"named": {"allow": [{"readOnly": true}]}},
         });

@@ -183,7 +183,7 @@ fn a_call_that_is_given_up_takes_its_question_off_the_screen_and_keeps_the_draft
     stage.deck.wait("cancelled by the caller");
     stage.deck.gone("1 waiting");
     stage::until("the server is told that nobody decided", || {
-        stage.answers("sample").first().is_some_and(|answer| answer["error"]["code"] == -1)
+        stage.answers("sample").first().is_some_and(|answer| answer["error"]["code"] == -32000)
     });
     stage.leave();
     stage.deck.keys("9");

@@ -128,7 +128,10 @@ fn u2_a_hundred_questions_of_five_servers_are_distinguished_denied_together_and_
         let ids: Vec<String> = answers.filter_map(id).filter(|id| id.starts_with("q-")).collect();
         ids.len()
     };
-    assert_eq!(names.map(answered), [20, 0, 0, 0, 0]);
+    // One that leaves the configuration is told, before its input is closed, that nobody answers.
+    assert_eq!(names.map(answered), [20, 0, 20, 0, 0]);
+    let told = stage::record(&deck, "cat");
+    assert_eq!(told.iter().filter(|message| message["error"]["code"].is_i64()).count(), 20);
     let declined = stage::record(&deck, "ann");
     let declined = declined.iter().filter(|message| message["result"]["action"] == "decline");
     assert_eq!(declined.count(), 20);
