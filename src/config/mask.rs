@@ -19,7 +19,7 @@ const SECRET_WORDS: &str = "\
     token secret password passwd passphrase apikey accesskey privatekey authorization credential \
     cookie";
 
-/// Whether a name contains one of [`SECRET_WORDS`], ignoring case, `-` and `_`.
+/// Whether a name contains one of `SECRET_WORDS`, ignoring case, `-` and `_`.
 pub fn holds_secret_word(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace(['-', '_'], "");
     SECRET_WORDS.split(' ').any(|word| name.contains(word))

@@ -400,7 +400,7 @@ pub struct WireLimits {
 }
 
 /// Limits on processing what a server sent: schemas compiled, images decoded, descriptions
-/// reported. Front ends read them from [`host::ServerView::limits`].
+/// reported. Front ends read them from `host::ServerView::limits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContentLimits {

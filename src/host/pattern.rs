@@ -96,7 +96,7 @@ fn spellings(server: &str, name: &str) -> [String; 4] {
     [format!("{server}.{name}"), format!("{server}/{name}"), format!("{server}:{name}"), exposed]
 }
 
-/// What a server offers, for [`meets`].
+/// What a server offers, for `meets`.
 #[derive(Clone, Debug)]
 pub struct OfferedNames {
     /// The server.
