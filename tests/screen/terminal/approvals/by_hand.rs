@@ -115,11 +115,13 @@ fn an_answer_is_written_in_an_editor_and_pasted_whole() {
 
 #[test]
 fn what_is_written_in_an_editor_outlives_the_server() {
-    let script = "echo 'from outside' > \"$1\"\nwhile [ ! -e go ]; do sleep 0.05; done\n";
+    let script = "echo 'from outside' > \"$1\"\n: > open\nwhile [ ! -e go ]; do sleep 0.05; done\n";
     let mut stage = with_editor(script);
     let pid = stage.deck.pid_of("asker");
     stage.asked("midway", "Left or right?");
     stage.deck.keys("\x0f");
+    let open = stage.deck.home().join("open");
+    pty::until("the editor is open", || open.exists());
     pty::kill(pid);
     pty::until("it is gone", || !pty::is_alive(pid));
     std::fs::write(stage.deck.home().join("go"), "").unwrap();
