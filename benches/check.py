@@ -10,7 +10,7 @@ nothing has to be installed. At the end the peak of the program's memory over th
 What the peak is made of: 3 MB of data, 2 MB of the C library, and the rest pages of the program file,
 of which the kernel maps 64 KiB and more around every page that is touched. A check runs 3,000 of
 32,000 functions, 3 MB of code that lie everywhere, so that it is the size of the program that counts
-(see `profile.release` in Cargo.toml):
+(see `profile.dist` in Cargo.toml):
 
     optimised for                               file      code      peak
     speed, thin LTO, four units              28.0 MB   21.4 MB   23.4 MB
@@ -106,7 +106,7 @@ def main():
     words = sys.argv[1:]
     own = words[words.index("--") + 1:] if "--" in words else None
     words = words[:words.index("--")] if "--" in words else words
-    program = os.path.abspath(words[0] if words else "target/release/mcpdeck")
+    program = os.path.abspath(words[0] if words else "target/dist/mcpdeck")
     with tempfile.TemporaryDirectory() as folder:
         one = own or mock(program, folder, "one", 300)
         floors, checks = [], []

@@ -1,8 +1,8 @@
 //! Measures what faulty servers cost their neighbours: the latency of calls to four healthy servers
 //! alone, and beside four that flood stdout and stderr, crash in a loop, and hang.
 //!
-//! `cargo run --release --example neighbours -- [SECONDS]` (default 5 each). Needs the program
-//! beside the example: `cargo build --release` first. Exit code 1 when the p99 more than doubles.
+//! `cargo run --profile dist --example neighbours -- [SECONDS]` (default 5 each). Needs the program
+//! beside the example: `cargo build --profile dist` first. Exit code 1 when the p99 more than doubles.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -4,8 +4,8 @@
 //! works, the books agree, and memory, files, threads, tasks and processes are back where they
 //! began.
 //!
-//! `cargo run --release --example soak -- [SECONDS] [SEED]` (default 60 seconds, a random seed,
-//! which is printed). Needs the program beside the example: `cargo build --release` first.
+//! `cargo run --profile dist --example soak -- [SECONDS] [SEED]` (default 60 seconds, a random seed,
+//! which is printed). Needs the program beside the example: `cargo build --profile dist` first.
 //!
 //! Time is counted in turns of a clock of its own: a machine that stops the whole soak for a while
 //! makes it longer, not different.

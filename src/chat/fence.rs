@@ -15,7 +15,7 @@ const DATA_WORDS: [&str; 2] = ["json", ""];
 
 /// Where in an answer the reader is.
 #[derive(Debug, Default)]
-enum Reading {
+enum FenceReading {
     /// Outside of blocks.
     #[default]
     Text,
@@ -47,7 +47,7 @@ enum FenceOpening {
 /// Separates text and calls in a stream of chunks.
 #[derive(Debug, Default)]
 pub struct Fence {
-    reading: Reading,
+    reading: FenceReading,
     /// What has come and is not decided yet; inside a block its content.
     rest: String,
     /// Whether words stand before `rest` in its line.
@@ -72,16 +72,16 @@ impl Fence {
         while self.step(&mut text, true) {}
         let rest = std::mem::take(&mut self.rest);
         match std::mem::take(&mut self.reading) {
-            Reading::Block { is_tool: true, .. } => {
+            FenceReading::Block { is_tool: true, .. } => {
                 let raw = ToolCall { arguments: Value::String(rest), ..named(call_id(), "tool") };
                 self.calls.push(raw.unfinished());
             }
-            Reading::Block { opening, .. } if self.calls.is_empty() => {
+            FenceReading::Block { opening, .. } if self.calls.is_empty() => {
                 text.push_str(&opening);
                 text.push_str(&rest);
             }
-            Reading::Text | Reading::Code => text.push_str(&rest),
-            Reading::Block { .. } | Reading::Called | Reading::Cut => {}
+            FenceReading::Text | FenceReading::Code => text.push_str(&rest),
+            FenceReading::Block { .. } | FenceReading::Called | FenceReading::Cut => {}
         }
         text
     }
@@ -89,17 +89,19 @@ impl Fence {
     /// Decides the next part; false if more has to come.
     fn step(&mut self, text: &mut String, is_end: bool) -> bool {
         match &self.reading {
-            Reading::Cut => {
+            FenceReading::Cut => {
                 self.rest.clear();
                 false
             }
-            Reading::Block { .. } => self.step_block(text, is_end),
-            Reading::Text | Reading::Code | Reading::Called => self.step_text(text, is_end),
+            FenceReading::Block { .. } => self.step_block(text, is_end),
+            FenceReading::Text | FenceReading::Code | FenceReading::Called => {
+                self.step_text(text, is_end)
+            }
         }
     }
 
     fn step_text(&mut self, text: &mut String, is_end: bool) -> bool {
-        let is_called = matches!(self.reading, Reading::Called);
+        let is_called = matches!(self.reading, FenceReading::Called);
         let Some(at) = self.rest.find(FENCE) else {
             // The beginning of a fence may stand at the end.
             let held = self.rest.len() - self.rest.trim_end_matches('`').len();
@@ -108,22 +110,22 @@ impl Fence {
             return false;
         };
         self.emit(text, at);
-        if matches!(self.reading, Reading::Cut) {
+        if matches!(self.reading, FenceReading::Cut) {
             return true;
         }
-        let is_code = matches!(self.reading, Reading::Code);
+        let is_code = matches!(self.reading, FenceReading::Code);
         match opening(&self.rest[FENCE.len()..], is_end) {
             FenceOpening::Unknown => return false,
             FenceOpening::Tool(words) => self.open(words, true),
             FenceOpening::Data(words) if !is_code && !self.is_mid_line => self.open(words, false),
-            _ if is_called => self.reading = Reading::Cut,
+            _ if is_called => self.reading = FenceReading::Cut,
             FenceOpening::Data(0) | FenceOpening::Closing if is_code && !self.is_mid_line => {
-                self.reading = Reading::Text;
+                self.reading = FenceReading::Text;
                 self.emit(text, FENCE.len());
             }
             FenceOpening::Data(_) | FenceOpening::Closing | FenceOpening::Other => {
                 if !self.is_mid_line && !is_code {
-                    self.reading = Reading::Code;
+                    self.reading = FenceReading::Code;
                 }
                 self.emit(text, FENCE.len());
             }
@@ -134,11 +136,11 @@ impl Fence {
     fn open(&mut self, words: usize, is_tool: bool) {
         let content = self.rest.split_off(FENCE.len() + words);
         let opening = std::mem::replace(&mut self.rest, content);
-        self.reading = Reading::Block { opening, is_tool };
+        self.reading = FenceReading::Block { opening, is_tool };
     }
 
     fn step_block(&mut self, text: &mut String, is_end: bool) -> bool {
-        let Reading::Block { opening, is_tool } = &self.reading else { return false };
+        let FenceReading::Block { opening, is_tool } = &self.reading else { return false };
         let (opening, is_tool) = (opening.clone(), *is_tool);
         let body = self.rest.trim_start();
         if !is_tool && !body.is_empty() && !body.starts_with('{') {
@@ -153,18 +155,18 @@ impl Fence {
         }
         block.truncate(end);
         self.calls.push(call(&block));
-        self.reading = Reading::Called;
+        self.reading = FenceReading::Called;
         true
     }
 
     /// Gives a block that is no call back as text.
     fn as_code(&mut self, text: &mut String, opening: &str) -> bool {
         if !self.calls.is_empty() {
-            self.reading = Reading::Cut;
+            self.reading = FenceReading::Cut;
             return true;
         }
         text.push_str(opening);
-        self.reading = Reading::Code;
+        self.reading = FenceReading::Code;
         self.is_mid_line = true;
         true
     }
@@ -180,7 +182,7 @@ impl Fence {
         if self.calls.is_empty() {
             text.push_str(&plain);
         } else if !plain.trim().is_empty() {
-            self.reading = Reading::Cut;
+            self.reading = FenceReading::Cut;
         }
     }
 }
