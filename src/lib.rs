@@ -62,14 +62,14 @@
 //!    `&self` (the compiler), takes no lock and reads no clock: `words_stay_where_they_belong`.
 //! 6. Every queue has a bound and a written overflow policy. Facts push back on the noisy server
 //!    alone; telemetry drops the oldest and counts it. What needs a person lives in the view.
-//!    `words_stay_where_they_belong` (no unbounded channel), `tests/flood.rs`, `fixtures/faults`.
+//!    `words_stay_where_they_belong` (no unbounded channel), `tests/engine/flood.rs`, `fixtures/faults`.
 //! 7. Only `cli`, the terminal session and servers that are played write to stdout:
 //!    `words_stay_where_they_belong` and the lints `print_stdout`, `print_stderr`.
 //! 8. Text from servers becomes [`base::SafeText`] once, where it enters, and the functions that draw
 //!    take nothing else: `tui/ink.rs` (the compiler).
 //! 9. Secrets are [`base::Secret`], which prints as `***`: the compiler, and `fixtures/faults`.
 //! 10. A request in flight is one value with one owner, [`mcp::PendingRequest`]: id, deadline, cancel,
-//!     progress, clock, byte counts, and where its answer goes. `tests/wire`.
+//!     progress, clock, byte counts, and where its answer goes. `tests/engine/wire`.
 //! 11. One function, [`host::Policy::decide`], decides whether a caller may list, call, read or connect:
 //!     `lists_and_calls_agree` in `tests/engine/policy.rs`.
 
