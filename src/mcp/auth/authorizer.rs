@@ -108,6 +108,7 @@ impl Accounts {
                 store: Arc::clone(&self.store),
                 exchange,
                 unanswered: Mutex::default(),
+                accepted: Mutex::default(),
             },
             accounts: self.clone(),
             held: Mutex::default(),

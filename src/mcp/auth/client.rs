@@ -2,6 +2,8 @@
 //! that was kept is used only while the authorization server knows it: an unknown client is never
 //! sent back to, and the user would wait for ever.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use url::Url;
 
@@ -18,6 +20,9 @@ pub(super) struct ChosenClient {
     /// Registered for an earlier sign-in: its server may have forgotten it.
     pub(super) is_kept: bool,
 }
+
+/// How long a client that has signed in counts as known.
+const ACCEPTED_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Why no client was registered.
 enum NotRegistered {
@@ -64,7 +69,10 @@ impl Site {
             let fits = *redirect == loopback.redirect_uri()
                 || loopback.by_name().as_ref() == Some(redirect);
             let is_over = client.secret_expires_at.is_some_and(|end| end <= now);
-            if fits && !is_over && self.is_known(found, &client).await {
+            if fits
+                && !is_over
+                && (self.is_accepted(&client) || self.is_known(found, &client).await)
+            {
                 return Ok(ChosenClient { client, is_kept: true });
             }
             self.store.remove_client(&client).map_err(AuthFailure::failed)?;
@@ -187,6 +195,14 @@ impl Site {
             auth,
             ..self.no_client(found, redirect_uri)
         })
+    }
+
+    /// Whether the client has signed in a short time ago, as before a step-up of its scopes.
+    fn is_accepted(&self, client: &StoredClient) -> bool {
+        let accepted = self.accepted.lock();
+        accepted
+            .as_ref()
+            .is_some_and(|(id, at)| *id == client.id && at.elapsed() < ACCEPTED_TIMEOUT)
     }
 
     /// Whether the authorization server still knows a client. Asked with a code that it gave to

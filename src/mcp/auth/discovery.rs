@@ -37,6 +37,8 @@ pub(super) struct Site {
     pub(super) exchange: TokenClient,
     /// The client of the sign-in that is shown, when it was registered for an earlier one.
     pub(super) unanswered: Mutex<Option<StoredClient>>,
+    /// The client that signed in last, and when: one that was accepted just now is not checked again.
+    pub(super) accepted: Mutex<Option<(String, tokio::time::Instant)>>,
 }
 
 /// What a refusal asked for.

@@ -114,7 +114,10 @@ impl Site {
             }
             *self.unanswered.lock() = None;
             match done {
-                Ok(token) => return Ok(token),
+                Ok(token) => {
+                    *self.accepted.lock() = Some((client.id, tokio::time::Instant::now()));
+                    return Ok(token);
+                }
                 Err(NotSignedIn::Client(code)) => {
                     let is_registered = client.origin == ClientOrigin::Registered;
                     if is_registered {
