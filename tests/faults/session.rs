@@ -218,7 +218,15 @@ async fn policy(host: &Host, keeper: &PolicyKeeper, step: &Step) -> Result<(), S
         }
         Step::Held(names) => same(names, || keeper.held().iter().map(held).collect()).await,
         Step::Accept(name) => {
-            let shown = keeper.held().into_iter().find(|tool| held(tool) == *name);
+            // What was just offered again may not have been looked at yet.
+            let mut shown = None;
+            for _ in 0..250 {
+                shown = keeper.held().into_iter().find(|tool| held(tool) == *name);
+                if shown.is_some() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
             let shown = shown.ok_or_else(|| format!("{name} is not held"))?;
             let server = ServerName::new(shown.server.as_str());
             keeper.accept(&server, shown.tool.as_deref(), shown.digest)
