@@ -92,6 +92,43 @@ impl fmt::Display for Count {
     }
 }
 
+/// Durations as a number of milliseconds in JSON.
+pub mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes milliseconds, a whole number where they are.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        match (span.subsec_nanos() % 1_000_000, u64::try_from(span.as_millis())) {
+            (0, Ok(millis)) => to.serialize_u64(millis),
+            _ => to.serialize_f64(span.as_secs_f64() * 1e3),
+        }
+    }
+
+    /// Reads milliseconds, or seconds and nanoseconds as earlier versions wrote them.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Millis(f64),
+            Parts { secs: u64, nanos: u32 },
+        }
+        match Written::deserialize(from)? {
+            Written::Millis(millis) => {
+                Duration::try_from_secs_f64(millis / 1e3).map_err(serde::de::Error::custom)
+            }
+            Written::Parts { secs, nanos } => Ok(Duration::new(secs, nanos)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -307,11 +307,11 @@ pub fn words(arguments: &[String]) -> Result<ArgumentWords, Error> {
     } else if let Some(path) = first.strip_prefix('@') {
         Some(WrittenText::load(Path::new(path)).and_then(|file| file.value()).map_err(invalid)?)
     } else if first.trim_start().starts_with(['{', '[']) {
-        let wrong = |error| {
+        let wrong = |error: String| {
             invalid(format!("`{first}`: {error}"))
                 .help("strings need double quotes; or write key=value")
         };
-        Some(serde_json::from_str(first).map_err(wrong)?)
+        Some(base::text::json::exact(first).map_err(wrong)?)
     } else {
         return Ok(ArgumentWords { base: None, pairs: arguments.to_vec() });
     };

@@ -16,7 +16,8 @@ use super::output::{self, CommandResult, ExitStatus};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::deck::{
-    ExportFormat, Recorder, Recording, RecordingLine, RecordingPart, Scrubber, export_recording,
+    ExportFormat, Recorder, Recording, RecordingLine, RecordingLosses, RecordingPart, Scrubber,
+    export_recording,
 };
 use base::SafeText;
 use base::human::{count, parse_duration};
@@ -125,19 +126,35 @@ fn written<T>(
     })
 }
 
+/// A new file; one that exists is kept, devices aside.
+fn created(path: &Path) -> Result<File, ExitStatus> {
+    let is_device = path.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
+    let file = if is_device { File::create(path) } else { File::create_new(path) };
+    file.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            let path = spelled(path);
+            output::refuse(&format!("{path} exists: name another file or move it away"))
+        }
+        _ => unreadable(path, &error),
+    })
+}
+
+/// Says what could not be read of a recording.
+fn told(losses: &RecordingLosses, file: &Path) {
+    if let Some(lost) = losses.words() {
+        output::complain(&format!("{}: {lost}", spelled(file)));
+    }
+}
+
 /// Masks a recording.
 pub fn scrub(args: &ScrubArgs) -> CommandResult {
     let recording = Recording::open(&args.file).map_err(|e| unreadable(&args.file, &e))?;
-    let file = File::create_new(&args.output).map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => {
-            let output = spelled(&args.output);
-            output::refuse(&format!("{output} exists: name another file or move it away"))
-        }
-        _ => unreadable(&args.output, &error),
-    })?;
+    let losses = recording.losses();
+    let file = created(&args.output)?;
     let done = written((&args.file, &args.output), file, |file| {
         Scrubber::new(args.mask.iter().cloned()).scrub(recording, file)
     })?;
+    told(&losses, &args.file);
     let by_key: u64 = done.by_key.values().sum();
     let mut text = format!(
         "{} lines; masked {by_key} values by their name, {} by pattern, {} by --mask\n",
@@ -167,11 +184,13 @@ pub fn report(args: &ReportArgs) -> CommandResult {
     if place(&args.output).is_some_and(|output| place(&args.file) == Some(output)) {
         return Err(output::refuse("the output is the recording itself: name another file"));
     }
-    let file = File::create(&args.output).map_err(|e| unreadable(&args.output, &e))?;
+    let losses = recording.losses();
+    let file = created(&args.output)?;
     let part = RecordingPart { servers: args.server.clone(), from: args.from, to: args.to };
     let unknown = written((&args.file, &args.output), file, |mut file| {
         export_recording(recording, &part, format, &mut file)
     })?;
+    told(&losses, &args.file);
     for server in unknown {
         output::complain(&format!("nothing of `{}` was recorded", SafeText::line(&server)));
     }
@@ -320,4 +339,23 @@ async fn compared(host: &Host, server: &base::ServerName, operation: &DiffedOper
         "method": operation.method, "params": params, "same": found.is_empty(),
         "differences": found,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_written_whole_is_not_left_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("out.jsonl");
+        let file = created(&to).unwrap();
+        let work =
+            |_: BufWriter<File>| -> std::io::Result<()> { Err(ErrorKind::StorageFull.into()) };
+        assert!(written((Path::new("a.jsonl"), &to), file, work).is_err());
+        assert!(!to.exists());
+        std::fs::write(&to, "mine").unwrap();
+        assert!(created(&to).is_err(), "a file that exists is kept");
+        assert_eq!(std::fs::read(&to).unwrap(), b"mine");
+    }
 }

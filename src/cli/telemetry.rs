@@ -131,19 +131,36 @@ pub fn refused(problems: &[Diagnostic]) {
 /// The log target of arguments and results.
 const PAYLOAD_TARGET: &str = "mcpdeck::payload";
 
+/// The level for a word that other programs, or the specification (RFC 5424), use for it.
+fn common_level(level: &str) -> &str {
+    match level.to_ascii_lowercase().as_str() {
+        "warning" => "warn",
+        "notice" => "info",
+        "critical" | "alert" | "emergency" | "fatal" => "error",
+        _ => level,
+    }
+}
+
 fn parse_filter(filter: Option<&str>, payloads: bool) -> Result<EnvFilter, LogError> {
     let text = match filter {
         None => DEFAULT_FILTER.to_owned(),
         // A bare level applies to mcpdeck only; the SDK stays at `warn`. Any other bare word would
         // be the name of a target: a misspelt level would log nothing.
         Some(level) if !level.contains(['=', ',']) => {
+            let level = common_level(level);
             level.parse::<LevelFilter>().map_err(|_| {
-                let known = "write error, warn, info, debug, trace, off, or TARGET=LEVEL";
+                let known = "write error, warning, info, debug, trace, off, or TARGET=LEVEL";
                 LogError::Filter(level.to_owned(), known.to_owned())
             })?;
             format!("{level},rmcp=warn,hyper=warn,reqwest=warn")
         }
-        Some(filter) => filter.to_owned(),
+        Some(filter) => {
+            let directive = |part: &str| match part.rsplit_once('=') {
+                Some((target, level)) => format!("{target}={}", common_level(level)),
+                None => common_level(part).to_owned(),
+            };
+            filter.split(',').map(directive).collect::<Vec<_>>().join(",")
+        }
     };
     let level = if payloads { "trace" } else { "off" };
     EnvFilter::try_new(format!("{text},{PAYLOAD_TARGET}={level}"))

@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
 use base::SafeText;
+use base::text::json::exact;
 use base::text::nearest;
 use mcp::{Prompt, schema_kind};
 use schema::{
@@ -216,7 +217,13 @@ fn put(
 
 /// Parses `text` as the first of the wanted types that it fits.
 fn parse(text: &str, wanted: &[&str]) -> Result<Value, String> {
-    let json = || serde_json::from_str::<Value>(text).ok();
+    let lossy = exact(text).err().filter(|_| serde_json::from_str::<Value>(text).is_ok());
+    let json = || exact(text).ok();
+    if let Some(lossy) = lossy
+        && !wanted.contains(&"string")
+    {
+        return Err(lossy);
+    }
     if wanted.is_empty() {
         // Without a type, valid JSON is JSON and anything else is text. `null` must be a declared
         // type.
@@ -226,7 +233,7 @@ fn parse(text: &str, wanted: &[&str]) -> Result<Value, String> {
     for kind in order.iter().filter(|kind| wanted.contains(kind)) {
         let value = match *kind {
             "string" => Some(Value::String(text.to_owned())),
-            "integer" => json().filter(|v| v.is_i64() || v.is_u64() || is_whole(v)),
+            "integer" => json().and_then(whole),
             "number" => json().filter(Value::is_number),
             "boolean" => json().filter(Value::is_boolean),
             "array" => json().filter(Value::is_array),
@@ -241,9 +248,16 @@ fn parse(text: &str, wanted: &[&str]) -> Result<Value, String> {
     Err(format!("`{text}` is not of type {wanted}"))
 }
 
-/// `1.0` is an integer (JSON Schema 2020-12, section 4.2.3).
-fn is_whole(value: &Value) -> bool {
-    value.as_f64().is_some_and(|n| n.fract() == 0.0 && n.is_finite())
+/// A value as an integer: `1.0` and `1e3` are some too (JSON Schema 2020-12, section 4.2.3), and are
+/// sent as servers expect them.
+fn whole(value: Value) -> Option<Value> {
+    /// Up to here a double holds every integer.
+    const MOST: f64 = 9_007_199_254_740_992.0;
+    if value.is_i64() || value.is_u64() {
+        return Some(value);
+    }
+    let number = value.as_f64().filter(|n| n.fract() == 0.0 && n.is_finite())?;
+    Some(if number.abs() <= MOST { (number as i64).into() } else { value })
 }
 
 #[cfg(test)]
@@ -279,6 +293,10 @@ mod tests {
         assert_eq!(typed(&["either=4", "maybe=null"]), Ok(json!({"either": 4, "maybe": null})));
         assert_eq!(typed(&["either=four"]), Ok(json!({"either": "four"})));
         assert_eq!(typed(&["text="]), Ok(json!({"text": ""})));
+        assert_eq!(typed(&["count=1e3"]).expect("whole").to_string(), r#"{"count":1000}"#);
+        assert_eq!(typed(&["count=-2.0"]).expect("whole").to_string(), r#"{"count":-2}"#);
+        let long = "text=123456789012345678901234567890";
+        assert_eq!(typed(&[long]), Ok(json!({"text": "123456789012345678901234567890"})));
     }
 
     #[test]
@@ -289,6 +307,10 @@ mod tests {
             ("count=2.5", "not of type integer"),
             ("count=null", "not of type integer"),
             ("flag=yes", "not of type boolean"),
+            ("count=123456789012345678901234567890", "cannot be sent exactly"),
+            ("ratio=1e-400", "1e-400 cannot be sent exactly"),
+            ("ratio=0.12345678901234567890123", "cannot be sent exactly"),
+            ("meta={\"author\": 1e-400}", "cannot be sent exactly"),
             ("txt=1", "did you mean `text`?"),
             ("text", "not key=value"),
         ] {

@@ -167,7 +167,15 @@ fn change(doc: SplicedText, edit: &Edit) -> Result<SplicedText, EditError> {
         Edit::Disable { name } => {
             set(doc, name, &["disabled".to_owned()], Some(&Value::Bool(true)))
         }
-        Edit::Enable { name } => set(doc, name, &["disabled".to_owned()], None),
+        Edit::Enable { name } => {
+            let mut doc = set(doc, name, &["disabled".to_owned()], None)?;
+            for key in ["enabled", "isActive"] {
+                if named(&doc.root, name)?.node.is_false(key) {
+                    doc = set(doc, name, &[key.to_owned()], Some(&Value::Bool(true)))?;
+                }
+            }
+            Ok(doc)
+        }
         Edit::Rename { name, to } => rename(doc, name, to),
         Edit::Remove { name } => {
             let found = named(&doc.root, name)?;

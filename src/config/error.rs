@@ -62,6 +62,19 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// Whether it says nothing about the server: the call was cancelled, or refused before anything
+    /// was sent.
+    pub const fn is_of_caller(self) -> bool {
+        matches!(
+            self,
+            Self::Cancelled
+                | Self::Validation
+                | Self::PermissionDenied
+                | Self::BudgetExceeded
+                | Self::PolicyBlocked
+        )
+    }
+
     /// The stable spelling.
     pub fn as_str(self) -> &'static str {
         self.into()

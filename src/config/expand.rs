@@ -224,6 +224,14 @@ impl Expansion<'_> {
                 let help = format!("give it a value, or allow it: `${{{name}:-}}`");
                 self.refuse(whole, "config/empty-variable", message, help);
             }
+            (None, None) if OF_EDITORS.contains(&name) => {
+                let message = format!("only an editor knows `${{{name}}}`");
+                let help = match name {
+                    "workspaceRoot" | "fileWorkspaceFolder" => "write `${workspaceFolder}`".into(),
+                    _ => format!("write the value itself, or a default: `${{{name}:-value}}`"),
+                };
+                self.refuse(whole, "config/unset-variable", message, help);
+            }
             (None, None) => {
                 let message = format!("the variable `{name}` is not set");
                 let help = format!("set {name}, or give a default: `${{{name}:-value}}`");
@@ -298,6 +306,27 @@ impl Expansion<'_> {
         self.out.via.push(format!("input:{id}"));
     }
 }
+
+/// Variables of VS Code that depend on what is open in it.
+const OF_EDITORS: [&str; 17] = [
+    "workspaceRoot",
+    "fileWorkspaceFolder",
+    "fileWorkspaceFolderBasename",
+    "file",
+    "fileBasename",
+    "fileBasenameNoExtension",
+    "fileDirname",
+    "fileDirnameBasename",
+    "fileExtname",
+    "relativeFile",
+    "relativeFileDirname",
+    "lineNumber",
+    "columnNumber",
+    "selectedText",
+    "execPath",
+    "defaultBuildTask",
+    "extensionInstallFolder",
+];
 
 const TOO_MUCH: &str = "this expands too deep or too far";
 const FEWER: &str = "use fewer nested defaults";
@@ -409,6 +438,15 @@ mod tests {
         assert_eq!(ask("a${A"), Err(vec!["`${` is never closed".to_owned()]));
         let also = "the variable `ALSO_NO` is not set".to_owned();
         assert_eq!(ask("${NO:-${ALSO_NO}}"), Err(vec![also]));
+    }
+
+    #[test]
+    fn what_an_editor_alone_knows_is_told_as_such() {
+        for name in ["file", "workspaceRoot", "fileWorkspaceFolder", "execPath", "lineNumber"] {
+            let text = format!("${{{name}}}");
+            assert_eq!(ask(&text), Err(vec![format!("only an editor knows `{text}`")]));
+            assert_eq!(ask(&format!("${{{name}:-x}}")).as_deref(), Ok("x"));
+        }
     }
 
     #[test]

@@ -294,7 +294,7 @@ fn server(
             config.hold = Some(Hold::Input(input.id.clone()));
         }
     }
-    let disabled = found.node.is_true("disabled");
+    let disabled = found.node.is_disabled();
     if disabled {
         // A disabled server may lack variables and answers.
         unanswered.clear();

@@ -117,6 +117,8 @@ const SERVER_KEYS: &[KnownKey] = &[
     key("dependencies", List(&Text), "Servers that must be ready first"),
     key("dependsOn", List(&Text), "Servers that must be ready first").alias("dependencies"),
     key("disabled", Flag, "Listed but not started").default("false"),
+    key("enabled", Flag, "false means `disabled` (spelling of opencode and Codex)"),
+    key("isActive", Flag, "false means `disabled` (spelling of Cherry Studio)"),
     key("start", Word(STARTS), "When the server is started").default("\"auto\""),
     key(
         "idleStop",
@@ -263,6 +265,11 @@ static RETRY: ObjectShape = ObjectShape::new("retry", "`retry`").keys(&[
     key("factor", Number { min: 1.0, max: 100.0 }, "Growth of the delay").default("2"),
     key("maxDelay", DELAY_SECONDS, "Longest delay in seconds").default("30"),
     key("maxDelayMs", DELAY, "Longest delay in milliseconds").alias("maxDelay"),
+    key(
+        "codes",
+        List(&Number { min: -2_147_483_648.0, max: 2_147_483_647.0 }),
+        "JSON-RPC errors after which a read-only or idempotent tool is called again, such as -32603",
+    ),
 ]);
 
 static BREAKER: ObjectShape = ObjectShape::new("breaker", "`breaker`").keys(&[

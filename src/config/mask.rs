@@ -28,7 +28,9 @@ pub fn holds_secret_word(name: &str) -> bool {
 /// Whether a key, an option or a parameter has a secret-like name.
 pub fn is_secret_name(name: &str) -> bool {
     let short = name.trim_start_matches('-').to_ascii_lowercase();
-    holds_secret_word(name) || matches!(&*short, "key" | "auth" | "pat" | "bearer")
+    let short_words =
+        ["key", "auth", "pat", "bearer", "pw", "pwd", "pin", "tok", "salt", "webhook"];
+    holds_secret_word(name) || short_words.contains(&&*short)
 }
 
 /// Byte ranges of `text` to hide, in order, not overlapping.
@@ -218,8 +220,9 @@ fn hide_rest(text: &str, start: usize, hidden: &mut Vec<Range<usize>>) {
 
 /// Words that make a name secret as its last part: `API_KEY`, `githubToken`.
 const WORDS: &str = "\
-    token key apikey secret password passwd pass passphrase auth authorization credential \
-    credentials cookie bearer pat dsn";
+    token tok key apikey secret password passwd passwort pass passphrase pw pwd pin auth \
+    authorization credential credentials creds cookie bearer pat dsn signing salt hmac webhook \
+    license licence otp totp mfa nonce jwt session sid";
 
 /// Those that make a name secret in any position: `PASSWORD_FILE_CONTENT`.
 const STRONG: &str = "secret password passwd passphrase authorization";
@@ -240,13 +243,21 @@ const SHORTEST: (usize, usize) = (12, 20);
 
 /// Whether the value of a variable or header must not be shown.
 pub fn is_secret(name: &str, value: &str) -> bool {
-    looks_secret(value) || (named_secret(name, value) && !is_place(value))
+    looks_secret(value)
+        || (named_secret(name, value) && !is_place(value))
+        || is_webhook(name, value)
+}
+
+/// Whether an address is itself the credential, by the name of its variable.
+fn is_webhook(name: &str, value: &str) -> bool {
+    let is_named = words(name).iter().any(|word| word.contains("webhook"));
+    is_named && value.split_once("://").is_some_and(|(_, rest)| rest.contains('/'))
 }
 
 /// Whether a value looks like a credential, whatever its name.
 pub(crate) fn looks_secret(value: &str) -> bool {
     let value = value.trim();
-    if value.contains("-----BEGIN") || has_user(value) {
+    if value.contains("-----BEGIN") || has_user(value) || has_secret_path(value) {
         return true;
     }
     let known = PREFIXES.iter().chain(&LONG_PREFIXES).any(|prefix| value.starts_with(prefix));
@@ -307,13 +318,45 @@ fn is_place(value: &str) -> bool {
 /// Whether a value looks random: long, one word, and often alternating letters and digits.
 fn is_random(value: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "+/=_-.~".contains(c);
-    if value.len() < SHORTEST.1 || !value.chars().all(plain) || is_place(value) {
+    if value.len() < SHORTEST.1 || !value.chars().all(plain) || is_place(value) || is_uuid(value) {
         return false;
     }
     let chars: Vec<char> = value.chars().collect();
     let pairs = chars.windows(2).filter(|pair| pair.iter().all(char::is_ascii_alphanumeric));
     let changes = pairs.filter(|p| p[0].is_ascii_digit() != p[1].is_ascii_digit()).count();
     changes >= 4 && entropy(&chars) >= 3.0
+}
+
+/// Whether a value has the form of a UUID, which names a thing more often than it opens one.
+fn is_uuid(value: &str) -> bool {
+    let parts: Vec<&str> = value.split('-').collect();
+    let lengths = parts.iter().map(|part| part.len());
+    lengths.eq([8, 4, 4, 4, 12]) && value.chars().all(|c| c == '-' || c.is_ascii_hexdigit())
+}
+
+/// Whether the path of an address holds what looks random, as in the addresses of webhooks.
+fn has_secret_path(text: &str) -> bool {
+    let mut found = Vec::new();
+    paths(text, &mut found);
+    !found.is_empty()
+}
+
+/// Finds the parts of a path that look random, in each address.
+fn paths(text: &str, found: &mut Vec<Range<usize>>) {
+    for (scheme, _) in text.match_indices("://") {
+        let start = scheme + 3;
+        let rest = text.get(start..).unwrap_or_default();
+        let end = rest.find(|c: char| ends_value(c) || matches!(c, '?' | '#'));
+        let rest = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+        let mut at = start;
+        for (index, part) in rest.split('/').enumerate() {
+            let known = PREFIXES.iter().chain(&LONG_PREFIXES).any(|p| part.starts_with(p));
+            if index > 0 && (is_random(part) || (known && part.len() >= SHORTEST.0)) {
+                found.push(at..at + part.len());
+            }
+            at += part.len() + 1;
+        }
+    }
 }
 
 /// Shannon entropy in bits per character.
@@ -344,6 +387,7 @@ const SCHEMES: [&str; 4] = ["bearer ", "basic ", "token ", "digest "];
 fn secret_spots(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     users(text, &mut found);
+    paths(text, &mut found);
     named(text, &mut found);
     options(text, &mut found);
     schemes(text, &mut found);
@@ -506,7 +550,11 @@ pub(crate) fn secret_of_address(url: &url::Url) -> Vec<Secret> {
     let values = parameters.map(|(_, value)| value.into_owned());
     let user = Some(url.username()).filter(|user| !user.is_empty());
     let word = url.password().or(user).map(str::to_owned);
-    word.into_iter().chain(values).map(Secret::new).collect()
+    let text = url.as_str();
+    let mut spots = Vec::new();
+    paths(text, &mut spots);
+    let parts = spots.into_iter().filter_map(|spot| text.get(spot)).map(str::to_owned);
+    word.into_iter().chain(values).chain(parts).map(Secret::new).collect()
 }
 
 /// Arguments with what looks secret replaced.

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
+use icu_normalizer::ComposingNormalizerBorrowed;
+
 use crate::hazards::is_hidden;
 
 /// The visual skeleton of a name: look-alike letters are unified, case and white space removed.
@@ -10,7 +12,8 @@ use crate::hazards::is_hidden;
 /// Covers commonly abused scripts (Cyrillic, Greek, full width, digits for letters), not all of
 /// Unicode's confusables: it is only used for warnings.
 pub fn skeleton(name: &str) -> String {
-    let seen = name.chars().filter(|c| !is_hidden(*c) && !c.is_whitespace());
+    let composed = ComposingNormalizerBorrowed::new_nfc().normalize(name);
+    let seen = composed.chars().filter(|c| !is_hidden(*c) && !c.is_whitespace());
     let drawn = seen.flat_map(char::to_lowercase).map(|c| match look(c) {
         'i' => 'l',
         '_' => '-',
@@ -72,6 +75,7 @@ mod tests {
             ("files", "fi\u{200b}les"),
             ("time", "ｔｉｍｅ"),
             ("my-server", "my_server"),
+            ("caf\u{e9}", "cafe\u{301}"),
         ] {
             assert_eq!(look_alikes(&[a, b]), [(0, 1)], "{a} {b}");
         }

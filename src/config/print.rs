@@ -13,7 +13,7 @@ use super::{
 };
 use base::pointer::child_pointer;
 use base::secret::MASK;
-use base::{Redactor, SafeText};
+use base::{Redactor, SafeText, Secret};
 
 /// The effective configuration as one document, defaults written out, secrets masked. Loading it
 /// gives the same servers, except for the masked values.
@@ -126,15 +126,19 @@ fn write_value(
 }
 
 fn entry(server: &ServerConfig) -> Map<String, Value> {
-    let redactor = Redactor::new(server.secrets());
+    let secrets = server.secrets();
+    let masks = ServerMasks { redactor: Redactor::new(secrets.clone()), secrets };
     let mut out = Map::new();
     let mut put = |key: &str, value: Value| {
         out.insert(key.to_owned(), value);
     };
     put("type", json!(server.transport.kind().as_str()));
     match &server.transport {
-        TransportConfig::Stdio(stdio) => process(stdio, &redactor, &mut put),
-        other => other.http().into_iter().for_each(|http| address(http, &redactor, &mut put)),
+        TransportConfig::Stdio(stdio) => process(stdio, &masks, &mut put),
+        other => {
+            let http = other.http().into_iter();
+            http.for_each(|http| address(http, &masks, &mut put));
+        }
     }
     let mut settings = json!(server);
     settings["limits"] = limits(server);
@@ -150,21 +154,36 @@ fn entry(server: &ServerConfig) -> Map<String, Value> {
     out
 }
 
-fn process(stdio: &StdioConfig, redactor: &Redactor, put: &mut dyn FnMut(&str, Value)) {
-    let shown = |text: &str| redactor.redact(text).into_owned();
+/// What is masked where a configuration is printed.
+struct ServerMasks {
+    redactor: Redactor,
+    secrets: Vec<Secret>,
+}
+
+impl ServerMasks {
+    /// A value as a whole: plain words, numbers, paths and addresses are shown.
+    fn value(&self, value: &Secret) -> Value {
+        let text = value.expose();
+        let is_hidden = self.secrets.contains(value) || self.redactor.redact(text) != text;
+        json!(if is_hidden { MASK } else { text })
+    }
+}
+
+fn process(stdio: &StdioConfig, masks: &ServerMasks, put: &mut dyn FnMut(&str, Value)) {
+    let shown = |text: &str| masks.redactor.redact(text).into_owned();
     let args: Vec<String> = stdio.args.iter().map(|arg| shown(arg)).collect();
     put("command", json!(shown(&stdio.command)));
     put("args", json!(masked_arguments(&args)));
-    put("env", stdio.env.keys().map(|name| (name.clone(), json!(MASK))).collect());
+    put("env", stdio.env.iter().map(|(name, it)| (name.clone(), masks.value(it))).collect());
     if let Some(cwd) = &stdio.cwd {
         put("cwd", json!(cwd.display().to_string()));
     }
     put("inheritEnv", json!(stdio.inherit_env));
 }
 
-fn address(http: &HttpConfig, redactor: &Redactor, put: &mut dyn FnMut(&str, Value)) {
-    put("url", json!(masked_address(&redactor.redact(http.url.as_str()))));
-    put("headers", http.headers.keys().map(|name| (name.clone(), json!(MASK))).collect());
+fn address(http: &HttpConfig, masks: &ServerMasks, put: &mut dyn FnMut(&str, Value)) {
+    put("url", json!(masked_address(&masks.redactor.redact(http.url.as_str()))));
+    put("headers", http.headers.iter().map(|(name, it)| (name.clone(), masks.value(it))).collect());
     let oauth = &http.oauth;
     if oauth.off {
         put("oauth", json!(false));
@@ -173,7 +192,7 @@ fn address(http: &HttpConfig, redactor: &Redactor, put: &mut dyn FnMut(&str, Val
         if oauth.machine {
             out["grant"] = json!("client_credentials");
         }
-        let out = redactor.redact_json(&out).unwrap_or(out);
+        let out = masks.redactor.redact_json(&out).unwrap_or(out);
         put("oauth", out);
     }
     if http.tls != TlsConfig::default() {

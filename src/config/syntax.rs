@@ -85,6 +85,19 @@ impl SyntaxNode {
         matches!(self.get(key), Some(SyntaxNode { kind: NodeKind::Bool(true), .. }))
     }
 
+    /// Whether the value of a key is `false`.
+    pub(crate) fn is_false(&self, key: &str) -> bool {
+        matches!(self.get(key), Some(SyntaxNode { kind: NodeKind::Bool(false), .. }))
+    }
+
+    /// Whether it is an entry that is listed but not started; `disabled` wins over other spellings.
+    pub(crate) fn is_disabled(&self) -> bool {
+        match self.get("disabled") {
+            Some(_) => self.is_true("disabled"),
+            None => self.is_false("enabled") || self.is_false("isActive"),
+        }
+    }
+
     /// The type with its article, for messages.
     pub(crate) const fn type_name(&self) -> &'static str {
         match self.kind {
@@ -238,7 +251,12 @@ fn too_much(source: &SourceText) -> Option<Diagnostic> {
 fn syntax_error(source: &SourceText, error: &ParseError) -> Diagnostic {
     let range = error.range();
     let hash = source.text().get(range.start..).is_some_and(|rest| rest.starts_with('#'));
-    let (message, help) = if hash {
+    let quote = source.text().get(range.start..range.end).and_then(typographic_quote);
+    let (message, help) = if let Some(other) = other_format(source.text()) {
+        other
+    } else if quote.is_some() {
+        ("a typographic quotation mark is not JSON", "use the straight `\"`")
+    } else if hash {
         ("`#` does not begin a comment in JSON", "write `// ...`")
     } else {
         words(error.kind())
@@ -253,6 +271,40 @@ fn syntax_error(source: &SourceText, error: &ParseError) -> Diagnostic {
     let mut problem = source.diagnostic("config/syntax", Severity::Error, range, message);
     problem.help = (!help.is_empty()).then(|| help.to_owned());
     problem
+}
+
+/// The first quotation mark that an editor for prose, not for code, has put into a text.
+fn typographic_quote(text: &str) -> Option<char> {
+    text.chars()
+        .find(|c| "\u{201c}\u{201d}\u{201e}\u{2018}\u{2019}\u{201a}\u{ab}\u{bb}".contains(*c))
+}
+
+/// The message and the help for a text in another format than JSON, by its first line.
+fn other_format(text: &str) -> Option<(&'static str, &'static str)> {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.find(|line| !line.starts_with(['#', ';']) && *line != "---")?;
+    let is_key = |key: &str| {
+        let key = key.trim().trim_matches('"');
+        !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || "_-.\" ".contains(c))
+    };
+    let table = first.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let table = table.is_some_and(|(name, rest)| {
+        is_key(name.trim_start_matches('['))
+            && name.contains(char::is_alphabetic)
+            && !name.contains('"')
+            && rest.trim_start_matches(']').is_empty()
+    });
+    if table || first.split_once('=').is_some_and(|(key, _)| is_key(key)) {
+        return Some((
+            "this is TOML, not JSON",
+            "`mcpdeck import` reads the configuration of Codex; write others as `{ \"servers\": { ... } }`",
+        ));
+    }
+    let is_yaml = first.split_once(':').is_some_and(|(key, rest)| {
+        is_key(key) && !key.starts_with('"') && (rest.is_empty() || rest.starts_with(' '))
+    });
+    let help = "write it as JSON: `{ \"servers\": { ... } }`";
+    is_yaml.then_some(("this is YAML, not JSON", help))
 }
 
 /// The message and the help for a syntax error.

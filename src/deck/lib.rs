@@ -57,8 +57,8 @@ pub use policy::{
 };
 pub use recording::{
     ExportFormat, PlayedPart, Player, RecordedOperation, RecordedOperations, RecordedOutcome,
-    Recorder, Recording, RecordingLine, RecordingPart, Scan, Scrubbed, Scrubber, export_recording,
-    recording_schema,
+    Recorder, Recording, RecordingLine, RecordingLosses, RecordingPart, Scan, Scrubbed, Scrubber,
+    export_recording, recording_schema,
 };
 pub use saved::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget};
 pub use situation::{FileText, InputState, InputView, Situation};

@@ -17,6 +17,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -162,6 +163,7 @@ impl RecordingLine {
 pub struct Recording {
     header: Header,
     blocks: BlockReader,
+    losses: Arc<RecordingLosses>,
     /// The current block, and the offset of its next line.
     text: Vec<u8>,
     at: usize,
@@ -175,8 +177,9 @@ impl Recording {
     /// When the file cannot be read, or is not a recording of a supported version.
     pub fn open(path: &Path) -> io::Result<Self> {
         let blocks = BlockReader::open(path)?;
-        let mut recording =
-            Self { header: Header::default(), blocks, text: Vec::new(), at: 0, number: 0 };
+        let losses = Arc::clone(&blocks.losses);
+        let (header, text) = (Header::default(), Vec::new());
+        let mut recording = Self { header, blocks, losses, text, at: 0, number: 0 };
         recording.header = match recording.next() {
             Some(Ok(RecordingLine::Header(header))) if header.version == VERSION => header,
             Some(Ok(RecordingLine::Header(header))) => {
@@ -195,24 +198,81 @@ impl Recording {
     pub fn header(&self) -> &Header {
         &self.header
     }
+
+    /// What could not be read so far; counts on while the recording is read.
+    pub fn losses(&self) -> Arc<RecordingLosses> {
+        Arc::clone(&self.losses)
+    }
+}
+
+/// What could not be read of a recording: it is read around it.
+#[derive(Debug, Default)]
+pub struct RecordingLosses {
+    lines: AtomicU64,
+    /// Number of the first broken line.
+    first: AtomicU64,
+    cuts: AtomicU64,
+}
+
+impl RecordingLosses {
+    fn line(&self, number: usize) {
+        if self.lines.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.first.store(number as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn cut(&self) {
+        self.cuts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A sentence about it; `None` when nothing was lost.
+    pub fn words(&self) -> Option<String> {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let mut words = Vec::new();
+        match (read(&self.lines), read(&self.first)) {
+            (0, _) => {}
+            (1, 0) => words.push("a line is broken and was left out".to_owned()),
+            (1, at) => words.push(format!("line {at} is broken and was left out")),
+            (lines, 0) => words.push(format!("{lines} lines are broken and were left out")),
+            (lines, at) => {
+                words.push(format!("{lines} lines are broken and were left out, first line {at}"));
+            }
+        }
+        if read(&self.cuts) > 0 {
+            words.push(
+                "the compressed data is damaged or ends early; what follows the last whole \
+                        line before that place is lost"
+                    .to_owned(),
+            );
+        }
+        (!words.is_empty()).then(|| words.join("; "))
+    }
 }
 
 impl Iterator for Recording {
     type Item = io::Result<RecordingLine>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.at == self.text.len() {
-            match self.blocks.next_block().transpose()? {
-                Ok((_, text)) => (self.text, self.at) = (text, 0),
-                Err(error) => return Some(Err(error)),
+        loop {
+            while self.at == self.text.len() {
+                match self.blocks.next_block().transpose()? {
+                    Ok((_, text)) => (self.text, self.at) = (text, 0),
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            let rest = &self.text[self.at..];
+            let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
+            self.at += end;
+            self.number += 1;
+            match serde_json::from_slice(&rest[..end]) {
+                Ok(line) => return Some(Ok(line)),
+                // Without a header it is no recording.
+                Err(error) if self.number == 1 => {
+                    return Some(Err(invalid(format!("line 1: {error}"))));
+                }
+                Err(_) => self.losses.line(self.number),
             }
         }
-        let rest = &self.text[self.at..];
-        let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
-        self.at += end;
-        self.number += 1;
-        let line = serde_json::from_slice(&rest[..end]);
-        Some(line.map_err(|error| invalid(format!("line {}: {error}", self.number))))
     }
 }
 
@@ -231,6 +291,7 @@ const BLOCK: u64 = 1 << 20;
 pub struct BlockReader {
     file: BufReader<File>,
     is_packed: bool,
+    losses: Arc<RecordingLosses>,
 }
 
 impl BlockReader {
@@ -241,7 +302,7 @@ impl BlockReader {
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut file = BufReader::with_capacity(64 << 10, File::open(path)?);
         let is_packed = file.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        Ok(Self { file, is_packed })
+        Ok(Self { file, is_packed, losses: Arc::default() })
     }
 
     /// Size of the file, in bytes.
@@ -282,7 +343,14 @@ impl BlockReader {
         if self.is_packed {
             let most = LONGEST as u64 + BLOCK;
             let mut member = flate2::bufread::GzDecoder::new(&mut self.file).take(most + 1);
-            member.read_to_end(&mut text)?;
+            if let Err(error) = member.read_to_end(&mut text) {
+                use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+                if !matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof) {
+                    return Err(error);
+                }
+                self.losses.cut();
+                self.skip_to_member()?;
+            }
             if text.len() as u64 > most {
                 return Err(invalid("another program compressed it: unpack it first (gunzip)"));
             }
@@ -297,5 +365,16 @@ impl BlockReader {
         }
         text.truncate(memchr::memrchr(b'\n', &text).map_or(0, |end| end + 1));
         Ok(Some((place, text)))
+    }
+
+    /// Goes on to the next compressed member (RFC 1952, section 2.3), or to the end.
+    fn skip_to_member(&mut self) -> io::Result<()> {
+        while self.file.skip_until(0x1f)? > 0 {
+            let next = self.file.fill_buf()?;
+            if next.starts_with(&[0x8b, 8]) {
+                return self.file.seek_relative(-1);
+            }
+        }
+        Ok(())
     }
 }

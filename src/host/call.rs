@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approvals::Asker;
 use crate::policy::{CountedRun, DEFAULT_PROFILE, Principal};
+use base::human::millis;
 use base::{SafeText, ServerName, Timestamp};
 use config::RetryConfig;
 use config::error::Violation;
@@ -180,7 +181,8 @@ pub struct CallView {
     pub target: SafeText,
     /// When it began.
     pub started: Timestamp,
-    /// Time spent waiting for the user so far.
+    /// Time spent waiting for the user so far; in JSON, milliseconds.
+    #[serde(with = "millis")]
     pub waiting: Duration,
     /// Whether it is waiting for the user now.
     pub is_waiting: bool,
@@ -207,9 +209,11 @@ pub struct CallOutcome {
     pub guard_warnings: Vec<Violation>,
     /// Whether validation was overridden.
     pub forced: bool,
-    /// Wall time, excluding the time spent waiting for the user.
+    /// Wall time, excluding the time spent waiting for the user; in JSON, milliseconds.
+    #[serde(with = "millis")]
     pub duration: Duration,
-    /// Time spent waiting for the user.
+    /// Time spent waiting for the user; in JSON, milliseconds.
+    #[serde(with = "millis")]
     pub waiting: Duration,
     /// Findings about the response: repaired text, an unexpected shape.
     pub findings: Vec<Finding>,

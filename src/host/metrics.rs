@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use base::Timestamp;
+use base::human::millis;
 use config::error::ErrorCode;
 
 /// Counters of one server or one tool. Callers must provide locking.
@@ -73,35 +74,42 @@ pub struct MetricsView {
     /// When the server last sent anything, on whatever connection; `None` for a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_heard: Option<Timestamp>,
-    /// The last failure; cancellations do not count.
+    /// The last failure; cancellations and refused calls do not count.
     #[serde(default)]
     pub last_failure: Option<LastFailure>,
-    /// Share of successful requests, from 0 to 1; cancellations do not count.
+    /// Share of successful requests, from 0 to 1; cancellations and refused calls do not count.
     #[serde(default)]
     pub success_rate: Option<f64>,
-    /// Share of failed requests and tool errors, from 0 to 1; cancellations do not count.
+    /// Share of failed requests and tool errors, from 0 to 1; as above.
     #[serde(default)]
     pub error_rate: Option<f64>,
     /// Latency of answered requests.
     pub latency: Option<LatencyView>,
 }
 
-/// Latency of answered requests.
+/// Latency of answered requests; in JSON, milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyView {
     /// Shortest.
+    #[serde(with = "millis")]
     pub min: Duration,
     /// Arithmetic mean.
+    #[serde(with = "millis")]
     pub mean: Duration,
     /// Longest.
+    #[serde(with = "millis")]
     pub max: Duration,
     /// Median.
+    #[serde(with = "millis")]
     pub p50: Duration,
     /// 95th percentile.
+    #[serde(with = "millis")]
     pub p95: Duration,
     /// 99th percentile.
+    #[serde(with = "millis")]
     pub p99: Duration,
     /// Exponential moving average, alpha 0.2.
+    #[serde(with = "millis")]
     pub average: Duration,
 }
 
@@ -116,9 +124,11 @@ pub struct ServerMetrics {
 }
 
 impl MetricsView {
-    /// Failed calls and tool errors, without cancellations, which are intended.
+    /// Failed calls and tool errors, without those that say nothing about the server: cancelled
+    /// ones, and those that were refused before anything was sent.
     pub fn failed(&self) -> u64 {
-        self.errors.values().sum::<u64>() - self.cancelled() + self.tool_errors
+        let failed = self.errors.iter().filter(|(code, _)| !code.is_of_caller());
+        failed.map(|(_, count)| count).sum::<u64>() + self.tool_errors
     }
 
     /// Cancelled calls.
@@ -149,7 +159,7 @@ impl Metrics {
             }
             Ending::Failed(code) => {
                 *self.counts.errors.entry(code).or_default() += 1;
-                if code != ErrorCode::Cancelled {
+                if !code.is_of_caller() {
                     self.counts.last_failure = Some(LastFailure { at, code: Some(code) });
                 }
                 return;
@@ -218,6 +228,14 @@ mod tests {
         metrics.end(Ending::Failed(ErrorCode::Cancelled), Duration::ZERO, Timestamp(140));
         let view = metrics.view();
         assert_eq!((view.failed(), view.cancelled()), (failed, 1), "it was wanted so");
+        for refused in
+            [ErrorCode::Validation, ErrorCode::PermissionDenied, ErrorCode::BudgetExceeded]
+        {
+            metrics.begin(Timestamp(4));
+            metrics.end(Ending::Failed(refused), Duration::ZERO, Timestamp(150));
+        }
+        let view = metrics.view();
+        assert_eq!(view.failed(), failed, "nothing was sent");
         let timeout = LastFailure { at: Timestamp(131), code: Some(ErrorCode::Timeout) };
         assert_eq!(view.last_failure, Some(timeout), "what was cancelled did not fail");
         let rates = (view.success_rate.unwrap(), view.error_rate.unwrap());

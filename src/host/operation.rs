@@ -188,6 +188,10 @@ impl Operation {
             let passing = match failure.error.code {
                 ErrorCode::ServerUnavailable | ErrorCode::RateLimited => true,
                 ErrorCode::Timeout => may_repeat,
+                ErrorCode::Protocol => {
+                    let code = failure.error.rpc.as_ref().and_then(|rpc| rpc.code);
+                    code.is_some_and(|code| retry.codes.contains(&code))
+                }
                 // The server was being restarted when the call arrived.
                 ErrorCode::Cancelled => failure.is_unsent && !self.options.cancel.is_cancelled(),
                 _ => false,
@@ -771,7 +775,11 @@ impl Flight {
         }
         drop(ledger);
         let (status, server) = (ending.as_str(), self.slot.name.as_str());
-        let text = error.map_or("", |error| error.message.as_str());
+        let text = match (error, ending) {
+            (Some(error), _) => error.message.as_str(),
+            (None, Ending::ToolError) => "the tool reports a failure (`isError`)",
+            (None, _) => "",
+        };
         let rpc_code = error.and_then(|error| error.rpc.as_ref()?.code);
         macro_rules! log {
             ($level:ident) => {

@@ -258,7 +258,12 @@ fn status(fact: &Fact) -> (Option<&str>, Option<Duration>) {
             (Some(if exit.expected { "expected" } else { "unexpected" }), None)
         }
         Fact::BreakerChanged { breaker, .. } => {
-            (Some(if breaker.is_closed() { "closed" } else { "open" }), None)
+            let status = match breaker {
+                BreakerView::Closed => "closed",
+                BreakerView::Open { .. } => "open",
+                BreakerView::HalfOpen { .. } => "half-open",
+            };
+            (Some(status), None)
         }
         Fact::RequestSettled { after, .. } => (Some("settled"), Some(*after)),
         Fact::ConfigRejected { .. } => (Some("refused"), None),
@@ -300,7 +305,7 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
     Some(match fact {
         Fact::StateChanged { state, reason, .. } => {
             let level = match state {
-                ServerState::Unavailable => LogLevel::Warning,
+                ServerState::Unavailable => LogLevel::Error,
                 _ => LogLevel::Info,
             };
             let why = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -329,7 +334,7 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
         Fact::Listed { changes: Some(changes), .. } => {
             (LogLevel::Info, format!("lists changed: {}", in_words(changes)))
         }
-        Fact::Crashed { reason, .. } => (LogLevel::Warning, format!("crashed: {reason}")),
+        Fact::Crashed { reason, .. } => (LogLevel::Error, format!("crashed: {reason}")),
         Fact::RestartPlanned { number, max, delay, .. } => {
             (LogLevel::Info, format!("restart {number} of {max} in {}", Dur(*delay)))
         }

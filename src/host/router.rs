@@ -203,6 +203,12 @@ impl Routes {
                 let all = &slot.live().capabilities;
                 !(all.resources.is_empty() && all.templates.is_empty())
             };
+            // Servers read more than they list, and with one server there is nothing to guess.
+            if let [slot] = self.slots.values().collect::<Vec<_>>()[..]
+                && offers(&slot)
+            {
+                return Ok(Arc::clone(slot));
+            }
             let error = Error::new(ErrorCode::ToolNotFound, format!("no server lists `{uri}`"))
                 .help("name the server that should read it")
                 .candidates(self.slots.values().filter(offers).map(|slot| &slot.name));

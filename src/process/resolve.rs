@@ -250,8 +250,28 @@ fn suggestion(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
     }
 }
 
+/// Programs that entries often name together with their arguments, installed or not.
+const LAUNCHERS: [&str; 13] = [
+    "npx", "npm", "node", "uvx", "uv", "python", "python3", "pipx", "docker", "podman", "bunx",
+    "bun", "deno",
+];
+
+/// Whether a path begins with a drive letter (`C:\`, `C:/`).
+fn has_drive(command: &str) -> bool {
+    let mut chars = command.chars();
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic())
+        && chars.next() == Some(':')
+        && matches!(chars.next(), Some('\\' | '/'))
+}
+
 /// Help for a whole command line in `command`, if it begins with a program.
 fn command_line(command: &str, is_program: impl Fn(&str) -> bool) -> Option<String> {
+    // Paths of Windows often contain blanks, and are never split.
+    if has_drive(command) {
+        let help = "give the path of one program, with its arguments in `args`";
+        let elsewhere = "this is a path of Windows: name the program as this system knows it";
+        return Some(if cfg!(windows) { help } else { elsewhere }.to_owned());
+    }
     let mut split = command.match_indices(char::is_whitespace).map(|(at, _)| command.split_at(at));
     let (first, rest) = split.rfind(|(first, _)| is_program(first))?;
     let rest = rest.trim();
@@ -279,7 +299,7 @@ fn inspect(
             } else {
                 format!(" ({command:?} is relative to the working directory {})", cwd.display())
             };
-            SpawnError::new(format!("no such file: {name}{how}")).help(missing(command, cwd))
+            SpawnError::new(format!("no such file: {name}{how}")).help(missing(command, path, cwd))
         }
         _ => SpawnError::new(format!("{name} cannot be accessed: {error}")),
     })?;
@@ -303,14 +323,20 @@ fn inspect(
 }
 
 /// Help for a path that does not exist.
-fn missing(command: &str, cwd: &Path) -> String {
+fn missing(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
     if let Some(rest) = command.strip_prefix("~/") {
         return format!(
             "no shell reads this, so `~` means nothing: write \"${{userHome}}/{rest}\""
         );
     }
-    // A path may contain spaces: it is a command line only if the part before one is a file.
-    command_line(command, |first| cwd.join(first).is_file())
+    // A path may contain spaces: it is a command line only if the part before one is a program.
+    let is_program = |first: &str| {
+        cwd.join(first).is_file()
+            || (!has_separator(first)
+                && !first.contains(char::is_whitespace)
+                && (LAUNCHERS.contains(&first) || search(first, path, cwd).is_ok()))
+    };
+    command_line(command, is_program)
         .unwrap_or_else(|| "correct `command` or `cwd` of the entry".to_owned())
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use base::LogLevel;
 
@@ -47,6 +48,53 @@ pub struct SavedFilter {
     pub text: String,
 }
 
+/// A value in which `ours` wins where it differs from `known`; objects, and lists of what has a
+/// name, are merged entry by entry.
+fn merged(ours: Value, known: &Value, theirs: Value) -> Value {
+    if ours == *known {
+        return theirs;
+    }
+    match (ours, theirs) {
+        (Value::Object(ours), Value::Object(theirs)) => {
+            Value::Object(merged_entries(ours, known, theirs))
+        }
+        (Value::Array(ours), Value::Array(theirs)) => match (by_name(&ours), by_name(&theirs)) {
+            (Some(ours), Some(theirs)) => {
+                let known = by_name(known.as_array().map_or(&[][..], Vec::as_slice));
+                let known = Value::Object(known.unwrap_or_default());
+                merged_entries(ours, &known, theirs).into_iter().map(|(_, value)| value).collect()
+            }
+            _ => Value::Array(ours),
+        },
+        (ours, _) => ours,
+    }
+}
+
+fn merged_entries(
+    mut ours: Map<String, Value>,
+    known: &Value,
+    theirs: Map<String, Value>,
+) -> Map<String, Value> {
+    let mut out = Map::new();
+    for (key, theirs) in theirs {
+        let own = ours.shift_remove(&key).unwrap_or_default();
+        out.insert(key.clone(), merged(own, &known[&key], theirs));
+    }
+    for (key, own) in ours {
+        let value = merged(own, &known[&key], Value::Null);
+        out.insert(key, value);
+    }
+    out.retain(|_, value| !value.is_null());
+    out
+}
+
+/// The entries of a list by their `name`, if each has one.
+fn by_name(list: &[Value]) -> Option<Map<String, Value>> {
+    list.iter()
+        .map(|entry| Some((entry.get("name")?.as_str()?.to_owned(), entry.clone())))
+        .collect()
+}
+
 impl Prefs {
     /// Parses them.
     ///
@@ -55,11 +103,54 @@ impl Prefs {
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(|error| error.to_string())
     }
+
+    /// The preferences `theirs` with every change from `known` to `self`: of two dashboards each
+    /// keeps what the other one changed.
+    ///
+    /// # Errors
+    /// None for preferences of this version.
+    pub fn merged(&self, known: &Self, theirs: &Self) -> serde_json::Result<Self> {
+        let value = |prefs: &Self| serde_json::to_value(prefs);
+        serde_json::from_value(merged(value(self)?, &value(known)?, value(theirs)?))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_of_two_dashboards_keeps_what_the_other_changed() {
+        let filter = |name: &str| SavedFilter { name: name.to_owned(), text: "x".to_owned() };
+        let known = Prefs {
+            filters: [("logs".to_owned(), "old".to_owned())].into(),
+            saved_filters: vec![filter("both"), filter("gone")],
+            ..Prefs::default()
+        };
+        let theirs = Prefs {
+            theme: Some("dark".to_owned()),
+            filters: [("logs".to_owned(), "old".to_owned()), ("tools".to_owned(), "a".to_owned())]
+                .into(),
+            saved_filters: vec![filter("both"), filter("gone"), filter("filA")],
+            ..Prefs::default()
+        };
+        let ours = Prefs {
+            pane: Some("logs".to_owned()),
+            wrap_logs: true,
+            saved_filters: vec![filter("both"), filter("filB")],
+            ..Prefs::default()
+        };
+        let merged = ours.merged(&known, &theirs).unwrap();
+        let names: Vec<_> = merged.saved_filters.iter().map(|saved| saved.name.as_str()).collect();
+        assert_eq!(names, ["both", "filA", "filB"]);
+        assert_eq!((merged.theme, merged.pane), (theirs.theme, ours.pane));
+        assert!(merged.wrap_logs);
+        assert_eq!(
+            merged.filters,
+            [("tools".to_owned(), "a".to_owned())].into(),
+            "one was cleared"
+        );
+    }
 
     #[test]
     fn preferences_survive_being_written_and_rubbish_is_forgotten() {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::effect::{Baseline, CallRequest, Effect, Existing, LockChange};
 use crate::message::{CallToken, Message};
+use crate::prefs::Prefs;
 use crate::result::{PictureJob, ResultFile};
 use crate::state;
 use base::text::SafeText;
@@ -44,6 +45,8 @@ pub struct Runner {
     pub remote: Option<crate::attached::AttachedSocket>,
     messages: mpsc::Sender<Message>,
     files: SessionFiles,
+    /// The preferences as they were last read or written here.
+    prefs: Prefs,
     calls: HashMap<CallToken, CancellationToken>,
     reveal: bool,
     /// Kinds of data whose failed storage was already reported.
@@ -54,12 +57,14 @@ impl Runner {
     /// A runner that reports to `messages`; `reveal` decides whether results show or mask values of
     /// the configuration.
     pub fn new(messages: mpsc::Sender<Message>, files: SessionFiles, reveal: bool) -> Self {
+        let prefs = state::read_prefs(files.prefs.as_deref());
         Self {
             opened: None,
             #[cfg(unix)]
             remote: None,
             messages,
             files,
+            prefs,
             calls: HashMap::new(),
             reveal,
             not_kept: HashSet::new(),
@@ -221,7 +226,9 @@ impl Runner {
             }
             Effect::SavePrefs(prefs) => {
                 let file = self.files.prefs.as_ref();
-                self.kept("preferences", file.map(|file| state::write_prefs(file, &prefs)));
+                let known = std::mem::replace(&mut self.prefs, (*prefs).clone());
+                let written = file.map(|file| state::write_prefs(file, &prefs, &known));
+                self.kept("preferences", written);
             }
             Effect::Record(record) => {
                 let file = self.files.history.as_ref();

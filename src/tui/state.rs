@@ -92,10 +92,14 @@ pub fn read_prefs(file: Option<&Path>) -> Prefs {
     file.and_then(|file| StateFile::new(file, LARGEST).load(Prefs::parse)).unwrap_or_default()
 }
 
-/// Writes preferences.
-pub fn write_prefs(file: &Path, prefs: &Prefs) -> io::Result<()> {
-    let bytes = serde_json::to_vec_pretty(prefs)?;
-    StateFile::new(file, LARGEST).change(Prefs::parse, |_| Ok(Some(bytes))).map(|_| ())
+/// Writes what differs from `known`, the preferences as this dashboard last read or wrote them; the
+/// rest stays as another dashboard may have written it meanwhile.
+pub fn write_prefs(file: &Path, prefs: &Prefs, known: &Prefs) -> io::Result<()> {
+    let write = |held: Option<Prefs>| {
+        let held = held.unwrap_or_else(|| known.clone());
+        Ok(Some(serde_json::to_vec_pretty(&prefs.merged(known, &held)?)?))
+    };
+    StateFile::new(file, LARGEST).change(Prefs::parse, write).map(|_| ())
 }
 
 /// Writes a new file; if the name exists, a number is appended. Returns its path.
@@ -156,7 +160,7 @@ mod tests {
         let places = Places { config: None, state: Some(dir.path().into()) };
         let file = places.prefs_file(&["mcp.json".into()]).unwrap();
         let prefs = Prefs { pane: Some("logs".into()), ..Prefs::default() };
-        write_prefs(&file, &prefs).unwrap();
+        write_prefs(&file, &prefs, &Prefs::default()).unwrap();
         assert_eq!(read_prefs(Some(&file)), prefs);
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
         assert_ne!(places.prefs_file(&["other.json".into()]).unwrap(), file);

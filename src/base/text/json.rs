@@ -4,8 +4,10 @@
 //! The value is unchanged: a parser reads back exactly what was put in.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::inspect::is_hidden;
 
@@ -72,6 +74,51 @@ pub fn weigh(value: &impl serde::Serialize) -> usize {
         Ok(()) => scale.0,
         Err(_) => usize::MAX / 2,
     }
+}
+
+// Numbers as they are written: what a double or 64 bits cannot hold is refused, never rounded.
+
+/// Parses JSON, rejecting numbers that would not be sent as written: integers beyond 64 bits, and
+/// numbers with more digits than a double can hold.
+///
+/// # Errors
+/// A message, with line and column if the text does not parse.
+pub fn exact(text: &str) -> Result<Value, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        let message = error.to_string();
+        let bare = message.split(" at line").next().unwrap_or_default();
+        format!("line {}, column {}: {bare}", error.line(), error.column())
+    })?;
+    match lossy_number(text) {
+        Some(token) => Err(format!("{token} cannot be sent exactly; it has too many digits")),
+        None => Ok(value),
+    }
+}
+
+/// The first number in a JSON text that parsing would change.
+fn lossy_number(text: &str) -> Option<&str> {
+    static TOKENS: LazyLock<Option<regex::Regex>> =
+        LazyLock::new(|| regex::Regex::new(r#""(?:\\.|[^"\\])*"|[-0-9][-+.eE0-9]*"#).ok());
+    let tokens = TOKENS.iter().flat_map(|token| token.find_iter(text)).map(|found| found.as_str());
+    tokens.filter(|token| !token.starts_with('"')).find(|token| is_lossy(token))
+}
+
+fn is_lossy(token: &str) -> bool {
+    let mantissa = token.split(['e', 'E']).next().unwrap_or_default();
+    // Numbers so small that a double rounds them, down to zero.
+    let rounded = token.parse::<f64>().is_ok_and(|parsed| !parsed.is_normal());
+    if rounded && mantissa.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
+        return true;
+    }
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
+    if digits <= 15 {
+        return false;
+    }
+    if token.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
+        return token.parse::<i64>().is_err() && token.parse::<u64>().is_err();
+    }
+    let significant = mantissa.trim_start_matches(['-', '0', '.']).trim_end_matches('0');
+    significant.bytes().filter(u8::is_ascii_digit).count() > 17
 }
 
 #[cfg(test)]

@@ -188,7 +188,7 @@ pub fn entry_schema(entry: &Value) -> Value {
         _ => &[],
     };
     let aliases = SERVER.keys.iter().filter(|key| key.alias_of.is_some()).map(|key| key.name);
-    let spellings: Vec<&str> = aliases.chain(["transport", "id"]).collect();
+    let spellings: Vec<&str> = aliases.chain(["transport", "id", "enabled", "isActive"]).collect();
     let mut properties = Map::new();
     let name = json!({ "type": "string", "title": "name", "minLength": 1,
         "description": "Its tools are called by it: NAME.tool" });

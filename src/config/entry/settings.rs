@@ -16,6 +16,10 @@ const SHORT: [(&str, &str); 4] =
 /// The server with all these settings; its transport is a placeholder that the caller replaces.
 pub(crate) fn read(reader: &mut EntryReader<'_, '_>) -> ServerConfig {
     let mut set = std::mem::take(&mut reader.set);
+    set.retain(|key, _| !["enabled", "isActive"].contains(&key.as_str()));
+    if reader.entry.node.is_disabled() {
+        set.insert("disabled".to_owned(), json!(true));
+    }
     if set.get("tools").is_some_and(|tools| *tools == json!([])) {
         set.insert("tools".to_owned(), json!({ "deny": ["*"] }));
     }

@@ -29,13 +29,14 @@ pub(super) fn convert(
         ImportHost::VsCode => own_keys(&mut left, &mut out),
         _ => {}
     }
-    if left.remove("disabled") == Some(Value::Bool(true))
-        || left.remove("enabled") == Some(Value::Bool(false))
-    {
+    let (disabled, others) = (left.remove("disabled"), ["enabled", "isActive"]);
+    let is_off = others.map(|key| left.remove(key) == Some(Value::Bool(false)));
+    out.shift_remove("enabled");
+    out.shift_remove("isActive");
+    if disabled.map_or(is_off.contains(&true), |disabled| disabled == Value::Bool(true)) {
         out.insert("disabled".to_owned(), Value::Bool(true));
     }
     references(host, &mut out);
-    left.remove("enabled");
     let ignored: Vec<&str> = left.keys().map(String::as_str).collect();
     if !ignored.is_empty() {
         notes.push(format!("`{name}`: {} has no counterpart here", ignored.join(", ")));
@@ -104,8 +105,11 @@ fn common(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
 
 /// Keys VS Code shares with us.
 fn own_keys(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
-    let known: Vec<String> =
-        left.keys().filter(|key| SERVER.keys.iter().any(|k| k.name == *key)).cloned().collect();
+    let own = |key: &&String| {
+        let is_switch = ["disabled", "enabled", "isActive"].contains(&key.as_str());
+        !is_switch && SERVER.keys.iter().any(|k| k.name == **key)
+    };
+    let known: Vec<String> = left.keys().filter(own).cloned().collect();
     for key in known {
         insert(out, &key, left.remove(&key));
     }

@@ -92,6 +92,9 @@ pub struct RetryConfig {
     /// Longest delay (default 30 s).
     #[serde(with = "seconds")]
     pub max_delay: Duration,
+    /// JSON-RPC error codes after which a request that may be executed twice is sent again.
+    #[serde(deserialize_with = "whole_numbers", skip_serializing_if = "Vec::is_empty")]
+    pub codes: Vec<i64>,
     /// Whether the entry sets any of it.
     #[serde(skip)]
     pub is_given: bool,
@@ -259,11 +262,22 @@ impl Default for BreakerConfig {
     }
 }
 
+/// Whole numbers, which a configuration may spell `-32603.0`.
+fn whole_numbers<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<i64>, D::Error> {
+    let all = Vec::<f64>::deserialize(from)?;
+    let whole = |number: f64| {
+        let is_whole = number.fract() == 0.0;
+        let wrong = || serde::de::Error::custom(format!("{number} is not a whole number"));
+        is_whole.then_some(number as i64).ok_or_else(wrong)
+    };
+    all.into_iter().map(whole).collect()
+}
+
 /// Compares the values in effect; `is_given` is ignored.
 impl PartialEq for RetryConfig {
     fn eq(&self, other: &Self) -> bool {
         let values = |of: &Self| (of.initial, of.factor, of.max_delay, of.max_retries);
-        values(self) == values(other)
+        values(self) == values(other) && self.codes == other.codes
     }
 }
 
@@ -274,6 +288,7 @@ impl Default for RetryConfig {
             factor: 2.0,
             max_delay: Duration::from_secs(30),
             max_retries: 3,
+            codes: Vec::new(),
             is_given: false,
         }
     }

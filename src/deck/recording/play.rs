@@ -103,7 +103,12 @@ impl Scan {
         }
         let (before, mut has_facts) = (self.before, false);
         for line in lines(&text) {
-            let line = if line.len() > SMALL { head(line)? } else { whole(line)? };
+            let read = if line.len() > SMALL { head(line) } else { readable(line) };
+            // A broken line is left out here and in `entries`.
+            let Ok(line) = read else {
+                self.blocks.losses.line(0);
+                continue;
+            };
             self.until = self.until.max(line.at().unwrap_or_default());
             // Records from before the recording began may be in it too.
             self.from = self.from.min(line.at().unwrap_or(self.from));
@@ -129,6 +134,11 @@ impl Scan {
         }
         self.index.push(BlockIndex { place, until: self.until, before, has_facts });
         Ok(true)
+    }
+
+    /// What could not be read so far.
+    pub fn losses(&self) -> Option<String> {
+        self.blocks.losses.words()
     }
 
     /// The player, once the end is reached.
@@ -329,7 +339,7 @@ impl Player {
     fn facts(&mut self, block: usize) -> io::Result<()> {
         let text = self.scan.blocks.block(self.scan.index[block].place)?;
         for line in lines(&text).filter(|line| line.starts_with(br#"{"type":"fact""#)) {
-            if let RecordingLine::Fact(record) = whole(line)? {
+            if let Ok(RecordingLine::Fact(record)) = whole(line) {
                 self.scan.view.apply(&record);
             }
         }
@@ -343,7 +353,8 @@ impl Player {
             return Ok(Arc::clone(entries));
         }
         let text = self.scan.blocks.block(self.scan.index[block].place)?;
-        let entries: Arc<[RecordingLine]> = lines(&text).map(whole).collect::<io::Result<_>>()?;
+        let entries: Arc<[RecordingLine]> =
+            lines(&text).filter_map(|line| readable(line).ok()).collect();
         self.cached = Some((block, Arc::clone(&entries)));
         Ok(entries)
     }
@@ -357,6 +368,11 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn whole(line: &[u8]) -> io::Result<RecordingLine> {
     serde_json::from_slice(line).map_err(|error| invalid(format!("not a recording line: {error}")))
+}
+
+/// The whole line, or what [`head`] can read of it.
+fn readable(line: &[u8]) -> io::Result<RecordingLine> {
+    whole(line).or_else(|_| head(line))
 }
 
 /// Parses a line without its message body where possible: only the fields before it are needed.

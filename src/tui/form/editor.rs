@@ -1,7 +1,4 @@
-//! Text input in a form: a line, the filter of an open list, the whole value as JSON; and exact
-//! parsing of numbers and JSON, so that they are sent as they are written.
-
-use std::sync::LazyLock;
+//! Text input in a form: a line, the filter of an open list, the whole value as JSON.
 
 use ratatui_textarea::TextArea;
 use serde_json::Value;
@@ -10,6 +7,7 @@ use crate::find;
 use crate::form::row::FieldKind;
 use crate::prelude::*;
 pub use crate::widget::text_input::{edit, text_area as area};
+pub use base::text::json::exact;
 
 /// What a line editor edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,47 +149,4 @@ pub(super) fn editable(value: Option<&Value>) -> Option<String> {
 /// The JSON text of a value; a note if it is too large.
 pub fn pretty(value: Option<&Value>) -> String {
     editable(value).unwrap_or_else(|| "more than 1 MiB: too large to edit here".to_owned())
-}
-
-/// Parses JSON, rejecting numbers that would not be sent as written: integers beyond 64 bits, and
-/// numbers with more digits than a double can hold.
-///
-/// # Errors
-/// A message, with line and column if the text does not parse.
-pub fn exact(text: &str) -> Result<Value, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| {
-        let message = error.to_string();
-        let bare = message.split(" at line").next().unwrap_or_default();
-        format!("line {}, column {}: {bare}", error.line(), error.column())
-    })?;
-    match lossy_number(text) {
-        Some(token) => Err(format!("{token} cannot be sent exactly; it has too many digits")),
-        None => Ok(value),
-    }
-}
-
-/// The first number in a JSON text that parsing would change.
-fn lossy_number(text: &str) -> Option<&str> {
-    static TOKENS: LazyLock<Option<regex::Regex>> =
-        LazyLock::new(|| regex::Regex::new(r#""(?:\\.|[^"\\])*"|[-0-9][-+.eE0-9]*"#).ok());
-    let tokens = TOKENS.iter().flat_map(|token| token.find_iter(text)).map(|found| found.as_str());
-    tokens.filter(|token| !token.starts_with('"')).find(|token| is_lossy(token))
-}
-
-fn is_lossy(token: &str) -> bool {
-    let mantissa = token.split(['e', 'E']).next().unwrap_or_default();
-    // Numbers so small that a double rounds them, down to zero.
-    let rounded = token.parse::<f64>().is_ok_and(|parsed| !parsed.is_normal());
-    if rounded && mantissa.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
-        return true;
-    }
-    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
-    if digits <= 15 {
-        return false;
-    }
-    if token.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
-        return token.parse::<i64>().is_err() && token.parse::<u64>().is_err();
-    }
-    let significant = mantissa.trim_start_matches(['-', '0', '.']).trim_end_matches('0');
-    significant.bytes().filter(u8::is_ascii_digit).count() > 17
 }

@@ -31,7 +31,7 @@ const TEXT: &str = r#"{
     "a": {
       "command": "x",
       "args": ["--region=${REGION}", "--api-key", "canary-literal", "${TOKEN}", "k=${input:key}"],
-      "env": { "E": "canary-env", "F": "${A}" },
+      "env": { "E_KEY": "canary-env", "F": "${A}" },
       "timeoutMs": 1500
     },
     "b": { "url": "https://u:canary-user@example.com/?token=canary-query&x=${input:key}" }
@@ -45,8 +45,8 @@ fn every_value_has_its_origin_and_no_secret_is_shown() {
     for line in [
         r#""command": "x", // mcp.json:5:18"#,
         r#""--region=eu", // env:REGION, mcp.json:6:16"#,
-        r#""E": "***", // mcp.json:7:21"#,
-        r#""F": "***" // env:A, mcp.json:7:40"#,
+        r#""E_KEY": "***", // mcp.json:7:25"#,
+        r#""F": "plain" // env:A, mcp.json:7:44"#,
         r#""timeout": 1.5, // mcp.json:8:20"#,
         r#""startupTimeout": 30, // default"#,
         r#""k=***" // input:key, mcp.json:6:81"#,
@@ -95,8 +95,8 @@ fn what_nobody_set_is_left_out_unless_it_is_asked_for() {
         "k=***" // input:key, mcp.json:6:81
       ],
       "env": {
-        "E": "***", // mcp.json:7:21
-        "F": "***" // env:A, mcp.json:7:40
+        "E_KEY": "***", // mcp.json:7:25
+        "F": "plain" // env:A, mcp.json:7:44
       },
       "timeout": 1.5 // mcp.json:8:20
     },
