@@ -210,7 +210,7 @@ actions! {
     MoreTime = "more-time", "more time", "Extend the deadline by 10 minutes";
     Confirm = "confirm", "yes", "Do it";
     Quit = "quit", "quit", "Quit: stop the servers and leave";
-    QuitNow = "quit-now", "quit now", "Quit at once";
+    QuitNow = "quit-now", "quit now", "Leave from anywhere: asks about open work, then quits without waiting";
 }
 
 impl Action {

@@ -82,11 +82,13 @@ pub struct Setup {
     pub attached: bool,
 }
 
-/// A short-lived message in the footer.
+/// A short-lived message on a line of its own.
 struct Toast {
     shown: Timestamp,
     text: Ink,
     role: Role,
+    /// Whether it replies to a key: then its reason is gone with the next one.
+    is_reply: bool,
 }
 
 /// The dashboard.
@@ -101,6 +103,8 @@ pub struct App {
     /// What is open over the panes, and the state kept for closed screens.
     screens: Screens,
     toast: Option<Toast>,
+    /// Whether an event of the user is being handled.
+    replying: bool,
     /// The current time; during playback, `model.now` is the time in the recording.
     wall: Timestamp,
     look: Appearance,
@@ -133,6 +137,7 @@ impl App {
             servers: ServerList::default(),
             screens,
             toast: None,
+            replying: false,
             wall: now,
             look: Appearance::new(setup.ascii, setup.depth, setup.graphics, user),
             setup,
@@ -156,7 +161,10 @@ impl App {
     /// Handles a message and returns the effects to carry out.
     pub fn update(&mut self, message: Message) -> Vec<Effect> {
         match message {
-            Message::Input(event) => self.input(event),
+            Message::Input(event) => {
+                self.replying = true;
+                self.input(event);
+            }
             message => self.incoming(message),
         }
         let look = self.look.cx(&self.model, !self.is_covered()).look();
@@ -165,6 +173,7 @@ impl App {
         screens.calls.work(screens.open_call(), &look, area, out);
         screens.answers.work(screens.open_request(), out);
         self.absorb();
+        self.replying = false;
         std::mem::take(&mut self.effects)
     }
 
@@ -379,7 +388,8 @@ impl App {
     }
 
     fn toast(&mut self, text: Ink, role: Role) {
-        self.toast = Some(Toast { shown: self.wall, text, role });
+        let is_reply = self.replying;
+        self.toast = Some(Toast { shown: self.wall, text, role, is_reply });
         self.mark(Redraw::Now);
     }
 
@@ -390,6 +400,14 @@ impl App {
         };
         if self.toast.take_if(is_over).is_some() {
             self.mark(Redraw::Soon);
+        }
+    }
+
+    /// Removes the warning that replied to an earlier key.
+    fn drop_reply(&mut self) {
+        let is_past = |toast: &mut Toast| toast.is_reply && toast.role == Role::Warning;
+        if self.toast.take_if(is_past).is_some() {
+            self.mark(Redraw::Now);
         }
     }
 
@@ -449,11 +467,16 @@ impl App {
         match Layout::compute(area, self.setup.prefs.server_list) {
             Some(layout) => {
                 self.render_layout(&cx, &layout, buf);
-                let mut dialogs = self.screens.visible().peekable();
-                while let Some(dialog) = dialogs.next() {
-                    let focused = dialogs.peek().is_none();
+                let mut dialogs = self.screens.visible().filter(|s| s.frame(area).is_some());
+                let mut next = dialogs.next();
+                while let Some(dialog) = next {
+                    next = dialogs.next();
+                    let focused = next.is_none();
+                    let dimmed = Rect { height: layout.footer.y, ..area };
+                    overlay::dim(&cx, dimmed, buf);
                     overlay::render(dialog, &Cx { focused, ..cx }, area, buf);
                 }
+                self.render_toast(&cx, &layout, buf);
             }
             None => chrome::too_small(&cx, area, buf),
         }
@@ -471,19 +494,18 @@ impl App {
         chrome::tabs(cx, self.pane, layout.tabs, buf);
         let rule = cx.style(Role::Rule);
         Pen::new(buf, layout.rule).rule(cx.glyphs.horizontal, rule);
-        if let Some(screen) = self.screens.filling() {
-            let place = layout.screen();
-            let (key, word) = (cx.style(Role::Key), cx.style(Role::Muted));
-            screen.key_line(cx.keymap).render(screen.key_area(place), buf, key, word);
-            screen.render(cx, place, buf);
-            if self.toast.is_some() {
-                Clear.render(layout.footer, buf);
-                self.render_footer(cx, layout.footer, buf);
-            }
-            return;
-        }
         if let Some(bottom) = layout.bottom_rule {
             Pen::new(buf, bottom).rule(cx.glyphs.horizontal, rule);
+        }
+        if let Some(screen) = self.screens.filling() {
+            screen.render(cx, layout.screen(), buf);
+            if self.is_covered() {
+                chrome::footer(cx, keys::footer(self), layout.footer, buf);
+            } else {
+                let (key, word) = (cx.style(Role::Key), cx.style(Role::Muted));
+                screen.key_line(cx.keymap).render(layout.footer, buf, key, word);
+            }
+            return;
         }
         if let (Some(servers), Some(divider)) = (layout.servers, layout.divider) {
             let column = divider.x - layout.whole.x;
@@ -498,17 +520,30 @@ impl App {
         playback::render(cx, layout.rule, buf);
         let here = Cx { focused: cx.focused && self.focus == AppFocus::Pane, ..*cx };
         self.panes.get(self.pane).render(&here, layout.main, buf);
-        self.render_footer(cx, layout.footer, buf);
+        chrome::footer(cx, keys::footer(self), layout.footer, buf);
     }
 
-    fn render_footer(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        match &self.toast {
-            Some(toast) => {
-                let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
-                pen.skip(1).put(&toast.text, cx.style(toast.role));
-            }
-            None => chrome::footer(cx, keys::footer(self), area, buf),
+    /// Draws the message on its line, or on the lower side of a dialog that covers that.
+    fn render_toast(&self, cx: &Cx<'_>, layout: &Layout, buf: &mut Buffer) {
+        let Some(toast) = &self.toast else { return };
+        let frame = self.screens.top().and_then(|top| overlay::frame_area(top, self.size));
+        let covered = frame.filter(|frame| frame.intersects(layout.message()));
+        let line = covered.map_or_else(
+            || layout.message(),
+            |frame| Rect {
+                x: frame.x + 1,
+                y: frame.bottom() - 1,
+                width: frame.width.saturating_sub(2),
+                height: 1,
+            },
+        );
+        let style = cx.style(toast.role);
+        if covered.is_none() {
+            Clear.render(line, buf);
+            buf.set_style(line, cx.style(Role::Text));
         }
+        let mut pen = Pen::new(buf, line).ellipsis(cx.glyphs.ellipsis);
+        pen.put(" ", style).put(&toast.text, style).put(" ", style);
     }
 
     // The user's files and preferences.

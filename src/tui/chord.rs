@@ -14,24 +14,24 @@ pub struct Chord {
     pub modifiers: KeyModifiers,
 }
 
-const NAMED: &[(&str, KeyCode, &str)] = &[
-    ("enter", KeyCode::Enter, "⏎"),
-    ("esc", KeyCode::Esc, "esc"),
-    ("tab", KeyCode::Tab, "tab"),
-    ("backtab", KeyCode::BackTab, "⇧tab"),
-    ("backspace", KeyCode::Backspace, "⌫"),
-    ("delete", KeyCode::Delete, "del"),
-    ("insert", KeyCode::Insert, "ins"),
-    ("up", KeyCode::Up, "↑"),
-    ("down", KeyCode::Down, "↓"),
-    ("left", KeyCode::Left, "←"),
-    ("right", KeyCode::Right, "→"),
-    ("home", KeyCode::Home, "home"),
-    ("end", KeyCode::End, "end"),
-    ("pageup", KeyCode::PageUp, "pgup"),
-    ("pagedown", KeyCode::PageDown, "pgdn"),
-    ("space", KeyCode::Char(' '), "space"),
-    ("minus", KeyCode::Char('-'), "-"),
+const NAMED: &[(&str, KeyCode)] = &[
+    ("enter", KeyCode::Enter),
+    ("esc", KeyCode::Esc),
+    ("tab", KeyCode::Tab),
+    ("backtab", KeyCode::BackTab),
+    ("backspace", KeyCode::Backspace),
+    ("delete", KeyCode::Delete),
+    ("insert", KeyCode::Insert),
+    ("up", KeyCode::Up),
+    ("down", KeyCode::Down),
+    ("left", KeyCode::Left),
+    ("right", KeyCode::Right),
+    ("home", KeyCode::Home),
+    ("end", KeyCode::End),
+    ("pageup", KeyCode::PageUp),
+    ("pagedown", KeyCode::PageDown),
+    ("space", KeyCode::Char(' ')),
+    ("minus", KeyCode::Char('-')),
 ];
 
 impl Chord {
@@ -63,32 +63,6 @@ impl Chord {
             _ => None,
         }
     }
-
-    /// The signs of the modifiers it has; `signs` are for control, alt and shift.
-    fn modifiers_as(self, signs: [&str; 3]) -> String {
-        let all = [KeyModifiers::CONTROL, KeyModifiers::ALT, KeyModifiers::SHIFT];
-        let held = all.into_iter().zip(signs).filter(|(one, _)| self.modifiers.contains(*one));
-        held.map(|(_, sign)| sign).collect()
-    }
-
-    /// As footer and help show it: `^P`, `⏎`, `esc`.
-    pub fn short(self) -> String {
-        let mut out = self.modifiers_as(["^", "M-", "⇧"]);
-        match self.code {
-            KeyCode::Char(c) if c != ' ' => {
-                if self.modifiers.contains(KeyModifiers::CONTROL) {
-                    out.extend(c.to_uppercase());
-                } else {
-                    out.push(c);
-                }
-            }
-            KeyCode::F(n) => out.extend(["F".to_owned(), n.to_string()]),
-            code => out.push_str(
-                NAMED.iter().find(|(_, named, _)| *named == code).map_or("?", |(_, _, s)| s),
-            ),
-        }
-        out
-    }
 }
 
 impl FromStr for Chord {
@@ -112,8 +86,8 @@ impl FromStr for Chord {
             (Some(c), None) => KeyCode::Char(c),
             _ => NAMED
                 .iter()
-                .find(|(name, ..)| *name == rest)
-                .map(|(_, code, _)| *code)
+                .find(|(name, _)| *name == rest)
+                .map(|(_, code)| *code)
                 .or_else(|| rest.strip_prefix('f')?.parse().ok().map(KeyCode::F))
                 .ok_or_else(|| format!("`{rest}` in `{text}` is not a key"))?,
         };
@@ -123,9 +97,17 @@ impl FromStr for Chord {
 
 impl fmt::Display for Chord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.modifiers_as(["ctrl-", "alt-", "shift-"]))?;
-        match (NAMED.iter().find(|(_, code, _)| *code == self.code), self.code) {
-            (Some((name, ..)), _) => f.write_str(name),
+        for (modifier, word) in [
+            (KeyModifiers::CONTROL, "ctrl-"),
+            (KeyModifiers::ALT, "alt-"),
+            (KeyModifiers::SHIFT, "shift-"),
+        ] {
+            if self.modifiers.contains(modifier) {
+                f.write_str(word)?;
+            }
+        }
+        match (NAMED.iter().find(|(_, code)| *code == self.code), self.code) {
+            (Some((name, _)), _) => f.write_str(name),
             (None, KeyCode::Char(c)) => write!(f, "{c}"),
             (None, KeyCode::F(n)) => write!(f, "f{n}"),
             _ => f.write_str("?"),

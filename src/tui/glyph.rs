@@ -57,6 +57,8 @@ glyphs! {
     tee_down: GlyphText = "┬", "+";
     /// Rule meeting a vertical one above it.
     tee_up: GlyphText = "┴", "+";
+    /// Corners of a frame: top left, top right, bottom left, bottom right.
+    corners: [GlyphText; 4] = ["╭", "╮", "╰", "╯"], ["+", "+", "+", "+"];
     /// To the server.
     outbound: GlyphText = "→", ">";
     /// From the server.

@@ -22,7 +22,7 @@ pub struct Layout {
     pub main: Rect,
     /// Rule above the footer, where there is room for one.
     pub bottom_rule: Option<Rect>,
-    /// Keys, or a message.
+    /// Keys.
     pub footer: Rect,
 }
 
@@ -63,10 +63,17 @@ impl Layout {
         })
     }
 
-    /// Region of an open screen: everything below the tabs.
+    /// Region of an open screen: everything below the tabs and above the keys, and one row more,
+    /// which screens leave free for messages or, where there is no row for those, for the keys.
     pub fn screen(&self) -> Rect {
         let top = self.rule.bottom();
-        Rect { y: top, height: self.whole.bottom().saturating_sub(top), ..self.whole }
+        let bottom = self.bottom_rule.unwrap_or(self.footer).bottom();
+        Rect { y: top, height: bottom.saturating_sub(top), ..self.whole }
+    }
+
+    /// The line of messages: the rule above the keys or, on a low screen, the one under the tabs.
+    pub fn message(&self) -> Rect {
+        self.bottom_rule.unwrap_or(self.rule)
     }
 
     /// The region under the mouse: server list or pane.

@@ -1,13 +1,15 @@
 //! Dialogs over the panes and screens: texts, lists to pick from, questions. Each is a
 //! [`crate::screen::Screen`] with a frame; here is what they share.
 
+use ratatui::style::Modifier;
 use ratatui::widgets::{Clear, Widget as _};
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::keymap::KeyScope;
 use crate::pane::Cx;
 use crate::prelude::*;
 use crate::screen::Screen;
-use crate::widget::Pen;
+use crate::widget::{Pen, frame};
 
 mod confirm;
 mod consent;
@@ -66,17 +68,42 @@ fn keys(
     }
 }
 
-/// Draws a dialog over what is there: rules above and below, and the title in the upper one.
+/// Draws a dialog over what is there, which is dimmed: a frame with the title, on a ground of its
+/// own.
 pub fn render(dialog: &dyn Screen, cx: &Cx<'_>, whole: Rect, buf: &mut Buffer) {
     let Some((title, ..)) = dialog.frame(whole) else { return };
     let area = frame_area(dialog, whole).unwrap_or(whole).intersection(buf.area);
+    cut_off(area, buf);
     Clear.render(area, buf);
     buf.set_style(area, cx.style(Role::Text));
-    let style = cx.style(Role::Accent);
-    let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
-    pen.rule(cx.glyphs.horizontal, style);
-    pen.at(0, area.height.saturating_sub(1)).rule(cx.glyphs.horizontal, style);
-    pen.at(2, 0).put(" ", cx.style(Role::Text)).put(title, style);
-    pen.put(" ", cx.style(Role::Text));
+    frame(cx, &title, (cx.style(Role::Accent), cx.style(Role::Accent)), area, buf);
     dialog.render(cx, inner(area), buf);
+    let Some(raised) = cx.theme.raised() else { return };
+    let ground = cx.style(Role::Text).bg;
+    for at in area.positions() {
+        let cell = &mut buf[at];
+        if Some(cell.bg) == ground {
+            cell.bg = raised;
+        }
+    }
+}
+
+/// Dims what is drawn so far, so that a dialog over it stands out.
+pub fn dim(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+    let faint = cx.style(Role::Text).patch(cx.style(Role::Faint));
+    for at in area.intersection(buf.area).positions() {
+        let cell = &mut buf[at];
+        cell.modifier = Modifier::empty();
+        cell.set_style(faint);
+    }
+}
+
+/// Blanks the wide characters that would stick out from below a frame at its left side.
+fn cut_off(area: Rect, buf: &mut Buffer) {
+    let Some(x) = area.x.checked_sub(1) else { return };
+    for y in area.top()..area.bottom() {
+        if buf[(x, y)].symbol().width() > 1 {
+            buf[(x, y)].set_symbol(" ");
+        }
+    }
 }

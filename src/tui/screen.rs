@@ -119,7 +119,7 @@ pub trait Screen {
     /// Brings itself up to date before a frame; `ui.area` is the room there is for it.
     fn prepare(&mut self, _ui: Ui<'_>) {}
 
-    /// Draws itself.
+    /// Draws itself; a screen leaves the last row of its region free.
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer);
 
     /// Pictures drawn in pixels over the cells.
@@ -127,15 +127,9 @@ pub trait Screen {
         Vec::new()
     }
 
-    /// The line of keys at its foot; a dialog has the dashboard's.
+    /// Its keys, for the last line of the dashboard, while no dialog is open over it.
     fn key_line(&self, _keymap: &Keymap) -> KeyLine {
         KeyLine::default()
-    }
-
-    /// Where that line is drawn.
-    fn key_area(&self, area: Rect) -> Rect {
-        let height = area.height.min(1);
-        Rect { y: area.bottom() - height, height, ..area }
     }
 
     /// Whether the dashboard's line of keys names this key below a dialog.

@@ -84,6 +84,8 @@ impl Role {
 pub struct Theme {
     name: String,
     styles: [Style; Role::ALL.len()],
+    /// The ground of popups; `None` where the theme leaves the ground to the terminal.
+    raised: Option<Color>,
 }
 
 /// The built-in themes: name and source.
@@ -160,6 +162,13 @@ impl Theme {
                 })?;
             }
         }
+        theme.raised = match (theme.style(Role::Text).bg, theme.style(Role::Input).bg) {
+            (Some(Color::Rgb(r, g, b)), Some(Color::Rgb(red, green, blue))) => {
+                let between = u8::midpoint;
+                Some(Color::Rgb(between(r, red), between(g, green), between(b, blue)))
+            }
+            _ => None,
+        };
         Ok(theme)
     }
 
@@ -191,7 +200,14 @@ impl Theme {
         for style in &mut self.styles {
             *style = depth.adapt(*style);
         }
+        self.raised = self.raised.and_then(|raised| depth.adapt(Style::new().bg(raised)).bg);
         self
+    }
+
+    /// The ground of popups, between that of the screen and that of a typed line; `None` where the
+    /// theme leaves the ground to the terminal.
+    pub const fn raised(&self) -> Option<Color> {
+        self.raised
     }
 
     /// Its name.

@@ -1,5 +1,7 @@
 //! Small building blocks for panes. They draw into a buffer and own no application state.
 
+use ratatui::layout::Margin;
+
 use crate::context::Cx;
 use crate::prelude::*;
 
@@ -16,6 +18,40 @@ pub use key_line::KeyLine;
 pub use pen::{Pen, width};
 pub use stream::{FilterMatch, StreamList};
 pub use text_input::{KeepFilter, TextInput};
+
+/// Draws the four sides of `area` with a title in the upper one; returns the region inside.
+pub fn frame(
+    cx: &Cx<'_>,
+    title: &Ink,
+    style: (Style, Style),
+    area: Rect,
+    buf: &mut Buffer,
+) -> Rect {
+    let area = area.intersection(buf.area);
+    let inside = area.inner(Margin::new(1, 1));
+    if area.width < 2 || area.height < 2 {
+        return inside;
+    }
+    let (sides, words) = style;
+    let [top_left, top_right, bottom_left, bottom_right] = cx.glyphs.corners;
+    for (row, left, right) in
+        [(0, top_left, top_right), (area.height - 1, bottom_left, bottom_right)]
+    {
+        let mut pen = Pen::new(buf, area);
+        pen.at(0, row).rule(cx.glyphs.horizontal, sides);
+        pen.column(0).clip(left, 1, sides).column(area.width - 1).clip(right, 1, sides);
+    }
+    for row in 1..area.height - 1 {
+        let mut pen = Pen::new(buf, area);
+        pen.at(0, row).clip(cx.glyphs.vertical, 1, sides);
+        pen.column(area.width - 1).clip(cx.glyphs.vertical, 1, sides);
+    }
+    if !title.as_str().is_empty() && area.width > 6 {
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        pen.column(2).put(" ", words).clip(title, area.width - 6, words).put(" ", words);
+    }
+    inside
+}
 
 /// Draws a vertical rule down `area`.
 pub fn vertical_rule(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {

@@ -7,6 +7,7 @@ mod changes;
 mod chat;
 mod driver;
 mod find;
+mod frame;
 mod inbox;
 mod keys;
 mod mouse;

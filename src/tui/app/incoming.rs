@@ -12,6 +12,7 @@ use crate::chord::Chord;
 use crate::effect::{Effect, Existing};
 use crate::entry::FormScreen;
 use crate::keymap::KeyScope;
+use crate::layout::Layout;
 use crate::message::Message;
 use crate::model::{Activity, EngineState, Feed, Model, Situation, Todo, Watched, who_asks};
 use crate::overlay::{TextReader, frame_area, reader_width};
@@ -426,6 +427,7 @@ impl App {
             Event::Key(key) if key.kind != KeyEventKind::Release => {
                 self.expire_toast(true);
                 self.drag_over();
+                self.drop_reply();
                 self.key(key);
             }
             Event::Mouse(mouse) => {
@@ -532,7 +534,9 @@ impl App {
         if !matches!(gesture, Gesture::Scroll { .. }) {
             self.pointer.pressed = Some(at);
         }
-        if let Some(frame) = self.screens.top().and_then(|top| frame_area(top, self.size)) {
+        let frame = self.screens.top().and_then(|top| frame_area(top, self.size));
+        let on_keys = self.layout().is_some_and(|layout| layout.footer.contains(at));
+        if let Some(frame) = frame.filter(|frame| !on_keys || frame.contains(at)) {
             return self.on_screen(|dialog, ui, out| match gesture {
                 _ if frame.contains(at) => dialog.mouse(gesture, ui, out),
                 Gesture::Click(_) if dialog.is_passing() => dialog.act(Action::Back, ui, out),
@@ -544,8 +548,8 @@ impl App {
             let share = playback::share_at(at.x, layout.rule);
             return self.effects.extend(share.map(|to| Effect::Play(PlayCommand::To(to))));
         }
-        if self.screen_mouse(gesture, layout.screen()) {
-            return;
+        if self.screens.top().is_some() && (on_keys || layout.screen().contains(at)) {
+            return self.screen_mouse(gesture, &layout);
         }
         if layout.main.contains(at) {
             self.focus = AppFocus::Pane;
@@ -568,28 +572,35 @@ impl App {
             self.show(PaneId::Inbox);
         } else if layout.header.contains(at) && self.model.rejected().next().is_some() {
             self.show(PaneId::Config);
-        } else if layout.footer.contains(at)
-            && self.toast.is_none()
+        } else if on_keys
+            && matches!(gesture, Gesture::Click(_) | Gesture::DoubleClick(_))
             && let Some(action) = chrome::footer_at(keys::footer(self), layout.footer, at.x)
         {
             self.perform(action);
         }
     }
 
-    /// Handles the mouse on a screen open in this region; returns whether it was inside.
-    fn screen_mouse(&mut self, gesture: Gesture, area: Rect) -> bool {
+    /// Handles the mouse on an open screen, or on the line of keys below it.
+    fn screen_mouse(&mut self, gesture: Gesture, layout: &Layout) {
         let at = gesture.position();
-        let Some(screen) = self.screens.top().filter(|_| area.contains(at)) else { return false };
-        let keys = screen.key_area(area);
-        if self.toast.is_none() && keys.contains(at) {
-            let pressed = screen.key_line(&self.look.keymap).at(keys, at.x);
-            if let Some(chord) = pressed.filter(|_| gesture == Gesture::Click(at)) {
-                self.key(KeyEvent::new(chord.code, chord.modifiers));
-            }
-            return true;
+        if !layout.footer.contains(at) {
+            return self.on_screen(|screen, ui, out| screen.mouse(gesture, ui, out));
         }
-        self.on_screen(|screen, ui, out| screen.mouse(gesture, ui, out));
-        true
+        let Some(screen) = self.screens.top().filter(|_| gesture == Gesture::Click(at)) else {
+            return;
+        };
+        if self.is_covered() {
+            let action = chrome::footer_at(keys::footer(self), layout.footer, at.x);
+            if let Some(action) = action.filter(|action| self.may(*action)) {
+                if keys::is_of_screen(self, action) {
+                    self.act_on_screen(action);
+                } else {
+                    self.perform_anywhere(action);
+                }
+            }
+        } else if let Some(chord) = screen.key_line(&self.look.keymap).at(layout.footer, at.x) {
+            self.key(KeyEvent::new(chord.code, chord.modifiers));
+        }
     }
 
     /// Extends the selection while the button is held down.

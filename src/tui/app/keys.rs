@@ -173,7 +173,7 @@ pub(super) fn footer(app: &App) -> Vec<FooterKey> {
             Action::Back if types => ink!("clear"),
             action => app.look.keymap.label(action),
         };
-        (spell(app, row.chords[0]), label, row.action)
+        (row.chords[0].to_string(), label, row.action)
     };
     rows.into_iter().map(key).collect()
 }
@@ -192,11 +192,6 @@ fn rows_here(app: &App, scopes: &[KeyScope]) -> Vec<KeyRow> {
     rows
 }
 
-/// A chord as this terminal can show it.
-fn spell(app: &App, chord: Chord) -> String {
-    if app.look.glyphs.is_ascii() { chord.to_string() } else { chord.short() }
-}
-
 /// Rows of the palette: actions of the screen, other actions, servers, saved calls and filters,
 /// themes, and everything the servers offer.
 pub(super) fn palette(app: &App) -> Vec<Choice> {
@@ -206,7 +201,7 @@ pub(super) fn palette(app: &App) -> Vec<Choice> {
     for row in keymap.rows(&app.screens.top().map(Screen::scopes).unwrap_or_default()) {
         let pick = Pick::Action(row.action);
         if row.action != Action::Open && !choices.iter().any(|c| c.pick == pick) {
-            let hint = Ink::line(&spell(app, row.chords[0]));
+            let hint = Ink::line(&row.chords[0].to_string());
             choices.push(Choice::new(ink!("{}", row.action.help()), hint, pick));
         }
     }
@@ -254,7 +249,7 @@ fn action_choice(app: &App, action: Action, here: &[KeyRow]) -> Choice {
     }
     let disabled = availability(app, action).err().map(|reason| app.spelled(reason));
     let row = here.iter().find(|row| row.action == action);
-    let hint = row.map(|row| Ink::line(&spell(app, row.chords[0])));
+    let hint = row.map(|row| Ink::line(&row.chords[0].to_string()));
     Choice { words, hint: hint.unwrap_or_default(), pick, disabled }
 }
 
@@ -305,7 +300,7 @@ pub(super) fn help(app: &App) -> TextReader {
             doc.heading(row.scope.name());
             last = Some(row.scope);
         }
-        let keys: Vec<String> = row.chords.iter().map(|chord| spell(app, *chord)).collect();
+        let keys: Vec<String> = row.chords.iter().map(Chord::to_string).collect();
         let mut help = app.look.keymap.help(row.action);
         let mut role = Role::Text;
         if let Err(reason) = availability(app, row.action) {

@@ -17,7 +17,6 @@ pub(super) struct CallRegions {
     pub(super) form: Rect,
     status: Option<Rect>,
     pub(super) result: Option<Rect>,
-    pub(super) footer: Rect,
 }
 
 /// Adds the left margin of the screen's text.
@@ -30,11 +29,9 @@ impl CallScreen {
     pub(super) fn regions(&self, area: Rect) -> CallRegions {
         let described = self.description(area).count() as u16;
         let head = 1 + described + u16::from(self.changed.is_some());
-        let footer = u16::from(area.height >= 8);
-        let [head, body, footer] =
-            Layout::vertical([Length(head), Fill(1), Length(footer)]).areas(area);
+        let [head, body, _] = Layout::vertical([Length(head), Fill(1), Length(1)]).areas(area);
         if self.runs.is_empty() {
-            return CallRegions { head, form: body, status: None, result: None, footer };
+            return CallRegions { head, form: body, status: None, result: None };
         }
         let [form, rest] = if body.width >= 150 {
             let halves = [Length(body.width / 2), Fill(1)];
@@ -49,7 +46,7 @@ impl CallScreen {
             Layout::vertical([Length(height), Fill(1)]).areas(body)
         };
         let [status, result] = Layout::vertical([Length(2), Fill(1)]).areas(rest);
-        CallRegions { head, form, status: Some(status), result: Some(inset(result)), footer }
+        CallRegions { head, form, status: Some(status), result: Some(inset(result)) }
     }
 
     /// The lines of the description that there is room for: none, one, or up to three.

@@ -759,10 +759,6 @@ impl Screen for CallScreen {
         KeyLine::new(keys.map(worded).collect(), keymap.help_label())
     }
 
-    fn key_area(&self, area: Rect) -> Rect {
-        self.regions(area).footer
-    }
-
     fn region_at(&self, area: Rect, at: Position) -> Rect {
         let regions = self.regions(area);
         let parts = [Some(regions.form), regions.result];

@@ -60,7 +60,7 @@ impl Screen for Confirm {
     }
 
     fn frame(&self, whole: Rect) -> Option<Frame> {
-        Some((self.title.clone(), 64, self.text(whole.width).len() as u16 + 6))
+        Some((self.title.clone(), 64, self.text(whole.width).len() as u16 + 5))
     }
 
     fn takes_letters(&self) -> bool {

@@ -279,7 +279,7 @@ fn while_something_is_typed_only_keys_that_are_no_text_are_offered_and_f1_helps(
     types(&mut app, ":");
     let offered = footer(&mut app);
     assert!(!offered.contains("q quit") && !offered.contains("restart"), "{offered}");
-    assert!(offered.contains("F1 help"), "{offered}");
+    assert!(offered.contains("f1 help"), "{offered}");
     press(&mut app, KeyCode::F(1), NONE);
     let help = draw(&mut app, 120, 40);
     assert!(help.contains("keys: ") && !help.contains("Show the servers"), "{help}");
@@ -288,7 +288,9 @@ fn while_something_is_typed_only_keys_that_are_no_text_are_offered_and_f1_helps(
 #[test]
 fn a_text_to_read_offers_no_filter_and_a_filter_is_typed_where_it_is_seen() {
     let mut app = app("typical");
+    draw(&mut app, 120, 40);
     types(&mut app, "1jb");
+    assert!(draw(&mut app, 120, 40).contains("diagnostics: "));
     let offered = footer(&mut app);
     assert!(!offered.contains("filter") && !offered.contains("open"), "{offered}");
     press(&mut app, KeyCode::Esc, NONE);
@@ -419,7 +421,7 @@ fn a_command_of_the_keymap_file_runs_with_what_is_selected_after_its_question() 
     app.update(Message::UserFiles(user));
     types(&mut app, "2");
     let footer = draw(&mut app, 200, 60);
-    assert!(footer.contains("F4 top"), "{footer}");
+    assert!(footer.contains("f4 top"), "{footer}");
     types(&mut app, "1");
     draw(&mut app, 200, 60);
     key(&mut app, KeyCode::F(10), NONE);

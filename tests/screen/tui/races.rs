@@ -144,8 +144,7 @@ fn number_after(screen: &str, before: &str) -> Option<u64> {
 
 /// The request whose answering screen is shown, with nothing over it.
 fn looked_at(driver: &Driver, screen: &str) -> Option<ApprovalId> {
-    let framed = |line: &str| !line.starts_with('─') && line.contains("────");
-    let shown = driver.app.has_screen() && !screen.lines().any(framed);
+    let shown = driver.app.has_screen() && !screen.contains('╭');
     shown.then(|| number_after(screen, "Question ")).flatten().map(ApprovalId)
 }
 
