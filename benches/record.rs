@@ -170,7 +170,7 @@ fn first_screen(path: &std::path::Path) {
     let player = std::thread::spawn(move || {
         play(SafeText::line("large.jsonl"), scan, &asked, &|event| reported.send(event).is_ok());
     });
-    let mut app = App::new(Setup::default(), Timestamp(1));
+    let mut app = App::new(Setup { themes: mcpdeck::THEMES, ..Setup::default() }, Timestamp(1));
     app.update(Message::Resize(120, 40));
     app.update(Message::Played(news.recv().unwrap().unwrap()));
     app.prepare();
@@ -192,7 +192,7 @@ fn waterfall() {
     };
     let mut medians = Vec::new();
     for count in [1_000, 100_000] {
-        let mut app = App::new(Setup::default(), Timestamp(1));
+        let mut app = App::new(Setup { themes: mcpdeck::THEMES, ..Setup::default() }, Timestamp(1));
         app.update(Message::Resize(120, 40));
         let take = |app: &mut App, first: u64, next: u64| {
             let items = (first..next).map(frame).collect();

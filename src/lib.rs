@@ -66,7 +66,7 @@
 //! 7. Only `cli`, the terminal session and servers that are played write to stdout:
 //!    `words_stay_where_they_belong` and the lints `print_stdout`, `print_stderr`.
 //! 8. Text from servers becomes [`base::SafeText`] once, where it enters, and the functions that draw
-//!    take nothing else: `tui/ink.rs` (the compiler).
+//!    take nothing else: `terminal/ink.rs` (the compiler).
 //! 9. Secrets are [`base::Secret`], which prints as `***`: the compiler, and `fixtures/faults`.
 //! 10. A request in flight is one value with one owner, [`mcp::PendingRequest`]: id, deadline, cancel,
 //!     progress, clock, byte counts, and where its answer goes. `tests/engine/wire`.
@@ -99,7 +99,20 @@ pub use gateway;
 #[cfg(feature = "mock")]
 pub use mock;
 #[cfg(feature = "tui")]
+pub use terminal;
+#[cfg(feature = "tui")]
 pub use tui;
+
+/// The themes of the dashboard: names, and sources in TOML.
+#[cfg(feature = "tui")]
+pub const THEMES: terminal::theme::ShippedThemes = &[
+    ("default", include_str!("../themes/default.toml")),
+    ("dark", include_str!("../themes/dark.toml")),
+    ("light", include_str!("../themes/light.toml")),
+    ("high-contrast", include_str!("../themes/high-contrast.toml")),
+    ("catppuccin", include_str!("../themes/catppuccin.toml")),
+    ("gruvbox", include_str!("../themes/gruvbox.toml")),
+];
 
 pub use config::McpConfig;
 pub use config::error::{Error, ErrorCode};

@@ -1,5 +1,9 @@
 //! The binary: runs the command line.
 
 fn main() -> std::process::ExitCode {
-    mcpdeck::cli::main()
+    #[cfg(feature = "tui")]
+    let themes = mcpdeck::THEMES;
+    #[cfg(not(feature = "tui"))]
+    let themes = &[];
+    mcpdeck::cli::main(themes)
 }

@@ -56,6 +56,17 @@ pub fn nearest<T: AsRef<str>>(
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct SafeText(Arc<str>);
 
+/// A part of a text that is safe to draw: our own literals, numbers, and what was sanitised.
+pub trait SafePart: fmt::Display {}
+
+macro_rules! safe_parts {
+    ($($t:ty),*) => { $(impl SafePart for $t {})* };
+}
+safe_parts!(u8, u16, u32, u64, usize, i32, i64, f32, f64, bool, char, SafeText);
+safe_parts!(crate::human::Dur, crate::human::Bytes, crate::human::Count);
+impl SafePart for &'static str {}
+impl<T: SafePart> SafePart for &T {}
+
 /// Whether line breaks are kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LineBreaks {

@@ -184,6 +184,10 @@ pub struct DashboardArgs {
     #[arg(long, value_name = "NAME", help_heading = "Dashboard")]
     pub theme: Option<String>,
 
+    /// The built-in themes: names, and sources in TOML.
+    #[arg(skip)]
+    pub themes: &'static [(&'static str, &'static str)],
+
     /// Print the key table, including the changes in your keymap.toml.
     #[cfg(feature = "tui")]
     #[arg(long, help_heading = "Dashboard")]

@@ -97,6 +97,7 @@ fn show(
         record: cli.common.record.clone(),
         setup: Setup {
             ascii: cli.dashboard.ascii,
+            themes: cli.dashboard.themes,
             theme: cli.dashboard.theme.clone(),
             tour: cli.dashboard.demo,
             origin: origin(cli),

@@ -44,8 +44,9 @@ use self::args::{Cli, OneServer, Verb};
 use crate::telemetry::{LogOptions, Telemetry};
 use output::ExitStatus;
 
-/// Runs the program and returns its exit code.
-pub fn main() -> std::process::ExitCode {
+/// Runs the program and returns its exit code. `themes` are those it brings with it, for the
+/// dashboard: names, and sources in TOML.
+pub fn main(themes: &'static [(&'static str, &'static str)]) -> std::process::ExitCode {
     // Shell completion requests are answered first, without any other setup.
     if let Some(exit) = complete::answer() {
         return exit.into();
@@ -59,6 +60,7 @@ pub fn main() -> std::process::ExitCode {
             return ExitStatus::Ok.into();
         }
     };
+    cli.dashboard.themes = themes;
     // Mock and demo servers own their standard streams and must start fast: no logging.
     match cli.verb {
         #[cfg(feature = "mock")]

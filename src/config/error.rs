@@ -103,6 +103,8 @@ impl ErrorCode {
     }
 }
 
+impl base::text::SafePart for ErrorCode {}
+
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())

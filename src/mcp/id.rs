@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use base::text::SafePart;
 use serde::{Deserialize, Serialize};
 
 macro_rules! id {
@@ -16,6 +17,8 @@ macro_rules! id {
                 write!(f, "{}", self.0)
             }
         }
+
+        impl SafePart for $name {}
     };
 }
 

@@ -1,5 +1,7 @@
 //! All user actions as one enum, with their texts for footer, palette, help and keymap files.
 
+use terminal::list::{BrowseAction, ToBrowse};
+
 macro_rules! actions {
     ($($name:ident = $id:literal, $label:literal, $help:literal;)*) => {
         /// An action the user can trigger by key, mouse or palette.
@@ -222,15 +224,36 @@ impl Action {
     /// Rows it moves in a list or text whose pages have `page` rows; negative is up, and first and
     /// last row exceed the length of any text. `None` if it does not move.
     pub const fn steps(self, page: isize) -> Option<isize> {
-        match self {
-            Self::Up => Some(-1),
-            Self::Down => Some(1),
-            Self::PageUp => Some(-page),
-            Self::PageDown => Some(page),
-            Self::Top => Some(isize::MIN / 2),
-            Self::Bottom => Some(isize::MAX / 2),
-            _ => None,
+        match self.browse() {
+            Some(action) => action.steps(page),
+            None => None,
         }
+    }
+
+    /// The action of lists and texts that it stands for.
+    const fn browse(self) -> Option<BrowseAction> {
+        Some(match self {
+            Self::Up => BrowseAction::Up,
+            Self::Down => BrowseAction::Down,
+            Self::PageUp => BrowseAction::PageUp,
+            Self::PageDown => BrowseAction::PageDown,
+            Self::Top => BrowseAction::Top,
+            Self::Bottom => BrowseAction::Bottom,
+            Self::Left => BrowseAction::Left,
+            Self::Right => BrowseAction::Right,
+            Self::Open => BrowseAction::Open,
+            Self::Back => BrowseAction::Back,
+            Self::Filter => BrowseAction::Filter,
+            Self::ClearFilter => BrowseAction::ClearFilter,
+            Self::ToggleDetail => BrowseAction::ToggleDetail,
+            _ => return None,
+        })
+    }
+}
+
+impl ToBrowse for Action {
+    fn to_browse(self) -> Option<BrowseAction> {
+        self.browse()
     }
 }
 

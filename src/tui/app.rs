@@ -24,7 +24,7 @@ use crate::pick::Choice;
 use crate::prefs::Prefs;
 use crate::prelude::*;
 use crate::screen::Screen;
-use crate::theme::ColorDepth;
+use crate::theme::{ColorDepth, ShippedThemes};
 use crate::widget::{Doc, Pen, vertical_rule};
 
 mod answers;
@@ -60,6 +60,8 @@ pub enum AppFocus {
 pub struct Setup {
     /// Draw with ASCII glyphs only.
     pub ascii: bool,
+    /// The themes that the program brings with it.
+    pub themes: ShippedThemes,
     /// Theme from the command line; overrides the saved preference.
     pub theme: Option<String>,
     /// Colour depth of the terminal.
@@ -139,7 +141,7 @@ impl App {
             toast: None,
             replying: false,
             wall: now,
-            look: Appearance::new(setup.ascii, setup.depth, setup.graphics, user),
+            look: Appearance::new(&setup, user),
             setup,
             redraw: Redraw::Now,
             stale: true,
@@ -167,7 +169,7 @@ impl App {
             }
             message => self.incoming(message),
         }
-        let look = self.look.cx(&self.model, !self.is_covered()).look();
+        let look = self.look.cx(&self.model, !self.is_covered()).styles();
         let area = self.layout().map(|layout| layout.screen());
         let (screens, out) = (&mut self.screens, &mut self.out);
         screens.calls.work(screens.open_call(), &look, area, out);
@@ -450,7 +452,7 @@ impl App {
             return Vec::new();
         };
         let cx = self.look.cx(&self.model, !self.is_covered());
-        screen.placements(&cx.look(), layout.screen())
+        screen.placements(&cx.styles(), layout.screen())
     }
 
     /// Renders the current frame to a new buffer.
@@ -474,7 +476,7 @@ impl App {
                     let focused = next.is_none();
                     let dimmed = Rect { height: layout.footer.y, ..area };
                     overlay::dim(&cx, dimmed, buf);
-                    overlay::render(dialog, &Cx { focused, ..cx }, area, buf);
+                    overlay::render(dialog, &cx.with_focus(focused), area, buf);
                 }
                 self.render_toast(&cx, &layout, buf);
             }
@@ -514,11 +516,11 @@ impl App {
                 Pen::new(buf, bottom).column(column).clip(cx.glyphs.tee_up, 1, rule);
             }
             vertical_rule(cx, divider, buf);
-            let here = Cx { focused: cx.focused && self.focus == AppFocus::Servers, ..*cx };
+            let here = cx.with_focus(cx.focused && self.focus == AppFocus::Servers);
             self.servers.render(&here, servers, buf);
         }
         playback::render(cx, layout.rule, buf);
-        let here = Cx { focused: cx.focused && self.focus == AppFocus::Pane, ..*cx };
+        let here = cx.with_focus(cx.focused && self.focus == AppFocus::Pane);
         self.panes.get(self.pane).render(&here, layout.main, buf);
         chrome::footer(cx, keys::footer(self), layout.footer, buf);
     }

@@ -524,11 +524,11 @@ impl Screen for ChatScreen {
             self.waits =
                 SafeText::cut(&format!(" {}{of} waits for you:{key}", request.server), 200);
         }
-        self.lay_out(&ui.look(), ui.area);
+        self.lay_out(&ui.styles(), ui.area);
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        self.draw(&cx.look(), area, buf);
+        self.draw(&cx.styles(), area, buf);
     }
 
     fn key_line(&self, keymap: &Keymap) -> KeyLine {

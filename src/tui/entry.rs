@@ -218,7 +218,7 @@ impl Screen for FormScreen {
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        let look = &cx.look();
+        let look = &cx.styles();
         let area = area.intersection(buf.area);
         if area.height < 4 || area.width < 20 {
             return;

@@ -1,7 +1,7 @@
 //! The dashboard (requirements, section 8): its parts and how it starts.
 //!
 //! `app` is the pure core: `update` turns messages into state and effects, `render` turns state
-//! into cells. Around it, `session` owns the terminal, `input` reads it, `engine` runs the host on
+//! into cells. Around it, the crate `terminal` owns and reads the terminal, `engine` runs the host on
 //! its own thread, `effect` describes side effects, and `runner` performs them.
 //!
 //! A pane is a type that implements [`pane::Pane`] in a file of `pane/`, a variant of
@@ -19,35 +19,16 @@
     reason = "its readers are its authors: a doc stands where it says more than the name"
 )]
 
-/// An enum whose variants have names in files and on the screen.
-macro_rules! named {
-    ($(#[$about:meta])* $vis:vis enum $type:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)* }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        $vis enum $type { $($(#[$doc])* $value),* }
-
-        impl $type {
-            /// All of them, in order.
-            pub const ALL: [Self; [$(Self::$value),*].len()] = [$(Self::$value),*];
-
-            /// Its name in files and on the screen.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$value => $name),* }
-            }
-
-        }
-    };
-}
+#[macro_use]
+extern crate terminal;
 
 pub mod action;
 pub mod app;
 pub mod approval;
 #[cfg(unix)]
 mod attached;
-mod backend;
 pub mod call;
 pub mod chat;
-pub mod chord;
 pub mod context;
 mod editor;
 pub mod effect;
@@ -58,12 +39,8 @@ pub mod filter;
 pub mod find;
 pub mod form;
 pub mod glyph;
-pub mod graphics;
-pub mod ink;
-pub mod input;
 pub mod keymap;
 pub mod layout;
-pub mod look;
 pub mod message;
 pub mod model;
 pub mod overlay;
@@ -78,12 +55,11 @@ pub mod result;
 mod run;
 mod runner;
 pub mod screen;
-mod session;
-mod signal;
 mod state;
-pub mod theme;
 pub mod user_command;
 pub mod widget;
+
+pub use terminal::{chord, graphics, ink, input, look, theme};
 
 pub use call::export::{ExportOrigin, Start};
 pub use engine::DashboardSource;

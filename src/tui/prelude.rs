@@ -11,6 +11,7 @@ pub use ratatui::style::Style;
 pub use serde_json::Value;
 
 pub use crate::action::Action;
+pub use crate::glyph::{EngineGlyphs as _, state_role};
 pub use crate::ink::{Bytes, Dur, Ink, count, ink};
 pub use crate::theme::Role;
 pub use base::text::SafeText;

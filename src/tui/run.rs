@@ -23,8 +23,6 @@ use crate::message::Message;
 use crate::pacer::Pacer;
 use crate::prelude::*;
 use crate::runner::{Runner, SessionFiles, forward};
-use crate::session::{TerminalSession, catch_panics, refuse_terminal};
-use crate::signal::{Signal, Signals};
 use crate::state::{Places, read_prefs};
 use crate::theme::ColorDepth;
 use base::LogLevel;
@@ -32,6 +30,8 @@ use base::clock::Clock;
 use config::error::{Error, ErrorCode};
 use deck::{Answers, Clients, History, Operated, Recorder, SavedCalls, follow_news};
 use host::{Drafter, Host};
+use terminal::session::{TerminalSession, catch_panics, is_interactive};
+use terminal::signal::{Signal, Signals};
 
 /// Exit code when a signal or a lost terminal ended the run, as for the verbs.
 const INTERRUPTED: u8 = 130;
@@ -77,6 +77,28 @@ pub fn run(source: DashboardSource, options: DashboardOptions) -> io::Result<Exi
     let outcome = runtime.block_on(Dashboard::run(source, options));
     runtime.shutdown_background();
     outcome
+}
+
+/// Draws the dashboard as it is now.
+fn draw(session: &mut TerminalSession, app: &App) -> io::Result<()> {
+    session.draw(
+        |size| app.placements(size),
+        |area, buf| {
+            crate::fault::in_render();
+            app.render(area, buf);
+        },
+    )
+}
+
+/// Why the terminal cannot be used, as a text for the user.
+fn refuse_terminal(term: Option<&str>) -> Option<&'static str> {
+    if !is_interactive() {
+        Some("the dashboard needs a terminal on stdin and stdout; `mcpdeck --check` does not")
+    } else if term == Some("dumb") {
+        Some("this terminal (TERM=dumb) cannot show the dashboard; `mcpdeck --check` needs none")
+    } else {
+        None
+    }
 }
 
 /// The state of the loop.
@@ -157,7 +179,9 @@ impl Dashboard {
         app.use_kept_answers(kept.ok().flatten().unwrap_or_default());
         app.model.served = options.clients.as_ref().and_then(|clients| clients.place().cloned());
         let (messages, mut incoming) = mpsc::channel(256);
-        catch_panics(messages.clone());
+        let reports = messages.clone();
+        // If the queue is full, only the notice is lost; the log has the text.
+        catch_panics(move |text| _ = reports.try_send(Message::WorkerPanicked(text)));
         let signals = Signals::listen()?;
         let mut session = TerminalSession::enter()?;
         if asks {
@@ -167,7 +191,7 @@ impl Dashboard {
         let (width, height) = session.size()?;
         app.update(Message::Resize(width, height));
         app.prepare();
-        session.draw(&app)?;
+        draw(&mut session, &app)?;
         let (input_sender, mut inputs) = mpsc::channel(256);
         let (opened_sender, mut opened) = mpsc::channel(1);
         let runner = Runner::new(messages.clone(), files, options.reveal);
@@ -470,7 +494,7 @@ impl Dashboard {
         }
         debug_assert!(self.app.redraw() > Redraw::None);
         self.app.prepare();
-        self.session.draw(&self.app)?;
+        draw(&mut self.session, &self.app)?;
         self.pacer.drawn(now);
         Ok(())
     }

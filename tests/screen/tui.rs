@@ -14,6 +14,7 @@ mod mouse;
 mod policy;
 mod races;
 mod schemas;
+mod themes;
 mod typing;
 mod waterfall;
 
@@ -71,7 +72,7 @@ fn session(situation: &str) -> HostView {
 fn app(situation: &str) -> App {
     let view = session(situation);
     let now = Timestamp(1_790_000_000_000_000 + 90_000_000);
-    let mut app = App::new(Setup::default(), now);
+    let mut app = App::new(Setup { themes: mcpdeck::THEMES, ..Setup::default() }, now);
     let first = view.servers.keys().next().cloned();
     app.update(Message::EngineReady);
     app.update(Message::News(News::View(Arc::new(view))));

@@ -1,13 +1,15 @@
 //! Theme, glyphs and keymap in use, from the user's files and the abilities of the terminal.
 
+use crate::app::Setup;
 use crate::context::{Cx, Ui};
 use crate::glyph::{ASCII, Glyphs, UNICODE};
 use crate::graphics::Support;
 use crate::keymap::Keymap;
+use crate::look::Look;
 use crate::message::UserFiles;
 use crate::model::Model;
 use crate::prelude::*;
-use crate::theme::{ColorDepth, SHIPPED, Theme};
+use crate::theme::{ColorDepth, DEFAULT_THEME, ShippedThemes, Theme};
 
 /// Theme, glyphs and keymap in use.
 pub struct Appearance {
@@ -20,20 +22,23 @@ pub struct Appearance {
     pub problem: Option<Ink>,
     /// The user's keymap and theme files.
     pub user: UserFiles,
+    /// The themes that the program brings with it.
+    shipped: ShippedThemes,
     depth: ColorDepth,
 }
 
 impl Appearance {
     /// The built-in defaults, until [`Appearance::adopt`] applies the user's files.
-    pub fn new(ascii: bool, depth: ColorDepth, graphics: Support, user: UserFiles) -> Self {
+    pub fn new(setup: &Setup, user: UserFiles) -> Self {
         Self {
             keymap: Keymap::builtin(),
-            theme: Theme::builtin().adapted(depth),
-            glyphs: if ascii { &ASCII } else { &UNICODE },
-            graphics,
+            theme: Theme::shipped(setup.themes).adapted(setup.depth),
+            glyphs: if setup.ascii { &ASCII } else { &UNICODE },
+            graphics: setup.graphics,
             problem: None,
             user,
-            depth,
+            shipped: setup.themes,
+            depth: setup.depth,
         }
     }
 
@@ -45,7 +50,7 @@ impl Appearance {
             Some(Err(error)) => warning = Some(format!("{error}; the keys stay as they are")),
             None => self.keymap = Keymap::builtin(),
         }
-        match Theme::load(theme.unwrap_or("default"), &self.user.themes) {
+        match Theme::load(theme.unwrap_or(DEFAULT_THEME), &self.user.themes, self.shipped) {
             Ok(theme) => self.theme = theme.adapted(self.depth),
             Err(error) => warning = Some(format!("{error}; the colours stay as they are")),
         }
@@ -55,21 +60,20 @@ impl Appearance {
 
     /// Names of the available themes.
     pub fn themes(&self) -> Vec<String> {
-        let shipped = SHIPPED.iter().map(|(name, _)| (*name).to_owned());
+        let shipped = self.shipped.iter().map(|(name, _)| (*name).to_owned());
         let all = shipped.chain(self.user.themes.iter().map(|(name, _)| name.clone()));
         all.collect::<indexmap::IndexSet<_>>().into_iter().collect()
     }
 
     /// The context for drawing.
     pub fn cx<'a>(&'a self, model: &'a Model, focused: bool) -> Cx<'a> {
-        Cx {
-            model,
+        let look = Look {
             theme: &self.theme,
             glyphs: self.glyphs,
-            keymap: &self.keymap,
             graphics: self.graphics.graphics(),
             focused,
-        }
+        };
+        Cx { look, model, keymap: &self.keymap }
     }
 
     /// The context for handling input in this region.

@@ -51,7 +51,7 @@ pub(super) fn header(
                 let count = servers.values().filter(|one| one.state == state).count();
                 if count > 0 {
                     let role =
-                        if state == ServerState::Ready { Role::Muted } else { Role::of(state) };
+                        if state == ServerState::Ready { Role::Muted } else { state_role(state) };
                     let word =
                         if state == ServerState::Unavailable { "down" } else { state.as_str() };
                     right.push((ink!("{} {}", count, word), role));

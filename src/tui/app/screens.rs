@@ -13,7 +13,7 @@ use crate::message::{CallPurpose, FormToken, Message};
 use crate::model::{Model, Todo};
 use crate::overlay::SignInDialog;
 use crate::pane::inbox::deny_all;
-use crate::pane::{Cx, Out, Redraw, Ui};
+use crate::pane::{Out, Redraw, Ui};
 use crate::pick::ApprovalPick;
 use crate::prelude::*;
 use crate::screen::Screen;
@@ -111,7 +111,7 @@ impl Screens {
     pub fn prepare(&mut self, ui: Ui<'_>, whole: Rect) {
         for at in self.dialogs().saturating_sub(1)..self.stack.len() {
             let area = if self.stack[at].is_dialog() { whole } else { ui.area };
-            let cx = Cx { focused: at + 1 == self.stack.len(), ..ui.cx };
+            let cx = ui.cx.with_focus(at + 1 == self.stack.len());
             if let Some(screen) = self.screen_mut(at) {
                 screen.prepare(Ui { cx, area });
             }

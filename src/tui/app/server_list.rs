@@ -49,7 +49,7 @@ impl ServerList {
 
 fn server_row(cx: &Cx<'_>, name: &ServerName, pen: &mut Pen<'_>) {
     let Some(server) = cx.model.server(name) else { return };
-    let role = Role::of(server.state);
+    let role = state_role(server.state);
     let mark = if cx.model.marked.contains(name) { "+" } else { " " };
     pen.put(cx.glyphs.state(server.state), cx.style(role)).put(mark, cx.style(Role::Accent));
     let note: Ink = match server.state {

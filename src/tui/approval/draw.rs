@@ -304,7 +304,7 @@ fn render_answer(answering: &AnswerScreen, cx: &Cx<'_>, notes: &Doc, area: Rect,
     }
     let submit = ink!("{} ({{send}})", verbs(answering).0);
     let submit = cx.keymap.spelled(scopes(answering), submit.as_str());
-    form(state, &cx.look(), submit.as_str(), below_title(answering, rest), buf);
+    form(state, &cx.styles(), submit.as_str(), below_title(answering, rest), buf);
 }
 
 /// The title of a form over the answer.

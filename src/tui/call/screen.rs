@@ -728,11 +728,11 @@ impl Screen for CallScreen {
     }
 
     fn prepare(&mut self, ui: Ui<'_>) {
-        self.lay_out(ui.area, &ui.look());
+        self.lay_out(ui.area, &ui.styles());
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        self.draw(cx.keymap, &cx.look(), cx.model.now, area, buf);
+        self.draw(cx.keymap, &cx.styles(), cx.model.now, area, buf);
     }
 
     fn placements(&self, look: &Styles, area: Rect) -> Vec<Placement> {

@@ -126,7 +126,7 @@ impl Pane for CachePane {
             pen.right(ink!("{}", Bytes(entry.bytes as u64)), 7, cx.style(Role::Muted));
         });
         let text = ink!("The cache is empty; resources and prompts are cached when they are read");
-        self.browser.render_empty(cx, (&text, self.total), area, buf);
+        crate::widget::render_empty(&self.browser, cx, (&text, self.total), area, buf);
     }
 
     of_browser!();

@@ -408,7 +408,7 @@ impl Pane for CatalogPane {
         } else {
             ink!("Nothing listed yet; servers are listed when they are ready")
         };
-        self.browser.render_empty(cx, (&nothing, self.all.len()), area, buf);
+        crate::widget::render_empty(&self.browser, cx, (&nothing, self.all.len()), area, buf);
     }
 }
 

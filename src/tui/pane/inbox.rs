@@ -154,7 +154,7 @@ impl Pane for InboxPane {
         pen.right(if age > 0 { "age" } else { "" }, age, faint).skip(1).right("left", 7, faint);
         self.browser.render_rows(cx, area, buf, |pen, row| render_row(cx, row, (said, age), pen));
         let text = ink!("requests of servers, sign-ins, commands to approve and inputs wait here");
-        let words = self.browser.render_empty(cx, (&text, self.count), area, buf);
+        let words = crate::widget::render_empty(&self.browser, cx, (&text, self.count), area, buf);
         let used = if words > 0 { words + 1 } else { self.browser.rows.len() as u16 };
         if regions.detail.is_none() && regions.list.height > used + 1 {
             let rest = Rect {

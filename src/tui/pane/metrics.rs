@@ -220,7 +220,13 @@ impl Pane for MetricsPane {
                 pen.skip(1).right(text, column.width(), cx.style(role));
             }
         });
-        self.browser.render_empty(cx, (&ink!("No calls yet"), self.total), area, buf);
+        crate::widget::render_empty(
+            &self.browser,
+            cx,
+            (&ink!("No calls yet"), self.total),
+            area,
+            buf,
+        );
     }
 
     of_browser!();

@@ -9,8 +9,8 @@ use crate::keymap::KeyScope;
 use crate::model::{Feed, Model};
 use crate::pane::{Cx, Gesture};
 use crate::prelude::*;
-use crate::widget::browser::RowSource;
 use crate::widget::{ListState, Pen, TextInput, filter_line};
+use terminal::list::RowSource;
 
 /// Records examined per update while an index is built.
 pub const BUDGET: u64 = 50_000;

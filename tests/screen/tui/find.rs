@@ -74,7 +74,10 @@ pub(super) fn over(all: &Value) -> App {
             "prompts": prompts, "resources": resources, "templates": [], "rejected": [],
             "partial": []}}));
     }
-    let mut app = App::new(Setup::default(), Timestamp(1_790_000_090_000_000));
+    let mut app = App::new(
+        Setup { themes: mcpdeck::THEMES, ..Setup::default() },
+        Timestamp(1_790_000_090_000_000),
+    );
     app.update(Message::EngineReady);
     app.update(Message::News(News::View(Arc::new(view))));
     draw(&mut app, 200, 60);

@@ -84,7 +84,8 @@ fn a_filter_is_saved_under_a_name_listed_used_and_removed() {
 fn a_saved_filter_is_run_from_the_palette_in_any_pane() {
     let prefs =
         Prefs { saved_filters: vec![filter("slow ones", "duration:>1s")], ..Prefs::default() };
-    let mut app = App::new(Setup { prefs, ..Setup::default() }, Timestamp(1));
+    let mut app =
+        App::new(Setup { prefs, themes: mcpdeck::THEMES, ..Setup::default() }, Timestamp(1));
     draw(&mut app, 120, 40);
     types(&mut app, "6:slow ones");
     press(&mut app, KeyCode::Enter, NONE);
@@ -186,7 +187,10 @@ fn leaving_a_recording_or_a_service_ends_no_call_of_others() {
     let effects = key(&mut recording, KeyCode::Char('q'), NONE);
     assert!(effects.contains(&Effect::Quit), "{}", draw(&mut recording, 120, 40));
 
-    let mut attached = App::new(Setup { attached: true, ..Setup::default() }, Timestamp(2));
+    let mut attached = App::new(
+        Setup { attached: true, themes: mcpdeck::THEMES, ..Setup::default() },
+        Timestamp(2),
+    );
     attached.update(Message::EngineReady);
     attached.update(Message::News(News::View(Arc::new(super::session("typical")))));
     attached.update(Message::News(calls()));
@@ -234,7 +238,8 @@ fn what_was_typed_a_moment_ago_is_kept_when_the_program_ends() {
 
 #[test]
 fn the_tour_is_shown_once_however_it_is_left() {
-    let mut app = App::new(Setup { tour: true, ..Setup::default() }, Timestamp(1));
+    let mut app =
+        App::new(Setup { tour: true, themes: mcpdeck::THEMES, ..Setup::default() }, Timestamp(1));
     assert!(draw(&mut app, 80, 24).contains("Your MCP servers"));
     // A key of the deck works at once.
     types(&mut app, "5");
@@ -308,7 +313,8 @@ fn with_saved(calls: &[(&str, SavedCall)]) -> App {
         saved.set((*name).to_owned(), call.clone());
     }
     let calls = Calls::new(History::default(), saved);
-    let mut app = App::new(Setup { calls, ..Setup::default() }, Timestamp(1));
+    let mut app =
+        App::new(Setup { calls, themes: mcpdeck::THEMES, ..Setup::default() }, Timestamp(1));
     app.update(Message::EngineReady);
     app.update(Message::News(News::View(Arc::new(super::session("typical")))));
     draw(&mut app, 120, 40);

@@ -231,7 +231,8 @@ fn a_drag_is_given_up_by_a_key_and_copies_several_rows_as_lines() {
 
 #[test]
 fn the_tour_goes_on_by_a_click() {
-    let mut app = App::new(Setup { tour: true, ..Setup::default() }, Timestamp(1));
+    let mut app =
+        App::new(Setup { tour: true, themes: mcpdeck::THEMES, ..Setup::default() }, Timestamp(1));
     click(&mut app, "Your MCP servers");
     assert!(draw(&mut app, 120, 40).contains("2 of 4"));
 }
@@ -284,7 +285,10 @@ fn the_wheel_over_an_answer_moves_in_its_list_and_over_the_request_scrolls_that(
 
 /// The logs pane over these lines.
 fn logs(lines: &[&str]) -> App {
-    let mut app = App::new(Setup::default(), Timestamp(1_790_000_000_000_000));
+    let mut app = App::new(
+        Setup { themes: mcpdeck::THEMES, ..Setup::default() },
+        Timestamp(1_790_000_000_000_000),
+    );
     let line = |text: &&str| {
         std::sync::Arc::new(LogRecord {
             at: Timestamp(1_790_000_000_000_000),

@@ -132,7 +132,8 @@ fn picture(app: &mut App, width: u16, height: u16) -> String {
 /// Drawn anew with `INSTA_UPDATE=always`.
 #[test]
 fn the_picture_of_the_readme_is_what_the_program_draws() {
-    let setup = Setup { theme: Some("catppuccin".to_owned()), ..Setup::default() };
+    let setup =
+        Setup { theme: Some("catppuccin".to_owned()), themes: mcpdeck::THEMES, ..Setup::default() };
     let mut app = shown_in(App::new(setup, Timestamp(BEGAN)));
     draw(&mut app, 104, 18);
     for key in ['\\', 'g', 'j'] {
@@ -246,7 +247,7 @@ fn a_recording_is_shown_at_any_moment_without_an_engine() {
     let player = std::thread::spawn(move || {
         play(SafeText::line("a.jsonl"), scan, &asked, &|event| sender.send(event).is_ok());
     });
-    let mut app = App::new(Setup::default(), Timestamp(BEGAN));
+    let mut app = App::new(Setup { themes: mcpdeck::THEMES, ..Setup::default() }, Timestamp(BEGAN));
     let next = |app: &mut App| loop {
         let played = news.recv().unwrap().unwrap();
         let is_reading = played.playback.read.is_some();
@@ -306,7 +307,7 @@ fn another_moment_of_a_recording_counts_nothing_twice_and_ends_no_operation() {
     let mut operations = RecordedOperations::default();
     let text = "filesystem 1 tools/call read_file 1";
     operations.frame(&frame(0, Direction::Out, MessageKind::Request, text));
-    let mut app = App::new(Setup::default(), Timestamp(BEGAN));
+    let mut app = App::new(Setup { themes: mcpdeck::THEMES, ..Setup::default() }, Timestamp(BEGAN));
     app.update(moment(before, operations.clone()));
     app.update(moment(after, operations));
     let kept = &app.model.operations;

@@ -6,7 +6,7 @@ use crate::effect::{Effect, Order, ServerCommand};
 use crate::glyph::Glyphs;
 use crate::model::Model;
 use crate::overlay::TextReader;
-use crate::pane::{Cx, Ui};
+use crate::pane::Ui;
 use crate::prelude::*;
 use crate::widget::Doc;
 use host::ServerView;
@@ -41,7 +41,7 @@ pub fn black_box(ui: Ui<'_>, name: &ServerName) -> Doc {
 
 /// Appends to `doc` what a card does not show.
 pub fn below_card(ui: Ui<'_>, name: &ServerName, mut doc: Doc) -> Doc {
-    let Cx { model, glyphs, .. } = *ui;
+    let (model, glyphs) = (ui.model, ui.glyphs);
     let Some(server) = model.server(name) else {
         doc.text(0, &"this server is no longer configured", Role::Muted);
         return doc;

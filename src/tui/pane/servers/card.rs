@@ -3,7 +3,7 @@
 use crate::glyph::Glyphs;
 use crate::keymap::KeyScope;
 use crate::model::Model;
-use crate::pane::{Cx, Ui};
+use crate::pane::Ui;
 use crate::prelude::*;
 use crate::widget::doc::DocLine;
 use crate::widget::{Doc, width};
@@ -26,7 +26,7 @@ pub enum Density {
 
 /// Draws the card.
 pub fn draw(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
-    let Cx { model, glyphs, .. } = *ui;
+    let (model, glyphs) = (ui.model, ui.glyphs);
     let room = doc.width();
     doc.line(title(server, model, glyphs, room));
     match server.state {
@@ -85,7 +85,7 @@ fn key(ui: Ui<'_>, key: &'static str, what: &'static str) -> DocLine {
 
 /// What the user has to do before it starts, or before its changed entry is used.
 fn held(server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
-    let Cx { model, glyphs, .. } = *ui;
+    let (model, glyphs) = (ui.model, ui.glyphs);
     match model.entry(&server.name).and_then(|entry| entry.hold.as_ref()) {
         Some(Hold::Approval) => _ = doc.line(key(ui, "  {show-inbox}", " review")),
         Some(Hold::Input(_)) => _ = doc.line(key(ui, "  {show-inbox}", " answer")),
@@ -128,7 +128,7 @@ fn reach(server: &ServerView) -> Vec<Ink> {
 
 /// Name, state, since when, how it is connected, in `room` cells.
 fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, room: u16) -> DocLine {
-    let role = Role::of(server.state);
+    let role = state_role(server.state);
     let word =
         if server.state == ServerState::Unavailable { "down" } else { server.state.as_str() };
     let since = match server.state {
@@ -443,7 +443,7 @@ fn dependents<'a>(model: &'a Model, name: &'a ServerName) -> impl Iterator<Item 
 }
 
 fn branch(ui: Ui<'_>, name: &ServerName, trunk: &mut Vec<bool>, doc: &mut Doc, end: usize) {
-    let Cx { model, glyphs, .. } = ui.cx;
+    let (model, glyphs) = (ui.model, ui.glyphs);
     if trunk.len() >= MAX_DEPTH || doc.len() >= end {
         return;
     }
@@ -464,11 +464,11 @@ fn branch(ui: Ui<'_>, name: &ServerName, trunk: &mut Vec<bool>, doc: &mut Doc, e
 }
 
 fn node(ui: Ui<'_>, name: &ServerName, lead: Ink) -> DocLine {
-    let Cx { model, glyphs, .. } = ui.cx;
+    let (model, glyphs) = (ui.model, ui.glyphs);
     let mut line = vec![(lead, Role::Rule), (Model::name(name), Role::Text)];
     if let Some(server) = model.server(name) {
         let text = ink!("  {} {}", glyphs.state(server.state), server.state.as_str());
-        line.push((text, Role::of(server.state)));
+        line.push((text, state_role(server.state)));
     }
     line
 }
@@ -477,7 +477,7 @@ fn node(ui: Ui<'_>, name: &ServerName, lead: Ink) -> DocLine {
 
 /// A few lines for each.
 pub(super) fn draw_left_out(ui: Ui<'_>, doc: &mut Doc) {
-    let Cx { model, glyphs, .. } = ui.cx;
+    let (model, glyphs) = (ui.model, ui.glyphs);
     for (name, problem) in model.left_out() {
         doc.gap();
         doc.line(vec![

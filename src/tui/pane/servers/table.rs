@@ -119,7 +119,7 @@ pub(super) fn draw(
     let mut rows = Vec::new();
     for server in names.iter().filter_map(|name| model.server(name)) {
         rows.push(doc.len()..doc.len() + 1);
-        let role = Role::of(server.state);
+        let role = state_role(server.state);
         let word = match server.state {
             ServerState::Unavailable => "down",
             ServerState::Ready if !server.breaker.is_closed() => "breaker open",

@@ -143,7 +143,7 @@ impl MessageDetail {
         if let Some((value, tree)) = &self.json {
             let skipped = self.head.len().saturating_sub(top).min(height);
             let from = top.saturating_sub(self.head.len());
-            let look = cx.look();
+            let look = cx.styles();
             let width = area.width.saturating_sub(1);
             for (line, row) in tree.rows(value, from, height - skipped).iter().enumerate() {
                 let on = here && from + line == tree.cursor;

@@ -7,7 +7,8 @@ use tokio::sync::mpsc;
 
 use super::Input;
 
-use crate::prelude::*;
+use std::sync::Arc;
+use std::time::Duration;
 
 const OPEN: u8 = 0;
 const PAUSED: u8 = 1;

@@ -3,14 +3,13 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use crate::filter::contains;
-use crate::glyph::Glyphs;
 use crate::ink::Drawable;
-use crate::pane::Cx;
+use crate::look::Look;
+use crate::parts::scroll_bar;
+use crate::pen::{Pen, width};
 use crate::prelude::*;
-use crate::widget::pen::Pen;
-use crate::widget::width;
-use mcp::{FieldChange, Risk};
+use crate::search::contains;
+use serde_json::Value;
 
 /// One line: pieces with their roles.
 pub type DocLine = Vec<(Ink, Role)>;
@@ -217,14 +216,14 @@ impl Doc {
     }
 
     /// Draws the lines from `top` on; leaves the last column to the scroll bar if there is one.
-    pub fn render(&self, cx: &Cx<'_>, top: usize, area: Rect, buf: &mut Buffer) {
+    pub fn render(&self, look: &Look<'_>, top: usize, area: Rect, buf: &mut Buffer) {
         let scrolls = self.len() > usize::from(area.height);
         let area = Rect { width: area.width.saturating_sub(scrolls.into()), ..area };
-        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        let mut pen = Pen::new(buf, area).ellipsis(look.glyphs.ellipsis);
         for (row, line) in self.lines.iter().skip(top).take(usize::from(area.height)).enumerate() {
             pen.at(0, row as u16);
             for (piece, role) in line {
-                pen.put(piece, cx.style(*role));
+                pen.put(piece, look.style(*role));
             }
         }
     }
@@ -247,9 +246,9 @@ impl DocView {
     }
 
     /// Draws it with its scroll bar.
-    pub fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        self.doc.render(cx, self.top, area, buf);
-        super::scroll_bar(cx, self.doc.len(), self.top, area, buf);
+    pub fn render(&self, look: &Look<'_>, area: Rect, buf: &mut Buffer) {
+        self.doc.render(look, self.top, area, buf);
+        scroll_bar(look, self.doc.len(), self.top, area, buf);
     }
 }
 
@@ -287,55 +286,18 @@ pub fn wrap(text: &str, room: u16) -> impl Iterator<Item = &str> {
     })
 }
 
-// A changed field of a definition: what makes it risky, before and now.
-
-/// Width from which before and now are side by side.
-const SIDE_BY_SIDE: u16 = 56;
-
-/// Describes a changed field.
-pub fn changed(change: &FieldChange, risks: &[Risk], glyphs: &Glyphs, doc: &mut Doc) {
-    let pointer = if change.pointer.is_empty() { "definition" } else { &change.pointer };
-    doc.gap().line(vec![(Ink::line(pointer), Role::Changed)]);
-    for risk in risks {
-        let text = ink!("{} {}", glyphs.warning, SafeText::line(&risk.to_string()));
-        doc.text(0, &text, Role::Warning);
-    }
-    sides(change, doc);
-}
-
-/// A value before and now: side by side if both exist and there is room.
-fn sides(change: &FieldChange, doc: &mut Doc) {
-    let lines = |value: &Option<Value>, room: u16| -> Vec<Ink> {
-        let text = match value {
-            None => return Vec::new(),
-            Some(Value::String(text)) => text.clone(),
-            Some(value) => serde_json::to_string_pretty(value).unwrap_or_default(),
-        };
-        let safe: Vec<Ink> = text.lines().map(Ink::line).collect();
-        safe.iter().flat_map(|line| wrap(line.as_str(), room)).map(Ink::line).collect()
+/// Draws the text of a list without rows, wrapped; returns the number of lines.
+pub fn empty_text(look: &Look<'_>, text: &Ink, area: Rect, buf: &mut Buffer) -> u16 {
+    let inner = Rect {
+        x: area.x + area.width.min(1),
+        y: area.y + area.height.min(1),
+        width: area.width.saturating_sub(2),
+        height: area.height.saturating_sub(1),
     };
-    let FieldChange { before, after, .. } = change;
-    if doc.width() < SIDE_BY_SIDE || before.is_none() || after.is_none() {
-        let room = doc.width().saturating_sub(2);
-        for (sign, value, role) in [("-", before, Role::Removed), ("+", after, Role::Added)] {
-            for line in lines(value, room) {
-                doc.line(vec![(ink!("{} {}", sign, line), role)]);
-            }
-        }
-        return;
-    }
-    let room = (doc.width() - 3) / 2;
-    let (left, right) = (lines(before, room), lines(after, room));
-    let none = Ink::default();
-    for row in 0..left.len().max(right.len()) {
-        let (old, new) = (left.get(row).unwrap_or(&none), right.get(row).unwrap_or(&none));
-        let blanks = usize::from(room.saturating_sub(width(old)));
-        doc.line(vec![
-            (old.clone(), Role::Removed),
-            (ink!("{:1$}   ", "", blanks), Role::Text),
-            (new.clone(), Role::Added),
-        ]);
-    }
+    let mut doc = Doc::new(inner.width);
+    doc.text(0, text, Role::Faint);
+    doc.render(look, 0, inner, buf);
+    doc.len() as u16
 }
 
 #[cfg(test)]

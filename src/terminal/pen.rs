@@ -101,12 +101,12 @@ impl<'a> Pen<'a> {
     }
 
     /// [`Pen::put`] for text that the caller has made safe.
-    pub(crate) fn write(&mut self, text: &str, style: Style) -> &mut Self {
+    pub fn write(&mut self, text: &str, style: Style) -> &mut Self {
         self.cut(text, u16::MAX, style)
     }
 
     /// [`Pen::clip`] for text that the caller has made safe.
-    pub(crate) fn cut(&mut self, text: &str, cells: u16, style: Style) -> &mut Self {
+    pub fn cut(&mut self, text: &str, cells: u16, style: Style) -> &mut Self {
         let cells = cells.min(self.room());
         if cells == 0 {
             return self;

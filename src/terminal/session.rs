@@ -18,12 +18,9 @@ use crossterm::terminal::{
 };
 use crossterm::{execute, queue};
 use ratatui::Terminal;
-use tokio::sync::mpsc;
 
-use crate::app::App;
-use crate::backend::Ansi;
-use crate::graphics::Placed;
-use crate::message::Message;
+use crate::encode::Ansi;
+use crate::graphics::{Placed, Placement};
 use crate::prelude::*;
 
 type CrosstermTerminal = Terminal<Ansi<BufWriter<io::Stdout>>>;
@@ -39,15 +36,9 @@ pub struct TerminalSession {
     drawn: Rect,
 }
 
-/// Why the terminal cannot be used, as a text for the user.
-pub fn refuse_terminal(term: Option<&str>) -> Option<&'static str> {
-    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        Some("the dashboard needs a terminal on stdin and stdout; `mcpdeck --check` does not")
-    } else if term == Some("dumb") {
-        Some("this terminal (TERM=dumb) cannot show the dashboard; `mcpdeck --check` needs none")
-    } else {
-        None
-    }
+/// Whether standard input and output are a terminal.
+pub fn is_interactive() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
 impl TerminalSession {
@@ -96,8 +87,13 @@ impl TerminalSession {
         self.write(&bytes)
     }
 
-    /// Draws one frame in one write, inside a synchronized update.
-    pub fn draw(&mut self, app: &App) -> io::Result<()> {
+    /// Draws one frame in one write, inside a synchronized update: the cells that `paint` fills, and
+    /// the pictures that `place` puts on a screen of this size.
+    pub fn draw(
+        &mut self,
+        place: impl FnOnce(Rect) -> Vec<Placement>,
+        paint: impl FnOnce(Rect, &mut Buffer),
+    ) -> io::Result<()> {
         queue!(self.out(), BeginSynchronizedUpdate)?;
         let size = Rect::from((Position::ORIGIN, self.screen.size()?));
         if size != self.drawn {
@@ -106,12 +102,11 @@ impl TerminalSession {
             self.out().write_all(&bytes)?;
             self.drawn = size;
         }
-        let pictures = app.placements(size);
+        let pictures = place(size);
         let bytes = self.pictures.take_away(&pictures);
         self.out().write_all(&bytes)?;
         self.screen.draw(|frame| {
-            crate::fault::in_render();
-            app.render(frame.area(), frame.buffer_mut());
+            paint(frame.area(), frame.buffer_mut());
         })?;
         let bytes = self.pictures.put(pictures);
         self.out().write_all(&bytes)?;
@@ -171,20 +166,20 @@ pub fn restore() {
 
 /// Installs the panic hook. On the thread that draws (the calling one) it restores the terminal
 /// before the message is printed; in a task or on another thread it leaves the terminal alone and
-/// the message becomes an event.
-pub fn catch_panics(events: mpsc::Sender<Message>) {
+/// the message goes to `report`.
+pub fn catch_panics(report: impl Fn(SafeText) + Send + Sync + 'static) {
     let (ui, previous) = (std::thread::current().id(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |info| {
-        if !panicked(ui, &events, info) {
+        if !reported(ui, &report, info) {
             previous(info);
         }
     }));
 }
 
-/// Returns whether the message became an event.
-fn panicked(
+/// Returns whether the message was reported.
+fn reported(
     ui: ThreadId,
-    events: &mpsc::Sender<Message>,
+    report: &impl Fn(SafeText),
     info: &std::panic::PanicHookInfo<'_>,
 ) -> bool {
     // A task may share the UI thread, but its panic ends only the task.
@@ -195,7 +190,6 @@ fn panicked(
     }
     let text = SafeText::line(&info.to_string());
     tracing::error!(panic = text.as_str(), "a worker panicked");
-    // If the queue is full, only the notice is lost; the log has the text.
-    let _ = events.try_send(Message::WorkerPanicked(text));
+    report(text);
     true
 }

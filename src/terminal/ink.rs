@@ -3,9 +3,8 @@
 
 use std::fmt;
 
-use base::human::Count;
 pub use base::human::{Bytes, Dur, count};
-use base::text::SafeText;
+pub use base::text::{SafePart, SafeText};
 
 /// Text that is safe to draw because all its parts were.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,7 +46,7 @@ impl From<&SafeText> for Ink {
     }
 }
 
-/// Something a [`crate::widget::Pen`] draws.
+/// Something a [`crate::pen::Pen`] draws.
 pub trait Drawable {
     /// The text, safe to draw.
     fn text(&self) -> &str;
@@ -106,19 +105,8 @@ impl Drawable for InkSlice<'_> {
     }
 }
 
-/// A part of a formatted [`Ink`].
-pub trait SafePart: fmt::Display {}
-
-macro_rules! safe_parts {
-    ($($t:ty),*) => { $(impl SafePart for $t {})* };
-}
-safe_parts!(
-    u8, u16, u32, u64, usize, i32, i64, f32, f64, bool, char, SafeText, Ink, Dur, Bytes, Count
-);
-safe_parts!(mcp::CallId, mcp::ApprovalId, config::error::ErrorCode);
-impl SafePart for &'static str {}
+impl SafePart for Ink {}
 impl SafePart for InkSlice<'_> {}
-impl<T: SafePart> SafePart for &T {}
 
 impl fmt::Display for InkSlice<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

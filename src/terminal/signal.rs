@@ -10,15 +10,12 @@ pub enum Signal {
     /// The same, requested by a key (SIGINT; Ctrl-C).
     Interrupt,
     /// The terminal is gone (SIGHUP): shut down in order, however often the signal comes.
-    #[cfg_attr(windows, expect(dead_code, reason = "a closed window is a request to end"))]
     HangUp,
     /// Quit at once (SIGQUIT; Ctrl-Break).
     Quit,
     /// The terminal was resized.
-    #[cfg_attr(windows, expect(dead_code, reason = "the console says so among the keys"))]
     Resized,
     /// Go to the background.
-    #[cfg_attr(windows, expect(dead_code, reason = "there is no job control"))]
     Suspend,
     /// Back in the foreground.
     Continued,

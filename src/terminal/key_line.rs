@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::{Pen, width};
 use crate::chord::Chord;
+use crate::pen::{Pen, width};
 use crate::prelude::*;
 
 /// Cells between two keys.

@@ -7,8 +7,6 @@ use ratatui::style::{Color, Modifier, Style};
 use serde::Deserialize;
 use toml::Spanned;
 
-use host::ServerState;
-
 named! {
     /// The roles that a theme colours.
     pub enum Role {
@@ -67,18 +65,6 @@ named! {
     }
 }
 
-impl Role {
-    /// The role of a state.
-    pub const fn of(state: ServerState) -> Self {
-        match state {
-            ServerState::Ready => Self::Ok,
-            ServerState::Starting | ServerState::Waiting => Self::Busy,
-            ServerState::Unavailable => Self::Error,
-            ServerState::Disabled | ServerState::Shutdown | ServerState::Sleeping => Self::Faint,
-        }
-    }
-}
-
 /// A resolved theme.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Theme {
@@ -88,15 +74,11 @@ pub struct Theme {
     raised: Option<Color>,
 }
 
-/// The built-in themes: name and source.
-pub const SHIPPED: &[(&str, &str)] = &[
-    ("default", include_str!("../../themes/default.toml")),
-    ("dark", include_str!("../../themes/dark.toml")),
-    ("light", include_str!("../../themes/light.toml")),
-    ("high-contrast", include_str!("../../themes/high-contrast.toml")),
-    ("catppuccin", include_str!("../../themes/catppuccin.toml")),
-    ("gruvbox", include_str!("../../themes/gruvbox.toml")),
-];
+/// The theme that is used when none is chosen.
+pub const DEFAULT_THEME: &str = "default";
+
+/// The themes that a program brings with it: names, and sources in TOML.
+pub type ShippedThemes = &'static [(&'static str, &'static str)];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,11 +111,15 @@ struct StyleConfig {
 }
 
 impl Theme {
-    /// The theme of this name among `sources` (name, TOML) and the shipped ones.
+    /// The theme of this name among the user's `sources` (name, TOML) and the shipped ones.
     ///
     /// # Errors
     /// A sentence describing what is wrong with it and where.
-    pub fn load(name: &str, sources: &[(String, String)]) -> Result<Self, String> {
+    pub fn load(
+        name: &str,
+        sources: &[(String, String)],
+        shipped: ShippedThemes,
+    ) -> Result<Self, String> {
         let mut chain: Vec<(String, &str, ThemeConfig)> = Vec::new();
         let mut next = Some(name.to_owned());
         while let Some(current) = next.take() {
@@ -142,7 +128,7 @@ impl Theme {
             }
             let own = sources.iter().map(|(name, text)| (name.as_str(), text.as_str()));
             let (_, text) = own
-                .chain(SHIPPED.iter().copied())
+                .chain(shipped.iter().copied())
                 .find(|(name, _)| *name == current)
                 .ok_or_else(|| format!("there is no theme `{current}`"))?;
             let config: ThemeConfig = toml::from_str(text).map_err(|e| {
@@ -188,10 +174,10 @@ impl Theme {
         Ok(())
     }
 
-    /// The built-in theme that uses the terminal's own colours.
-    pub fn builtin() -> Self {
+    /// The theme that is used when none is chosen; without one there are no styles.
+    pub fn shipped(shipped: ShippedThemes) -> Self {
         // A broken shipped theme fails a test; an unstyled screen is still a usable one.
-        Self::load("default", &[]).unwrap_or_default()
+        Self::load(DEFAULT_THEME, &[], shipped).unwrap_or_default()
     }
 
     /// The same theme in the colours a terminal has.
@@ -319,7 +305,7 @@ fn parse_colour(text: &str, palette: &BTreeMap<String, String>) -> Result<Color,
 }
 
 /// The sixteen ANSI colours in order, and their usual appearance.
-pub(super) const ANSI: [(Color, [u8; 3]); 16] = [
+pub(crate) const ANSI: [(Color, [u8; 3]); 16] = [
     (Color::Black, [0, 0, 0]),
     (Color::Red, [170, 0, 0]),
     (Color::Green, [0, 170, 0]),
@@ -366,25 +352,8 @@ fn rgb_of_indexed(n: u8) -> [u8; 3] {
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_shipped_theme_loads_and_styles_every_role_that_carries_meaning() {
-        for (name, _) in SHIPPED {
-            let theme = Theme::load(name, &[]).unwrap();
-            for role in Role::ALL.into_iter().filter(|role| *role != Role::Text) {
-                assert_ne!(theme.style(role), Style::new(), "{name}: {}", role.name());
-            }
-        }
-    }
-
-    #[test]
-    fn the_default_theme_uses_the_colours_of_the_terminal_alone() {
-        let theme = Theme::builtin();
-        for role in Role::ALL {
-            for colour in [theme.style(role).fg, theme.style(role).bg].into_iter().flatten() {
-                assert!(!matches!(colour, Color::Rgb(..) | Color::Indexed(_)), "{role:?}");
-            }
-        }
-    }
+    const SHIPPED: ShippedThemes =
+        &[("dark", "[roles]\naccent = \"cyan\"\nok = { fg = \"#88cc88\", dim = true }")];
 
     #[test]
     fn a_theme_inherits_overrides_and_names_its_colours() {
@@ -396,8 +365,8 @@ mod tests {
             accent = "sea"
             error = { fg = "red", bold = true }
         "##;
-        let theme = Theme::load("mine", &[("mine".into(), mine.into())]).unwrap();
-        let dark = Theme::load("dark", &[]).unwrap();
+        let theme = Theme::load("mine", &[("mine".into(), mine.into())], SHIPPED).unwrap();
+        let dark = Theme::load("dark", &[], SHIPPED).unwrap();
         assert_eq!(theme.style(Role::Accent).fg, Some(Color::Rgb(0, 0x33, 0x44)));
         assert_eq!(theme.style(Role::Error).fg, Some(Color::Red));
         assert_eq!(theme.style(Role::Ok), dark.style(Role::Ok));
@@ -413,7 +382,7 @@ mod tests {
             ("inherits = \"nowhere\"", "no theme `nowhere`"),
             ("roles = 3", "theme `mine`"),
         ] {
-            let error = Theme::load("mine", &[("mine".into(), text.into())]).unwrap_err();
+            let error = Theme::load("mine", &[("mine".into(), text.into())], SHIPPED).unwrap_err();
             assert!(error.contains(said), "{error}");
         }
     }

@@ -1,9 +1,43 @@
-//! Styles and signs of forms and results, made from the theme once per frame; layouts made with
-//! them are rebuilt when they change.
+//! What drawing depends on: theme, signs, graphics, focus; and styles and signs of forms and results,
+//! made from the theme once per frame: layouts made with them are rebuilt when they change.
 
+use crate::glyph::Glyphs;
 use crate::graphics::Graphics;
 use crate::prelude::*;
 use crate::theme::Theme;
+
+/// What drawing depends on besides what is drawn.
+#[derive(Clone, Copy)]
+pub struct Look<'a> {
+    pub theme: &'a Theme,
+    pub glyphs: &'a Glyphs,
+    /// How pictures are drawn.
+    pub graphics: Graphics,
+    /// Whether what is drawn has the keyboard focus.
+    pub focused: bool,
+}
+
+impl Look<'_> {
+    /// The style of a role.
+    pub const fn style(&self, role: Role) -> Style {
+        self.theme.style(role)
+    }
+
+    /// Styles of forms and results. Pictures use pixels only where nothing overlaps them.
+    pub fn styles(&self) -> Styles {
+        let graphics = if self.focused { self.graphics } else { self.graphics.as_blocks() };
+        Styles::from_theme(self.theme, self.glyphs.is_ascii(), graphics)
+    }
+
+    /// Style of the selected row; `here` is whether its list has the focus within its region.
+    pub const fn selection(&self, here: bool) -> Style {
+        if self.focused && here {
+            self.style(Role::Selection)
+        } else {
+            self.style(Role::SelectionInactive)
+        }
+    }
+}
 
 macro_rules! look {
     ($($(#[$doc:meta])* $name:ident: $role:ident;)*) => {
@@ -19,7 +53,7 @@ macro_rules! look {
 
         impl Styles {
             /// The styles of a theme.
-            pub const fn of(theme: &Theme, ascii: bool, graphics: Graphics) -> Self {
+            pub const fn from_theme(theme: &Theme, ascii: bool, graphics: Graphics) -> Self {
                 Self { $($name: theme.style(Role::$role),)* ascii, graphics }
             }
         }
