@@ -12,7 +12,6 @@ use crate::app::pointer::Pointer;
 use crate::app::screens::{OpenScreen, Screens};
 use crate::call::export::ExportOrigin;
 use crate::effect::{Effect, Order};
-use crate::graphics::{Placement, Support};
 use crate::keymap::KeyScope;
 use crate::layout::Layout;
 use crate::message::{Message, UserFiles};
@@ -24,8 +23,9 @@ use crate::pick::Choice;
 use crate::prefs::Prefs;
 use crate::prelude::*;
 use crate::screen::Screen;
-use crate::theme::{ColorDepth, ShippedThemes};
 use crate::widget::{Doc, Pen, vertical_rule};
+use terminal::graphics::{Placement, Support};
+use terminal::theme::{ColorDepth, ShippedThemes};
 
 mod answers;
 mod appearance;

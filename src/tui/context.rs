@@ -2,9 +2,9 @@
 //! gestures. Everything drawn depends on this module, never the reverse.
 
 use crate::keymap::{KeyScope, Keymap};
-use crate::look::Look;
 use crate::model::Model;
 use crate::prelude::*;
+use terminal::look::Look;
 
 /// What drawing can access: colours, signs and graphics (through [`Look`]), engine state and keys.
 #[derive(Clone, Copy)]

@@ -1,8 +1,8 @@
 //! Signs and roles of what the engine knows; the signs themselves are the terminal's.
 
-use crate::theme::Role;
 use host::ServerState;
 use mcp::Direction;
+use terminal::theme::Role;
 
 pub use terminal::glyph::{ASCII, Glyphs, UNICODE};
 

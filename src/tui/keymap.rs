@@ -6,10 +6,10 @@ use std::ops::Range;
 use crossterm::event::{KeyEvent, KeyModifiers};
 use toml::Spanned;
 
-use crate::chord::Chord;
 use crate::prelude::*;
-use crate::theme::line_at;
 use crate::user_command::UserCommand;
+use terminal::chord::Chord;
+use terminal::theme::line_at;
 
 mod table;
 pub use table::BINDINGS;

@@ -7,7 +7,6 @@ use crossterm::event::Event;
 use crate::chat::port::ChatNews;
 use crate::effect::Baseline;
 use crate::form::CheckResult;
-use crate::graphics::TerminalReply;
 use crate::player::Played;
 use crate::prelude::*;
 use crate::result::{PictureDone, ResultFile};
@@ -15,6 +14,7 @@ use config::error::Error;
 use deck::{Answers, DeckEvent, Lock, News};
 use host::{CacheKey, CallOutcome, Drafted};
 use mcp::{ApprovalId, CallId, Payload, Progress};
+use terminal::graphics::TerminalReply;
 
 /// Something that happened.
 #[derive(Debug)]

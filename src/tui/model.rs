@@ -337,7 +337,7 @@ impl Model {
     pub fn time_in(at: Timestamp, cells: u16) -> Ink {
         let time = Self::time_of_day(at);
         let end = if cells < 12 { 8 } else { usize::MAX };
-        ink!("{}", crate::ink::InkSlice::of(&time, 0, end))
+        ink!("{}", terminal::ink::InkSlice::of(&time, 0, end))
     }
 
     /// Local time of day: `14:03:59.120`.

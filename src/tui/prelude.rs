@@ -12,7 +12,7 @@ pub use serde_json::Value;
 
 pub use crate::action::Action;
 pub use crate::glyph::{EngineGlyphs as _, state_role};
-pub use crate::ink::{Bytes, Dur, Ink, count, ink};
-pub use crate::theme::Role;
 pub use base::text::SafeText;
 pub use base::{ServerName, Timestamp};
+pub use terminal::ink::{Bytes, Dur, Ink, count, ink};
+pub use terminal::theme::Role;

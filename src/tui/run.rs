@@ -17,21 +17,21 @@ use crate::attached::AttachedSocket;
 use crate::chat::port::{ChatCommand, OpenChat};
 use crate::effect::Effect;
 use crate::engine::{DashboardSource, Engine, OpenedDeck};
-use crate::graphics::{self, TerminalReply};
-use crate::input::{Input, InputThread};
 use crate::message::Message;
 use crate::pacer::Pacer;
 use crate::prelude::*;
 use crate::runner::{Runner, SessionFiles, forward};
 use crate::state::{Places, read_prefs};
-use crate::theme::ColorDepth;
 use base::LogLevel;
 use base::clock::Clock;
 use config::error::{Error, ErrorCode};
 use deck::{Answers, Clients, History, Operated, Recorder, SavedCalls, follow_news};
 use host::{Drafter, Host};
+use terminal::graphics::{self, TerminalReply};
+use terminal::input::{Input, InputThread};
 use terminal::session::{TerminalSession, catch_panics, is_interactive};
 use terminal::signal::{Signal, Signals};
+use terminal::theme::ColorDepth;
 
 /// Exit code when a signal or a lost terminal ended the run, as for the verbs.
 const INTERRUPTED: u8 = 130;

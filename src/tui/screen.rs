@@ -6,15 +6,15 @@ use crossterm::event::KeyEvent;
 
 use crate::context::{Cx, Gesture, Ui};
 use crate::effect::Effect;
-use crate::graphics::Placement;
 use crate::keymap::{KeyScope, Keymap};
-use crate::look::Styles;
 use crate::message::Message;
 use crate::model::{Model, Todo};
 use crate::overlay::Confirm;
 use crate::pick::{Choice, Pick};
 use crate::prelude::*;
 use crate::widget::{KeyLine, TextInput};
+use terminal::graphics::Placement;
+use terminal::look::Styles;
 
 /// Title of a help text, and the scopes it lists, each with a heading.
 pub type Help = (&'static str, &'static [(KeyScope, &'static str)]);

@@ -3,13 +3,13 @@
 use crate::app::Setup;
 use crate::context::{Cx, Ui};
 use crate::glyph::{ASCII, Glyphs, UNICODE};
-use crate::graphics::Support;
 use crate::keymap::Keymap;
-use crate::look::Look;
 use crate::message::UserFiles;
 use crate::model::Model;
 use crate::prelude::*;
-use crate::theme::{ColorDepth, DEFAULT_THEME, ShippedThemes, Theme};
+use terminal::graphics::Support;
+use terminal::look::Look;
+use terminal::theme::{ColorDepth, DEFAULT_THEME, ShippedThemes, Theme};
 
 /// Theme, glyphs and keymap in use.
 pub struct Appearance {

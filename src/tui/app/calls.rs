@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use crate::call::{CallScreen, CallSubject, SubjectKind};
 use crate::effect::Effect;
-use crate::look::Styles;
 use crate::message::{CallPurpose, CallToken, FormToken, ViewToken};
 use crate::model::Model;
 use crate::pane::{Out, Redraw};
@@ -17,6 +16,7 @@ use config::error::Error;
 use deck::{History, SavedCall, SavedCalls, SavedTarget};
 use host::{BuildEnd, CallOutcome, CallView, DevView, HostView, ServerState, ServerView};
 use mcp::{CallId, Direction, ListKind, TrafficRecord};
+use terminal::look::Styles;
 
 /// Time between frames while a call runs and nothing else happens.
 const TICK: Duration = Duration::from_millis(100);

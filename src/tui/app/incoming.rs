@@ -8,7 +8,6 @@ use crossterm::event::{
 use super::pointer::Drag;
 use super::{App, AppFocus, chrome, keys, playback};
 use crate::chat::port::ChatNews;
-use crate::chord::Chord;
 use crate::effect::{Effect, Existing};
 use crate::entry::FormScreen;
 use crate::keymap::KeyScope;
@@ -27,6 +26,7 @@ use config::error::Error;
 use deck::{Answers, DeckEvent, News, PolicyView};
 use host::{HeldReason, HostView};
 use mcp::ApprovalId;
+use terminal::chord::Chord;
 
 /// Rows per notch of the wheel.
 const WHEEL: isize = 3;

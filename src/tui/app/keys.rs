@@ -4,7 +4,6 @@
 use super::App;
 use super::chrome::FooterKey;
 use super::playback::play;
-use crate::chord::Chord;
 use crate::keymap::{KeyRow, KeyScope};
 use crate::model::{EngineState, Model};
 use crate::overlay::{TextReader, reader_width};
@@ -16,6 +15,7 @@ use crate::screen::Screen;
 use crate::user_command::{FilledCommand, PLACES};
 use crate::widget::Doc;
 use host::{ServerState, ServerView};
+use terminal::chord::Chord;
 
 /// Mouse gestures, for the help.
 const MOUSE: &[(&str, &str)] = &[

@@ -9,7 +9,6 @@ use super::subject::{CallSubject, METHODS, SubjectKind};
 use crate::effect::{CallRequest, CallTarget, Effect, Existing, Order, ServerCommand};
 use crate::form::draw::Styles;
 use crate::form::{FormState, JsonView};
-use crate::graphics::Placement;
 use crate::keymap::{KeyScope, Keymap};
 use crate::message::{CallPurpose, CallToken, FormToken};
 use crate::pane::{Cx, Gesture, Out, Ui};
@@ -22,6 +21,7 @@ use base::pointer;
 use deck::{FormDraft, History, HistoryRecord, SavedCall, SavedTarget};
 use host::{Validation, schema_limits};
 use schema::Defaults;
+use terminal::graphics::Placement;
 
 /// The part of the call screen that has the keyboard focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,6 @@ use super::subject::{CallSubject, SubjectKind};
 use super::template::{expand, variables};
 use crate::effect::{CallRequest, CallTarget, Effect};
 use crate::keymap::Keymap;
-use crate::look::Styles;
 use crate::message::{CallPurpose, CallToken};
 use crate::pick::{CallPick, LinePrompt};
 use base::text::{SafeText, quoted};
@@ -23,6 +22,7 @@ use config::error::{Error, ErrorCode};
 use deck::{History, HistoryRecord};
 use host::{AnswerSource, CallOutcome, Validation};
 use mcp::{CallId, Progress};
+use terminal::look::Styles;
 
 fn subject(kind: SubjectKind, wire: &str, schema: Value) -> CallSubject {
     CallSubject {

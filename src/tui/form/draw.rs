@@ -13,7 +13,7 @@ use base::pointer;
 use base::text::json::plain;
 use schema::Types;
 
-pub use crate::look::Styles;
+pub use terminal::look::Styles;
 
 /// Writes `text` at a position, cut to `cells`; returns the column after it.
 pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Style) -> u16 {

@@ -1,7 +1,6 @@
 //! Logs of the host, stderr of the servers, log notifications: levels, search, wrap, follow.
 
 use crate::filter::{Filter, contains, find};
-use crate::ink::InkSlice;
 use crate::keymap::KeyScope;
 use crate::model::{Model, zoned};
 use crate::overlay::{Palette, TextReader};
@@ -15,6 +14,7 @@ use base::LogLevel;
 use base::logs::{LogRecord, LogSource};
 use deck::{Order, ServerCommand};
 use host::ServerState;
+use terminal::ink::InkSlice;
 
 /// Levels from the least to the most severe, in the order of [`LogLevel`]: with a word and a role.
 const LEVELS: [(LogLevel, &str, Role); 9] = [

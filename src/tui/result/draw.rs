@@ -2,7 +2,6 @@
 
 use crate::filter::contains;
 use crate::form::draw::{Styles, put};
-use crate::graphics::{Graphics, Placement};
 use crate::prelude::*;
 use crate::result::content::{Block, BlockKind, pretty};
 use crate::result::image::{Picture, PictureDone, PictureJob};
@@ -11,6 +10,7 @@ use crate::result::rows::{SharedText, WrappedRows, find};
 use crate::result::tree::{TreeKey, TreeRow, children};
 use crate::result::view::{NOTHING, ResultTab, ResultView};
 use crate::widget::Pen;
+use terminal::graphics::{Graphics, Placement};
 
 /// A partly visible block.
 pub(super) struct SeenBlock {

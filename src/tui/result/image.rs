@@ -9,10 +9,10 @@ use image::{DynamicImage, ImageDecoder, ImageReader, Limits, RgbaImage};
 use ratatui::style::Color;
 
 use super::rows::SharedText;
-use crate::graphics::{CellPixels, Encoded, Graphics, PictureProtocol, Placement};
 use crate::prelude::*;
-use crate::theme::ColorDepth;
 use config::ContentLimits;
+use terminal::graphics::{CellPixels, Encoded, Graphics, PictureProtocol, Placement};
+use terminal::theme::ColorDepth;
 
 /// Most pixels kept per side: more than half blocks can show.
 const KEPT: u32 = 640;
@@ -144,7 +144,7 @@ fn drawn(pixels: &RgbaImage, how: Graphics, cells: Cells, window: (u16, u16)) ->
         return None;
     }
     let seen = image::imageops::crop_imm(&whole, 0, skip, wide, rows).to_image();
-    let picture = crate::graphics::encode(&seen, how, (cells.0, window.1))?;
+    let picture = terminal::graphics::encode(&seen, how, (cells.0, window.1))?;
     Some(Drawn { how, cells, window, picture: Arc::new(picture) })
 }
 
