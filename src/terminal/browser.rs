@@ -219,7 +219,7 @@ impl<I: Clone + PartialEq> Browser<I> {
         }
         match action {
             BrowseAction::Open | BrowseAction::Right if !self.rows.is_empty() => {
-                self.split.open(area)
+                self.split.open(area);
             }
             BrowseAction::Filter => {
                 self.filter.begin();

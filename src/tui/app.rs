@@ -141,7 +141,7 @@ impl App {
             toast: None,
             replying: false,
             wall: now,
-            look: Appearance::new(&setup, user),
+            look: Appearance::new(setup.ascii, setup.depth, setup.graphics, setup.themes, user),
             setup,
             redraw: Redraw::Now,
             stale: true,

@@ -1,6 +1,5 @@
 //! Theme, glyphs and keymap in use, from the user's files and the abilities of the terminal.
 
-use crate::app::Setup;
 use crate::context::{Cx, Ui};
 use crate::glyph::{ASCII, Glyphs, UNICODE};
 use crate::keymap::Keymap;
@@ -29,16 +28,22 @@ pub struct Appearance {
 
 impl Appearance {
     /// The built-in defaults, until [`Appearance::adopt`] applies the user's files.
-    pub fn new(setup: &Setup, user: UserFiles) -> Self {
+    pub fn new(
+        ascii: bool,
+        depth: ColorDepth,
+        graphics: Support,
+        shipped: ShippedThemes,
+        user: UserFiles,
+    ) -> Self {
         Self {
             keymap: Keymap::builtin(),
-            theme: Theme::shipped(setup.themes).adapted(setup.depth),
-            glyphs: if setup.ascii { &ASCII } else { &UNICODE },
-            graphics: setup.graphics,
+            theme: Theme::shipped(shipped).adapted(depth),
+            glyphs: if ascii { &ASCII } else { &UNICODE },
+            graphics,
             problem: None,
             user,
-            shipped: setup.themes,
-            depth: setup.depth,
+            shipped,
+            depth,
         }
     }
 
