@@ -2,11 +2,12 @@
 //! mapping from a name back to its server. Pure except for its cache.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::search::ToolIndex;
 use base::ServerName;
 use host::{
     HostView, ServerState, ServerView, TargetKind, exposed_name, hashed_name, resolve_name,
@@ -36,6 +37,10 @@ pub(crate) struct ClientCatalog {
     pub templates: Vec<ClientEntry>,
     /// Indices of tools and prompts, by name.
     names: HashMap<(TargetKind, String), usize>,
+    /// For searches among the tools; made with the first.
+    index: OnceLock<ToolIndex>,
+    /// What each tool costs in the context of a model.
+    tokens: OnceLock<Vec<usize>>,
 }
 
 /// Cache of the latest catalog, valid while the lists it was built from are unchanged.
@@ -124,6 +129,18 @@ impl ClientCatalog {
             }
         }
         out
+    }
+
+    /// The index of the tools, by their places.
+    pub fn index(&self) -> &ToolIndex {
+        let tools = self.tools.iter().map(|it| (&it.server, &*it.original, &it.raw));
+        self.index.get_or_init(|| ToolIndex::new(tools))
+    }
+
+    /// What each tool costs in the context of a model, by their places: four bytes per token.
+    pub fn tool_tokens(&self) -> &[usize] {
+        let tokens = |entry: &ClientEntry| entry.raw.to_string().len().div_ceil(4);
+        self.tokens.get_or_init(|| self.tools.iter().map(tokens).collect())
     }
 
     /// Finds a tool or prompt by the client's name, or else by any qualified name, or by its bare

@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::broadcast;
 
+use super::exposure::ToolListing;
 use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
@@ -72,11 +73,7 @@ impl Interest {
             TargetKind::Resource => 2,
             _ => 0,
         };
-        let principal = client.principal();
-        let listed = lists(view, |server, what| {
-            what.0 == of && gateway.host.is_visible(&principal, server, what)
-        });
-        self.known.lock()[at] = listed[at];
+        self.known.lock()[at] = visible_of(gateway, client, view, Some(of))[at];
     }
 
     /// Subscribes the client to a resource, if it may read it.
@@ -215,6 +212,8 @@ async fn follow_lists(
     to: &Recipient,
 ) -> Option<()> {
     let (mut view, mut policy) = (gateway.host.view(), gateway.host.follow_policy());
+    let session = gateway.found.of_client(client);
+    let mut found = session.follow();
     let now = Arc::clone(&view.borrow());
     let first = visible(gateway, client, &now);
     {
@@ -222,7 +221,7 @@ async fn follow_lists(
         *known = [0, 1, 2].map(|at| if known[at] == 0 { first[at] } else { known[at] });
     }
     // The last state compared: what servers offered, and what the client knew of it.
-    let mut compared = (lists(&now, |_, _| true), first);
+    let mut compared = (offered(&now), first);
     loop {
         let mut decided_anew = false;
         tokio::select! {
@@ -231,16 +230,20 @@ async fn follow_lists(
                 changed.ok()?;
                 decided_anew = true;
             }
+            changed = found.changed() => {
+                changed.ok()?;
+                decided_anew = true;
+            }
         }
         tokio::time::sleep(SETTLE).await;
         let now = Arc::clone(&view.borrow_and_update());
-        let (offered, known) = (lists(&now, |_, _| true), *interest.known.lock());
-        if compared == (offered, known) && !decided_anew {
+        let (all, known) = (offered(&now), *interest.known.lock());
+        if compared == (all, known) && !decided_anew {
             continue;
         }
         let now = visible(gateway, client, &now);
         *interest.known.lock() = now;
-        compared = (offered, now);
+        compared = (all, now);
         if known[0] != now[0] {
             to.notify(ToolListChangedNotification::default()).await;
         }
@@ -254,12 +257,43 @@ async fn follow_lists(
 }
 
 fn visible(gateway: &Gateway, client: &Client, view: &HostView) -> ListHashes {
-    let principal = client.principal();
-    lists(view, |server, what| gateway.host.is_visible(&principal, server, what))
+    visible_of(gateway, client, view, None)
 }
 
-fn lists(view: &HostView, shows: impl Fn(&ServerName, (TargetKind, &str)) -> bool) -> ListHashes {
+/// The lists of a client; of one kind alone, if one is given.
+fn visible_of(
+    gateway: &Gateway,
+    client: &Client,
+    view: &HostView,
+    of: Option<TargetKind>,
+) -> ListHashes {
+    let is_of = |kind: TargetKind| of.is_none_or(|of| of == kind);
+    let principal = client.principal();
+    let listing = if is_of(TargetKind::Tool) {
+        gateway.listing(client, &gateway.catalogs.of(view))
+    } else {
+        ToolListing::Whole
+    };
+    let shows = |server: &ServerName, what: (TargetKind, &str)| {
+        is_of(what.0)
+            && gateway.host.is_visible(&principal, server, what)
+            && (what.0 != TargetKind::Tool || listing.holds(server, what.1))
+    };
+    lists(view, listing.is_search(), shows)
+}
+
+/// The lists of all servers, whoever may see them.
+fn offered(view: &HostView) -> ListHashes {
+    lists(view, false, |_, _| true)
+}
+
+fn lists(
+    view: &HostView,
+    is_search: bool,
+    shows: impl Fn(&ServerName, (TargetKind, &str)) -> bool,
+) -> ListHashes {
     let mut out = [(); 3].map(|()| DefaultHasher::new());
+    is_search.hash(&mut out[0]);
     for server in view.servers.values() {
         let all = &server.capabilities;
         let mut add = |at: usize, kind, name: &str, place: usize| {

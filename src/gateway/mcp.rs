@@ -31,6 +31,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::accept::JsonOnly;
 use super::bridge::{BridgedRequest, Parked};
 use super::catalog::{ClientCatalog, ClientEntry};
+use super::exposure::{OwnCall, SEARCH_INSTRUCTIONS, ToolListing};
 use super::follow::{Interest, Recipient, follow, log_level, logged_during, next_notice};
 use super::outside::Outside;
 use super::raw::Whole;
@@ -156,13 +157,18 @@ impl Face {
         }
         // Listing never fails: without the scope the list is empty.
         let entries = if client.may(scope) { of(&catalog) } else { &[] };
+        let listing = match kind {
+            TargetKind::Tool if client.may(scope) => self.gateway.listing(&client, &catalog),
+            _ => ToolListing::Whole,
+        };
         let mut known = HashSet::new();
         let entries = self.gateway.seen_by(&client, kind, entries);
+        let entries = entries.filter(|it| listing.holds(&it.server, &it.original));
         // If several servers list a URI, it is that of the first visible one; the others are listed
         // under a URI of their own.
         let entries = entries.map(|entry| {
             if kind != TargetKind::Resource || known.insert(entry.name.as_str()) {
-                return entry.raw.clone();
+                return listing.listed(entry);
             }
             let mut raw = entry.raw.clone();
             for key in ["uri", "uriTemplate"] {
@@ -172,6 +178,7 @@ impl Face {
             }
             raw
         });
+        let entries = listing.own().into_iter().chain(entries);
         let entries: Vec<Value> = if context.client_info().as_ref().is_some_and(is_deck) {
             // Limits hops: entries of decks that list each other would otherwise multiply.
             let near = entries.filter_map(|mut raw| {
@@ -657,12 +664,26 @@ impl ServerHandler for Face {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let client = self.allowed(&context, AccessScope::ToolsCall).await?;
+        let client = self.known(&context).await?;
+        let (mut called, mut arguments) = (request.name.into_owned(), request.arguments);
+        let own = arguments.get_or_insert_default();
+        if let Some(own) = self.gateway.own_call(&client, &called, own) {
+            match own? {
+                OwnCall::Answer(result) => {
+                    reply(&context, result, false);
+                    return Ok(CallToolResult::default().into());
+                }
+                OwnCall::Forward { name, arguments: inner } => {
+                    (called, arguments) = (name, Some(inner));
+                }
+            }
+        }
+        client.allows(AccessScope::ToolsCall)?;
         let what = (PolicyAction::Call, TargetKind::Tool);
-        let (server, name) = self.gateway.find(&client, what, &request.name).await?;
-        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let (server, name) = self.gateway.find(&client, what, &called).await?;
+        let arguments = Value::Object(arguments.unwrap_or_default());
         let operation = McpOperation { kind: what.1, server: Some(server), name, arguments };
-        let called = (request.name.into_owned(), operation);
+        let called = (called, operation);
         let resumed = (request.request_state, request.input_responses);
         self.run(&context, &client, called, resumed).await?;
         Ok(CallToolResult::default().into())
@@ -814,7 +835,12 @@ impl ServerHandler for Face {
         if let Some(session) = context.extensions.get::<Arc<ClientSession>>() {
             session.answered_by(context.peer, self.answering());
         }
-        self.negotiate_initialize(&request)
+        let mut result = self.negotiate_initialize(&request)?;
+        let client = self.client(&context.extensions)?;
+        if self.gateway.listing(&client, &self.catalog()).is_search() {
+            result.instructions = Some(SEARCH_INSTRUCTIONS.to_owned());
+        }
+        Ok(result)
     }
 
     /// Starts notifying the client of changes (protocol up to 2025-11-25).

@@ -105,6 +105,11 @@ impl Outside {
         out
     }
 
+    /// What happened.
+    pub fn message(&self) -> &str {
+        &self.error.message
+    }
+
     /// The body of a REST response.
     fn to_json(&self) -> Value {
         let mut error = json!(self.error);

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::catalog::ClientEntry;
+use super::exposure::ToolQuery;
 use super::mcp::McpOperation;
 use super::metrics::MetricsFormat;
 use super::outside::Outside;
@@ -58,16 +60,19 @@ pub(crate) async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     }
 }
 
-/// `GET /tools`: every visible tool, by the name that `POST /tools/{name}/call` takes.
+/// `GET /tools`: every visible tool, by the name that `POST /tools/{name}/call` takes; with `query`,
+/// `server` and `limit` the best matches.
 pub(crate) async fn tools(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
+    RawQuery(query): RawQuery,
 ) -> RestAnswer {
     client.allows(AccessScope::ToolsList)?;
+    let asked = tool_query(query.as_deref().unwrap_or_default())?;
     gateway.started().await;
     let view = gateway.host.snapshot();
     let catalog = gateway.catalogs.of(&view);
-    let tools = gateway.seen_by(&client, TargetKind::Tool, &catalog.tools).map(|tool| {
+    let shown = |tool: &ClientEntry| {
         let is_there = view.servers.get(&tool.server).is_some_and(|it| it.state.is_callable());
         json!({
             "name": tool.name,
@@ -76,8 +81,14 @@ pub(crate) async fn tools(
             "available": is_there,
             "definition": tool.raw,
         })
-    });
-    let tools: Vec<Value> = tools.collect();
+    };
+    if let Some(asked) = asked {
+        let found = gateway.look_for(&client, &catalog, &asked).map_err(unprocessable)?;
+        let tools: Vec<Value> = found.best.into_iter().map(shown).collect();
+        return Ok(Json(json!({"tools": tools, "matches": found.count})));
+    }
+    let tools = gateway.seen_by(&client, TargetKind::Tool, &catalog.tools);
+    let tools: Vec<Value> = tools.map(shown).collect();
     if tools.is_empty()
         && let Some(tool) = catalog.tools.first()
     {
@@ -91,6 +102,34 @@ pub(crate) async fn tools(
         }
     }
     Ok(Json(json!({ "tools": tools })))
+}
+
+fn unprocessable(why: impl Into<String>) -> Outside {
+    Outside::new(OutsideCode::ProtocolError, StatusCode::UNPROCESSABLE_ENTITY, why)
+}
+
+/// The search that the query of an address asks for, if any.
+fn tool_query(query: &str) -> Result<Option<ToolQuery>, Outside> {
+    let (mut asked, mut is_search) = (ToolQuery::default(), false);
+    for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match &*key {
+            "query" => (asked.query, is_search) = (value.into_owned(), true),
+            "server" => asked.server = Some(value.into_owned()),
+            "limit" => {
+                let limit = value.parse().map_err(|_| unprocessable("`limit` is a number"))?;
+                asked.limit = Some(limit);
+            }
+            other => {
+                let other = base::SafeText::line(other);
+                let why = format!("`{other}` is not one of: query, server, limit");
+                return Err(unprocessable(why));
+            }
+        }
+    }
+    if !is_search && (asked.server.is_some() || asked.limit.is_some()) {
+        return Err(unprocessable("`server` and `limit` go with a `query`"));
+    }
+    Ok(is_search.then_some(asked))
 }
 
 /// `GET /servers`: every server visible to the client, with its state.

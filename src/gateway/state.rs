@@ -8,6 +8,7 @@ use url::Url;
 
 use super::bridge::{Bridge, Parking};
 use super::catalog::{Catalogs, ClientEntry};
+use super::exposure::FoundSessions;
 use super::metrics::GatewayMetrics;
 use super::outside::Outside;
 use super::sessions::ClientSessions;
@@ -75,6 +76,7 @@ pub(crate) struct Gateway {
     pub bridge: Bridge,
     pub parked: Parking,
     pub catalogs: Catalogs,
+    pub found: FoundSessions,
     pub metrics: GatewayMetrics,
     pub sessions: Arc<ClientSessions>,
     /// Set once all servers have started, or the wait for them timed out.
@@ -110,6 +112,7 @@ impl Gateway {
             bridge,
             parked: Parking::default(),
             catalogs: Catalogs::default(),
+            found: FoundSessions::default(),
             sessions: Arc::new(ClientSessions::new(options.store.clone())),
             started: OnceCell::new(),
             options,
@@ -166,6 +169,7 @@ impl Gateway {
             self.cut_the_revoked();
             self.sessions.end_idle();
             self.parked.end_overdue();
+            self.found.end_idle();
         }
     }
 
@@ -222,7 +226,7 @@ impl Gateway {
 
     /// As [`Gateway::find`]; an error names the server whose lists are not known yet, if it is the
     /// reason.
-    fn look_up(
+    pub(super) fn look_up(
         &self,
         client: &Client,
         (action, kind): (PolicyAction, TargetKind),

@@ -25,5 +25,5 @@ pub use principal::{
 };
 pub use rules::{
     GlobList, HookConfig, LimitsConfig, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch, Rules,
-    TrifectaConfig, Unmatched,
+    ToolExposure, TrifectaConfig, Unmatched,
 };

@@ -1,5 +1,7 @@
 //! `mcpdeck serve` end to end: the program itself, over HTTP and over a pipe.
 
+mod team;
+
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -42,6 +42,11 @@ impl Host {
         self.inner.deck.policy.in_force().policy.clone()
     }
 
+    /// What is in force now: the policy as written, and what decides by it.
+    pub fn in_force(&self) -> Arc<InForce> {
+        self.inner.deck.policy.in_force()
+    }
+
     /// The current policy and every later one.
     pub fn follow_policy(&self) -> watch::Receiver<Arc<InForce>> {
         self.inner.deck.policy.follow()

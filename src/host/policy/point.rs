@@ -20,7 +20,7 @@ use super::pins::{Definition, Digest};
 use super::principal::{
     AccessScope, PolicyAction, PolicyTarget, Principal, ServerDigests, TargetKind,
 };
-use super::rules::{HookConfig, PolicyConfig};
+use super::rules::{HookConfig, PolicyConfig, ProfileConfig};
 use crate::approvals::ConsentReach;
 use crate::call::{CallOptions, Origin};
 use crate::naming::{resolve_name, split_first};
@@ -40,6 +40,14 @@ pub struct InForce {
     pub policy: Policy,
     pub(crate) trifecta: Trifecta,
     pub(crate) service: Option<PolicyHook>,
+}
+
+impl InForce {
+    /// The profile of a caller, if the policy has one and binds it.
+    pub fn profile(&self, principal: &Principal) -> Option<&ProfileConfig> {
+        let profile = self.config.profiles.get(&*principal.profile);
+        profile.filter(|_| self.policy.binds(principal))
+    }
 }
 
 /// A blocked request.

@@ -147,6 +147,13 @@ impl Rules {
             (name.as_str().into(), layer(&at, lists))
         });
         let profiles = profiles.collect();
+        for (name, profile) in &config.profiles {
+            if profile.expose_tokens.is_some() && profile.expose != ToolExposure::Auto {
+                problems.push(format!(
+                    "policy/profiles/{name}/exposeTokens: it counts only with `\"expose\": \"auto\"`"
+                ));
+            }
+        }
         let applies_to_person = config.applies_to_person;
         let rules = Self { applies_to_person, all, profiles, servers: RwLock::default() };
         if problems.is_empty() { Ok(rules) } else { Err(problems) }
@@ -450,6 +457,36 @@ pub struct ProfileConfig {
     pub deny: Vec<RuleConfig>,
     /// Its limits, where they differ from the global ones.
     pub limits: LimitsConfig,
+    /// What MCP clients of the gateway are shown as their list of tools.
+    pub expose: ToolExposure,
+    /// With `"expose": "auto"`: how many tokens the definitions of all tools may take before a
+    /// search is listed instead (default 8000).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expose_tokens: Option<u32>,
+}
+
+impl ProfileConfig {
+    /// Tokens that definitions may take with [`ToolExposure::Auto`], by default.
+    const EXPOSE_DEFAULT_TOKENS: u32 = 8_000;
+
+    /// How many tokens the definitions of all tools may take with [`ToolExposure::Auto`].
+    pub fn expose_tokens(&self) -> u32 {
+        self.expose_tokens.unwrap_or(Self::EXPOSE_DEFAULT_TOKENS)
+    }
+}
+
+/// What MCP clients of the gateway are shown as their list of tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ToolExposure {
+    /// Every tool they may see.
+    #[default]
+    All,
+    /// `find_tools`, `describe_tool` and `call_tool`, and the tools that a session has found. Any
+    /// tool can be called by its name.
+    Search,
+    /// All of them while their definitions take few tokens, otherwise a search.
+    Auto,
 }
 
 /// A rule: a glob over `server.tool` (`server/tool`, `server:tool` and `server__tool` mean the
