@@ -15,7 +15,7 @@
 //! | a mark without a base, an overlong cluster | `◌` and what follows |
 //!
 //! Kept as they are: every visible character of every script, up to eight marks on each, and one
-//! emoji presentation selector after an emoji. Sanitising is idempotent.
+//! emoji presentation selector after an emoji, and a joiner between two emoji. Sanitising is idempotent.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -117,6 +117,8 @@ impl SafeText {
             (Some(open), close) if close.is_none_or(|close| close < open) => open,
             _ => end,
         };
+        // Nor between emoji that are joined: the joiner goes with the second one.
+        let end = safe[..end].trim_end_matches('\u{200d}').len();
         let dots = if max_chars == 0 { "" } else { "…" };
         Self(format!("{}{dots}", &safe[..end]).into())
     }

@@ -15,6 +15,7 @@ mod audit;
 mod budget;
 mod document;
 mod draft;
+mod example;
 mod explain;
 mod keywords;
 mod merge;
@@ -32,6 +33,7 @@ mod words;
 
 pub use adapt::{AdaptedSchema, SchemaChange};
 pub use document::{Schema, SchemaDocument, SubSchema, Types};
+pub use example::{example_of_format, example_of_pattern};
 pub use merge::{Conj, Merged, Union, fits, merge, same};
 pub use outline::{Outline, OutlineProperty};
 pub use provider::{SchemaForm, ToolFormat};

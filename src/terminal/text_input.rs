@@ -6,6 +6,7 @@ use ratatui::widgets::Widget as _;
 use ratatui_textarea::{CursorMove, Input, TextArea};
 
 use crate::prelude::*;
+use base::text::inspect;
 
 /// A text area over `text` with the cursor at its end.
 pub fn text_area(text: &str) -> TextArea<'static> {
@@ -22,6 +23,32 @@ pub fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
         KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => area.delete_line_by_head(),
         _ => area.input(Input::from(key)),
     }
+}
+
+/// Draws a text area with its cursor. Characters that a terminal would act on, or that nobody would
+/// see, are drawn as markers.
+pub fn draw_area(area: &TextArea<'static>, region: Rect, buf: &mut Buffer) {
+    let region = region.intersection(buf.area);
+    let lines = area.lines();
+    if area.mask_char().is_some() || lines.iter().all(|line| inspect(line).is_empty()) {
+        return area.render(region, buf);
+    }
+    let cursor = area.cursor();
+    let before: String = lines[cursor.0].chars().take(cursor.1).collect();
+    let marked: Vec<String> = lines.iter().map(|line| SafeText::line(line).to_string()).collect();
+    let column = SafeText::line(&before).chars().count();
+    let mut shown = TextArea::new(marked);
+    shown.set_style(area.style());
+    shown.set_cursor_line_style(Style::default());
+    shown.set_selection_style(area.style().add_modifier(Modifier::REVERSED));
+    if area.is_selecting() {
+        shown.select_all();
+    }
+    let place = |at: usize| u16::try_from(at).unwrap_or(u16::MAX);
+    if !area.is_selecting() {
+        shown.move_cursor(CursorMove::Jump(place(cursor.0), place(column)));
+    }
+    (&shown).render(region, buf);
 }
 
 /// A line of text being typed.
@@ -115,13 +142,10 @@ impl TextInput {
 
     /// Draws it with its cursor, scrolled so that the cursor is visible.
     pub fn render(&self, area: Rect, buf: &mut Buffer, style: Style) {
-        let safe = Ink::line(self.text());
-        // Unsafe characters are shown escaped; the cursor is then drawn at the end.
-        let is_safe = safe.as_str() == self.text() || self.area.mask_char().is_some();
-        let mut shown = if is_safe { self.area.clone() } else { text_area(safe.as_str()) };
+        let mut shown = self.area.clone();
         shown.set_style(style);
         shown.set_selection_style(style.add_modifier(Modifier::REVERSED));
-        (&shown).render(area.intersection(buf.area), buf);
+        draw_area(&shown, area, buf);
     }
 }
 

@@ -12,6 +12,8 @@ use regex_syntax::hir::{Class, HirKind};
 const MARKS: usize = 8;
 /// Letters kept in one cluster that a renderer may join without limit (conjuncts, Hangul jamo).
 const JOINED: usize = 8;
+/// Emoji that joiners may connect to one sign; families have up to four.
+const JOINED_EMOJI: usize = 4;
 
 /// Why a character is not drawn as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,16 +66,39 @@ type Before = Option<BaseCharacter>;
 struct BaseCharacter {
     marks: usize,
     joined: usize,
-    emoji: bool,
+    emoji: EmojiKind,
     linked: bool,
     jamo: bool,
 }
 
+/// What may follow a character that is an emoji.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EmojiKind {
+    /// It is none, or no more than one.
+    No,
+    /// A digit or sign that a selector makes one: a selector.
+    Possible,
+    /// A selector, or a joiner to the next one.
+    Sign,
+    /// A joiner to the next one.
+    Chosen,
+}
+
+impl EmojiKind {
+    /// After a selector or a skin tone.
+    const fn chosen(self) -> Self {
+        match self {
+            Self::No | Self::Possible => Self::No,
+            Self::Sign | Self::Chosen => Self::Chosen,
+        }
+    }
+}
+
 const BASE: BaseCharacter =
-    BaseCharacter { marks: 0, joined: 1, emoji: false, linked: false, jamo: false };
+    BaseCharacter { marks: 0, joined: 1, emoji: EmojiKind::No, linked: false, jamo: false };
 
 /// A base that may be an emoji: `©`, `1` and `#` count, as in the standard.
-const EMOJI: BaseCharacter = BaseCharacter { emoji: true, ..BASE };
+const EMOJI: BaseCharacter = BaseCharacter { emoji: EmojiKind::Possible, ..BASE };
 
 /// Iterates over the pieces of a text.
 pub(super) struct Scanner<'a> {
@@ -107,18 +132,24 @@ impl<'a> Scanner<'a> {
             '\t' => return CharClass::Tab,
             _ => {}
         }
+        if let Some(joined) = self.joined_emoji(c, rest) {
+            return CharClass::Keep(Some(joined));
+        }
         if let Some(kind) = hidden(c) {
             return CharClass::Hide(kind);
         }
         if matches!(c, '\u{fe0e}' | '\u{fe0f}') {
             // One selector after an emoji chooses its presentation and is legitimate.
             return match self.before {
-                Some(base) if base.emoji => CharClass::Keep(Some(BaseCharacter {
-                    emoji: false,
-                    linked: false,
-                    jamo: false,
-                    ..base
-                })),
+                Some(base) if matches!(base.emoji, EmojiKind::Possible | EmojiKind::Sign) => {
+                    let emoji = base.emoji.chosen();
+                    CharClass::Keep(Some(BaseCharacter {
+                        emoji,
+                        linked: false,
+                        jamo: false,
+                        ..base
+                    }))
+                }
                 _ => CharClass::Hide(HiddenKind::VariationSelector),
             };
         }
@@ -131,15 +162,34 @@ impl<'a> Scanner<'a> {
         self.judge_letter(c)
     }
 
+    /// The cluster that a joiner continues: one between two emoji makes a single sign of them, as
+    /// in 👩‍💻. Anywhere else it is hidden.
+    fn joined_emoji(&self, c: char, rest: &str) -> Option<BaseCharacter> {
+        let base = self.before?;
+        let joins = matches!(base.emoji, EmojiKind::Sign | EmojiKind::Chosen);
+        if !joins || base.joined >= JOINED_EMOJI {
+            return None;
+        }
+        let next = rest.strip_prefix('\u{200d}')?.chars().next()?;
+        (c == '\u{200d}' && is_pictograph(next)).then_some(BaseCharacter {
+            linked: true,
+            emoji: EmojiKind::No,
+            ..base
+        })
+    }
+
     fn judge_mark(&self, c: char) -> CharClass {
         match self.before {
             // These are drawn even when they stand alone.
             None if extends(c) => CharClass::Keep(Some(BASE)),
             None => CharClass::Dot,
             Some(base) if base.marks >= MARKS => CharClass::Hide(HiddenKind::Marks),
-            Some(BaseCharacter { marks, joined, .. }) => {
+            Some(BaseCharacter { marks, joined, emoji, .. }) => {
                 let linked = tables().linkers.has(c);
-                CharClass::Keep(Some(BaseCharacter { marks: marks + 1, joined, linked, ..BASE }))
+                let toned = marks == 0 && is_skin_tone(c);
+                let emoji = if toned { emoji.chosen() } else { EmojiKind::No };
+                let marks = marks + 1;
+                CharClass::Keep(Some(BaseCharacter { marks, joined, emoji, linked, ..BASE }))
             }
         }
     }
@@ -161,13 +211,18 @@ impl<'a> Scanner<'a> {
         if c.is_whitespace() || ('\u{2400}'..='\u{2426}').contains(&c) {
             return CharClass::Keep(None);
         }
-        let emoji = tables().emoji.has(c);
+        let emoji = if is_pictograph(c) { EmojiKind::Sign } else { EmojiKind::No };
         let linked = tables().prepended.has(c);
-        CharClass::Keep(Some(BaseCharacter { marks: 0, joined: joins + 1, emoji, linked, jamo }))
+        let joined = joins + 1;
+        CharClass::Keep(Some(BaseCharacter { marks: 0, joined, emoji, linked, jamo }))
     }
 
     /// Extends a hidden run over everything of the same kind.
     fn run(&mut self, kind: HiddenKind, start: usize) -> TextPiece<'a> {
+        if kind == HiddenKind::ZeroWidth {
+            // What follows a hidden character is joined to nothing.
+            self.before = None;
+        }
         while let Some(c) = self.raw[self.at..].chars().next() {
             match self.judge(c, &self.raw[self.at..]) {
                 CharClass::Hide(next) if next == kind => self.at += c.len_utf8(),
@@ -221,7 +276,16 @@ impl<'a> Iterator for Scanner<'a> {
     }
 }
 
-/// Characters that are hidden regardless of context.
+/// An emoji that is a sign of its own, unlike the digits and signs that only may become one.
+fn is_pictograph(c: char) -> bool {
+    c >= '\u{203c}' && tables().emoji.has(c) && !is_skin_tone(c)
+}
+
+const fn is_skin_tone(c: char) -> bool {
+    matches!(c, '\u{1f3fb}'..='\u{1f3ff}')
+}
+
+/// Characters that are hidden regardless of context, but for a joiner between two emoji.
 fn hidden(c: char) -> Option<HiddenKind> {
     let kind = match c {
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => HiddenKind::Control,
@@ -254,7 +318,7 @@ fn hidden(c: char) -> Option<HiddenKind> {
 /// Extends the character before it without being a mark: emoji skin tones, half-width voicing
 /// signs, Thai and Lao `am`.
 const fn extends(c: char) -> bool {
-    matches!(c, '\u{1f3fb}'..='\u{1f3ff}' | '\u{ff9e}' | '\u{ff9f}' | '\u{e33}' | '\u{eb3}')
+    is_skin_tone(c) || matches!(c, '\u{ff9e}' | '\u{ff9f}' | '\u{e33}' | '\u{eb3}')
 }
 
 /// A set of characters as sorted ranges.

@@ -3,7 +3,7 @@
 use crate::prelude::*;
 use crate::result::ResultView;
 use config::ContentLimits;
-use config::error::{Error, ErrorCode};
+use config::error::{Error, ErrorCode, Violation};
 use host::{AnswerSource, CallOutcome, CallView};
 use mcp::{Payload, Progress};
 
@@ -234,7 +234,7 @@ fn answered(outcome: &CallOutcome) -> EndedCall {
         parts.push(FORCED.to_owned());
     }
     if !outcome.guard_warnings.is_empty() {
-        parts.push(count(outcome.guard_warnings.len(), "suspicious argument").to_string());
+        parts.push(suspicious(&outcome.guard_warnings));
     }
     let words = parts.join(" · ");
     if outcome.is_error {
@@ -243,6 +243,20 @@ fn answered(outcome: &CallOutcome) -> EndedCall {
         return EndedCall { good: false, words, next };
     }
     EndedCall { good: true, words, next: String::new() }
+}
+
+/// The suspicious arguments with the reasons: `suspicious: path (leaves its directory with `..`)`.
+fn suspicious(warnings: &[Violation]) -> String {
+    /// Arguments named in the line; the others are counted.
+    const NAMED: usize = 2;
+    let named = warnings.iter().take(NAMED).map(|warning| {
+        let place = warning.pointer.trim_start_matches('/').replace('/', ".");
+        format!("{place} {}", warning.message)
+    });
+    let named = named.collect::<Vec<_>>().join("; ");
+    let more = warnings.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("suspicious: {named}{more}")
 }
 
 fn failed(error: &Error) -> EndedCall {

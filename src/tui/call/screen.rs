@@ -212,7 +212,9 @@ impl CallScreen {
             let problems = count(self.form.blocking(), "problem");
             return say(&format!("the form has {problems}; {{force}} calls anyway"));
         }
-        self.send(self.form.arguments(), validation)
+        let wanted = self.send(self.form.arguments(), validation);
+        self.form.mark_as_last_time();
+        wanted
     }
 
     /// Moves to the gravest problem and reports that the action was refused.
@@ -263,6 +265,7 @@ impl CallScreen {
     fn edit_again(&mut self) {
         let Some(arguments) = self.run().map(|run| run.arguments.clone()) else { return };
         self.form.set_value(Some(arguments));
+        self.form.confirm_all();
         self.form.apply(Action::FirstField);
         self.focus = CallFocus::Form;
     }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::iter::successors;
 
-use crate::form::row::{FormRow, RowKind};
+use crate::form::row::{Field, FormRow, RowKind};
 use crate::prelude::*;
 use base::{Violation, pointer};
 use schema::{Formats, SchemaDocument, SchemaLimits, SchemaProblem, SchemaVerdict, Validator};
@@ -237,14 +237,16 @@ pub fn collect(
         }
         let missing = missing_below(rows, value, violation);
         if missing.is_empty() {
-            all.push(at(&violation.pointer, words(violation), Weight::Violation));
+            let row = shown.get(&*violation.pointer).and_then(|row| rows.get(*row));
+            all.push(at(&violation.pointer, words(violation, row), Weight::Violation));
         }
         let required = |pointer| at(pointer, SafeText::line("required"), Weight::Violation);
         all.extend(missing.into_iter().map(required));
     }
     for note in notes {
         if !violations.contains(note) {
-            all.push(at(&note.pointer, words(note), Weight::Note));
+            let row = shown.get(&*note.pointer).and_then(|row| rows.get(*row));
+            all.push(at(&note.pointer, words(note, row), Weight::Note));
         }
     }
     if let SchemaVerdict::Unknown(reason) = verdict {
@@ -274,9 +276,15 @@ fn missing_below<'a>(
         .collect()
 }
 
-fn words(violation: &Violation) -> SafeText {
+/// A violation in words; instead of a pattern, a text that matches it.
+fn words(violation: &Violation, row: Option<&FormRow>) -> SafeText {
     if violation.keyword == "required" {
         return SafeText::line("required");
+    }
+    if violation.keyword == "pattern"
+        && let Some(example) = row.and_then(FormRow::field).and_then(Field::example)
+    {
+        return SafeText::line(&format!("must look like {example}"));
     }
     SafeText::line(&violation.message)
 }

@@ -9,6 +9,8 @@ use crate::form::row::{Field, FieldKind, FormRow, OF_TYPES, RowKind};
 use crate::form::state::FormState;
 use crate::prelude::*;
 use crate::widget::Pen;
+use crate::widget::doc::wrap;
+use crate::widget::text_input::draw_area;
 use base::pointer;
 use base::text::json::plain;
 use schema::Types;
@@ -31,7 +33,7 @@ pub fn form(state: &FormState, look: &Styles, submit: &str, area: Rect, buf: &mu
     }
     let (fields, side) = split(state, area);
     if let Some(fields) = fields {
-        Sheet { state, look, hints: hints(area, fields), buf }.fields(submit, fields);
+        Sheet { state, look, buf }.fields(submit, fields);
     }
     if let Some(side) = side {
         draw_json(state, look, fields.is_some(), side, buf);
@@ -41,9 +43,12 @@ pub fn form(state: &FormState, look: &Styles, submit: &str, area: Rect, buf: &mu
     }
 }
 
-/// Width, in columns, from which the JSON is always shown beside the fields, and the hint of each
-/// field beside its value.
-const WIDE: u16 = 100;
+/// Width, in columns, from which the JSON is always shown beside the fields.
+const WIDE: u16 = 130;
+/// Columns beside the labels from which the hint of each field is shown beside its value.
+const HINTED: u16 = 40;
+/// Most rows for the hint of the field that has the focus.
+const MAX_HINT_ROWS: usize = 5;
 
 /// The regions of fields and JSON: side by side if there is room, otherwise the focused one.
 fn split(state: &FormState, area: Rect) -> (Option<Rect>, Option<Rect>) {
@@ -59,23 +64,12 @@ fn split(state: &FormState, area: Rect) -> (Option<Rect>, Option<Rect>) {
     }
 }
 
-/// Columns for the hint of each field, to the right of its value.
-fn hints(area: Rect, fields: Rect) -> u16 {
-    if area.width >= WIDE { fields.width / 3 } else { 0 }
-}
-
-/// The region of the fields, and the line of help below them if there is room.
-pub(super) fn body(area: Rect) -> (Rect, Option<Rect>) {
-    if area.height < 6 {
-        return (area, None);
-    }
-    let body = Rect { height: area.height - 1, ..area };
-    (body, Some(Rect { y: body.bottom(), height: 1, ..area }))
-}
-
 /// The visible rows and their regions; the one after the last row is the submit line.
 pub(super) fn window(state: &FormState, body: Rect) -> Vec<(usize, Rect)> {
-    let height_of = |row: usize| editor_height(state, row).min(body.height.max(1));
+    let height_of = |row: usize| {
+        let hint = hint_lines(state, row, body).len() as u16;
+        (editor_height(state, row) + hint).min(body.height.max(1))
+    };
     let cursor = state.cursor();
     let above = (body.height.saturating_sub(height_of(cursor))) / 2;
     let total = state.rows().len() + 1;
@@ -116,7 +110,7 @@ pub(super) fn hit(state: &FormState, area: Rect, at: Position) -> Option<FormSpo
     if side.is_some_and(|side| side.contains(at)) {
         return Some(FormSpot::Json);
     }
-    let lines = window(state, body(fields?).0);
+    let lines = window(state, fields?);
     lines.into_iter().find(|(_, line)| line.contains(at)).map(|(row, _)| FormSpot::Row(row))
 }
 
@@ -175,7 +169,7 @@ fn draw_json(state: &FormState, look: &Styles, ruled: bool, area: Rect, buf: &mu
     put(buf, area.x, area.y, area.width, &SafeText::line(&text), style);
     let body = Rect { y: area.y + 1, height: area.height - 1, ..area };
     if let Some(editor) = state.editor.as_ref().filter(|_| json == JsonView::Focused) {
-        return (&editor.area).render(body, buf);
+        return draw_area(&editor.area, body, buf);
     }
     let shown = match json {
         JsonView::Closed => pretty(Some(&state.without_secrets(state.arguments()))),
@@ -191,7 +185,7 @@ fn draw_json(state: &FormState, look: &Styles, ruled: bool, area: Rect, buf: &mu
 fn popup_area(state: &FormState, popup: &Popup, area: Rect) -> Rect {
     let widest = popup.entries.iter().take(500).map(|e| e.width()).max().unwrap_or(10);
     let width = ((widest + 8).clamp(32, 60) as u16).min(area.width);
-    let fields = body(split(state, area).0.unwrap_or(area)).0;
+    let fields = split(state, area).0.unwrap_or(area);
     let lines = window(state, fields);
     let top = lines.first().map_or(0, |(row, _)| *row);
     let line =
@@ -254,25 +248,34 @@ const FIELD: u16 = 12;
 pub(super) struct Sheet<'a> {
     pub(super) state: &'a FormState,
     pub(super) look: &'a Styles,
-    /// Columns for the hint of each field; 0 if there is no room.
-    pub(super) hints: u16,
     pub(super) buf: &'a mut Buffer,
 }
 
 impl Sheet<'_> {
-    /// Draws the visible fields, the submit line, and the line of help.
-    pub(super) fn fields(&mut self, submit: &str, area: Rect) {
-        let (body, help) = body(area);
+    /// Draws the visible fields and the submit line.
+    pub(super) fn fields(&mut self, submit: &str, body: Rect) {
         let lines = window(self.state, body);
         let label_width = label_width(self.state, lines.first().map_or(0, |(row, _)| *row), body);
         for (row, line) in lines {
             match self.state.rows().get(row) {
-                Some(found) => self.row(row, found, label_width, line),
+                Some(found) => {
+                    let height = editor_height(self.state, row).min(line.height);
+                    self.row(row, found, label_width, Rect { height, ..line });
+                    let below = Rect { y: line.y + height, height: line.height - height, ..line };
+                    self.hint(row, body, below);
+                }
                 None => self.submit(submit, line),
             }
         }
-        if let Some(help) = help {
-            self.help(help);
+    }
+
+    /// Draws the hint of the row that has the focus, below its value.
+    fn hint(&mut self, row: usize, body: Rect, area: Rect) {
+        let indent = hint_indent(self.state, row);
+        for (y, (text, style)) in (area.y..area.bottom()).zip(hint_lines(self.state, row, body)) {
+            put(self.buf, area.x, y, 1, self.look.sign("▎", "|"), self.look.accent);
+            let x = area.x + indent;
+            put(self.buf, x, y, area.right().saturating_sub(x), &text, style.of(self.look));
         }
     }
 
@@ -304,12 +307,14 @@ impl Sheet<'_> {
         if left >= area.right() {
             return;
         }
-        let hints = self.hints.min((area.right() - left) / 2);
+        let room = area.right() - left;
+        let takes = matches!(row.kind, RowKind::Field { .. } | RowKind::Choice { .. });
+        let hints = if room >= HINTED && takes && !here { room / 2 } else { 0 };
         let value = Rect { x: left, width: area.right() - left - hints, ..area };
         let editor = self.state.editor.as_ref().filter(|_| here);
         let end = match editor {
             Some(editor) => self.editor(editor, row, value),
-            None => self.value(row, value),
+            None => self.value(row, value, hints > 0),
         };
         if let Some(problem) = self.state.problem_at(index) {
             let style = if problem.weight == Weight::Note { look.warning } else { look.error };
@@ -334,7 +339,7 @@ impl Sheet<'_> {
             area.width
         };
         self.buf.set_style(Rect { width, ..area }, self.look.input);
-        (&editor.area).render(Rect { width, ..area }, self.buf);
+        draw_area(&editor.area, Rect { width, ..area }, self.buf);
         if editor.area.is_empty() && width > 12 {
             let is_null = self.state.at(&row.pointer).is_some_and(Value::is_null);
             let ghost = if is_null { "null".to_owned() } else { ghost(row, editor.edits) };
@@ -345,11 +350,23 @@ impl Sheet<'_> {
     }
 
     /// Draws the value of a row; returns the column after it.
-    fn value(&mut self, row: &FormRow, area: Rect) -> u16 {
+    fn value(&mut self, row: &FormRow, area: Rect, hinted: bool) -> u16 {
         let value = self.state.at(&row.pointer);
-        let (text, style) = shown(self.state, row, value, self.look);
+        let (mut text, style) = shown(self.state, row, value, self.look);
+        if hinted && value.is_none() && row.field().is_some_and(|field| field.default().is_none()) {
+            // Its example is part of the hint.
+            text.truncate(text.find(" · e.g. ").unwrap_or(text.len()));
+        }
         let limited = SafeText::cut(&text, usize::from(area.width) * 2 + 8);
-        put(self.buf, area.x, area.y, area.width, &limited, style)
+        let last = row.field().is_some() && self.state.is_from_last_time(&row.pointer);
+        let mark = self.look.sign("  ↺ last time", "  (last time)");
+        let room = if last { area.width.saturating_sub(mark.width() as u16) } else { area.width };
+        let room = if room < 8 { area.width } else { room };
+        let end = put(self.buf, area.x, area.y, room, &limited, style);
+        if !last || room == area.width {
+            return end;
+        }
+        put(self.buf, end, area.y, area.right().saturating_sub(end), mark, self.look.muted)
     }
 
     /// Draws the submit line, and why the form cannot be sent yet.
@@ -374,22 +391,117 @@ impl Sheet<'_> {
         }
     }
 
-    /// Draws the hint of the row under the cursor.
-    fn help(&mut self, area: Rect) {
-        if let Some(row) = self.state.current() {
-            self.takes(row, Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area });
-        }
-    }
-
     /// Draws the hint of a row and its description.
     fn takes(&mut self, row: &FormRow, area: Rect) {
         let mut pen = Pen::new(self.buf, area);
-        pen.write(&describe(row), self.look.muted);
+        pen.write(&SafeText::line(&describe(row, true)), self.look.muted);
         if let Some(description) = row.field().and_then(Field::description) {
             let text = SafeText::cut(description, 400);
             pen.write("  ", self.look.muted).write(&text, self.look.foreign);
         }
     }
+}
+
+// The hint of the row that has the focus: what it holds from last time, what is hidden in it, what
+// it takes, and its description.
+
+/// How a line of a hint is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HintTone {
+    Last,
+    Warning,
+    Takes,
+    Description,
+}
+
+impl HintTone {
+    const fn of(self, look: &Styles) -> Style {
+        match self {
+            Self::Last => look.accent,
+            Self::Warning => look.warning,
+            Self::Takes => look.muted,
+            Self::Description => look.foreign,
+        }
+    }
+}
+
+/// Columns left of the hint of a row.
+fn hint_indent(state: &FormState, row: usize) -> u16 {
+    let depth = state.rows().get(row).map_or(0, |row| row.depth.min(12));
+    3 + depth * 2
+}
+
+/// The hint of a row if it has the focus and there is room, in lines that fit.
+fn hint_lines(state: &FormState, row: usize, body: Rect) -> Vec<(SafeText, HintTone)> {
+    let room = body.width.saturating_sub(hint_indent(state, row) + 1);
+    let focused = row == state.cursor() && state.json() != JsonView::Focused;
+    let Some(found) = state.current().filter(|_| focused && room >= 12 && body.height >= 6) else {
+        return Vec::new();
+    };
+    let mut texts = Vec::new();
+    if found.field().is_some() && state.is_from_last_time(&found.pointer) {
+        let text = match &state.editor {
+            Some(editor) if editor.area.is_selecting() => {
+                "from last time: typing replaces it, a cursor key keeps it"
+            }
+            _ => "from last time",
+        };
+        texts.push((SafeText::line(text), HintTone::Last));
+    }
+    if let Some(hidden) = hidden_names(state, found) {
+        texts.push((SafeText::line(&format!("hidden in it: {hidden}")), HintTone::Warning));
+    }
+    // An empty line shows the example itself.
+    let is_empty = state.editor.as_ref().is_some_and(|editor| editor.area.is_empty());
+    let takes = SafeText::line(&describe(found, !is_empty));
+    let description = found.field().and_then(Field::description);
+    let description = description.map(|text| SafeText::cut_block(text, 1200));
+    match description {
+        Some(text) if !text.contains('\n') && takes.width() + text.width() + 3 <= room.into() => {
+            texts.push((SafeText::line(&format!("{takes} · {text}")), HintTone::Takes));
+        }
+        description => {
+            texts.push((takes, HintTone::Takes));
+            texts.extend(description.map(|text| (text, HintTone::Description)));
+        }
+    }
+    let most = MAX_HINT_ROWS.min(usize::from(body.height / 2)).max(1);
+    let mut lines: Vec<(SafeText, HintTone)> = Vec::new();
+    for (text, tone) in &texts {
+        let wrapped = text.lines().filter(|line| !line.trim().is_empty());
+        for line in wrapped.flat_map(|line| wrap(line, room)) {
+            if lines.len() == most {
+                if let Some((last, _)) = lines.last_mut() {
+                    let upto = crate::widget::pen::fit(last, room - 1);
+                    *last = SafeText::line(&format!("{}…", &last[..upto]));
+                }
+                return lines;
+            }
+            lines.push((SafeText::line(line), *tone));
+        }
+    }
+    lines
+}
+
+/// The names of the characters in the text of a row that nobody would see.
+fn hidden_names(state: &FormState, row: &FormRow) -> Option<String> {
+    if row.field().is_some_and(Field::is_secret) {
+        return None;
+    }
+    let typed = state.drafts.get(&row.pointer).map(|draft| draft.text.as_str());
+    let text = typed.or_else(|| state.at(&row.pointer).and_then(Value::as_str))?;
+    let mut names: Vec<String> = Vec::new();
+    for hidden in base::text::inspect(base::text::cut(text, 64 << 10)) {
+        if !names.contains(&hidden.name) {
+            names.push(hidden.name);
+        }
+    }
+    let more = names.len().saturating_sub(6);
+    names.truncate(6);
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 // The texts of a row: its value, hint and placeholder. Pure.
@@ -403,11 +515,9 @@ pub(super) fn ghost(row: &FormRow, edits: Edits) -> String {
 }
 
 fn placeholder(field: &Field) -> String {
-    let examples = || field.merged.first(|node| node.value("examples")?.get(0));
-    let example = || examples().or_else(|| field.merged.first(|node| node.value("example")));
-    match (field.default(), example()) {
+    match (field.default(), field.example()) {
         (Some(default), _) => cut(&format!("default {}", plain(default))),
-        (None, Some(example)) => cut(&format!("e.g. {}", plain(example))),
+        (None, Some(example)) => cut(&format!("e.g. {example}")),
         _ => String::new(),
     }
 }
@@ -488,8 +598,8 @@ fn field_text(field: &Field, value: Option<&Value>, look: &Styles) -> (String, S
     }
 }
 
-/// What a field accepts, in words: type, limits, format, pattern.
-pub fn hint(field: &Field) -> String {
+/// What a field accepts, in words: type, limits, format, and the example or else the pattern.
+pub fn hint(field: &Field, example: Option<String>) -> String {
     let mut parts: Vec<String> = Vec::new();
     match &field.kind {
         FieldKind::Text { format: Some(format), .. } => parts.push(cut(format)),
@@ -515,8 +625,13 @@ pub fn hint(field: &Field) -> String {
         FieldKind::Json(Some(reason)) => parts.push(format!("JSON: {reason}")),
     }
     parts.extend(ranges(field));
-    if let Some(pattern) = field.merged.first(|n| n.text("pattern")) {
-        parts.push(cut(&format!("matches {pattern}")));
+    let pattern = field.merged.first(|n| n.text("pattern"));
+    match (example, pattern) {
+        (Some(example), _) => parts.push(cut(&format!("e.g. {example}"))),
+        (None, Some(pattern)) if field.example().is_none() => {
+            parts.push(cut(&format!("matches {pattern}")));
+        }
+        _ => {}
     }
     if field.nullable && field.merged.types != Types::NULL {
         parts.push("or null".to_owned());
@@ -564,13 +679,13 @@ fn ranges(field: &Field) -> Vec<String> {
 }
 
 /// The hint of a row, in words.
-fn describe(row: &FormRow) -> String {
+fn describe(row: &FormRow, exemplify: bool) -> String {
     match &row.kind {
         RowKind::Choice { slot: OF_TYPES, titles, .. } => {
             titles.iter().map(SafeText::as_str).collect::<Vec<_>>().join(" or ")
         }
         RowKind::Choice { titles, .. } => format!("one of {} alternatives", titles.len()),
-        RowKind::Field { field, .. } => hint(field),
+        RowKind::Field { field, .. } => hint(field, field.example().filter(|_| exemplify)),
         RowKind::AddKey => "adds an entry: type its name".to_owned(),
         RowKind::AddItem => "adds an item".to_owned(),
         RowKind::More { hidden } => format!("{hidden} more; edit them as JSON"),

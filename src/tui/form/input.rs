@@ -2,6 +2,7 @@
 //! to actions; [`FormState::type_key`] only types.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::Modifier;
 use ratatui_textarea::CursorMove;
 
 use crate::form::check::HalfTyped;
@@ -80,6 +81,10 @@ impl FormState {
         let mut area = area(&draft.or(text).filter(|text| text.len() <= INLINE)?);
         if row.field().is_some_and(Field::is_secret) {
             area.set_mask_char('*');
+        }
+        if area.lines().len() == 1 && self.is_from_last_time(&row.pointer) {
+            area.set_selection_style(Style::new().add_modifier(Modifier::REVERSED));
+            area.select_all();
         }
         Some(LineEditor { pointer: row.pointer.clone(), edits, area })
     }
@@ -226,7 +231,17 @@ impl FormState {
             _ => {
                 let before = lines.to_vec();
                 let moved = editor.area.cursor();
+                let selected = editor.area.is_selecting();
                 edit(&mut editor.area, key);
+                if selected && !editor.area.is_selecting() {
+                    let at = editor.pointer.clone();
+                    self.confirm(&at);
+                    if self.editor.as_ref().is_some_and(|editor| editor.area.lines() == before) {
+                        return true;
+                    }
+                    self.typed();
+                    return true;
+                }
                 if editor.area.lines() == before {
                     return whole || editor.area.cursor() != moved;
                 }
@@ -340,6 +355,15 @@ impl FormState {
             popup.filter += text.lines().next().unwrap_or_default();
             popup.selected = 0;
             return;
+        }
+        let last = self.editor.as_ref().map(|editor| editor.pointer.clone());
+        let last = last.filter(|at| self.is_from_last_time(at));
+        let Some(editor) = &mut self.editor else { return };
+        if let Some(at) = last
+            && editor.area.is_selecting()
+        {
+            rewrite(&mut editor.area, "");
+            self.confirm(&at);
         }
         let Some(editor) = &mut self.editor else { return };
         match editor.edits {

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::prelude::*;
 use base::pointer::child_pointer;
+use base::text::json::plain;
 use schema::{
-    Conj, Merged, Schema, SchemaDocument, SubSchema, Types, merge, type_words, variant_title,
+    Conj, Merged, Schema, SchemaDocument, SubSchema, Types, example_of_format, example_of_pattern,
+    merge, type_words, variant_title,
 };
 
 /// Maximum number of members of one container that get rows; the rest is edited as JSON.
@@ -440,6 +442,25 @@ impl Field {
     /// `default`
     pub fn default(&self) -> Option<&Value> {
         self.merged.first(|node| node.value("default"))
+    }
+
+    /// An example of a value: the schema's own, or one made from its pattern or format.
+    pub fn example(&self) -> Option<String> {
+        let first = |node: &Schema| node.value("examples")?.get(0).map(plain);
+        let written = self.merged.nodes.iter().find_map(|node| first(node));
+        let single = || self.merged.first(|node| node.value("example")).map(plain);
+        if let Some(written) = written.or_else(single) {
+            return Some(written);
+        }
+        let FieldKind::Text { format, .. } = &self.kind else { return None };
+        let nodes = &self.merged.nodes;
+        if let Some(pattern) = self.merged.first(|node| node.text("pattern")) {
+            let least = nodes.iter().filter_map(|node| node.count("minLength")).max().unwrap_or(0);
+            let most = nodes.iter().filter_map(|node| node.count("maxLength")).min();
+            let most = usize::try_from(most.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+            return example_of_pattern(pattern, usize::try_from(least).ok()?, most);
+        }
+        format.as_deref().and_then(example_of_format).map(str::to_owned)
     }
 
     /// The values of a choice, each with its name if the schema has one. There may be thousands.

@@ -1,7 +1,7 @@
 //! The state of a form: the value, typed text that is not a value yet, and the user's decisions.
 //! Rows and problems are updated with every change. Does no I/O.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -20,6 +20,14 @@ use schema::{
 /// An earlier value, with the half-typed text and the decisions of that time.
 type Earlier = (Option<Value>, BTreeMap<String, HalfTyped>, Decisions);
 
+/// The contents of last time, and the places that the user has taken over since.
+#[derive(Debug, Default)]
+pub(super) struct LastTime {
+    value: Option<Value>,
+    typed: BTreeMap<String, String>,
+    confirmed: BTreeSet<String>,
+}
+
 /// A form over one JSON value.
 #[derive(Default)]
 pub struct FormState {
@@ -37,6 +45,9 @@ pub struct FormState {
     pub(super) typing: Option<String>,
     /// The current time, from which unset dates and times start.
     pub now: base::Timestamp,
+    /// The value it began with, from its schema.
+    pub(super) seeded: Option<Value>,
+    pub(super) last: LastTime,
     checks: Checks,
     problems: Vec<Problem>,
 }
@@ -50,7 +61,8 @@ impl FormState {
     pub fn new(schema: &Arc<Value>, defaults: Defaults) -> Self {
         let document = Arc::new(SchemaDocument::new(schema));
         let value = seed(&document, &[Arc::clone(&document.root)], defaults);
-        Self::build(document, value)
+        let seeded = value.clone();
+        Self { seeded, ..Self::build(document, value) }
     }
 
     /// Creates a form for `schema` over an existing value.
@@ -177,7 +189,9 @@ impl FormState {
         let (typed, json, old) = (self.half_typed(), self.json, self.editor.take());
         let here = self.current().map(|row| row.pointer.clone());
         let had_rows = !self.rows.is_empty();
-        *self = Self { now: self.now, ..Self::with_value(schema, self.value.take()) };
+        let (last, seeded) = (std::mem::take(&mut self.last), self.seeded.take());
+        let new = Self::with_value(schema, self.value.take());
+        *self = Self { now: self.now, last, seeded, ..new };
         self.type_again(typed);
         match here {
             Some(at) => self.select_place(&at),
@@ -405,12 +419,57 @@ impl FormState {
         }
     }
 
-    /// Restores a draft.
+    /// Restores a draft of last time.
     pub fn take_up(&mut self, draft: FormDraft) {
         if !draft.value.is_null() {
             self.set_value(Some(draft.value));
         }
         self.type_again(draft.typed);
+        self.mark_as_last_time();
+    }
+
+    // What a form holds from last time: a draft of an earlier run, or the arguments of the call
+    // that was just made. It is marked, and the first character typed in such a field replaces its
+    // text; moving the cursor in it keeps it.
+
+    /// Marks all that is set now as that of last time.
+    pub fn mark_as_last_time(&mut self) {
+        self.last = LastTime {
+            value: self.value.clone(),
+            typed: self.half_typed(),
+            confirmed: BTreeSet::new(),
+        };
+        self.editor = None;
+        self.focus();
+    }
+
+    /// Takes over all that is set: nothing is marked any more.
+    pub fn confirm_all(&mut self) {
+        self.last = LastTime::default();
+        self.editor = None;
+        self.focus();
+    }
+
+    /// Takes over a place, as the cursor moved in its text.
+    pub(super) fn confirm(&mut self, at: &str) {
+        self.last.confirmed.insert(at.to_owned());
+    }
+
+    /// Whether the value of a place is that of last time. What the form starts with anyway is not,
+    /// and an object or a list is not, as its members are marked.
+    pub fn is_from_last_time(&self, at: &str) -> bool {
+        if self.last.confirmed.contains(at) {
+            return false;
+        }
+        if let Some(draft) = self.drafts.get(at) {
+            return self.last.typed.get(at) == Some(&draft.text);
+        }
+        let value = self.at(at).filter(|value| !value.is_object() && !value.is_array());
+        let of =
+            |whole: &Option<Value>| whole.as_ref().and_then(|whole| whole.pointer(at)).cloned();
+        value.is_some()
+            && value == of(&self.last.value).as_ref()
+            && value != of(&self.seeded).as_ref()
     }
 
     /// Typed text that is not a value yet, by the JSON pointer of its field.

@@ -127,3 +127,89 @@ fn a_changed_schema_leaves_the_cursor_in_the_text_that_is_typed() {
     press(&mut form, "}");
     assert_eq!((form.arguments(), form.has_drafts()), (json!({"b": "hello!"}), false));
 }
+
+/// A form that was closed with these contents, opened again.
+fn next_time(schema: &Value, value: Value) -> FormState {
+    let mut form = form(schema.clone());
+    form.take_up(value.into());
+    form
+}
+
+#[test]
+fn what_is_left_from_last_time_is_marked_and_the_first_character_replaces_it() {
+    let schema =
+        json!({"properties": {"duration": {"type": "integer"}, "name": {"type": "string"}}});
+    let mut form = next_time(&schema, json!({"duration": 30, "name": "person"}));
+    let drawn = screen(&form, 90, 12);
+    assert!(
+        drawn.contains("typing replaces it") && drawn.contains("person  ↺ last time"),
+        "{drawn}"
+    );
+    press(&mut form, "40");
+    assert_eq!(form.arguments()["duration"], 40);
+    assert!(!screen(&form, 90, 12).contains("typing replaces it"));
+    press(&mut form, "<tab>");
+    form.paste("Ada");
+    assert_eq!(form.arguments()["name"], "Ada");
+    form.apply(Action::Undo);
+    assert_eq!(form.arguments()["name"], "person");
+}
+
+#[test]
+fn a_cursor_key_keeps_what_is_left_from_last_time() {
+    let schema = json!({"properties": {"name": {"type": "string"}}});
+    let mut form = next_time(&schema, json!({"name": "person"}));
+    assert!(form.type_key(KeyCode::End.into()));
+    assert!(!screen(&form, 60, 12).contains("last time"), "the user took it over");
+    press(&mut form, "s");
+    assert_eq!(form.arguments()["name"], "persons");
+    let mut form = next_time(&schema, json!({"name": "person"}));
+    press(&mut form, "<backspace>");
+    assert_eq!(form.arguments(), json!({"name": ""}));
+}
+
+#[test]
+fn what_a_form_begins_with_anyway_and_what_was_changed_is_not_from_last_time() {
+    let schema = json!({"required": ["n"], "properties": {"n": {"type": "integer", "default": 3}}});
+    let mut form = next_time(&schema, json!({"n": 3}));
+    assert!(!form.is_from_last_time("/n"));
+    press(&mut form, "1");
+    assert_eq!(form.arguments()["n"], 31);
+    form.mark_as_last_time();
+    assert!(form.is_from_last_time("/n"));
+    form.confirm_all();
+    press(&mut form, "2");
+    assert_eq!(form.arguments()["n"], 312);
+}
+
+#[test]
+fn the_hint_of_the_field_is_whole_and_shows_an_example_instead_of_the_pattern() {
+    let schema = json!({"properties": {
+        "code": {"type": "string", "pattern": "^[A-Z]{3}$", "description": "Where it starts. ".repeat(6)},
+        "to": {"type": "string", "pattern": "^[A-Z]{3}$"}, "at": {"type": "string", "format": "date"}}});
+    let mut form = form(schema);
+    let drawn = screen(&form, 60, 16);
+    let words = drawn.replace("▎", "");
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("e.g. ABC") && words.matches("Where it starts.").count() == 6,
+        "{drawn}"
+    );
+    assert!(drawn.contains("date · e.g. 2026-11-26") && !drawn.contains("[A-Z]"), "{drawn}");
+    press(&mut form, "x");
+    assert!(screen(&form, 60, 16).contains("must look like ABC"), "{}", screen(&form, 60, 16));
+}
+
+#[test]
+fn what_nobody_would_see_is_visible_while_it_is_typed() {
+    let mut form = form(json!({"properties": {"t": {"type": "string"}, "u": {}}}));
+    form.paste("evil\u{202e}\u{1b}[31mred");
+    let drawn = screen(&form, 60, 10);
+    assert!(
+        drawn.contains("evil⟨RLO⟩␛[31mred") && drawn.contains("hidden in it: RLO, ESC"),
+        "{drawn}"
+    );
+    assert_eq!(form.arguments()["t"], "evil\u{202e}\u{1b}[31mred", "it is sent as it was pasted");
+    press(&mut form, "<backspace>");
+    assert_eq!(form.arguments()["t"], "evil\u{202e}\u{1b}[31mre");
+}
