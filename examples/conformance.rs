@@ -73,10 +73,18 @@ fn oauth() -> Value {
         ("clientId", "client_id"),
         ("clientSecret", "client_secret"),
         ("privateKey", "private_key_pem"),
+        ("assertion", "valid_jwt"),
     ] {
         if let Some(text) = text(named) {
             oauth[key] = json!(text);
         }
+    }
+    if let Some(id_token) = text("idp_id_token") {
+        oauth["identityProvider"] = json!({
+            "tokenEndpoint": text("idp_token_endpoint"),
+            "clientId": text("idp_client_id"),
+            "idToken": id_token,
+        });
     }
     let grants = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
     if grants.contains("client-credentials") {

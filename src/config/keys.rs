@@ -464,12 +464,35 @@ static OAUTH: ObjectShape = ObjectShape::new("oauth", "how the host signs in").k
         Word(&[
             ("authorization_code", "a person signs in with a browser"),
             ("client_credentials", "the client signs in for itself"),
+            ("jwt_bearer", "a workload, with the JWT of `assertion` or `assertionFile`"),
+            ("identity_provider", "a person, for whom `identityProvider` vouches"),
         ]),
         "Who signs in",
     )
     .default("\"authorization_code\""),
     key("privateKey", Text, "PEM of the key that signs the client's assertions"),
+    key("assertion", Text, "JWT that says which workload this is (RFC 7523)"),
+    key("assertionFile", Text, "File that holds the JWT, read anew for every token"),
+    key(
+        "identityProvider",
+        Object(&IDENTITY_PROVIDER),
+        "Who exchanges the ID token of a person for a grant (enterprise-managed authorization)",
+    ),
+    key(
+        "dpop",
+        Flag,
+        "Whether tokens are bound to a key (RFC 9449); otherwise where the server asks for it",
+    ),
 ]);
+
+static IDENTITY_PROVIDER: ObjectShape =
+    ObjectShape::new("identityProvider", "who vouches for a person").keys(&[
+        key("tokenEndpoint", Text, "Where tokens are exchanged (RFC 8693)"),
+        key("clientId", Text, "Client that the ID token was issued to"),
+        key("clientSecret", Text, "Its secret"),
+        key("idToken", Text, "ID token of the person"),
+        key("idTokenFile", Text, "File that holds the ID token, read anew for every token"),
+    ]);
 
 static TLS: ObjectShape = ObjectShape::new("tls", "certificates").keys(&[
     key("ca", Text, "PEM file of authorities to trust besides those of the system"),

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::mask::{masked_address, masked_arguments};
 use super::{
-    HttpConfig, Loaded, OAuthConfig, ReloadMode, RootConfig, ServerConfig, StdioConfig, TlsConfig,
-    TransportConfig,
+    HttpConfig, Loaded, OAuthConfig, OAuthGrant, ReloadMode, RootConfig, ServerConfig, StdioConfig,
+    TlsConfig, TransportConfig,
 };
 use base::pointer::child_pointer;
 use base::secret::MASK;
@@ -189,8 +189,8 @@ fn address(http: &HttpConfig, masks: &ServerMasks, put: &mut dyn FnMut(&str, Val
         put("oauth", json!(false));
     } else if *oauth != OAuthConfig::default() {
         let mut out = json!(oauth);
-        if oauth.machine {
-            out["grant"] = json!("client_credentials");
+        if oauth.grant != OAuthGrant::default() {
+            out["grant"] = json!(oauth.grant.as_str());
         }
         let out = masks.redactor.redact_json(&out).unwrap_or(out);
         put("oauth", out);

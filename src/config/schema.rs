@@ -318,12 +318,83 @@ pub struct OAuthConfig {
     /// Scopes to request instead of those the server names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// The client signs in for itself, without a user (`client_credentials`).
+    /// Who signs in. What the entry holds decides where it does not say.
     #[serde(skip)]
-    pub machine: bool,
+    pub grant: OAuthGrant,
     /// PEM of the key that signs its assertions (`private_key_jwt`), in place of the secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private_key: Option<Secret>,
+    /// JWT that says who the workload is (RFC 7523).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assertion: Option<Secret>,
+    /// File that holds it, read anew for every token: the platform replaces it.
+    #[serde(serialize_with = "perhaps", skip_serializing_if = "Option::is_none")]
+    pub assertion_file: Option<PathBuf>,
+    /// Who vouches for the person in place of the authorization server's page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity_provider: Option<IdentityProvider>,
+    /// Whether tokens are bound to a key of the host (`DPoP`, RFC 9449): always, never, or where the
+    /// server asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dpop: Option<bool>,
+}
+
+/// Who signs in to a server (`oauth.grant`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OAuthGrant {
+    /// A person, with a browser.
+    #[default]
+    AuthorizationCode,
+    /// The client, with its own secret or key.
+    ClientCredentials,
+    /// A workload, with a JWT that its platform gave it (RFC 7523).
+    JwtBearer,
+    /// A person, for whom the identity provider of their organisation vouches (RFC 8693 and 7523).
+    IdentityProvider,
+}
+
+impl OAuthGrant {
+    /// The word of the file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AuthorizationCode => "authorization_code",
+            Self::ClientCredentials => "client_credentials",
+            Self::JwtBearer => "jwt_bearer",
+            Self::IdentityProvider => "identity_provider",
+        }
+    }
+
+    /// The grant of a word of the file; `None` for another word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::AuthorizationCode, Self::ClientCredentials, Self::JwtBearer, Self::IdentityProvider]
+            .into_iter()
+            .find(|grant| grant.as_str() == word)
+    }
+
+    /// Whether a person is shown a page.
+    pub fn needs_page(self) -> bool {
+        self == Self::AuthorizationCode
+    }
+}
+
+/// The identity provider of an organisation (`oauth.identityProvider`): it exchanges the ID token of
+/// a person for a grant at the authorization server of the MCP server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct IdentityProvider {
+    /// Where tokens are exchanged (RFC 8693).
+    pub token_endpoint: String,
+    /// The client that the ID token was issued to.
+    pub client_id: String,
+    /// Its secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<Secret>,
+    /// The ID token of the person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id_token: Option<Secret>,
+    /// File that holds it, read anew for every token.
+    #[serde(serialize_with = "perhaps", skip_serializing_if = "Option::is_none")]
+    pub id_token_file: Option<PathBuf>,
 }
 
 /// Certificates of one server (`tls`).

@@ -204,6 +204,7 @@ mod tests {
             obtained_at: at,
             expires_in: Some(100),
             scopes: Vec::new(),
+            proof_key: None,
         }
     }
 

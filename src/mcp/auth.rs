@@ -7,9 +7,12 @@
 
 mod address;
 mod authorizer;
+mod challenge;
 mod client;
 mod discovery;
+mod fresh;
 mod grant;
+mod proof;
 mod redirect;
 mod sign_in;
 mod step;

@@ -2,12 +2,14 @@
 //! shared by processes, and refused cases (rows H1 to H3, E12 to E14).
 
 mod answers;
+mod bound;
 mod clients;
 mod inbox;
 mod mock;
 mod moved;
 mod program;
 mod servers;
+mod without_page;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

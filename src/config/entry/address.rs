@@ -10,7 +10,7 @@ use super::reader::EntryReader;
 use crate::hazards::is_clear_text;
 use crate::keys::URLS;
 use crate::syntax::SyntaxNode;
-use crate::{HttpConfig, OAuthConfig, Severity, TlsConfig, TransportKind};
+use crate::{HttpConfig, OAuthConfig, OAuthGrant, Severity, TlsConfig, TransportKind};
 use base::Secret;
 use base::address::is_loopback;
 
@@ -38,10 +38,31 @@ fn oauth(reader: &mut EntryReader<'_, '_>) -> OAuthConfig {
         Some(value) => value,
     };
     let mut out: OAuthConfig = reader.part(&value);
-    out.machine = value["grant"] == "client_credentials" || out.private_key.is_some();
-    if out.client_id.is_none() && (out.machine || out.client_secret.is_some()) {
-        let message = "`clientId` is missing: a secret or key is that of a client";
-        reader.report(("config/missing-key", Severity::Error), "oauth", message);
+    for path in [
+        out.assertion_file.as_mut(),
+        out.identity_provider.as_mut().and_then(|provider| provider.id_token_file.as_mut()),
+    ]
+    .into_iter()
+    .flatten()
+    {
+        *path = reader.folder.join(&*path);
+    }
+    let has_assertion = out.assertion.is_some() || out.assertion_file.is_some();
+    let inferred = if out.identity_provider.is_some() {
+        OAuthGrant::IdentityProvider
+    } else if has_assertion {
+        OAuthGrant::JwtBearer
+    } else if out.private_key.is_some() {
+        OAuthGrant::ClientCredentials
+    } else {
+        OAuthGrant::AuthorizationCode
+    };
+    out.grant = value["grant"].as_str().and_then(OAuthGrant::from_word).unwrap_or(inferred);
+    for (message, help) in contradictions(&out, has_assertion) {
+        let found = reader.report(("config/missing-key", Severity::Error), "oauth", message);
+        if !help.is_empty() {
+            found.help(help);
+        }
     }
     let wrong = out.redirect_uri.as_deref().and_then(|uri| redirect(uri, out.callback_port).err());
     if let Some(message) = wrong {
@@ -49,6 +70,63 @@ fn oauth(reader: &mut EntryReader<'_, '_>) -> OAuthConfig {
         reader.report(("config/value", Severity::Error), "oauth", message).help(help);
     }
     out
+}
+
+/// What keys of `oauth` miss, or do not go with its grant: each a message and its help.
+fn contradictions(oauth: &OAuthConfig, has_assertion: bool) -> Vec<(&'static str, &'static str)> {
+    let mut found = Vec::new();
+    let grant = oauth.grant;
+    let is_client = matches!(grant, OAuthGrant::ClientCredentials | OAuthGrant::IdentityProvider);
+    if oauth.client_id.is_none() && (is_client || oauth.client_secret.is_some()) {
+        found.push(("`clientId` is missing: a secret or key is that of a client", ""));
+    }
+    if oauth.assertion.is_some() && oauth.assertion_file.is_some() {
+        found.push(("`assertion` and `assertionFile` name two JWTs", "leave one of them out"));
+    }
+    match grant {
+        OAuthGrant::JwtBearer if !has_assertion => found.push((
+            "`grant` is \"jwt_bearer\", and there is no JWT",
+            "name it as `assertionFile`, such as a projected service account token",
+        )),
+        OAuthGrant::JwtBearer => {}
+        _ if has_assertion => found.push((
+            "`assertion` goes with the grant \"jwt_bearer\"",
+            "leave `grant` out, or `assertion`",
+        )),
+        _ => {}
+    }
+    match (&oauth.identity_provider, grant) {
+        (None, OAuthGrant::IdentityProvider) => found.push((
+            "`grant` is \"identity_provider\", and `identityProvider` is missing",
+            "say its `tokenEndpoint`, `clientId` and `idTokenFile`",
+        )),
+        (Some(provider), OAuthGrant::IdentityProvider) => {
+            if provider.token_endpoint.is_empty() || provider.client_id.is_empty() {
+                found.push(("`identityProvider` needs `tokenEndpoint` and `clientId`", ""));
+            }
+            if provider.id_token.is_some() == provider.id_token_file.is_some() {
+                found.push((
+                    "`identityProvider` needs one of `idToken` and `idTokenFile`",
+                    "a file is read anew for every token",
+                ));
+            }
+            if !provider.token_endpoint.is_empty()
+                && !Url::parse(&provider.token_endpoint)
+                    .is_ok_and(|url| url.scheme() == "https" || is_loopback(&url))
+            {
+                found.push((
+                    "`tokenEndpoint` of `identityProvider` must be an https:// address",
+                    "an ID token is a secret",
+                ));
+            }
+        }
+        (Some(_), _) => found.push((
+            "`identityProvider` goes with the grant \"identity_provider\"",
+            "leave `grant` out, or `identityProvider`",
+        )),
+        (None, _) => {}
+    }
+    found
 }
 
 /// Checks where the browser is sent back to: to this machine alone, and where it is listened.

@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use reqwest::{RequestBuilder, Response, StatusCode};
 
+use super::challenge::{challenge_of, parameter, wants_nonce};
 use super::client::is_client_refusal;
-use super::discovery::{Authorization, RequestedAccess, Site, challenge_of, parameter};
+use super::discovery::{Authorization, RequestedAccess, Site};
+use super::fresh::now;
 use super::grant::{self, NotGranted, OAuthClient, TokenClient};
+use super::proof::ProofKey;
 use super::sign_in::{SIGN_IN_TIMEOUT, SignInPrompt};
 use super::step::{AuthEvent, AuthFailure, AuthListener, AuthReporter, AuthStep, StepKind};
 use super::token::{ClientOrigin, StoredToken, TokenStore, account_address, is_sendable};
@@ -112,6 +115,7 @@ impl Accounts {
             },
             accounts: self.clone(),
             held: Mutex::default(),
+            proof: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             step_ups: Mutex::default(),
             refused: Mutex::default(),
@@ -125,6 +129,8 @@ pub struct Authorizer {
     accounts: Accounts,
     held: Mutex<Option<StoredToken>>,
     turn: tokio::sync::Mutex<()>,
+    /// The key of the token in use.
+    proof: Mutex<Option<Arc<ProofKey>>>,
     /// How often each scope was requested in vain.
     step_ups: Mutex<HashMap<String, u32>>,
     /// What the last refusal asked for.
@@ -164,6 +170,8 @@ pub enum NotSent {
 struct Tries {
     renewals: u32,
     refreshed: bool,
+    /// How often it was sent again only for a nonce.
+    nonces: u32,
 }
 
 impl Tries {
@@ -171,6 +179,8 @@ impl Tries {
     const MOST: u32 = 3;
     /// Of these, the most for one scope: the first token may lack it, two more may not.
     const STEP_UPS: u32 = 2;
+    /// Most repetitions that only add a nonce: a server may replace it at any time, not always.
+    const MAX_NONCES: u32 = 3;
 }
 
 impl Authorizer {
@@ -192,11 +202,36 @@ impl Authorizer {
         loop {
             let token = self.token().await?;
             let Some(mut attempt) = request.try_clone() else { return Ok(request.send().await?) };
-            if let Some(token) = &token {
-                attempt = attempt.bearer_auth(token.expose());
+            let proof = match &token {
+                Some(token) => self.proof_key(token)?,
+                None => None,
+            };
+            if let (Some(token), None) = (&token, &proof) {
+                attempt = attempt.bearer_auth(&token.access_token);
+            }
+            let (client, attempt) = attempt.build_split();
+            let mut attempt = attempt?;
+            let at = attempt.url().clone();
+            if let (Some(token), Some(proof)) = (&token, &proof) {
+                let method = attempt.method().to_string();
+                let token = Some(token.access_token.as_str());
+                proof.attach(attempt.headers_mut(), &method, &at, token)?;
             }
             let began = Instant::now();
-            let response = attempt.send().await?;
+            let response = client.execute(attempt).await?;
+            if let Some(proof) = proof {
+                let is_new = proof.learn(&at, response.headers());
+                let challenge = challenge_of(response.headers()).unwrap_or_default();
+                if is_new
+                    && response.status() == StatusCode::UNAUTHORIZED
+                    && wants_nonce(&challenge)
+                    && tries.nonces < Tries::MAX_NONCES
+                {
+                    tries.nonces += 1;
+                    continue;
+                }
+            }
+            let token = token.map(|token| Secret::new(token.access_token));
             if tries.renewals > 0 {
                 let mut step = AuthStep::new(StepKind::Retry, &self.site.address);
                 (step.status, step.took) = (Some(response.status().as_u16()), began.elapsed());
@@ -218,13 +253,13 @@ impl Authorizer {
     }
 
     /// The token to use now, refreshed if it is about to expire; `None` when there is none yet.
-    pub(crate) async fn token(self: &Arc<Self>) -> Result<Option<Secret>, AuthFailure> {
-        let due = |token: &StoredToken| token.is_due(grant::now());
+    async fn token(self: &Arc<Self>) -> Result<Option<StoredToken>, AuthFailure> {
+        let due = |token: &StoredToken| token.is_due(now());
         let held = self.held.lock().clone();
         let held = if held.is_some() { held } else { self.state()? };
         let held = match held {
             Some(held) if !due(&held) => Some(held),
-            None if !self.site.config.machine => None,
+            None if self.site.config.grant.needs_page() => None,
             _ => {
                 let _turn = self.turn.lock().await;
                 match self.state()? {
@@ -234,11 +269,11 @@ impl Authorizer {
                             Ok(fresh) => Some(fresh),
                             // The server decides whether the old one is still valid.
                             Err(AuthFailure::SignInNeeded(..)) => Some(held),
-                            Err(_) if held.left(grant::now()) > Some(0) => Some(held),
+                            Err(_) if held.left(now()) > Some(0) => Some(held),
                             Err(error) => return Err(error),
                         }
                     }
-                    _ if self.site.config.machine => {
+                    _ if !self.site.config.grant.needs_page() => {
                         Some(self.own_token(&RequestedAccess::default()).await?)
                     }
                     other => other,
@@ -246,7 +281,19 @@ impl Authorizer {
             }
         };
         self.hold(held.clone());
-        Ok(held.map(|token| Secret::new(token.access_token)))
+        Ok(held)
+    }
+
+    /// The key that a token is bound to, with the nonces that were asked for.
+    fn proof_key(&self, token: &StoredToken) -> Result<Option<Arc<ProofKey>>, AuthFailure> {
+        let Some(stored) = &token.proof_key else { return Ok(None) };
+        let mut in_use = self.proof.lock();
+        if let Some(key) = in_use.as_ref().filter(|key| key.stored() == stored) {
+            return Ok(Some(Arc::clone(key)));
+        }
+        let key = Arc::new(ProofKey::parse(stored)?);
+        *in_use = Some(Arc::clone(&key));
+        Ok(Some(key))
     }
 
     /// Handles a refusal of the token that was used, by its status and `WWW-Authenticate` header.
@@ -315,7 +362,7 @@ impl Authorizer {
             scopes.retain(|scope| seen.insert(scope.clone()));
         }
         let wanted = RequestedAccess { challenge, scopes };
-        if self.site.config.machine {
+        if !self.site.config.grant.needs_page() {
             self.own_token(&wanted).await?;
             return Ok(true);
         }
@@ -350,7 +397,7 @@ impl Authorizer {
         if !scopes.is_empty() {
             wanted.scopes = scopes;
         }
-        if self.site.config.machine {
+        if !self.site.config.grant.needs_page() {
             return self.own_token(&wanted).await;
         }
         self.ask(prompt, &wanted).await
@@ -362,7 +409,7 @@ impl Authorizer {
     /// When there is no refresh token, or what went wrong.
     pub async fn refresh_now(self: &Arc<Self>) -> Result<StoredToken, AuthFailure> {
         let _turn = self.turn.lock().await;
-        if self.site.config.machine {
+        if !self.site.config.grant.needs_page() {
             return self.own_token(&RequestedAccess::default()).await;
         }
         match self.state()?.filter(|known| known.refresh_token.is_some()) {
@@ -408,7 +455,7 @@ impl Authorizer {
             }
             let client = known.client.used(self.site.config.client_secret.as_ref());
             let key = self.site.config.private_key.as_ref();
-            let caller = OAuthClient { client: &client, key };
+            let caller = OAuthClient { key, ..OAuthClient::new(&client) };
             let revoked = grant::revoke(&self.site.exchange, &known, &caller).await;
             done.revoked = done.revoked.and(revoked);
             done.token.get_or_insert(known);
@@ -440,7 +487,9 @@ impl Authorizer {
     }
 
     fn hold(&self, token: Option<StoredToken>) {
-        let secrets = token.iter().flat_map(|t| [Some(&t.access_token), t.refresh_token.as_ref()]);
+        let secrets = token.iter().flat_map(|token| {
+            [Some(&token.access_token), token.refresh_token.as_ref(), token.proof_key.as_ref()]
+        });
         self.accounts.redactor.learn(secrets.flatten().map(|secret| secret.as_str().into()));
         let before = std::mem::replace(&mut *self.held.lock(), token.clone());
         if before != token {
@@ -478,7 +527,7 @@ impl Authorizer {
     }
 
     async fn own_token(&self, wanted: &RequestedAccess) -> Result<StoredToken, AuthFailure> {
-        let token = self.site.machine(wanted).await?;
+        let token = self.site.without_page(wanted).await?;
         self.keep(&token).await?;
         Ok(token)
     }
@@ -508,7 +557,9 @@ impl Authorizer {
             ("resource", current.resource.as_str()),
         ];
         let client = current.client.used(self.site.config.client_secret.as_ref());
-        let caller = OAuthClient { client: &client, key: self.site.config.private_key.as_ref() };
+        let proof = self.proof_key(&current)?;
+        let key = self.site.config.private_key.as_ref();
+        let caller = OAuthClient { client: &client, key, proof: proof.as_deref() };
         let (kind, endpoint) = (StepKind::Refresh, current.token_endpoint.as_str());
         match grant::token(&self.site.exchange, kind, endpoint, &caller, &form).await {
             Ok(granted) => {
@@ -516,7 +567,7 @@ impl Authorizer {
                     access_token: granted.access_token,
                     // One that does not rotate stays valid (RFC 6749, section 6).
                     refresh_token: granted.refresh_token.or(Some(refresh)),
-                    obtained_at: grant::now(),
+                    obtained_at: now(),
                     expires_in: granted.expires_in,
                     scopes: granted.scopes.unwrap_or_else(|| current.scopes.clone()),
                     ..current

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::discovery::{FoundIssuer, Site};
+use super::fresh::{now, random_text};
 use super::grant::{self, NotGranted, OAuthClient, seconds};
 use super::redirect::Loopback;
 use super::step::{AuthFailure, StepKind};
@@ -65,7 +66,7 @@ impl Site {
             return Ok(ChosenClient { client, is_kept: false });
         }
         if let Some(client) = kept.filter(|client| client.origin == ClientOrigin::Registered) {
-            let (redirect, now) = (&client.redirect_uri, grant::now());
+            let (redirect, now) = (&client.redirect_uri, now());
             let fits = *redirect == loopback.redirect_uri()
                 || loopback.by_name().as_ref() == Some(redirect);
             let is_over = client.secret_expires_at.is_some_and(|end| end <= now);
@@ -146,6 +147,9 @@ impl Site {
             "token_endpoint_auth_method": method,
             "application_type": "native",
         });
+        if found.wants_proof {
+            request["dpop_bound_access_tokens"] = json!(true);
+        }
         if !found.scopes.is_empty() {
             request["scope"] = json!(found.scopes.join(" "));
         }
@@ -210,14 +214,14 @@ impl Site {
     /// asked for their page, which knows no client either, and without a person (`prompt=none`,
     /// `OpenID` Connect Core 1.0, section 3.1.2.1).
     async fn is_known(&self, found: &FoundIssuer, client: &StoredClient) -> bool {
-        let Ok(made_up) = grant::random_text() else { return true };
+        let Ok(made_up) = random_text() else { return true };
         let form = [
             ("grant_type", "authorization_code"),
             ("code", made_up.as_str()),
             ("redirect_uri", client.redirect_uri.as_str()),
             ("code_verifier", made_up.as_str()),
         ];
-        let caller = OAuthClient { client, key: None };
+        let caller = OAuthClient::new(client);
         let endpoint = &found.metadata.token_endpoint;
         let asked = grant::token(&self.exchange, StepKind::Client, endpoint, &caller, &form).await;
         if let Err(NotGranted::Code(code)) = asked
@@ -226,7 +230,7 @@ impl Site {
             return false;
         }
         let secrets = PageSecrets { state: &made_up, verifier: &made_up };
-        let page = authorization_url(found, client, secrets, Some("none"));
+        let page = authorization_url(found, client, secrets, &[("prompt", "none")]);
         let Ok(page) = page else { return true };
         let Ok(get) = http::Request::get(page.as_str()).body(Vec::new()) else { return true };
         let answer = self.exchange.run(StepKind::Client, get).await;
@@ -255,7 +259,7 @@ pub(super) fn authorization_url(
     found: &FoundIssuer,
     client: &StoredClient,
     secrets: PageSecrets<'_>,
-    prompt: Option<&str>,
+    more: &[(&'static str, &str)],
 ) -> Result<Url, AuthFailure> {
     let mut url =
         Url::parse(&found.metadata.authorization_endpoint).map_err(AuthFailure::refused)?;
@@ -273,7 +277,7 @@ pub(super) fn authorization_url(
     if !scope.is_empty() {
         own.push(("scope", &scope));
     }
-    own.extend(prompt.map(|prompt| ("prompt", prompt)));
+    own.extend(more);
     let fixed: Vec<(String, String)> = url
         .query_pairs()
         .filter(|(key, _)| own.iter().all(|(name, _)| name != key))

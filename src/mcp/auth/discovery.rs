@@ -5,10 +5,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
-use regex::Regex;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
@@ -17,7 +15,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use url::Url;
 
+use super::challenge::{self, challenge_of, parameter};
 use super::grant::TokenClient;
+use super::proof::ProofKey;
 use super::step::{AuthFailure, AuthStep, StepKind};
 use super::token::{StoredClient, TokenStore};
 use crate::era;
@@ -75,21 +75,9 @@ pub(super) struct FoundIssuer {
     /// What a token will be for (RFC 8707).
     pub(super) resource: String,
     pub(super) scopes: Vec<String>,
+    /// Whether its tokens must be bound to a key (RFC 9449).
+    pub(super) wants_proof: bool,
     published: bool,
-}
-
-/// The challenges of a response, joined: the one that names the metadata need not be the first.
-pub(super) fn challenge_of(headers: &HeaderMap) -> Option<String> {
-    let lines = headers.get_all(WWW_AUTHENTICATE).iter();
-    let lines: Vec<_> = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
-    if lines.is_empty() { None } else { Some(lines.join(", ")) }
-}
-
-/// One parameter of a challenge.
-pub(super) fn parameter(challenge: &str, name: &str) -> Option<String> {
-    let pattern = format!(r#"(?i)(?:^|[ ,]){name} *= *(?:"([^"]*)|([^ ,]*))"#);
-    let found = Regex::new(&pattern).ok()?.captures(challenge)?;
-    Some(found.get(1).or(found.get(2))?.as_str().to_owned())
 }
 
 impl Site {
@@ -99,7 +87,7 @@ impl Site {
         wanted: &RequestedAccess,
     ) -> Result<Authorization, AuthFailure> {
         let found = self.find(wanted).await?;
-        if !self.config.machine {
+        if self.config.grant.needs_page() {
             found.has_pkce()?;
         }
         Ok(Authorization {
@@ -177,7 +165,18 @@ impl Site {
             scopes.push(offline);
         }
         let resource = stated.unwrap_or_else(|| self.resource());
-        Ok(FoundIssuer { metadata, issuer, resource, scopes, published: is_published })
+        let wants_proof = self.config.dpop.unwrap_or_else(|| {
+            documents.demand_proof() || challenge.as_deref().is_some_and(challenge::demands_proof)
+        });
+        let found = FoundIssuer {
+            metadata,
+            issuer,
+            resource,
+            scopes,
+            wants_proof,
+            published: is_published,
+        };
+        if wants_proof { found.has_proofs().map(|()| found) } else { Ok(found) }
     }
 
     /// What a token is for when no document says it. A query often holds a key, which is nobody
@@ -277,6 +276,27 @@ impl FoundIssuer {
         )))
     }
 
+    /// A new key for the tokens of a sign-in, where they must be bound to one.
+    pub(super) fn proof_key(&self) -> Result<Option<ProofKey>, AuthFailure> {
+        self.wants_proof.then(ProofKey::generate).transpose()
+    }
+
+    /// Checks that the authorization server takes the proofs that the host can make. One that does
+    /// not say which is tried.
+    fn has_proofs(&self) -> Result<(), AuthFailure> {
+        let named = self.metadata.additional_fields.get("dpop_signing_alg_values_supported");
+        let Some(named) = named.and_then(Value::as_array) else { return Ok(()) };
+        if named.iter().any(|name| name == ProofKey::ALGORITHM) {
+            return Ok(());
+        }
+        Err(AuthFailure::refused(format!(
+            "{} takes no proof of a key that mcpdeck can make ({}): ask for tokens without one with \
+             `\"dpop\": false` in `oauth` of the entry, if the server takes them",
+            self.issuer,
+            ProofKey::ALGORITHM
+        )))
+    }
+
     pub(super) fn revocation_endpoint(&self) -> Option<String> {
         let named = self.metadata.additional_fields.get("revocation_endpoint");
         named.and_then(Value::as_str).map(str::to_owned)
@@ -305,9 +325,16 @@ struct ResourceDocument {
     at: String,
     resource: String,
     is_ours: bool,
+    /// Whether it takes only tokens that are bound to a key (RFC 9728, section 2).
+    demands_proof: bool,
 }
 
 impl Documents {
+    /// Whether the document of this server takes only tokens that are bound to a key.
+    fn demand_proof(&self) -> bool {
+        self.read.lock().iter().any(|document| document.is_ours && document.demands_proof)
+    }
+
     /// The resource of the last document that is for this server.
     fn of_this(&self) -> Option<String> {
         let read = self.read.lock();
@@ -326,11 +353,13 @@ impl Documents {
         let Ok(mut document) = serde_json::from_slice::<Value>(body) else { return };
         let Some(resource) = document["resource"].as_str().map(str::to_owned) else { return };
         let is_ours = Url::parse(&resource).is_ok_and(|url| describes(&url, &self.address));
+        let demands_proof = document["dpop_bound_access_tokens_required"] == true;
         if is_ours {
             document["resource"] = json!(self.address);
             *body = document.to_string().into_bytes();
         }
-        self.read.lock().push(ResourceDocument { at: at.to_string(), resource, is_ours });
+        let read = ResourceDocument { at: at.to_string(), resource, is_ours, demands_proof };
+        self.read.lock().push(read);
     }
 }
 
@@ -390,27 +419,6 @@ fn failure(error: AuthError) -> AuthFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_parameter_is_found_by_its_whole_name() {
-        let challenge = r#"Bearer error="insufficient_scope", error_description="scope=x", scope="a b", resource_metadata=https://a/b"#;
-        assert_eq!(parameter(challenge, "error").as_deref(), Some("insufficient_scope"));
-        assert_eq!(parameter(challenge, "scope").as_deref(), Some("a b"));
-        assert_eq!(parameter(challenge, "resource_metadata").as_deref(), Some("https://a/b"));
-        assert_eq!(parameter(challenge, "realm"), None);
-        assert_eq!(parameter("bearer SCOPE=", "scope").as_deref(), Some(""));
-        assert_eq!(parameter(r#"Bearer scope = "a""#, "scope").as_deref(), Some("a"));
-    }
-
-    #[test]
-    fn the_challenges_of_several_schemes_are_one() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(challenge_of(&headers), None);
-        for line in ["Negotiate", r#"Bearer scope="a""#] {
-            headers.append(WWW_AUTHENTICATE, line.parse().expect("a header"));
-        }
-        assert_eq!(challenge_of(&headers).as_deref(), Some(r#"Negotiate, Bearer scope="a""#));
-    }
 
     #[test]
     fn metadata_is_for_its_path_and_those_below_whatever_its_last_slash() {

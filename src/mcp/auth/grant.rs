@@ -18,6 +18,9 @@ use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::address::AddressPolicy;
+use super::challenge::NONCE_WANTED;
+use super::fresh::now;
+use super::proof::ProofKey;
 use super::step::{AuthFailure, AuthReporter, AuthStep, StepKind};
 use super::token::{ClientAuth, StoredClient, StoredToken, is_sendable};
 use crate::transport::coding::decoded;
@@ -51,10 +54,21 @@ impl NotGranted {
     }
 }
 
-/// A client and, when it signs assertions, its private key.
+/// A client, how it signs its assertions, and what its tokens are bound to.
+#[derive(Clone, Copy)]
 pub(super) struct OAuthClient<'a> {
     pub(super) client: &'a StoredClient,
+    /// Its private key, when it signs assertions.
     pub(super) key: Option<&'a Secret>,
+    /// The key that its tokens are bound to.
+    pub(super) proof: Option<&'a ProofKey>,
+}
+
+impl<'a> OAuthClient<'a> {
+    /// A client without keys.
+    pub(super) fn new(client: &'a StoredClient) -> Self {
+        Self { client, key: None, proof: None }
+    }
 }
 
 /// Posts a grant.
@@ -65,8 +79,17 @@ pub(super) async fn token(
     caller: &OAuthClient<'_>,
     form: &[(&str, &str)],
 ) -> Result<Granted, NotGranted> {
-    let response =
-        post(exchange, kind, endpoint, caller, form).await.map_err(NotGranted::Failed)?;
+    let failed = NotGranted::Failed;
+    let mut response = post(exchange, kind, endpoint, caller, form).await.map_err(failed)?;
+    let asks = error_code(response.body()).as_deref() == Some(NONCE_WANTED);
+    if let Some(proof) = caller.proof
+        && let Ok(url) = Url::parse(endpoint)
+        && proof.learn(&url, response.headers())
+        && asks
+    {
+        response = post(exchange, kind, endpoint, caller, form).await.map_err(failed)?;
+        proof.learn(&url, response.headers());
+    }
     let status = response.status();
     if !status.is_success() {
         return Err(match error_code(response.body()) {
@@ -74,23 +97,44 @@ pub(super) async fn token(
             _ => NotGranted::Failed(AuthFailure::failed(format!("{endpoint}: HTTP {status}"))),
         });
     }
-    granted(response.body()).map_err(|why| match error_code(response.body()) {
+    let kind = if caller.proof.is_some() { TokenKind::Bound } else { TokenKind::Bearer };
+    granted(response.body(), kind).map_err(|why| match error_code(response.body()) {
         // Some answer every request with 200.
         Some(code) => NotGranted::Code(code),
         None => NotGranted::Failed(AuthFailure::refused(format!("{endpoint}: {why}"))),
     })
 }
 
+/// What kind of token was asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TokenKind {
+    Bearer,
+    /// Bound to a key (RFC 9449).
+    Bound,
+    /// A grant for another server, which no request is sent with (RFC 8693, section 2.2.1).
+    Grant,
+}
+
 /// Reads a granted token, with numbers and lists as servers write them.
 ///
 /// # Errors
 /// Why it cannot be used.
-fn granted(body: &[u8]) -> Result<Granted, &'static str> {
+fn granted(body: &[u8], wanted: TokenKind) -> Result<Granted, &'static str> {
     let body: Value = serde_json::from_slice(body).map_err(|_| "the answer is not JSON")?;
     let text = |key: &str| Some(body.get(key)?.as_str()?.to_owned());
-    let kind = text("token_type");
-    if kind.is_some_and(|kind| !kind.trim().eq_ignore_ascii_case("bearer")) {
-        return Err("the token is not a bearer token");
+    let named = text("token_type").unwrap_or_default();
+    let named = named.trim();
+    match wanted {
+        TokenKind::Bearer if !named.is_empty() && !named.eq_ignore_ascii_case("bearer") => {
+            return Err("the token is not a bearer token");
+        }
+        TokenKind::Bound if !named.eq_ignore_ascii_case("dpop") => {
+            return Err("the token is not bound to the key that was shown (its type is not DPoP)");
+        }
+        TokenKind::Grant if text("issued_token_type").as_deref() != Some(ID_JAG) => {
+            return Err("the answer holds no grant (its `issued_token_type` is another one)");
+        }
+        _ => {}
     }
     let access_token = text("access_token").filter(|token| !token.is_empty());
     let access_token = access_token.ok_or("the answer holds no `access_token`")?;
@@ -112,6 +156,63 @@ fn granted(body: &[u8]) -> Result<Granted, &'static str> {
     })
 }
 
+/// The type of a grant that an identity provider gives for a person.
+const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+
+/// The grant of a JWT (RFC 7523, section 2.1).
+pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+/// Exchanges the ID token of a person for a grant at another authorization server (RFC 8693).
+///
+/// # Errors
+/// What the identity provider answered.
+pub(super) async fn exchange_id_token(
+    exchange: &TokenClient,
+    endpoint: &str,
+    caller: &OAuthClient<'_>,
+    id_token: &Secret,
+    wanted: &WantedGrant<'_>,
+) -> Result<Secret, AuthFailure> {
+    let mut form = vec![
+        ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+        ("requested_token_type", ID_JAG),
+        ("subject_token", id_token.expose()),
+        ("subject_token_type", "urn:ietf:params:oauth:token-type:id_token"),
+        ("audience", wanted.issuer),
+        ("resource", wanted.resource),
+    ];
+    if !wanted.scope.is_empty() {
+        form.push(("scope", wanted.scope));
+    }
+    let response = post(exchange, StepKind::Exchange, endpoint, caller, &form).await?;
+    let (status, body) = (response.status(), response.body());
+    if !status.is_success() {
+        let code = error_code(body).unwrap_or_else(|| format!("HTTP {status}"));
+        let why = format!(
+            "the identity provider gave no grant for {}: {endpoint} answered `{code}`",
+            wanted.issuer
+        );
+        return Err(if status.is_client_error() {
+            AuthFailure::refused(why)
+        } else {
+            AuthFailure::failed(why)
+        });
+    }
+    let granted = granted(body, TokenKind::Grant);
+    let granted = granted.map_err(|why| AuthFailure::refused(format!("{endpoint}: {why}")))?;
+    Ok(Secret::new(granted.access_token))
+}
+
+/// What a grant is wanted for.
+pub(super) struct WantedGrant<'a> {
+    /// The authorization server that takes it.
+    pub(super) issuer: &'a str,
+    /// The server that tokens are obtained for.
+    pub(super) resource: &'a str,
+    /// Scopes, separated by blanks; empty for none.
+    pub(super) scope: &'a str,
+}
+
 /// A number of seconds, which many servers write as a text.
 pub(super) fn seconds(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
@@ -122,17 +223,6 @@ pub(super) fn seconds(value: &Value) -> Option<f64> {
 fn lifetime(value: &Value) -> Option<u64> {
     let seconds = seconds(value)?;
     (1.0..=StoredToken::MAX_LIFETIME_SECONDS as f64).contains(&seconds).then_some(seconds as u64)
-}
-
-/// A text that nobody can guess: a `state`, a code verifier (RFC 7636).
-///
-/// # Errors
-/// When the system has no random numbers.
-pub(super) fn random_text() -> Result<String, AuthFailure> {
-    let mut bytes = [0_u8; 32];
-    let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| AuthFailure::failed("the system's random source failed"))?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
 /// What the sign-in page is told of a code verifier (RFC 7636, S256).
@@ -170,7 +260,7 @@ async fn post(
     exchange: &TokenClient,
     kind: StepKind,
     endpoint: &str,
-    OAuthClient { client, key }: &OAuthClient<'_>,
+    OAuthClient { client, key, proof }: &OAuthClient<'_>,
     form: &[(&str, &str)],
 ) -> Result<http::Response<Vec<u8>>, AuthFailure> {
     let url = Url::parse(endpoint).map_err(AuthFailure::refused)?;
@@ -197,14 +287,11 @@ async fn post(
         }
     }
     let body = Serializer::new(String::new()).extend_pairs(form).finish();
-    let request = request.body(body.into_bytes()).map_err(AuthFailure::failed)?;
+    let mut request = request.body(body.into_bytes()).map_err(AuthFailure::failed)?;
+    if let Some(proof) = proof {
+        proof.attach(request.headers_mut(), "POST", &url, None)?;
+    }
     exchange.run(kind, request).await.map_err(AuthFailure::failed)
-}
-
-/// Seconds since 1970, the unit of token times.
-pub(super) fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.unwrap_or_default().as_secs()
 }
 
 // Every HTTP request of a sign-in: checked, bounded, never redirected to another origin, and
@@ -393,7 +480,8 @@ mod tests {
             ("[3600]", None),
         ] {
             let body = format!(r#"{{"access_token":"a","expires_in":{expires_in}}}"#);
-            let granted = granted(body.as_bytes()).ok().map(|granted| granted.expires_in);
+            let granted =
+                granted(body.as_bytes(), TokenKind::Bearer).ok().map(|granted| granted.expires_in);
             assert_eq!(granted, Some(read), "{expires_in}");
         }
         for (scope, read) in [
@@ -402,7 +490,7 @@ mod tests {
             ("null", None),
         ] {
             let body = format!(r#"{{"access_token":"a","token_type":"bearer ","scope":{scope}}}"#);
-            let granted = granted(body.as_bytes()).expect("a token");
+            let granted = granted(body.as_bytes(), TokenKind::Bearer).expect("a token");
             let read: Option<Vec<String>> =
                 read.map(|read| read.into_iter().map(str::to_owned).collect());
             assert_eq!(granted.scopes, read, "{scope}");
@@ -413,10 +501,21 @@ mod tests {
     fn what_no_header_may_hold_is_no_token() {
         for token in [r"a\r\nb", r"a\n", r"\u0000", r"a\u007f", "a\u{e9}", " a", ""] {
             let body = format!(r#"{{"access_token":"{token}"}}"#);
-            assert!(granted(body.as_bytes()).is_err(), "{token}");
+            assert!(granted(body.as_bytes(), TokenKind::Bearer).is_err(), "{token}");
         }
-        assert!(granted(br#"{"access_token":"a","token_type":"DPoP"}"#).is_err());
-        assert!(granted(br#"{"access_token":"a.b-c_d~e+f/g=="}"#).is_ok());
+        let bearer = |body: &str| granted(body.as_bytes(), TokenKind::Bearer);
+        assert!(bearer(r#"{"access_token":"a","token_type":"DPoP"}"#).is_err());
+        assert!(bearer(r#"{"access_token":"a.b-c_d~e+f/g=="}"#).is_ok());
+    }
+
+    #[test]
+    fn a_token_that_should_be_bound_is_taken_as_such_alone() {
+        for (kind, is_taken) in
+            [(r#""DPoP""#, true), (r#""dpop""#, true), (r#""Bearer""#, false), ("null", false)]
+        {
+            let body = format!(r#"{{"access_token":"a","token_type":{kind}}}"#);
+            assert_eq!(granted(body.as_bytes(), TokenKind::Bound).is_ok(), is_taken, "{kind}");
+        }
     }
 
     #[test]
@@ -424,6 +523,5 @@ mod tests {
         // RFC 7636, appendix B.
         let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
         assert_eq!(code_challenge(verifier), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
-        assert_ne!(random_text(), random_text());
     }
 }

@@ -1,20 +1,27 @@
 //! Obtaining a first token: discovery, the client, the browser, the code; or client credentials.
 //! Unsafe endpoints are refused before an address is shown to the user.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use rmcp::transport::auth::AuthorizationMetadata;
 use serde_json::Value;
+use tokio::io::AsyncReadExt as _;
 use url::Url;
 
 use super::client::{ChosenClient, PageSecrets, authorization_url, client_auth, is_client_refusal};
 use super::discovery::{FoundIssuer, RequestedAccess, Site};
-use super::grant::{self, Granted, NotGranted, OAuthClient, is_code};
+use super::fresh::{now, random_text};
+use super::grant::{
+    self, Granted, JWT_BEARER, NotGranted, OAuthClient, TokenClient, WantedGrant, is_code,
+};
+use super::proof::ProofKey;
 use super::redirect::{Loopback, RedirectTarget};
 use super::step::{AuthFailure, AuthStep, StepKind};
 use super::token::{ClientAuth, ClientOrigin, StoredClient, StoredToken};
-use base::{SafeText, ServerName};
+use base::{SafeText, Secret, ServerName};
+use config::{OAuthGrant, TlsConfig};
 
 /// A sign-in that waits for the user.
 #[derive(Clone, Debug)]
@@ -151,9 +158,12 @@ impl Site {
         client: &StoredClient,
         loopback: &Loopback,
     ) -> Result<StoredToken, NotSignedIn> {
-        let (verifier, state) = (grant::random_text()?, grant::random_text()?);
+        let (verifier, state) = (random_text()?, random_text()?);
         let secrets = PageSecrets { state: &state, verifier: &verifier };
-        let url = authorization_url(found, client, secrets, None)?;
+        let proof = found.proof_key()?;
+        let thumbprint = proof.as_ref().map(ProofKey::thumbprint);
+        let bound = thumbprint.as_ref().map(|thumbprint| ("dpop_jkt", thumbprint.as_str()));
+        let url = authorization_url(found, client, secrets, bound.as_slice())?;
         self.exchange.policy.check(&url).map_err(AuthFailure::refused)?;
         let request = SignIn {
             server: self.server.clone(),
@@ -189,10 +199,10 @@ impl Site {
             ("code_verifier", verifier.as_str()),
             ("resource", found.resource.as_str()),
         ];
-        let caller = OAuthClient { client, key: None };
+        let caller = OAuthClient { proof: proof.as_ref(), ..OAuthClient::new(client) };
         let endpoint = &found.metadata.token_endpoint;
         match grant::token(&self.exchange, StepKind::Token, endpoint, &caller, &form).await {
-            Ok(granted) => Ok(self.token(found, client.kept(), granted)),
+            Ok(granted) => Ok(self.token(found, &caller, granted)),
             Err(NotGranted::Code(code)) if is_client_refusal(&code) => {
                 Err(NotSignedIn::Client(code))
             }
@@ -200,8 +210,9 @@ impl Site {
         }
     }
 
-    /// Signs in with the client's own credentials.
-    pub(super) async fn machine(
+    /// Signs in without a page: with the client's own credentials, the JWT of a workload, or a grant
+    /// of an identity provider.
+    pub(super) async fn without_page(
         &self,
         wanted: &RequestedAccess,
     ) -> Result<StoredToken, AuthFailure> {
@@ -223,35 +234,113 @@ impl Site {
             origin: ClientOrigin::Configured,
         };
         let (resource, scope) = (found.resource.clone(), found.scopes.join(" "));
-        let mut form = vec![("grant_type", "client_credentials"), ("resource", &resource)];
+        let assertion = match self.config.grant {
+            OAuthGrant::AuthorizationCode | OAuthGrant::ClientCredentials => None,
+            OAuthGrant::JwtBearer => {
+                let given = (&self.config.assertion, &self.config.assertion_file);
+                Some(credential("assertion", given).await?)
+            }
+            OAuthGrant::IdentityProvider => Some(self.vouched(&found, &scope).await?),
+        };
+        let mut form = match &assertion {
+            Some(jwt) => vec![("grant_type", JWT_BEARER), ("assertion", jwt.expose())],
+            None => vec![("grant_type", "client_credentials")],
+        };
+        form.push(("resource", &resource));
         if !scope.is_empty() {
             form.push(("scope", &scope));
         }
         let endpoint = &found.metadata.token_endpoint;
-        let caller = OAuthClient { client: &client, key };
+        let proof = found.proof_key()?;
+        let caller = OAuthClient { client: &client, key, proof: proof.as_ref() };
         let granted = grant::token(&self.exchange, StepKind::Token, endpoint, &caller, &form).await;
         let granted = granted.map_err(|refused| refused.into_failure(endpoint))?;
         // The next one is obtained the same way.
         let granted = Granted { refresh_token: None, ..granted };
-        Ok(self.token(&found, client.kept(), granted))
+        Ok(self.token(&found, &caller, granted))
     }
 
-    fn token(&self, found: &FoundIssuer, client: StoredClient, granted: Granted) -> StoredToken {
+    /// The grant that the identity provider of the entry gives for its person.
+    async fn vouched(&self, found: &FoundIssuer, scope: &str) -> Result<Secret, AuthFailure> {
+        let Some(provider) = &self.config.identity_provider else {
+            return Err(AuthFailure::refused("the entry names no `identityProvider`"));
+        };
+        let given = (&provider.id_token, &provider.id_token_file);
+        let id_token = credential("idToken", given).await?;
+        let endpoint = &provider.token_endpoint;
+        let url = Url::parse(endpoint).map_err(AuthFailure::refused)?;
+        let secret = provider.client_secret.as_ref().map(|secret| secret.expose().to_owned());
+        let client = StoredClient {
+            issuer: url.origin().ascii_serialization(),
+            server: self.address.to_string(),
+            id: provider.client_id.clone(),
+            auth: if secret.is_some() { ClientAuth::Basic } else { ClientAuth::None },
+            secret,
+            secret_expires_at: None,
+            redirect_uri: String::new(),
+            origin: ClientOrigin::Configured,
+        };
+        // The person has named its address: it need not be near the server's.
+        let exchange = TokenClient::new(&url, &TlsConfig::default(), self.exchange.events.clone())?;
+        let wanted = WantedGrant { issuer: &found.issuer, resource: &found.resource, scope };
+        let caller = OAuthClient::new(&client);
+        grant::exchange_id_token(&exchange, endpoint, &caller, &id_token, &wanted).await
+    }
+
+    fn token(&self, found: &FoundIssuer, by: &OAuthClient<'_>, granted: Granted) -> StoredToken {
         StoredToken {
             issuer: found.issuer.clone(),
             server: self.address.to_string(),
             resource: found.resource.clone(),
-            client,
+            client: by.client.kept(),
+            proof_key: by.proof.map(|key| key.stored().to_owned()),
             token_endpoint: found.metadata.token_endpoint.clone(),
             revocation_endpoint: found.revocation_endpoint(),
             access_token: granted.access_token,
             refresh_token: granted.refresh_token,
-            obtained_at: grant::now(),
+            obtained_at: now(),
             expires_in: granted.expires_in,
             // A server that names none has granted what was asked for (RFC 6749, section 5.1).
             scopes: granted.scopes.unwrap_or_else(|| found.scopes.clone()),
         }
     }
+}
+
+/// Longest JWT that is read from a file, in bytes.
+const MAX_CREDENTIAL_BYTES: u64 = 64 << 10;
+
+/// The JWT of a key of the entry, or of its file as it is now.
+///
+/// # Errors
+/// When there is none, or its file cannot be used.
+async fn credential(
+    key: &str,
+    (given, file): (&Option<Secret>, &Option<PathBuf>),
+) -> Result<Secret, AuthFailure> {
+    let Some(path) = file else {
+        let none = || AuthFailure::refused(format!("`oauth` of the entry holds no `{key}`"));
+        return given.clone().ok_or_else(none);
+    };
+    let shown = path.display();
+    let failed = |why: String| AuthFailure::failed(format!("`{key}File` {shown}: {why}"));
+    let read = async {
+        let mut text = String::new();
+        let opened = tokio::fs::File::open(path).await?;
+        if !opened.metadata().await?.is_file() {
+            return Err(std::io::Error::other("it is not a file"));
+        }
+        opened.take(MAX_CREDENTIAL_BYTES + 1).read_to_string(&mut text).await?;
+        Ok(text)
+    };
+    let text = read.await.map_err(|error| failed(error.to_string()))?;
+    if text.len() as u64 > MAX_CREDENTIAL_BYTES {
+        return Err(failed(format!("it is over {MAX_CREDENTIAL_BYTES} bytes")));
+    }
+    let text = text.trim();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(failed("it holds no token".to_owned()));
+    }
+    Ok(Secret::new(text))
 }
 
 /// Shows the address; returns the one that the browser was redirected to.

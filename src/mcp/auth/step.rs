@@ -50,6 +50,8 @@ pub enum StepKind {
     Authorize,
     /// A code or the client's own credentials were exchanged for a token.
     Token,
+    /// The ID token of a person was exchanged for a grant (RFC 8693).
+    Exchange,
     /// A token was refreshed.
     Refresh,
     /// A token was revoked (RFC 7009).
@@ -164,7 +166,10 @@ fn mask(name: &str, value: &mut Value) {
     const SECRET: [&str; 3] = ["code", "code_verifier", "state"];
     match value {
         Value::String(text)
-            if SECRET.contains(&name) || name.contains("assertion") || is_secret(name, text) =>
+            if SECRET.contains(&name)
+                || name.contains("assertion")
+                || name == "subject_token"
+                || is_secret(name, text) =>
         {
             MASK.clone_into(text);
         }

@@ -38,6 +38,9 @@ pub struct StoredToken {
     /// The scopes it grants.
     #[serde(default)]
     pub scopes: Vec<String>,
+    /// The key it is bound to (RFC 9449): PKCS#8 in base64. A bearer token has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof_key: Option<String>,
 }
 
 /// A client at an authorization server.
@@ -229,6 +232,7 @@ mod tests {
             obtained_at: 0,
             expires_in: None,
             scopes: Vec::new(),
+            proof_key: None,
         }
     }
 

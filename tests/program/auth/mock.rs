@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use base64::Engine as _;
 use mcpdeck::mcp::{ClientAuth, ClientOrigin, StoredClient, StoredToken};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -53,6 +54,29 @@ pub struct World {
     pub granted: HashMap<&'static str, Value>,
     /// Revocations are never answered.
     pub stalls: bool,
+    /// Tokens must be bound to a key, and every proof needs this nonce where it is not empty.
+    pub bound: Option<&'static str>,
+    /// Every proof: the path it came with, its header and its claims.
+    pub proofs: Vec<Proof>,
+    /// The JWTs that are good at the token endpoint.
+    pub assertions: Vec<String>,
+}
+
+/// A proof of possession as it arrived.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    pub path: String,
+    pub header: Value,
+    pub claims: Value,
+}
+
+/// A request as the servers see it.
+struct Asked<'a> {
+    verb: &'a str,
+    target: &'a str,
+    bearer: &'a str,
+    proof: &'a str,
+    body: &'a str,
 }
 
 /// The running servers.
@@ -101,13 +125,17 @@ impl Mock {
         stream.read_line(&mut head).await.ok()?;
         let mut words = head.split(' ');
         let (verb, target) = (words.next()?.to_owned(), words.next()?.to_owned());
-        let (mut bearer, mut length) = (String::new(), 0);
+        let (mut bearer, mut proof, mut length) = (String::new(), String::new(), 0);
         loop {
             let mut line = String::new();
             stream.read_line(&mut line).await.ok()?;
             let Some((name, value)) = line.trim_end().split_once(": ") else { break };
             match name.to_ascii_lowercase().as_str() {
-                "authorization" => bearer = value.strip_prefix("Bearer ").unwrap_or("").to_owned(),
+                "authorization" => {
+                    let scheme = if self.world().bound.is_some() { "DPoP " } else { "Bearer " };
+                    bearer = value.strip_prefix(scheme).unwrap_or("").to_owned();
+                }
+                "dpop" => value.clone_into(&mut proof),
                 "content-length" => length = value.parse().ok()?,
                 _ => {}
             }
@@ -115,7 +143,9 @@ impl Mock {
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await.ok()?;
         let body = String::from_utf8(body).ok()?;
-        let reply = self.world().reply(&verb, &target, &bearer, &body);
+        let asked =
+            Asked { verb: &verb, target: &target, bearer: &bearer, proof: &proof, body: &body };
+        let reply = self.world().reply(&asked);
         if target == "/revoke" && self.world().stalls {
             std::future::pending::<()>().await;
         }
@@ -149,10 +179,47 @@ impl World {
             obtained_at: now.as_secs() - age,
             expires_in: Some(3600),
             scopes: vec!["read".into()],
+            proof_key: None,
         }
     }
 
-    fn reply(&mut self, verb: &str, target: &str, bearer: &str, body: &str) -> String {
+    /// The refusal of a request whose proof is missing or wrong, where one is wanted.
+    fn unproven(&mut self, asked: &Asked<'_>) -> Option<String> {
+        let nonce = self.bound?;
+        let path = asked.target.split('?').next().unwrap_or_default();
+        let part = |n: usize| {
+            let part = asked.proof.split('.').nth(n)?;
+            let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(part).ok()?;
+            serde_json::from_slice::<Value>(&bytes).ok()
+        };
+        let refused = |challenge: &str, code: &str| {
+            let body = json!({"error": code}).to_string();
+            let header = if path == "/token" { "x-none" } else { "www-authenticate" };
+            let status = if path == "/token" { "400 Bad Request" } else { "401 Unauthorized" };
+            let headers =
+                [(header, challenge), ("dpop-nonce", nonce), ("content-type", "application/json")];
+            http(status, &headers, &body)
+        };
+        let named = format!("{}/.well-known/oauth-protected-resource/mcp", self.base);
+        let (Some(header), Some(claims)) = (part(0), part(1)) else {
+            let challenge = format!("DPoP resource_metadata=\"{named}\"");
+            return Some(refused(&challenge, "invalid_dpop_proof"));
+        };
+        let is_good = claims["htm"] == asked.verb
+            && claims["htu"] == format!("{}{path}", self.base)
+            && self.proofs.iter().all(|seen| seen.claims["jti"] != claims["jti"]);
+        self.proofs.push(Proof { path: path.to_owned(), header, claims: claims.clone() });
+        if !is_good {
+            return Some(refused("DPoP error=\"invalid_dpop_proof\"", "invalid_dpop_proof"));
+        }
+        if !nonce.is_empty() && claims["nonce"] != nonce {
+            return Some(refused("DPoP error=\"use_dpop_nonce\"", "use_dpop_nonce"));
+        }
+        None
+    }
+
+    fn reply(&mut self, asked: &Asked<'_>) -> String {
+        let &Asked { verb, target, bearer, body, .. } = asked;
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         self.seen.push(format!("{verb} {path} {body}"));
         let form = |text: &str| -> HashMap<String, String> {
@@ -160,7 +227,25 @@ impl World {
         };
         let document = format!("/.well-known/oauth-protected-resource{path}", path = "/mcp");
         let document = self.metadata_path.unwrap_or(&document);
+        if matches!(path, "/mcp" | "/token")
+            && let Some(refused) = self.unproven(asked)
+        {
+            return refused;
+        }
         match path {
+            "/idp/token" => {
+                let asked = form(body);
+                if asked["subject_token"] != "id-token" || asked["audience"] != self.base {
+                    let refused = json!({"error": "invalid_grant"}).to_string();
+                    return http("400 Bad Request", &[], &refused);
+                }
+                let grant = format!("grant-for-{}", asked["resource"]);
+                self.assertions.push(grant.clone());
+                ok(&json!({
+                    "access_token": grant, "token_type": "N_A", "expires_in": 300,
+                    "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag",
+                }))
+            }
             "/mcp" | "/other/mcp" => {
                 self.bearers.push((path.to_owned(), bearer.to_owned()));
                 self.mcp(verb, bearer, body)
@@ -249,6 +334,9 @@ impl World {
             "authorization_code" => {
                 field("code") == "good-code" && !field("code_verifier").is_empty()
             }
+            "urn:ietf:params:oauth:grant-type:jwt-bearer" => {
+                self.assertions.iter().any(|good| good == field("assertion"))
+            }
             _ if self.refuse_refresh.is_some() => {
                 if let Some(before) = self.refuse_refresh {
                     self.access = "access-of-a-sibling".into();
@@ -267,7 +355,9 @@ impl World {
         self.access = format!("access-{}-good", self.issued);
         self.refresh = format!("refresh-{}-good", self.issued);
         let mut answer = json!({
-            "access_token": self.access, "token_type": "Bearer", "expires_in": 3600,
+            "access_token": self.access,
+            "token_type": if self.bound.is_some() { "DPoP" } else { "Bearer" },
+            "expires_in": 3600,
             "refresh_token": self.refresh, "scope": "read",
         });
         for (key, value) in &self.granted {
