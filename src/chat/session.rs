@@ -2,7 +2,7 @@
 //! current turn. A reconnecting client gets the missed events, or `truncated` with a snapshot.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -81,6 +81,8 @@ pub struct ChatSession {
     questions: Mutex<BTreeMap<ApprovalId, OpenQuestion>>,
     /// Number of connections that can answer questions.
     answering: AtomicUsize,
+    /// The number of the last event that a connection was sent.
+    delivered: AtomicU64,
 }
 
 /// An answer to the question whether a call may be made.
@@ -344,6 +346,16 @@ impl ChatSession {
         (snapshot, events)
     }
 
+    /// The number of the last event that a connection was sent.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered.load(Ordering::Relaxed)
+    }
+
+    /// A connection was sent the events up to this number.
+    pub(crate) fn deliver(&self, number: u64) {
+        self.delivered.fetch_max(number, Ordering::Relaxed);
+    }
+
     /// Registers a connection.
     pub fn attach(&self) {
         self.clients.lock().0 += 1;
@@ -458,6 +470,7 @@ impl ChatSessions {
             clients: Mutex::new((0, Instant::now())),
             questions: Mutex::default(),
             answering: AtomicUsize::new(0),
+            delivered: AtomicU64::new(seq),
         });
         all.insert(id, Arc::clone(&session));
         Some(session)

@@ -1,28 +1,39 @@
 //! The chat of `serve --chat`: a WebSocket at `/ws` with heartbeat, limits and validated input, and
 //! the page at `/`. The embedding service authenticates tokens.
 
+mod message;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
-use axum::extract::ws::{CloseFrame, Message as Frame, WebSocket, WebSocketUpgrade, close_code};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use base64::Engine as _;
 use futures::future::OptionFuture;
-use serde::Deserialize;
+use futures::{SinkExt as _, StreamExt as _};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message as Frame};
 use tokio_util::sync::CancellationToken;
 
 use crate::prompt::SystemPrompt;
-use crate::session::{ChatSession, ChatSessions, ConsentAnswer, MessageRefusal};
+use crate::session::{ChatSession, ChatSessions, MessageRefusal};
 use host::Principal;
-use mcp::ApprovalId;
+pub use message::ws_schema;
+use message::{ClientMessage, MessageForm, PAYLOAD_PROTOCOL};
 
 /// Authenticates a token: returns its caller and a token that is cancelled when it ends; `None` if
 /// it does not allow the chat.
@@ -65,6 +76,11 @@ impl Default for SocketLimits {
 /// Size of the read buffer, in bytes; small, because thousands of connections may be idle.
 const BUFFER: usize = 4 << 10;
 
+/// Maximum number of bytes that are read away from a connection that is closed.
+const MAX_DRAINED_BYTES: usize = 32 << 20;
+/// Longest time for which they are.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// State shared by all connections.
 struct ChatService {
     sessions: Arc<ChatSessions>,
@@ -72,37 +88,6 @@ struct ChatService {
     limits: SocketLimits,
     /// Limits the number of connections.
     places: Arc<Semaphore>,
-}
-
-/// A message from a client.
-#[derive(Debug, Deserialize)]
-#[serde(
-    tag = "type",
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase",
-    deny_unknown_fields
-)]
-enum ClientMessage {
-    /// The token, unless it was sent as a header.
-    Auth { token: String },
-    /// A message of the user; replaces their message number `at`, if given.
-    Message {
-        text: String,
-        #[serde(default)]
-        at: Option<usize>,
-    },
-    /// Resume a session after event `lastSeq`.
-    Resume { session: String, last_seq: u64 },
-    /// Answer a question about a call.
-    Answer { id: ApprovalId, answer: ConsentAnswer },
-    /// Abort the turn.
-    Abort,
-    /// Cancel one call.
-    AbortTool { id: String },
-    /// Request the system prompt and its costs.
-    Prompt,
-    /// Request a pong.
-    Ping,
 }
 
 /// The routes `/ws` and `/`.
@@ -138,11 +123,8 @@ async fn page() -> Response {
     (headers, PAGE).into_response()
 }
 
-async fn upgrade(
-    State(service): State<Arc<ChatService>>,
-    headers: HeaderMap,
-    upgrade: WebSocketUpgrade,
-) -> Response {
+async fn upgrade(State(service): State<Arc<ChatService>>, mut request: Request) -> Response {
+    let headers = request.headers();
     let given = headers.get(header::AUTHORIZATION);
     let token = given.and_then(|value| value.to_str().ok()?.split_once(' '));
     let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
@@ -150,32 +132,118 @@ async fn upgrade(
     if given.is_some() && who.is_none() {
         return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response();
     }
+    let (key, form) = match handshake(&request) {
+        Ok(handshake) => handshake,
+        Err(why) => {
+            return (StatusCode::BAD_REQUEST, [(header::UPGRADE, "websocket")], why)
+                .into_response();
+        }
+    };
+    let from = match ResumePoint::from_query(request.uri().query().unwrap_or_default()) {
+        Ok(from) => from,
+        Err(why) => return (StatusCode::BAD_REQUEST, why).into_response(),
+    };
     // Released with the connection, even if that ends before the upgrade.
     let Ok(place) = Arc::clone(&service.places).try_acquire_owned() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many connections").into_response();
     };
-    let bytes = service.limits.bytes;
-    let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes).read_buffer_size(BUFFER);
-    upgrade.on_upgrade(move |socket| async move {
-        let mut connection = Connection { service, socket };
+    let bytes = Some(service.limits.bytes);
+    let limits = WebSocketConfig::default().max_message_size(bytes).max_frame_size(bytes);
+    let upgraded = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let Ok(stream) = upgraded.await else { return };
+        let (stream, limits) = (TokioIo::new(stream), limits.read_buffer_size(BUFFER));
+        let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(limits)).await;
+        let is_fixed = form == MessageForm::Payload;
+        let mut connection = Connection { service, socket, form, is_fixed, from };
         if let Err((code, reason)) = connection.run(who).await {
-            let frame = CloseFrame { code, reason: reason.into() };
-            connection.send_frame(Frame::Close(Some(frame))).await.ok();
+            connection.close(code, reason).await;
         }
         drop(place);
-    })
+    });
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.extend([(header::SEC_WEBSOCKET_ACCEPT, key)]);
+    if form == MessageForm::Payload {
+        let protocol = HeaderValue::from_static(PAYLOAD_PROTOCOL);
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, protocol);
+    }
+    response
+}
+
+/// Reads the opening handshake of a client (RFC 6455, section 4.2): the answer to its key, and the
+/// form of messages that it asks for.
+fn handshake(request: &Request) -> Result<(HeaderValue, MessageForm), &'static str> {
+    let headers = request.headers();
+    let lists = |name: HeaderName, word: &str| {
+        let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+        let mut words = values.flat_map(|value| value.split(',').map(str::trim));
+        words.any(|one| one.eq_ignore_ascii_case(word))
+    };
+    if !lists(header::CONNECTION, "upgrade") || !lists(header::UPGRADE, "websocket") {
+        return Err(
+            "this is a WebSocket: `Connection: upgrade` and `Upgrade: websocket` are expected",
+        );
+    }
+    if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        return Err("version 13 of the WebSocket protocol is expected");
+    }
+    let key = headers.get(header::SEC_WEBSOCKET_KEY).ok_or("`Sec-WebSocket-Key` is missing")?;
+    let key = HeaderValue::from_str(&derive_accept_key(key.as_bytes()));
+    let key = key.map_err(|_| "`Sec-WebSocket-Key` cannot be used")?;
+    let is_payload = lists(header::SEC_WEBSOCKET_PROTOCOL, PAYLOAD_PROTOCOL);
+    Ok((key, if is_payload { MessageForm::Payload } else { MessageForm::Flat }))
 }
 
 /// Why a connection is closed: code (RFC 6455, section 7.4) and reason.
-type End = (u16, &'static str);
+type End = (CloseCode, &'static str);
 
-/// An oversized message or an invalid frame.
-const UNREADABLE: End = (close_code::POLICY, "the message is too large, or no frame");
-const GONE: End = (close_code::AWAY, "the client is gone");
+const TOO_LARGE: End = (CloseCode::Size, "the message is too large");
+const NO_FRAME: End = (CloseCode::Protocol, "this is no WebSocket frame");
+const GONE: End = (CloseCode::Away, "the client is gone");
+
+/// Why a frame could not be read.
+fn unreadable(error: &SocketError) -> End {
+    match error {
+        SocketError::Capacity(_) => TOO_LARGE,
+        SocketError::Protocol(_) => NO_FRAME,
+        SocketError::Utf8(_) => (CloseCode::Invalid, "text is not UTF-8"),
+        _ => GONE,
+    }
+}
+
+/// Where a client goes on that names its session in the address.
+struct ResumePoint {
+    session: String,
+    /// The last event that it saw; without, those are sent that no connection was sent.
+    last_seq: Option<u64>,
+}
+
+impl ResumePoint {
+    /// Reads the query of the address.
+    fn from_query(query: &str) -> Result<Option<Self>, &'static str> {
+        let value = |key: &str| {
+            let mut all = url::form_urlencoded::parse(query.as_bytes());
+            all.find(|(name, _)| name == key).map(|(_, value)| value.into_owned())
+        };
+        let Some(session) = value("sessionId").filter(|id| !id.is_empty()) else { return Ok(None) };
+        let last_seq = value("lastSeq").map(|number| number.parse::<u64>()).transpose();
+        let last_seq = last_seq.map_err(|_| "lastSeq is the number of an event")?;
+        Ok(Some(Self { session, last_seq }))
+    }
+}
 
 struct Connection {
     service: Arc<ChatService>,
-    socket: WebSocket,
+    socket: WebSocketStream<TokioIo<Upgraded>>,
+    /// The form in which the client writes.
+    form: MessageForm,
+    /// Whether the client asked for that form.
+    is_fixed: bool,
+    from: Option<ResumePoint>,
 }
 
 impl Connection {
@@ -184,17 +252,30 @@ impl Connection {
             Some(caller) => caller,
             None => self.token().await?,
         };
-        let ended = Err((close_code::POLICY, "the token has ended"));
+        let ended = Err((CloseCode::Policy, "the token has ended"));
         cut.run_until_cancelled(self.serve(who, &cut)).await.unwrap_or(ended)
     }
 
     /// Serves a client with its token.
     async fn serve(&mut self, who: Principal, cut: &CancellationToken) -> Result<(), End> {
-        let full = (close_code::AGAIN, "too many sessions");
-        let session = self.service.sessions.open(who.clone()).ok_or(full)?;
+        let full = (CloseCode::Again, "too many sessions");
+        let from = self.from.take();
+        let found = match &from {
+            Some(from) => self.service.sessions.find(&from.session, &who).await,
+            None => None,
+        };
+        let is_found = found.is_some();
+        let session = found.or_else(|| self.service.sessions.open(who.clone())).ok_or(full)?;
         let mut here = ConnectedSession::new(&self.service.sessions, session);
-        self.connected(&here.session, false).await?;
-        let mut seen = 0;
+        let last_seq = from.as_ref().and_then(|from| from.last_seq);
+        let mut seen = last_seq.filter(|_| is_found).unwrap_or_else(|| here.session.delivered());
+        let how = match (&from, is_found) {
+            (None, _) => ConnectedHow::New,
+            (Some(_), true) => ConnectedHow::Resumed,
+            (Some(_), false) => ConnectedHow::Lost,
+        };
+        self.connected(&here.session, how).await?;
+        self.catch_up(&here.session, &mut seen).await?;
         let mut newest = here.session.newest();
         let limits = self.service.limits;
         let mut beat = tokio::time::interval(limits.heartbeat);
@@ -204,34 +285,34 @@ impl Connection {
         let mut prompt = OptionFuture::from(None);
         loop {
             tokio::select! {
-                frame = self.socket.recv() => {
+                frame = self.socket.next() => {
                     last_received = Instant::now();
                     if minute.elapsed() >= Duration::from_secs(60) {
                         (minute, count, pings) = (Instant::now(), 0, 0);
                     }
                     let text = match frame {
                         Some(Ok(Frame::Text(text))) => text,
-                        Some(Ok(Frame::Ping(_) | Frame::Pong(_))) => {
+                        Some(Ok(Frame::Ping(_) | Frame::Pong(_) | Frame::Frame(_))) => {
                             pings += 1;
                             if pings > limits.pings_per_minute {
-                                return Err((close_code::POLICY, "too many pings in a minute"));
+                                return Err((CloseCode::Policy, "too many pings in a minute"));
                             }
                             continue;
                         }
                         Some(Ok(Frame::Binary(_))) => {
-                            return Err((close_code::UNSUPPORTED, "text is expected"));
+                            return Err((CloseCode::Unsupported, "text is expected"));
                         }
-                        Some(Err(_)) => return Err(UNREADABLE),
+                        Some(Err(error)) => return Err(unreadable(&error)),
                         Some(Ok(Frame::Close(_))) | None => return Ok(()),
                     };
                     count += 1;
                     if count > limits.per_minute {
-                        return Err((close_code::POLICY, "too many messages in a minute"));
+                        return Err((CloseCode::Policy, "too many messages in a minute"));
                     }
-                    let message: ClientMessage = match serde_json::from_str(&text) {
+                    let message = match self.read(&text) {
                         Ok(message) => message,
-                        Err(error) => {
-                            self.error("invalid", &error.to_string()).await?;
+                        Err(why) => {
+                            self.error("invalid", &why).await?;
                             continue;
                         }
                     };
@@ -248,7 +329,7 @@ impl Connection {
                         here = ConnectedSession::new(&self.service.sessions, found);
                         newest = here.session.newest();
                         seen = last_seq;
-                        self.connected(&here.session, true).await?;
+                        self.connected(&here.session, ConnectedHow::Resumed).await?;
                         self.catch_up(&here.session, &mut seen).await?;
                     } else {
                         self.handle(&here.session, message, cut).await?;
@@ -261,7 +342,7 @@ impl Connection {
                 _ = newest.changed() => self.catch_up(&here.session, &mut seen).await?,
                 _ = beat.tick() => {
                     if last_received.elapsed() > limits.heartbeat * 3 {
-                        return Err((close_code::POLICY, "no answer to pings"));
+                        return Err((CloseCode::Policy, "no answer to pings"));
                     }
                     self.send_frame(Frame::Ping(bytes::Bytes::new())).await?;
                 }
@@ -269,14 +350,23 @@ impl Connection {
         }
     }
 
+    /// Reads a message, and keeps the form in which it is written.
+    fn read(&mut self, text: &str) -> Result<ClientMessage, String> {
+        let (form, message) = message::parse(text);
+        if !self.is_fixed {
+            self.form = form.unwrap_or(self.form);
+        }
+        message
+    }
+
     /// Waits for the token as the first message.
     async fn token(&mut self) -> Result<ChatCaller, End> {
-        let refused = (close_code::POLICY, "the first message is the token");
-        let first = tokio::time::timeout(self.service.limits.token, self.socket.recv()).await;
+        let refused = (CloseCode::Policy, "the first message is the token");
+        let first = tokio::time::timeout(self.service.limits.token, self.socket.next()).await;
         let Ok(Some(Ok(Frame::Text(text)))) = first else { return Err(refused) };
-        match serde_json::from_str(&text) {
+        match self.read(&text) {
             Ok(ClientMessage::Auth { token }) => {
-                (self.service.who)(&token).ok_or((close_code::POLICY, "the token is not known"))
+                (self.service.who)(&token).ok_or((CloseCode::Policy, "the token is not known"))
             }
             _ => Err(refused),
         }
@@ -313,16 +403,49 @@ impl Connection {
         self.error(code, why).await
     }
 
-    async fn connected(&mut self, session: &ChatSession, resumed: bool) -> Result<(), End> {
-        let message = json!({
+    async fn connected(&mut self, session: &ChatSession, how: ConnectedHow) -> Result<(), End> {
+        let resumed = how == ConnectedHow::Resumed;
+        let words = match how {
+            ConnectedHow::New => "a new session",
+            ConnectedHow::Resumed => "the session goes on",
+            ConnectedHow::Lost => "there is no such session: this is a new one",
+        };
+        let mut message = json!({
             "type": "connection",
             "status": "connected",
             "sessionId": session.id,
             "epoch": session.epoch,
             "model": session.agent().model().name(),
             "resumed": resumed,
+            "message": words,
         });
+        // For a client that reads the other form and has not written yet.
+        message["payload"] =
+            json!({"state": "connected", "message": words, "sessionId": session.id});
         self.send(&message).await
+    }
+
+    /// Closes the connection, and tells why.
+    async fn close(&mut self, code: CloseCode, reason: &'static str) {
+        if self.form == MessageForm::Payload {
+            let payload = json!({"state": "disconnected", "message": reason});
+            let message = json!({"type": "connection", "payload": payload}).to_string();
+            _ = self.send_frame(Frame::Text(message.into())).await;
+        }
+        let frame = CloseFrame { code, reason: reason.into() };
+        _ = self.send_frame(Frame::Close(Some(frame))).await;
+        // A socket that is closed with unread data is reset, and the client may never see why.
+        let stream = self.socket.get_mut();
+        let drained = async {
+            _ = stream.shutdown().await;
+            let mut bytes = [0; 4 << 10];
+            let mut left = MAX_DRAINED_BYTES;
+            while let Ok(count @ 1..) = stream.read(&mut bytes).await {
+                let Some(rest) = left.checked_sub(count) else { return };
+                left = rest;
+            }
+        };
+        _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
     }
 
     /// Sends the events after `seen`.
@@ -333,8 +456,14 @@ impl Connection {
             self.send(&json!({"type": "truncated", "snapshot": snapshot})).await?;
         }
         for (number, event) in events {
-            self.send_frame(Frame::Text((&*event).into())).await?;
+            match self.form {
+                MessageForm::Flat => self.send_frame(Frame::Text((&*event).into())).await?,
+                MessageForm::Payload => {
+                    self.send(&serde_json::from_str(&event).unwrap_or_default()).await?;
+                }
+            }
             *seen = number;
+            session.deliver(number);
         }
         Ok(())
     }
@@ -343,8 +472,16 @@ impl Connection {
         self.send(&json!({"type": "error", "code": code, "message": message})).await
     }
 
+    /// Sends a message in the form of the client.
     async fn send(&mut self, message: &Value) -> Result<(), End> {
-        self.send_frame(Frame::Text(message.to_string().into())).await
+        let text = match self.form {
+            MessageForm::Flat => message.to_string(),
+            MessageForm::Payload => match message::in_payload(message.clone()) {
+                Some(message) => message.to_string(),
+                None => return Ok(()),
+            },
+        };
+        self.send_frame(Frame::Text(text.into())).await
     }
 
     /// Sends a frame; a client that does not read in time is disconnected, but may resume.
@@ -355,6 +492,17 @@ impl Connection {
             _ => Err(GONE),
         }
     }
+}
+
+/// How a connection got its session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ConnectedHow {
+    /// It is new.
+    New,
+    /// It goes on.
+    Resumed,
+    /// It is new, as the one that was named is not known.
+    Lost,
 }
 
 /// A session attached to a connection; detached on drop.

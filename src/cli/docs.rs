@@ -107,6 +107,8 @@ pub fn schema(which: SchemaKind) -> ExitStatus {
         SchemaKind::Recording => ::deck::recording_schema(),
         #[cfg(unix)]
         SchemaKind::Native => ::deck::native_schema(),
+        #[cfg(all(feature = "chat", feature = "gateway"))]
+        SchemaKind::Ws => ::chat::socket::ws_schema(),
     };
     output::json(&schema, ExitStatus::Ok)
 }

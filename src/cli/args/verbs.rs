@@ -384,6 +384,9 @@ pub enum SchemaKind {
     /// The messages of browser extensions (`native-host`).
     #[cfg(unix)]
     Native,
+    /// The messages of the chat's WebSocket (`serve --chat`).
+    #[cfg(all(feature = "chat", feature = "gateway"))]
+    Ws,
 }
 
 /// `mcpdeck config`

@@ -1,19 +1,20 @@
 //! The chat over its WebSocket, for pages and programs: conversations, sessions that outlive their
 //! connection, limits and tokens.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::serve::ListenerExt as _;
 use futures::{SinkExt as _, StreamExt as _};
 use mcpdeck::chat::session::{ChatSessions, SessionLimits};
-use mcpdeck::chat::socket::{SocketLimits, routes};
+use mcpdeck::chat::socket::{SocketLimits, routes, ws_schema};
 use mcpdeck::chat::store::SessionFile;
 use mcpdeck::chat::{Provider as Format, ProviderModel, RemoteConfig};
 use mcpdeck::config::Environment;
 use mcpdeck::deck::{ChatStore, Clients};
 use mcpdeck::host::{Host, Origin, Principal};
 use mcpdeck::mcp::ListKind;
+use mcpdeck::schema::Validator;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
@@ -109,6 +110,17 @@ impl Service {
     }
 }
 
+/// Checks a message of the server against the schema.
+fn check_message(message: &Value) {
+    static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
+        let mut schema = ws_schema();
+        schema["anyOf"] = json!([{"$ref": "#/$defs/server"}, {"$ref": "#/$defs/serverPayload"}]);
+        Validator::compile(&schema).expect("a schema")
+    });
+    let verdict = SCHEMA.check(message);
+    assert!(verdict.is_valid(), "{message}: {verdict:?}");
+}
+
 struct Client {
     socket: WebSocketStream<TcpStream>,
     id: String,
@@ -127,6 +139,7 @@ impl Client {
             match frame {
                 Some(Ok(Frame::Text(text))) => {
                     let value: Value = serde_json::from_str(&text).unwrap();
+                    check_message(&value);
                     if let Some(seq) = value["seq"].as_u64() {
                         self.seen = seq;
                     }
@@ -565,10 +578,119 @@ async fn a_connection_needs_a_token_and_its_messages_are_checked() {
         }
     };
     assert_eq!(closed, "too many messages in a minute");
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_closes_the_connection_with_its_code() {
+    let service = Service::new(usual(vec![text("Hi.")])).await;
+    for (frame, code) in [
+        (Frame::Text("x".repeat(300 << 10).into()), 1009),
+        (Frame::Binary(vec![1, 2].into()), 1003),
+    ] {
+        let mut client = service.connect().await;
+        client.socket.send(frame).await.unwrap();
+        let closed = loop {
+            match client.socket.next().await.expect("it is told").unwrap() {
+                Frame::Close(close) => break close.expect("a reason").code,
+                _ => {}
+            }
+        };
+        assert_eq!(u16::from(closed), code);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_writes_payloads_reads_payloads() {
+    let service = Service::new(usual(vec![call("a__read"), text("It is 42."), text("Bye.")])).await;
+    let mut client = service.open().await;
+    client.send(json!({"type": "auth", "payload": {"token": "token-1"}})).await;
+    let hello = client.next().await.unwrap();
+    assert_eq!(
+        (&hello["type"], &hello["payload"]["state"]),
+        (&json!("connection"), &json!("connected"))
+    );
+    let id = hello["payload"]["sessionId"].as_str().expect("an id").to_owned();
+    client.send(json!({"type": "message", "payload": {"text": "how warm?"}})).await;
+    let mut events = Vec::new();
+    let is_end = |event: &Value| {
+        event["payload"]["state"] == "complete" && event["payload"].get("tool").is_none()
+    };
+    while !events.last().is_some_and(is_end) {
+        events.push(client.next().await.unwrap());
+    }
+    assert!(events.iter().all(|event| event["payload"].is_object()), "{events:?}");
+    let states: Vec<_> = events.iter().filter(|event| event["type"] == "status").collect();
+    assert_eq!(states[0]["payload"], json!({"state": "processing"}));
+    let (begun, ended) = (&states[1]["payload"], &states[2]["payload"]);
+    assert_eq!((&begun["state"], &begun["tool"]), (&json!("processing"), &json!("a__read")));
+    assert_eq!(begun["data"]["server"], "a");
+    assert_eq!((&ended["state"], &ended["tool"]), (&json!("complete"), &json!("a__read")));
+    assert_eq!(ended["data"]["text"], "42 degrees");
+    assert_eq!(states.last().unwrap()["payload"]["data"]["reason"], "end");
+    let content = events.iter().filter(|event| event["type"] == "text");
+    let content: String = content.filter_map(|e| e["payload"]["content"].as_str()).collect();
+    assert_eq!(content, "It is 42.");
+    client.send(json!({"type": "message", "payload": {"txt": "?"}})).await;
+    let error = client.next().await.unwrap();
+    assert_eq!((&error["type"], &error["payload"]["code"]), (&json!("error"), &json!("invalid")));
+    drop(client);
+
+    // The address names the session, and a subprotocol the form.
+    let stream = TcpStream::connect(&service.address).await.unwrap();
+    let url = format!("ws://{}/ws?sessionId={id}", service.address);
+    let mut request = url.into_client_request().unwrap();
+    let headers = request.headers_mut();
+    headers.insert("authorization", "Bearer token-1".parse().unwrap());
+    headers.insert("sec-websocket-protocol", "other, mcpdeck.payload".parse().unwrap());
+    let (socket, response) = tokio_tungstenite::client_async(request, stream).await.unwrap();
+    assert_eq!(response.headers()["sec-websocket-protocol"], "mcpdeck.payload");
+    let mut client = Client { socket, id: String::new(), seen: 0 };
+    let hello = client.next().await.unwrap();
+    assert_eq!(
+        (&hello["payload"]["sessionId"], &hello["payload"]["resumed"]),
+        (&json!(id), &json!(true))
+    );
+    client.send(json!({"type": "message", "payload": {"text": "thanks"}})).await;
+    let next = client.next().await.unwrap();
+    assert_eq!((&next["type"], &next["payload"]["text"]), (&json!("message"), &json!("thanks")));
+    service.revoke.cancel();
+    let mut last = Value::Null;
+    while let Ok(message) = client.next().await {
+        last = message;
+    }
+    assert_eq!(last["payload"], json!({"state": "disconnected", "message": "the token has ended"}));
+}
+
+#[tokio::test]
+async fn a_session_that_the_address_names_goes_on_after_what_was_delivered() {
+    let service = Service::new(usual(vec![call("a__read"), text("It is 42.")])).await;
+    let open = async |query: String| {
+        let stream = TcpStream::connect(&service.address).await.unwrap();
+        let mut request =
+            format!("ws://{}/ws{query}", service.address).into_client_request().unwrap();
+        request.headers_mut().insert("authorization", "Bearer token-1".parse().unwrap());
+        let (socket, _) = tokio_tungstenite::client_async(request, stream).await.ok()?;
+        let mut client = Client { socket, id: String::new(), seen: 0 };
+        let hello = client.next().await.unwrap();
+        Some((client, hello))
+    };
     let mut client = service.connect().await;
-    let large = Frame::Text("x".repeat(300 << 10).into());
-    let _ = client.socket.send(large).await;
-    client.next().await.expect_err("too large");
+    client.ask("how warm?").await;
+    let (id, seen) = (client.id.clone(), client.seen);
+    drop(client);
+    let (mut client, hello) = open(format!("?sessionId={id}&lastSeq=0")).await.unwrap();
+    assert_eq!(hello["resumed"], true);
+    let again = client.until("done").await;
+    assert_eq!((again[0]["seq"].as_u64(), client.seen), (Some(1), seen));
+    drop(client);
+    let (mut client, hello) = open(format!("?sessionId={id}")).await.unwrap();
+    assert_eq!(hello["sessionId"], json!(id));
+    client.send(json!({"type": "ping"})).await;
+    assert_eq!(client.next().await.unwrap()["type"], "pong", "nothing comes twice");
+    let (_, hello) = open("?sessionId=none".to_owned()).await.unwrap();
+    assert_eq!(hello["resumed"], false);
+    assert!(hello["message"].as_str().unwrap().contains("no such session"), "{hello}");
+    assert!(open(format!("?sessionId={id}&lastSeq=x")).await.is_none());
 }
 
 #[tokio::test]
