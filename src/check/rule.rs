@@ -236,6 +236,16 @@ static RULES: &[Rule] = rules! {
         "Typed clients fail to decode it."
         "send the result as the specification defines it for this method"
 
+    Note "provider/ignored" "a provider does not read a part of a tool's schema"
+        "With `--for`: the tool is taken, but its model never sees this part, and will write arguments that do not fit it."
+        "say it in the description of the parameter as well"
+    Error "provider/refused" "a provider refuses a tool as it is listed"
+        "With `--for`: a request with such a tool fails as a whole, whatever was asked, in every client that passes definitions on as they are. The chat of mcpdeck adapts them."
+        "write the schema or the name as the provider's document, named in the message, has it"
+    Error "provider/too-many" "there are more tools than a provider takes"
+        "With `--for`: a request with more tools than the limit fails, or tools are left out of it."
+        "disable servers, or hide tools with `tools.deny`"
+
     Error "run/interrupted" "the check was interrupted before it was done with the server"
         "Ctrl-C or a signal ended the run. What had been seen until then is reported; nothing can be said about the rest."
         "run the check again, or raise the time limit of the job that ended it"

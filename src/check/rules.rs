@@ -2,6 +2,7 @@
 
 mod conduct;
 mod names;
+mod providers;
 mod texts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ pub use base::text::inspect::{hidden, instructions, urls};
 pub(super) use conduct::is_behind_server;
 use deck::Lock;
 use names::shape;
+use schema::ToolFormat;
 
 /// The findings of all rules.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +37,8 @@ pub struct Measure<'a> {
     pub lock: Option<&'a Lock>,
     /// Every server of the configuration, including those this run did not check.
     pub known: &'a [String],
+    /// The model providers that must take the tools.
+    pub providers: &'a [ToolFormat],
 }
 
 impl Measure<'_> {
@@ -60,10 +64,11 @@ pub fn assess(
     measure: Measure<'_>,
     extra: Vec<Vec<CheckFinding>>,
 ) -> Assessment {
-    let Measure { expectations, lock: locked, known, .. } = measure;
+    let Measure { expectations, lock: locked, known, providers, .. } = measure;
     let is_known = |name: &str| known.iter().any(|k| k == name);
     let mut overall = same_names(subjects);
     overall.extend(names::total(subjects, &expectations.budgets));
+    overall.extend(providers::total(subjects, providers));
     overall.extend(conduct::nothing(subjects));
     overall.extend(expectations.missing_servers(is_known));
     overall.extend(locked.into_iter().flat_map(|locked| lock::stale(locked, is_known)));
@@ -74,6 +79,7 @@ pub fn assess(
         found.extend(expectations.compare(subject));
         found.extend(locked.into_iter().flat_map(|locked| lock::compare(locked, subject)));
         found.extend(alone(subject, &expectations.budgets));
+        found.extend(providers::check(subject, providers));
         *found = measure.weigh(Some(&subject.name), std::mem::take(found));
     }
     Assessment { servers, overall: measure.weigh(None, overall) }

@@ -26,6 +26,7 @@ use config::{McpConfig, Severity};
 use deck::{Deck, Lock, Recorder};
 use host::{Host, HostView, ServerState, ServerView, Startup};
 use mcp::{Accounts, Direction, MessageKind};
+use schema::ToolFormat;
 
 mod doctor;
 mod stage;
@@ -49,6 +50,8 @@ pub struct Plan {
     pub fail_on: Severity,
     /// Rules that are not reported.
     pub allowed: Vec<String>,
+    /// The model providers that must take the tools.
+    pub providers: Vec<ToolFormat>,
     /// The expectations file.
     pub expectations: Option<Expectations>,
     /// The calls to make once their server is ready.
@@ -183,6 +186,7 @@ pub async fn run(
         allowed: &plan.allowed,
         lock: plan.lock.as_ref(),
         known: &plan.known,
+        providers: &plan.providers,
     };
     // On this thread: the rules are bounded by the limits of the wire and of the schemas.
     let assessment = rules::assess(&subjects, measure, extra);

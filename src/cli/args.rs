@@ -15,6 +15,7 @@ use ::check::{
 };
 use base::human::parse_duration;
 use host::Startup;
+use schema::ToolFormat;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -219,6 +220,11 @@ pub struct CheckArgs {
     #[arg(long, value_name = "RULE", value_parser = rule::parse, value_delimiter = ',', help_heading = "Check", requires = "check")]
     pub allow: Vec<&'static Rule>,
 
+    /// Report what these model providers would refuse or not read of the tools (openai, anthropic,
+    /// gemini, ollama, compatible).
+    #[arg(long = "for", value_name = "PROVIDER", value_parser = tool_formats(), value_delimiter = ',', help_heading = "Check", requires = "check")]
+    pub providers: Vec<ToolFormat>,
+
     /// Expectations to check [default: mcp.expect.json beside the configuration, when it exists].
     #[arg(long, value_name = "FILE", help_heading = "Check", requires = "check", value_hint = ValueHint::FilePath)]
     pub expect: Option<PathBuf>,
@@ -252,6 +258,12 @@ pub struct CheckArgs {
     /// show.
     #[arg(long, short = 'q', help_heading = "Check")]
     pub quiet: bool,
+}
+
+fn tool_formats() -> impl TypedValueParser<Value = ToolFormat> {
+    let names = PossibleValuesParser::new(ToolFormat::ALL.map(ToolFormat::as_str));
+    let unknown = || "one of the listed providers is expected".to_owned();
+    names.try_map(move |name| ToolFormat::parse(&name).ok_or_else(unknown))
 }
 
 fn startup() -> impl TypedValueParser<Value = Startup> {

@@ -129,6 +129,7 @@ fn prepare(
         timeout: common.timeout,
         fail_on: fail_on(args),
         allowed: args.allow.iter().map(|rule| rule.id.to_owned()).collect(),
+        providers: args.providers.clone(),
         expectations,
         calls,
         lock,

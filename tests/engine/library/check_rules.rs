@@ -12,6 +12,7 @@ use mcpdeck::check::subject::CheckSubject;
 use mcpdeck::check::{CheckFinding, rule};
 use mcpdeck::deck::Lock;
 use mcpdeck::mcp::ListKind;
+use mcpdeck::schema::ToolFormat;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -25,6 +26,9 @@ struct Fixture {
     lock: Option<Lock>,
     #[serde(default)]
     results: Vec<Sampled>,
+    /// The providers of `--for`.
+    #[serde(default, rename = "for")]
+    providers: Vec<String>,
     /// `severity server rule place`
     findings: Vec<String>,
 }
@@ -69,11 +73,14 @@ fn run(fixture: &Fixture) -> Vec<(String, CheckFinding)> {
         let target = ExpectTarget { kind: ListKind::Tools, name };
         extra[0].extend(call.expect.judge(&target, &sampled.result, took));
     }
+    let format = |name: &String| ToolFormat::parse(name).expect("a provider");
+    let providers: Vec<ToolFormat> = fixture.providers.iter().map(format).collect();
     let measure = Measure {
         expectations: &expectations.unwrap_or_default(),
         allowed: &[],
         lock: fixture.lock.as_ref(),
         known: &known,
+        providers: &providers,
     };
     let assessment = assess(&subjects, measure, extra);
     let by_server = known.iter().zip(assessment.servers);
@@ -179,6 +186,7 @@ fn what_to_do_fits_what_was_found() {
     ];
     let found = |server: &serde_json::Value| {
         run(&Fixture {
+            providers: Vec::new(),
             servers: vec![server.clone()],
             expectations: None,
             lock: None,
