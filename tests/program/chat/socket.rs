@@ -590,9 +590,9 @@ async fn a_message_that_is_too_large_closes_the_connection_with_its_code() {
         let mut client = service.connect().await;
         client.socket.send(frame).await.unwrap();
         let closed = loop {
-            match client.socket.next().await.expect("it is told").unwrap() {
-                Frame::Close(close) => break close.expect("a reason").code,
-                _ => {}
+            let frame = client.socket.next().await.expect("it is told").unwrap();
+            if let Frame::Close(close) = frame {
+                break close.expect("a reason").code;
             }
         };
         assert_eq!(u16::from(closed), code);
