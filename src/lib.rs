@@ -84,6 +84,8 @@ pub use mcp;
 pub use process;
 pub use schema;
 
+#[cfg(feature = "bench")]
+pub use ::bench;
 #[cfg(feature = "chat")]
 pub use chat;
 #[cfg(feature = "cli")]

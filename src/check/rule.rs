@@ -317,6 +317,16 @@ static RULES: &[Rule] = rules! {
         "It asked its client something after its stdin was closed, so its time to exit by itself was cut short and a signal ended it."
         "give up open requests and exit when reading from stdin gives end of file"
 
+    Error "test/failed" "a step did not give what it must"
+        "A step of `mcpdeck test` says what a call must give; it gave something else. The place is that of the step in the file of tests."
+        "read the message, then correct the server, or the step in the file of tests"
+    Note "test/flaky" "a step passed only when it was tried again"
+        "What passes only sometimes hides faults: the next run may fail without a change."
+        "find what differs from try to try: time, order, what an earlier step left behind"
+    Error "test/not-run" "a suite could not be run"
+        "A server of the suite did not start or was lost, so nothing is known of its steps."
+        "`mcpdeck --check -v` shows every step of the start of a server"
+
     Error "text/buried" "text is hidden below blank lines"
         "Many empty lines push text out of sight of the person who reviews it, while a model still reads it."
         "remove the empty lines"

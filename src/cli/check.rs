@@ -142,7 +142,7 @@ fn prepare(
 }
 
 /// The files whose policy applies.
-fn policy_files(common: &Common) -> Vec<PathBuf> {
+pub(super) fn policy_files(common: &Common) -> Vec<PathBuf> {
     load::files(common, &load::environment(common).unwrap_or_default())
 }
 
@@ -173,8 +173,16 @@ fn outputs(formats: &[String]) -> Result<Vec<ReportOutput>, String> {
     if outputs.is_empty() {
         return Ok(vec![ReportOutput::default()]);
     }
+    writable(outputs.iter().map(|output| output.file.as_deref()))?;
+    Ok(outputs)
+}
+
+/// Refuses files of reports that cannot be written, and two reports in one place; `None` is stdout.
+pub(super) fn writable<'a>(
+    outputs: impl Iterator<Item = Option<&'a Path>> + Clone,
+) -> Result<(), String> {
     let mut written = HashSet::new();
-    for path in outputs.iter().filter_map(|output| output.file.as_deref()) {
+    for path in outputs.clone().flatten() {
         // Fail before the servers run, not after.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
@@ -190,10 +198,10 @@ fn outputs(formats: &[String]) -> Result<Vec<ReportOutput>, String> {
             ));
         }
     }
-    if outputs.iter().filter(|o| o.file.is_none()).count() > 1 {
+    if outputs.filter(Option::is_none).count() > 1 {
         return Err("only one report can go to stdout; write the others as FORMAT=FILE".to_owned());
     }
-    Ok(outputs)
+    Ok(())
 }
 
 /// The named files, or those beside the configuration. A server without a configuration uses those
@@ -290,7 +298,7 @@ fn learn(
 }
 
 /// Writes atomically, so that a failure never leaves a partial file.
-fn write_file(path: &Path, text: &str) -> Result<(), String> {
+pub(super) fn write_file(path: &Path, text: &str) -> Result<(), String> {
     replace(path, text.as_bytes(), Readers::Default)
         .map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -320,32 +328,34 @@ fn write_all(report: &Report, outputs: &[ReportOutput], style: Style) -> ExitSta
             None => exit = output::print(&output.format.render(report, style), exit),
             Some(path) => {
                 let plain = Style { colour: false, ..style };
-                // Devices and pipes cannot be replaced by a rename.
-                let text = output.format.render(report, plain);
-                let direct = std::fs::metadata(path).is_ok_and(|m| !m.is_file());
-                let written = if direct {
-                    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
-                } else {
-                    write_file(path, &text)
-                };
-                if let Err(message) = written {
+                if let Err(message) = write_report(path, &output.format.render(report, plain)) {
                     exit = output::refuse(&message);
                 }
             }
         }
         if output.format == ReportFormat::Github {
-            summarise(report);
+            summarise(&github_summary(report));
         }
     }
     exit
 }
 
+/// Writes a report to a file.
+pub(super) fn write_report(path: &Path, text: &str) -> Result<(), String> {
+    // Devices and pipes cannot be replaced by a rename.
+    let direct = std::fs::metadata(path).is_ok_and(|m| !m.is_file());
+    if direct {
+        return std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()));
+    }
+    write_file(path, text)
+}
+
 /// Appends the job summary when running in GitHub Actions.
-fn summarise(report: &Report) {
+pub(super) fn summarise(text: &str) {
     let path = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty());
     let Some(path) = path else { return };
     let file = std::fs::OpenOptions::new().append(true).create(true).open(&path);
-    let written = file.and_then(|mut file| file.write_all(github_summary(report).as_bytes()));
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     if let Err(error) = written {
         output::complain(&format!("GITHUB_STEP_SUMMARY: {error}"));
     }

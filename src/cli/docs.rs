@@ -103,6 +103,10 @@ pub fn schema(which: SchemaKind) -> ExitStatus {
         SchemaKind::Lock => schema_of::<Lock>(),
         SchemaKind::Expect => schema_of::<Expectations>(),
         SchemaKind::Answers => schema_of::<Answers>(),
+        #[cfg(feature = "bench")]
+        SchemaKind::Tests => schema_of::<::bench::TestFile>(),
+        #[cfg(feature = "bench")]
+        SchemaKind::TestReport => ::bench::outcome::report_schema(),
         SchemaKind::Policy => ::deck::policy_schema(),
         SchemaKind::Recording => ::deck::recording_schema(),
         #[cfg(unix)]

@@ -7,6 +7,8 @@
 )]
 
 pub mod args;
+#[cfg(feature = "bench")]
+mod bench;
 #[cfg(feature = "chat")]
 mod chat;
 mod check;
@@ -129,6 +131,8 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::List(args)) => look::list(&cli.common, &args, telemetry),
         Some(Verb::Status(args)) => look::status(&cli.common, &args, telemetry),
         Some(Verb::Call(args)) => operate::call(&cli.common, &args, telemetry).into(),
+        #[cfg(feature = "bench")]
+        Some(Verb::Test(args)) => bench::test(&cli.common, &args, telemetry),
         Some(Verb::Load(args)) => load_test::load_test(&cli.common, &args, telemetry),
         Some(Verb::Read(args)) => operate::read(&cli.common, &args, telemetry).into(),
         Some(Verb::Request(args)) => operate::request(&cli.common, &args, telemetry).into(),

@@ -295,6 +295,8 @@ fn settle_verb(verb: &mut Verb) -> Result<(), String> {
         Verb::Status(args) => (&mut args.servers, &mut args.one),
         Verb::Call(args) => (no_words, &mut args.ask.one),
         Verb::Load(args) => (no_words, &mut args.one),
+        #[cfg(feature = "bench")]
+        Verb::Test(args) => (no_words, &mut args.one),
         Verb::Read(args) => (no_words, &mut args.ask.one),
         Verb::Prompt(args) => (no_words, &mut args.ask.one),
         Verb::Request(args) => (no_words, &mut args.ask.one),
@@ -319,12 +321,11 @@ const RUNNERS: [&str; 13] = [
 ];
 
 /// Words that are an option here, or that other programs use for a command.
-const OPTIONS: [(&str, &str); 15] = [
+const OPTIONS: [(&str, &str); 14] = [
     ("check", "mcpdeck --check"),
     ("validate", "mcpdeck --check"),
     ("verify", "mcpdeck --check"),
     ("lint", "mcpdeck --check"),
-    ("test", "mcpdeck --check"),
     ("lock", "mcpdeck --check --lock"),
     ("init", "mcpdeck --check --init"),
     ("demo", "mcpdeck --demo"),

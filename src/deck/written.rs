@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use base::SafeText;
 use base::file::read_text;
 use base::text::path::spelled;
-use config::{NodeKind, SourceText, SyntaxNode, parse_loosely, without_mark};
+use config::{NodeKind, Position, SourceText, SyntaxNode, parse_loosely, without_mark};
 use schema::{SchemaVerdict, Validator};
 
 /// Largest file that is read, in bytes.
@@ -151,6 +151,11 @@ impl WrittenText {
         let (shown, message) = (SafeText::cut(pointer, 160), SafeText::cut(message, 400));
         let gap = if pointer.is_empty() { "" } else { ": " };
         format!("{at}: {shown}{gap}{message}")
+    }
+
+    /// The place of the value at a pointer, or of its nearest existing ancestor.
+    pub fn position(&self, pointer: &str) -> Position {
+        self.source().position(self.offset(pointer))
     }
 
     /// The offset of the value at a pointer, or of its nearest existing ancestor.

@@ -20,6 +20,8 @@ mod support;
 
 mod arguments;
 mod auth;
+#[cfg(feature = "bench")]
+mod bench;
 #[cfg(feature = "chat")]
 mod chat;
 mod check;

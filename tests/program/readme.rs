@@ -149,8 +149,18 @@ fn the_commands_of_the_readme_run() {
     for line in all.iter().filter(|line| !screen(line)) {
         let bench = surroundings();
         let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+        let is_test = words.first() == Some(&"test");
+        if is_test && !words.contains(&"--init") {
+            let made = bench.run(&["test", "--init"], Duration::from_secs(60));
+            assert_eq!(made.code, Some(0), "{made:?}");
+        }
         let done = bench.run(&words, Duration::from_secs(60));
         assert_eq!(done.code, Some(0), "{line}: {done:?}");
+        if is_test {
+            assert!(bench.path().join("mcp.tests.json").exists(), "{line}");
+            run += 1;
+            continue;
+        }
         for (flag, file) in [("--init", "mcp.expect.json"), ("--lock", "mcp.lock.json")] {
             assert_eq!(words.contains(&flag), bench.path().join(file).exists(), "{line}");
         }

@@ -20,6 +20,10 @@ pub enum Verb {
     Call(CallArgs),
     /// Call a tool many times in parallel; print rate, latencies and errors.
     Load(LoadArgs),
+    /// Run the suites of mcp.tests.json against the servers; report as --check does.
+    #[cfg(feature = "bench")]
+    #[command(after_help = crate::bench::EXAMPLES)]
+    Test(crate::bench::TestArgs),
     /// Read a resource.
     Read(ReadArgs),
     /// Get a prompt.
@@ -377,6 +381,12 @@ pub enum SchemaKind {
     Expect,
     /// The file of --answers.
     Answers,
+    /// mcp.tests.json
+    #[cfg(feature = "bench")]
+    Tests,
+    /// The JSON report of `test`.
+    #[cfg(feature = "bench")]
+    TestReport,
     /// `policy` of mcp.json, and mcpdeck.policy.json.
     Policy,
     /// One line of a recording.

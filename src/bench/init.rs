@@ -1,0 +1,91 @@
+//! A first `mcp.tests.json` from what servers offer and from saved calls. Makes no call.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use crate::file::{StepExpectation, TestFile, TestStep, TestSuite};
+use crate::generate::CaseMaker;
+use check::subject::brief;
+use deck::{SavedCalls, SavedTarget};
+use host::{HostView, canonical_name};
+
+/// Why a step for a tool that may change something is not made at first.
+const NOT_READ_ONLY: &str = "not annotated read-only: remove `skip` when it may be called";
+
+/// A file with one suite for each server: a step for each tool, prompt and resource, and for each
+/// saved call. Steps that may change something are written with `skip`.
+pub fn first_file(view: &HostView, saved: &SavedCalls) -> TestFile {
+    let mut file = TestFile::default();
+    for (name, server) in &view.servers {
+        let mut suite = TestSuite::default();
+        let mut called: HashSet<String> = HashSet::new();
+        for (call, tool, arguments) in saved.calls.iter().filter_map(|(name, call)| {
+            let SavedTarget::Tool { tool } = &call.target else { return None };
+            Some((name, tool, &call.arguments))
+        }) {
+            let own = tool.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('.'));
+            let Some(own) = own else { continue };
+            called.insert(own.to_owned());
+            let _ = arguments;
+            suite.steps.push(TestStep {
+                name: Some(format!("saved call {call}")),
+                saved: Some(call.clone()),
+                ..TestStep::default()
+            });
+        }
+        let lists = &server.capabilities;
+        for tool in lists.tools.iter().filter(|tool| !called.contains(tool.name.as_ref())) {
+            let made = CaseMaker::new(&tool.input_schema).smallest();
+            let skip = match (&made, tool.hints.read_only) {
+                (None, _) => {
+                    Some("no arguments could be made from its schema: write some".to_owned())
+                }
+                (Some(_), Some(true)) => None,
+                (Some(_), _) => Some(NOT_READ_ONLY.to_owned()),
+            };
+            suite.steps.push(TestStep {
+                tool: Some(canonical_name(name, &tool.name)),
+                arguments: match made {
+                    Some(Value::Object(map)) => map,
+                    _ => Map::new(),
+                },
+                skip,
+                ..TestStep::default()
+            });
+        }
+        for prompt in &lists.prompts {
+            let needed = prompt.arguments.iter().filter(|argument| argument.required);
+            suite.steps.push(TestStep {
+                prompt: Some(canonical_name(name, &prompt.name)),
+                arguments: needed.map(|a| (a.name.to_string(), Value::from("a"))).collect(),
+                ..TestStep::default()
+            });
+        }
+        for resource in lists.resources.iter().take(MAX_RESOURCE_STEPS) {
+            suite.steps.push(TestStep {
+                resource: Some(resource.uri.to_string()),
+                server: Some(name.to_string()),
+                ..TestStep::default()
+            });
+        }
+        if !suite.steps.is_empty() {
+            suite.description = Some(format!("What {} offers", brief(name.as_str(), 60)));
+            file.suites.insert(name.to_string(), suite);
+        }
+    }
+    file
+}
+
+/// Most resources of a server that get a step.
+const MAX_RESOURCE_STEPS: usize = 20;
+
+/// A step that makes a call, as a file holds it.
+pub fn step_of_call(tool: &str, arguments: &Value, expect: StepExpectation) -> TestStep {
+    TestStep {
+        tool: Some(tool.to_owned()),
+        arguments: arguments.as_object().cloned().unwrap_or_default(),
+        expect,
+        ..TestStep::default()
+    }
+}

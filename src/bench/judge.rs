@@ -1,0 +1,193 @@
+//! Whether a result is what a step expects. Pure.
+
+use serde_json::Value;
+use serde_json_path::JsonPath;
+
+use crate::file::{PathExpectation, StepExpectation};
+use crate::value::{StepValues, resolved, value_of};
+use base::pointer::place;
+use check::expect::ExpectTarget;
+use check::subject::brief;
+use config::error::Error;
+use host::CallOutcome;
+use mcp::ListKind;
+
+/// The expectation with its references replaced.
+///
+/// # Errors
+/// When a step that it refers to gave no such value.
+pub fn settled(expect: &StepExpectation, steps: &StepValues) -> Result<StepExpectation, String> {
+    let mut out = expect.clone();
+    if let Some(json) = &expect.json {
+        out.json = Some(resolved(json, steps)?);
+    }
+    if let Some(schema) = &expect.schema {
+        out.schema = Some(resolved(schema, steps)?);
+    }
+    if let Some(text) = &expect.text {
+        out.text = match resolved(&Value::String(text.clone()), steps)? {
+            Value::String(text) => Some(text),
+            other => Some(other.to_string()),
+        };
+    }
+    for rule in out.paths.values_mut() {
+        *rule = resolved(rule, steps)?;
+    }
+    Ok(out)
+}
+
+/// What is wrong with a result; `expect` is settled.
+pub fn judge_outcome(expect: &StepExpectation, outcome: &CallOutcome) -> Vec<String> {
+    let target = ExpectTarget { kind: ListKind::Tools, name: outcome.target.clone() };
+    let found = expect.result().judge(&target, &outcome.result, outcome.duration);
+    let mut wrong: Vec<String> = found.into_iter().map(|finding| finding.message).collect();
+    let text = CallOutcome::text_of(&outcome.result);
+    wrong.extend(judge_text(expect, &text));
+    let value = value_of(&outcome.result);
+    for (path, rule) in &expect.paths {
+        if let Some(why) = judge_path(path, rule, &value) {
+            wrong.push(format!("{}: {why}", brief(path, 80)));
+        }
+    }
+    wrong.extend(outcome.output_violations.iter().take(3).map(|violation| {
+        format!(
+            "`structuredContent` does not fit `outputSchema`: {}: {}",
+            brief(place(&violation.pointer), 120),
+            brief(&violation.message, 200)
+        )
+    }));
+    wrong
+}
+
+/// What is wrong with a failure of the call itself.
+pub fn judge_error(expect: &StepExpectation, error: &Error) -> Vec<String> {
+    // Where a failure is expected, the server's own JSON-RPC error counts as one.
+    if expect.is_error == Some(true) && error.rpc.is_some() {
+        return judge_text(expect, &error.message).into_iter().collect();
+    }
+    let mut wrong = vec![format!("the call failed: {}", brief(&error.message, 300))];
+    wrong.extend(error.violations.iter().take(3).map(|violation| {
+        format!("{}: {}", brief(place(&violation.pointer), 120), brief(&violation.message, 200))
+    }));
+    wrong.extend(error.help.as_deref().map(|help| brief(help, 300)));
+    wrong
+}
+
+fn judge_text(expect: &StepExpectation, text: &str) -> Option<String> {
+    let pattern = expect.text.as_deref()?;
+    match regex::Regex::new(pattern) {
+        Err(error) => Some(format!("expect.text: {}", brief(&error.to_string(), 200))),
+        Ok(regex) if regex.is_match(text) => None,
+        Ok(_) => {
+            Some(format!("the text does not match /{}/: {}", brief(pattern, 100), brief(text, 200)))
+        }
+    }
+}
+
+/// Why the matches of a path are not what a rule says.
+fn judge_path(path: &str, rule: &Value, value: &Value) -> Option<String> {
+    let parsed = match JsonPath::parse(path) {
+        Ok(parsed) => parsed,
+        Err(error) => return Some(format!("not a JSONPath: {error}")),
+    };
+    let rule = match PathExpectation::parse(rule) {
+        Ok(rule) => rule,
+        Err(error) => return Some(error),
+    };
+    let found = parsed.query(value).all();
+    let many = found.len();
+    if let Some(exists) = rule.exists.filter(|exists| *exists == found.is_empty()) {
+        return Some(if exists {
+            "matches nothing".to_owned()
+        } else {
+            "must not exist".to_owned()
+        });
+    }
+    if let Some(count) = rule.count.filter(|count| *count != many) {
+        return Some(format!("{many} matches, expected {count}"));
+    }
+    if let Some(least) = rule.min_count.filter(|least| many < *least) {
+        return Some(format!("{many} matches, expected at least {least}"));
+    }
+    if let Some(most) = rule.max_count.filter(|most| many > *most) {
+        return Some(format!("{many} matches, expected at most {most}"));
+    }
+    let needs_one = rule.equals.is_some() || rule.matches.is_some() || rule.min.is_some();
+    if found.is_empty() && (needs_one || rule.max.is_some() || rule.kind.is_some()) {
+        return Some("matches nothing".to_owned());
+    }
+    found.iter().find_map(|node| judge_node(&rule, node))
+}
+
+fn judge_node(rule: &PathExpectation, node: &Value) -> Option<String> {
+    let shown = || brief(&node.to_string(), 80);
+    if let Some(equals) = rule.equals.as_ref().filter(|equals| !schema::same(equals, node)) {
+        return Some(format!("is {}, expected {}", shown(), brief(&equals.to_string(), 80)));
+    }
+    if let Some(pattern) = &rule.matches {
+        let text = node.as_str().map_or_else(|| node.to_string(), str::to_owned);
+        if !regex::Regex::new(pattern).is_ok_and(|regex| regex.is_match(&text)) {
+            return Some(format!("is {}, which does not match /{}/", shown(), brief(pattern, 80)));
+        }
+    }
+    if let Some(kind) = rule.kind.as_deref().filter(|kind| !has_type(node, kind)) {
+        return Some(format!("is {}, expected a value of type {kind}", shown()));
+    }
+    let number = node.as_f64();
+    let is_out = |bound: Option<f64>, is_out: fn(f64, f64) -> bool| {
+        bound.is_some_and(|bound| number.is_none_or(|number| is_out(number, bound)))
+    };
+    if is_out(rule.min, |number, bound| number < bound) {
+        return Some(format!("is {}, expected at least {}", shown(), rule.min.unwrap_or_default()));
+    }
+    if is_out(rule.max, |number, bound| number > bound) {
+        return Some(format!("is {}, expected at most {}", shown(), rule.max.unwrap_or_default()));
+    }
+    None
+}
+
+fn has_type(node: &Value, kind: &str) -> bool {
+    match kind {
+        "string" => node.is_string(),
+        "integer" => node.as_f64().is_some_and(|number| number.fract() == 0.0),
+        "number" => node.is_number(),
+        "boolean" => node.is_boolean(),
+        "array" => node.is_array(),
+        "object" => node.is_object(),
+        _ => node.is_null(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn paths_are_compared_by_each_of_their_keys() {
+        let value = json!({"items": [{"n": 1, "s": "ab"}, {"n": 5, "s": "ac"}], "none": null});
+        for (path, rule) in [
+            ("$.items", json!({"type": "array"})),
+            ("$.items[*].n", json!({"min": 1, "max": 5, "count": 2})),
+            ("$.items[0].n", json!(1.0)),
+            ("$.items[*].s", json!({"matches": "^a"})),
+            ("$.items[?@.n > 3].s", json!("ac")),
+            ("$.gone", json!({"exists": false})),
+            ("$.none", json!({"equals": null})),
+        ] {
+            assert_eq!(judge_path(path, &rule, &value), None, "{path}");
+        }
+        for (path, rule, words) in [
+            ("$.items[*].n", json!({"max": 4}), "is 5, expected at most 4"),
+            ("$.items[*].s", json!("ab"), "is \"ac\", expected \"ab\""),
+            ("$.gone", json!(1), "matches nothing"),
+            ("$.items[*]", json!({"count": 3}), "2 matches, expected 3"),
+            ("$.items", json!({"exists": false}), "must not exist"),
+            ("$.items[0].s", json!({"min": 1}), "expected at least 1"),
+            ("$.items[0].s", json!({"type": "number"}), "of type number"),
+        ] {
+            let why = judge_path(path, &rule, &value).expect("it is wrong");
+            assert!(why.contains(words), "{path}: {why}");
+        }
+    }
+}

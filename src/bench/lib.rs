@@ -1,0 +1,22 @@
+//! The test bench of `mcpdeck test`: suites of steps (`mcp.tests.json`), fuzzing, coverage.
+//!
+//! `file` is what people write; `value`, `judge` and `generate` are pure; `stage` opens servers and
+//! `probe` a copy of one; `run` plays suites, `fuzz` looks for faults; `outcome` is the one model
+//! behind every report.
+
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+
+pub mod file;
+pub mod fuzz;
+pub mod generate;
+pub mod init;
+pub mod judge;
+pub mod outcome;
+pub mod probe;
+pub mod run;
+pub mod snapshot;
+pub mod stage;
+pub mod value;
+
+pub use file::{TESTS_FILE, TestFile};
+pub use outcome::BenchReport;

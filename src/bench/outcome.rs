@@ -1,0 +1,378 @@
+//! The outcome of a run of the bench: the one model behind every report. Plain data and its texts.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
+use base::human::{Dur, count};
+use check::model::{ConfigReport, DoctorStatus, DoctorStep};
+use check::rule::finding;
+use check::subject::brief;
+use check::{CheckFinding, CheckVerdict, Report, ServerReport, Severity};
+use config::Position;
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum StepVerdict {
+    /// It gave what was expected.
+    Passed,
+    /// It gave what was expected only when it was tried again.
+    Flaky,
+    /// It did not.
+    Failed,
+    /// It was not made.
+    Skipped,
+}
+
+impl StepVerdict {
+    /// The word shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Flaky => "flaky",
+            Self::Failed => "FAILED",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// One step of a suite.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StepReport {
+    /// `setup`, `steps` or `teardown`.
+    pub part: &'static str,
+    /// Its index there.
+    pub index: usize,
+    /// Its name.
+    pub name: String,
+    /// What it does: `tool notes.create`.
+    pub target: String,
+    /// How it ended.
+    pub verdict: StepVerdict,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// How long the last attempt took, in milliseconds.
+    #[serde(rename = "durationMs", serialize_with = "whole_millis")]
+    #[schemars(with = "u64")]
+    pub took: Duration,
+    /// What is wrong, or why it was skipped.
+    pub problems: Vec<String>,
+    /// Its place in the file of tests.
+    #[serde(skip)]
+    pub at: Option<Position>,
+}
+
+/// One suite.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SuiteReport {
+    /// Its name.
+    pub name: String,
+    /// The verdict on it.
+    pub verdict: CheckVerdict,
+    /// How long it took, with the start of its servers, in milliseconds.
+    #[serde(rename = "durationMs", serialize_with = "whole_millis")]
+    #[schemars(with = "u64")]
+    pub took: Duration,
+    /// Why it was skipped, or could not be run.
+    pub reason: Option<String>,
+    /// Its steps.
+    pub steps: Vec<StepReport>,
+}
+
+impl SuiteReport {
+    /// How many steps ended like this.
+    pub fn many(&self, verdict: StepVerdict) -> usize {
+        self.steps.iter().filter(|step| step.verdict == verdict).count()
+    }
+
+    /// Sets the verdict from the steps.
+    pub fn settle(&mut self) {
+        if self.many(StepVerdict::Failed) > 0 {
+            self.verdict = self.verdict.max(CheckVerdict::Violated);
+        }
+    }
+}
+
+/// The report of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BenchReport {
+    /// Version of this JSON.
+    pub schema_version: u32,
+    /// The worst verdict.
+    pub verdict: CheckVerdict,
+    /// Its exit code.
+    pub exit_code: u8,
+    /// Duration of the whole run.
+    #[serde(rename = "durationMs", serialize_with = "whole_millis")]
+    #[schemars(with = "u64")]
+    pub took: Duration,
+    /// The file of tests.
+    #[serde(serialize_with = "base::text::path::perhaps")]
+    #[schemars(with = "Option<PathBuf>")]
+    pub file: Option<PathBuf>,
+    /// The suites, in the order of the file.
+    pub suites: Vec<SuiteReport>,
+    /// When the run began, UTC; for formats that need a date.
+    #[serde(skip)]
+    pub began: String,
+}
+
+impl BenchReport {
+    /// A report without suites yet.
+    pub fn new(file: Option<&Path>) -> Self {
+        Self {
+            schema_version: 1,
+            verdict: CheckVerdict::Ok,
+            exit_code: 0,
+            took: Duration::ZERO,
+            file: file.map(Path::to_owned),
+            suites: Vec::new(),
+            began: "1970-01-01T00:00:00".to_owned(),
+        }
+    }
+
+    /// Sets the verdict of every suite and of the whole.
+    pub fn settle(&mut self) {
+        self.suites.iter_mut().for_each(SuiteReport::settle);
+        let worst = self.suites.iter().map(|suite| suite.verdict).max();
+        self.verdict = self.verdict.max(worst.unwrap_or(CheckVerdict::Ok));
+        self.exit_code = self.verdict.exit_code();
+    }
+
+    /// How many steps ended like this.
+    pub fn many(&self, verdict: StepVerdict) -> usize {
+        self.suites.iter().map(|suite| suite.many(verdict)).sum()
+    }
+
+    /// The report as one of the check, for the formats that both have (`JUnit`, SARIF, annotations
+    /// of GitHub): a suite stands where a server does.
+    pub fn as_check(&self) -> Report {
+        let config = ConfigReport { path: self.file.clone(), findings: Vec::new() };
+        let mut report = Report::new(config, Severity::Error);
+        report.servers = self.suites.iter().map(suite_as_server).collect();
+        (report.verdict, report.exit_code) = (self.verdict, self.exit_code);
+        (report.took, report.began) = (self.took, self.began.clone());
+        report
+    }
+}
+
+fn suite_as_server(suite: &SuiteReport) -> ServerReport {
+    let mut server = ServerReport {
+        name: suite.name.clone(),
+        verdict: suite.verdict,
+        state: suite.verdict.as_str(),
+        transport: "",
+        protocol_version: None,
+        era: None,
+        server_info: None,
+        took: suite.took,
+        steps: Vec::new(),
+        counts: check::model::Counts::default(),
+        findings: Vec::new(),
+        stderr_tail: Vec::new(),
+        exit: None,
+        at: None,
+    };
+    if let Some(reason) = suite.reason.as_ref().filter(|_| suite.verdict != CheckVerdict::Ok) {
+        server.findings.push(finding("test/not-run", "", reason));
+    }
+    for step in &suite.steps {
+        let finds = |rule: &'static str| CheckFinding {
+            at: step.at.clone(),
+            ..finding(rule, &step.name, step.problems.join("; "))
+        };
+        match step.verdict {
+            StepVerdict::Failed => server.findings.push(finds("test/failed")),
+            StepVerdict::Flaky => server.findings.push(finds("test/flaky")),
+            StepVerdict::Passed | StepVerdict::Skipped => server.steps.push(DoctorStep {
+                name: step.name.clone().into(),
+                status: match step.verdict {
+                    StepVerdict::Skipped => DoctorStatus::Skipped,
+                    _ => DoctorStatus::Ok,
+                },
+                took: Some(step.took),
+                detail: step.problems.join("; "),
+            }),
+        }
+    }
+    server
+}
+
+/// The JSON Schema of the JSON report.
+pub fn report_schema() -> serde_json::Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
+    settings.into_generator().into_root_schema_for::<BenchReport>().to_value()
+}
+
+/// How the report for people is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BenchStyle {
+    /// Whether to write escape sequences for colour.
+    pub colour: bool,
+    /// Whether every step is shown.
+    pub verbose: bool,
+    /// Whether nothing is shown but what failed.
+    pub quiet: bool,
+}
+
+const RED: &str = "31";
+const YELLOW: &str = "33";
+const GREEN: &str = "32";
+const DIM: &str = "2";
+
+impl BenchStyle {
+    /// A text in a colour, where there is colour.
+    pub fn paint(self, code: &str, text: &str) -> String {
+        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    fn verdict(self, verdict: CheckVerdict) -> String {
+        let code = match verdict {
+            CheckVerdict::Ok => GREEN,
+            CheckVerdict::Violated | CheckVerdict::Usage => RED,
+            CheckVerdict::Incomplete => YELLOW,
+        };
+        self.paint(code, verdict.as_str())
+    }
+}
+
+/// The report for people.
+pub fn human(report: &BenchReport, style: BenchStyle) -> String {
+    let mut out = String::new();
+    for suite in &report.suites {
+        suite_text(&mut out, suite, style);
+    }
+    if style.quiet && report.verdict == CheckVerdict::Ok {
+        return String::new();
+    }
+    let parts = [
+        (report.many(StepVerdict::Failed), "failed"),
+        (report.many(StepVerdict::Flaky), "flaky"),
+        (report.many(StepVerdict::Skipped), "skipped"),
+    ];
+    let passed = report.many(StepVerdict::Passed);
+    let mut figures = format!(
+        "{} in {}: {passed} passed",
+        count(report.suites.iter().map(|suite| suite.steps.len()).sum::<usize>(), "step"),
+        count(report.suites.len(), "suite")
+    );
+    for (many, word) in parts.into_iter().filter(|(many, _)| *many > 0) {
+        let _ = write!(figures, ", {many} {word}");
+    }
+    let _ = writeln!(out, "{}: {figures}, {}", style.verdict(report.verdict), Dur(report.took));
+    out
+}
+
+fn suite_text(out: &mut String, suite: &SuiteReport, style: BenchStyle) {
+    let fine = suite.verdict == CheckVerdict::Ok && suite.many(StepVerdict::Flaky) == 0;
+    if style.quiet && fine {
+        return;
+    }
+    let name = style.paint("1", &brief(&suite.name, 60));
+    let took = style.paint(DIM, &Dur(suite.took).to_string());
+    let verdict = match (&suite.reason, suite.verdict) {
+        (Some(_), CheckVerdict::Ok) => style.paint(DIM, "skipped"),
+        (_, verdict) => style.verdict(verdict),
+    };
+    let _ = writeln!(out, "{name}  {verdict}  {took}");
+    if let Some(reason) = &suite.reason {
+        let _ = writeln!(out, "  {}", brief(reason, 400));
+    }
+    for step in &suite.steps {
+        let (code, shows) = match step.verdict {
+            StepVerdict::Passed => (GREEN, style.verbose),
+            StepVerdict::Flaky => (YELLOW, true),
+            StepVerdict::Failed => (RED, true),
+            StepVerdict::Skipped => (DIM, style.verbose || step.at.is_none()),
+        };
+        if !shows {
+            continue;
+        }
+        let word = style.paint(code, &format!("{:7}", step.verdict.as_str()));
+        let part = if step.part == "steps" { "" } else { step.part };
+        let gap = if part.is_empty() { "" } else { " " };
+        let place = step.at.as_ref().map(|at| style.paint(DIM, &format!("  {at}")));
+        let place = place.filter(|_| step.verdict != StepVerdict::Passed).unwrap_or_default();
+        let times = if step.attempts > 1 {
+            format!(" ({} attempts)", step.attempts)
+        } else {
+            String::new()
+        };
+        let _ = writeln!(
+            out,
+            "  {word} {part}{gap}{}{times}  {}{place}",
+            brief(&step.name, 80),
+            style.paint(DIM, &Dur(step.took).to_string()),
+        );
+        for problem in &step.problems {
+            let _ = writeln!(out, "          {}", brief(problem, 500));
+        }
+    }
+}
+
+/// The report as one HTML page that needs nothing else.
+pub fn html(report: &BenchReport) -> String {
+    let mut rows = String::new();
+    for suite in &report.suites {
+        let _ = writeln!(
+            rows,
+            "<h2 class=\"{0}\">{1} <small>{0} · {2}</small></h2>",
+            suite.verdict.as_str(),
+            escaped(&suite.name),
+            Dur(suite.took)
+        );
+        if let Some(reason) = &suite.reason {
+            let _ = writeln!(rows, "<p>{}</p>", escaped(reason));
+        }
+        rows.push_str("<table>");
+        for step in &suite.steps {
+            let problems = step.problems.iter().map(|text| format!("<p>{}</p>", escaped(text)));
+            let _ = writeln!(
+                rows,
+                "<tr class=\"{0}\"><td>{0}</td><td>{1}</td><td>{2}{3}</td><td>{4}</td></tr>",
+                step.verdict.as_str().to_lowercase(),
+                escaped(&step.name),
+                escaped(&step.target),
+                problems.collect::<String>(),
+                Dur(step.took)
+            );
+        }
+        rows.push_str("</table>\n");
+    }
+    format!(
+        "{PAGE_HEAD}<h1>mcpdeck test: {} <small>{}</small></h1>\n{rows}</body></html>\n",
+        report.verdict.as_str(),
+        Dur(report.took)
+    )
+}
+
+const PAGE_HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
+<title>mcpdeck test</title><style>\
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}\
+table{border-collapse:collapse;width:100%}td{border-top:1px solid #ddd;padding:.3rem .6rem;vertical-align:top}\
+small{font-weight:normal;color:#777}p{margin:.2rem 0}\
+.ok,.passed td:first-child{color:#17803d}.violated,.failed td:first-child,.usage{color:#b3261e}\
+.incomplete,.flaky td:first-child{color:#9a6700}.skipped td{color:#777}</style></head><body>\n";
+
+/// A text as HTML shows it.
+fn escaped(text: &str) -> String {
+    let text = base::SafeText::block(text);
+    text.as_str()
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+/// Whole milliseconds.
+fn whole_millis<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(span.as_millis() as u64)
+}

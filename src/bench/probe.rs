@@ -1,0 +1,274 @@
+//! One copy of a server that is fuzzed: calls, how they end, restarts.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::stage::{BenchSource, BenchStage, options};
+use base::ServerName;
+use check::run::CheckSignals;
+use check::subject::brief;
+use config::error::{Error, ErrorCode};
+use config::{GuardMode, GuardPolicy, TransportConfig};
+use host::{CallOutcome, Host, HostView, ServerState};
+use mcp::FindingKind;
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallEnd {
+    /// With a result.
+    Done(Box<CallOutcome>),
+    /// The tool reported a failure.
+    ToolError {
+        /// Its text.
+        text: String,
+        /// Where `structuredContent` breaks `outputSchema`, as the host says.
+        outcome: Box<CallOutcome>,
+    },
+    /// With a JSON-RPC error.
+    RpcError {
+        /// Its code.
+        code: i64,
+        /// Its message and data.
+        text: String,
+    },
+    /// The server is gone.
+    Crash(String),
+    /// There was no answer in time.
+    Hang,
+    /// The answer breaks the protocol.
+    Protocol(String),
+    /// The call was not sent, for this reason.
+    Blocked(String),
+}
+
+/// How long the exit of a process takes to be seen.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(800);
+/// How long a restart may take beyond the server's own time.
+const RESTART_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A running copy of a server.
+pub struct ServerProbe {
+    stage: BenchStage,
+    server: ServerName,
+    timeout: Duration,
+    /// The folder of the copy, for temporary files.
+    _folder: tempfile::TempDir,
+    /// How many calls were made.
+    pub calls: u64,
+    /// Time spent in calls.
+    pub spent: Duration,
+}
+
+impl ServerProbe {
+    /// Starts a copy: with a folder for temporary files of its own, without the guard, the breaker
+    /// and restarts of the configuration.
+    ///
+    /// # Errors
+    /// Why it did not start.
+    pub async fn start(
+        source: &BenchSource,
+        server: &ServerName,
+        timeout: Duration,
+    ) -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let mut source = source.narrowed(std::slice::from_ref(server));
+        for entry in source.config.servers.values_mut() {
+            entry.guard = GuardPolicy { default: GuardMode::Off, ..GuardPolicy::default() };
+            entry.breaker.threshold = u32::MAX;
+            if let TransportConfig::Stdio(stdio) = &mut entry.transport {
+                for name in ["TMPDIR", "TEMP", "TMP"] {
+                    let path = folder.path().to_string_lossy().into_owned();
+                    stdio.env.entry(name.to_owned()).or_insert_with(|| path.into());
+                }
+            }
+        }
+        let opened = Box::pin(BenchStage::open(source)).await;
+        let stage = opened.map_err(|error| error.message.clone())?;
+        if let Some((name, reason)) = stage.failed().into_iter().next() {
+            stage.close(&CheckSignals::default()).await;
+            return Err(format!("`{}` is not ready: {reason}", brief(name.as_str(), 60)));
+        }
+        Ok(Self {
+            stage,
+            server: server.clone(),
+            timeout,
+            _folder: folder,
+            calls: 0,
+            spent: Duration::ZERO,
+        })
+    }
+
+    /// The engine.
+    pub const fn host(&self) -> &Host {
+        self.stage.host()
+    }
+
+    /// Stops the copy.
+    pub async fn close(self, signals: &CheckSignals) {
+        self.stage.close(signals).await;
+    }
+
+    /// Restarts the copy.
+    ///
+    /// # Errors
+    /// Why it is not ready again.
+    pub async fn restart(&self) -> Result<(), String> {
+        let server = &self.server;
+        let restarted = self.host().restart(server).await;
+        restarted.map_err(|error| format!("the server does not start again: {}", error.message))?;
+        let mut view = self.host().view();
+        let ready = view.wait_for(|view| {
+            view.servers.get(server).is_some_and(|server| server.state == ServerState::Ready)
+        });
+        match tokio::time::timeout(RESTART_TIMEOUT, ready).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err("the server does not start again".to_owned()),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let view = self.host().snapshot();
+        view.servers.get(&self.server).is_some_and(|server| server.state == ServerState::Ready)
+    }
+
+    /// Calls a tool, whatever its schema says of the arguments. A server that is gone is started
+    /// again first.
+    pub async fn call(&mut self, tool: &str, arguments: &Value) -> CallEnd {
+        self.call_within(tool, arguments, self.timeout).await
+    }
+
+    /// As [`ServerProbe::call`], with another time limit.
+    pub async fn call_within(
+        &mut self,
+        tool: &str,
+        arguments: &Value,
+        timeout: Duration,
+    ) -> CallEnd {
+        if !self.is_ready()
+            && let Err(why) = self.restart().await
+        {
+            return CallEnd::Blocked(why);
+        }
+        let mut options = options(Some(timeout), true);
+        options.server = Some(self.server.clone());
+        let began = Instant::now();
+        let name = host::canonical_name(&self.server, tool);
+        let made = self.host().call_tool_with(&name, arguments.clone(), options).await;
+        self.calls += 1;
+        self.spent += began.elapsed();
+        match made {
+            Err(error) => self.of_error(&error).await,
+            Ok(outcome) => {
+                let odd = outcome.findings.iter().find(|finding| is_violation(finding.kind));
+                if let Some(finding) = odd {
+                    return CallEnd::Protocol(brief(finding.message.as_str(), 300));
+                }
+                if outcome.is_error {
+                    let text = CallOutcome::text_of(&outcome.result);
+                    return CallEnd::ToolError { text, outcome: Box::new(outcome) };
+                }
+                CallEnd::Done(Box::new(outcome))
+            }
+        }
+    }
+
+    async fn of_error(&self, error: &Error) -> CallEnd {
+        if let Some(rpc) = &error.rpc {
+            let data = rpc.data.as_ref().map(|data| format!(" {data}")).unwrap_or_default();
+            let code = rpc.code.unwrap_or_default();
+            return CallEnd::RpcError { code, text: format!("{}{data}", error.message) };
+        }
+        match error.code {
+            ErrorCode::Timeout => CallEnd::Hang,
+            ErrorCode::PermissionDenied
+            | ErrorCode::PolicyBlocked
+            | ErrorCode::RateLimited
+            | ErrorCode::BudgetExceeded
+            | ErrorCode::Cancelled
+            | ErrorCode::Validation
+            | ErrorCode::ToolNotFound
+            | ErrorCode::Ambiguous
+            | ErrorCode::Configuration => CallEnd::Blocked(error.message.clone()),
+            ErrorCode::ServerStartup
+            | ErrorCode::ServerUnavailable
+            | ErrorCode::CircuitOpen
+            | ErrorCode::Protocol
+            | ErrorCode::Internal => match self.exit().await {
+                Some(how) => CallEnd::Crash(how),
+                None => CallEnd::Protocol(brief(&error.message, 300)),
+            },
+        }
+    }
+
+    /// How the process ended, when it did.
+    async fn exit(&self) -> Option<String> {
+        let server = &self.server;
+        let is_gone = |view: &std::sync::Arc<HostView>| {
+            view.servers.get(server).is_none_or(|server| server.state != ServerState::Ready)
+        };
+        let mut view = self.host().view();
+        tokio::time::timeout(EXIT_TIMEOUT, view.wait_for(is_gone)).await.ok()?.ok()?;
+        // The lines of its end come with the exit.
+        let has_exit = |view: &std::sync::Arc<HostView>| {
+            view.servers.get(server).is_none_or(|server| server.exit.is_some())
+        };
+        let _ = tokio::time::timeout(EXIT_TIMEOUT, view.wait_for(has_exit)).await;
+        let view = self.host().snapshot();
+        let server = view.servers.get(server)?;
+        let reason = server.reason.as_ref().map_or("it is gone", |reason| reason.as_str());
+        let last = server.last_words().last();
+        let last = last.map(|line| format!(" (stderr: {})", line.trim())).unwrap_or_default();
+        Some(brief(&format!("{reason}{last}"), 300))
+    }
+
+    /// Whether the server answers at all.
+    pub async fn answers(&mut self) -> bool {
+        let options = options(Some(self.timeout), true);
+        self.host().request(&self.server, "ping", None, options).await.is_ok_and(|_| true)
+    }
+
+    /// How often the server broke the protocol outside of answers so far: lines that are no
+    /// messages, answers nobody asked for.
+    pub fn violations(&self) -> u64 {
+        let view = self.host().snapshot();
+        let counts = view.servers.get(&self.server).map(|server| server.finding_counts.clone());
+        let counts = counts.unwrap_or_default();
+        counts.iter().filter(|(kind, _)| is_violation(**kind)).map(|(_, many)| many).sum()
+    }
+
+    /// What the last of them was.
+    pub fn last_violation(&self) -> Option<String> {
+        let view = self.host().snapshot();
+        let findings = &view.servers.get(&self.server)?.findings;
+        let last = findings.iter().rev().find(|finding| is_violation(finding.kind))?;
+        Some(brief(last.message.as_str(), 300))
+    }
+
+    /// Memory of the server's processes, in bytes.
+    pub fn memory(&self) -> Option<u64> {
+        self.host().usage(&self.server).map(|usage| usage.memory)
+    }
+}
+
+/// Whether a finding breaks the protocol: not what is merely tolerated, late or cut by a limit.
+const fn is_violation(kind: FindingKind) -> bool {
+    match kind {
+        FindingKind::Junk
+        | FindingKind::Malformed
+        | FindingKind::UnknownId
+        | FindingKind::DuplicateAnswer
+        | FindingKind::WrongShape
+        | FindingKind::NotAllowed => true,
+        FindingKind::TooLarge
+        | FindingKind::LateAnswer
+        | FindingKind::BadEntry
+        | FindingKind::PartialList
+        | FindingKind::Version
+        | FindingKind::Flood
+        | FindingKind::Leftover
+        | FindingKind::AskedAfterClose
+        | FindingKind::Tolerated => false,
+    }
+}

@@ -1,0 +1,231 @@
+//! The value of a result, and references to values of earlier steps: `${steps.ID.path}`. Pure.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use base::text::nearest;
+use host::CallOutcome;
+
+/// The values of the steps that were made so far, by their ids.
+pub type StepValues = HashMap<String, Value>;
+
+/// The value of a result: its structured content, else its text decoded from JSON, else its text,
+/// else the result as it is.
+pub fn value_of(result: &Value) -> Value {
+    if let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null()) {
+        return structured.clone();
+    }
+    let text = CallOutcome::text_of(result);
+    if let Ok(value) = serde_json::from_str(&text) {
+        return value;
+    }
+    let key = ["content", "messages", "contents"].into_iter().find_map(|key| result.get(key));
+    let blocks = key.and_then(Value::as_array).map_or(0, Vec::len);
+    let only_text = !text.is_empty() && blocks == 1;
+    if only_text { Value::String(text) } else { result.clone() }
+}
+
+/// Whether a name matches a glob; a text that is no glob matches itself alone.
+pub fn is_match(pattern: &str, name: &str) -> bool {
+    let glob = || globset::Glob::new(pattern);
+    pattern == name || glob().is_ok_and(|glob| glob.compile_matcher().is_match(name))
+}
+
+/// One reference in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepReference {
+    /// The step.
+    pub step: String,
+    /// The keys and indexes below its value.
+    pub path: Vec<String>,
+}
+
+/// A text as a list of plain parts and references.
+enum TextPart<'a> {
+    Plain(&'a str),
+    Reference(StepReference),
+}
+
+/// Splits a text. `$${` stands for `${`; any other `${...}` than one of a step is an error.
+fn parts(text: &str) -> Result<Vec<TextPart<'_>>, String> {
+    let (mut out, mut rest) = (Vec::new(), text);
+    while let Some(at) = rest.find("${") {
+        if rest[..at].ends_with('$') {
+            out.push(TextPart::Plain(&rest[..at]));
+            out.push(TextPart::Plain("{"));
+            rest = &rest[at + 2..];
+            continue;
+        }
+        out.push(TextPart::Plain(&rest[..at]));
+        let inner = &rest[at + 2..];
+        let Some(end) = inner.find('}') else {
+            return Err(format!(
+                "`{}` is never closed; add `}}`",
+                base::text::cut(&rest[at..], 40)
+            ));
+        };
+        out.push(TextPart::Reference(reference(&inner[..end])?));
+        rest = &inner[end + 1..];
+    }
+    out.push(TextPart::Plain(rest));
+    Ok(out)
+}
+
+/// Reads what stands between `${` and `}`.
+fn reference(text: &str) -> Result<StepReference, String> {
+    let wrong = || {
+        format!(
+            "`${{{}}}` names no step; write `${{steps.ID.key}}`, or `$${{` for the characters",
+            base::text::cut(text, 60)
+        )
+    };
+    let rest = text.strip_prefix("steps.").ok_or_else(wrong)?;
+    // `a[0].b` is `a.0.b`.
+    let plain = rest.replace('[', ".").replace(']', "");
+    let mut words = plain.split('.').map(str::to_owned);
+    let step = words.next().filter(|step| !step.is_empty()).ok_or_else(wrong)?;
+    let path: Vec<String> = words.collect();
+    if path.iter().any(String::is_empty) {
+        return Err(wrong());
+    }
+    Ok(StepReference { step, path })
+}
+
+/// The references of a value, in keys and texts at any depth.
+///
+/// # Errors
+/// The first that cannot be read.
+pub fn references(value: &Value) -> Result<Vec<StepReference>, String> {
+    let mut found = Vec::new();
+    collect(value, &mut found)?;
+    Ok(found)
+}
+
+fn collect(value: &Value, found: &mut Vec<StepReference>) -> Result<(), String> {
+    match value {
+        Value::String(text) => {
+            found.extend(parts(text)?.into_iter().filter_map(|part| match part {
+                TextPart::Reference(reference) => Some(reference),
+                TextPart::Plain(_) => None,
+            }));
+        }
+        Value::Array(items) => items.iter().try_for_each(|item| collect(item, found))?,
+        Value::Object(map) => map.values().try_for_each(|item| collect(item, found))?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A value with its references replaced. A text that is one reference becomes the value itself,
+/// with its type; within other text a value is written as text, or as JSON.
+///
+/// # Errors
+/// When a step has no value, or not at that path; names both and what is there.
+pub fn resolved(value: &Value, steps: &StepValues) -> Result<Value, String> {
+    Ok(match value {
+        Value::String(text) => text_of(text, steps)?,
+        Value::Array(items) => {
+            items.iter().map(|item| resolved(item, steps)).collect::<Result<_, _>>()?
+        }
+        Value::Object(map) => Value::Object(resolved_map(map, steps)?),
+        other => other.clone(),
+    })
+}
+
+/// As [`resolved`], of an object.
+///
+/// # Errors
+/// As [`resolved`].
+pub fn resolved_map(
+    map: &Map<String, Value>,
+    steps: &StepValues,
+) -> Result<Map<String, Value>, String> {
+    map.iter().map(|(key, value)| Ok((key.clone(), resolved(value, steps)?))).collect()
+}
+
+fn text_of(text: &str, steps: &StepValues) -> Result<Value, String> {
+    let parts = parts(text)?;
+    let is_plain = |part: &TextPart<'_>| matches!(part, TextPart::Plain(""));
+    let mut whole = parts.iter().filter(|part| !is_plain(part));
+    if let (Some(TextPart::Reference(reference)), None) = (whole.next(), whole.next()) {
+        return lookup(reference, steps).cloned();
+    }
+    let mut out = String::new();
+    for part in &parts {
+        match part {
+            TextPart::Plain(text) => out.push_str(text),
+            TextPart::Reference(reference) => match lookup(reference, steps)? {
+                Value::String(text) => out.push_str(text),
+                other => out.push_str(&other.to_string()),
+            },
+        }
+    }
+    Ok(Value::String(out))
+}
+
+fn lookup<'a>(reference: &StepReference, steps: &'a StepValues) -> Result<&'a Value, String> {
+    let step = &reference.step;
+    let mut at = steps.get(step).ok_or_else(|| format!("the step `{step}` gave no value"))?;
+    for key in &reference.path {
+        let next = match at {
+            Value::Object(map) => map.get(key),
+            Value::Array(items) => key.parse().ok().and_then(|index: usize| items.get(index)),
+            _ => None,
+        };
+        at = next.ok_or_else(|| {
+            let has = match at {
+                Value::Object(map) => {
+                    let near = nearest(key, map.keys(), 0.7).cloned();
+                    let keys: Vec<&str> = map.keys().take(8).map(String::as_str).collect();
+                    let near = near.map(|near| format!("; did you mean `{near}`?"));
+                    near.unwrap_or_else(|| format!("; it has {}", keys.join(", ")))
+                }
+                Value::Array(items) => format!("; it is a list of {}", items.len()),
+                _ => String::from("; it has no parts"),
+            };
+            format!("the value of the step `{step}` has no `{key}`{has}")
+        })?;
+    }
+    Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_reference_keeps_its_type_and_is_text_within_text() {
+        let steps = StepValues::from([("a".to_owned(), json!({"id": 7, "list": [{"n": "x"}]}))]);
+        let given = json!({"id": "${steps.a.id}", "t": "n-${steps.a.list[0].n}-$${x}", "l": ["${steps.a.list}"]});
+        let made = resolved(&given, &steps).expect("resolved");
+        assert_eq!(made, json!({"id": 7, "t": "n-x-${x}", "l": [[{"n": "x"}]]}));
+        let named = references(&given).expect("readable");
+        assert_eq!(named.len(), 3);
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_says_what_is_there() {
+        let steps = StepValues::from([("a".to_owned(), json!({"ident": 7}))]);
+        let wrong = |text: &str| resolved(&json!(text), &steps).expect_err("refused");
+        assert!(wrong("${steps.a.idnt}").contains("did you mean `ident`?"));
+        assert!(wrong("${steps.b}").contains("`b` gave no value"));
+        assert!(wrong("${steps.a.ident.x}").contains("has no parts"));
+        assert!(references(&json!("${env.HOME}")).expect_err("refused").contains("names no step"));
+        assert!(references(&json!("${steps.a")).expect_err("refused").contains("never closed"));
+    }
+
+    #[test]
+    fn the_value_of_a_result_is_structured_content_then_json_then_text() {
+        let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+        assert_eq!(
+            value_of(&json!({"structuredContent": {"a": 1}, "content": []})),
+            json!({"a": 1})
+        );
+        assert_eq!(value_of(&text("[1]")), json!([1]));
+        assert_eq!(value_of(&text("hi")), json!("hi"));
+        let image = json!({"content": [{"type": "image", "data": ""}]});
+        assert_eq!(value_of(&image), image);
+    }
+}

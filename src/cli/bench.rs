@@ -1,0 +1,334 @@
+//! `mcpdeck test`: from the arguments to a plan of the bench, and from its outcome to reports.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+
+use super::args::{Common, OneServer};
+use super::check::{policy_files, summarise, writable, write_file, write_report};
+use super::output::{self, ExitStatus};
+use super::{deck, load, operate, signals};
+use crate::telemetry::Telemetry;
+use ::bench::file::{LoadedTests, TESTS_FILE, TestFile};
+use ::bench::outcome::{BenchStyle, SuiteReport, html, human};
+use ::bench::run::{self, BenchOutcome, BenchPlan, SuiteChoice};
+use ::bench::snapshot::Snapshots;
+use ::bench::stage::{BenchSource, BenchStage};
+use ::bench::{BenchReport, init};
+use ::check::CheckVerdict;
+use ::check::report::{ReportFormat, Style};
+use ::deck::SavedCalls;
+use base::SafeText;
+use base::human::count;
+use base::state::StateFile;
+use base::text::json;
+use base::text::path::spelled;
+use config::Environment;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  mcpdeck test --init                 write a first mcp.tests.json from what the servers offer
+  mcpdeck test                        run every suite
+  mcpdeck test --suite notes -v       one suite, with every step
+  mcpdeck test --only-failed          the suites that failed in the last run
+  mcpdeck test --update               keep new snapshots
+  mcpdeck test --format human --format junit=tests.xml --format html=tests.html
+
+Exit codes as with --check: 0 ok, 1 a step failed, 3 a server could not be started or reached,
+2 arguments or a file cannot be used, 130 interrupted.";
+
+/// `mcpdeck test`
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub struct TestArgs {
+    /// The file of tests [default: mcp.tests.json beside the configuration].
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// Only suites of this name; globs are allowed.
+    #[arg(long, short = 's', value_name = "NAME")]
+    pub suite: Vec<String>,
+    /// Only suites with this tag; with several, one of them.
+    #[arg(long, short = 't', value_name = "TAG")]
+    pub tag: Vec<String>,
+    /// Only the suites that failed in the last run of this file.
+    #[arg(long)]
+    pub only_failed: bool,
+    /// Keep the values of steps with `snapshot` instead of comparing them.
+    #[arg(long)]
+    pub update: bool,
+    /// Write a first file from what the servers offer and from mcp.calls.json; calls nothing.
+    #[arg(long, conflicts_with_all = ["suite", "tag", "only_failed", "update"])]
+    pub init: bool,
+    /// Report format, with `=FILE` to write a file; may be given several times
+    /// (human, json, junit, sarif, github, html) [default: human].
+    #[arg(long, value_name = "FORMAT[=FILE]")]
+    pub format: Vec<String>,
+    /// Show every step, not only those that failed.
+    #[arg(long, short = 'v', conflicts_with = "quiet")]
+    pub verbose: bool,
+    /// Print nothing on success.
+    #[arg(long, short = 'q')]
+    pub quiet: bool,
+    /// A single server instead of a file.
+    #[command(flatten)]
+    pub one: OneServer,
+}
+
+/// A format of the report.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TestFormat {
+    /// One that the check has too.
+    Check(ReportFormat),
+    /// One page.
+    Html,
+}
+
+/// A format and its destination; stdout without a file.
+struct TestOutput {
+    format: TestFormat,
+    file: Option<PathBuf>,
+}
+
+fn outputs(formats: &[String]) -> Result<Vec<TestOutput>, String> {
+    let parse = |text: &String| {
+        let (word, file) = match text.split_once('=') {
+            Some((_, "")) => return Err(format!("`{text}` names no file after `=`")),
+            Some((word, file)) => (word, Some(PathBuf::from(file))),
+            None => (text.as_str(), None),
+        };
+        let format = if word == "html" {
+            TestFormat::Html
+        } else {
+            TestFormat::Check(word.parse().map_err(|_| {
+                format!(
+                    "there is no format `{word}`; write human, json, junit, sarif, github or html"
+                )
+            })?)
+        };
+        Ok(TestOutput { format, file })
+    };
+    let mut all: Vec<TestOutput> = formats.iter().map(parse).collect::<Result<_, _>>()?;
+    if all.is_empty() {
+        all.push(TestOutput { format: TestFormat::Check(ReportFormat::Human), file: None });
+    }
+    writable(all.iter().map(|output| output.file.as_deref()))?;
+    Ok(all)
+}
+
+/// `mcpdeck test`
+pub fn test(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> ExitStatus {
+    perform(common, args, telemetry).unwrap_or_else(|message| output::refuse(&message))
+}
+
+fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<ExitStatus, String> {
+    let outputs = outputs(&args.format)?;
+    let source = match load::source(common, &args.one, common.startup_mode()) {
+        Ok(source) => source,
+        Err(diagnostics) => {
+            crate::telemetry::refused(&diagnostics);
+            return Ok(output::problems(&diagnostics));
+        }
+    };
+    telemetry.redactor().learn(load::secrets(&source.config));
+    let beside = source.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+    let path = args.file.clone().unwrap_or_else(|| beside.join(TESTS_FILE));
+    let saved = SavedCalls::load(&operate::saved_path(source.path.as_deref()))?;
+    let bench = BenchSource {
+        policy: source.path.as_ref().map(|_| policy_files(common)).unwrap_or_default(),
+        config: source.config,
+        accounts: deck::accounts(common, &args.one),
+        timeout: common.timeout,
+    };
+    if args.init {
+        return write_first(&path, bench, &saved);
+    }
+    if !path.exists() {
+        let path = spelled(&path);
+        return Err(format!(
+            "{path}: there is no such file; `mcpdeck test --init` writes a first one"
+        ));
+    }
+    let tests = LoadedTests::load(&path)?;
+    let failed = FailedSuites::new(&path);
+    let only = args.only_failed.then(|| failed.read());
+    let choice = SuiteChoice { names: args.suite.clone(), tags: args.tag.clone(), only };
+    chosen(&tests.file, &choice, args)?;
+    let snapshots = Snapshots::load(&path, args.update)?;
+    let plan = BenchPlan { source: bench, tests, choice, saved, snapshots };
+    let is_quiet = args.quiet;
+    let show = move |suite: &SuiteReport| {
+        if !is_quiet {
+            output::note(&format!("{}: {}", SafeText::line(&suite.name), suite.verdict.as_str()));
+        }
+    };
+    let done = signals::block_on(async |signals| run::run(&plan, &signals, &show).await);
+    let outcome = done.map_err(|error| error.to_string())??;
+    for notice in &outcome.notices {
+        output::complain(&SafeText::line(notice));
+    }
+    if let Some(path) = &outcome.written {
+        output::complain(&format!("wrote {}", spelled(path)));
+    }
+    if !outcome.interrupted {
+        failed.write(&outcome.report);
+    }
+    Ok(finish(common, args, &outputs, &outcome))
+}
+
+/// Refuses a choice that nothing fits.
+fn chosen(file: &TestFile, choice: &SuiteChoice, args: &TestArgs) -> Result<(), String> {
+    if file.suites.iter().any(|(name, suite)| choice.takes(name, suite)) {
+        return Ok(());
+    }
+    if choice.only.as_ref().is_some_and(HashSet::is_empty) {
+        return Err("no suite failed in the last run; leave out --only-failed".to_owned());
+    }
+    if file.suites.is_empty() {
+        return Err("the file has no suites".to_owned());
+    }
+    let names: Vec<&str> = file.suites.keys().take(12).map(String::as_str).collect();
+    let near = args.suite.iter().find_map(|name| base::text::nearest(name, &names, 0.6));
+    let near = near.map(|name| format!("; did you mean `{name}`?"));
+    let there = || format!("; there are {}", names.join(", "));
+    Err(format!("no suite is chosen{}", near.unwrap_or_else(there)))
+}
+
+/// Writes a first file.
+fn write_first(path: &Path, source: BenchSource, saved: &SavedCalls) -> Result<ExitStatus, String> {
+    let shown = spelled(path);
+    if path.exists() {
+        return Err(format!("{shown} exists; remove it first, or name another file"));
+    }
+    let made = signals::block_on(async |signals| {
+        let opening = Box::pin(BenchStage::open(source));
+        let opened = signals.stop.run_until_cancelled(opening).await;
+        let stage = match opened {
+            Some(Ok(stage)) => stage,
+            Some(Err(error)) => return Err(error.message.clone()),
+            None => return Ok(None),
+        };
+        let (failed, view) = (stage.failed(), stage.host().snapshot());
+        stage.close(&signals).await;
+        Ok(Some((failed, init::first_file(&view, saved))))
+    });
+    let Some((failed, file)) = made.map_err(|error| error.to_string())?? else {
+        return Ok(deck::interrupted());
+    };
+    for (server, reason) in &failed {
+        output::complain(&SafeText::line(&format!("`{server}` is left out: {reason}")));
+    }
+    if file.suites.is_empty() {
+        output::complain("the servers offer nothing that could be tested");
+        return Ok(ExitStatus::Unavailable);
+    }
+    write_file(path, &(json::pretty(&file) + "\n"))?;
+    let steps = || file.suites.values().flat_map(|suite| &suite.steps);
+    let idle = steps().filter(|step| step.skip.is_some()).count();
+    output::complain(&format!(
+        "wrote {shown}: {} in {}, {idle} of them with `skip`; `mcpdeck test` runs them",
+        count(steps().count(), "step"),
+        count(file.suites.len(), "suite"),
+    ));
+    Ok(if failed.is_empty() { ExitStatus::Ok } else { ExitStatus::Unavailable })
+}
+
+fn finish(
+    common: &Common,
+    args: &TestArgs,
+    outputs: &[TestOutput],
+    outcome: &BenchOutcome,
+) -> ExitStatus {
+    let report = &outcome.report;
+    let mut exit = if outcome.interrupted {
+        output::complain("interrupted; every server was stopped, this is what is known so far");
+        ExitStatus::Interrupted
+    } else {
+        ExitStatus::from(report.verdict)
+    };
+    for one in outputs {
+        let colour = one.file.is_none() && output::colour(common.color);
+        let style = BenchStyle { colour, verbose: args.verbose, quiet: args.quiet };
+        let text = match one.format {
+            TestFormat::Html => html(report),
+            TestFormat::Check(ReportFormat::Human) => human(report, style),
+            TestFormat::Check(ReportFormat::Json) => json::pretty(report) + "\n",
+            TestFormat::Check(format) => format.render(&report.as_check(), Style::default()),
+        };
+        match &one.file {
+            None => exit = output::print(&text, exit),
+            Some(path) => {
+                if let Err(message) = write_report(path, &text) {
+                    exit = output::refuse(&message);
+                }
+            }
+        }
+        if one.format == TestFormat::Check(ReportFormat::Github) {
+            let plain = human(report, BenchStyle::default());
+            summarise(&format!(
+                "### mcpdeck test: {}\n\n```\n{plain}```\n",
+                report.verdict.as_str()
+            ));
+        }
+    }
+    exit
+}
+
+/// Which suites of a file failed in its last run, kept in the state folder.
+struct FailedSuites {
+    file: Option<StateFile>,
+    key: String,
+}
+
+/// Failed suites by the path of their file.
+type FailedByFile = BTreeMap<String, HashSet<String>>;
+
+/// Largest size of that file, in bytes.
+const MAX_FAILED_BYTES: u64 = 4 << 20;
+/// Most files of tests that are remembered.
+const MAX_FAILED_FILES: usize = 256;
+
+impl FailedSuites {
+    fn new(tests: &Path) -> Self {
+        let env = Environment::of_process();
+        let folder = env.state_dir.as_ref();
+        let file = folder.map(|dir| StateFile::new(dir.join("tests.json"), MAX_FAILED_BYTES));
+        let key = std::fs::canonicalize(tests).unwrap_or_else(|_| tests.to_owned());
+        Self { file, key: key.to_string_lossy().into_owned() }
+    }
+
+    fn read(&self) -> HashSet<String> {
+        let all: Option<FailedByFile> = self.file.as_ref().and_then(|f| f.load(parse_failed));
+        all.and_then(|mut all| all.remove(&self.key)).unwrap_or_default()
+    }
+
+    /// Keeps the suites of a run that failed; those that did not run stay as they were.
+    fn write(&self, report: &BenchReport) {
+        let Some(file) = &self.file else { return };
+        let change = |all: Option<FailedByFile>| {
+            let mut all = all.unwrap_or_default();
+            let failed = all.entry(self.key.clone()).or_default();
+            for suite in &report.suites {
+                if suite.verdict == CheckVerdict::Ok {
+                    failed.remove(&suite.name);
+                } else {
+                    failed.insert(suite.name.clone());
+                }
+            }
+            if failed.is_empty() {
+                all.remove(&self.key);
+            }
+            while all.len() > MAX_FAILED_FILES {
+                all.pop_first();
+            }
+            Ok(Some(serde_json::to_vec(&all)?))
+        };
+        if let Err(error) = file.change(parse_failed, change) {
+            tracing::warn!(target: "mcpdeck::test", "what failed is not remembered: {error}");
+        }
+    }
+}
+
+fn parse_failed(bytes: &[u8]) -> Result<FailedByFile, String> {
+    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+}

@@ -1,0 +1,194 @@
+//! `mcpdeck test` over real processes: suites, reports, exit codes, files.
+
+use std::time::Duration;
+
+use crate::support::{Bench, Finished};
+use serde_json::{Value, json};
+
+const AT_MOST: Duration = Duration::from_secs(90);
+
+/// A server with a state: notes that are created, read, listed and dropped.
+const NOTES: &str = include_str!("../../fixtures/bench/notes.py");
+
+/// A folder whose server `notes` is played by Python.
+fn notes() -> Bench {
+    let bench = Bench::new();
+    let script = bench.write("notes.py", NOTES);
+    bench.servers(&json!({"notes": {"command": "python3", "args": [script],
+        "env": {crate::support::MARK: bench.mark()}}}));
+    bench
+}
+
+fn test(bench: &Bench, file: &Value, more: &[&str]) -> Finished {
+    bench.write("mcp.tests.json", &format!("{file:#}"));
+    bench.run(&[&["test"], more].concat(), AT_MOST)
+}
+
+fn report(bench: &Bench, file: &Value, more: &[&str]) -> (Option<i32>, Value) {
+    let done = test(bench, file, &[&["--format", "json"], more].concat());
+    (done.code, done.json())
+}
+
+fn verdicts(report: &Value, suite: usize) -> Vec<&str> {
+    let steps = report["suites"][suite]["steps"].as_array().expect("steps");
+    steps.iter().map(|step| step["verdict"].as_str().expect("a verdict")).collect()
+}
+
+#[test]
+fn values_flow_from_step_to_step_and_every_expectation_counts() {
+    let bench = notes();
+    let file = json!({"suites": {"life of a note": {
+        "answers": [{"kind": "elicitation", "accept": {"sure": true}}],
+        "steps": [
+            {"id": "create", "tool": "notes.create", "arguments": {"title": "a", "body": "b"},
+             "expect": {"paths": {"$.id": {"type": "integer"}, "$.title": "a"}, "listChanged": ["resources"]}},
+            {"wait": "notifications/resources/list_changed", "server": "notes"},
+            {"tool": "notes.read", "arguments": {"id": "${steps.create.id}"},
+             "expect": {"json": {"title": "a", "id": "${steps.create.id}"}, "schema": {"required": ["body"]},
+                        "maxDurationMs": 60000, "stderr": "warning", "memoryMb": 4000}},
+            {"resource": "note:///${steps.create.id}", "server": "notes", "expect": {"text": "^b$"}},
+            {"prompt": "notes.summary", "arguments": {"style": "short"}, "expect": {"text": "short"}},
+            {"tool": "notes.drop", "arguments": {"id": "${steps.create.id}"}, "expect": {"asks": ["elicitation"]}},
+            {"tool": "notes.read", "arguments": {"id": "${steps.create.id}"}, "expect": {"isError": true, "text": "no note"}}]}}});
+    let (code, report) = report(&bench, &file, &[]);
+    assert_eq!(code, Some(0), "{report:#}");
+    assert_eq!(verdicts(&report, 0), ["passed"; 7]);
+    bench.expect_nothing_left(Duration::from_secs(20));
+}
+
+#[test]
+fn a_failed_step_names_its_line_and_what_needs_its_value_is_skipped() {
+    let bench = notes();
+    let file = json!({"suites": {"wrong": {"steps": [
+        {"id": "gone", "tool": "notes.read", "arguments": {"id": 77}},
+        {"tool": "notes.drop", "arguments": {"id": "${steps.gone.id}"}},
+        {"tool": "notes.create", "arguments": {"title": "x"}, "expect": {"json": {"title": "y"}, "stderr": "info"}},
+        {"tool": "notes.creat"}],
+        "teardown": [{"tool": "notes.list"}]}}});
+    let done = test(
+        &bench,
+        &file,
+        &[
+            "-v",
+            "--format",
+            "human",
+            "--format",
+            "junit=j.xml",
+            "--format",
+            "sarif=s.json",
+            "--format",
+            "html=h.html",
+        ],
+    );
+    assert_eq!(done.code, Some(1), "{done:?}");
+    for words in [
+        "FAILED  gone",
+        "mcp.tests.json:",
+        "skipped tool notes.drop",
+        "gave no value",
+        "expected \"y\"",
+        "the server wrote (warning)",
+        "passed  teardown tool notes.list",
+    ] {
+        assert!(done.stdout.contains(words), "{words}\n{}", done.stdout);
+    }
+    let read = |name: &str| std::fs::read_to_string(bench.path().join(name)).expect("written");
+    let junit = read("j.xml");
+    assert!(junit.contains("failures=\"3\"") && junit.contains("test/failed"), "{junit}");
+    let sarif: Value = serde_json::from_str(&read("s.json")).expect("JSON");
+    let place = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "mcp.tests.json");
+    assert!(place["region"]["startLine"].as_u64() > Some(1));
+    assert!(read("h.html").contains("expected &quot;y&quot;"));
+    // The suite is remembered, and forgotten once it passes.
+    let again = test(&bench, &file, &["--only-failed", "-q"]);
+    assert_eq!(again.code, Some(1), "{again:?}");
+    let mended = json!({"suites": {"wrong": {"steps": [{"tool": "notes.list"}]}}});
+    assert_eq!(test(&bench, &mended, &["--only-failed"]).code, Some(0));
+    let none = test(&bench, &mended, &["--only-failed"]);
+    assert_eq!(none.code, Some(2));
+    assert!(none.stderr.contains("no suite failed"), "{none:?}");
+}
+
+#[test]
+fn suites_have_servers_of_their_own_unless_they_share_them() {
+    let bench = notes();
+    let create = json!({"tool": "notes.create", "arguments": {"title": "a"}});
+    let list = |many: usize| json!({"tool": "notes.list", "expect": {"paths": {"$.notes[*]": {"count": many}}}});
+    let mut file = json!({"suites": {
+        "one": {"tags": ["quick"], "steps": [create, list(1)]},
+        "two": {"steps": [create, list(1)]}}});
+    let (code, fresh) = report(&bench, &file, &[]);
+    assert_eq!(code, Some(0), "{fresh:#}");
+    file["server"] = json!("shared");
+    let (code, shared) = report(&bench, &file, &[]);
+    assert_eq!(code, Some(1), "{shared:#}");
+    assert_eq!(verdicts(&shared, 1), ["passed", "failed"]);
+    let (code, tagged) = report(&bench, &file, &["--tag", "quick"]);
+    assert_eq!((code, tagged["suites"].as_array().map(Vec::len)), (Some(0), Some(1)));
+}
+
+#[test]
+fn a_retried_step_is_flaky_and_a_snapshot_is_kept_then_compared() {
+    let bench = notes();
+    let file = json!({"suites": {"s": {"steps": [
+        {"tool": "notes.sometimes", "retries": 2},
+        {"id": "made", "tool": "notes.create", "arguments": {"title": "t"},
+         "expect": {"snapshot": true, "mask": ["$.created"]}}]}}});
+    let (code, first) = report(&bench, &file, &[]);
+    assert_eq!(code, Some(1));
+    assert_eq!(verdicts(&first, 0), ["flaky", "failed"], "{first:#}");
+    let (code, updated) = report(&bench, &file, &["--update"]);
+    assert_eq!(code, Some(0), "{updated:#}");
+    assert_eq!(report(&bench, &file, &[]).0, Some(0));
+    let kept = bench.path().join("mcp.tests.snapshots.json");
+    let text = std::fs::read_to_string(&kept).expect("the snapshots");
+    assert!(text.contains("[masked]"), "{text}");
+    std::fs::write(&kept, text.replace("\"t\"", "\"u\"")).expect("writable");
+    let (code, differs) = report(&bench, &file, &[]);
+    assert_eq!(code, Some(1));
+    let problem = differs["suites"][0]["steps"][1]["problems"][0].as_str().expect("a problem");
+    assert!(problem.contains("/title: is \"t\", was \"u\""), "{problem}");
+}
+
+#[test]
+fn a_first_file_is_written_that_runs_and_is_not_overwritten() {
+    let bench = notes();
+    let done = bench.run(&["test", "--init"], AT_MOST);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let text = std::fs::read_to_string(bench.path().join("mcp.tests.json")).expect("written");
+    let file: Value = serde_json::from_str(&text).expect("JSON");
+    let steps = file["suites"]["notes"]["steps"].as_array().expect("steps");
+    let named = |name: &str| steps.iter().find(|step| step["tool"] == name).expect("a step");
+    assert!(named("notes.list").get("skip").is_none(), "{file:#}");
+    assert!(named("notes.create")["skip"].as_str().is_some_and(|why| why.contains("read-only")));
+    assert_eq!(bench.run(&["test"], AT_MOST).code, Some(0));
+    let again = bench.run(&["test", "--init"], AT_MOST);
+    assert_eq!(again.code, Some(2));
+    assert!(again.stderr.contains("exists"), "{again:?}");
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_before_anything_starts() {
+    let bench = notes();
+    let missing = bench.run(&["test"], AT_MOST);
+    assert_eq!(missing.code, Some(2));
+    assert!(missing.stderr.contains("--init"), "{missing:?}");
+    let wrong = test(&bench, &json!({"suites": {"a": {"step": []}}}), &[]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.stderr.contains("mcp.tests.json:") && wrong.stderr.contains("step"), "{wrong:?}");
+    let file = json!({"suites": {"notes": {"steps": [{"tool": "notes.list"}]}}});
+    let near = test(&bench, &file, &["--suite", "note"]);
+    assert_eq!(near.code, Some(2));
+    assert!(near.stderr.contains("did you mean `notes`?"), "{near:?}");
+    let down = Bench::new();
+    down.servers(
+        &json!({"notes": {"command": "python3", "args": ["-c", "raise SystemExit('no luck')"]}}),
+    );
+    let (code, report) = report(&down, &file, &[]);
+    assert_eq!(code, Some(3), "{report:#}");
+    assert!(
+        report["suites"][0]["reason"].as_str().is_some_and(|r| r.contains("no luck")),
+        "{report:#}"
+    );
+}
