@@ -370,7 +370,15 @@ pub fn complain(error: &Error) {
     if error.diagnostics.is_empty() {
         let mut plain = error.clone();
         let help = plain.help.take();
+        let meant = match plain.code {
+            ErrorCode::ToolNotFound => std::mem::take(&mut plain.candidates),
+            _ => Vec::new(),
+        };
         let mut text = plain.to_string();
+        if !meant.is_empty() {
+            let names: Vec<_> = meant.iter().map(|name| format!("`{name}`")).collect();
+            let _ = write!(text, "\n  did you mean {}?", names.join(" or "));
+        }
         for line in help.iter().flat_map(|help| help.lines()) {
             // An indented line continues a list and keeps its indentation.
             let indent = if line.starts_with(' ') { "" } else { "  " };

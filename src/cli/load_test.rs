@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -84,8 +85,13 @@ async fn calls(
 ) -> Result<(String, Tally, Duration), Error> {
     let prepared = operate::prepare(host, invocation, (&args.name, words))?;
     let Prepared { canonical, server, arguments, .. } = prepared;
-    let options =
-        CallOptions { origin: Origin::Cli, server: Some(server), ..CallOptions::default() };
+    let (arguments, numbers) = (arguments.value, Some(Arc::new(arguments.numbers)));
+    let options = CallOptions {
+        origin: Origin::Cli,
+        server: Some(server),
+        numbers,
+        ..CallOptions::default()
+    };
     let latencies = Histogram::new_with_max(LONGEST, 3)
         .map_err(|error| Error::new(config::error::ErrorCode::Internal, error.to_string()))?;
     let tally = RefCell::new(Tally { latencies, failed: 0, errors: BTreeMap::new() });

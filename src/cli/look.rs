@@ -87,7 +87,8 @@ fn exit_of(view: &HostView, left_out: &LeftOut) -> ExitStatus {
     if !view.servers.values().all(|s| up(s)) {
         return ExitStatus::Unavailable;
     }
-    let whole = |s: &ServerView| s.capabilities.partial.is_empty();
+    let whole =
+        |s: &ServerView| s.capabilities.partial.is_empty() && outcome::unlisted_reason(s).is_none();
     if view.servers.values().all(|s| whole(s)) { ExitStatus::Ok } else { ExitStatus::Failed }
 }
 

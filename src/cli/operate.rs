@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -10,13 +11,17 @@ use super::args::{AskArgs, CallArgs, Common, PromptArgs, ReadArgs, RequestArgs};
 use super::deck::{Invocation, Need, Scene};
 use super::outcome::{Aside, OutcomeFormat, Printer};
 use super::output::{CommandResult, ExitStatus};
-use super::{consent, deck, output, values};
+use super::{consent, deck, outcome, output, values};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::deck::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget, WrittenText};
-use base::ServerName;
+use base::text::json::{WrittenNumbers, WrittenValue};
+use base::{SafeText, ServerName};
 use config::error::{Error, ErrorCode};
-use host::{CallOptions, CallOutcome, Host, Origin, TargetKind, Validation, canonical_name};
+use host::{
+    CallOptions, CallOutcome, Host, Origin, ServerState, TargetKind, Validation, canonical_name,
+    split_name,
+};
 use schema::SchemaDocument;
 
 /// What every operation needs.
@@ -47,13 +52,17 @@ fn again(mut operation: OperationArgs<'_>, name: &str, mut words: ArgumentWords)
     let printer = operation.printer;
     let call = printer.need(find(operation.invocation.common, name))?;
     let mut base = call.arguments;
+    let mut numbers = WrittenNumbers::default();
     match words.base.take() {
         None => {}
-        Some(Value::Object(more)) => base.extend(more),
+        Some(WrittenValue { value: Value::Object(more), numbers: theirs }) => {
+            base.extend(more);
+            numbers = theirs;
+        }
         Some(_) => return Err(printer.failure(&invalid("arguments must be a JSON object"))),
     }
     let empty = base.is_empty() && words.pairs.is_empty();
-    words.base = Some(Value::Object(base));
+    words.base = Some(WrittenValue { value: Value::Object(base), numbers });
     // The command line overrides the saved timeout.
     let seconds = call.timeout.filter(|_| operation.invocation.common.timeout.is_none());
     operation.options.timeout = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
@@ -78,8 +87,9 @@ fn tool(operation: OperationArgs<'_>, words: ArgumentWords) -> ExitStatus {
     operation.run(Need::Owner(TargetKind::Tool, name.to_owned()), async |host| {
         let prepared = prepare(host, invocation, (name, &words))?;
         let Prepared { canonical, server, arguments, takes } = prepared;
-        let options = CallOptions { server: Some(server), ..options.clone() };
-        let outcome = host.call_tool_with(&canonical, arguments, options).await;
+        let numbers = Some(Arc::new(arguments.numbers));
+        let options = CallOptions { server: Some(server), numbers, ..options.clone() };
+        let outcome = host.call_tool_with(&canonical, arguments.value, options).await;
         outcome.map_err(|error| match error.code {
             ErrorCode::Validation => error.help(takes + "\n--force sends them anyway"),
             _ => error,
@@ -153,7 +163,7 @@ pub struct Prepared {
     /// The server.
     pub server: ServerName,
     /// The arguments.
-    pub arguments: Value,
+    pub arguments: WrittenValue,
     /// Usage of the tool, as help for invalid arguments.
     takes: String,
 }
@@ -178,8 +188,9 @@ pub fn prepare(
     }
 }
 
-/// An unknown name may belong to a server that did not start; then the error also reports that
-/// server.
+/// An unknown name may belong to a server that did not start, or whose lists are not complete; then
+/// the error also reports that server. It is the error itself only when the name is one of that
+/// server, or no server can be asked.
 fn found<T>(
     (host, invocation): (&Host, Invocation<'_>),
     name: &str,
@@ -189,16 +200,51 @@ fn found<T>(
         if !matches!(error.code, ErrorCode::ToolNotFound | ErrorCode::ServerUnavailable) {
             return error;
         }
-        let named = error.server.clone().filter(|server| name.starts_with(server.as_str()));
         let view = host.view().borrow().clone();
-        let Some(mut down) = deck::unready(&view, invocation, named.as_ref()) else { return error };
-        if named.is_none() {
-            error.help = None;
-            down.candidates = std::mem::take(&mut error.candidates);
-            let server = down.server.as_ref().map_or("", ServerName::as_str);
-            down.message = format!("{error}, and {server} cannot be asked: {}", down.message);
+        let known = view.servers.keys().map(ServerName::as_str);
+        let named = error.server.clone().filter(|server| name.starts_with(server.as_str()));
+        let named = named.or_else(|| split_name(name, known).map(|(s, _)| ServerName::new(s)));
+        let is_alone = !view.servers.values().any(|server| server.state.is_callable());
+        if (named.is_some() || is_alone)
+            && let Some(mut down) = deck::unready(&view, invocation, named.as_ref())
+        {
+            if named.is_none() {
+                down.candidates = std::mem::take(&mut error.candidates);
+            }
+            return down;
         }
-        down
+        if error.code != ErrorCode::ToolNotFound {
+            return error;
+        }
+        let concerned = view.servers.values().filter(|server| {
+            named.as_ref().is_none_or(|named| server.name == *named)
+                && server.state != ServerState::Disabled
+        });
+        let mut is_down = false;
+        let reasons = concerned.filter_map(|server| {
+            let quoted = SafeText::line(server.name.as_str());
+            if !server.state.is_callable() {
+                is_down = true;
+                let reason = server.reason.as_ref().map_or("", |reason| reason.as_str());
+                let glue = if reason.is_empty() { "" } else { ": " };
+                let state = server.state.as_str();
+                return Some(format!("`{quoted}` was not asked, it is {state}{glue}{reason}"));
+            }
+            let unlisted = outcome::unlisted_reason(server).or_else(|| {
+                let (list, why) = server.capabilities.partial.first()?;
+                Some(format!("its `{}` is not complete: {why}", list.method()))
+            });
+            unlisted.map(|why| format!("`{quoted}` may have it: {why}"))
+        });
+        let reasons: Vec<_> = reasons.collect();
+        if !reasons.is_empty() {
+            error.help = Some(reasons.join("\n"));
+        }
+        // Nobody knows whether that server has it, unless something else was meant.
+        if is_down && error.candidates.is_empty() {
+            error.code = ErrorCode::ServerUnavailable;
+        }
+        error
     })
 }
 
@@ -235,7 +281,8 @@ pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Co
         Ok(given.then_some(params))
     });
     let params = operation.printer.need(params)?;
-    let options = operation.options.clone();
+    let (params, numbers) = params.map(|params| (params.value, Arc::new(params.numbers))).unzip();
+    let options = CallOptions { numbers, ..operation.options.clone() };
     let need = Need::Servers(args.server.iter().cloned().collect());
     Ok(operation.run(need, async |host| {
         let names: Vec<_> = host.snapshot().servers.keys().cloned().collect();
@@ -267,7 +314,8 @@ fn prompt_of(operation: OperationArgs<'_>, words: ArgumentWords) -> ExitStatus {
         let (server, prompt) = found((host, invocation), name, host.find_prompt(name))?;
         let schema = values::prompt_schema(&prompt);
         let arguments = values::arguments(words.base.clone(), &words.pairs, &schema)
-            .map_err(|wrong| invalid(wrong.join("\n  ")).server(&server))?;
+            .map_err(|wrong| invalid(wrong.join("\n  ")).server(&server))?
+            .value;
         let all = prompt.arguments.iter();
         let missing = all.filter(|one| one.required && arguments.get(&*one.name).is_none());
         let missing: Vec<&str> = missing.map(|one| &*one.name).collect();
@@ -288,7 +336,7 @@ fn invalid(message: impl Into<String>) -> Error {
 
 /// The words of a command before their types are known.
 pub struct ArgumentWords {
-    base: Option<Value>,
+    base: Option<WrittenValue>,
     pairs: Vec<String>,
 }
 
@@ -303,15 +351,16 @@ pub fn words(arguments: &[String]) -> Result<ArgumentWords, Error> {
     let base = if first == "-" {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map_err(|e| invalid(format!("stdin: {e}")))?;
-        Some(WrittenText::new("stdin", &text).value().map_err(invalid)?)
+        Some(WrittenText::new("stdin", &text).written_value().map_err(invalid)?)
     } else if let Some(path) = first.strip_prefix('@') {
-        Some(WrittenText::load(Path::new(path)).and_then(|file| file.value()).map_err(invalid)?)
+        let read = WrittenText::load(Path::new(path)).and_then(|file| file.written_value());
+        Some(read.map_err(invalid)?)
     } else if first.trim_start().starts_with(['{', '[']) {
         let wrong = |error: String| {
             invalid(format!("`{first}`: {error}"))
                 .help("strings need double quotes; or write key=value")
         };
-        Some(base::text::json::exact(first).map_err(wrong)?)
+        Some(WrittenValue::parse(first).map_err(wrong)?)
     } else {
         return Ok(ArgumentWords { base: None, pairs: arguments.to_vec() });
     };

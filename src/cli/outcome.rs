@@ -248,12 +248,17 @@ pub fn list_findings(server: &ServerView) -> Vec<Finding> {
             found.push(finding.clone());
         }
     }
-    if let Some(session) = server.session.as_deref().filter(|s| !s.capabilities.is_object()) {
-        let what = if session.capabilities.is_null() { "is missing" } else { "is not an object" };
-        let message = format!("`capabilities` {what} in its handshake: nothing was listed");
+    if let Some(message) = unlisted_reason(server) {
         found.push(Finding::new(FindingKind::WrongShape, server.since, message));
     }
     found
+}
+
+/// Why nothing of a server was listed although it is connected.
+pub fn unlisted_reason(server: &ServerView) -> Option<String> {
+    let session = server.session.as_deref().filter(|s| !s.capabilities.is_object())?;
+    let what = if session.capabilities.is_null() { "is missing" } else { "is not an object" };
+    Some(format!("`capabilities` {what} in its handshake: nothing was listed"))
 }
 
 /// An error as the `--json` of every command shows it.

@@ -8,7 +8,8 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
 use base::SafeText;
-use base::text::json::exact;
+use base::pointer::child_pointer;
+use base::text::json::{WrittenNumbers, WrittenValue, is_whole};
 use base::text::nearest;
 use mcp::{Prompt, schema_kind};
 use schema::{
@@ -21,20 +22,16 @@ use schema::{
 /// # Errors
 /// Every word that cannot be used, and why.
 pub fn arguments(
-    base: Option<Value>,
+    base: Option<WrittenValue>,
     pairs: &[String],
     schema: &SchemaDocument,
-) -> Result<Value, Vec<String>> {
+) -> Result<WrittenValue, Vec<String>> {
     let mut wrong = Vec::new();
-    let mut object = match base {
-        None => Map::new(),
-        Some(Value::Object(object)) => object,
-        Some(other) => {
-            return Err(vec![format!(
-                "arguments must be a JSON object, not {}",
-                schema_kind(&other)
-            )]);
-        }
+    let WrittenValue { value, mut numbers } =
+        base.unwrap_or_else(|| Value::Object(Map::new()).into());
+    let Value::Object(mut object) = value else {
+        let kind = schema_kind(&value);
+        return Err(vec![format!("arguments must be a JSON object, not {kind}")]);
     };
     let mut given: Vec<&str> = Vec::new();
     for pair in pairs {
@@ -45,11 +42,15 @@ pub fn arguments(
         let again = given.contains(&key);
         given.push(key);
         let done = resolve(key, schema).and_then(|named| {
-            put(&mut object, &named, text, again).map_err(|message| format!("{key}: {message}"))
+            let (pointer, written) = put(&mut object, &named, text, again)
+                .map_err(|message| format!("{key}: {message}"))?;
+            numbers.put(&pointer, written);
+            Ok(())
         });
         wrong.extend(done.err());
     }
-    if wrong.is_empty() { Ok(Value::Object(object)) } else { Err(wrong) }
+    let value = Value::Object(object);
+    if wrong.is_empty() { Ok(WrittenValue { value, numbers }) } else { Err(wrong) }
 }
 
 /// What a key of the command line names.
@@ -175,12 +176,13 @@ pub(super) fn usage(name: &str, schema: &SchemaDocument) -> String {
     out
 }
 
+/// Puts a value into its place; returns the pointer of that and the numbers as written.
 fn put(
     object: &mut Map<String, Value>,
     named: &NamedPlace<'_>,
     text: &str,
     again: bool,
-) -> Result<(), String> {
+) -> Result<(String, WrittenNumbers), String> {
     let Some((last, parents)) = named.path.split_last() else {
         return Err("the key is empty".into());
     };
@@ -189,75 +191,64 @@ fn put(
         let next = at.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
         at = next.as_object_mut().ok_or_else(|| format!("`{key}` is not an object"))?;
     }
+    let pointer = named.path.iter().fold(String::new(), |at, key| child_pointer(&at, key));
     let wanted = named.outline.types();
     let items = named.outline.items().types();
     let is_list = wanted.contains(&"array");
     // A repeated key adds to an array.
     if again && is_list {
-        let value = parse(text, &items)?;
+        let WrittenValue { value, numbers } = parse(text, &items)?;
         if let Some(Value::Array(list)) = at.get_mut(last) {
             list.push(value);
-            return Ok(());
+            return Ok((format!("{pointer}/{}", list.len() - 1), numbers));
         }
     }
     if again {
         return Err("was given twice".to_owned());
     }
-    let value = match parse(text, &wanted) {
+    let WrittenValue { value, numbers } = match parse(text, &wanted) {
         Ok(value) => value,
         // One word for an array is its first element.
         Err(_) if is_list && !text.trim_start().starts_with('[') => {
-            Value::Array(vec![parse(text, &items)?])
+            let first = parse(text, &items)?;
+            let mut numbers = WrittenNumbers::default();
+            numbers.put("/0", first.numbers);
+            WrittenValue { value: Value::Array(vec![first.value]), numbers }
         }
         Err(message) => return Err(message),
     };
     at.insert(last.clone(), value);
-    Ok(())
+    Ok((pointer, numbers))
 }
 
 /// Parses `text` as the first of the wanted types that it fits.
-fn parse(text: &str, wanted: &[&str]) -> Result<Value, String> {
-    let lossy = exact(text).err().filter(|_| serde_json::from_str::<Value>(text).is_ok());
-    let json = || exact(text).ok();
-    if let Some(lossy) = lossy
-        && !wanted.contains(&"string")
-    {
-        return Err(lossy);
-    }
+fn parse(text: &str, wanted: &[&str]) -> Result<WrittenValue, String> {
+    let json = WrittenValue::parse(text).ok();
+    let words = || WrittenValue::from(Value::from(text));
     if wanted.is_empty() {
         // Without a type, valid JSON is JSON and anything else is text. `null` must be a declared
         // type.
-        return Ok(json().filter(|v| !v.is_null()).unwrap_or_else(|| text.into()));
+        return Ok(json.filter(|written| !written.value.is_null()).unwrap_or_else(words));
     }
     let order = ["integer", "number", "boolean", "array", "object", "null", "string"];
     for kind in order.iter().filter(|kind| wanted.contains(kind)) {
-        let value = match *kind {
-            "string" => Some(Value::String(text.to_owned())),
-            "integer" => json().and_then(whole),
-            "number" => json().filter(Value::is_number),
-            "boolean" => json().filter(Value::is_boolean),
-            "array" => json().filter(Value::is_array),
-            "object" => json().filter(Value::is_object),
-            _ => json().filter(Value::is_null),
+        let fits = |value: &Value| match *kind {
+            "integer" => value.is_number() && is_whole(text.trim()),
+            "number" => value.is_number(),
+            "boolean" => value.is_boolean(),
+            "array" => value.is_array(),
+            "object" => value.is_object(),
+            _ => value.is_null(),
         };
-        if let Some(value) = value {
-            return Ok(value);
+        if *kind == "string" {
+            return Ok(words());
+        }
+        if let Some(written) = json.as_ref().filter(|written| fits(&written.value)) {
+            return Ok(written.clone());
         }
     }
     let wanted = wanted.join(" or ");
     Err(format!("`{text}` is not of type {wanted}"))
-}
-
-/// A value as an integer: `1.0` and `1e3` are some too (JSON Schema 2020-12, section 4.2.3), and are
-/// sent as servers expect them.
-fn whole(value: Value) -> Option<Value> {
-    /// Up to here a double holds every integer.
-    const MOST: f64 = 9_007_199_254_740_992.0;
-    if value.is_i64() || value.is_u64() {
-        return Some(value);
-    }
-    let number = value.as_f64().filter(|n| n.fract() == 0.0 && n.is_finite())?;
-    Some(if number.abs() <= MOST { (number as i64).into() } else { value })
 }
 
 #[cfg(test)]
@@ -277,7 +268,41 @@ mod tests {
             "either": {"type": ["number", "string"]},
         }, "$defs": {"meta": {"type": "object", "properties": {"author": {"type": "string"}}}}});
         let pairs: Vec<String> = pairs.iter().map(|p| (*p).to_owned()).collect();
-        arguments(None, &pairs, &document(schema))
+        arguments(None, &pairs, &document(schema)).map(|written| written.value)
+    }
+
+    /// What is sent for pairs, with a JSON object before them.
+    fn sent(base: &str, pairs: &[&str]) -> String {
+        let schema = json!({"properties": {
+            "count": {"type": "integer"}, "ratio": {"type": "number"},
+            "list": {"type": "array", "items": {"type": "number"}},
+            "deep": {"properties": {"x": {"type": "number"}}}, "other": {"type": "object"},
+        }});
+        let pairs: Vec<String> = pairs.iter().map(|pair| (*pair).to_owned()).collect();
+        let base = Some(WrittenValue::parse(base).expect("JSON"));
+        let all = arguments(base, &pairs, &document(schema)).expect("arguments");
+        serde_json::to_string(&all.numbers.within(&all.value)).expect("text")
+    }
+
+    #[test]
+    fn numbers_are_sent_as_they_were_typed() {
+        for (base, pairs, expected) in [
+            ("{}", &["count=1e3"][..], r#"{"count":1e3}"#),
+            ("{}", &["count=-2.0"], r#"{"count":-2.0}"#),
+            (
+                "{}",
+                &["count=123456789012345678901234567890"],
+                r#"{"count":123456789012345678901234567890}"#,
+            ),
+            ("{}", &["ratio=1e-400", "deep.x=1E400"], r#"{"ratio":1e-400,"deep":{"x":1E400}}"#),
+            ("{}", &["list=1e2", "list=0.10", "list=3"], r#"{"list":[1e2,0.10,3]}"#),
+            ("{}", &["list=[1e2,5]"], r#"{"list":[1e2,5]}"#),
+            ("{}", &["other={\"a\":1e-400}"], r#"{"other":{"a":1e-400}}"#),
+            (r#"{"deep":{"x":1e3,"y":1e4}}"#, &["deep.x=7"], r#"{"deep":{"x":7,"y":1e4}}"#),
+            (r#"{"list":[1e3],"count":1.0}"#, &["list=2"], r#"{"list":[2],"count":1.0}"#),
+        ] {
+            assert_eq!(sent(base, pairs), expected);
+        }
     }
 
     #[test]
@@ -293,8 +318,6 @@ mod tests {
         assert_eq!(typed(&["either=4", "maybe=null"]), Ok(json!({"either": 4, "maybe": null})));
         assert_eq!(typed(&["either=four"]), Ok(json!({"either": "four"})));
         assert_eq!(typed(&["text="]), Ok(json!({"text": ""})));
-        assert_eq!(typed(&["count=1e3"]).expect("whole").to_string(), r#"{"count":1000}"#);
-        assert_eq!(typed(&["count=-2.0"]).expect("whole").to_string(), r#"{"count":-2}"#);
         let long = "text=123456789012345678901234567890";
         assert_eq!(typed(&[long]), Ok(json!({"text": "123456789012345678901234567890"})));
     }
@@ -307,10 +330,8 @@ mod tests {
             ("count=2.5", "not of type integer"),
             ("count=null", "not of type integer"),
             ("flag=yes", "not of type boolean"),
-            ("count=123456789012345678901234567890", "cannot be sent exactly"),
-            ("ratio=1e-400", "1e-400 cannot be sent exactly"),
-            ("ratio=0.12345678901234567890123", "cannot be sent exactly"),
-            ("meta={\"author\": 1e-400}", "cannot be sent exactly"),
+            ("count=1e-400", "not of type integer"),
+            ("count=1.", "not of type integer"),
             ("txt=1", "did you mean `text`?"),
             ("text", "not key=value"),
         ] {
@@ -323,12 +344,13 @@ mod tests {
 
     #[test]
     fn pairs_add_to_a_json_object_and_without_a_schema_json_is_json() {
-        let base = Some(json!({"a": 1, "b": {"c": 2}}));
+        let base = Some(json!({"a": 1, "b": {"c": 2}}).into());
         let pairs =
             vec!["a=2".to_owned(), "n=null".to_owned(), "l=[1]".to_owned(), "t=x y".to_owned()];
         let value = arguments(base, &pairs, &document(json!({"type": "object"})));
+        let value = value.map(|written| written.value);
         assert_eq!(value, Ok(json!({"a": 2, "b": {"c": 2}, "n": "null", "l": [1], "t": "x y"})));
-        assert!(arguments(Some(json!([1])), &[], &document(json!({}))).is_err());
+        assert!(arguments(Some(json!([1]).into()), &[], &document(json!({}))).is_err());
     }
 
     #[test]

@@ -98,6 +98,25 @@ impl SyntaxNode {
         }
     }
 
+    /// The text of the value as JSON that any parser takes, numbers as written.
+    pub fn to_json_text(&self) -> String {
+        let list = |parts: Vec<String>, open, close| format!("{open}{}{close}", parts.join(","));
+        match &self.kind {
+            NodeKind::Number(number) => number.clone(),
+            NodeKind::List(elements) => {
+                list(elements.iter().map(Self::to_json_text).collect(), '[', ']')
+            }
+            NodeKind::Object(members) => {
+                let member = |member: &SyntaxMember| {
+                    let key = serde_json::Value::from(&*member.key);
+                    format!("{key}:{}", member.value.to_json_text())
+                };
+                list(members.iter().map(member).collect(), '{', '}')
+            }
+            NodeKind::Null | NodeKind::Bool(_) | NodeKind::Text(_) => self.to_json().to_string(),
+        }
+    }
+
     /// The type with its article, for messages.
     pub(crate) const fn type_name(&self) -> &'static str {
         match self.kind {

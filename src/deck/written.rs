@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use base::SafeText;
 use base::file::read_text;
+use base::text::json::WrittenValue;
 use base::text::path::spelled;
 use config::{NodeKind, Position, SourceText, SyntaxNode, parse_loosely, without_mark};
 use schema::{SchemaVerdict, Validator};
@@ -69,6 +70,17 @@ impl WrittenText {
             return Ok(value);
         }
         Ok(self.root()?.map_or_else(|| Value::Object(Map::new()), |root| root.to_json()))
+    }
+
+    /// The value with its numbers as they are written; an empty text is an empty object.
+    ///
+    /// # Errors
+    /// A syntax error, with its place.
+    pub fn written_value(&self) -> Result<WrittenValue, String> {
+        WrittenValue::parse(&self.text).or_else(|_| match self.root()? {
+            Some(root) => WrittenValue::parse(&root.to_json_text()),
+            None => Ok(Value::Object(Map::new()).into()),
+        })
     }
 
     /// The value of a text that is whole: an object, in which no key is given twice. Nothing at all

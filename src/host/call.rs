@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::approvals::Asker;
 use crate::policy::{CountedRun, DEFAULT_PROFILE, Principal};
 use base::human::millis;
+use base::text::json::WrittenNumbers;
 use base::{SafeText, ServerName, Timestamp};
 use config::RetryConfig;
 use config::error::Violation;
@@ -140,6 +141,9 @@ pub struct CallOptions {
     /// What the caller put into `_meta` for the server; keys of the connection itself are left out
     /// ([`mcp::vendor_meta`]).
     pub meta: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
+    /// Numbers of the arguments (of the parameters, in [`crate::Host::request`]) that are sent as they
+    /// were written, by their JSON pointers there.
+    pub numbers: Option<Arc<WrittenNumbers>>,
     /// Number of decks the call has already passed through, when it came through a gateway.
     pub hops: Option<u64>,
     /// The call id, reserved with [`crate::Host::next_call_id`].

@@ -721,6 +721,9 @@ impl Flight {
         if let Some(meta) = options.meta.as_ref().filter(|meta| !meta.is_empty()) {
             let _ = row.pending.meta.set(Arc::clone(meta));
         }
+        if let Some(numbers) = &options.numbers {
+            let _ = row.pending.numbers.set(Arc::clone(numbers));
+        }
         if let Some(hops) = options.hops {
             let _ = row.pending.hops.set(hops);
         }

@@ -387,7 +387,8 @@ pub struct HostView {
     /// Configuration files in use.
     #[serde(serialize_with = "base::text::path::many")]
     pub files: Vec<PathBuf>,
-    /// Problems of the configuration in use.
+    /// Problems of the configuration in use; none while a newer one is rejected, whose text has taken
+    /// the place of the one they are about.
     pub diagnostics: Vec<Diagnostic>,
     /// Problems of a newer configuration that was rejected.
     pub rejected: Vec<Diagnostic>,
@@ -428,7 +429,11 @@ impl HostView {
                 self.diagnostics.clone_from(diagnostics);
                 self.rejected.clear();
             }
-            Fact::ConfigRejected { diagnostics } => self.rejected.clone_from(diagnostics),
+            Fact::ConfigRejected { diagnostics } => {
+                self.rejected.clone_from(diagnostics);
+                // They are about lines of a text that is no longer there.
+                self.diagnostics.clear();
+            }
             Fact::Reloaded(change) => self.reload = Some((record.at, change.clone())),
             Fact::ServerRemoved => {
                 if let Some(name) = &record.server {

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CallId, Finding, Progress};
 use base::text::cut;
+use base::text::json::WrittenNumbers;
 use base::{SafeText, Timestamp};
 use config::error::{Error, ErrorCode};
 
@@ -29,6 +30,8 @@ pub struct PendingRequest {
     pub trace: OnceLock<Arc<str>>,
     /// What its caller put into `_meta`.
     pub meta: OnceLock<Arc<Map<String, Value>>>,
+    /// Numbers of its arguments that are sent as they were written.
+    pub numbers: OnceLock<Arc<WrittenNumbers>>,
     /// How many decks it came through; sent in `_meta` to a server that is a deck.
     pub hops: OnceLock<u64>,
     /// Timeout, not counting time spent waiting for the user; progress restarts it.
@@ -98,6 +101,7 @@ impl PendingRequest {
             caller: OnceLock::new(),
             trace: OnceLock::new(),
             meta: OnceLock::new(),
+            numbers: OnceLock::new(),
             hops: OnceLock::new(),
             timeout,
             max_total,

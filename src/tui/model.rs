@@ -58,6 +58,8 @@ pub struct Playback {
     pub read: Option<f64>,
     /// Whether secrets were masked.
     pub is_scrubbed: bool,
+    /// What could not be read of the file.
+    pub losses: Option<SafeText>,
 }
 
 /// Everything panes read.

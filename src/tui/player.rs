@@ -83,6 +83,7 @@ pub fn play(
             Err(error) => return failed(error),
         }
     }
+    playback.losses = scan.losses().map(|words| SafeText::line(&words));
     let player = scan.finish();
     playback.read = None;
     (playback.began, playback.end) = player.span();
@@ -179,6 +180,23 @@ impl PlayerState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_could_not_be_read_of_a_recording_is_told_where_it_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let header = r#"{"type":"header","version":1,"product":"p","began":1000}"#;
+        std::fs::write(&path, format!("{header}\n{{broken\n")).unwrap();
+        let scan = Scan::open(&path).unwrap();
+        let (_sender, commands) = std::sync::mpsc::channel();
+        let told = std::cell::RefCell::new(None);
+        play(SafeText::line("a"), scan, &commands, &|played| {
+            *told.borrow_mut() = played.unwrap().playback.losses;
+            false
+        });
+        let told = told.into_inner().unwrap();
+        assert_eq!(told.as_str(), "a line is broken and was left out");
+    }
 
     #[test]
     fn a_recording_that_nobody_looks_at_any_more_is_not_read_to_its_end() {

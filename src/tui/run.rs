@@ -246,47 +246,68 @@ impl Dashboard {
     ) -> io::Result<ExitCode> {
         let mut engine_lives = true;
         loop {
-            let wake = self.next_wake();
-            let event = tokio::select! {
-                biased;
-                signal = self.signals.next() => LoopEvent::Signal(signal),
-                input = inputs.recv(), if self.terminal_lives => LoopEvent::Input(input),
-                opened = opened.recv(), if engine_lives => LoopEvent::Engine(opened),
-                message = incoming.recv() => LoopEvent::Message(message),
-                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => LoopEvent::Time,
-            };
-            self.update(Message::Now(self.clock.now())).await?;
-            match event {
-                LoopEvent::Signal(signal) => self.signal(signal).await?,
-                LoopEvent::Input(input) => self.input(input).await?,
-                LoopEvent::Engine(Some(opened)) => self.opened(opened).await?,
-                LoopEvent::Engine(None) => {
-                    engine_lives = false;
-                    if self.leaving.is_some() {
-                        self.leaving = Some(LeavingStage::Now);
-                    } else {
-                        let error = Error::new(ErrorCode::Internal, "the engine ended by itself");
-                        self.update(Message::EngineFailed(error)).await?;
-                    }
+            match self.step(inputs, incoming, opened, &mut engine_lives).await {
+                Ok(None) => {}
+                Ok(Some(code)) => return Ok(code),
+                // A terminal that cannot be written to is gone; its input may not have ended yet.
+                Err(error) => {
+                    tracing::warn!(%error, "the terminal is gone");
+                    self.terminal_lives = false;
+                    self.hang_up();
                 }
-                LoopEvent::Message(Some(message)) => self.update(message).await?,
-                LoopEvent::Message(None) | LoopEvent::Time => {}
-            }
-            while let Ok(input) = inputs.try_recv() {
-                self.input(Some(input)).await?;
-            }
-            for _ in 0..256 {
-                let Ok(message) = incoming.try_recv() else { break };
-                self.update(message).await?;
-            }
-            if self.leaving == Some(LeavingStage::Now) {
-                let code = if self.interrupted { INTERRUPTED } else { 0 };
-                return Ok(ExitCode::from(code));
-            }
-            if self.terminal_lives {
-                self.draw_when_due()?;
             }
         }
+    }
+
+    /// Handles one event and what else has arrived; returns the exit code at the end.
+    async fn step(
+        &mut self,
+        inputs: &mut mpsc::Receiver<Input>,
+        incoming: &mut mpsc::Receiver<Message>,
+        opened: &mut mpsc::Receiver<OpenedDeck>,
+        engine_lives: &mut bool,
+    ) -> io::Result<Option<ExitCode>> {
+        let wake = self.next_wake().filter(|_| self.terminal_lives);
+        let event = tokio::select! {
+            biased;
+            signal = self.signals.next() => LoopEvent::Signal(signal),
+            input = inputs.recv(), if self.terminal_lives => LoopEvent::Input(input),
+            opened = opened.recv(), if *engine_lives => LoopEvent::Engine(opened),
+            message = incoming.recv() => LoopEvent::Message(message),
+            () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => LoopEvent::Time,
+        };
+        self.update(Message::Now(self.clock.now())).await?;
+        match event {
+            LoopEvent::Signal(signal) => self.signal(signal).await?,
+            LoopEvent::Input(input) => self.input(input).await?,
+            LoopEvent::Engine(Some(opened)) => self.opened(opened).await?,
+            LoopEvent::Engine(None) => {
+                *engine_lives = false;
+                if self.leaving.is_some() {
+                    self.leaving = Some(LeavingStage::Now);
+                } else {
+                    let error = Error::new(ErrorCode::Internal, "the engine ended by itself");
+                    self.update(Message::EngineFailed(error)).await?;
+                }
+            }
+            LoopEvent::Message(Some(message)) => self.update(message).await?,
+            LoopEvent::Message(None) | LoopEvent::Time => {}
+        }
+        while let Ok(input) = inputs.try_recv() {
+            self.input(Some(input)).await?;
+        }
+        for _ in 0..256 {
+            let Ok(message) = incoming.try_recv() else { break };
+            self.update(message).await?;
+        }
+        if self.leaving == Some(LeavingStage::Now) {
+            let code = if self.interrupted { INTERRUPTED } else { 0 };
+            return Ok(Some(ExitCode::from(code)));
+        }
+        if self.terminal_lives {
+            self.draw_when_due()?;
+        }
+        Ok(None)
     }
 
     async fn input(&mut self, input: Option<Input>) -> io::Result<()> {

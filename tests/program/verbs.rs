@@ -275,10 +275,12 @@ fn what_is_wrong_is_reported_in_words_of_this_command_line() {
     assert!(help(&["prompt", "calc.greet"]).contains("who=TEXT"));
     // A misspelt server is told, and not only the one that happens to be down.
     let done = run(&bench, &["call", "cacl.add", "a=1", "b=2"]);
-    assert_eq!(done.code, Some(3), "{done:?}");
-    assert!(done.stderr.contains("no server offers `cacl.add`"), "{done:?}");
-    assert!(done.stderr.contains("down cannot be asked"), "{done:?}");
-    assert_eq!(done.stderr.matches("candidates").count(), 1, "{done:?}");
+    assert_eq!(done.code, Some(2), "{done:?}");
+    let lines: Vec<&str> = done.stderr.lines().collect();
+    assert_eq!(lines[0], "mcpdeck: no server offers `cacl.add`", "{done:?}");
+    assert!(lines[1].starts_with("  did you mean `calc.add`"), "{done:?}");
+    assert!(lines[2].starts_with("  `down` was not asked, it is unavailable: "), "{done:?}");
+    assert_eq!(lines.len(), 3, "{done:?}");
     let behind = json!({"command": "x", "dependencies": ["down"]});
     let down = json!({"command": "no-such-program-anywhere"});
     let address = json!({"url": "http://127.0.0.1:9/mcp"});
@@ -292,6 +294,56 @@ fn what_is_wrong_is_reported_in_words_of_this_command_line() {
     let done = run(&bench, &["call", "behind.x"]);
     assert!(done.stderr.starts_with("mcpdeck: behind: the server is waiting"), "{done:?}");
     assert_eq!(done.stderr.matches("command not found").count(), 1, "{done:?}");
+}
+
+#[test]
+fn numbers_reach_the_server_as_they_were_typed() {
+    let bench = bench();
+    let schema = json!({"type": "object", "properties": {
+        "n": {"type": "number"}, "i": {"type": "integer"}}});
+    let script = json!({"record": "lines.jsonl",
+        "tools": [{"name": "t", "description": "T.", "inputSchema": schema}],
+        "calls": {"t": {"text": "ok"}}});
+    bench.servers(&json!({"s": bench.mock("s", &script, &json!({}))}));
+    bench.write("args.json", "{\"n\": 1e-400, /* as C writes it */ \"i\": 1E2,}");
+    for (args, expected) in [
+        (&["call", "s.t", "n=1e-400"][..], r#""arguments":{"n":1e-400}"#),
+        (&["call", "s.t", "i=1e3"], r#""arguments":{"i":1e3}"#),
+        (&["call", "s.t", "i=123456789012345678901234567890"], ":123456789012345678901234567890}"),
+        (&["call", "s.t", r#"{"n": 1.50}"#], r#""arguments":{"n":1.50}"#),
+        (&["call", "s.t", "@args.json"], r#""arguments":{"n":1e-400,"i":1E2}"#),
+        (&["load", "s.t", "n=1.0e2", "--calls", "1"], r#""arguments":{"n":1.0e2}"#),
+        (
+            &["request", "tools/call", r#"{"name":"t","arguments":{"n":0.10}}"#],
+            r#""arguments":{"n":0.10}"#,
+        ),
+    ] {
+        let done = run(&bench, args);
+        assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
+        let path = bench.path().join("lines.jsonl");
+        let lines = std::fs::read_to_string(&path).expect("recorded");
+        assert!(lines.contains(expected), "{args:?}: {expected} is not in {lines}");
+        std::fs::remove_file(path).expect("removed");
+    }
+    assert_eq!(run(&bench, &["call", "s.t", "i=1e-400"]).code, Some(2), "no integer");
+}
+
+#[test]
+fn capabilities_of_the_wrong_type_are_no_success_and_are_the_reason() {
+    let bench = bench();
+    for capabilities in [json!([]), json!("x"), json!(7)] {
+        let script = json!({"capabilities": capabilities, "tools": [
+            {"name": "t", "description": "T.", "inputSchema": {"type": "object"}}]});
+        bench.servers(&json!({"s": bench.mock("s", &script, &json!({}))}));
+        let list = run(&bench, &["list"]);
+        assert_eq!(list.code, Some(1), "{list:?}");
+        for name in ["s.t", "t"] {
+            let call = run(&bench, &["call", name]);
+            assert_eq!(call.code, Some(2), "{call:?}");
+            let why = "`s` may have it: `capabilities` is not an object in its handshake";
+            assert!(call.stderr.contains(why), "{call:?}");
+        }
+    }
 }
 
 #[test]

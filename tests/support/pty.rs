@@ -581,7 +581,7 @@ impl Deck {
     }
 
     /// Closes the terminal under the program; the child is reaped in the background.
-    pub fn close_terminal(mut self) -> impl Sized {
+    pub fn close_terminal(mut self) -> (impl Sized, std::thread::JoinHandle<u32>) {
         // The reader holds the terminal too: the next frame lets it go.
         self.closing.store(true, Ordering::SeqCst);
         self.keys("2");
@@ -589,8 +589,8 @@ impl Deck {
         self.writer = None;
         self.master = None;
         let mut child = self.child;
-        std::thread::spawn(move || child.wait());
-        self.home
+        let ended = std::thread::spawn(move || child.wait().map_or(u32::MAX, |s| s.exit_code()));
+        (self.home, ended)
     }
 }
 

@@ -31,6 +31,20 @@ fn exited() -> Fact {
 }
 
 #[test]
+fn warnings_go_with_the_text_they_are_about() {
+    let warning = |text: &str| {
+        vec![Diagnostic::new("config/unknown-key", config::Severity::Warning, text.to_owned())]
+    };
+    let loaded =
+        |diagnostics| Fact::ConfigLoaded { files: Vec::new(), diagnostics, order: Vec::new() };
+    let rejected = Fact::ConfigRejected { diagnostics: warning("new") };
+    let view = fold(vec![loaded(warning("old")), rejected.clone()]);
+    assert_eq!((view.diagnostics, view.rejected), (Vec::new(), warning("new")));
+    let view = fold(vec![loaded(warning("old")), rejected, loaded(warning("old"))]);
+    assert_eq!((view.diagnostics, view.rejected), (warning("old"), Vec::new()));
+}
+
+#[test]
 fn restarts_count_the_times_a_server_became_ready_again() {
     use ServerState::{Ready, Starting, Unavailable};
     let restarts = |facts: Vec<Fact>| fold(facts).servers["git"].restarts;

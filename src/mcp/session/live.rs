@@ -20,6 +20,7 @@ use crate::transport::{Outgoing, SendError, Transport};
 use crate::wire::tap::Tap;
 use crate::{Era, Payload, SessionEvent, SessionView, era};
 use base::LogLevel;
+use base::text::json::NO_NUMBERS;
 use config::error::{Error, ErrorCode};
 
 /// The session as held by its owner: once it is dropped, the session ends with the last request in
@@ -189,7 +190,8 @@ impl Core {
         let (id, answer) = self.tap.admit(rpc, request);
         let why = "was given up";
         let mut abandon = Abandon { core: self, request, id, why, armed: true };
-        let body = rpc.body(id, meta).map_err(|error| {
+        let numbers = request.numbers.get().map_or(&NO_NUMBERS, |numbers| &**numbers);
+        let body = rpc.body(id, meta, numbers).map_err(|error| {
             let message = format!("the message cannot be serialised: {error}");
             Error::new(ErrorCode::Internal, message)
         })?;

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use base::pointer::child_pointer;
 use base::text::cut;
+use base::text::json::{ExactJson, NO_NUMBERS, WrittenNumbers};
 use base::{LogLevel, SafeText};
 
 /// A request of the host as it is sent.
@@ -82,11 +83,17 @@ impl RpcRequest {
         }
     }
 
-    /// Its JSON text. `meta` is the content of `_meta` besides the progress token, which is the id.
+    /// Its JSON text. `meta` is the content of `_meta` besides the progress token, which is the id;
+    /// `numbers` are those of the arguments that are sent as they were written.
     ///
     /// # Errors
     /// When a value has no JSON form.
-    pub fn body(&self, id: i64, meta: &Map<String, Value>) -> serde_json::Result<Vec<u8>> {
+    pub fn body(
+        &self,
+        id: i64,
+        meta: &Map<String, Value>,
+        numbers: &WrittenNumbers,
+    ) -> serde_json::Result<Vec<u8>> {
         #[derive(Serialize)]
         struct MessageBody<'a> {
             jsonrpc: &'static str,
@@ -95,7 +102,7 @@ impl RpcRequest {
             params: WrittenParams<'a>,
         }
         let token = (!self.is_handshake()).then_some(id);
-        let params = WrittenParams::new(self.params.as_ref(), meta, token);
+        let params = WrittenParams::new(self.params.as_ref(), meta, token, numbers);
         serde_json::to_vec(&MessageBody { jsonrpc: "2.0", id, method: &self.method, params })
     }
 }
@@ -140,9 +147,9 @@ struct WrittenParams<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    arguments: Option<&'a Value>,
+    arguments: Option<ExactJson<'a>>,
     #[serde(flatten)]
-    more: Option<&'a Map<String, Value>>,
+    more: Option<ExactJson<'a>>,
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     meta: Option<Meta<'a>>,
 }
@@ -157,14 +164,21 @@ struct Meta<'a> {
 }
 
 impl<'a> WrittenParams<'a> {
-    fn new(params: Option<&'a Params>, known: &'a Map<String, Value>, token: Option<i64>) -> Self {
+    fn new(
+        params: Option<&'a Params>,
+        known: &'a Map<String, Value>,
+        token: Option<i64>,
+        numbers: &'a WrittenNumbers,
+    ) -> Self {
         let meta = Meta { known, progress_token: token };
         let meta = Some(meta).filter(|_| token.is_some() || !known.is_empty());
         let (name, arguments, more) = match params {
             Some(Params::Named { name, arguments, more }) => {
-                (Some(&**name), Some(&**arguments).filter(|value| !value.is_null()), Some(more))
+                let arguments = Some(&**arguments).filter(|value| !value.is_null());
+                let arguments = arguments.map(|value| numbers.within(value));
+                (Some(&**name), arguments, Some(NO_NUMBERS.within_members(more)))
             }
-            Some(Params::Whole(params)) => (None, None, Some(params)),
+            Some(Params::Whole(params)) => (None, None, Some(numbers.within_members(params))),
             None => (None, None, None),
         };
         Self { name, arguments, more, meta }
@@ -300,7 +314,7 @@ mod tests {
 
     fn written(params: Option<&Params>, meta: &Value) -> Value {
         let meta = meta.as_object().cloned().unwrap_or_default();
-        serde_json::to_value(WrittenParams::new(params, &meta, Some(7))).unwrap()
+        serde_json::to_value(WrittenParams::new(params, &meta, Some(7), &NO_NUMBERS)).unwrap()
     }
 
     #[test]
@@ -318,6 +332,21 @@ mod tests {
         let forged = RpcRequest::new("a", None, Some(json!({"_meta": {"y": 1}, "b": 2}))).params;
         let expected = json!({"b": 2, "_meta": {"progressToken": 7}});
         assert_eq!(written(forged.as_ref(), &json!({})), expected);
+    }
+
+    #[test]
+    fn numbers_of_arguments_and_of_whole_parameters_are_written_as_they_were_typed() {
+        let body = |rpc: &RpcRequest, text: &str| {
+            let numbers = base::text::json::WrittenValue::parse(text).unwrap().numbers;
+            String::from_utf8(rpc.body(7, &Map::new(), &numbers).unwrap()).unwrap()
+        };
+        let arguments = Arc::new(json!({"a": [0.0, 1.5]}));
+        let named = RpcRequest::named("tools/call", "t".into(), arguments);
+        let text = body(&named, r#"{"a":[1e-400,1.5]}"#);
+        assert!(text.contains(r#""arguments":{"a":[1e-400,1.5]}"#), "{text}");
+        let whole = RpcRequest::new("x/y", None, Some(json!({"n": 1000.0, "s": "1e3"})));
+        let text = body(&whole, r#"{"n":1e3,"s":"1e3"}"#);
+        assert!(text.contains(r#""n":1e3,"s":"1e3""#), "{text}");
     }
 
     #[test]

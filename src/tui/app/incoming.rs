@@ -310,7 +310,13 @@ impl App {
     fn played(&mut self, played: Played) {
         self.model.engine = EngineState::Running;
         self.model.now = played.playback.at;
-        self.model.playback = Some(played.playback);
+        let before = self.model.playback.replace(played.playback);
+        let losses = self.model.playback.as_ref().and_then(|now| now.losses.clone());
+        if before.is_none_or(|before| before.losses.is_none())
+            && let Some(lost) = losses
+        {
+            self.toast(Ink::from(&lost), Role::Warning);
+        }
         if let Some(operations) = played.operations {
             self.model.operations = operations;
         }

@@ -63,7 +63,12 @@ pub(super) fn render(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
 /// Header marks for a recording that is being played or made.
 pub(super) fn marks(cx: &Cx<'_>, right: &mut Vec<(Ink, Role)>) {
     if let Some(playback) = &cx.model.playback {
-        let word = if playback.is_scrubbed { "a scrubbed recording" } else { "a recording" };
+        let word = match (playback.is_scrubbed, playback.losses.is_some()) {
+            (false, false) => "a recording",
+            (true, false) => "a scrubbed recording",
+            (false, true) => "a recording, damaged",
+            (true, true) => "a scrubbed recording, damaged",
+        };
         right.push((ink!("{}", word), Role::Attention));
     }
     if cx.model.recording.is_some() {

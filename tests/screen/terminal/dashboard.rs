@@ -115,8 +115,9 @@ fn when_the_terminal_goes_the_program_and_its_servers_go_too() {
     let deck = Deck::demo(Size::WIDE);
     deck.wait("4 ready");
     let (own, server) = (deck.pid(), deck.pid_of("atlas"));
-    drop(deck.close_terminal());
+    let (_home, ended) = deck.close_terminal();
     pty::until("the program is gone", || !pty::is_alive(own));
+    assert_eq!(ended.join().unwrap(), 130, "as documented for a signal");
     pty::until("its server is gone", || !pty::is_alive(server));
 }
 
