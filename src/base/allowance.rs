@@ -9,13 +9,13 @@ use tokio::time::Instant;
 /// Sustained rate of unsolicited output, in bytes per second and stream: everything on stderr, and
 /// everything but responses on stdout. At this rate a flood costs the host a few percent of one
 /// processor, and the kernel about as much; a gigabyte takes twenty-six seconds.
-const BYTES_PER_SECOND: f64 = (40 << 20) as f64;
+const MAX_BYTES_PER_SECOND: f64 = (40 << 20) as f64;
 /// Burst size in bytes: what may be read at once after a quiet period.
-const BYTES_AT_ONCE: f64 = (16 << 20) as f64;
+const MAX_BURST_BYTES: f64 = (16 << 20) as f64;
 /// Shortest pause when an allowance is spent; shorter ones only cost wake-ups.
-const PAUSE: Duration = Duration::from_millis(2);
+const MIN_PAUSE_INTERVAL: Duration = Duration::from_millis(2);
 /// Longest pause.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_PAUSE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A token bucket.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Allowance {
 
     /// The allowance for one byte stream.
     pub fn of_bytes() -> Self {
-        Self::new(BYTES_PER_SECOND, BYTES_AT_ONCE)
+        Self::new(MAX_BYTES_PER_SECOND, MAX_BURST_BYTES)
     }
 
     /// Adds what has accrued since the last refill.
@@ -52,7 +52,8 @@ impl Allowance {
             self.refill();
         }
         let debt = -self.left / self.rate;
-        (debt > 0.0).then(|| Duration::from_secs_f64(debt).clamp(PAUSE, LONGEST))
+        (debt > 0.0)
+            .then(|| Duration::from_secs_f64(debt).clamp(MIN_PAUSE_INTERVAL, MAX_PAUSE_INTERVAL))
     }
 
     /// Takes one token if available; returns whether it did.
@@ -89,7 +90,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(60)).await;
         allowance.refill();
         assert_eq!(allowance.spend(500.0), None, "no more than the burst is saved up");
-        assert!(allowance.spend(1e9).is_some_and(|pause| pause == LONGEST));
+        assert!(allowance.spend(1e9).is_some_and(|pause| pause == MAX_PAUSE_INTERVAL));
     }
 
     #[tokio::test(start_paused = true)]

@@ -150,9 +150,9 @@ fn beside(target: &Path, readers: Readers) -> io::Result<(PathBuf, File)> {
 // waiting; must not touch the file.
 
 /// How many times the lock is tried: another program holds it only for a few writes.
-const LOOKS: u32 = 300;
+const MAX_LOCK_TRIES: u32 = 300;
 /// Delay between two tries.
-const PAUSE: Duration = Duration::from_millis(10);
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs `work` while no other program runs work on a file in the same folder. Blocks until the lock
 /// is free; after three seconds, or where locking is unsupported (some network file systems), runs
@@ -166,10 +166,10 @@ pub fn alone<T>(file: &Path, work: impl FnOnce() -> T) -> T {
 fn wait(file: &Path) -> Option<File> {
     let target = resolved(file);
     let lock = open(folder_of(&target)).ok()?;
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_LOCK_TRIES {
         match lock.try_lock() {
             Ok(()) => return Some(lock),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_INTERVAL),
             Err(TryLockError::Error(_)) => return None,
         }
     }

@@ -70,7 +70,7 @@ struct Sleep(AtomicU64);
 
 impl Sleep {
     /// The two clocks cannot be read at the same moment; smaller differences are not sleep.
-    const NOISE: Duration = Duration::from_secs(1);
+    const MIN_SLEEP_INTERVAL: Duration = Duration::from_secs(1);
 
     fn so_far(&self) -> Duration {
         self.note(slept())
@@ -78,7 +78,7 @@ impl Sleep {
 
     fn note(&self, slept: Duration) -> Duration {
         let known = Duration::from_micros(self.0.load(Ordering::Relaxed));
-        if slept < known + Self::NOISE {
+        if slept < known + Self::MIN_SLEEP_INTERVAL {
             return known;
         }
         self.0.fetch_max(slept.as_micros() as u64, Ordering::Relaxed);

@@ -76,7 +76,7 @@ impl Serialize for Secret {
 /// `Bearer TOKEN`; the password inside a URL or a `Basic` value; each line of a multi-line value.
 ///
 /// Cheap to clone; clones share the values they [learn](Self::learn). Values shorter than
-/// [`Redactor::MIN_LEN`] bytes are not searched for: masking every `1` or `true` would destroy the
+/// [`Redactor::MIN_SECRET_BYTES`] bytes are not searched for: masking every `1` or `true` would destroy the
 /// text without protecting anything.
 #[derive(Clone, Default)]
 pub struct Redactor(Arc<RwLock<Arc<Search>>>);
@@ -113,9 +113,9 @@ impl Search {
 
 impl Redactor {
     /// Shortest value, in bytes, that is searched for.
-    pub const MIN_LEN: usize = 6;
+    pub const MIN_SECRET_BYTES: usize = 6;
     /// Most values kept; beyond that, the oldest are forgotten.
-    const MOST: usize = 4096;
+    const MAX_SECRETS: usize = 4096;
 
     /// A redactor for `values`.
     pub fn new(values: impl IntoIterator<Item = Secret>) -> Self {
@@ -134,7 +134,7 @@ impl Redactor {
             }
         }
         if all.len() > now.values.len() {
-            all.drain(..all.len().saturating_sub(Self::MOST));
+            all.drain(..all.len().saturating_sub(Self::MAX_SECRETS));
             *now = Arc::new(Search::new(all));
         }
     }
@@ -230,9 +230,9 @@ impl fmt::Debug for Redactor {
 // Only makes patterns; what is masked is decided by searching for them.
 
 /// Shortest piece of base64 that is searched for: shorter ones appear by chance.
-const MIN_BASE64: usize = 10;
+const MIN_BASE64_BYTES: usize = 10;
 /// Shortest line of a value of several lines: the last one of a key may be short.
-const MIN_LINE: usize = 4;
+const MIN_LINE_BYTES: usize = 4;
 
 /// Patterns to search for, in a stable order.
 #[derive(Default)]
@@ -262,7 +262,9 @@ impl SecretPatterns {
         }
         if value.contains('\n') {
             let lines = value.lines().map(str::trim);
-            for line in lines.filter(|line| line.len() >= MIN_LINE && !line.starts_with("-----")) {
+            for line in
+                lines.filter(|line| line.len() >= MIN_LINE_BYTES && !line.starts_with("-----"))
+            {
                 self.0.insert(line.to_owned());
                 self.add_spellings(line);
             }
@@ -280,7 +282,7 @@ impl SecretPatterns {
     }
 
     fn add_spellings(&mut self, value: &str) {
-        if value.len() < Redactor::MIN_LEN {
+        if value.len() < Redactor::MIN_SECRET_BYTES {
             return;
         }
         self.0.insert(value.to_owned());
@@ -312,7 +314,7 @@ impl SecretPatterns {
                 // Six bits per character: those before this one hold bits of the value only.
                 let last = bytes.len() * 8 / 6;
                 if let Some(middle) = text.get(first..last)
-                    && middle.len() >= MIN_BASE64
+                    && middle.len() >= MIN_BASE64_BYTES
                 {
                     self.0.insert(middle.to_owned());
                 }

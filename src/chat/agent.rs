@@ -51,7 +51,7 @@ impl Default for TurnLimits {
 }
 
 /// Maximum size of a call's result, in bytes; longer ones are shortened.
-const RESULT: usize = 200_000;
+const MAX_RESULT_BYTES: usize = 200_000;
 
 /// The conversation so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -569,7 +569,7 @@ impl AgentTurn<'_> {
         let is_error = result.is_err();
         let (Ok(text) | Err(text)) = result;
         let mut text = SafeText::block(&text).to_string();
-        context::shorten(&mut text, RESULT);
+        context::shorten(&mut text, MAX_RESULT_BYTES);
         (self.on_event)(ChatEvent::ToolResult {
             id: call.id.clone(),
             name: call.name.clone(),

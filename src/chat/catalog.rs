@@ -11,7 +11,7 @@ use host::{Host, Principal, exposed_name, hashed_name, resolve_name};
 use mcp::Tool;
 
 /// Maximum length of a tool description for the model, in characters.
-const DESCRIPTION: usize = 4_000;
+const MAX_DESCRIPTION_CHARS: usize = 4_000;
 
 /// One tool.
 #[derive(Clone, Debug)]
@@ -35,7 +35,8 @@ impl ChatTool {
         let words = self.tool.raw.get("description").and_then(serde_json::Value::as_str);
         ToolSpec {
             name: self.name.clone(),
-            description: SafeText::cut_block(words.unwrap_or_default(), DESCRIPTION).to_string(),
+            description: SafeText::cut_block(words.unwrap_or_default(), MAX_DESCRIPTION_CHARS)
+                .to_string(),
             schema: Arc::clone(&self.tool.input_schema),
         }
     }

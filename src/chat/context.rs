@@ -4,11 +4,11 @@ use crate::llm::{ChatMessage, ModelPrompt, ModelReply};
 use base::text::cut;
 
 /// Share of the context that a prompt may use, in percent; the rest is for the answer.
-const FULL: u64 = 80;
+const MAX_PROMPT_PERCENT: u64 = 80;
 /// Results of up to this size are not shortened, in bytes.
-const SHORTEST: usize = 600;
+const MIN_SHORTENED_BYTES: usize = 600;
 /// Bytes of the note that says what was cut.
-const NOTE: usize = 80;
+const CUT_NOTE_BYTES: usize = 80;
 const LEFT_OUT: &str = " bytes left out to fit the context";
 
 /// Estimates the tokens of a text: about four bytes of English or JSON per token.
@@ -60,7 +60,7 @@ pub enum PromptFit {
 /// the model has read are shortened first, then all that it has not read, the longest first, so that
 /// they share the room. No message is removed.
 pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
-    let room = limit.saturating_mul(FULL) / 100;
+    let room = limit.saturating_mul(MAX_PROMPT_PERCENT) / 100;
     let Some(room) = room.checked_sub(fixed) else { return PromptFit::Cannot };
     let is_reply = |message: &ChatMessage| matches!(message, ChatMessage::Assistant(_));
     let unread = messages.iter().rposition(is_reply).unwrap_or(0);
@@ -71,11 +71,11 @@ pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
             return PromptFit::Fits(shortened);
         }
         if let ChatMessage::Tool { text, .. } = &mut messages[at]
-            && text.len() > SHORTEST
+            && text.len() > MIN_SHORTENED_BYTES
         {
             // With room for the note of what was cut.
-            let keep = text.len().saturating_sub(over as usize * 4 + NOTE);
-            shorten(text, keep.max(SHORTEST - NOTE));
+            let keep = text.len().saturating_sub(over as usize * 4 + CUT_NOTE_BYTES);
+            shorten(text, keep.max(MIN_SHORTENED_BYTES - CUT_NOTE_BYTES));
             shortened += 1;
         }
     }
@@ -90,9 +90,9 @@ pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
     let most = shared(sizes.collect(), over as usize * 4);
     for message in &mut messages[unread..] {
         if let ChatMessage::Tool { text, .. } = message
-            && text.len() > most.max(SHORTEST)
+            && text.len() > most.max(MIN_SHORTENED_BYTES)
         {
-            shorten(text, most.max(SHORTEST) - NOTE);
+            shorten(text, most.max(MIN_SHORTENED_BYTES) - CUT_NOTE_BYTES);
             shortened += 1;
         }
     }
@@ -164,7 +164,10 @@ mod tests {
             vec![user("a"), result(2_000), result(40_000), result(1_000), read(), result(9_000)];
         assert_eq!(fit(&mut messages, 100, 5_000), PromptFit::Fits(2));
         let sizes: Vec<usize> = messages.iter().map(size).collect();
-        assert!(sizes[1] <= SHORTEST && sizes[2] < 6_000 && sizes[3] == 1_000, "{sizes:?}");
+        assert!(
+            sizes[1] <= MIN_SHORTENED_BYTES && sizes[2] < 6_000 && sizes[3] == 1_000,
+            "{sizes:?}"
+        );
         assert_eq!(sizes[5], 9_000, "what was not read yet stays whole");
         assert!(of_messages(&messages) + 100 <= 4_000);
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use base::file::read_text;
 
 /// Maximum size of a file, in bytes.
-const LARGEST: u64 = 256 << 10;
+const MAX_FILE_BYTES: u64 = 256 << 10;
 
 /// Appends the text of the files that a message names. Words that name no file are unchanged.
 ///
@@ -20,7 +20,7 @@ pub fn with_files(message: &str, folder: &Path) -> Result<String, String> {
         let is_file = |name: &&str| folder.join(name).is_file();
         let bare = name.trim_end_matches(['.', ',', ';', ':', ')', '?', '!']);
         let Some(name) = [name, bare].into_iter().find(is_file) else { continue };
-        let text = read_text(&folder.join(name), LARGEST);
+        let text = read_text(&folder.join(name), MAX_FILE_BYTES);
         let text = text.map_err(|error| format!("{name}: {error}"))?.unwrap_or_default();
         // Longer than any fence in the text.
         let fence =

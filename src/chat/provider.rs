@@ -45,13 +45,13 @@ pub struct ProviderModel {
 
 impl ProviderModel {
     /// Longest retry delay that a provider may ask for; a longer one is reported as an error.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
     /// Upper bound for the configured number of attempts.
-    const ATTEMPTS: u32 = 4;
+    const MAX_ATTEMPTS: u32 = 4;
     /// Limit for reading the body of an error response, in bytes.
-    const ERROR_BYTES: usize = 64 << 10;
+    const MAX_ERROR_BYTES: usize = 64 << 10;
     /// Maximum size of an event in an answer, in bytes.
-    const EVENT_BYTES: usize = 8 << 20;
+    const MAX_EVENT_BYTES: usize = 8 << 20;
 
     /// Creates a model from its configuration.
     ///
@@ -121,7 +121,7 @@ impl ProviderModel {
         let mut body = response.bytes_stream();
         while let Ok(Some(Ok(chunk))) = tokio::time::timeout(self.config.idle, body.next()).await {
             bytes.extend_from_slice(&chunk);
-            if bytes.len() > Self::ERROR_BYTES {
+            if bytes.len() > Self::MAX_ERROR_BYTES {
                 break;
             }
         }
@@ -144,7 +144,7 @@ impl ProviderModel {
 
     /// Makes one attempt.
     async fn once(&self, outgoing: &ProviderRequest, on: OnDelta<'_>) -> Result<ModelReply, Fault> {
-        let mut events = SseEvents::new(self.send(outgoing).await?, Self::EVENT_BYTES);
+        let mut events = SseEvents::new(self.send(outgoing).await?, Self::MAX_EVENT_BYTES);
         let mut reader = self.reader();
         // The fence parser, and the text outside of its blocks.
         let mut fenced = self.config.fenced.then(|| (Fence::default(), String::new()));
@@ -217,7 +217,7 @@ impl ProviderModel {
             _ => openai::request,
         };
         let mut outgoing = request(&self.config, &sent);
-        let most = self.config.attempts.clamp(1, Self::ATTEMPTS);
+        let most = self.config.attempts.clamp(1, Self::MAX_ATTEMPTS);
         let mut attempt = 1;
         loop {
             let mut fault = match self.once(&outgoing, on).await {
@@ -247,7 +247,7 @@ impl ProviderModel {
             }
             let growing = self.config.backoff * 2_u32.pow(attempt - 1);
             let after = fault.after.unwrap_or(growing.mul_f64(0.75 + fastrand::f64() / 2.0));
-            if fault.passes && after > Self::PATIENCE {
+            if fault.passes && after > Self::MAX_RETRY_INTERVAL {
                 let wait = after.as_secs();
                 fault.message = format!("{}; it asks to wait {wait} s", fault.message);
                 fault.passes = false;

@@ -48,7 +48,7 @@ impl Default for SessionLimits {
 }
 
 /// Maximum text of a result in an event, in bytes.
-const RESULT: usize = 16_000;
+const MAX_RESULT_BYTES: usize = 16_000;
 
 /// The latest events of a session.
 #[derive(Default)]
@@ -189,7 +189,7 @@ impl ChatSession {
                 // Delayed until the session accepts the next message.
                 ChatEvent::Done { .. } => *done.lock() = Some(event),
                 ChatEvent::ToolResult { text, .. } => {
-                    crate::context::shorten(text, RESULT);
+                    crate::context::shorten(text, MAX_RESULT_BYTES);
                     session.push(&event);
                 }
                 _ => session.push(&event),

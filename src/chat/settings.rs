@@ -18,7 +18,7 @@ use deck::{load_json, parse_json};
 /// Name of the file in the user's configuration folder.
 pub const SETTINGS: &str = "settings.json";
 /// Maximum size of the file, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,7 +57,8 @@ impl ChatSettings {
     pub fn read(env: &Environment) -> Result<Self, String> {
         let Some(folder) = &env.config_dir else { return Ok(Self::default()) };
         let path = folder.join("mcpdeck").join(SETTINGS);
-        let file: Option<File> = load_json(&path, LARGEST, |text| parse_json(text.as_bytes()))?;
+        let file: Option<File> =
+            load_json(&path, MAX_FILE_BYTES, |text| parse_json(text.as_bytes()))?;
         let mut settings = file.unwrap_or_default().chat;
         if let Some((provider, _)) = settings.keys.iter().find(|(_, key)| reference(key).is_none())
         {

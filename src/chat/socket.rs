@@ -74,7 +74,7 @@ impl Default for SocketLimits {
 }
 
 /// Size of the read buffer, in bytes; small, because thousands of connections may be idle.
-const BUFFER: usize = 4 << 10;
+const READ_BUFFER_BYTES: usize = 4 << 10;
 
 /// Maximum number of bytes that are read away from a connection that is closed.
 const MAX_DRAINED_BYTES: usize = 32 << 20;
@@ -152,7 +152,7 @@ async fn upgrade(State(service): State<Arc<ChatService>>, mut request: Request) 
     let upgraded = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let Ok(stream) = upgraded.await else { return };
-        let (stream, limits) = (TokioIo::new(stream), limits.read_buffer_size(BUFFER));
+        let (stream, limits) = (TokioIo::new(stream), limits.read_buffer_size(READ_BUFFER_BYTES));
         let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(limits)).await;
         let is_fixed = form == MessageForm::Payload;
         let mut connection = Connection { service, socket, form, is_fixed, from };

@@ -13,9 +13,9 @@ use base::text::path::spelled;
 use deck::{ChatStore, KeptChat, Stored};
 
 /// Maximum number of sessions; the least recently changed are deleted beyond it.
-const MOST: u32 = 1_000;
+const MAX_SESSIONS: u32 = 1_000;
 /// Format version of the file.
-const VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 /// The session database.
 pub struct SessionFile(Arc<Mutex<Connection>>);
@@ -48,12 +48,12 @@ impl SessionFile {
                         seq INTEGER NOT NULL, title TEXT NOT NULL, talk TEXT NOT NULL
                     ) STRICT;",
                 )?;
-                file.pragma_update(None, "user_version", VERSION)?;
+                file.pragma_update(None, "user_version", FORMAT_VERSION)?;
             }
-            Ok::<_, rusqlite::Error>((file, version.max(VERSION)))
+            Ok::<_, rusqlite::Error>((file, version.max(FORMAT_VERSION)))
         };
         let (file, version) = open().map_err(|error| wrong(error.to_string()))?;
-        if version > VERSION {
+        if version > FORMAT_VERSION {
             return Err(wrong("it was written by a newer mcpdeck".to_owned()));
         }
         Ok(Arc::new(Self(Arc::new(Mutex::new(file)))))
@@ -83,7 +83,7 @@ impl ChatStore for SessionFile {
             )?;
             let forget = "DELETE FROM sessions WHERE id NOT IN
                           (SELECT id FROM sessions ORDER BY changed DESC LIMIT ?1)";
-            file.execute(forget, [MOST]).map(drop)
+            file.execute(forget, [MAX_SESSIONS]).map(drop)
         })
     }
 

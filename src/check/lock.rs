@@ -10,7 +10,7 @@ use deck::{Drift, DriftPlace, Lock};
 use mcp::{FieldChange, Risk};
 
 /// Maximum number of findings per entry, so that a rewritten schema does not fill the report.
-const MOST: usize = 20;
+const MAX_ENTRY_FINDINGS: usize = 20;
 
 /// This lock with what `subjects` offer now. A server that did not become ready, or whose lists are
 /// not complete, keeps its entry: its state is unknown. Servers that `is_known` does not know are
@@ -69,7 +69,7 @@ fn findings(place: &DriftPlace, drift: &Drift) -> Vec<CheckFinding> {
     let mut found: Vec<CheckFinding> =
         changes.iter().flat_map(|change| weigh(&at, change)).collect();
     found.sort_by(CheckFinding::order);
-    capped(found, MOST, "changes")
+    capped(found, MAX_ENTRY_FINDINGS, "changes")
 }
 
 /// The findings about a change, one for each rule it violates: a rule that is allowed or lowered
@@ -128,19 +128,19 @@ fn show(value: &Value) -> String {
 
 /// The parts in which two texts differ, with a little context.
 fn differing_part(old: &str, new: &str) -> (String, String) {
-    const AROUND: usize = 24;
-    const LONGEST: usize = 160;
+    const CONTEXT_CHARS: usize = 24;
+    const MAX_TEXT_CHARS: usize = 160;
     let (a, b): (Vec<char>, Vec<char>) = (old.chars().collect(), new.chars().collect());
     let same = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
     let tail =
         a[same..].iter().rev().zip(b[same..].iter().rev()).take_while(|(x, y)| x == y).count();
     let cut = |text: &[char]| {
-        let start = same.saturating_sub(AROUND);
-        let end = (text.len() - tail + AROUND).min(text.len());
+        let start = same.saturating_sub(CONTEXT_CHARS);
+        let end = (text.len() - tail + CONTEXT_CHARS).min(text.len());
         let shown: String = text[start..end.max(start)].iter().collect();
         let head = if start > 0 { "…" } else { "" };
         let foot = if end < text.len() { "…" } else { "" };
-        format!("{head}{}{foot}", brief(&shown, LONGEST))
+        format!("{head}{}{foot}", brief(&shown, MAX_TEXT_CHARS))
     };
     (cut(&a), cut(&b))
 }

@@ -34,7 +34,7 @@ mod stage;
 pub use stage::is_settled;
 
 /// Exit code of a run that was interrupted, as shells report Ctrl-C.
-pub const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED_EXIT_CODE: u8 = 130;
 
 /// Everything a run needs.
 pub struct Plan {
@@ -96,12 +96,12 @@ pub struct CheckSignals {
 }
 
 /// Interval between two progress updates.
-pub const TICK: Duration = Duration::from_secs(1);
+pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 impl CheckSignals {
     /// Stops every server, at once when `force` is cancelled; calls `each` every second meanwhile.
     pub async fn shut_down(&self, host: &Host, mut each: impl FnMut()) {
-        let mut tick = tokio::time::interval(TICK);
+        let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
         let stopping = host.shutdown();
         tokio::pin!(stopping);
         loop {
@@ -200,7 +200,7 @@ pub async fn run(
     let interrupted = signals.stop.is_cancelled();
     if interrupted {
         report.verdict = report.verdict.max(CheckVerdict::Incomplete);
-        report.exit_code = INTERRUPTED;
+        report.exit_code = INTERRUPTED_EXIT_CODE;
     }
     CheckOutcome { report, subjects, interrupted, notices }
 }

@@ -28,7 +28,7 @@ use mcp::{Capabilities, ListKind};
 use schema::SchemaDocument;
 
 /// How long the names of a server are offered after its lists were last read.
-const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const MAX_NAMES_AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Maximum number of values offered for a parameter.
 const MAX_CHOICES: usize = 40;
@@ -332,7 +332,7 @@ impl<'a> CompletionContext<'a> {
     fn servers(&self) -> impl Iterator<Item = (&ServerConfig, Option<Capabilities>)> {
         let enabled = self.loaded.config.servers.values().filter(|server| !server.disabled);
         enabled.map(|server| {
-            let known = self.kept.lists(server).filter(|(_, age)| *age < REMEMBERED);
+            let known = self.kept.lists(server).filter(|(_, age)| *age < MAX_NAMES_AGE);
             (server, known.map(|(lists, _)| lists))
         })
     }

@@ -6,7 +6,7 @@ use super::output::{ExitStatus, ProgressLine};
 use super::{output, recording, signals};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
-use ::check::run::{CheckSignals, TICK, is_settled};
+use ::check::run::{CheckSignals, PROGRESS_INTERVAL, is_settled};
 use ::deck::{Deck, DeckBuilder, KeptDefinitions, PolicyKeeper, Recorder};
 use base::human::Dur;
 use base::text::{nearest, quoted};
@@ -271,7 +271,7 @@ fn needed(source: &LoadedConfig, need: Need, kept: &KeptDefinitions) -> (Vec<Str
 }
 
 /// Maximum age of the remembered lists that a server is chosen by.
-const COUNTS: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_LISTS_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The only server that has this name, when the lists of all servers are remembered: a server with
 /// unknown lists could have it too. With the age of the oldest list used.
@@ -291,7 +291,7 @@ fn owner(
     let enabled: Vec<_> = config.servers.values().filter(|server| !server.disabled).collect();
     for server in &enabled {
         let (lists, age) = kept.lists(server)?;
-        if !lists.partial.is_empty() || age >= COUNTS {
+        if !lists.partial.is_empty() || age >= MAX_LISTS_AGE {
             return None;
         }
         oldest = oldest.max(age);
@@ -325,7 +325,7 @@ async fn started(host: &Host, config: &McpConfig) {
     let mut progress = ProgressLine::new();
     let mut view = host.view();
     // Refreshes the elapsed time.
-    let mut tick = tokio::time::interval(TICK);
+    let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
         let now = view.borrow_and_update().clone();
         let all = &config.servers;
@@ -416,10 +416,10 @@ pub fn unready(
 }
 
 /// Maximum number of stderr lines shown of a server that died during a call.
-const LAST_WORDS: usize = 8;
+const MAX_STDERR_LINES: usize = 8;
 
 /// How long to wait for the exit of a process to be reported.
-const END_FOLLOWS: Duration = Duration::from_millis(500);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Adds help and the last lines of stderr when the server died during the request; says what is
 /// known of one that has no process. The error of one that failed to start already has that.
@@ -430,7 +430,7 @@ pub async fn explained(host: &Host, invocation: Invocation<'_>, error: Error) ->
     let mut view = host.view();
     let died =
         |view: &std::sync::Arc<HostView>| view.servers.get(&name).is_some_and(|s| s.exit.is_some());
-    let known = tokio::time::timeout(END_FOLLOWS, view.wait_for(died)).await;
+    let known = tokio::time::timeout(EXIT_TIMEOUT, view.wait_for(died)).await;
     let Ok(Ok(view)) = known.map(|known| known.map(|view| view.clone())) else {
         // One that is being reached again is not the better explanation.
         let view = host.snapshot();
@@ -445,7 +445,7 @@ pub async fn explained(host: &Host, invocation: Invocation<'_>, error: Error) ->
         (None, true) => "it wrote nothing to stderr before".to_owned(),
         (None, false) => "its last output:".to_owned(),
     };
-    for line in words.iter().skip(words.len().saturating_sub(LAST_WORDS)) {
+    for line in words.iter().skip(words.len().saturating_sub(MAX_STDERR_LINES)) {
         let _ = write!(help, "\n  stderr | {line}");
     }
     error.help(help)

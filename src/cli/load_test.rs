@@ -22,7 +22,7 @@ use config::error::Error;
 use host::{CallOptions, CallOutcome, Host, Origin, TargetKind};
 
 /// Longest latency that is recorded exactly, in microseconds: an hour.
-const LONGEST: u64 = 3_600_000_000;
+const MAX_LATENCY_MICROS: u64 = 3_600_000_000;
 /// The quantiles of the latencies that are shown.
 const QUANTILES: [(&str, f64); 7] = [
     ("min", 0.0),
@@ -92,7 +92,7 @@ async fn calls(
         numbers,
         ..CallOptions::default()
     };
-    let latencies = Histogram::new_with_max(LONGEST, 3)
+    let latencies = Histogram::new_with_max(MAX_LATENCY_MICROS, 3)
         .map_err(|error| Error::new(config::error::ErrorCode::Internal, error.to_string()))?;
     let tally = RefCell::new(Tally { latencies, failed: 0, errors: BTreeMap::new() });
     let open = Cell::new(args.calls);

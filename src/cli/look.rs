@@ -21,7 +21,7 @@ use process::containment;
 use schema::SchemaDocument;
 
 /// Maximum number of findings per server written to stderr; the JSON has all.
-const MOST_FINDINGS: usize = 8;
+const MAX_FINDINGS: usize = 8;
 
 /// `mcpdeck list`
 pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> ExitStatus {
@@ -101,7 +101,7 @@ fn complain_of_lists(view: &HostView) {
         }
         let found = outcome::list_findings(server);
         let shape = found.iter().filter(|found| found.kind == FindingKind::WrongShape);
-        for finding in shape.take(MOST_FINDINGS) {
+        for finding in shape.take(MAX_FINDINGS) {
             output::complain(&format!("{}: {}", server.name, finding.message));
         }
     }

@@ -22,13 +22,13 @@ use host::OutsideCode;
 /// Name of the host in the browser.
 const NAME: &str = "mcpdeck";
 /// Largest message that a browser accepts, in bytes.
-const MOST: usize = 1 << 20;
-/// Text in one part of a longer message, in bytes; escaped as JSON it stays below [`MOST`].
-const PART: usize = MOST / 8;
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
+/// Text in one part of a longer message, in bytes; escaped as JSON it stays below [`MAX_MESSAGE_BYTES`].
+const MAX_PART_BYTES: usize = MAX_MESSAGE_BYTES / 8;
 /// Largest file of allowed extensions, in bytes.
 const MAX_EXTENSIONS_BYTES: u64 = 1 << 20;
 /// Maximum number of messages handled concurrently.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT_MESSAGES: usize = 16;
 
 /// `mcpdeck native-host`
 #[derive(Debug, Args)]
@@ -144,7 +144,7 @@ fn bridge(state: &Path) -> io::Result<()> {
     let mut input = io::stdin().lock();
     let (output, open) = (Arc::new(Mutex::new(io::stdout())), Arc::new(AtomicUsize::new(0)));
     while let Some(frame) = frame(&mut input)? {
-        if open.fetch_add(1, Ordering::SeqCst) >= AT_ONCE {
+        if open.fetch_add(1, Ordering::SeqCst) >= MAX_CONCURRENT_MESSAGES {
             send(&output, &error(&frame, OutsideCode::RateLimited, "too many messages at once"))?;
             open.fetch_sub(1, Ordering::SeqCst);
             continue;
@@ -200,7 +200,7 @@ fn ask(socket: &Path, request: &Value) -> io::Result<Value> {
     Ok(serde_json::from_slice(&line)?)
 }
 
-/// Sends a message; one above [`MOST`] is sent in parts whose texts concatenate to it.
+/// Sends a message; one above [`MAX_MESSAGE_BYTES`] is sent in parts whose texts concatenate to it.
 fn send(output: &Mutex<io::Stdout>, reply: &Value) -> io::Result<()> {
     let text = reply.to_string();
     let write = |text: &str| {
@@ -209,13 +209,13 @@ fn send(output: &Mutex<io::Stdout>, reply: &Value) -> io::Result<()> {
         output.write_all(text.as_bytes())?;
         output.flush()
     };
-    if text.len() <= MOST {
+    if text.len() <= MAX_MESSAGE_BYTES {
         return write(&text);
     }
     let mut parts = Vec::new();
     let mut rest = text.as_str();
     while !rest.is_empty() {
-        let part = cut(rest, PART);
+        let part = cut(rest, MAX_PART_BYTES);
         parts.push(part);
         rest = &rest[part.len()..];
     }

@@ -106,12 +106,12 @@ pub fn colour(choice: ColorChoice) -> bool {
 /// right-aligned.
 pub fn table<const N: usize>(indent: &str, rows: impl IntoIterator<Item = [String; N]>) -> String {
     /// Widest alignment, in characters; longer cells overflow.
-    const WIDEST: usize = 48;
+    const MAX_CELL_CHARS: usize = 48;
     let safe = |row: [String; N]| row.map(|cell| SafeText::line(&cell).to_string());
     let rows: Vec<[String; N]> = rows.into_iter().map(safe).collect();
     let widths: [usize; N] = std::array::from_fn(|column| {
         let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.max().unwrap_or(0).min(WIDEST)
+        cells.max().unwrap_or(0).min(MAX_CELL_CHARS)
     });
     let is_number = |cell: &str| cell == "-" || cell.parse::<u64>().is_ok();
     let numbers: [bool; N] = std::array::from_fn(|column| {
@@ -227,9 +227,9 @@ pub fn bytes(result: &Value) -> Result<Vec<u8>, String> {
 // A progress line on stderr: what a run waits for. Only on a terminal; erased at the end.
 
 /// A shorter run shows no progress.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest line, in characters.
-const WIDTH: usize = 79;
+const MAX_LINE_CHARS: usize = 79;
 
 /// The progress line.
 pub struct ProgressLine {
@@ -249,7 +249,7 @@ impl ProgressLine {
     /// Shows the state of the servers.
     pub fn show(&mut self, view: &HostView, stopping: bool) {
         let elapsed = self.began.elapsed();
-        if !self.on || (elapsed < PATIENCE && !stopping) {
+        if !self.on || (elapsed < PROGRESS_INTERVAL && !stopping) {
             return;
         }
         let line = if stopping { stopping_line(view) } else { describe(view, elapsed) };
@@ -294,7 +294,7 @@ fn describe(view: &HostView, elapsed: Duration) -> String {
             let _ = write!(line, " and {more} more");
         }
     }
-    line.chars().take(WIDTH).collect()
+    line.chars().take(MAX_LINE_CHARS).collect()
 }
 
 fn stopping_line(view: &HostView) -> String {

@@ -108,7 +108,7 @@ enum TokenCommand {
 }
 
 /// Longest lifetime of a token that expires: a century, in seconds.
-const LONGEST: u64 = 36_500 * 86_400;
+const MAX_TOKEN_SECONDS: u64 = 36_500 * 86_400;
 
 /// Parses a duration, which may also be in days.
 fn lifetime(text: &str) -> Result<Duration, String> {
@@ -117,7 +117,7 @@ fn lifetime(text: &str) -> Result<Duration, String> {
         Some(days) => Duration::from_secs(u64::from(days) * 86_400),
         None => parse_duration(text)?,
     };
-    if span.is_zero() || span.as_secs() > LONGEST {
+    if span.is_zero() || span.as_secs() > MAX_TOKEN_SECONDS {
         return Err("more than zero and at most 36500d; without it a token never expires".into());
     }
     Ok(span)

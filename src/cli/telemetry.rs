@@ -22,7 +22,7 @@ pub const DEFAULT_FILTER: &str = "info,rmcp=warn,hyper=warn,reqwest=warn";
 
 /// Capacity of the write queue, in lines; when it is full, lines are dropped and counted, so that a
 /// slow disk never slows a server.
-const QUEUE: usize = 16_384;
+const LOG_CAPACITY: usize = 16_384;
 
 /// Size at which the file is rotated, in bytes.
 const MAX_BYTES: u64 = 10 << 20;
@@ -92,7 +92,7 @@ impl Telemetry {
                 let file = file::RotatingFile::open(path, MAX_BYTES)
                     .map_err(|error| LogError::File(path.clone(), error))?;
                 let (queue, guard) = NonBlockingBuilder::default()
-                    .buffered_lines_limit(QUEUE)
+                    .buffered_lines_limit(LOG_CAPACITY)
                     .lossy(true)
                     .finish(file);
                 writer = Some(guard);

@@ -152,7 +152,7 @@ impl Diagnostic {
 // Collects the problems of one file, each with its place.
 
 /// Number of problems that get a snippet; later ones only have a position.
-const EXCERPTS: usize = 1_000;
+const MAX_SNIPPETS: usize = 1_000;
 
 /// Problems found so far.
 pub(crate) struct Problems<'a> {
@@ -197,7 +197,7 @@ impl<'a> Problems<'a> {
         message: impl Into<String>,
     ) -> &mut Diagnostic {
         // Of so many problems, users read only the first ones.
-        let mut problem = if self.list.len() < EXCERPTS {
+        let mut problem = if self.list.len() < MAX_SNIPPETS {
             self.source.diagnostic(rule, severity, range.clone(), message)
         } else {
             let at = self.source.position(range.start);
@@ -217,20 +217,20 @@ pub(crate) fn closest<'a>(
     asked: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    const LONGEST: usize = 64;
-    const MOST: usize = 1_000;
+    const MAX_NAME_BYTES: usize = 64;
+    const MAX_KNOWN_NAMES: usize = 1_000;
     let plain = |s: &str| -> String {
         s.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
     };
-    if asked.len() > LONGEST {
+    if asked.len() > MAX_NAME_BYTES {
         return None;
     }
     let wanted = plain(asked);
     let most = (wanted.chars().count() / 3).max(1);
     known
         .into_iter()
-        .filter(|word| word.len() <= LONGEST)
-        .take(MOST)
+        .filter(|word| word.len() <= MAX_NAME_BYTES)
+        .take(MAX_KNOWN_NAMES)
         .map(|word| (strsim::damerau_levenshtein(&wanted, &plain(word)), word))
         .filter(|(distance, _)| *distance <= most)
         .min_by_key(|(distance, _)| *distance)

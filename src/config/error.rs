@@ -152,7 +152,7 @@ pub struct ErrorBody {
     /// What was not granted ([`ErrorCode::PermissionDenied`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Denial>,
-    /// The invalid data the server sent, if any: its first [`Error::RAW`] bytes, secrets masked.
+    /// The invalid data the server sent, if any: its first [`Error::MAX_RAW_BYTES`] bytes, secrets masked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<SafeText>,
     /// Whether the server responded, if only with an error: it is reachable.
@@ -207,7 +207,7 @@ impl Error {
     }
 
     /// Maximum length of the raw text kept, in bytes.
-    pub const RAW: usize = 4 << 10;
+    pub const MAX_RAW_BYTES: usize = 4 << 10;
 
     /// Sets the server.
     #[must_use]

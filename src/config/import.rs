@@ -18,7 +18,7 @@ use base::ServerName;
 mod dialect;
 
 /// Largest file that is read, in bytes: some programs keep more than their servers in it.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// What was found in one file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,7 +50,7 @@ pub fn read_import(
     path: &Path,
     env: &Environment,
 ) -> Result<Imported, Vec<Diagnostic>> {
-    let source = SourceText::read_up_to(&env.absolute(path), LARGEST);
+    let source = SourceText::read_up_to(&env.absolute(path), MAX_FILE_BYTES);
     read_source(host, &source.map_err(|problem| vec![*problem])?, env)
 }
 

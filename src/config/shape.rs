@@ -423,7 +423,7 @@ fn check_number(
         _ => None,
     };
     let name = pointer.rsplit('/').next().unwrap_or_default();
-    if wrong.is_none() && matches!(shape, Shape::Seconds) && value >= LONG_SECONDS {
+    if wrong.is_none() && matches!(shape, Shape::Seconds) && value >= MIN_SUSPECT_SECONDS {
         let message = format!("`{name}` is {value} seconds: were milliseconds meant?");
         out.warn("config/seconds", &node.range, pointer, message)
             .help(format!("it is in seconds; milliseconds are `{name}Ms`"));
@@ -437,7 +437,7 @@ fn check_number(
 }
 
 /// Durations from here on, in seconds, were probably meant in milliseconds.
-const LONG_SECONDS: f64 = 10_000.0;
+const MIN_SUSPECT_SECONDS: f64 = 10_000.0;
 
 /// Largest size in bytes: the largest integer that a JSON number holds exactly.
 pub(crate) const MAX_BYTES: u64 = (1 << 53) - 1;

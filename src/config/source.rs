@@ -13,7 +13,7 @@ use base::{self, SafeText};
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Longest line shown in full, in characters.
-const WHOLE: usize = 140;
+const MAX_LINE_CHARS: usize = 140;
 
 /// Characters of a longer line kept before the mark, in it, and after it.
 const WINDOW: (usize, usize, usize) = (60, 80, 60);
@@ -24,16 +24,16 @@ pub struct SourceText {
     file: PathBuf,
     text: String,
     lines: Vec<usize>,
-    /// Characters before every [`BLOCK`]th byte: a file may be one long line.
+    /// Characters before every [`BLOCK_BYTES`]th byte: a file may be one long line.
     counted: Vec<usize>,
     hidden: Vec<Range<usize>>,
 }
 
 /// Bytes between two cached character counts.
-const BLOCK: usize = 256;
+const BLOCK_BYTES: usize = 256;
 
 /// Bytes of a line read on each side of the marked range.
-const ASIDE: usize = 512;
+const MAX_CONTEXT_BYTES: usize = 512;
 
 impl SourceText {
     /// Reads a file: regular, at most 4 MiB, UTF-8 with or without a byte order mark.
@@ -81,7 +81,7 @@ impl SourceText {
             .chain(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1))
             .collect();
         let mut counted = vec![0];
-        for block in text.as_bytes().chunks(BLOCK) {
+        for block in text.as_bytes().chunks(BLOCK_BYTES) {
             counted.push(counted.last().copied().unwrap_or(0) + characters(block));
         }
         let hidden = mask::hidden_ranges(&text);
@@ -119,9 +119,10 @@ impl SourceText {
         let from = self.lines.get(line).copied().unwrap_or(0);
         let to = self.lines.get(line + 1).map_or(self.text.len(), |next| next - 1);
         let end = self.floor(range.end).clamp(start, to.max(start));
-        let before = self.shown(self.floor(from.max(start.saturating_sub(ASIDE)))..start);
+        let before =
+            self.shown(self.floor(from.max(start.saturating_sub(MAX_CONTEXT_BYTES)))..start);
         let meant = self.shown(start..end);
-        let after = self.shown(end..self.floor(to.min(end + ASIDE)).max(end));
+        let after = self.shown(end..self.floor(to.min(end + MAX_CONTEXT_BYTES)).max(end));
         window(before.trim_start(), &meant, after.trim_end())
     }
 
@@ -139,9 +140,10 @@ impl SourceText {
     }
 
     fn characters_before(&self, offset: usize) -> usize {
-        let block = offset / BLOCK;
+        let block = offset / BLOCK_BYTES;
         let known = self.counted.get(block).copied().unwrap_or(0);
-        known + characters(self.text.as_bytes().get(block * BLOCK..offset).unwrap_or_default())
+        known
+            + characters(self.text.as_bytes().get(block * BLOCK_BYTES..offset).unwrap_or_default())
     }
 
     fn floor(&self, offset: usize) -> usize {
@@ -172,7 +174,7 @@ fn characters(bytes: &[u8]) -> usize {
 /// Joins the three parts, cutting each to its share of the window.
 fn window(before: &str, meant: &str, after: &str) -> (String, SnippetMark) {
     let length = |part: &str| part.chars().count();
-    if length(before) + length(meant) + length(after) <= WHOLE {
+    if length(before) + length(meant) + length(after) <= MAX_LINE_CHARS {
         let mark = SnippetMark { start: length(before) as u32, len: length(meant).max(1) as u32 };
         return (format!("{before}{meant}{after}"), mark);
     }

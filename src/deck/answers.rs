@@ -21,7 +21,7 @@ use config::put_element;
 use mcp::RequestKind;
 
 /// Largest file that is read, in bytes.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Name of the file beside `mcp.json`.
 pub const FILE_NAME: &str = "mcp.answers.json";
@@ -176,7 +176,9 @@ impl Answers {
             let value = serde_json::to_value(&answer).map_err(|error| error.to_string())?;
             let place = all.place(&answer);
             all.set(answer);
-            files::put(path, LARGEST, &all, |text| put_element(text, "answers", place, &value))?;
+            files::put(path, MAX_FILE_BYTES, &all, |text| {
+                put_element(text, "answers", place, &value)
+            })?;
             Ok(all)
         })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::SafeText;
 
 /// A browser that exits with an error within this time has not opened anything.
-const FAILS_WITHIN: Duration = Duration::from_secs(2);
+const FAILURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Passes a URL to the system's browser, as one argument and never through a shell. The user must
 /// have confirmed it, and it must be plain `https:` or local to this machine.
@@ -33,7 +33,7 @@ pub async fn open_browser(url: url::Url) -> Result<(), SafeText> {
         command.args(words).arg(url.as_str());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(mut child) = command.spawn() else { continue };
-        match tokio::time::timeout(FAILS_WITHIN, child.wait()).await {
+        match tokio::time::timeout(FAILURE_TIMEOUT, child.wait()).await {
             Ok(Ok(status)) if status.success() => return Ok(()),
             Ok(_) => {}
             Err(_) => {

@@ -16,7 +16,7 @@ use config::error::{Error, ErrorCode};
 use host::{CallOutcome, Principal};
 
 /// Most clients that are tracked; beyond that, the one idle the longest is dropped.
-const REMEMBERED: usize = 1_000;
+const MAX_CLIENTS: usize = 1_000;
 
 /// The current state of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ impl Clients {
     pub fn seen(&self, principal: &Principal, now: Timestamp) -> CancellationToken {
         let mut known = self.inner.known.lock();
         let origin = principal.origin.to_string();
-        if known.len() >= REMEMBERED && !known.contains_key(&origin) {
+        if known.len() >= MAX_CLIENTS && !known.contains_key(&origin) {
             // A paused one must not come back without its pause.
             let idle =
                 known.iter().filter(|(_, one)| one.active.is_empty() && !*one.paused.borrow());

@@ -18,9 +18,9 @@ use host::{Definitions, Digest, HostView, Memory, ServerState};
 use mcp::{Capabilities, Era, FetchedList, ListKind, SessionView};
 
 /// Largest file that is read, in bytes.
-const LARGEST: u64 = 32 << 20;
+const MAX_FILE_BYTES: u64 = 32 << 20;
 /// Most servers whose definitions are kept.
-const MOST: usize = 500;
+const MAX_SERVERS: usize = 500;
 
 /// What servers offered. Empty without a state folder.
 pub struct KeptDefinitions {
@@ -69,7 +69,7 @@ impl KeptDefinitions {
 
     fn file(&self, config: &ServerConfig) -> Option<StateFile> {
         let name = format!("{:?}.json", Digest::of_command(config));
-        Some(StateFile::new(self.folder.as_ref()?.join(name), LARGEST))
+        Some(StateFile::new(self.folder.as_ref()?.join(name), MAX_FILE_BYTES))
     }
 }
 
@@ -92,7 +92,7 @@ impl Memory for KeptDefinitions {
             Ok(Some(_)) => file.write(&text),
             _ => {
                 if let Some(folder) = &self.folder {
-                    files::newest(folder, MOST - 1);
+                    files::newest(folder, MAX_SERVERS - 1);
                 }
                 file.write(&text)
             }

@@ -18,9 +18,9 @@ use config::{Environment, McpConfig};
 use host::{Host, HostBuilder, ShutdownReport};
 
 /// Events that may wait for a reader; the oldest are dropped and counted ([`DeckEvent::Missed`]).
-const EVENTS: usize = 256;
+const EVENT_CAPACITY: usize = 256;
 /// Commands that may wait; more are refused.
-const COMMANDS: usize = 16;
+const COMMAND_CAPACITY: usize = 16;
 
 /// Where the servers come from.
 pub(super) enum DeckSource {
@@ -114,8 +114,8 @@ impl DeckBuilder {
     /// [`ErrorCode::Configuration`] with every diagnostic, or [`ErrorCode::ServerStartup`] under
     /// [`host::Startup::All`].
     pub async fn open(mut self) -> Result<Deck, Error> {
-        let (events, receiver) = broadcast::channel(EVENTS);
-        let (commands, asked) = mpsc::channel(COMMANDS);
+        let (events, receiver) = broadcast::channel(EVENT_CAPACITY);
+        let (commands, asked) = mpsc::channel(COMMAND_CAPACITY);
         let stop = CancellationToken::new();
         let guard = stop.clone().drop_guard();
         let (alongside, policy_files) = (self.alongside.take(), self.policy_files.take());

@@ -79,21 +79,21 @@ pub struct History {
 
 impl History {
     /// Most calls kept per target.
-    pub const PER_TARGET: usize = 50;
+    pub const MAX_TARGET_CALLS: usize = 50;
     /// Longest record in bytes; a longer one is kept without its arguments.
-    pub const LONGEST: usize = 256 << 10;
+    pub const MAX_RECORD_BYTES: usize = 256 << 10;
     /// Most bytes of arguments in memory; beyond that, the oldest calls are dropped.
-    pub const MOST_BYTES: usize = 16 << 20;
+    pub const MAX_ARGUMENT_BYTES: usize = 16 << 20;
     /// Largest file that is read, in bytes.
-    const LARGEST: u64 = 64 << 20;
+    const MAX_FILE_BYTES: u64 = 64 << 20;
     /// File size in bytes at which [`History::load`] compacts it.
-    const COMPACT_AT: u64 = 4 << 20;
+    const MIN_COMPACTED_BYTES: u64 = 4 << 20;
 
     /// Reads the file; unreadable lines are skipped, a missing file is an empty history.
     pub fn load(path: &Path) -> Self {
         let mut history = Self { drafts: load(path), ..Self::default() };
         history.read(path);
-        if std::fs::metadata(path).is_ok_and(|m| m.len() > Self::COMPACT_AT) {
+        if std::fs::metadata(path).is_ok_and(|m| m.len() > Self::MIN_COMPACTED_BYTES) {
             // Read again under the lock: another window may have added to it since.
             let _ = alone(path, || Self::compact(path));
         }
@@ -115,16 +115,16 @@ impl History {
     pub fn apply(&mut self, record: &HistoryRecord) {
         match record {
             HistoryRecord::Began { id, at, target, arguments } => {
-                let fits = weigh(arguments) <= Self::LONGEST;
+                let fits = weigh(arguments) <= Self::MAX_RECORD_BYTES;
                 let arguments = if fits { arguments.clone() } else { Value::Null };
                 let entry = HistoryEntry { id: *id, at: *at, arguments, outcome: None };
                 self.bytes += entry.bytes();
                 let entries = self.entries.entry(target.clone()).or_default();
                 entries.insert(0, entry);
-                let full = entries.len() > Self::PER_TARGET;
+                let full = entries.len() > Self::MAX_TARGET_CALLS;
                 let gone = if full { entries.pop() } else { None };
                 self.bytes -= gone.map_or(0, |entry| entry.bytes());
-                while self.bytes > Self::MOST_BYTES {
+                while self.bytes > Self::MAX_ARGUMENT_BYTES {
                     self.forget_oldest();
                 }
             }
@@ -180,7 +180,7 @@ impl History {
             return save(path, target, draft);
         }
         let mut line = serde_json::to_string(record)?;
-        if line.len() > Self::LONGEST {
+        if line.len() > Self::MAX_RECORD_BYTES {
             let mut short = record.clone();
             let HistoryRecord::Began { arguments, .. } = &mut short else { return Ok(()) };
             *arguments = Value::Null;
@@ -194,7 +194,7 @@ impl History {
     }
 
     fn kept(path: &Path) -> StateFile {
-        StateFile::new(path, Self::LARGEST)
+        StateFile::new(path, Self::MAX_FILE_BYTES)
     }
 
     fn append_line(path: &Path, mut line: String) -> io::Result<()> {
@@ -215,10 +215,10 @@ impl History {
         written
     }
 
-    /// Keeps the newest records of a file, up to half of [`Self::COMPACT_AT`].
+    /// Keeps the newest records of a file, up to half of [`Self::MIN_COMPACTED_BYTES`].
     fn compact(path: &Path) -> io::Result<()> {
         let all = Self::kept(path).load(|bytes| Ok(bytes.to_vec())).unwrap_or_default();
-        let cut = all.len().saturating_sub(Self::COMPACT_AT as usize / 2);
+        let cut = all.len().saturating_sub(Self::MIN_COMPACTED_BYTES as usize / 2);
         let rest = match memchr::memchr(b'\n', &all[cut..]) {
             // Another window has already compacted it.
             _ if cut == 0 => 0,
@@ -230,7 +230,7 @@ impl History {
 }
 
 impl HistoryEntry {
-    /// Its size for [`History::MOST_BYTES`]; 0 when the arguments were too long to keep.
+    /// Its size for [`History::MAX_ARGUMENT_BYTES`]; 0 when the arguments were too long to keep.
     fn bytes(&self) -> usize {
         if self.arguments.is_null() { 0 } else { weigh(&self.arguments) }
     }
@@ -285,16 +285,16 @@ struct KeptDraft<T> {
 }
 
 /// Most drafts that are kept; beyond that, the oldest are removed.
-const MOST: usize = 200;
+const MAX_DRAFTS: usize = 200;
 /// Largest draft that is kept, in bytes of JSON.
-pub const LARGEST: usize = 1 << 20;
+pub const MAX_DRAFT_BYTES: usize = 1 << 20;
 
 /// The folder of the drafts that belong to a history file.
 pub fn folder(history: &Path) -> PathBuf {
     history.with_extension("drafts")
 }
 
-/// Saves the draft of `target`, or removes it when it is empty. One larger than [`LARGEST`] is not
+/// Saves the draft of `target`, or removes it when it is empty. One larger than [`MAX_DRAFT_BYTES`] is not
 /// saved; the previous draft of that form stays.
 ///
 /// # Errors
@@ -307,8 +307,8 @@ pub fn save(history: &Path, target: &str, draft: &FormDraft) -> io::Result<()> {
         return files::remove(&path);
     }
     let text = serde_json::to_string(&KeptDraft { target: target.to_owned(), draft })?;
-    if text.len() > LARGEST {
-        let message = format!("a form of more than {} MiB is not kept", LARGEST >> 20);
+    if text.len() > MAX_DRAFT_BYTES {
+        let message = format!("a form of more than {} MiB is not kept", MAX_DRAFT_BYTES >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     // Not synchronised to disk: this runs while the user types, and drafts need to survive only the
@@ -320,10 +320,10 @@ pub fn save(history: &Path, target: &str, draft: &FormDraft) -> io::Result<()> {
 pub fn load(history: &Path) -> HashMap<String, FormDraft> {
     let read = |path: PathBuf| {
         let kept: KeptDraft<FormDraft> =
-            StateFile::new(path, LARGEST as u64).load(files::parse_json)?;
+            StateFile::new(path, MAX_DRAFT_BYTES as u64).load(files::parse_json)?;
         Some((kept.target, kept.draft))
     };
-    files::newest(&folder(history), MOST).into_iter().filter_map(read).collect()
+    files::newest(&folder(history), MAX_DRAFTS).into_iter().filter_map(read).collect()
 }
 
 #[cfg(test)]
@@ -344,9 +344,12 @@ mod tests {
         let all: Vec<&HistoryEntry> = history.entries.values().flatten().collect();
         let bytes: usize = all.iter().map(|entry| weigh(&entry.arguments)).sum();
         assert_eq!(bytes, history.bytes);
-        assert!(bytes <= History::MOST_BYTES && bytes > History::MOST_BYTES / 2, "{bytes}");
+        assert!(
+            bytes <= History::MAX_ARGUMENT_BYTES && bytes > History::MAX_ARGUMENT_BYTES / 2,
+            "{bytes}"
+        );
         assert!(all.iter().all(|entry| entry.at >= 300 - all.len() as u64));
-        history.apply(&began(300, json!("x".repeat(History::LONGEST))));
+        history.apply(&began(300, json!("x".repeat(History::MAX_RECORD_BYTES))));
         assert_eq!(history.of("a.t")[0].arguments, Value::Null);
     }
 
@@ -399,7 +402,7 @@ mod tests {
         assert_eq!(History::load(&path).of("a.t1").len(), 1);
         let again = History::load(&path);
         let kept = std::fs::metadata(&path).expect("there").len();
-        assert!((1 << 20..=History::COMPACT_AT / 2).contains(&kept), "{kept} bytes");
+        assert!((1 << 20..=History::MIN_COMPACTED_BYTES / 2).contains(&kept), "{kept} bytes");
         assert_eq!((again.of("a.t600").len(), again.of("a.t1").len()), (1, 0));
     }
 
@@ -412,13 +415,13 @@ mod tests {
             History::append(&path, &began(id, json!(id))).expect("writable");
             history.apply(&began(id, json!(id)));
         }
-        assert_eq!(history.of("a.t").len(), History::PER_TARGET);
+        assert_eq!(history.of("a.t").len(), History::MAX_TARGET_CALLS);
         assert_eq!(History::load(&path), history);
         let mut bytes = std::fs::read(&path).expect("there");
         bytes.extend_from_slice(b"\xff\xfe broken\n");
         std::fs::write(&path, bytes).expect("writable");
         assert_eq!(History::load(&path), history, "bytes that are not text spoil their line alone");
-        let huge = began(99, json!("x".repeat(History::LONGEST)));
+        let huge = began(99, json!("x".repeat(History::MAX_RECORD_BYTES)));
         History::append(&path, &huge).expect("writable");
         assert_eq!(History::load(&path).of("a.t")[0].arguments, Value::Null);
     }
@@ -456,13 +459,13 @@ mod drafts_tests {
     fn drafts_are_bounded_in_number_and_size() {
         let dir = tempfile::tempdir().expect("temporary directory");
         let history = dir.path().join("h.jsonl");
-        let long = save(&history, "a", &json!("x".repeat(LARGEST)).into());
+        let long = save(&history, "a", &json!("x".repeat(MAX_DRAFT_BYTES)).into());
         assert_eq!(long.expect_err("too long").kind(), io::ErrorKind::FileTooLarge);
         assert!(load(&history).is_empty());
-        for n in 0..MOST + 9 {
+        for n in 0..MAX_DRAFTS + 9 {
             save(&history, &n.to_string(), &json!(n).into()).expect("writable");
         }
-        assert_eq!(load(&history).len(), MOST);
-        assert_eq!(std::fs::read_dir(folder(&history)).expect("readable").count(), MOST);
+        assert_eq!(load(&history).len(), MAX_DRAFTS);
+        assert_eq!(std::fs::read_dir(folder(&history)).expect("readable").count(), MAX_DRAFTS);
     }
 }

@@ -45,7 +45,7 @@ impl KeptInputs {
         out.keyring = Keyring::find(environment.var("PATH"));
         let name = format!("{}.json", file_key(&out.file));
         let folder = environment.state_dir.as_ref().map(|state| state.join("inputs"));
-        out.store = folder.map(|folder| StateFile::new(folder.join(name), LARGEST));
+        out.store = folder.map(|folder| StateFile::new(folder.join(name), MAX_FILE_BYTES));
         out.names = out.store.as_ref().and_then(|store| store.load(parse_json)).unwrap_or_default();
         if let Some(keyring) = &out.keyring {
             for id in out.names.clone() {
@@ -144,4 +144,4 @@ impl KeptInputs {
 }
 
 /// Largest file that is read, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;

@@ -16,9 +16,9 @@ use tokio::process::Command;
 use base::Secret;
 
 /// How long the user may take to unlock it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const UNLOCK_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longest value that is read back, in bytes.
-const LONGEST: u64 = 64 << 10;
+const MAX_VALUE_BYTES: u64 = 64 << 10;
 
 /// The keyring, through its command line program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Keyring {
 
     async fn run(&self, args: &[String], input: &str) -> Result<String, String> {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let said = run_program(&self.program, args, input, PATIENCE).await;
+        let said = run_program(&self.program, args, input, UNLOCK_TIMEOUT).await;
         said.map_err(|what| format!("the keyring ({name}): {what}"))
     }
 }
@@ -152,7 +152,7 @@ pub(super) async fn run_program(
         }
         let mut text = String::new();
         if let Some(stdout) = child.stdout.take() {
-            stdout.take(LONGEST).read_to_string(&mut text).await?;
+            stdout.take(MAX_VALUE_BYTES).read_to_string(&mut text).await?;
         }
         Ok::<_, std::io::Error>((child.wait().await?, text))
     };

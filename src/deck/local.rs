@@ -31,9 +31,9 @@ use host::{CallOptions, Host};
 /// Longest line in either direction, in bytes: the limit of browser messages.
 pub const MAX_LOCAL_LINE: u64 = 64 << 20;
 /// Connections served concurrently; more wait.
-const CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// Queued news for a slow dashboard; when full, the rings drop their oldest records.
-const NEWS: usize = 16;
+const NEWS_CAPACITY: usize = 16;
 
 /// What the socket gives access to.
 pub struct Local {
@@ -151,7 +151,7 @@ impl Local {
         mut write: impl AsyncWriteExt + Unpin,
     ) -> io::Result<()> {
         let _person = self.host.person_arrives();
-        let (sender, mut receiver) = mpsc::channel::<News>(NEWS);
+        let (sender, mut receiver) = mpsc::channel::<News>(NEWS_CAPACITY);
         let written = async {
             while let Some(news) = receiver.recv().await {
                 write_line(&mut write, &news).await?;
@@ -189,7 +189,7 @@ async fn hung_up(read: &mut (impl AsyncBufReadExt + Unpin)) -> io::Result<bool> 
 }
 
 async fn accept(local: Arc<Local>, listener: UnixListener, stop: CancellationToken) {
-    let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS));
+    let places = Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         // Retry after a failure, for example without free file descriptors.

@@ -19,7 +19,7 @@ use mcp::{FieldChange, ListKind, every_difference, is_set_keyword};
 /// Name of the file beside the configuration.
 pub const LOCK_FILE: &str = "mcp.lock.json";
 /// Version of the file format.
-pub const VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 1;
 
 /// The file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -85,7 +85,7 @@ pub enum Drift {
 
 impl Default for Lock {
     fn default() -> Self {
-        Self { lock_version: VERSION, servers: BTreeMap::new() }
+        Self { lock_version: FORMAT_VERSION, servers: BTreeMap::new() }
     }
 }
 
@@ -98,9 +98,10 @@ impl Lock {
         let Some(text) = WrittenText::find(path)? else { return Ok(Self::default()) };
         let lock: Self = text.decode()?;
         match lock.lock_version {
-            VERSION => Ok(lock),
+            FORMAT_VERSION => Ok(lock),
             found => {
-                let message = format!("version {found} is not known; this is version {VERSION}");
+                let message =
+                    format!("version {found} is not known; this is version {FORMAT_VERSION}");
                 Err(text.problem("/lockVersion", &message))
             }
         }

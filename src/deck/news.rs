@@ -18,17 +18,17 @@ use mcp::TrafficRecord;
 use process::Usage;
 
 /// Pause between two rounds.
-const ROUND: Duration = Duration::from_millis(33);
+const ROUND_INTERVAL: Duration = Duration::from_millis(33);
 /// Pause between two snapshots of metrics and cache while messages pass.
-const SNAPSHOT: Duration = Duration::from_millis(250);
+const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 /// Pause between two readings of the process table.
-const USAGE: Duration = Duration::from_secs(5);
+const USAGE_INTERVAL: Duration = Duration::from_secs(5);
 /// Pause between two reads of the clients of the service.
-const CLIENTS: Duration = Duration::from_millis(500);
+const CLIENTS_INTERVAL: Duration = Duration::from_millis(500);
 /// Most records in one piece of news.
-const BATCH: usize = 2_048;
+const MAX_BATCH_RECORDS: usize = 2_048;
 /// Most batches of one ring in one round.
-const BATCHES: usize = 8;
+const MAX_ROUND_BATCHES: usize = 8;
 
 /// Something that changed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -79,13 +79,13 @@ pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
             _ = decided.changed(), if policy.is_some() => decided.mark_changed(),
             () = sleep_until(snapshot_at.unwrap_or(usage_at)), if snapshot_at.is_some() => {}
             () = sleep_until(usage_at) => {}
-            () = sleep(CLIENTS), if clients.is_some() => {}
+            () = sleep(CLIENTS_INTERVAL), if clients.is_some() => {}
         }
         let now = Instant::now();
         let mut news = Vec::new();
         // First, because it is slow: what is read after it is newer.
         if now >= usage_at {
-            usage_at = now + USAGE;
+            usage_at = now + USAGE_INTERVAL;
             let host = host.clone();
             // Reads the process table: keep it off the runtime's threads.
             let usage = tokio::task::spawn_blocking(move || usage(&host)).await;
@@ -113,7 +113,7 @@ pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
         );
         if news.len() > before {
             news.push(News::Calls(host.calls()));
-            snapshot_at = snapshot_at.or(Some(now + SNAPSHOT));
+            snapshot_at = snapshot_at.or(Some(now + SNAPSHOT_INTERVAL));
         }
         news.extend(pull(&logs, &mut logs_at).map(|(new, oldest)| News::Logs(new, oldest)));
         if traffic_at < traffic.span().end {
@@ -125,7 +125,7 @@ pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
         if snapshot_at.is_some_and(|at| now >= at) {
             let calls = host.calls();
             // A call may end without traffic: poll until all have ended.
-            snapshot_at = (!calls.is_empty()).then(|| now + SNAPSHOT);
+            snapshot_at = (!calls.is_empty()).then(|| now + SNAPSHOT_INTERVAL);
             news.push(News::Metrics(host.get_metrics()));
             news.push(News::Calls(calls));
             news.push(News::Cache(host.cache()));
@@ -135,18 +135,18 @@ pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
                 return;
             }
         }
-        sleep(ROUND).await;
+        sleep(ROUND_INTERVAL).await;
     }
 }
 
 /// The batches of a ring from a cursor on, each with the oldest record still held.
 fn pull<T: Weighed>(ring: &Ring<T>, from: &mut u64) -> impl Iterator<Item = (Batch<T>, u64)> {
     let batches = std::iter::from_fn(move || {
-        let batch = ring.read(*from, BATCH);
+        let batch = ring.read(*from, MAX_BATCH_RECORDS);
         *from = batch.next;
         (!batch.items.is_empty()).then(|| (batch, ring.span().start))
     });
-    batches.take(BATCHES)
+    batches.take(MAX_ROUND_BATCHES)
 }
 
 fn usage(host: &Host) -> Vec<(ServerName, Usage)> {

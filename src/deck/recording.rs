@@ -31,15 +31,15 @@ pub use play::{PlayedPart, Player, Scan};
 pub use write::{Recorder, Scrubbed, Scrubber};
 
 /// Format of the lines.
-pub const VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 1;
 /// Longest line that is read, in bytes.
-const LONGEST: usize = 64 << 20;
+const MAX_LINE_BYTES: usize = 64 << 20;
 
 /// The first line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
-    /// [`VERSION`].
+    /// [`FORMAT_VERSION`].
     pub version: u32,
     /// The program that recorded, with its version.
     pub product: String,
@@ -99,7 +99,7 @@ pub fn recording_schema() -> Value {
         "properties": {"type": {"enum": kinds}},
         "oneOf": [
             {"properties": {
-                "type": {"const": "header"}, "version": {"const": VERSION},
+                "type": {"const": "header"}, "version": {"const": FORMAT_VERSION},
                 "product": {"type": "string"}, "scrubbed": {"type": "boolean"},
                 "began": {"type": "integer", "description": "microseconds since 1970, UTC"},
                 "servers": {"type": "object", "description": "their configuration, secrets masked"},
@@ -181,10 +181,10 @@ impl Recording {
         let (header, text) = (Header::default(), Vec::new());
         let mut recording = Self { header, blocks, losses, text, at: 0, number: 0 };
         recording.header = match recording.next() {
-            Some(Ok(RecordingLine::Header(header))) if header.version == VERSION => header,
+            Some(Ok(RecordingLine::Header(header))) if header.version == FORMAT_VERSION => header,
             Some(Ok(RecordingLine::Header(header))) => {
                 return Err(invalid(format!(
-                    "it is a recording of version {}; this program reads version {VERSION}",
+                    "it is a recording of version {}; this program reads version {FORMAT_VERSION}",
                     header.version
                 )));
             }
@@ -284,7 +284,7 @@ fn invalid(message: impl Into<String>) -> io::Error {
 // opening a large file is as fast as opening a small one.
 
 /// Bytes of a block of a file that is not compressed.
-const BLOCK: u64 = 1 << 20;
+const BLOCK_BYTES: u64 = 1 << 20;
 
 /// Reads blocks.
 #[derive(Debug)]
@@ -341,7 +341,7 @@ impl BlockReader {
         }
         let mut text = Vec::new();
         if self.is_packed {
-            let most = LONGEST as u64 + BLOCK;
+            let most = MAX_LINE_BYTES as u64 + BLOCK_BYTES;
             let mut member = flate2::bufread::GzDecoder::new(&mut self.file).take(most + 1);
             if let Err(error) = member.read_to_end(&mut text) {
                 use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
@@ -355,8 +355,8 @@ impl BlockReader {
                 return Err(invalid("another program compressed it: unpack it first (gunzip)"));
             }
         } else {
-            (&mut self.file).take(BLOCK).read_to_end(&mut text)?;
-            let most = LONGEST as u64;
+            (&mut self.file).take(BLOCK_BYTES).read_to_end(&mut text)?;
+            let most = MAX_LINE_BYTES as u64;
             if text.last() != Some(&b'\n')
                 && (&mut self.file).take(most).read_until(b'\n', &mut text)? as u64 == most
             {

@@ -25,7 +25,7 @@ use base::text::nearest;
 use config::put_member;
 
 /// Largest file that is read, in bytes.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Name of the file beside `mcp.json`.
 pub const SAVED_CALLS_FILE: &str = "mcp.calls.json";
@@ -176,7 +176,7 @@ impl SavedCalls {
             let mut all = Self::load(path)?;
             let value = serde_json::to_value(&call).map_err(|error| error.to_string())?;
             all.set(name, call);
-            files::put(path, LARGEST, &all, |text| put_member(text, "calls", name, &value))
+            files::put(path, MAX_FILE_BYTES, &all, |text| put_member(text, "calls", name, &value))
         })
     }
 }

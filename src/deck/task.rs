@@ -26,10 +26,10 @@ use config::{
 use host::{Host, HostView, ShutdownReport, Startup, reload_plan};
 
 /// Minimum time between two calls of the notebook.
-const NOTED: Duration = Duration::from_secs(1);
+const NOTEBOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Most edits that can be undone.
-const UNDO: usize = 50;
+const MAX_UNDO_EDITS: usize = 50;
 
 /// State of the task.
 pub(super) struct DeckTask {
@@ -279,7 +279,7 @@ impl DeckTask {
         let servers = made.servers.clone();
         let said = SafeText::line(&format!("{}   z: undo", made.words));
         self.edits.push(made);
-        let over = self.edits.len().saturating_sub(UNDO);
+        let over = self.edits.len().saturating_sub(MAX_UNDO_EDITS);
         self.edits.drain(..over);
         self.written(&servers, &trusted, added).await;
         said
@@ -507,12 +507,12 @@ async fn next_state(watch: &mut Option<ConfigWatch>) -> Option<LoadResult> {
     }
 }
 
-/// The next view of the host, at most one per [`NOTED`]; pends forever without a notebook.
+/// The next view of the host, at most one per [`NOTEBOOK_INTERVAL`]; pends forever without a notebook.
 async fn next_view(offers: &mut Option<watch::Receiver<Arc<HostView>>>) -> Option<Arc<HostView>> {
     match offers {
         Some(view) => {
             // Sleep first, so that no change is lost when another branch completes meanwhile.
-            tokio::time::sleep(NOTED).await;
+            tokio::time::sleep(NOTEBOOK_INTERVAL).await;
             let changed = view.changed().await;
             let now = view.borrow_and_update().clone();
             if changed.is_err() {

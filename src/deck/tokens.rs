@@ -24,7 +24,7 @@ use config::Environment;
 use mcp::{Accounts, StoredClient, StoredToken, TokenStore, account_address};
 
 /// Largest file of a token, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Kind of the secrets that hold tokens and clients.
 const KIND: &str = "token";
@@ -57,7 +57,7 @@ impl TokenFiles {
     }
 
     fn file(&self, name: &str) -> StateFile {
-        self.folder.file(name, LARGEST).of_secrets()
+        self.folder.file(name, MAX_FILE_BYTES).of_secrets()
     }
 
     fn path(&self, name: &str) -> PathBuf {

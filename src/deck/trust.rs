@@ -26,10 +26,10 @@ use config::{
 use process::Launch;
 
 /// Version of the store; with any other version nothing counts as approved.
-const VERSION: u32 = 3;
+const FORMAT_VERSION: u32 = 3;
 
 /// Largest file that is read, in bytes.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The store of approvals: one file for each configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,7 +204,7 @@ impl TrustStore {
     fn kept(&self, file: &Path) -> Option<StateFile> {
         let name = file_key(file);
         let folder = StateFolder::new(self.folder.as_ref()?);
-        Some(folder.file(&format!("{name}.json"), LARGEST).of_rights())
+        Some(folder.file(&format!("{name}.json"), MAX_FILE_BYTES).of_rights())
     }
 
     /// Reads the approvals for a file; an unusable store counts as nothing approved.
@@ -217,7 +217,7 @@ impl TrustStore {
 impl Approvals {
     fn none(file: &Path) -> Self {
         Self {
-            version: VERSION,
+            version: FORMAT_VERSION,
             file: spelled(file).into_owned(),
             salt: format!("{:032x}{:032x}", fastrand::u128(..), fastrand::u128(..)),
             servers: BTreeMap::new(),
@@ -227,7 +227,7 @@ impl Approvals {
     fn parse(bytes: &[u8], file: &Path) -> Result<Self, String> {
         let all: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         match all {
-            all if all.version != VERSION => Err(format!("it has format {}", all.version)),
+            all if all.version != FORMAT_VERSION => Err(format!("it has format {}", all.version)),
             all if all.file != spelled(file) => Err("it is about another file".to_owned()),
             all if all.salt.len() < 32 => Err("it has no salt".to_owned()),
             all => Ok(all),

@@ -28,11 +28,11 @@ use base::watch::{Fingerprint, FolderWatch, Targets, WatchMode};
 pub type LoadResult = Result<Loaded, Vec<Diagnostic>>;
 
 /// Debounce before a valid state is delivered.
-const QUIET: Duration = Duration::from_millis(40);
+const DEBOUNCE_INTERVAL: Duration = Duration::from_millis(40);
 /// Polling interval when the file system reports changes.
-const SWEEP: Duration = Duration::from_secs(2);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
 /// Polling interval when it does not.
-const POLL: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How to start watching.
 #[derive(Clone, Debug)]
@@ -182,8 +182,8 @@ impl WatchTask {
     async fn changed(&self) {
         loop {
             let period = match *self.mode.borrow() {
-                WatchMode::Events => SWEEP,
-                WatchMode::Polling(_) => POLL,
+                WatchMode::Events => SWEEP_INTERVAL,
+                WatchMode::Polling(_) => POLL_INTERVAL,
             };
             tokio::select! {
                 () = self.wake.notified() => return,
@@ -222,11 +222,11 @@ impl WatchTask {
         }
     }
 
-    /// Waits for [`QUIET`] without an event, at most `patience` in total.
+    /// Waits for [`DEBOUNCE_INTERVAL`] without an event, at most `patience` in total.
     async fn silence(&self) {
         let end = Instant::now() + self.patience;
         while Instant::now() < end {
-            if timeout(QUIET, self.wake.notified()).await.is_err() {
+            if timeout(DEBOUNCE_INTERVAL, self.wake.notified()).await.is_err() {
                 return;
             }
         }

@@ -16,9 +16,9 @@ use config::{NodeKind, Position, SourceText, SyntaxNode, parse_loosely, without_
 use schema::{SchemaVerdict, Validator};
 
 /// Largest file that is read, in bytes.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Maximum number of problems reported for one file.
-const MOST: usize = 12;
+const MAX_PROBLEMS: usize = 12;
 
 /// A text written by hand, which finds the line of a value.
 pub struct WrittenText {
@@ -40,8 +40,8 @@ impl WrittenText {
     /// # Errors
     /// When the file cannot be read.
     pub fn find(path: &Path) -> Result<Option<Self>, String> {
-        let text =
-            read_text(path, LARGEST).map_err(|error| format!("{}: {error}", spelled(path)))?;
+        let text = read_text(path, MAX_FILE_BYTES)
+            .map_err(|error| format!("{}: {error}", spelled(path)))?;
         Ok(text.map(|text| Self::new(path, &text)))
     }
 
@@ -124,7 +124,7 @@ impl WrittenText {
         match verdict {
             Ok(SchemaVerdict::Invalid(all)) => Err(all
                 .iter()
-                .take(MOST)
+                .take(MAX_PROBLEMS)
                 .map(|v| self.problem(&format!("{pointer}{}", v.pointer), &v.message))
                 .collect()),
             _ => Ok(()),
@@ -149,8 +149,8 @@ impl WrittenText {
             _ => Vec::new(),
         };
         problems.dedup();
-        let more = problems.len().saturating_sub(MOST);
-        problems.truncate(MOST);
+        let more = problems.len().saturating_sub(MAX_PROBLEMS);
+        problems.truncate(MAX_PROBLEMS);
         if more > 0 {
             problems.push(format!("{}: and {more} more", spelled(&self.name)));
         }

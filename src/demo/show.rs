@@ -31,9 +31,9 @@ fn steps() -> Vec<(u64, &'static str, Value)> {
 /// The step that removes the last server of the configuration and adds it again.
 const RELOAD: &str = "reload";
 /// How long that server stays removed.
-const AWAY: Duration = Duration::from_secs(2);
+const ABSENCE_INTERVAL: Duration = Duration::from_secs(2);
 /// Pause before the steps are repeated.
-const PAUSE: Duration = Duration::from_secs(20);
+const REPEAT_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Repeats the steps until it is stopped. Answers no requests: those are left to the user.
 pub async fn show(host: Host, config: McpConfig, stop: CancellationToken) {
@@ -64,7 +64,7 @@ pub async fn show(host: Host, config: McpConfig, stop: CancellationToken) {
                 });
             }
         }
-        if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+        if stop.run_until_cancelled(tokio::time::sleep(REPEAT_INTERVAL)).await.is_none() {
             return;
         }
     }
@@ -75,7 +75,7 @@ async fn reload(host: &Host, config: &McpConfig) {
     let mut fewer = config.clone();
     fewer.servers.pop();
     if host.reload(fewer).await.is_ok() {
-        tokio::time::sleep(AWAY).await;
+        tokio::time::sleep(ABSENCE_INTERVAL).await;
     }
     let _ = host.reload(config.clone()).await;
 }

@@ -18,9 +18,9 @@ use host::{ApprovalRequest, CallOutcome, RequestHandler};
 use mcp::{Answer, CallId, RequestKind};
 
 /// Maximum number of calls parked for input from clients (2026-07-28).
-const PARKED: usize = 1_000;
+const MAX_PARKED_CALLS: usize = 1_000;
 /// How long a parked call waits for its client's input.
-const PATIENCE: Duration = Duration::from_secs(600);
+const INPUT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// One request of a server, on its way to the client whose call caused it.
 #[derive(Debug)]
@@ -182,7 +182,7 @@ impl Parking {
     pub fn park(&self, call: Parked) -> Option<String> {
         let state = base::file::random_hex::<32>().ok()?;
         let mut parked = self.parked.lock();
-        if parked.len() >= PARKED {
+        if parked.len() >= MAX_PARKED_CALLS {
             return None;
         }
         parked.insert(state.clone(), (Instant::now(), call));
@@ -191,7 +191,7 @@ impl Parking {
 
     /// Ends the calls whose clients have not come back in time.
     pub fn end_overdue(&self) {
-        self.parked.lock().retain(|_, (since, _)| since.elapsed() < PATIENCE);
+        self.parked.lock().retain(|_, (since, _)| since.elapsed() < INPUT_TIMEOUT);
     }
 
     /// The `requestState` of each parked call.

@@ -19,7 +19,7 @@ use rmcp::model::{
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId};
 use tokio_util::sync::CancellationToken;
 
-use super::guard::BODY;
+use super::guard::MAX_BODY_BYTES;
 use super::raw::{Whole, splice};
 use super::sessions::is_answer;
 use super::state::Gateway;
@@ -41,8 +41,8 @@ pub(crate) async fn direct(
         return passed_on(request).await;
     };
     let (parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, BODY).await else {
-        let message = format!("Payload Too Large: request body exceeds {BODY} bytes");
+    let Ok(body) = to_bytes(body, MAX_BODY_BYTES).await else {
+        let message = format!("Payload Too Large: request body exceeds {MAX_BODY_BYTES} bytes");
         return (StatusCode::PAYLOAD_TOO_LARGE, message).into_response();
     };
     let Some(mut message) = request_of(&body) else {

@@ -27,7 +27,7 @@ use host::{CallOptions, Host, HostView, TargetKind};
 use mcp::{CallId, Notice, NoticeKind};
 
 /// Maximum number of resource subscriptions per session.
-const SUBSCRIBED: usize = 1_000;
+const MAX_SUBSCRIPTIONS: usize = 1_000;
 
 /// The notifications that a client requested, and the state of the lists it has.
 #[derive(Default)]
@@ -83,8 +83,8 @@ impl Interest {
         client: &Client,
         uri: &str,
     ) -> Result<(), ErrorData> {
-        if self.subscriptions.lock().len() >= SUBSCRIBED {
-            let message = format!("more than {SUBSCRIBED} subscriptions");
+        if self.subscriptions.lock().len() >= MAX_SUBSCRIPTIONS {
+            let message = format!("more than {MAX_SUBSCRIPTIONS} subscriptions");
             return Err(ErrorData::invalid_request(message, None));
         }
         let refused = |error| Outside::about(&error, uri, client);
@@ -201,7 +201,7 @@ pub(super) async fn next_notice(notices: &mut broadcast::Receiver<Notice>) -> Op
 type ListHashes = [u64; 3];
 
 /// Debounce before clients are notified: a starting server fills several lists at once.
-const SETTLE: Duration = Duration::from_millis(100);
+const DEBOUNCE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Notifies a client when its lists change, in what servers offer or in what the policy lets it
 /// see. Returns when the host shuts down.
@@ -235,7 +235,7 @@ async fn follow_lists(
                 decided_anew = true;
             }
         }
-        tokio::time::sleep(SETTLE).await;
+        tokio::time::sleep(DEBOUNCE_INTERVAL).await;
         let now = Arc::clone(&view.borrow_and_update());
         let (all, known) = (offered(&now), *interest.known.lock());
         if compared == (all, known) && !decided_anew {

@@ -20,7 +20,7 @@ use host::OutsideCode;
 const SESSION: &str = "mcp-session-id";
 
 /// Largest request body, in bytes.
-pub(super) const BODY: usize = 4 << 20;
+pub(super) const MAX_BODY_BYTES: usize = 4 << 20;
 /// Longest time that a body may take to arrive: the head of a request has as long.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -74,10 +74,10 @@ async fn arrived(request: Request) -> Result<Request, Outside> {
     let refuse =
         |status, message: String| Err(Outside::new(OutsideCode::ProtocolError, status, message));
     let (parts, body) = request.into_parts();
-    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, BODY)).await {
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY_BYTES)).await {
         Ok(Ok(body)) => Ok(Request::from_parts(parts, body.into())),
         Ok(Err(_)) => {
-            let message = format!("Payload Too Large: request body exceeds {BODY} bytes");
+            let message = format!("Payload Too Large: request body exceeds {MAX_BODY_BYTES} bytes");
             refuse(StatusCode::PAYLOAD_TOO_LARGE, message)
         }
         Err(_) => {

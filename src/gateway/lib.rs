@@ -46,7 +46,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use guard::BODY;
+use guard::MAX_BODY_BYTES;
 use host::Host;
 use state::Gateway;
 
@@ -59,10 +59,10 @@ pub use tokens::{Client, ClientTokens, DEFAULT_SCOPES, OwnerToken, TokenRecord};
 pub use traces::Traces;
 
 /// Longest time that open streams and calls may take to finish after the first stop signal.
-const DRAIN: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of concurrent connections.
-const CONNECTIONS: usize = 8_192;
+const MAX_CONNECTIONS: usize = 8_192;
 
 /// The gateway, bound to its listener.
 pub struct GatewayService {
@@ -78,7 +78,7 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         // The guard checks `Host` for every route; it knows the port.
         .disable_allowed_hosts()
         .with_cancellation_token(stop.child_token())
-        .with_max_request_body_bytes(BODY);
+        .with_max_request_body_bytes(MAX_BODY_BYTES);
     config.session_store = gateway.options.store.clone().map(|store| store as _);
     let face = Arc::clone(gateway);
     let service = StreamableHttpService::new(
@@ -107,7 +107,7 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         .route("/servers", get(rest::servers))
         .route("/servers/restart", post(rest::restart))
         .route("/metrics", get(rest::metrics))
-        .layer(axum::extract::DefaultBodyLimit::max(BODY))
+        .layer(axum::extract::DefaultBodyLimit::max(MAX_BODY_BYTES))
         .merge(mcp)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::guard))
         .with_state(Arc::clone(gateway))
@@ -159,7 +159,7 @@ impl GatewayService {
         let serving = serve(self.listener, router, &stop);
         let overdue = async {
             stop.cancelled().await;
-            tokio::time::sleep(DRAIN).await;
+            tokio::time::sleep(DRAIN_TIMEOUT).await;
         };
         tokio::select! {
             () = async { tokio::join!(serving, ending); } => {}
@@ -206,7 +206,7 @@ fn most_connections() -> usize {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     #[cfg(not(unix))]
     let files: Option<u64> = None;
-    files.map_or(CONNECTIONS, |files| CONNECTIONS.min(files as usize / 2)).max(1)
+    files.map_or(MAX_CONNECTIONS, |files| MAX_CONNECTIONS.min(files as usize / 2)).max(1)
 }
 
 /// Serves one MCP client over stdin and stdout until it closes them or `stop` is cancelled.

@@ -49,17 +49,17 @@ use host::{
 use mcp::{Answer, CLIENT_NAME, HOPS_KEY, RequestKind, vendor_meta};
 
 /// Queue size for progress notifications of one call; further ones are dropped.
-const PROGRESS: usize = 16;
+const PROGRESS_CAPACITY: usize = 16;
 /// How long inputs are collected into one round before the client is asked for them.
-const ROUND: Duration = Duration::from_millis(200);
+const INPUT_ROUND_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Maximum number of decks that a definition or a call may pass through.
-const HOPS: u64 = 4;
+const MAX_HOPS: u64 = 4;
 /// Maximum size of a call's answers inside its `requestState`, in bytes.
-const GIVEN: usize = 32 << 10;
+const MAX_ANSWERS_BYTES: usize = 32 << 10;
 
 /// Longest time a client may cache a result, in milliseconds: its permissions can change.
-const LONGEST_TTL: u64 = 3_600_000;
+const MAX_TTL_MILLIS: u64 = 3_600_000;
 
 /// One client's view of all servers.
 #[derive(Clone)]
@@ -183,7 +183,7 @@ impl Face {
             // Limits hops: entries of decks that list each other would otherwise multiply.
             let near = entries.filter_map(|mut raw| {
                 let hops = raw["_meta"][HOPS_KEY].as_u64().unwrap_or(0);
-                if hops >= HOPS {
+                if hops >= MAX_HOPS {
                     return None;
                 }
                 let meta = raw.as_object_mut()?.entry("_meta").or_insert_with(|| json!({}));
@@ -216,7 +216,7 @@ impl Face {
     ) -> Result<(), ErrorData> {
         let is_cacheable = operation.kind == TargetKind::Resource;
         let is_tool = operation.kind == TargetKind::Tool;
-        let (progress, mut progressed) = mpsc::channel(PROGRESS);
+        let (progress, mut progressed) = mpsc::channel(PROGRESS_CAPACITY);
         let level = match context.meta.log_level() {
             Some(level) if is_modern(context) => {
                 let level = log_level(level);
@@ -302,7 +302,7 @@ impl Face {
                             }
                         }
                     };
-                    let _ = tokio::time::timeout(ROUND, round).await;
+                    let _ = tokio::time::timeout(INPUT_ROUND_INTERVAL, round).await;
                     if !call.waiting.is_empty() {
                         return self.park(context, call);
                     }
@@ -325,7 +325,7 @@ impl Face {
         progress: mpsc::Sender<mcp::Progress>,
     ) -> Result<Parked, ErrorData> {
         let hops = context.meta.get(HOPS_KEY).and_then(Value::as_u64).unwrap_or(0);
-        if hops >= HOPS {
+        if hops >= MAX_HOPS {
             let message = format!("the call came through {hops} decks, which call each other");
             return Err(ErrorData::invalid_request(message, None));
         }
@@ -362,7 +362,7 @@ impl Face {
         let full = || ErrorData::internal_error("too many calls wait for input", None);
         let mut state = state.ok_or_else(full)?;
         if let Some(store) = &self.gateway.options.store {
-            if json!(given).to_string().len() > GIVEN {
+            if json!(given).to_string().len() > MAX_ANSWERS_BYTES {
                 given.clear();
             }
             state = store.seal(&ParkedCall { call: state, given }, &good_for).ok_or_else(full)?;
@@ -464,7 +464,7 @@ impl Gateway {
         let call = self.parked.fetch(&sealed.call, &client.id, target);
         if call.is_none() {
             // The replica that holds it ends it at its next exchange and frees its slot.
-            tokio::time::sleep(super::store::EXCHANGE).await;
+            tokio::time::sleep(super::store::EXCHANGE_INTERVAL).await;
             let now = std::mem::take(given);
             *given = sealed.given.into_iter().chain(now).collect();
         }
@@ -550,7 +550,7 @@ fn reply(context: &RequestContext<RoleServer>, mut result: Value, is_cacheable: 
             object.insert("resultType".to_owned(), json!("complete"));
             if is_cacheable {
                 let ttl = object.get("ttlMs").and_then(Value::as_u64).unwrap_or(0);
-                object.insert("ttlMs".to_owned(), json!(ttl.min(LONGEST_TTL)));
+                object.insert("ttlMs".to_owned(), json!(ttl.min(MAX_TTL_MILLIS)));
                 // The result was authorized for this client only.
                 object.insert("cacheScope".to_owned(), json!("private"));
             }

@@ -25,7 +25,7 @@ use config::error::ErrorCode;
 use host::{AccessScope, CallOptions, CallOutcome, OutsideCode, PolicyAction, RunId, TargetKind};
 
 /// Longest timeout a caller may request.
-const LONGEST: Duration = Duration::from_secs(600);
+const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(600);
 
 type RestAnswer = Result<Json<Value>, Outside>;
 
@@ -286,7 +286,7 @@ pub(crate) async fn call(
     gateway.started().await;
     let what = (PolicyAction::Call, TargetKind::Tool);
     let (server, tool) = gateway.find(&client, what, name).await?;
-    let timeout = timeout.map(|timeout| timeout.min(LONGEST));
+    let timeout = timeout.map(|timeout| timeout.min(MAX_CALL_TIMEOUT));
     let trace = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let trace = trace.and_then(super::traces::parent);
     let meta = request.meta.map(|meta| Arc::new(vendor_meta(meta)));

@@ -35,34 +35,34 @@ use super::store::SharedStore;
 use base::file::random_hex;
 
 /// Polling interval for later events in the store.
-const LOOK: Duration = Duration::from_millis(500);
+const STORE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long events are kept in the store while their stream is open.
-const OPEN: Duration = Duration::from_secs(600);
+const OPEN_EVENT_LIFETIME: Duration = Duration::from_secs(600);
 /// How long an answer, and the events before it, are kept for a client to fetch.
-const ANSWERED: Duration = Duration::from_secs(60);
+const ANSWER_LIFETIME: Duration = Duration::from_secs(60);
 /// Largest event kept in the store, in bytes. A client that missed a larger one has to repeat its
 /// call.
-const LARGEST: usize = 4 << 20;
+const MAX_EVENT_BYTES: usize = 4 << 20;
 
 /// A session with no requests and no listening connections ends after this time.
-const IDLE: Duration = Duration::from_secs(300);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Capacity of the message queue in each direction.
-const WAITING: usize = 16;
+const MESSAGE_CAPACITY: usize = 16;
 /// Events per stream that are buffered for a reconnecting client.
-const KEPT: usize = 16;
+const EVENT_CAPACITY: usize = 16;
 /// Buffer for answers to disconnected clients, over all sessions, in bytes. Answers that do not fit
 /// are dropped; their clients have to repeat the calls.
-const UNCLAIMED: usize = 64 << 20;
+const MAX_UNCLAIMED_BYTES: usize = 64 << 20;
 /// Minimum size accounted for such an answer, in bytes.
-const LEAST: usize = 4 << 10;
+const MIN_ANSWER_BYTES: usize = 4 << 10;
 /// Maximum number of standalone streams per session; the first open one receives the messages.
-const LISTENERS: usize = 8;
+const MAX_LISTENERS: usize = 8;
 /// An answer ready within this time is sent together with the response head.
-const QUICK: Duration = Duration::from_millis(5);
+const HEAD_TIMEOUT: Duration = Duration::from_millis(5);
 /// Reconnection delay that clients are asked to use (SSE `retry`).
-const RETRY: Duration = Duration::from_secs(3);
+const RETRY_INTERVAL: Duration = Duration::from_secs(3);
 /// Longest time for requests in flight to finish after their session has ended.
-const DRAIN: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers a request of a session.
 pub(super) type SessionResponder = Box<
@@ -78,7 +78,7 @@ type StreamReader = mpsc::Sender<ServerSseMessage>;
 type StreamEvents = mpsc::Receiver<ServerSseMessage>;
 
 /// Maximum number of open sessions, over all clients.
-const SESSIONS: usize = 1_000;
+const MAX_SESSIONS: usize = 1_000;
 
 /// All sessions open in this process.
 pub(crate) struct ClientSessions {
@@ -165,7 +165,7 @@ pub(super) fn is_answer(event: &ServerSseMessage) -> bool {
 
 /// The first event of a stream; its id lets the client resume from the start.
 fn priming(id: String) -> ServerSseMessage {
-    ServerSseMessage::priming(id, RETRY)
+    ServerSseMessage::priming(id, RETRY_INTERVAL)
 }
 
 fn events(mut of: StreamEvents) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
@@ -187,7 +187,7 @@ impl ClientStream {
     }
 
     fn keep(&mut self, event: ServerSseMessage) {
-        if self.kept.len() == KEPT {
+        if self.kept.len() == EVENT_CAPACITY {
             self.kept.pop_front();
         }
         self.kept.push_back((self.made, event));
@@ -248,7 +248,9 @@ impl SentEvent {
             };
         }
         if is_last {
-            let size = serde_json::to_vec(&event.message).map_or(0, |text| text.len()).max(LEAST);
+            let size = serde_json::to_vec(&event.message)
+                .map_or(0, |text| text.len())
+                .max(MIN_ANSWER_BYTES);
             stream.room = Arc::clone(&self.room).try_acquire_many_owned(size as u32).ok();
             if stream.room.is_none() {
                 self.streams.remove(at);
@@ -266,9 +268,10 @@ impl SentEvent {
         message: &ClientJsonRpcMessage,
         (name, cancel): (String, CancellationToken),
     ) -> (u64, StreamEvents) {
-        self.streams.retain(|stream| stream.over.is_none_or(|over| over.elapsed() < ANSWERED));
+        self.streams
+            .retain(|stream| stream.over.is_none_or(|over| over.elapsed() < ANSWER_LIFETIME));
         self.made += 1;
-        let (reader, events) = mpsc::channel(WAITING);
+        let (reader, events) = mpsc::channel(MESSAGE_CAPACITY);
         let mut stream =
             ClientStream { number: self.made, name, cancel, ..ClientStream::default() };
         if let ClientJsonRpcMessage::Request(request) = message {
@@ -284,11 +287,11 @@ impl SentEvent {
     /// sent. Returns `None` when the stream is no longer kept.
     fn go_on(&mut self, number: u64, after: Option<u64>) -> Option<StreamEvents> {
         let stream = self.streams.iter_mut().find(|stream| stream.number == number)?;
-        let (reader, events) = mpsc::channel(WAITING.max(KEPT));
+        let (reader, events) = mpsc::channel(MESSAGE_CAPACITY.max(EVENT_CAPACITY));
         // A connection that resumes after an event replaces the one on which that was sent. Further
         // standalone connections are queued: the first open one receives the messages.
         if number == 0 && after.is_none_or(|after| after == 0) && stream.is_read() {
-            if stream.readers.len() >= LISTENERS {
+            if stream.readers.len() >= MAX_LISTENERS {
                 stream.readers.remove(1);
             }
             stream.readers.push(reader);
@@ -385,7 +388,7 @@ impl Transport<RoleServer> for SessionPipe {
     async fn close(&mut self) -> Result<(), Infallible> {
         self.inbox.close();
         self.session.calls.close();
-        let _ = tokio::time::timeout(DRAIN, self.session.calls.wait()).await;
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.session.calls.wait()).await;
         self.session.over.cancel();
         Ok(())
     }
@@ -393,7 +396,7 @@ impl Transport<RoleServer> for SessionPipe {
 
 impl ClientSessions {
     pub fn new(kept: Option<Arc<dyn SharedStore>>) -> Self {
-        Self { open: Mutex::default(), kept, room: Arc::new(Semaphore::new(UNCLAIMED)) }
+        Self { open: Mutex::default(), kept, room: Arc::new(Semaphore::new(MAX_UNCLAIMED_BYTES)) }
     }
 
     pub fn ids(&self) -> Vec<String> {
@@ -417,7 +420,7 @@ impl ClientSessions {
     /// else the oldest of its own. So a client that leaves its sessions behind keeps nobody out.
     pub fn make_room(&self, client: &str) -> bool {
         let mut open = self.open.lock();
-        if open.len() < SESSIONS {
+        if open.len() < MAX_SESSIONS {
             return true;
         }
         let mut held: HashMap<Option<Arc<str>>, usize> = HashMap::new();
@@ -439,12 +442,12 @@ impl ClientSessions {
     pub fn end_idle(&self) {
         self.open.lock().retain(|_, open| {
             let mut sent = open.session.sent.lock();
-            sent.used.elapsed() <= IDLE || sent.is_in_use()
+            sent.used.elapsed() <= IDLE_TIMEOUT || sent.is_in_use()
         });
     }
 
     fn open(&self, id: SessionId) -> Result<SessionPipe, Error> {
-        let (sender, inbox) = mpsc::channel(WAITING);
+        let (sender, inbox) = mpsc::channel(MESSAGE_CAPACITY);
         let sent = SentEvent::new(format!("{id}:common"), Arc::clone(&self.room));
         let session = Arc::new(ClientSession {
             sent: Mutex::new(sent),
@@ -454,7 +457,7 @@ impl ClientSessions {
             over: CancellationToken::new(),
         });
         let mut open = self.open.lock();
-        if open.len() >= SESSIONS {
+        if open.len() >= MAX_SESSIONS {
             return Err(Error::new(ErrorKind::QuotaExceeded, "too many sessions are open"));
         }
         open.insert(id, OpenStream { inbox: sender, session: Arc::clone(&session), owner: None });
@@ -468,7 +471,7 @@ impl ClientSessions {
     }
 
     /// Begins the event stream of a request. Returns the first event, with the second one if that
-    /// is ready within `QUICK`, and a stream of the others.
+    /// is ready within `HEAD_TIMEOUT`, and a stream of the others.
     ///
     /// # Errors
     /// When the session has ended.
@@ -498,7 +501,7 @@ impl ClientSessions {
                 () = asked.answered() => sent.try_recv().ok(),
             }
         };
-        let quick = tokio::time::timeout(QUICK, quick).await.ok().flatten();
+        let quick = tokio::time::timeout(HEAD_TIMEOUT, quick).await.ok().flatten();
         drop(asked);
         Ok(([Some(priming(first)), quick].into_iter().flatten().collect(), events(sent)))
     }
@@ -669,8 +672,8 @@ impl SessionManager for ClientSessions {
 async fn append(store: &dyn SharedStore, stream: &str, event: &ServerSseMessage) -> String {
     let retry = event.retry.map(|retry| retry.as_millis() as u64);
     let kept = serde_json::to_string(&KeptEvent { message: event.message.as_deref(), retry });
-    let kept = kept.ok().filter(|kept| kept.len() <= LARGEST).unwrap_or_default();
-    let keep = if is_answer(event) { ANSWERED } else { OPEN };
+    let kept = kept.ok().filter(|kept| kept.len() <= MAX_EVENT_BYTES).unwrap_or_default();
+    let keep = if is_answer(event) { ANSWER_LIFETIME } else { OPEN_EVENT_LIFETIME };
     store.append(stream, kept, keep).await.unwrap_or_else(|error| {
         tracing::warn!(target: "mcpdeck::gateway", "event not shared: {error}");
         format!("{stream}/0-0")
@@ -680,7 +683,7 @@ async fn append(store: &dyn SharedStore, stream: &str, event: &ServerSseMessage)
 /// Streams the events after `last` from the store, until the answer, which ends the stream of a
 /// request, or until the stream has expired.
 fn follow(store: Arc<dyn SharedStore>, mut last: String) -> StreamEvents {
-    let (sender, events) = mpsc::channel(WAITING);
+    let (sender, events) = mpsc::channel(MESSAGE_CAPACITY);
     tokio::spawn(async move {
         while let Ok(Some(found)) = store.events_after(&last).await {
             for (id, kept) in found {
@@ -694,7 +697,7 @@ fn follow(store: Arc<dyn SharedStore>, mut last: String) -> StreamEvents {
             }
             tokio::select! {
                 () = sender.closed() => return,
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(STORE_INTERVAL) => {}
             }
         }
     });
@@ -728,7 +731,7 @@ mod tests {
     #[test]
     fn a_client_that_leaves_its_sessions_behind_keeps_no_other_out() {
         let sessions = ClientSessions::new(None);
-        let ids: Vec<SessionId> = (0..SESSIONS).map(|n| format!("{n:04}").into()).collect();
+        let ids: Vec<SessionId> = (0..MAX_SESSIONS).map(|n| format!("{n:04}").into()).collect();
         for (n, id) in ids.iter().enumerate() {
             assert!(sessions.make_room("b"));
             sessions.open(Arc::clone(id)).expect("there is room");
@@ -748,7 +751,7 @@ mod tests {
 
     #[test]
     fn answers_that_nobody_claims_take_so_much_room_and_no_more() {
-        let room = Arc::new(Semaphore::new(2 * LEAST));
+        let room = Arc::new(Semaphore::new(2 * MIN_ANSWER_BYTES));
         let mut sent = SentEvent::new(String::new(), Arc::clone(&room));
         let mut answer = |id: u32| {
             let request = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
@@ -762,8 +765,8 @@ mod tests {
             claimed.and_then(|mut events| events.try_recv().ok()).is_some()
         };
         assert!(answer(1) && !answer(2), "the second finds no room");
-        assert!(room.available_permits() < LEAST);
+        assert!(room.available_permits() < MIN_ANSWER_BYTES);
         drop(sent);
-        assert_eq!(room.available_permits(), 2 * LEAST);
+        assert_eq!(room.available_permits(), 2 * MIN_ANSWER_BYTES);
     }
 }

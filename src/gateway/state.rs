@@ -12,7 +12,7 @@ use super::exposure::FoundSessions;
 use super::metrics::GatewayMetrics;
 use super::outside::Outside;
 use super::sessions::ClientSessions;
-use super::store::{EXCHANGE, SharedStore};
+use super::store::{EXCHANGE_INTERVAL, SharedStore};
 use super::tokens::{Client, ClientTokens, OwnerToken};
 use super::traces::Traces;
 use base::text::nearest;
@@ -26,12 +26,12 @@ use mcp::Capabilities;
 
 /// How long the first requests wait for starting servers, for clients that list only once. Less
 /// than the 60 seconds after which the official SDKs time out.
-const STARTING: Duration = Duration::from_secs(50);
+const STARTING_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Housekeeping interval without a shared store.
-const LOOK: Duration = Duration::from_secs(1);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 /// Housekeeping ticks between two renewals of the open sessions in the shared store.
-const KEEP: u32 = 240;
+const RENEWAL_TICKS: u32 = 240;
 
 /// Whether any server has neither started nor failed yet. Servers that start on demand already have
 /// lists and do not count; nor do servers held for the operator, possibly for hours.
@@ -127,7 +127,7 @@ impl Gateway {
             let starts = |now: Arc<HostView>| !now.stopping && is_starting(&self.host, &now);
             let over =
                 async { while starts(self.host.snapshot()) && view.changed().await.is_ok() {} };
-            let _ = tokio::time::timeout(STARTING, over).await;
+            let _ = tokio::time::timeout(STARTING_TIMEOUT, over).await;
         };
         self.started.get_or_init(waiting).await;
     }
@@ -160,12 +160,13 @@ impl Gateway {
 
     /// Ends, now and then, what nobody uses any more, and exchanges changes with other replicas.
     pub async fn housekeeping(&self) {
-        let look = if self.options.store.is_some() { EXCHANGE } else { LOOK };
+        let look =
+            if self.options.store.is_some() { EXCHANGE_INTERVAL } else { HOUSEKEEPING_INTERVAL };
         let mut tick = tokio::time::interval(look);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         for look in 0_u32.. {
             tick.tick().await;
-            self.exchange(look.is_multiple_of(KEEP)).await;
+            self.exchange(look.is_multiple_of(RENEWAL_TICKS)).await;
             self.cut_the_revoked();
             self.sessions.end_idle();
             self.parked.end_overdue();

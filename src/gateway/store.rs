@@ -21,7 +21,7 @@ use host::SharedLimits;
 pub use valkey::Valkey;
 
 /// Interval between exchanges with the store.
-pub(super) const EXCHANGE: Duration = Duration::from_millis(250);
+pub(super) const EXCHANGE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A parked call, as encoded in its `requestState` for any replica.
 #[derive(Debug, Serialize, Deserialize)]

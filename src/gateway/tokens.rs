@@ -22,7 +22,7 @@ use deck::{RightsContent, RightsFile};
 use host::{AccessScope, CallOptions, DEFAULT_PROFILE, Origin, Principal};
 
 /// Maximum size of a token file, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The scopes of a token created without `--scope`. Scopes are an upper bound: grants decide what
 /// the token may do.
@@ -111,7 +111,7 @@ impl OwnerToken {
     /// # Errors
     /// When the file cannot be read or written, holds no valid token, or others may read it.
     pub fn open(path: &Path) -> Result<(Self, Option<Secret>), String> {
-        let file = StateFile::new(path, LARGEST).of_secrets();
+        let file = StateFile::new(path, MAX_FILE_BYTES).of_secrets();
         if let Some(bytes) = file.bytes().map_err(|error| about(path, error))? {
             let text = String::from_utf8_lossy(&bytes);
             let token = text.trim();
@@ -186,7 +186,7 @@ impl ClientTokens {
     /// The store in the user's state folder.
     pub fn of(state: &Path) -> Self {
         let folder = StateFolder::new(state.join("gateway"));
-        let file = RightsFile::new(folder.file("tokens.json", LARGEST).of_secrets());
+        let file = RightsFile::new(folder.file("tokens.json", MAX_FILE_BYTES).of_secrets());
         Self { file: Some(Arc::new(file)), ..Self::default() }
     }
 

@@ -16,13 +16,13 @@ use host::CallOutcome;
 use mcp::client_builder;
 
 /// Capacity of the queue of spans; further ones are dropped.
-const WAITING: usize = 2_048;
+const SPAN_CAPACITY: usize = 2_048;
 /// Maximum number of spans per request.
-const BATCH: usize = 512;
+const MAX_BATCH_SPANS: usize = 512;
 /// Pause between two requests.
-const EVERY: Duration = Duration::from_secs(2);
+const EXPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// Timeout of requests to the collector.
-const PATIENCE: Duration = Duration::from_secs(10);
+const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Exporter for spans; disabled by default.
 #[derive(Clone, Debug, Default)]
@@ -47,13 +47,13 @@ impl Traces {
         let address = format!("{}/v1/traces", collector.as_str().trim_end_matches('/'));
         let http = client_builder(collector, &TlsConfig::default())?
             .redirect(reqwest::redirect::Policy::none())
-            .timeout(PATIENCE)
+            .timeout(COLLECTOR_TIMEOUT)
             .build()
             .map_err(|error| error.to_string())?;
-        let (spans, mut ended) = mpsc::channel(WAITING);
+        let (spans, mut ended) = mpsc::channel(SPAN_CAPACITY);
         tokio::spawn(async move {
             let mut batch: Vec<Value> = Vec::new();
-            while ended.recv_many(&mut batch, BATCH).await > 0 {
+            while ended.recv_many(&mut batch, MAX_BATCH_SPANS).await > 0 {
                 let spans = std::mem::take(&mut batch);
                 let body = json!({"resourceSpans": [{
                     "resource": {"attributes": [attribute("service.name", "mcpdeck")]},
@@ -64,7 +64,7 @@ impl Traces {
                     let error = error.without_url();
                     tracing::warn!(target: "mcpdeck::gateway", "traces not exported: {error}");
                 }
-                tokio::time::sleep(EVERY).await;
+                tokio::time::sleep(EXPORT_INTERVAL).await;
             }
         });
         Ok(Self { spans: Some(spans) })

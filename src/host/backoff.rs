@@ -31,11 +31,11 @@ pub struct RestartBudget {
 
 impl RestartBudget {
     /// How long a server has to stay up for its restart count to be reset.
-    pub const STABLE: Duration = Duration::from_secs(60);
+    pub const STABLE_INTERVAL: Duration = Duration::from_secs(60);
 
     /// Records a crash after `lived`; returns the number of the restart, or `None` to give up.
     pub fn next(&mut self, config: &RestartConfig, lived: Duration) -> Option<u32> {
-        if lived >= Self::STABLE {
+        if lived >= Self::STABLE_INTERVAL {
             self.used = 0;
         }
         if self.used >= config.max {
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(budget.next(&config, Duration::ZERO), Some(1));
         assert_eq!(budget.next(&config, Duration::ZERO), Some(2));
         assert_eq!(budget.next(&config, Duration::ZERO), None);
-        assert_eq!(budget.next(&config, RestartBudget::STABLE), Some(1));
+        assert_eq!(budget.next(&config, RestartBudget::STABLE_INTERVAL), Some(1));
     }
 
     use proptest::prelude::*;

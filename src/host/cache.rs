@@ -100,7 +100,7 @@ pub struct CachePut {
 
 impl Cache {
     /// Number of invalidations remembered.
-    const INVALIDATIONS: usize = 100;
+    const MAX_INVALIDATIONS: usize = 100;
     /// Longest time to live a server can request.
     const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 
@@ -171,7 +171,7 @@ impl Cache {
         inner.version += 1;
         let gone: Vec<_> = inner.entries.extract_if(.., |key, _| doomed(key)).collect();
         for (key, _) in gone {
-            if inner.invalidated.len() == Self::INVALIDATIONS {
+            if inner.invalidated.len() == Self::MAX_INVALIDATIONS {
                 inner.invalidated.pop_front();
             }
             inner.invalidated.push_back((now, key, reason.clone()));

@@ -48,10 +48,10 @@ impl Crew {
 
     /// Watches the sources of all current servers for which `there` holds. Tasks of unchanged
     /// servers keep running; those of changed or removed servers end, with their builds.
-    pub fn follow(&mut self, deck: &Arc<HostShared>, there: impl Fn(&ServerName) -> bool) {
+    pub fn follow(&mut self, shared: &Arc<HostShared>, there: impl Fn(&ServerName) -> bool) {
         let Some(poll_only) = self.poll_only else { return };
         while self.tasks.try_join_next().is_some() {}
-        let slots = deck.slots();
+        let slots = shared.slots();
         let stays = |name: &ServerName, member: &mut FollowedServer| {
             slots.get(name).is_some_and(|slot| {
                 let now = &slot.live().config;
@@ -66,7 +66,7 @@ impl Crew {
             if slots.contains_key(&name) && there(&name) {
                 let what = SafeText::line("its sources are no longer watched");
                 let (dev, level) = (None, LogLevel::Debug);
-                deck.facts.post(&name, Fact::DevChanged { dev, level, what });
+                shared.facts.post(&name, Fact::DevChanged { dev, level, what });
             }
         }
         for (name, slot) in slots.iter() {
@@ -78,7 +78,7 @@ impl Crew {
                 continue;
             }
             let stop = CancellationToken::new();
-            self.tasks.spawn(Follower::new(deck, slot).run(poll_only, stop.clone()));
+            self.tasks.spawn(Follower::new(shared, slot).run(poll_only, stop.clone()));
             let member =
                 FollowedServer { slot: Arc::clone(slot), config, _stop: stop.drop_guard() };
             self.members.insert(name.clone(), member);

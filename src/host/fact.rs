@@ -265,14 +265,14 @@ impl Weighed for Record {
 }
 
 /// Maximum number of facts kept.
-pub const FACTS_KEPT: usize = 10_000;
+pub const MAX_FACTS: usize = 10_000;
 /// Approximate maximum size of the facts kept, in bytes: lists and requests can be large, and a
 /// noisy server must not fill the host's memory with them.
-const FACTS_BYTES: usize = 32 << 20;
+const MAX_FACT_BYTES: usize = 32 << 20;
 
 /// The ring of the most recent facts. Written only by the projector, which it never blocks.
 pub fn fact_ring() -> Ring<Record> {
-    Ring::new(FACTS_KEPT, FACTS_BYTES)
+    Ring::new(MAX_FACTS, MAX_FACT_BYTES)
 }
 
 #[cfg(test)]
@@ -288,11 +288,11 @@ mod tests {
     #[test]
     fn the_newest_facts_are_kept_and_the_oldest_go() {
         let facts = fact_ring();
-        for seq in 1..=FACTS_KEPT as u64 + 3 {
+        for seq in 1..=MAX_FACTS as u64 + 3 {
             facts.push(record(seq));
         }
         let records = facts.tail(usize::MAX);
-        assert_eq!((records.len(), records[0].seq), (FACTS_KEPT, 4));
+        assert_eq!((records.len(), records[0].seq), (MAX_FACTS, 4));
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub struct Host {
 }
 
 struct HostInner {
-    deck: Arc<HostShared>,
+    shared: Arc<HostShared>,
     view: watch::Receiver<Arc<HostView>>,
     facts: Ring<Record>,
     orders: mpsc::Sender<SupervisorCommand>,
@@ -69,7 +69,7 @@ struct HostInner {
 
 impl Drop for HostInner {
     fn drop(&mut self) {
-        self.deck.hurry.cancel();
+        self.shared.hurry.cancel();
         self.abandoned.cancel();
     }
 }
@@ -106,7 +106,7 @@ impl Host {
     pub async fn shutdown(&self) -> ShutdownReport {
         let began = tokio::time::Instant::now();
         // A reload that waits for calls in flight must not delay the shutdown.
-        self.inner.deck.hurry.cancel();
+        self.inner.shared.hurry.cancel();
         let (done, wait) = oneshot::channel();
         if self.inner.orders.send(SupervisorCommand::Shutdown(done)).await.is_ok() {
             let _ = wait.await;
@@ -125,7 +125,7 @@ impl Host {
 
     /// Skips the grace period of a running shutdown and kills at once (second Ctrl-C).
     pub fn force_shutdown(&self) {
-        self.inner.deck.force.cancel();
+        self.inner.shared.force.cancel();
     }
 
     /// Starts a server that is stopped, unavailable or disabled. Returns when it is ready.
@@ -145,7 +145,7 @@ impl Host {
     pub async fn stop(&self, server: &ServerName) -> Result<(), Error> {
         let slot = self.control(server, LifecycleInput::Stop(Next::Rest)).await?;
         settled(&slot).await;
-        self.inner.deck.facts.flush().await;
+        self.inner.shared.facts.flush().await;
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl Host {
     /// As [`Host::start`].
     pub async fn restart(&self, server: &ServerName) -> Result<(), Error> {
         let slot = self.control(server, LifecycleInput::Restart).await?;
-        self.inner.deck.close_breakers(&slot).await;
+        self.inner.shared.close_breakers(&slot).await;
         self.ready(&slot).await
     }
 
@@ -202,7 +202,7 @@ impl Host {
     }
 
     fn account(&self, server: &ServerName) -> Result<(Arc<Slot>, Arc<Authorizer>), Error> {
-        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
         let auth = slot.account.authorizer().ok_or_else(|| {
             let message = format!("`{server}` needs no sign-in");
             Error::new(ErrorCode::Configuration, message)
@@ -217,9 +217,9 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::Configuration`] for an unknown server.
     pub fn reset_breaker(&self, server: &ServerName, tool: Option<&str>) -> Result<(), Error> {
-        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
-        if let Some(fact) = slot.close_breaker(tool, self.inner.deck.clock.now()) {
-            self.inner.deck.facts.post(server, fact);
+        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
+        if let Some(fact) = slot.close_breaker(tool, self.inner.shared.clock.now()) {
+            self.inner.shared.facts.post(server, fact);
         }
         Ok(())
     }
@@ -234,8 +234,8 @@ impl Host {
         server: &ServerName,
         item: Option<(ListKind, SafeText)>,
     ) -> Result<(), Error> {
-        self.inner.deck.routes().server(server)?;
-        self.inner.deck.facts.post(server, Fact::ChangesSeen { item });
+        self.inner.shared.routes().server(server)?;
+        self.inner.shared.facts.post(server, Fact::ChangesSeen { item });
         Ok(())
     }
 
@@ -244,24 +244,24 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::ServerUnavailable`], or the error of the first list that failed.
     pub async fn refresh(&self, server: &ServerName) -> Result<(), Error> {
-        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
         let (done, wait) = oneshot::channel();
         send(&slot, Command::Refresh(done))?;
         let result = wait.await.unwrap_or_else(|_| Err(slot.live().unavailable()));
-        self.inner.deck.facts.flush().await;
+        self.inner.shared.facts.flush().await;
         result
     }
 
     /// Registers the application's handler for requests from servers (requirement S1), replacing
     /// the previous one. Open requests stay with the handler that received them.
     pub fn register_callback(&self, handler: impl RequestHandler) {
-        self.inner.deck.approvals.set_handler(Some(Arc::new(handler)));
+        self.inner.shared.approvals.set_handler(Some(Arc::new(handler)));
     }
 
     /// Declares that the user answers pending requests, until the returned guard is dropped
     /// ([`crate::HostBuilder::person_answers`] declares it permanently).
     pub fn person_arrives(&self) -> Presence {
-        self.inner.deck.approvals.person_arrives()
+        self.inner.shared.approvals.person_arrives()
     }
 
     /// Answers a pending request from a server.
@@ -269,7 +269,7 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::Cancelled`] when it was withdrawn meanwhile; nothing is sent.
     pub fn answer(&self, id: ApprovalId, answer: Answer) -> Result<(), Error> {
-        self.inner.deck.approvals.answer(id, answer)
+        self.inner.shared.approvals.answer(id, answer)
     }
 
     /// Extends the deadline of a pending request, to at most a day in all; returns the new one.
@@ -277,17 +277,17 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::Cancelled`] when it is no longer open.
     pub fn extend_request(&self, id: ApprovalId, more: Duration) -> Result<Timestamp, Error> {
-        self.inner.deck.approvals.extend(id, more)
+        self.inner.shared.approvals.extend(id, more)
     }
 
     /// Registers the drafter of answers for the user to approve, replacing the previous one.
     pub fn set_drafter(&self, drafter: Arc<dyn Drafter>) {
-        self.inner.deck.approvals.set_drafter(drafter);
+        self.inner.shared.approvals.set_drafter(drafter);
     }
 
     /// The name of the drafter, if one is registered.
     pub fn drafter_name(&self) -> Option<SafeText> {
-        self.inner.deck.approvals.drafter_name()
+        self.inner.shared.approvals.drafter_name()
     }
 
     /// Asks the drafter for an answer to a pending request, for display. `params` are the edited
@@ -301,7 +301,7 @@ impl Host {
         id: ApprovalId,
         params: Option<Arc<Value>>,
     ) -> Result<Drafted, Error> {
-        self.inner.deck.approvals.draft(id, params).await
+        self.inner.shared.approvals.draft(id, params).await
     }
 
     /// Sets a session rule for new requests of one kind; it takes precedence over the entry's rule,
@@ -315,8 +315,8 @@ impl Host {
         kind: RuleKind,
         rule: Option<SessionRule>,
     ) -> Result<(), Error> {
-        self.inner.deck.routes().server(server)?;
-        self.inner.deck.approvals.set_rule(server, kind, rule);
+        self.inner.shared.routes().server(server)?;
+        self.inner.shared.approvals.set_rule(server, kind, rule);
         Ok(())
     }
 
@@ -368,7 +368,7 @@ impl Host {
 
     /// Reports the problems of a rejected configuration; the current one stays in use.
     pub fn reject_config(&self, diagnostics: Vec<Diagnostic>) {
-        self.inner.deck.facts.post(None, Fact::ConfigRejected { diagnostics });
+        self.inner.shared.facts.post(None, Fact::ConfigRejected { diagnostics });
     }
 
     async fn control(
@@ -376,7 +376,7 @@ impl Host {
         server: &ServerName,
         input: LifecycleInput,
     ) -> Result<Arc<Slot>, Error> {
-        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
         let (done, taken) = oneshot::channel();
         send(&slot, Command::Control(input, done))?;
         let _ = taken.await;
@@ -385,7 +385,7 @@ impl Host {
 
     async fn ready(&self, slot: &Slot) -> Result<(), Error> {
         settled(slot).await;
-        self.inner.deck.facts.flush().await;
+        self.inner.shared.facts.flush().await;
         let live = slot.live();
         if live.session.is_some() { Ok(()) } else { Err(not_started(slot, &live)) }
     }
@@ -395,7 +395,7 @@ impl Host {
     /// All callable servers, including sleeping ones, with their capabilities (requirements K2,
     /// H1). The view has the servers that are down, with the reason and their last known lists.
     pub fn get_tools(&self) -> Vec<(ServerName, Arc<Capabilities>)> {
-        let slots = self.inner.deck.slots();
+        let slots = self.inner.shared.slots();
         let live = slots.iter().map(|(name, slot)| (name, slot.live()));
         live.filter(|(_, live)| live.is_callable())
             .map(|(name, live)| (name.clone(), Arc::clone(&live.capabilities)))
@@ -404,14 +404,14 @@ impl Host {
 
     /// Metrics of every server.
     pub fn get_metrics(&self) -> Vec<(ServerName, ServerMetrics)> {
-        let slots = self.inner.deck.slots();
+        let slots = self.inner.shared.slots();
         slots.iter().map(|(name, slot)| (name.clone(), slot.metrics())).collect()
     }
 
     /// Calls in flight, oldest first.
     pub fn calls(&self) -> Vec<CallView> {
-        let deck = &self.inner.deck;
-        let slots = deck.slots();
+        let shared = &self.inner.shared;
+        let slots = shared.slots();
         let rows: Vec<_> = slots
             .values()
             .flat_map(|slot| slot.calls().values().cloned().collect::<Vec<_>>())
@@ -423,50 +423,51 @@ impl Host {
 
     /// The effective configuration of a server.
     pub fn server_config(&self, server: &ServerName) -> Option<Arc<ServerConfig>> {
-        Some(Arc::clone(&self.inner.deck.slots().get(server)?.live().config))
+        Some(Arc::clone(&self.inner.shared.slots().get(server)?.live().config))
     }
 
     /// Memory and CPU time of a server's processes; `None` without a process, or where the platform
     /// does not report it. Reads the process table: call at most about once a second, and not on
     /// the UI thread.
     pub fn usage(&self, server: &ServerName) -> Option<Usage> {
-        self.inner.deck.slots().get(server)?.live().process.as_ref()?.usage()
+        self.inner.shared.slots().get(server)?.live().process.as_ref()?.usage()
     }
 
     /// The masked values of a server: the secrets of its entry and its OAuth tokens.
     pub fn secrets(&self, server: &ServerName) -> Vec<Secret> {
-        let Some(slot) = self.inner.deck.slots().get(server).cloned() else { return Vec::new() };
+        let Some(slot) = self.inner.shared.slots().get(server).cloned() else { return Vec::new() };
         slot.redactor.learn(slot.live().config.secrets());
         slot.redactor.values()
     }
 
     /// The roots currently shared with a server.
     pub fn roots(&self, server: &ServerName) -> Vec<RootConfig> {
-        self.inner.deck.approvals.roots(server)
+        self.inner.shared.approvals.roots(server)
     }
 
     /// The resources the host is subscribed to.
     pub fn subscriptions(&self, server: &ServerName) -> Vec<Arc<str>> {
-        let slots = self.inner.deck.slots();
+        let slots = self.inner.shared.slots();
         slots.get(server).map(|slot| slot.subscriptions()).unwrap_or_default()
     }
 
     /// The cache.
     pub fn cache(&self) -> CacheView {
-        self.inner.deck.cache.view()
+        self.inner.shared.cache.view()
     }
 
     /// The content of a cache entry.
     pub fn cache_content(&self, key: &CacheKey) -> Option<mcp::Payload> {
-        self.inner.deck.cache.content(key)
+        self.inner.shared.cache.content(key)
     }
 
     /// Drops one cache entry, or all.
     pub fn cache_drop(&self, key: Option<&CacheKey>) {
         let reason = SafeText::line("dropped on request");
-        let deck = &self.inner.deck;
-        deck.cache
-            .invalidate(&reason, deck.clock.now(), |entry| key.is_none_or(|key| key == entry));
+        let shared = &self.inner.shared;
+        shared
+            .cache
+            .invalidate(&reason, shared.clock.now(), |entry| key.is_none_or(|key| key == entry));
     }
 
     /// The current view: servers with state, reason and lists, pending requests, and problems of
@@ -488,34 +489,34 @@ impl Host {
 
     /// All traffic.
     pub fn traffic(&self) -> Ring<TrafficRecord> {
-        self.inner.deck.traffic.clone()
+        self.inner.shared.traffic.clone()
     }
 
     /// The most recent traffic of one server, kept across restarts.
     pub fn black_box(&self, server: &ServerName) -> Option<Ring<TrafficRecord>> {
-        Some(self.inner.deck.slots().get(server)?.black_box.clone())
+        Some(self.inner.shared.slots().get(server)?.black_box.clone())
     }
 
     /// All logs.
     pub fn logs(&self) -> Ring<LogRecord> {
-        self.inner.deck.logs.clone()
+        self.inner.shared.logs.clone()
     }
 
     /// Future notifications from servers: updated resources and log messages. Overflow policy: a
     /// receiver that lags misses the oldest.
     pub fn notices(&self) -> broadcast::Receiver<Notice> {
-        self.inner.deck.notices.subscribe()
+        self.inner.shared.notices.subscribe()
     }
 
     /// The log level requested from a server; `None` when none was requested.
     pub fn log_level(&self, server: &ServerName) -> Option<LogLevel> {
-        let slot = Arc::clone(self.inner.deck.slots().get(server)?);
+        let slot = Arc::clone(self.inner.shared.slots().get(server)?);
         slot.log_level().or(slot.live().config.log_level)
     }
 
     /// The host's clock, the reference of every [`base::Timestamp`].
     pub fn clock(&self) -> Clock {
-        self.inner.deck.clock
+        self.inner.shared.clock
     }
 
     // Requests to servers (requirement R1).
@@ -612,13 +613,13 @@ impl Host {
         params: Value,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let slot = self.inner.deck.routes().server(server).cloned();
+        let slot = self.inner.shared.routes().server(server).cloned();
         let reference = |key: &str| params.pointer(&format!("/ref/{key}")).and_then(Value::as_str);
         let what = match reference("uri") {
             Some(uri) => (TargetKind::Resource, uri),
             None => (TargetKind::Prompt, reference("name").unwrap_or_default()),
         };
-        let point = &self.inner.deck.policy;
+        let point = &self.inner.shared.policy;
         let found = point.direct(options.principal(), PolicyAction::Complete, what, slot);
         let (slot, admission) = routed("completion/complete", server.as_str(), found)?;
         if slot.live().session.as_ref().is_some_and(|session| !completes(&session.view())) {
@@ -644,9 +645,9 @@ impl Host {
         uri: &str,
         options: &CallOptions,
     ) -> Result<(Arc<Slot>, Option<Admission>), Error> {
-        let route = self.inner.deck.routes().resource(uri, options.server.as_ref());
+        let route = self.inner.shared.routes().resource(uri, options.server.as_ref());
         let what = (TargetKind::Resource, uri);
-        let point = &self.inner.deck.policy;
+        let point = &self.inner.shared.policy;
         let found = point.direct(options.principal(), PolicyAction::Read, what, route);
         routed("resources/read", uri, found)
     }
@@ -677,12 +678,12 @@ impl Host {
         if !principal.is_person() {
             return fail(ErrorCode::PermissionDenied, "only the user may send raw requests");
         }
-        if &*method != "ping" && !self.inner.deck.policy.is_free(&principal) {
+        if &*method != "ping" && !self.inner.shared.policy.is_free(&principal) {
             let message = "the policy applies to you, and a raw request would pass it by: call, \
                            read and prompt are decided by it";
             return fail(ErrorCode::PermissionDenied, message);
         }
-        let slot = self.inner.deck.routes().server(server).cloned();
+        let slot = self.inner.shared.routes().server(server).cloned();
         let slot = routed("request", server.as_str(), slot)?;
         let request = Request::Raw { method: Arc::clone(&method), params };
         let patience = self.patience(&options);
@@ -696,7 +697,7 @@ impl Host {
     /// # Errors
     /// As [`Host::call_tool_with`].
     pub async fn subscribe_resource(&self, server: &ServerName, uri: &str) -> Result<(), Error> {
-        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
         if !slot.subscriptions().iter().any(|known| **known == *uri) {
             self.ask(server, Request::Subscribe { uri: uri.into() }).await?;
         }
@@ -709,7 +710,7 @@ impl Host {
     /// # Errors
     /// As [`Host::call_tool_with`].
     pub async fn unsubscribe_resource(&self, server: &ServerName, uri: &str) -> Result<(), Error> {
-        if self.inner.deck.routes().server(server)?.subscribed(uri, -1) > 0 {
+        if self.inner.shared.routes().server(server)?.subscribed(uri, -1) > 0 {
             return Ok(());
         }
         self.ask(server, Request::Unsubscribe { uri: uri.into() }).await
@@ -720,7 +721,7 @@ impl Host {
     /// # Errors
     /// As [`Host::call_tool_with`].
     pub async fn set_log_level(&self, server: &ServerName, level: LogLevel) -> Result<(), Error> {
-        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
         slot.set_log_level(level);
         if slot.live().is_asleep() {
             return Ok(());
@@ -733,8 +734,8 @@ impl Host {
     /// # Errors
     /// [`config::error::ErrorCode::Configuration`] for an unknown server.
     pub fn set_roots(&self, server: &ServerName, roots: Vec<RootConfig>) -> Result<(), Error> {
-        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
-        self.inner.deck.approvals.set_roots(server, roots);
+        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
+        self.inner.shared.approvals.set_roots(server, roots);
         if let Some(session) = &slot.live().session {
             tokio::spawn(session.roots_changed());
         }
@@ -746,7 +747,7 @@ impl Host {
     /// # Errors
     /// [`config::error::ErrorCode::ToolNotFound`], `Ambiguous`, `PermissionDenied` or `ServerUnavailable`.
     pub fn find_tool(&self, name: &str) -> Result<(ServerName, Arc<Tool>), Error> {
-        let route = self.inner.deck.routes().named(name, None, TargetKind::Tool);
+        let route = self.inner.shared.routes().named(name, None, TargetKind::Tool);
         let (slot, name) = routed("tools/call", name, route)?;
         let live = slot.live();
         let tool = live.tool(&name).cloned().ok_or_else(|| live.unavailable())?;
@@ -758,7 +759,7 @@ impl Host {
     /// # Errors
     /// As [`Host::find_tool`].
     pub fn find_prompt(&self, name: &str) -> Result<(ServerName, Arc<Prompt>), Error> {
-        let route = self.inner.deck.routes().named(name, None, TargetKind::Prompt);
+        let route = self.inner.shared.routes().named(name, None, TargetKind::Prompt);
         let (slot, name) = routed("prompts/get", name, route)?;
         let live = slot.live();
         let prompt = live.capabilities.prompts.iter().find(|prompt| prompt.name == name);
@@ -768,7 +769,7 @@ impl Host {
 
     /// Reserves an id for a later call ([`CallOptions::id`]).
     pub fn next_call_id(&self) -> CallId {
-        self.inner.deck.next_call_id()
+        self.inner.shared.next_call_id()
     }
 
     /// Resolves the name of a tool or prompt for a caller.
@@ -783,7 +784,7 @@ impl Host {
             "tools/call" => (PolicyAction::Call, TargetKind::Tool),
             _ => (PolicyAction::Prompt, TargetKind::Prompt),
         };
-        let policy = &self.inner.deck.policy;
+        let policy = &self.inner.shared.policy;
         let find = |routes: &Routes| policy.named(routes, options, what, name);
         routed(method, name, self.resolved(Some(name), options, patience, find).await)
     }
@@ -795,15 +796,15 @@ impl Host {
         request: Request,
         (options, admission, patience): (CallOptions, Option<Admission>, StartPatience),
     ) -> Result<CallOutcome, Error> {
-        let deck = Arc::clone(&self.inner.deck);
+        let shared = Arc::clone(&self.inner.shared);
         let mut options = options;
         if let Some(limit) = self.call_limit(&options) {
             let own = options.timeout.unwrap_or(slot.live().config.request_timeout);
             options.timeout = Some(own.min(limit));
         }
-        let id = options.id.unwrap_or_else(|| deck.next_call_id());
+        let id = options.id.unwrap_or_else(|| shared.next_call_id());
         let operation = Operation {
-            deck,
+            shared,
             slot,
             request,
             method,
@@ -824,22 +825,22 @@ impl Host {
         server: &ServerName,
         options: &CallOptions,
     ) -> Result<(), Error> {
-        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
         let options = CallOptions { server: Some(server.clone()), ..options.clone() };
         slot.wake(self.patience(&options).deadline).await?;
-        self.inner.deck.facts.flush().await;
+        self.inner.shared.facts.flush().await;
         Ok(())
     }
 
     /// Why a server cannot be called, and when to try again; `None` while it can be.
     pub fn outage(&self, server: &ServerName) -> Option<Error> {
-        let live = self.inner.deck.slots().get(server)?.live();
+        let live = self.inner.shared.slots().get(server)?.live();
         live.session.is_none().then(|| live.unavailable())
     }
 
     /// The longest time that a call of a caller other than the user may take.
     fn call_limit(&self, options: &CallOptions) -> Option<Duration> {
-        let in_force = self.inner.deck.policy.in_force();
+        let in_force = self.inner.shared.policy.in_force();
         let principal = (!options.origin.is_person()).then(|| options.principal())?;
         let limit = in_force.config.limits_for(&principal).call_timeout;
         (limit < Duration::MAX).then_some(limit)
@@ -851,7 +852,7 @@ impl Host {
         /// Without a server to ask: the defaults of `timeout` and `startupTimeout`.
         const START_TIMEOUT: Duration = Duration::from_secs(30);
         let own = [options.timeout, self.call_limit(options)].into_iter().flatten().min();
-        let slots = self.inner.deck.slots();
+        let slots = self.inner.shared.slots();
         let config = options.server.as_ref().and_then(|name| slots.get(name));
         let usual = config.map_or(START_TIMEOUT, |slot| {
             let config = &slot.live().config;
@@ -872,9 +873,9 @@ impl Host {
         patience: &StartPatience,
         find: impl Fn(&Routes) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let deck = &self.inner.deck;
+        let shared = &self.inner.shared;
         loop {
-            let routes = deck.routes();
+            let routes = shared.routes();
             let error = match find(&routes) {
                 Ok(found) => return Ok(found),
                 Err(error) => error,
@@ -904,8 +905,8 @@ impl Host {
 
     /// Sends a request of the host and discards the result.
     async fn ask(&self, server: &ServerName, request: Request) -> Result<(), Error> {
-        let deck = &self.inner.deck;
-        let slot = Arc::clone(deck.routes().server(server)?);
+        let shared = &self.inner.shared;
+        let slot = Arc::clone(shared.routes().server(server)?);
         let options = CallOptions { server: Some(server.clone()), ..CallOptions::default() };
         slot.wake(self.patience(&options).deadline).await?;
         let live = slot.live();

@@ -139,7 +139,7 @@ impl MetricsView {
 
 impl Metrics {
     /// Weight of the latest value in the moving average.
-    pub const ALPHA: f64 = 0.2;
+    pub const AVERAGE_WEIGHT: f64 = 0.2;
 
     /// Counts a request that starts.
     pub fn begin(&mut self, now: Timestamp) {
@@ -170,7 +170,7 @@ impl Metrics {
         latency.saturating_record(micros);
         let value = micros as f64;
         let average = self.average.unwrap_or(value);
-        self.average = Some(average + Self::ALPHA * (value - average));
+        self.average = Some(average + Self::AVERAGE_WEIGHT * (value - average));
     }
 
     /// Counts transferred bytes.

@@ -63,7 +63,7 @@ fn exposed<'a>(
     asked: &str,
     known: impl IntoIterator<Item = (&'a ServerName, &'a Arc<str>)>,
 ) -> Option<(&'a ServerName, &'a Arc<str>)> {
-    if asked.len() > LONGEST {
+    if asked.len() > MAX_NAME_BYTES {
         return None;
     }
     let is_meant = |(server, name): &(&ServerName, &Arc<str>)| {
@@ -80,9 +80,9 @@ pub fn canonical_name(server: &ServerName, name: &str) -> String {
 }
 
 /// Maximum length of a name accepted by models and clients.
-const LONGEST: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 /// Number of hexadecimal digits of the hash in a name.
-const DIGITS: usize = 8;
+const HASH_DIGITS: usize = 8;
 
 /// `server__tool`, or the bare name without a server, within `^[A-Za-z0-9_-]{1,64}$`: other
 /// characters are replaced by `_`, and an appended hash keeps such names distinct.
@@ -92,7 +92,7 @@ pub fn exposed_name(server: Option<&ServerName>, name: &str) -> String {
         None => name.to_owned(),
     };
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if whole.len() <= LONGEST && !whole.is_empty() && whole.chars().all(allowed) {
+    if whole.len() <= MAX_NAME_BYTES && !whole.is_empty() && whole.chars().all(allowed) {
         return whole;
     }
     let plain: String = whole.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
@@ -101,9 +101,9 @@ pub fn exposed_name(server: Option<&ServerName>, name: &str) -> String {
 
 /// A name, truncated if necessary, with the hash of `of` appended.
 pub fn hashed_name(name: &str, of: &str) -> String {
-    let mut out: String = name.chars().take(LONGEST - DIGITS - 1).collect();
+    let mut out: String = name.chars().take(MAX_NAME_BYTES - HASH_DIGITS - 1).collect();
     out.push('_');
-    out.push_str(&hex(&Sha256::digest(of.as_bytes()))[..DIGITS]);
+    out.push_str(&hex(&Sha256::digest(of.as_bytes()))[..HASH_DIGITS]);
     out
 }
 
@@ -214,7 +214,7 @@ mod tests {
         let long = "x".repeat(80);
         let (a, b) =
             (exposed_name(Some(&server), &long), exposed_name(Some(&server), &format!("{long}y")));
-        assert!(a.len() <= LONGEST && b.len() <= LONGEST && a != b, "{a} {b}");
+        assert!(a.len() <= MAX_NAME_BYTES && b.len() <= MAX_NAME_BYTES && a != b, "{a} {b}");
         let (dot, slash) = (exposed_name(Some(&server), "a.b"), exposed_name(Some(&server), "a/b"));
         assert_ne!(dot, slash);
         for name in [&a, &b, &dot, &slash] {

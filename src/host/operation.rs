@@ -36,7 +36,7 @@ use mcp::{CallId, Payload, PendingRequest, Request, RequestKind, Tool};
 /// A prepared operation.
 pub struct Operation {
     /// The shared state of the host.
-    pub deck: Arc<HostShared>,
+    pub shared: Arc<HostShared>,
     /// The server it goes to.
     pub slot: Arc<Slot>,
     /// The request.
@@ -66,9 +66,9 @@ struct RoundFailure {
 
 impl Operation {
     /// How long a failed call waits for the reason why its server ended.
-    const POST_MORTEM: Duration = Duration::from_millis(800);
-    /// Like [`Self::POST_MORTEM`], for a server without a process.
-    const NO_BODY: Duration = Duration::from_millis(50);
+    const END_REASON_TIMEOUT: Duration = Duration::from_millis(800);
+    /// Like [`Self::END_REASON_TIMEOUT`], for a server without a process.
+    const REMOTE_END_TIMEOUT: Duration = Duration::from_millis(50);
 
     /// Runs the operation.
     ///
@@ -79,7 +79,7 @@ impl Operation {
         if let Some(kept) = self.fresh_answer(&live) {
             return Ok(kept);
         }
-        let version = self.deck.cache.version();
+        let version = self.shared.cache.version();
         let woken = self.wake().await;
         if self.is_bound {
             // What the start took is gone.
@@ -115,7 +115,7 @@ impl Operation {
         let now = self.slot.live();
         now.session()?;
         if let (Some(admission), Request::CallTool { .. }) = (&self.admission, &self.request) {
-            let (point, what) = (&self.deck.policy, (TargetKind::Tool, &*self.target));
+            let (point, what) = (&self.shared.policy, (TargetKind::Tool, &*self.target));
             let principal = &admission.principal;
             let decision = point.decide(principal, PolicyAction::Call, &self.slot, what);
             if !decision.is_visible() {
@@ -312,7 +312,7 @@ impl Operation {
     fn with_silence(&self, error: Error) -> Error {
         const SILENT_TIMEOUT: Duration = Duration::from_secs(10);
         let heard = self.slot.bytes.last_heard();
-        let silent = heard.map(|at| self.deck.clock.now().since(at));
+        let silent = heard.map(|at| self.shared.clock.now().since(at));
         match silent.filter(|silent| *silent >= SILENT_TIMEOUT) {
             Some(silent) => {
                 let message =
@@ -342,7 +342,11 @@ impl Operation {
             let gone = now.session.is_none() && (decided || now.state == ServerState::Shutdown);
             gone || now.generation != live.generation
         });
-        let patience = if live.process.is_some() { Self::POST_MORTEM } else { Self::NO_BODY };
+        let patience = if live.process.is_some() {
+            Self::END_REASON_TIMEOUT
+        } else {
+            Self::REMOTE_END_TIMEOUT
+        };
         if let Ok(Ok(now)) = tokio::time::timeout(patience, verdict).await
             && now.generation == live.generation
             && let Some(reason) = &now.reason
@@ -458,7 +462,7 @@ impl Operation {
             return Ok(None);
         };
         let permit = self.limited(&admission, &full).await?;
-        let point = &self.deck.policy;
+        let point = &self.shared.policy;
         let decision =
             point.raised(&admission, self.options.run.as_ref(), &self.policy_target(tool));
         // Boxed, because most calls need neither.
@@ -473,13 +477,13 @@ impl Operation {
 
     /// Whether the policy service has to be asked.
     fn has_to_comply(&self) -> bool {
-        let in_force = self.deck.policy.in_force();
+        let in_force = self.shared.policy.in_force();
         in_force.service.is_some() && in_force.policy.has_to_comply(&self.options.principal())
     }
 
     /// Asks the policy service.
     async fn complies(&self, full: &str) -> Result<(), Error> {
-        let in_force = self.deck.policy.in_force();
+        let in_force = self.shared.policy.in_force();
         let Some(service) = &in_force.service else { return Ok(()) };
         let kind = self.policy_target(None).kind;
         let span = tracing::info_span!(target: "mcpdeck::policy", "policy service", tool = full);
@@ -498,7 +502,7 @@ impl Operation {
         if principal.is_person() {
             return Ok(None);
         }
-        let point = &self.deck.policy;
+        let point = &self.shared.policy;
         let limits = point.in_force().config.limits_for(principal);
         let bytes = self.arguments().map_or(0, |all| base::text::json::weigh(&**all));
         let is_call = matches!(self.request, Request::CallTool { .. });
@@ -547,7 +551,7 @@ impl Operation {
         let no_consent = match allowed {
             Ok(reach) => {
                 let reach = if answers.contains(&reach) { reach } else { ConsentReach::Once };
-                if let Err(why) = self.deck.policy.consented(principal, full, reach).await {
+                if let Err(why) = self.shared.policy.consented(principal, full, reach).await {
                     tracing::warn!(
                         target: "mcpdeck::policy", action = "consent", principal = %principal,
                         "the consent holds for this call only: {why}"
@@ -557,7 +561,7 @@ impl Operation {
             }
             Err(no_consent) => no_consent,
         };
-        self.deck.policy.block(principal, PolicyAction::Call, full, decision);
+        self.shared.policy.block(principal, PolicyAction::Call, full, decision);
         let is_unasked = no_consent.is_some();
         let message = match no_consent {
             Some(why) if is_model => {
@@ -585,7 +589,7 @@ impl Operation {
     fn has_read(&self, tool: Option<&Arc<Tool>>) {
         if let Some(admission) = &self.admission {
             let run = self.options.run.as_ref();
-            self.deck.policy.has_read(&admission.principal, run, &self.policy_target(tool));
+            self.shared.policy.has_read(&admission.principal, run, &self.policy_target(tool));
         }
     }
 
@@ -606,7 +610,7 @@ impl Operation {
         if self.options.bypass_cache || !live.config.cache.enabled || live.session.is_none() {
             return None;
         }
-        let kept = self.deck.cache.fresh(&self.cache_key()?, self.deck.clock.now())?;
+        let kept = self.shared.cache.fresh(&self.cache_key()?, self.shared.clock.now())?;
         let source = AnswerSource::Cache(kept.age);
         Some(self.answer_with(kept, source))
     }
@@ -619,7 +623,7 @@ impl Operation {
             return Err(error);
         }
         let kept =
-            self.cache_key().and_then(|key| self.deck.cache.any(&key, self.deck.clock.now()));
+            self.cache_key().and_then(|key| self.shared.cache.any(&key, self.shared.clock.now()));
         let kept = kept.ok_or(error)?;
         // Stale at any age, because the server could not be reached.
         let source = AnswerSource::Stale(kept.age);
@@ -633,7 +637,7 @@ impl Operation {
         {
             let label = SafeText::line(&self.target);
             let keep = CachePut { key, label, result: answer.clone(), version };
-            self.deck.cache.keep(&live.config.cache, keep, self.deck.clock.now());
+            self.shared.cache.keep(&live.config.cache, keep, self.shared.clock.now());
         }
     }
 
@@ -694,7 +698,7 @@ struct Flight {
 impl Flight {
     fn begin(operation: &Operation) -> Self {
         let Operation { options, slot, id, .. } = operation;
-        let started = operation.deck.clock.now();
+        let started = operation.shared.clock.now();
         let live = slot.live();
         let timeout = options.timeout.unwrap_or(live.config.request_timeout);
         let limits = (timeout, live.config.wire.max_call.max(timeout));

@@ -20,10 +20,10 @@ use config::ConfigChange;
 use mcp::{ListChanges, ListKind};
 
 /// Queue capacity for facts recorded with backpressure.
-const WAITING: usize = 1_024;
+const FACT_CAPACITY: usize = 1_024;
 
 /// Additional capacity for facts recorded where the producer cannot wait.
-const POSTED: usize = 8 * WAITING;
+const POSTED_CAPACITY: usize = 8 * FACT_CAPACITY;
 
 enum ProjectorMessage {
     Facts(FactBatch),
@@ -104,7 +104,7 @@ pub struct Projection {
 
 /// Starts the projector on the current runtime. It ends when the last [`Facts`] is dropped.
 pub fn start(clock: Clock, logs: Ring<LogRecord>) -> Projection {
-    let (sender, receiver) = mpsc::channel(WAITING + POSTED);
+    let (sender, receiver) = mpsc::channel(FACT_CAPACITY + POSTED_CAPACITY);
     let (publish, view) = watch::channel(Arc::new(HostView::default()));
     let kept = fact_ring();
     let lost = Arc::default();
@@ -117,7 +117,7 @@ pub fn start(clock: Clock, logs: Ring<LogRecord>) -> Projection {
         sessions: HashMap::new(),
     };
     tokio::spawn(projector.run(receiver));
-    let places = Arc::new(Semaphore::new(WAITING));
+    let places = Arc::new(Semaphore::new(FACT_CAPACITY));
     Projection { facts: Facts { sender, places, lost, clock }, view, kept }
 }
 
@@ -135,7 +135,7 @@ struct Projector {
 impl Projector {
     async fn run(mut self, mut receiver: mpsc::Receiver<ProjectorMessage>) {
         let mut messages = Vec::new();
-        while receiver.recv_many(&mut messages, WAITING).await > 0 {
+        while receiver.recv_many(&mut messages, FACT_CAPACITY).await > 0 {
             let mut flushed = Vec::new();
             let before = self.view.seq;
             for message in messages.drain(..) {
@@ -403,7 +403,7 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
 
 /// The changes of the lists by list, item and field, at most the first eight.
 fn in_words(changes: &ListChanges) -> String {
-    const MOST: usize = 8;
+    const MAX_NAMED_ITEMS: usize = 8;
     let plain = |kind: &ListKind, name: &SafeText| format!("{}: `{name}`", kind.key());
     let changed = changes.changed.iter().map(|(kind, name, fields)| {
         let fields: Vec<&str> = fields.iter().map(|field| field.pointer.as_str()).collect();
@@ -413,9 +413,10 @@ fn in_words(changes: &ListChanges) -> String {
     let removed =
         changes.removed.iter().map(|(kind, name)| format!("{} removed", plain(kind, name)));
     let all = changes.changed.len() + changes.added.len() + changes.removed.len();
-    let mut words: Vec<String> = changed.chain(added).chain(removed).take(MOST).collect();
-    if all > MOST {
-        words.push(format!("and {} more", all - MOST));
+    let mut words: Vec<String> =
+        changed.chain(added).chain(removed).take(MAX_NAMED_ITEMS).collect();
+    if all > MAX_NAMED_ITEMS {
+        words.push(format!("and {} more", all - MAX_NAMED_ITEMS));
     }
     words.join("; ")
 }
@@ -439,7 +440,7 @@ mod tests {
     #[tokio::test]
     async fn facts_posted_while_the_projector_is_busy_are_not_lost() {
         let projection = start(Clock::system(), Ring::new(10, 10_000));
-        let count = WAITING as u64 * 3;
+        let count = FACT_CAPACITY as u64 * 3;
         for _ in 0..count {
             projection.facts.post(None, Fact::ShutdownBegan);
         }
@@ -450,7 +451,7 @@ mod tests {
     #[tokio::test]
     async fn facts_posted_without_end_are_bounded_and_what_is_lost_is_counted() {
         let projection = start(Clock::system(), Ring::new(10, 10_000));
-        let most = (WAITING + POSTED) as u64;
+        let most = (FACT_CAPACITY + POSTED_CAPACITY) as u64;
         for _ in 0..most + 77 {
             projection.facts.post(None, Fact::ShutdownBegan);
         }

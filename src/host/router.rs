@@ -232,14 +232,14 @@ impl Routes {
 }
 
 /// Maximum length of a template, in bytes; longer ones never match.
-const TEMPLATE: usize = 8 << 10;
+const MAX_TEMPLATE_BYTES: usize = 8 << 10;
 
 /// Matches a URI against an RFC 6570 template; returns the length of the template's literal text in
 /// bytes, where the template with more of it is the better match. Anything but an expression is
 /// literal text.
 pub fn fit_template(template: &str, uri: &str) -> Option<usize> {
     let start = template.split('{').next().unwrap_or_default();
-    if !uri.starts_with(start) || template.len() > TEMPLATE {
+    if !uri.starts_with(start) || template.len() > MAX_TEMPLATE_BYTES {
         return None;
     }
     let (mut pattern, mut literals, mut rest) = ("^".to_owned(), 0, template);

@@ -66,7 +66,7 @@ impl HostShared {
     const TRAFFIC: (usize, usize) = (20_000, 32 << 20);
 
     /// Capacity of the notice channel; a receiver that lags misses the oldest notices.
-    const NOTICES: usize = 1_024;
+    const NOTICE_CAPACITY: usize = 1_024;
 
     /// The state of a new host, without servers.
     pub fn new(
@@ -85,7 +85,7 @@ impl HostShared {
             facts,
             traffic: Ring::new(Self::TRAFFIC.0, Self::TRAFFIC.1),
             logs,
-            notices: broadcast::Sender::new(Self::NOTICES),
+            notices: broadcast::Sender::new(Self::NOTICE_CAPACITY),
             cache: Cache::default(),
             approvals,
             validators: Validators::default(),
@@ -166,17 +166,17 @@ pub struct StartGate {
 impl Default for StartGate {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let width = (2 * processors).clamp(4, Self::MOST);
-        let idle = Semaphore::new(Self::MOST - width);
+        let width = (2 * processors).clamp(4, Self::MAX_CONCURRENT_STARTS);
+        let idle = Semaphore::new(Self::MAX_CONCURRENT_STARTS - width);
         Self { width, sure: Arc::new(Semaphore::new(width)), idle: Arc::new(idle) }
     }
 }
 
 impl StartGate {
     /// Maximum number of concurrent starts.
-    const MOST: usize = 16;
+    const MAX_CONCURRENT_STARTS: usize = 16;
     /// How often the processor load is checked.
-    const LOOK: Duration = Duration::from_millis(50);
+    const LOAD_INTERVAL: Duration = Duration::from_millis(50);
 
     /// Waits for a permit; dropping it releases the place.
     pub async fn enter(&self, connector: &dyn Connector) -> Option<OwnedSemaphorePermit> {
@@ -186,7 +186,7 @@ impl StartGate {
             tokio::select! {
                 biased;
                 place = &mut sure => return place.ok(),
-                () = tokio::time::sleep(Self::LOOK) => {}
+                () = tokio::time::sleep(Self::LOAD_INTERVAL) => {}
             }
             if self.idle.available_permits() > 0
                 && !connector.is_crowded(self.width).await

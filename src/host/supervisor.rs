@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::dev::Crew;
 use super::server::actor::introduction;
-use super::server::command::{COMMANDS, Command};
+use super::server::command::{COMMAND_CAPACITY as SERVER_COMMAND_CAPACITY, Command};
 use super::server::keeper::keep;
 use super::server::lifecycle::{LifecycleInput, Next};
 use super::server::slot::{Live, Slot, Slots};
@@ -38,11 +38,11 @@ pub enum SupervisorCommand {
 type ReplySender<T> = oneshot::Sender<Result<T, Error>>;
 
 /// Capacity of the command channel.
-pub const ORDERS: usize = 8;
+pub const COMMAND_CAPACITY: usize = 8;
 
 /// State of the supervisor task.
 pub struct Supervisor {
-    deck: Arc<HostShared>,
+    shared: Arc<HostShared>,
     config: McpConfig,
     actors: JoinSet<()>,
     crew: Crew,
@@ -55,14 +55,14 @@ impl Supervisor {
     /// # Errors
     /// [`config::error::ErrorCode::Configuration`] when a dependency is unknown, disabled or
     /// cyclic.
-    pub fn new(deck: Arc<HostShared>, config: McpConfig, crew: Crew) -> Result<Self, Error> {
+    pub fn new(shared: Arc<HostShared>, config: McpConfig, crew: Crew) -> Result<Self, Error> {
         check(&config)?;
-        Ok(Self { deck, config, actors: JoinSet::new(), crew, leaving: LeavingServer::default() })
+        Ok(Self { shared, config, actors: JoinSet::new(), crew, leaving: LeavingServer::default() })
     }
 
     /// Adds every server to the deck and starts it.
     pub async fn begin(&mut self) {
-        self.deck.facts.record(None, loaded(&self.config)).await;
+        self.shared.facts.record(None, loaded(&self.config)).await;
         let mut slots = Slots::new();
         let mut actors = Vec::new();
         for config in self.config.servers.values() {
@@ -70,14 +70,14 @@ impl Supervisor {
             slots.insert(config.name.clone(), Arc::clone(&slot));
             actors.push((slot, commands));
         }
-        self.deck.set_slots(slots);
+        self.shared.set_slots(slots);
         // Recorded in file order before anything starts, so that the first view is complete.
         for (slot, _) in &actors {
             self.introduce(slot).await;
         }
-        self.deck.facts.flush().await;
+        self.shared.facts.flush().await;
         for (slot, commands) in actors {
-            self.actors.spawn(keep(Arc::clone(&self.deck), slot, commands));
+            self.actors.spawn(keep(Arc::clone(&self.shared), slot, commands));
         }
         self.follow_sources();
     }
@@ -116,8 +116,8 @@ impl Supervisor {
                 Some(_) = self.actors.join_next(), if !self.actors.is_empty() => {}
             }
         }
-        self.deck.facts.record(None, Fact::ShutdownBegan).await;
-        let all: Vec<ServerName> = self.deck.slots().keys().cloned().collect();
+        self.shared.facts.record(None, Fact::ShutdownBegan).await;
+        let all: Vec<ServerName> = self.shared.slots().keys().cloned().collect();
         let stops =
             self.stops(&all, &LifecycleInput::Stop(Next::Leave)).into_iter().map(|(_, stop)| stop);
         let stopping = futures::future::join_all(stops);
@@ -127,7 +127,7 @@ impl Supervisor {
         for name in &gone {
             self.forget(name).await;
         }
-        self.deck.facts.flush().await;
+        self.shared.facts.flush().await;
         // Answer further shutdown requests that arrived meanwhile.
         orders.close();
         while let Some(order) = orders.recv().await {
@@ -147,7 +147,7 @@ impl Supervisor {
         names: &[ServerName],
         leave: &LifecycleInput,
     ) -> Vec<(ServerName, impl Future<Output = ()> + Send + use<>)> {
-        let slots = self.deck.slots();
+        let slots = self.shared.slots();
         let dependents = dependents(&self.config);
         let gone: HashMap<&ServerName, CancellationToken> =
             names.iter().map(|name| (name, CancellationToken::new())).collect();
@@ -161,7 +161,7 @@ impl Supervisor {
                 .chain(self.leaving.dependents(name))
                 .collect();
             let mine = gone[name].clone();
-            let force = self.deck.force.clone();
+            let force = self.shared.force.clone();
             let leave = leave.clone();
             let stop = async move {
                 let _gone = mine.drop_guard();
@@ -187,7 +187,7 @@ impl Supervisor {
     /// Updates the source watches for the current servers.
     fn follow_sources(&mut self) {
         let leaving = &self.leaving;
-        self.crew.follow(&self.deck, |name| !leaving.awaits(name));
+        self.crew.follow(&self.shared, |name| !leaving.awaits(name));
     }
 
     /// Applies another configuration; the returned token fires when the removed servers are gone
@@ -208,7 +208,7 @@ impl Supervisor {
             }
         }
         self.config = config;
-        self.deck.facts.record(None, loaded(&self.config)).await;
+        self.shared.facts.record(None, loaded(&self.config)).await;
         for fresh in self.arrange(&plan) {
             if let Some(fresh) = self.leaving.hold_back(fresh, &reported) {
                 self.bring_up(fresh).await;
@@ -216,8 +216,8 @@ impl Supervisor {
         }
         self.change(&plan).await;
         self.follow_sources();
-        self.deck.facts.record(None, Fact::Reloaded(plan)).await;
-        self.deck.facts.flush().await;
+        self.shared.facts.record(None, Fact::Reloaded(plan)).await;
+        self.shared.facts.flush().await;
         Ok(done)
     }
 
@@ -231,13 +231,13 @@ impl Supervisor {
             reported.push(of);
         }
         self.follow_sources();
-        self.deck.facts.flush().await;
+        self.shared.facts.flush().await;
         drop(reported);
     }
 
     /// Installs the slots of the new configuration, in file order; returns the new ones.
     fn arrange(&self, plan: &ConfigChange) -> Vec<Fresh> {
-        let before = self.deck.slots();
+        let before = self.shared.slots();
         let mut slots = Slots::new();
         let mut fresh = Vec::new();
         let added: HashSet<&ServerName> = plan.added.iter().collect();
@@ -252,7 +252,7 @@ impl Supervisor {
             };
             slots.insert(config.name.clone(), slot);
         }
-        self.deck.set_slots(slots);
+        self.shared.set_slots(slots);
         fresh
     }
 
@@ -264,17 +264,17 @@ impl Supervisor {
             let state = *state;
             facts.push(Fact::StateChanged { state, reason: None, attempt: 0, retry_at: None });
         }
-        self.deck.facts.record_all(&slot.name, facts).await;
+        self.shared.facts.record_all(&slot.name, facts).await;
     }
 
     async fn bring_up(&mut self, (slot, commands): Fresh) {
         self.introduce(&slot).await;
-        self.actors.spawn(keep(Arc::clone(&self.deck), slot, commands));
+        self.actors.spawn(keep(Arc::clone(&self.shared), slot, commands));
     }
 
     /// Passes its new entry to every remaining server.
     async fn change(&self, plan: &ConfigChange) {
-        let slots = self.deck.slots();
+        let slots = self.shared.slots();
         let of = |name: &ServerName| {
             Some((slots.get(name)?, Arc::new(self.config.servers.get(name)?.clone())))
         };
@@ -299,14 +299,14 @@ impl Supervisor {
     }
 
     async fn forget(&self, name: &ServerName) {
-        self.deck.facts.record(name, Fact::ServerRemoved).await;
+        self.shared.facts.record(name, Fact::ServerRemoved).await;
         let reason = SafeText::line("the server was removed");
-        self.deck.cache.invalidate(&reason, self.deck.clock.now(), |key| key.server == *name);
+        self.shared.cache.invalidate(&reason, self.shared.clock.now(), |key| key.server == *name);
     }
 }
 
 fn new_slot(config: &ServerConfig) -> (Arc<Slot>, mpsc::Receiver<Command>) {
-    let (sender, commands) = mpsc::channel(COMMANDS);
+    let (sender, commands) = mpsc::channel(SERVER_COMMAND_CAPACITY);
     (Arc::new(Slot::new(Arc::new(config.clone()), sender)), commands)
 }
 

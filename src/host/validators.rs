@@ -27,13 +27,16 @@ pub struct Validators {
 
 impl Default for Validators {
     fn default() -> Self {
-        Self { entries: Mutex::default(), compiling: Semaphore::new(Self::COMPILING) }
+        Self {
+            entries: Mutex::default(),
+            compiling: Semaphore::new(Self::MAX_CONCURRENT_COMPILATIONS),
+        }
     }
 }
 
 impl Validators {
-    const COMPILING: usize = 2;
-    const SWEEP_AT: usize = 256;
+    const MAX_CONCURRENT_COMPILATIONS: usize = 2;
+    const MIN_SWEPT_SCHEMAS: usize = 256;
 
     /// The compiled form of `schema`; a new one is compiled off the executor.
     pub async fn get(&self, schema: &Arc<Value>, limits: SchemaLimits) -> CompiledSchema {
@@ -73,7 +76,7 @@ impl Validators {
         {
             return Arc::clone(cell);
         }
-        if entries.len() >= Self::SWEEP_AT && entries.len().is_power_of_two() {
+        if entries.len() >= Self::MIN_SWEPT_SCHEMAS && entries.len().is_power_of_two() {
             entries.retain(|_, (schema, ..)| schema.strong_count() > 0);
         }
         let cell = Arc::default();

@@ -146,12 +146,12 @@ pub struct AccountView {
 
 impl AccountView {
     /// How long before the expiry of a token without refresh the user is warned.
-    const WARNING: Duration = Duration::from_secs(10 * 60);
+    const EXPIRY_WARNING_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
     /// When to warn the user; `None` when no new sign-in will be needed.
     pub fn warn_at(&self) -> Option<Timestamp> {
         let end = self.expires.filter(|_| !self.is_refreshed)?;
-        Some(Timestamp(end.0.saturating_sub(Self::WARNING.as_micros() as u64)))
+        Some(Timestamp(end.0.saturating_sub(Self::EXPIRY_WARNING_INTERVAL.as_micros() as u64)))
     }
 }
 
@@ -195,7 +195,7 @@ pub struct ServerView {
     pub session: Option<Arc<SessionView>>,
     /// Steps of the current or last start.
     pub steps: Vec<StepView>,
-    /// Sign-in steps since the start began, the last [`ServerView::AUTH_STEPS`].
+    /// Sign-in steps since the start began, the last [`ServerView::MAX_AUTH_STEPS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub auth_steps: Vec<AuthStep>,
     /// The account of the token in use, if signed in.
@@ -216,7 +216,7 @@ pub struct ServerView {
     pub exit: Option<ExitView>,
     /// The last lines of stderr at that exit.
     pub stderr_tail: Vec<SafeText>,
-    /// Most recent findings, at most [`ServerView::FINDINGS`].
+    /// Most recent findings, at most [`ServerView::MAX_FINDINGS`].
     pub findings: VecDeque<Finding>,
     /// Total number of findings by kind.
     pub finding_counts: BTreeMap<FindingKind, u64>,
@@ -245,9 +245,9 @@ impl ServerView {
     }
 
     /// Maximum number of findings kept.
-    pub const FINDINGS: usize = 64;
+    pub const MAX_FINDINGS: usize = 64;
     /// Maximum number of sign-in steps kept.
-    pub const AUTH_STEPS: usize = 64;
+    pub const MAX_AUTH_STEPS: usize = 64;
 
     fn new(name: ServerName, at: Timestamp) -> Self {
         Self { name, since: at, ..Self::default() }
@@ -296,7 +296,7 @@ impl ServerView {
                 }
             }
             Fact::AuthStepped { step, .. } => {
-                if self.auth_steps.len() == Self::AUTH_STEPS {
+                if self.auth_steps.len() == Self::MAX_AUTH_STEPS {
                     self.auth_steps.remove(0);
                 }
                 self.auth_steps.push(step.clone());
@@ -332,7 +332,7 @@ impl ServerView {
                 if finding.refuses_request() {
                     self.refused_requests += finding.count;
                 }
-                if self.findings.len() == Self::FINDINGS {
+                if self.findings.len() == Self::MAX_FINDINGS {
                     self.findings.pop_front();
                 }
                 self.findings.push_back(finding.clone());
@@ -358,18 +358,18 @@ impl ServerView {
     /// Merges changes, which are kept item by item until the user views them. Items that change
     /// repeatedly before that set the state "definitions unstable".
     fn keep_changes(&mut self, at: Timestamp, newer: &Arc<ListChanges>) {
-        const TIMES: usize = 3;
-        const WITHIN: Duration = Duration::from_secs(60);
+        const MIN_CRASHES: usize = 3;
+        const CRASH_WINDOW: Duration = Duration::from_secs(60);
         let Some((_, kept)) = &mut self.changes else {
             self.changes = Some((at, Arc::clone(newer)));
             return;
         };
         if Arc::make_mut(kept).add(newer) {
-            self.changed_again.retain(|before| at.since(*before) < WITHIN);
+            self.changed_again.retain(|before| at.since(*before) < CRASH_WINDOW);
             self.changed_again.push_back(at);
-            let unstable = self.changed_again.len() >= TIMES;
+            let unstable = self.changed_again.len() >= MIN_CRASHES;
             self.unstable = if unstable { self.unstable.or(Some(at)) } else { None };
-            if self.changed_again.len() > TIMES {
+            if self.changed_again.len() > MIN_CRASHES {
                 self.changed_again.pop_front();
             }
         }
@@ -401,7 +401,7 @@ pub struct HostView {
     pub order: IndexSet<ServerName>,
     /// Open requests from servers, oldest first.
     pub pending: IndexMap<ApprovalId, Arc<ApprovalRequest>>,
-    /// Settled requests, newest last, at most [`HostView::SETTLED`].
+    /// Settled requests, newest last, at most [`HostView::MAX_SETTLED_REQUESTS`].
     pub settled: VecDeque<(Timestamp, Arc<ApprovalRequest>, crate::approvals::Settlement)>,
     /// Failed tasks of the host: time, task and message.
     pub failures: Vec<(Timestamp, SafeText, SafeText)>,
@@ -411,11 +411,11 @@ pub struct HostView {
 
 impl HostView {
     /// Maximum number of settled requests kept.
-    pub const SETTLED: usize = 200;
+    pub const MAX_SETTLED_REQUESTS: usize = 200;
     /// Maximum bytes of settled requests kept; the newest is kept regardless of its size.
-    pub const SETTLED_BYTES: usize = 8 << 20;
+    pub const MAX_SETTLED_BYTES: usize = 8 << 20;
     /// Maximum number of task failures kept.
-    pub const FAILURES: usize = 100;
+    pub const MAX_TASK_FAILURES: usize = 100;
 
     /// Folds one fact in. The only place where the view changes.
     pub fn apply(&mut self, record: &Record) {
@@ -455,7 +455,7 @@ impl HostView {
                 }
             }
             Fact::TaskFailed { task, message } => {
-                if self.failures.len() == Self::FAILURES {
+                if self.failures.len() == Self::MAX_TASK_FAILURES {
                     self.failures.remove(0);
                 }
                 self.failures.push((record.at, task.clone(), message.clone()));
@@ -485,8 +485,8 @@ impl HostView {
 
     fn trim_settled(&mut self) {
         let mut bytes: usize = self.settled.iter().map(|(_, request, _)| request.bytes).sum();
-        while self.settled.len() > Self::SETTLED
-            || (bytes > Self::SETTLED_BYTES && self.settled.len() > 1)
+        while self.settled.len() > Self::MAX_SETTLED_REQUESTS
+            || (bytes > Self::MAX_SETTLED_BYTES && self.settled.len() > 1)
         {
             let Some((_, request, _)) = self.settled.pop_front() else { break };
             bytes -= request.bytes;

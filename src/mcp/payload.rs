@@ -192,7 +192,7 @@ impl Serialize for Payload {
 // Their text is kept whole (bounded by `limits.lineBytes`) beside its beginning as a value.
 
 /// Most values in the beginning.
-const SHOWN: usize = 100_000;
+const MAX_SHOWN_VALUES: usize = 100_000;
 
 /// A plain answer; anything unusual is reported as for any other message.
 #[derive(Deserialize)]
@@ -210,7 +210,8 @@ pub(super) fn answer(line: &[u8], budget: ParseBudget) -> Option<(i64, Payload)>
     let plain = jsonrpc == "2.0" && result.get().starts_with('{');
     // The message around the result counts as a level.
     let depth = budget.depth.min(ParseBudget::MAX_DEPTH).checked_sub(1)?;
-    let payload = Payload::large(result, depth, SHOWN.min(budget.nodes)).filter(|_| plain)?;
+    let payload =
+        Payload::large(result, depth, MAX_SHOWN_VALUES.min(budget.nodes)).filter(|_| plain)?;
     Some((id, payload))
 }
 

@@ -82,11 +82,11 @@ impl CallClock {
 
 impl PendingRequest {
     /// Longest progress message passed on, in bytes.
-    pub const MESSAGE: usize = 1 << 10;
+    pub const MAX_PROGRESS_BYTES: usize = 1 << 10;
     /// How long to wait for the right id after a wrong one, when only one request is open.
-    const GRACE: Duration = Duration::from_secs(1);
+    const WRONG_ID_TIMEOUT: Duration = Duration::from_secs(1);
     /// Most findings kept per request; a server could cause any number.
-    const FINDINGS: usize = 32;
+    const MAX_FINDINGS: usize = 32;
 
     /// A request of a caller. `progress` receives the progress the server reports; overflow policy:
     /// the newest is dropped when the channel is full.
@@ -217,7 +217,10 @@ impl PendingRequest {
 
     /// Records an answer that is probably meant for it but names another request.
     pub(super) fn doubt(&self, reason: String) {
-        self.clock.lock().doubt.get_or_insert_with(|| (Instant::now() + Self::GRACE, reason));
+        self.clock
+            .lock()
+            .doubt
+            .get_or_insert_with(|| (Instant::now() + Self::WRONG_ID_TIMEOUT, reason));
         self.changed.notify_one();
     }
 
@@ -247,7 +250,7 @@ impl PendingRequest {
             gate.armed = true;
             let this = Arc::clone(self);
             tokio::spawn(async move {
-                tokio::time::sleep(ProgressGate::PERIOD).await;
+                tokio::time::sleep(ProgressGate::PROGRESS_INTERVAL).await;
                 this.flush_progress();
             });
         }
@@ -275,7 +278,7 @@ impl PendingRequest {
     /// Records an oddity of its answer.
     pub(super) fn found(&self, finding: Finding) {
         let mut findings = self.findings.lock();
-        if findings.len() < Self::FINDINGS {
+        if findings.len() < Self::MAX_FINDINGS {
             findings.push(finding);
         }
     }
@@ -341,7 +344,7 @@ impl ByteCount {
 }
 
 /// Clamps the progress a server reports, and throttles it to a rate that a caller can follow.
-/// Overflow policy: updates are at least [`ProgressGate::PERIOD`] apart; of those in between, the
+/// Overflow policy: updates are at least [`ProgressGate::PROGRESS_INTERVAL`] apart; of those in between, the
 /// newest is kept and sent when the period ends, or with the answer.
 #[derive(Debug, Default)]
 struct ProgressGate {
@@ -356,15 +359,16 @@ struct ProgressGate {
 }
 
 impl ProgressGate {
-    const PERIOD: Duration = Duration::from_millis(10);
+    const PROGRESS_INTERVAL: Duration = Duration::from_millis(10);
 
     fn take(&mut self, call: CallId, progress: f64, total: Option<f64>, message: Option<&str>) {
         let finite = |value: f64| value.is_finite().then(|| value.clamp(0.0, 1e15));
         self.highest = finite(progress).map_or(self.highest, |value| value.max(self.highest));
         self.total = total.and_then(finite).filter(|total| *total > 0.0);
-        let message = message.map(|text| SafeText::line(cut(text, PendingRequest::MESSAGE)));
+        let message =
+            message.map(|text| SafeText::line(cut(text, PendingRequest::MAX_PROGRESS_BYTES)));
         let progress = Progress { call, progress: self.highest, total: self.total, message };
-        let soon = self.passed.is_some_and(|at| at.elapsed() < Self::PERIOD);
+        let soon = self.passed.is_some_and(|at| at.elapsed() < Self::PROGRESS_INTERVAL);
         self.kept = Some(progress);
         if !soon {
             self.pass();

@@ -59,7 +59,7 @@ pub struct TrafficRecord {
     /// For a caller's request: how long it was queued before it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<Duration>,
-    /// The text as it passed, secrets masked, cut to [`TrafficRecord::BODY`] bytes. Not sanitised:
+    /// The text as it passed, secrets masked, cut to [`TrafficRecord::MAX_BODY_BYTES`] bytes. Not sanitised:
     /// it is parsed again for display, and drawn through [`SafeText`] only.
     pub body: Box<str>,
     /// Whether the body was cut.
@@ -70,7 +70,7 @@ pub struct TrafficRecord {
 
 impl TrafficRecord {
     /// Most bytes of a body that are kept.
-    pub const BODY: usize = 64 << 10;
+    pub const MAX_BODY_BYTES: usize = 64 << 10;
 }
 
 impl Weighed for TrafficRecord {
@@ -141,7 +141,7 @@ const fn one() -> u64 {
 
 impl Finding {
     /// Most bytes of raw text that are kept.
-    pub const RAW: usize = 4 << 10;
+    pub const MAX_RAW_BYTES: usize = 4 << 10;
 
     /// A single finding without raw text.
     pub fn new(kind: FindingKind, at: Timestamp, message: impl AsRef<str>) -> Self {

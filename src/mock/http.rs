@@ -20,9 +20,9 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 type BodyPiece = Result<Frame<Bytes>, io::Error>;
 
 /// Pieces of a body queued for the connection; a full queue blocks the reaction (backpressure).
-const QUEUE: usize = 64;
+const BODY_CAPACITY: usize = 64;
 /// Messages kept until the host opens its stream; more are dropped, oldest first.
-const BACKLOG: usize = 256;
+const BACKLOG_CAPACITY: usize = 256;
 
 /// What all exchanges share.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Hub {
         self.streams.borrow_mut().retain(|stream| !stream.is_closed());
         if !reached {
             let mut backlog = self.backlog.borrow_mut();
-            if backlog.len() == BACKLOG {
+            if backlog.len() == BACKLOG_CAPACITY {
                 backlog.remove(0);
             }
             backlog.push(text.to_owned());
@@ -192,7 +192,7 @@ impl HttpExchange {
         if self.head.borrow().is_none() {
             return;
         }
-        let (sender, mut receiver) = mpsc::channel::<BodyPiece>(QUEUE);
+        let (sender, mut receiver) = mpsc::channel::<BodyPiece>(BODY_CAPACITY);
         self.stream.replace(Some(sender));
         let pieces = futures::stream::poll_fn(move |cx| receiver.poll_recv(cx));
         self.reply(StatusCode::OK, StreamBody::new(pieces).boxed_unsync());

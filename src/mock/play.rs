@@ -410,9 +410,9 @@ async fn send_again(
 // Floods: large amounts of output, as fast as possible or at a rate.
 
 /// Bytes written at once.
-const BLOCK: usize = 64 << 10;
+const BLOCK_BYTES: usize = 64 << 10;
 /// How long to wait when ahead of the rate.
-const TICK: Duration = Duration::from_millis(10);
+const RATE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Writes a flood. Its time limit is checked between blocks, so that no line is cut.
 async fn flood(cx: &ReactionContext, flood: &ScriptedFlood) -> Flow {
@@ -425,10 +425,10 @@ async fn flood(cx: &ReactionContext, flood: &ScriptedFlood) -> Flow {
 }
 
 async fn unbroken(cx: &ReactionContext, flood: &ScriptedFlood) {
-    let block = vec![b'x'; BLOCK];
+    let block = vec![b'x'; BLOCK_BYTES];
     let mut left = flood.bytes as usize;
     while left > 0 {
-        let size = left.min(BLOCK);
+        let size = left.min(BLOCK_BYTES);
         cx.sink.bytes(flood.to, &block[..size], 0, 0).await;
         left -= size;
     }
@@ -439,18 +439,18 @@ async fn lines(cx: &ReactionContext, flood: &ScriptedFlood) {
     let most = if flood.lines > 0 { flood.lines } else { u64::MAX };
     let time = if flood.millis > 0 { Duration::from_millis(flood.millis) } else { Duration::MAX };
     let mut written = 0;
-    let mut block = Vec::with_capacity(BLOCK + 1024);
+    let mut block = Vec::with_capacity(BLOCK_BYTES + 1024);
     while written < most && begun.elapsed() < time {
         let due = match flood.per_second {
             0 => most,
             rate => most.min(rate * begun.elapsed().as_millis() as u64 / 1000),
         };
         if due <= written {
-            tokio::time::sleep(TICK).await;
+            tokio::time::sleep(RATE_INTERVAL).await;
             continue;
         }
         block.clear();
-        while written < due && block.len() < BLOCK {
+        while written < due && block.len() < BLOCK_BYTES {
             line(cx, flood, written, &mut block);
             written += 1;
         }

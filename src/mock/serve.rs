@@ -22,7 +22,7 @@ use super::stage::{Cue, MockStage, ReactionContext, Sink};
 use super::stdio::{StandardStreams, stdin};
 
 /// Longest body accepted from the host, in bytes.
-const BODY_LIMIT: usize = 64 << 20;
+const MAX_BODY_BYTES: usize = 64 << 20;
 
 /// Plays `on.SIGTERM` and `on.SIGINT` on these signals, if the script has them.
 fn handle_signals(stage: &Rc<MockStage>, sink: &Sink) {
@@ -131,7 +131,7 @@ async fn handle(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, io::Error> {
     let (parts, body) = request.into_parts();
-    let body = http_body_util::Limited::new(body, BODY_LIMIT).collect().await;
+    let body = http_body_util::Limited::new(body, MAX_BODY_BYTES).collect().await;
     let body = body.map_err(|error| io::Error::other(error.to_string()))?.to_bytes();
     let message = serde_json::from_slice::<Value>(&body).unwrap_or_default();
     let (head, answer) = oneshot::channel();

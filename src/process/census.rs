@@ -114,10 +114,10 @@ static MARKS: Mutex<Option<HashMap<ProcessId, Arc<str>>>> = Mutex::new(None);
 
 /// How many times a scan looks for processes created while it ran.
 #[cfg(unix)]
-const PASSES: usize = 8;
+const MAX_SCAN_PASSES: usize = 8;
 /// Most of them that are read per pass.
 #[cfg(unix)]
-const BORN: usize = 4_096;
+const MAX_NEW_PROCESSES: usize = 4_096;
 
 /// Reads the table now.
 #[cfg(unix)]
@@ -144,12 +144,12 @@ pub(super) fn read() -> ProcessTable {
     pids.into_iter().for_each(&mut look);
     // A process that forks and exits every few milliseconds always escapes the listing: those
     // created meanwhile are read too, newest first. When ids wrap around, the next scan sees them.
-    for _ in 0..PASSES {
+    for _ in 0..MAX_SCAN_PASSES {
         let (Some(from), Some(to)) = (newest_read, newest()) else { break };
         if to <= from {
             break;
         }
-        (from + 1..=to).rev().take(BORN).for_each(&mut look);
+        (from + 1..=to).rev().take(MAX_NEW_PROCESSES).for_each(&mut look);
         newest_read = Some(to);
     }
     *MARKS.lock() = Some(seen);

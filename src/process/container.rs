@@ -11,7 +11,7 @@ use crate::{Launch, census};
 use config::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
 
 /// Timeout for one engine command.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ENGINE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A container that is about to run, or runs.
 #[derive(Clone)]
@@ -78,7 +78,7 @@ impl Container {
         command.args(args).env_clear().current_dir(&self.launch.cwd).kill_on_drop(true);
         command.envs(self.launch.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stderr(Stdio::null());
-        let output = tokio::time::timeout(PATIENCE, command.output()).await.ok()?.ok()?;
+        let output = tokio::time::timeout(ENGINE_TIMEOUT, command.output()).await.ok()?.ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }

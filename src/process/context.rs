@@ -55,4 +55,4 @@ impl Grace {
 }
 
 /// How long SIGKILL may take before a process is given up on (uninterruptible in the kernel).
-pub(super) const KILL: Duration = Duration::from_secs(2);
+pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(2);

@@ -101,13 +101,13 @@ impl Family {
     #[cfg(unix)]
     fn chase(&self, newest: Option<u32>, kill: impl Fn(&ProcessRow)) -> u32 {
         /// A process that keeps forking never pauses longer than this.
-        const QUIET: Duration = Duration::from_millis(25);
-        const MOST: Duration = Duration::from_millis(250);
+        const MAX_FORK_INTERVAL: Duration = Duration::from_millis(25);
+        const CHASE_TIMEOUT: Duration = Duration::from_millis(250);
         let began = Instant::now();
         let mut last_birth = began;
         let mut born = 0;
         let mut seen = newest;
-        while last_birth.elapsed() < QUIET && began.elapsed() < MOST {
+        while last_birth.elapsed() < MAX_FORK_INTERVAL && began.elapsed() < CHASE_TIMEOUT {
             let newest = census::newest();
             if let (Some(from), Some(to)) = (seen, newest) {
                 // When ids wrap around, the next table scan sees them.
@@ -144,9 +144,9 @@ impl Family {
     /// Whether an ancestor is the leader or a member. A child never starts before its parent.
     fn descends(&self, row: &ProcessRow, table: &ProcessTable, known: &HashMap<u32, u64>) -> bool {
         /// Deeper chains are assumed to be loops in a table that changed while it was read.
-        const DEPTH: usize = 256;
+        const MAX_CHAIN_DEPTH: usize = 256;
         let mut parent = row.parent;
-        for _ in 0..DEPTH {
+        for _ in 0..MAX_CHAIN_DEPTH {
             if parent == self.leader {
                 return true;
             }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::census::ProcessRow;
-use super::context::{Grace, KILL};
+use super::context::{Grace, KILL_TIMEOUT};
 use super::exit::ExitView;
 use super::pipes::PipeGate;
 use super::platform::{Leader, OutputEnd, code_and_signal};
@@ -63,13 +63,13 @@ impl StopOrder {
 
 /// Members that exit with their leader, or notice that it is gone, get this long before they count
 /// as left behind.
-const SETTLE: Duration = Duration::from_secs(1);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time from SIGTERM to SIGKILL for processes left behind.
-const LEFTOVER_GRACE: Duration = Duration::from_millis(300);
+const LEFTOVER_TIMEOUT: Duration = Duration::from_millis(300);
 /// How long pipes are drained once every process is dead.
-const DRAIN: Duration = Duration::from_millis(500);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Interval between two polls of the process table.
-const LOOK: Duration = Duration::from_millis(15);
+const POLL_INTERVAL: Duration = Duration::from_millis(15);
 
 /// Watches one process until it exits.
 pub(super) struct Watchman {
@@ -120,11 +120,11 @@ impl Watchman {
         let lived = self.began.elapsed();
         let (swept, escaped) = self.sweep(rung).await;
         self.stdin.close();
-        if timeout(DRAIN, &mut self.stderr).await.is_err() {
+        if timeout(DRAIN_TIMEOUT, &mut self.stderr).await.is_err() {
             // An escaped process still holds it open.
             self.stderr.abort();
         }
-        let status = if timeout(KILL, self.leader.dead()).await.is_ok() {
+        let status = if timeout(KILL_TIMEOUT, self.leader.dead()).await.is_ok() {
             self.leader.reap().await
         } else {
             self.leader.abandon();
@@ -146,9 +146,9 @@ impl Watchman {
     /// The session normally reads stdout to its end; this closes it when an escaped process holds
     /// the pipe open.
     async fn end_stdout(&self) {
-        let until = Instant::now() + DRAIN;
+        let until = Instant::now() + DRAIN_TIMEOUT;
         while !self.stdout.is_closed() && Instant::now() < until {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         self.stdout.close();
     }
@@ -175,7 +175,7 @@ impl Watchman {
             members.extend(self.leader.members().await);
         }
         self.leader.kill(&members);
-        let _ = timeout(KILL, self.leader.dead()).await;
+        let _ = timeout(KILL_TIMEOUT, self.leader.dead()).await;
         Some(Rung::Kill)
     }
 
@@ -233,12 +233,12 @@ impl Watchman {
     /// Ends what outlived the leader; returns how many processes, and which could not be ended.
     async fn sweep(&mut self, rung: Option<Rung>) -> (u32, Vec<String>) {
         let patient = rung != Some(Rung::Kill) && !self.is_kill();
-        let settle = if patient { SETTLE } else { Duration::ZERO };
+        let settle = if patient { SETTLE_TIMEOUT } else { Duration::ZERO };
         let mut left = self.gone_within(settle).await;
         let swept = left.len() as u32;
         if !left.is_empty() && patient {
             self.leader.terminate(&left);
-            left = self.gone_within(LEFTOVER_GRACE).await;
+            left = self.gone_within(LEFTOVER_TIMEOUT).await;
         }
         // Without a process table nothing is listed, but the process group can still be killed.
         self.leader.kill(&left);
@@ -258,7 +258,7 @@ impl Watchman {
             if empty == 2 || (!left.is_empty() && Instant::now() >= until) {
                 return left;
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }

@@ -104,11 +104,11 @@ pub struct ServerStdout {
 }
 
 /// A read of this much means that the pipe was full.
-const FULL: usize = 64 << 10;
+const FULL_READ_BYTES: usize = 64 << 10;
 /// What a full pipe is enlarged to. All pipes of one user together may hold 64 MiB by default,
 /// so a quarter of a megabyte is affordable for a hundred busy servers; more gains nothing.
 #[cfg(target_os = "linux")]
-const LARGE: usize = 256 << 10;
+const LARGE_PIPE_BYTES: usize = 256 << 10;
 
 pub(super) fn stdin(pipe: ChildStdin) -> (ServerStdin, PipeGate<ChildStdin>) {
     #[cfg(target_os = "linux")]
@@ -207,10 +207,13 @@ impl AsyncRead for ServerStdout {
         if matches!(result, Poll::Ready(Ok(()))) && space > 0 && read == 0 {
             slot.pipe = None;
         }
-        if read >= FULL && !std::mem::replace(was_full, true) {
+        if read >= FULL_READ_BYTES && !std::mem::replace(was_full, true) {
             // Fails when the user has too many large pipes; it then stays as it is.
             #[cfg(target_os = "linux")]
-            let _ = slot.pipe.as_ref().map(|pipe| rustix::pipe::fcntl_setpipe_size(pipe, LARGE));
+            let _ = slot
+                .pipe
+                .as_ref()
+                .map(|pipe| rustix::pipe::fcntl_setpipe_size(pipe, LARGE_PIPE_BYTES));
         }
         result
     }
@@ -252,7 +255,7 @@ mod tests {
                 assert_eq!(out.read(&mut buffer).await.unwrap(), buffer.len());
             }
         }
-        assert!(size() >= LARGE, "{} bytes at first, {} now", given, size());
+        assert!(size() >= LARGE_PIPE_BYTES, "{} bytes at first, {} now", given, size());
         child.kill().await.unwrap();
     }
 

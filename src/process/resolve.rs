@@ -157,10 +157,10 @@ fn search(command: &str, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, Sp
 /// Which PATH was searched: in full if short; otherwise the number of folders, with the full PATH
 /// in the log.
 fn searched(path: Option<&OsStr>) -> String {
-    const SHORT: usize = 60;
+    const MAX_SHORT_CHARS: usize = 60;
     match path.map(|path| path.display().to_string()) {
         Some(path) if path.is_empty() => "the server's PATH is empty".to_owned(),
-        Some(path) if path.len() <= SHORT => format!("searched PATH={path}"),
+        Some(path) if path.len() <= MAX_SHORT_CHARS => format!("searched PATH={path}"),
         Some(path) => {
             tracing::debug!("searched PATH={path}");
             let folders = std::env::split_paths(&path).count();
@@ -219,7 +219,7 @@ fn interpreter(file: &Path) -> Option<&'static str> {
 /// Help for a command that was not found.
 fn suggestion(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
     /// Most directory entries scanned: computing the help must stay fast.
-    const ENTRIES: usize = 20_000;
+    const MAX_FOLDER_ENTRIES: usize = 20_000;
     if let Some(help) = command_line(command, |first| !first.contains(char::is_whitespace)) {
         return help;
     }
@@ -242,7 +242,8 @@ fn suggestion(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
     if !known.is_empty() {
         return known.to_owned();
     }
-    let entries = folders(path).filter_map(|dir| fs::read_dir(dir).ok()).flatten().take(ENTRIES);
+    let entries =
+        folders(path).filter_map(|dir| fs::read_dir(dir).ok()).flatten().take(MAX_FOLDER_ENTRIES);
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     match nearest(command, names, 0.9) {
         Some(near) => format!("did you mean {near:?}?"),

@@ -16,10 +16,10 @@ use super::guardian::Guardian;
 type SpawnJob = Box<dyn FnOnce(&mut Guardian) + Send>;
 
 /// How often the guardian is checked while there is something to guard.
-const WATCH: Duration = Duration::from_secs(5);
+const GUARDIAN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Most jobs waiting. Beyond that the caller gets an error: the system is busy.
-const QUEUE: usize = 1024;
+const JOB_CAPACITY: usize = 1024;
 
 static JOBS: Mutex<Option<SyncSender<SpawnJob>>> = Mutex::new(None);
 
@@ -44,7 +44,7 @@ pub(super) fn post(job: SpawnJob) -> io::Result<()> {
         Some(sender) => sender,
         none => {
             debug_assert!(none.is_none());
-            let (sender, receiver) = sync_channel(QUEUE);
+            let (sender, receiver) = sync_channel(JOB_CAPACITY);
             std::thread::Builder::new()
                 .name("mcpdeck-spawn".into())
                 .stack_size(256 << 10)
@@ -62,7 +62,7 @@ fn serve(jobs: &Receiver<SpawnJob>) {
         let job = if guardian.is_idle() {
             jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
-            jobs.recv_timeout(WATCH)
+            jobs.recv_timeout(GUARDIAN_INTERVAL)
         };
         match job {
             // A panic in a job must not end the thread: that would signal every child.

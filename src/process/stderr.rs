@@ -1,7 +1,7 @@
 //! A server's stderr: always read, split into lines, masked, sanitised, counted (requirement L6).
 //!
 //! Owns flood control. Reading never stops, so a server is never blocked permanently, but two
-//! budgets protect the other servers: lines beyond [`LINES_PER_SECOND`] are counted instead of
+//! budgets protect the other servers: lines beyond [`MAX_LINES_PER_SECOND`] are counted instead of
 //! kept, and bytes beyond their [`Allowance`] wait in the pipe. Dropped lines are reported in a log
 //! record of their own, at most one a second. The last bytes are always kept raw, so that the tail
 //! that explains a crash is exact even then.
@@ -20,13 +20,13 @@ use base::text::cut;
 use base::{LogLevel, LogRecord, Redactor, SafeText};
 
 /// Sustained rate of lines kept, per second and server.
-const LINES_PER_SECOND: f64 = 2_000.0;
+const MAX_LINES_PER_SECOND: f64 = 2_000.0;
 /// Burst of lines kept after a quiet period.
-const LINES_AT_ONCE: f64 = 10_000.0;
+const MAX_BURST_LINES: f64 = 10_000.0;
 /// An unterminated line is shown after this long: a prompt, a progress bar.
-const IDLE: Duration = Duration::from_millis(500);
+const PARTIAL_LINE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest line of the tail in bytes.
-const TAIL_LINE: usize = 4 << 10;
+const MAX_TAIL_LINE_BYTES: usize = 4 << 10;
 /// Size of a read: small until the server turns out to write a lot, then large.
 const CHUNK: (usize, usize) = (4 << 10, 64 << 10);
 
@@ -88,7 +88,7 @@ impl StderrTap {
         let mut tail: Vec<SafeText> = bytes
             .rsplit(|b| *b == b'\n')
             .take(lines)
-            .map(|line| safe(line, 0, TAIL_LINE, &self.redactor))
+            .map(|line| safe(line, 0, MAX_TAIL_LINE_BYTES, &self.redactor))
             .collect();
         tail.reverse();
         tail
@@ -191,14 +191,14 @@ impl<'a> Cutter<'a> {
             line: Vec::new(),
             more: 0,
             skipping: false,
-            quota: Allowance::new(LINES_PER_SECOND, LINES_AT_ONCE),
+            quota: Allowance::new(MAX_LINES_PER_SECOND, MAX_BURST_LINES),
             dropped: Dropped::default(),
         }
     }
 
     /// How long a read may block before [`Cutter::idle`] has work.
     fn wakes_after(&self) -> Option<Duration> {
-        (!self.line.is_empty() || self.dropped.lines > 0).then_some(IDLE)
+        (!self.line.is_empty() || self.dropped.lines > 0).then_some(PARTIAL_LINE_TIMEOUT)
     }
 
     /// Processes a chunk; returns how many lines ended in it and how many of these were dropped.
@@ -271,9 +271,12 @@ impl<'a> Cutter<'a> {
     }
 
     fn report_dropped(&mut self) {
-        const EVERY: Duration = Duration::from_secs(1);
+        const REPORT_INTERVAL: Duration = Duration::from_secs(1);
         let now = Instant::now();
-        let due = self.dropped.reported.is_none_or(|at| now.saturating_duration_since(at) >= EVERY);
+        let due = self
+            .dropped
+            .reported
+            .is_none_or(|at| now.saturating_duration_since(at) >= REPORT_INTERVAL);
         if self.dropped.lines == 0 || !due {
             return;
         }
@@ -316,8 +319,8 @@ const WORDS: &[(LogLevel, &[&str])] = &[
 /// that ends in `Error`; `info` otherwise.
 pub(super) fn level(line: &[u8]) -> LogLevel {
     /// Level words come early: after a time, a logger name, a bracket.
-    const LOOK_AT: usize = 96;
-    let head = &line[..line.len().min(LOOK_AT)];
+    const MAX_LEVEL_BYTES: usize = 96;
+    let head = &line[..line.len().min(MAX_LEVEL_BYTES)];
     for word in head.split(|b| !b.is_ascii_alphabetic()).filter(|w| w.len() >= 3) {
         for (level, names) in WORDS {
             if names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes())) {

@@ -17,7 +17,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::census::ProcessRow;
-use super::context::KILL;
+use super::context::KILL_TIMEOUT;
 use super::exec::prepare;
 use super::family::Family;
 use super::guardian::{self, Guardian};
@@ -242,7 +242,7 @@ impl Leader {
 /// thread, because the async runtime may be shut down before.
 fn sweep(family: &Arc<Family>, then: impl FnOnce(Vec<ProcessRow>) + Send + 'static) {
     let family = Arc::clone(family);
-    let work = move || then(family.exterminate(KILL, |row| send(row, Signal::KILL)));
+    let work = move || then(family.exterminate(KILL_TIMEOUT, |row| send(row, Signal::KILL)));
     let _ = std::thread::Builder::new().name("mcpdeck-sweep".into()).spawn(work);
 }
 

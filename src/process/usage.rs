@@ -43,7 +43,7 @@ struct UsageReading {
 }
 
 /// How long a reading is reused.
-const FRESH: Duration = Duration::from_millis(500);
+const READING_LIFETIME: Duration = Duration::from_millis(500);
 
 static TABLE: Mutex<Option<(Instant, Arc<ProcessTable>)>> = Mutex::new(None);
 
@@ -51,7 +51,9 @@ fn table(now: Instant) -> Arc<ProcessTable> {
     let mut cached = TABLE.lock();
     match &*cached {
         // A reading from the future belongs to another (test) clock.
-        Some((at, table)) if *at <= now && now.duration_since(*at) < FRESH => Arc::clone(table),
+        Some((at, table)) if *at <= now && now.duration_since(*at) < READING_LIFETIME => {
+            Arc::clone(table)
+        }
         _ => {
             let table = Arc::new(read());
             *cached = Some((now, Arc::clone(&table)));
@@ -69,7 +71,7 @@ impl Meter {
         let now = Instant::now();
         let mut last = self.last.lock();
         if let Some(last) = *last
-            && now.saturating_duration_since(last.at) < FRESH
+            && now.saturating_duration_since(last.at) < READING_LIFETIME
         {
             return Some(last.usage);
         }

@@ -133,7 +133,7 @@ impl Leader {
 
     /// Ends the job; returns what is left of it, as process ids.
     pub(super) async fn exterminate(&self) -> Vec<String> {
-        let until = tokio::time::Instant::now() + super::context::KILL;
+        let until = tokio::time::Instant::now() + super::context::KILL_TIMEOUT;
         loop {
             self.job.terminate();
             let left = self.members().await;

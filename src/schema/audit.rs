@@ -12,13 +12,13 @@ use super::verdict::{SchemaLimits, SchemaProblem, SchemaProblemKind as Kind};
 use base::pointer::child_pointer;
 
 /// Maximum size of a schema, in estimated bytes of compact JSON.
-const SCHEMA_BYTES: usize = 1 << 20;
+const MAX_SCHEMA_BYTES: usize = 1 << 20;
 /// Maximum size of a value checked on the caller's thread: 1 per node and per 16 bytes of text.
-const SMALL: usize = 50_000;
+const MAX_SMALL_VALUE_COST: usize = 50_000;
 /// Maximum number of patterns in such a schema, and of entries of an `enum` or `required`: their
 /// cost is not counted during a check.
-const PATTERNS: usize = 32;
-const ENTRIES: usize = 256;
+const MAX_SMALL_PATTERNS: usize = 32;
+const MAX_SMALL_ENTRIES: usize = 256;
 
 /// The result of the inspection.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub(super) fn is_small(value: &Value) -> bool {
             _ => true,
         }
     }
-    spend(value, 0, &mut { SMALL })
+    spend(value, 0, &mut { MAX_SMALL_VALUE_COST })
 }
 
 /// Whether a schema, without its sub-schemas, meets [`Audit::is_plain`].
@@ -55,11 +55,11 @@ fn is_plain(schema: &Value, patterns: &mut usize) -> bool {
     let mut all = keys.into_iter().flatten().map(|(key, _)| key.as_str()).chain(pattern);
     all.all(|pattern| {
         *patterns += 1;
-        *patterns <= PATTERNS && has_few_states(pattern)
+        *patterns <= MAX_SMALL_PATTERNS && has_few_states(pattern)
     }) && !["$ref", "$dynamicRef", "$recursiveRef"].iter().any(|key| map.contains_key(*key))
-        && ["enum", "required"]
-            .iter()
-            .all(|key| map.get(*key).and_then(Value::as_array).is_none_or(|a| a.len() <= ENTRIES))
+        && ["enum", "required"].iter().all(|key| {
+            map.get(*key).and_then(Value::as_array).is_none_or(|a| a.len() <= MAX_SMALL_ENTRIES)
+        })
 }
 
 /// Whether a pattern is short, with at most two counted repetitions, each below 100.
@@ -86,7 +86,7 @@ pub(super) fn audit(schema: &Value, limits: SchemaLimits) -> Result<Audit, Schem
     }
     let mut bytes = 0;
     if !measure(schema, 0, &mut bytes) {
-        let most = SCHEMA_BYTES >> 10;
+        let most = MAX_SCHEMA_BYTES >> 10;
         let message = format!("the schema is larger than {most} KiB or nested too deep");
         return Err(problem(Kind::TooLarge, "", message));
     }
@@ -116,14 +116,14 @@ pub(super) fn audit(schema: &Value, limits: SchemaLimits) -> Result<Audit, Schem
     Ok(Audit { dialect, note, is_plain })
 }
 
-/// Estimates the compact size; false above [`SCHEMA_BYTES`], or when nested too deep to recurse.
+/// Estimates the compact size; false above [`MAX_SCHEMA_BYTES`], or when nested too deep to recurse.
 fn measure(value: &Value, depth: usize, bytes: &mut usize) -> bool {
     *bytes += match value {
         Value::String(text) => text.len() + 3,
         Value::Object(map) => map.keys().map(|k| k.len() + 4).sum::<usize>() + 2,
         _ => 4,
     };
-    if *bytes > SCHEMA_BYTES || depth > 256 {
+    if *bytes > MAX_SCHEMA_BYTES || depth > 256 {
         return false;
     }
     match value {

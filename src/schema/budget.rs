@@ -26,19 +26,19 @@ pub(super) const KEYWORD: &str = "x-mcpdeck-deadline";
 
 const STACK_BYTES: usize = 16 << 20;
 /// Maximum number of steps on the caller's thread.
-const CHEAP_STEPS: u32 = 50_000;
+const MAX_CHEAP_STEPS: u32 = 50_000;
 /// Maximum number of steps of one run; bounds the memory a hostile schema can allocate.
 const MAX_STEPS: u32 = 2_000_000;
 /// Maximum number of concurrent runs, including abandoned ones.
 const MAX_RUNS: usize = 16;
-const PATTERN_BYTES: usize = 1 << 20;
-const BACKTRACKS: usize = 20_000;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+const MAX_BACKTRACKS: usize = 20_000;
 
 static RUNS: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
 /// Callers wait for a run at most this many times its budget (wall time versus CPU time).
-const PATIENCE: u32 = 8;
+const MAX_BUDGETS: u32 = 8;
 
 thread_local! {
     /// The deadline of the run on this thread, in its CPU time.
@@ -66,7 +66,7 @@ impl RunPlace {
     /// Takes a place, waiting at most as long as for a run.
     fn take(time: Duration) -> Result<Self, Stopped> {
         let mut runs = RUNS.lock();
-        let waited = FREED.wait_while_for(&mut runs, |runs| *runs >= MAX_RUNS, time * PATIENCE);
+        let waited = FREED.wait_while_for(&mut runs, |runs| *runs >= MAX_RUNS, time * MAX_BUDGETS);
         if waited.timed_out() && *runs >= MAX_RUNS {
             return Err(Stopped::Busy);
         }
@@ -82,7 +82,7 @@ impl Drop for RunPlace {
     }
 }
 
-/// Runs `work` on a separate thread with the budget `time`, and waits at most [`PATIENCE`] times
+/// Runs `work` on a separate thread with the budget `time`, and waits at most [`MAX_BUDGETS`] times
 /// as long.
 ///
 /// A run that is still busy then (a long pattern match) is abandoned but keeps its place until it
@@ -107,16 +107,16 @@ pub(super) fn run<T: Send + 'static>(
     if spawned.is_err() {
         return Err(Stopped::Busy);
     }
-    match receiver.recv_timeout(time * PATIENCE) {
+    match receiver.recv_timeout(time * MAX_BUDGETS) {
         Ok(result) => result,
         Err(mpsc::RecvTimeoutError::Timeout) => Err(Stopped::TimeUp(time)),
         Err(mpsc::RecvTimeoutError::Disconnected) => Err(Stopped::Failed),
     }
 }
 
-/// Runs `work` on this thread; `None` when it takes more than [`CHEAP_STEPS`].
+/// Runs `work` on this thread; `None` when it takes more than [`MAX_CHEAP_STEPS`].
 pub(super) fn in_place<T>(work: impl FnOnce() -> T) -> Option<T> {
-    STEPS.set(MAX_STEPS - CHEAP_STEPS);
+    STEPS.set(MAX_STEPS - MAX_CHEAP_STEPS);
     DEADLINE.set(Some(Duration::MAX));
     let result = catch_unwind(AssertUnwindSafe(work));
     DEADLINE.set(None);
@@ -222,7 +222,8 @@ pub(super) fn build(
             Formats::Assert => options.should_validate_formats(true),
         }
     };
-    let linear = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES);
+    let linear =
+        PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
     let first = options().with_pattern_options(linear).build(schema);
     let error = match first {
         Ok(validator) => return Ok(validator),
@@ -232,9 +233,9 @@ pub(super) fn build(
         return Err(problem(&error));
     }
     let bounded = PatternOptions::fancy_regex()
-        .size_limit(PATTERN_BYTES)
-        .dfa_size_limit(PATTERN_BYTES)
-        .backtrack_limit(BACKTRACKS);
+        .size_limit(MAX_PATTERN_BYTES)
+        .dfa_size_limit(MAX_PATTERN_BYTES)
+        .backtrack_limit(MAX_BACKTRACKS);
     options().with_pattern_options(bounded).build(schema).map_err(|error| problem(&error))
 }
 

@@ -10,8 +10,8 @@ use base::pointer::{child_pointer, place};
 use base::{SafeText, Violation};
 
 /// Maximum length of a value or name quoted in a message, in characters.
-const QUOTE: usize = 48;
-const MESSAGE: usize = 600;
+const MAX_QUOTE_CHARS: usize = 48;
+const MAX_MESSAGE_CHARS: usize = 600;
 
 /// Checks `value` and explains every violation.
 pub(super) fn verdict(validator: &jsonschema::Validator, value: &Value) -> SchemaVerdict {
@@ -25,7 +25,7 @@ pub(super) fn verdict(validator: &jsonschema::Validator, value: &Value) -> Schem
             return SchemaVerdict::Unknown(reason);
         }
         for violation in violations(&error) {
-            if found.len() + 1 >= SchemaVerdict::MOST {
+            if found.len() + 1 >= SchemaVerdict::MAX_VIOLATIONS {
                 left_out += 1;
             } else if !found.contains(&violation) || found.len() > 64 {
                 found.push(violation);
@@ -222,7 +222,7 @@ fn length(error: &ValidationError<'_>) -> usize {
 
 fn short(text: &str) -> String {
     let mut chars = text.chars();
-    let head: String = chars.by_ref().take(QUOTE).collect();
+    let head: String = chars.by_ref().take(MAX_QUOTE_CHARS).collect();
     if chars.next().is_some() { format!("{head}…") } else { head }
 }
 
@@ -232,5 +232,5 @@ fn quoted(text: &str) -> String {
 
 /// Sanitizes and truncates a message: names and patterns come from servers.
 pub(super) fn safe(message: &str) -> String {
-    SafeText::cut(message, MESSAGE).to_string()
+    SafeText::cut(message, MAX_MESSAGE_CHARS).to_string()
 }

@@ -282,7 +282,8 @@ fn constants(document: &SchemaDocument, list: &[SubSchema]) -> Option<Vec<Value>
 fn best(document: &SchemaDocument, variants: &[SubSchema], value: &Value) -> usize {
     let fitting = variants.iter().take(200).position(|node| fits(document, node, value));
     fitting.unwrap_or_else(|| {
-        let like = |node: &SubSchema| MergeJudge { document, left: BUDGET }.likeness(node, value);
+        let like =
+            |node: &SubSchema| MergeJudge { document, left: MAX_COMPARISONS }.likeness(node, value);
         let scored = variants.iter().take(200).enumerate();
         scored.max_by_key(|(i, node)| (like(node), std::cmp::Reverse(*i))).map_or(0, |(i, _)| i)
     })
@@ -375,11 +376,11 @@ pub(super) fn implied_types(nodes: &[SubSchema]) -> Types {
 // applies. Fast and bounded; only the engine's validator decides what is valid. Pure.
 
 /// Maximum number of comparisons for one check; beyond it, the value counts as fitting.
-const BUDGET: u32 = 5_000;
+const MAX_COMPARISONS: u32 = 5_000;
 
 /// Whether `value` seems to fit `schema`.
 pub fn fits(document: &SchemaDocument, schema: &Schema, value: &Value) -> bool {
-    MergeJudge { document, left: BUDGET }.fits(schema, value, 0)
+    MergeJudge { document, left: MAX_COMPARISONS }.fits(schema, value, 0)
 }
 
 struct MergeJudge<'a> {

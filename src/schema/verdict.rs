@@ -76,7 +76,7 @@ pub enum SchemaVerdict {
     /// The value is valid.
     #[default]
     Valid,
-    /// The value is invalid; all violations, at most [`SchemaVerdict::MOST`].
+    /// The value is invalid; all violations, at most [`SchemaVerdict::MAX_VIOLATIONS`].
     Invalid(Vec<Violation>),
     /// It could not be determined within the limits, for this reason. Such a call requires an
     /// explicit override of validation.
@@ -85,7 +85,7 @@ pub enum SchemaVerdict {
 
 impl SchemaVerdict {
     /// Maximum number of violations reported by one check; the last may be the count of the rest.
-    pub const MOST: usize = 1_000;
+    pub const MAX_VIOLATIONS: usize = 1_000;
 
     /// Whether the value is valid.
     pub const fn is_valid(&self) -> bool {

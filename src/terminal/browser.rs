@@ -36,7 +36,7 @@ pub struct BrowserRegions {
 }
 
 /// Width from which list and detail are side by side.
-const SIDE_BY_SIDE: u16 = 88;
+const MIN_SPLIT_COLUMNS: u16 = 88;
 
 /// Which of a list and its detail is shown, and which has the focus.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +52,7 @@ pub struct Split {
 impl Split {
     /// Whether both are shown in `area`.
     pub const fn is_beside(self, area: Rect) -> bool {
-        area.width >= SIDE_BY_SIDE && !self.alone
+        area.width >= MIN_SPLIT_COLUMNS && !self.alone
     }
 
     /// The first `share` columns, the rule after them, and the rest.

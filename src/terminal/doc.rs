@@ -78,8 +78,8 @@ impl Doc {
 
     /// A label and its value on one line; long values wrap under themselves.
     pub fn field(&mut self, label: &'static str, value: impl Drawable, role: Role) -> &mut Self {
-        const LABEL: usize = 14;
-        let room = self.width.saturating_sub(LABEL as u16 + 2).max(10);
+        const LABEL_COLUMNS: usize = 14;
+        let room = self.width.saturating_sub(LABEL_COLUMNS as u16 + 2).max(10);
         let lead = vec![(ink!("{:<14}", label), Role::Muted)];
         self.hanging(lead, (value.text(), role), room, (Ink::default(), role))
     }

@@ -254,7 +254,7 @@ impl Support {
 // alone and contains no text from a server.
 
 /// Most bytes of base64 in one command of the kitty protocol.
-const CHUNK: usize = 4_096;
+const MAX_CHUNK_BYTES: usize = 4_096;
 
 /// A picture as bytes for the terminal.
 #[derive(Debug)]
@@ -304,7 +304,7 @@ fn kitty(id: u32, pixels: &RgbaImage) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(data.len() + data.len() / 200 + 64);
     let mut first = format!("a=t,f=100,t=d,i={id},");
     while !rest.is_empty() {
-        let (chunk, after) = rest.split_at(rest.len().min(CHUNK));
+        let (chunk, after) = rest.split_at(rest.len().min(MAX_CHUNK_BYTES));
         rest = after;
         let more = u8::from(!rest.is_empty());
         out.extend_from_slice(format!("\x1b_G{first}q=2,m={more};{chunk}\x1b\\").as_bytes());
@@ -336,7 +336,7 @@ fn iterm2(pixels: &RgbaImage, (columns, rows): (u16, u16)) -> Option<Vec<u8>> {
 // written if nothing changed.
 
 /// Most pictures stored in the terminal.
-const KEPT: usize = 8;
+const MAX_STORED_PICTURES: usize = 8;
 
 /// A picture, or some rows of it, on the screen.
 #[derive(Clone, Debug)]
@@ -417,7 +417,7 @@ impl Placed {
             );
         }
         self.now = next;
-        while self.kept.len() > KEPT.max(self.now.len()) {
+        while self.kept.len() > MAX_STORED_PICTURES.max(self.now.len()) {
             let id = self.kept.remove(0);
             out.extend_from_slice(format!("\x1b_Ga=d,d=I,i={id},q=2\x1b\\").as_bytes());
         }
@@ -534,7 +534,7 @@ mod encode_tests {
             let (keys, part) = piece.split_once(';').unwrap();
             let last = index + 1 == pieces.len();
             assert!(keys.contains("q=2") && keys.ends_with(if last { "m=0" } else { "m=1" }));
-            assert!(part.len() <= CHUNK && (last || part.len() % 4 == 0));
+            assert!(part.len() <= MAX_CHUNK_BYTES && (last || part.len() % 4 == 0));
             data.push_str(part);
         }
         let back = image::load_from_memory(&STANDARD.decode(data).unwrap()).unwrap();
@@ -630,7 +630,7 @@ mod placed_tests {
     #[test]
     fn the_terminal_is_not_left_to_keep_every_picture_ever_shown() {
         let mut placed = Placed::default();
-        for id in 1..=u32::try_from(KEPT).unwrap() {
+        for id in 1..=u32::try_from(MAX_STORED_PICTURES).unwrap() {
             assert!(!frame(&mut placed, &[at(&kept(id), 0, 1, 0)]).1.contains("d=I"));
         }
         let (_, after) = frame(&mut placed, &[at(&kept(99), 0, 1, 0)]);

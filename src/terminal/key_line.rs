@@ -8,7 +8,7 @@ use crate::pen::{Pen, width};
 use crate::prelude::*;
 
 /// Cells between two keys.
-const GAP: u16 = 2;
+const KEY_GAP: u16 = 2;
 
 /// Keys with a word each, most important first.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ impl KeyLine {
             let wide = wide(key, word);
             if x + wide <= end {
                 items.push((key.as_str(), *word, x..x + wide));
-                x += wide + GAP;
+                x += wide + KEY_GAP;
             }
         }
         if let Some((key, word, wide)) = last.filter(|(.., wide)| *wide < area.width) {

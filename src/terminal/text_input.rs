@@ -67,7 +67,7 @@ impl Default for TextInput {
 
 impl TextInput {
     /// Longest text, in bytes.
-    pub const MAX: usize = 4096;
+    pub const MAX_TEXT_BYTES: usize = 4096;
 
     /// A line that holds `text`, with the cursor at its end.
     pub fn new(text: &str) -> Self {
@@ -91,7 +91,7 @@ impl TextInput {
     /// blanks, those at its end are dropped.
     pub fn insert(&mut self, text: &str) {
         let text = text.trim_end_matches(['\r', '\n']);
-        let room = Self::MAX.saturating_sub(self.text().len()).min(text.len());
+        let room = Self::MAX_TEXT_BYTES.saturating_sub(self.text().len()).min(text.len());
         let upto = (0..=room).rfind(|at| text.is_char_boundary(*at)).unwrap_or(0);
         self.area.insert_str(text[..upto].replace(char::is_control, " "));
     }

@@ -123,7 +123,7 @@ pub struct App {
 
 impl App {
     /// How long a toast stays; an error stays until a key is pressed after that time.
-    pub const TOAST: Duration = Duration::from_secs(4);
+    pub const TOAST_TIMEOUT: Duration = Duration::from_secs(4);
 
     /// Creates the dashboard in its initial state.
     pub fn new(mut setup: Setup, now: Timestamp) -> Self {
@@ -187,7 +187,7 @@ impl App {
     /// When the screen next changes without input: relative times, expiring toasts, running calls.
     pub fn wake(&self) -> Option<Timestamp> {
         let toast = self.toast.as_ref().filter(|toast| toast.role != Role::Error);
-        let toast = toast.map(|toast| toast.shown.plus(Self::TOAST));
+        let toast = toast.map(|toast| toast.shown.plus(Self::TOAST_TIMEOUT));
         // During playback, the player advances the time.
         let shown = self.model.wake().filter(|_| self.model.playback.is_none());
         let calls = self.screens.calls.wake(self.model.now, self.screens.open_call());
@@ -398,7 +398,8 @@ impl App {
     /// Removes the toast if its time is over; `seen` says that the user was there to read it.
     fn expire_toast(&mut self, seen: bool) {
         let is_over = |toast: &mut Toast| {
-            (seen || toast.role != Role::Error) && self.wall >= toast.shown.plus(Self::TOAST)
+            (seen || toast.role != Role::Error)
+                && self.wall >= toast.shown.plus(Self::TOAST_TIMEOUT)
         };
         if self.toast.take_if(is_over).is_some() {
             self.mark(Redraw::Soon);

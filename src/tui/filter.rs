@@ -133,7 +133,7 @@ impl Filter {
             if let (Test::To(to), Some(from)) = (&mut term.test, from)
                 && *to < from
             {
-                *to = to.plus(DAY);
+                *to = to.plus(DAY_INTERVAL);
             }
         }
         Ok(Self { terms })
@@ -159,7 +159,7 @@ impl Filter {
     }
 }
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const DAY_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The latest occurrence of a time of day before `now`.
 fn time_of_day(text: &str, now: &Zoned) -> Option<Timestamp> {

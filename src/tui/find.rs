@@ -36,7 +36,7 @@ enum MatchRank {
 }
 
 /// Longest typed text that is matched against initials of a name's words, in bytes.
-const INITIALS: usize = 32;
+const MAX_INITIALS_BYTES: usize = 32;
 
 /// Indices of the `items` that match `typed`, best first; all of them in order if it is empty.
 pub fn rank<'a, T>(
@@ -111,7 +111,7 @@ fn fit(typed: &str, fields: &SearchFields<'_>) -> Option<(MatchRank, Vec<Range<u
     if let Some(at) = at {
         return Some((MatchRank::Inside, one(at..at + typed.len())));
     }
-    if wanted.len() == 1 && (2..=INITIALS).contains(&typed.len()) {
+    if wanted.len() == 1 && (2..=MAX_INITIALS_BYTES).contains(&typed.len()) {
         let mut spans = Vec::new();
         if initials(typed, name, &words, &mut spans) {
             return Some((MatchRank::Initials, spans));

@@ -27,20 +27,20 @@ pub struct Layout {
 }
 
 /// Smallest screen on which something useful is drawn.
-pub const SMALLEST: (u16, u16) = (40, 10);
+pub const MIN_SCREEN_CELLS: (u16, u16) = (40, 10);
 /// Width from which the server list is shown unless it was hidden.
-pub const ROOM_FOR_SERVERS: u16 = 100;
+pub const MIN_SERVER_LIST_COLUMNS: u16 = 100;
 
 impl Layout {
     /// Divides `whole`. `server_list` is the user's choice; `None` decides by width. Returns `None`
     /// when the screen is too small.
     pub fn compute(whole: Rect, server_list: Option<bool>) -> Option<Self> {
-        if whole.width < SMALLEST.0 || whole.height < SMALLEST.1 {
+        if whole.width < MIN_SCREEN_CELLS.0 || whole.height < MIN_SCREEN_CELLS.1 {
             return None;
         }
         let tall = whole.height >= 20;
         let wide = match whole.width {
-            _ if !server_list.unwrap_or(whole.width >= ROOM_FOR_SERVERS) => 0,
+            _ if !server_list.unwrap_or(whole.width >= MIN_SERVER_LIST_COLUMNS) => 0,
             0..60 => 0,
             60..100 => 20,
             100..160 => 26,
@@ -95,7 +95,7 @@ mod tests {
         ) {
             let whole = Rect::new(0, 0, width, height);
             let Some(layout) = Layout::compute(whole, choice) else {
-                prop_assert!(width < SMALLEST.0 || height < SMALLEST.1);
+                prop_assert!(width < MIN_SCREEN_CELLS.0 || height < MIN_SCREEN_CELLS.1);
                 return Ok(());
             };
             let regions: Vec<Rect> = [layout.header, layout.tabs, layout.rule, layout.main, layout.footer]

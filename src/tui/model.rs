@@ -37,7 +37,7 @@ pub fn zoned(at: Timestamp) -> jiff::Zoned {
 }
 
 /// Most ended calls that are remembered.
-const ENDED: usize = 64;
+const MAX_ENDED_CALLS: usize = 64;
 
 /// Playback position of the recording shown.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -186,7 +186,7 @@ impl Model {
     /// Records that one of our calls ended, so that an older snapshot cannot bring it back.
     pub fn call_ended(&mut self, id: CallId) {
         self.calls.retain(|call| call.id != id);
-        self.ended.truncate(ENDED - 1);
+        self.ended.truncate(MAX_ENDED_CALLS - 1);
         self.ended.push_front(id);
     }
 
@@ -312,7 +312,9 @@ impl Model {
     pub fn recent(&self, server: &ServerName, n: usize) -> Vec<u32> {
         let recent = self.activity.recent(server, n, self.now);
         if recent.iter().any(|count| *count > 0) {
-            self.wake_at(Timestamp((self.now.0 / Activity::SLOT + 1) * Activity::SLOT));
+            self.wake_at(Timestamp(
+                (self.now.0 / Activity::SLOT_MICROS + 1) * Activity::SLOT_MICROS,
+            ));
         }
         recent
     }
@@ -386,22 +388,22 @@ pub struct Activity {
 
 impl Activity {
     /// Slots that are kept.
-    pub const SLOTS: usize = 30;
+    pub const MAX_SLOTS: usize = 30;
     /// Length of one slot in microseconds.
-    pub const SLOT: u64 = 2_000_000;
+    pub const SLOT_MICROS: u64 = 2_000_000;
 
     /// Counts one message.
     pub fn count(&mut self, server: &ServerName, at: Timestamp) {
         let slots = self.by_server.entry(server.clone()).or_default();
-        *slots.entry(at.0 / Self::SLOT).or_default() += 1;
-        if slots.len() > Self::SLOTS {
+        *slots.entry(at.0 / Self::SLOT_MICROS).or_default() += 1;
+        if slots.len() > Self::MAX_SLOTS {
             slots.pop_first();
         }
     }
 
     /// The newest `n` slots up to now, oldest first.
     pub fn recent(&self, server: &ServerName, n: usize, now: Timestamp) -> Vec<u32> {
-        let end = now.0 / Self::SLOT + 1;
+        let end = now.0 / Self::SLOT_MICROS + 1;
         let begin = end.saturating_sub(n as u64);
         let count = |slot| self.by_server.get(server)?.get(&slot).copied();
         let mut recent = vec![0; n - (end - begin) as usize];

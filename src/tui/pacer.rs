@@ -7,9 +7,9 @@ use tokio::time::Instant;
 use crate::pane::Redraw;
 
 /// Shortest time between frames caused by input.
-const INPUT: Duration = Duration::from_micros(16_666);
+const INPUT_FRAME_INTERVAL: Duration = Duration::from_micros(16_666);
 /// Shortest time between frames caused by telemetry.
-const TELEMETRY: Duration = Duration::from_micros(33_333);
+const TELEMETRY_FRAME_INTERVAL: Duration = Duration::from_micros(33_333);
 
 /// Remembers the last frame.
 #[derive(Debug, Default)]
@@ -22,8 +22,8 @@ impl Pacer {
     pub fn due(&self, wanted: Redraw, now: Instant) -> Option<Instant> {
         let pause = match wanted {
             Redraw::None => return None,
-            Redraw::Soon => TELEMETRY,
-            Redraw::Now => INPUT,
+            Redraw::Soon => TELEMETRY_FRAME_INTERVAL,
+            Redraw::Now => INPUT_FRAME_INTERVAL,
         };
         Some(self.last.map_or(now, |last| (last + pause).max(now)))
     }
@@ -51,8 +51,8 @@ mod tests {
         let now = Instant::now();
         let mut pacer = Pacer::default();
         pacer.drawn(now);
-        assert_eq!(pacer.due(Redraw::Now, now), Some(now + INPUT));
-        assert_eq!(pacer.due(Redraw::Soon, now), Some(now + TELEMETRY));
+        assert_eq!(pacer.due(Redraw::Now, now), Some(now + INPUT_FRAME_INTERVAL));
+        assert_eq!(pacer.due(Redraw::Soon, now), Some(now + TELEMETRY_FRAME_INTERVAL));
         let later = now + Duration::from_secs(1);
         assert_eq!(pacer.due(Redraw::Now, later), Some(later));
     }

@@ -38,11 +38,11 @@ pub struct Played {
 }
 
 /// Interval between steps during playback.
-const ROUND: Duration = Duration::from_millis(33);
+const STEP_INTERVAL: Duration = Duration::from_millis(33);
 /// Most messages, and log lines, kept during playback.
-const KEPT: u64 = 20_000;
+const MAX_KEPT_RECORDS: u64 = 20_000;
 /// Interval between progress reports while the file is read.
-const REPORT_EVERY: Duration = Duration::from_millis(100);
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Slowest and fastest speed, as multiples of the recorded pace.
 const SPEEDS: (f64, f64) = (1.0 / 16.0, 1024.0);
 
@@ -67,7 +67,7 @@ pub fn play(
             return;
         }
         match scan.advance() {
-            Ok(true) if sent.elapsed() < REPORT_EVERY => {}
+            Ok(true) if sent.elapsed() < REPORT_INTERVAL => {}
             Ok(true) => {
                 sent = Instant::now();
                 let (read, view) = scan.so_far();
@@ -114,7 +114,7 @@ impl PlayerState {
     fn report(&mut self, moment: PlayedPart) -> Played {
         self.playback.at = self.player.at();
         let first = !std::mem::replace(&mut self.operations_sent, true);
-        let oldest = |next: u64| next.saturating_sub(KEPT);
+        let oldest = |next: u64| next.saturating_sub(MAX_KEPT_RECORDS);
         let (frames, logs) = (moment.frames, moment.logs);
         let mut news: Vec<News> = moment.view.map(News::View).into_iter().collect();
         let (oldest_frame, oldest_line) = (oldest(frames.next), oldest(logs.next));
@@ -136,7 +136,7 @@ impl PlayerState {
     fn wait(&mut self, commands: &Receiver<PlayCommand>) -> Option<std::io::Result<PlayedPart>> {
         let began = Instant::now();
         let command = if self.playback.is_playing {
-            commands.recv_timeout(ROUND)
+            commands.recv_timeout(STEP_INTERVAL)
         } else {
             commands.recv().map_err(|_| RecvTimeoutError::Disconnected)
         };

@@ -19,7 +19,7 @@ use mcp::{Capabilities, FieldChange, ListKind, Risk};
 mod detail;
 
 /// Most denials listed.
-const BLOCKED: usize = 50;
+const MAX_DENIALS: usize = 50;
 
 /// A row; equal if it has the same subject.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,7 +140,7 @@ impl PolicyScreen {
                     rows.extend((0..model.policy.limits.len()).map(PolicyRow::Limits));
                 }
                 Section::Blocked => {
-                    let blocked = model.blocked.iter().rev().take(BLOCKED);
+                    let blocked = model.blocked.iter().rev().take(MAX_DENIALS);
                     rows.extend(blocked.map(|one| PolicyRow::Blocked(one.at, one.target.clone())));
                 }
             }

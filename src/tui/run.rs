@@ -34,7 +34,7 @@ use terminal::signal::{Signal, Signals};
 use terminal::theme::ColorDepth;
 
 /// Exit code when a signal or a lost terminal ended the run, as for the verbs.
-const INTERRUPTED: u8 = 130;
+const INTERRUPTED_EXIT_CODE: u8 = 130;
 
 /// Changes the level of the program's own log.
 pub type HostLogLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
@@ -301,7 +301,7 @@ impl Dashboard {
             self.update(message).await?;
         }
         if self.leaving == Some(LeavingStage::Now) {
-            let code = if self.interrupted { INTERRUPTED } else { 0 };
+            let code = if self.interrupted { INTERRUPTED_EXIT_CODE } else { 0 };
             return Ok(Some(ExitCode::from(code)));
         }
         if self.terminal_lives {
@@ -585,14 +585,14 @@ impl Dashboard {
 // runs.
 
 /// Poll interval for themes and keymap, which are few and small.
-const USER_FILES: Duration = Duration::from_secs(2);
+const USER_FILES_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Sends the user's themes and keymap whenever they change.
 async fn follow_user_files(places: Places, messages: mpsc::Sender<Message>) {
     let read = |places: Places| tokio::task::spawn_blocking(move || places.user_files());
     let Ok(mut known) = read(places.clone()).await else { return };
     loop {
-        tokio::time::sleep(USER_FILES).await;
+        tokio::time::sleep(USER_FILES_INTERVAL).await;
         let Ok(files) = read(places.clone()).await else { return };
         if files != known {
             known = files.clone();

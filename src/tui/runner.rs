@@ -336,12 +336,12 @@ fn save_as(path: &Path, content: ResultFile, existing: Existing) -> Message {
 }
 
 /// Largest file whose content fills a field, in bytes.
-const LARGEST_FILE: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// The content of a file of at most [`LARGEST_FILE`] bytes, or why there is none.
+/// The content of a file of at most [`MAX_FILE_BYTES`] bytes, or why there is none.
 fn content(path: &Path) -> Result<Vec<u8>, SafeText> {
     let path = state::at_home(path);
-    base::file::read(&path, LARGEST_FILE)
+    base::file::read(&path, MAX_FILE_BYTES)
         .map_err(|error| SafeText::line(&format!("{}: {error}", path.display())))
 }
 

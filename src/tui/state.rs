@@ -73,11 +73,11 @@ impl Places {
 }
 
 /// Largest of these files that is read, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The text of a user file, or an error that names it and a remedy; `None` if it does not exist.
 fn text_of(path: &Path) -> Option<Result<String, String>> {
-    let text = read_text(path, LARGEST).map_err(|error| {
+    let text = read_text(path, MAX_FILE_BYTES).map_err(|error| {
         let next = match error.kind() {
             io::ErrorKind::InvalidData => "save it as UTF-8",
             _ => "make it a file you can read, of at most 1 MiB",
@@ -89,7 +89,8 @@ fn text_of(path: &Path) -> Option<Result<String, String>> {
 
 /// Reads preferences.
 pub fn read_prefs(file: Option<&Path>) -> Prefs {
-    file.and_then(|file| StateFile::new(file, LARGEST).load(Prefs::parse)).unwrap_or_default()
+    file.and_then(|file| StateFile::new(file, MAX_FILE_BYTES).load(Prefs::parse))
+        .unwrap_or_default()
 }
 
 /// Writes what differs from `known`, the preferences as this dashboard last read or wrote them; the
@@ -99,7 +100,7 @@ pub fn write_prefs(file: &Path, prefs: &Prefs, known: &Prefs) -> io::Result<()> 
         let held = held.unwrap_or_else(|| known.clone());
         Ok(Some(serde_json::to_vec_pretty(&prefs.merged(known, &held)?)?))
     };
-    StateFile::new(file, LARGEST).change(Prefs::parse, write).map(|_| ())
+    StateFile::new(file, MAX_FILE_BYTES).change(Prefs::parse, write).map(|_| ())
 }
 
 /// Writes a new file; if the name exists, a number is appended. Returns its path.

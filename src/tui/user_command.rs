@@ -20,11 +20,11 @@ pub const PLACES: [(&str, &str, &str); 3] = [
     ("{uri}", "COMMAND_URI", "select a resource in Resources first"),
 ];
 /// Time limit for a command without the terminal.
-const LONGEST: Duration = Duration::from_secs(60);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long to wait for its output after it has ended.
-const REST: Duration = Duration::from_millis(200);
+const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 /// Most bytes of its output that are shown, of each stream.
-const OUTPUT: u64 = 1 << 20;
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
 /// A table `[commands.NAME]` of the keymap file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -146,7 +146,7 @@ impl FilledCommand {
     /// # Errors
     /// Why there is no output.
     pub async fn captured(&self) -> Result<SafeText, SafeText> {
-        self.captured_within(LONGEST).await
+        self.captured_within(COMMAND_TIMEOUT).await
     }
 
     async fn captured_within(&self, longest: Duration) -> Result<SafeText, SafeText> {
@@ -169,7 +169,7 @@ impl FilledCommand {
                     }
                     status = group.0.wait() => {
                         // Background processes may hold the pipes open forever.
-                        if let Ok(read) = tokio::time::timeout(REST, read).await {
+                        if let Ok(read) = tokio::time::timeout(OUTPUT_TIMEOUT, read).await {
                             read?;
                         }
                         status?
@@ -195,7 +195,7 @@ impl FilledCommand {
 /// Reads a pipe to its end, or up to the most bytes shown.
 async fn read(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>) -> io::Result<()> {
     if let Some(pipe) = pipe {
-        pipe.take(OUTPUT).read_to_end(bytes).await?;
+        pipe.take(MAX_OUTPUT_BYTES).read_to_end(bytes).await?;
     }
     Ok(())
 }

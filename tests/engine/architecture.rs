@@ -226,6 +226,41 @@ fn layers_are_used_through_their_facades() {
     assert!(broken.is_empty(), "modules that others can see:\n{}", broken.join("\n"));
 }
 
+/// Types of limits, waits and capacities.
+const NUMBERS: &[&str] =
+    &["usize", "u64", "u32", "u16", "u8", "i64", "i32", "f64", "f32", "Duration"];
+
+/// How the name of a wait, or of how long something lasts, ends.
+const WAITS: &[&str] = &["_TIMEOUT", "_INTERVAL", "_LIFETIME", "_AGE", "_WINDOW"];
+
+/// A limit is `MAX_NOUN_UNIT`, a wait `NOUN_TIMEOUT` or `NOUN_INTERVAL`, a queue `NOUN_CAPACITY`: at
+/// the place of use the name says what it limits.
+#[test]
+fn names_of_limits_say_what_they_limit() {
+    let mut broken = Vec::new();
+    for (path, text) in sources() {
+        let name = relative(&path);
+        if name.contains("tests") {
+            continue;
+        }
+        for line in product(&text).lines() {
+            let Some((before, rest)) = line.split_once("const ") else { continue };
+            let declares = before.trim().is_empty() || before.trim().starts_with("pub");
+            let Some((own, value)) = rest.split_once(": ").filter(|_| declares) else { continue };
+            let kind = value.split(" =").next().unwrap_or(value);
+            let kind = kind.rsplit("::").next().unwrap_or(kind);
+            let vague = NUMBERS.contains(&kind) && !own.contains('_');
+            let wait = kind == "Duration" && !WAITS.iter().any(|end| own.ends_with(end));
+            if own.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+                && (vague || wait)
+            {
+                broken.push(format!("src/{name}: {own}: {kind}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "constants that do not say what they limit:\n{}", broken.join("\n"));
+}
+
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }

@@ -505,7 +505,7 @@ async fn ten_thousand_keys_are_the_most_and_used_up_ones_make_room() {
     let limiter = Arc::new(Limiter::default());
     let limits = Limits::default();
     let admit = |tool: String| limiter.admit(&client(), &tool, None, (1, &limits)).map(drop);
-    for key in 0..Limiter::KEYS {
+    for key in 0..Limiter::MAX_TABLE_KEYS {
         admit(format!("s.{key}")).expect("there is room");
     }
     assert!(matches!(admit("s.more".to_owned()), Err(LimitRefusal::Full(_))));

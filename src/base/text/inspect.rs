@@ -20,10 +20,10 @@ pub struct Hidden {
 }
 
 /// Blank lines, or blanks in a row, after which further text counts as buried.
-const BURIED_LINES: usize = 10;
-const BURIED_BLANKS: usize = 120;
+const MIN_BURYING_LINES: usize = 10;
+const MIN_BURYING_BLANKS: usize = 120;
 /// Combining marks on one letter that count as piled up; no living script uses as many.
-const PILE: usize = 9;
+const MIN_PILED_MARKS: usize = 9;
 
 /// Looks for hidden, control and buried text.
 pub fn hidden(text: &str) -> Hidden {
@@ -39,7 +39,7 @@ pub fn hidden(text: &str) -> Hidden {
             found.invisible.insert(code(c));
         }
         marks = if is_mark(c) { marks + 1 } else { 0 };
-        found.piled |= marks >= PILE;
+        found.piled |= marks >= MIN_PILED_MARKS;
     }
     found.buried = is_buried(text);
     found
@@ -87,15 +87,15 @@ fn has_a_job(c: char, before: Option<char>, after: Option<char>) -> bool {
 
 /// Whether a tag character belongs to a regional flag: 🏴, three to six of them, then the end tag.
 fn in_flag(chars: &[char], at: usize) -> bool {
-    const LONGEST: usize = 6;
+    const MAX_FLAG_TAGS: usize = 6;
     if !matches!(chars[at], '\u{e0030}'..='\u{e007a}' | '\u{e007f}') {
         return false;
     }
     let is_tag = |c: &&char| matches!(c, '\u{e0030}'..='\u{e007a}');
-    let start = at - chars[..at].iter().rev().take(LONGEST + 1).take_while(is_tag).count();
-    let length = chars[start..].iter().take(LONGEST + 1).take_while(is_tag).count();
+    let start = at - chars[..at].iter().rev().take(MAX_FLAG_TAGS + 1).take_while(is_tag).count();
+    let length = chars[start..].iter().take(MAX_FLAG_TAGS + 1).take_while(is_tag).count();
     let flag = start > 0 && chars[start - 1] == '\u{1f3f4}';
-    flag && (3..=LONGEST).contains(&length) && chars.get(start + length) == Some(&'\u{e007f}')
+    flag && (3..=MAX_FLAG_TAGS).contains(&length) && chars.get(start + length) == Some(&'\u{e007f}')
 }
 
 fn is_buried(text: &str) -> bool {
@@ -106,19 +106,19 @@ fn is_buried(text: &str) -> bool {
             blank += 1;
             continue;
         }
-        if some && blank >= BURIED_LINES {
+        if some && blank >= MIN_BURYING_LINES {
             return true;
         }
         (some, blank) = (true, 0);
         let mut run = 0;
         for c in line.trim().chars() {
             run = if c.is_whitespace() { run + 1 } else { 0 };
-            if run >= BURIED_BLANKS {
+            if run >= MIN_BURYING_BLANKS {
                 return true;
             }
         }
     }
-    !some && blank >= BURIED_LINES
+    !some && blank >= MIN_BURYING_LINES
 }
 
 /// Phrases that instruct a model, and why each is suspicious. Deliberately few: only phrases with

@@ -9,9 +9,9 @@ use regex_syntax::hir::{Class, HirKind};
 
 /// Marks kept on one base character. Vietnamese needs two, Hebrew with cantillation four, a
 /// Tibetan stack seven.
-const MARKS: usize = 8;
+const MAX_CHAR_MARKS: usize = 8;
 /// Letters kept in one cluster that a renderer may join without limit (conjuncts, Hangul jamo).
-const JOINED: usize = 8;
+const MAX_JOINED_LETTERS: usize = 8;
 /// Emoji that joiners may connect to one sign; families have up to four.
 const JOINED_EMOJI: usize = 4;
 
@@ -183,7 +183,7 @@ impl<'a> Scanner<'a> {
             // These are drawn even when they stand alone.
             None if extends(c) => CharClass::Keep(Some(BASE)),
             None => CharClass::Dot,
-            Some(base) if base.marks >= MARKS => CharClass::Hide(HiddenKind::Marks),
+            Some(base) if base.marks >= MAX_CHAR_MARKS => CharClass::Hide(HiddenKind::Marks),
             Some(BaseCharacter { marks, joined, emoji, .. }) => {
                 let linked = tables().linkers.has(c);
                 let toned = marks == 0 && is_skin_tone(c);
@@ -205,7 +205,7 @@ impl<'a> Scanner<'a> {
             }
             _ => 0,
         };
-        if joins >= JOINED && c != '◌' {
+        if joins >= MAX_JOINED_LETTERS && c != '◌' {
             return CharClass::Dot;
         }
         if c.is_whitespace() || ('\u{2400}'..='\u{2426}').contains(&c) {

@@ -13,9 +13,9 @@ use config::look;
 use mcp::ListKind;
 
 /// Longest tool name (MCP, server features, tools, tool names), in characters.
-const LONGEST: usize = 128;
+const MAX_NAME_CHARS: usize = 128;
 /// Longest name several model providers accept, in characters.
-const LONGEST_FOR_PROVIDERS: usize = 64;
+const MAX_PROVIDER_NAME_CHARS: usize = 64;
 
 /// Checks the names of one server.
 pub(super) fn names(subject: &CheckSubject) -> Vec<CheckFinding> {
@@ -30,12 +30,13 @@ pub(super) fn names(subject: &CheckSubject) -> Vec<CheckFinding> {
 fn spelling(entry: &ListedEntry<'_>, findings: &mut Vec<CheckFinding>) {
     let name = entry.id();
     let length = name.chars().count();
-    if length > LONGEST {
-        let message = format!("the name has {length} characters, at most {LONGEST} are allowed");
+    if length > MAX_NAME_CHARS {
+        let message =
+            format!("the name has {length} characters, at most {MAX_NAME_CHARS} are allowed");
         findings.push(finding("name/length", entry.place(), message));
-    } else if length > LONGEST_FOR_PROVIDERS {
+    } else if length > MAX_PROVIDER_NAME_CHARS {
         let message = format!(
-            "the name has {length} characters; several model providers take {LONGEST_FOR_PROVIDERS}"
+            "the name has {length} characters; several model providers take {MAX_PROVIDER_NAME_CHARS}"
         );
         let mut found = finding("name/length", entry.place(), message);
         found.severity = Severity::Note;

@@ -18,9 +18,9 @@ use schema::{
 };
 
 /// Maximum findings per entry and per schema, so that a hostile list does not fill the report.
-const MOST: usize = 5;
+const MAX_ENTRY_FINDINGS: usize = 5;
 /// Maximum depth to which a value is searched; the wire refuses deeper ones.
-const DEEPEST: usize = 128;
+const MAX_VALUE_DEPTH: usize = 128;
 
 /// Checks every text of one server.
 pub(super) fn texts(subject: &CheckSubject, budgets: &Budgets) -> Vec<CheckFinding> {
@@ -50,7 +50,7 @@ fn of_entry(entry: &ListedEntry<'_>, findings: &mut Vec<CheckFinding>) {
         judge(&entry.place_of(pointer), text, speaks(pointer), &mut own);
     });
     own.sort_by(CheckFinding::order);
-    findings.extend(capped(own, MOST, &format!("in {}", entry.place())));
+    findings.extend(capped(own, MAX_ENTRY_FINDINGS, &format!("in {}", entry.place())));
 }
 
 /// Whether the text at this pointer is prose meant for a model or a person.
@@ -92,7 +92,7 @@ fn judge(place: &str, text: &str, prose: bool, findings: &mut Vec<CheckFinding>)
 /// Every string of a value, keys included, with its JSON pointer.
 fn walk(value: &Value, pointer: &str, depth: usize, see: &mut dyn FnMut(&str, &str)) {
     match value {
-        _ if depth > DEEPEST => {}
+        _ if depth > MAX_VALUE_DEPTH => {}
         Value::String(text) => see(pointer, text),
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
@@ -197,7 +197,7 @@ fn one(
     let problems = schema_problems(schema, schema_limits(&subject.limits));
     let problems = problems.into_iter().flat_map(|problem| locate(schema, problem));
     let found = problems.map(|problem| describe(tool, key, &problem)).collect();
-    out.extend(capped(found, MOST, "in this schema"));
+    out.extend(capped(found, MAX_ENTRY_FINDINGS, "in this schema"));
 }
 
 /// Repeats a problem with a reference for every place that has it; returns others as they are.

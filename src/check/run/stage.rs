@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::doctor::name_of;
-use super::{CheckSignals, Plan, TICK};
+use super::{CheckSignals, PROGRESS_INTERVAL, Plan};
 use crate::CheckFinding;
 use crate::calls::{Called, PlannedCall};
 use crate::expect::{ExpectTarget, misfit, sample};
@@ -73,7 +73,7 @@ pub(super) async fn play(
         over.send_modify(|over| _ = over.insert(&server.name));
     })));
     let mut view = host.view();
-    let mut tick = tokio::time::interval(TICK);
+    let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
         let now = Arc::clone(&view.borrow_and_update());
         show(&now);

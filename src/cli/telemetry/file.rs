@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Number of old files kept, as `NAME.1` (newest) to `NAME.3`.
-const KEEP: u32 = 3;
+const MAX_OLD_FILES: u32 = 3;
 
 /// An append-only file; renames `NAME` to `NAME.1` when it is full.
 pub(super) struct RotatingFile {
@@ -24,7 +24,7 @@ impl RotatingFile {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        for n in (1..KEEP).rev() {
+        for n in (1..MAX_OLD_FILES).rev() {
             let _ = fs::rename(numbered(&self.path, n), numbered(&self.path, n + 1));
         }
         fs::rename(&self.path, numbered(&self.path, 1))?;

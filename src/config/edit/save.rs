@@ -12,7 +12,7 @@ use base::atomic::{Readers, alone, replace};
 use base::file::read_text;
 
 /// Backups kept per file.
-const COPIES: usize = 20;
+const MAX_BACKUPS: usize = 20;
 
 /// Undoes one edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ fn backup(state: &Path, path: &Path, text: &str) -> io::Result<PathBuf> {
     let known = numbers(&folder);
     let copy = folder.join(format!("{}.json", known.last().map_or(1, |last| last + 1)));
     replace(&copy, text.as_bytes(), Readers::Owner)?;
-    for old in known.iter().take((known.len() + 1).saturating_sub(COPIES)) {
+    for old in known.iter().take((known.len() + 1).saturating_sub(MAX_BACKUPS)) {
         let _ = std::fs::remove_file(folder.join(format!("{old}.json")));
     }
     Ok(copy)

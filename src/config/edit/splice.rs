@@ -186,7 +186,7 @@ fn manner(doc: &SplicedText) -> FileStyle {
 }
 
 /// Longest list that is written on one line, in characters.
-const LINE: usize = 90;
+const MAX_LINE_CHARS: usize = 90;
 
 /// Line ending and indentation unit of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,7 +216,7 @@ fn value_text(value: &Value, indent: &str, manner: &FileStyle, flat: bool) -> St
         return format!("{open}{close}");
     }
     let line = parts.join(", ");
-    let short = open == '[' && line.chars().count() <= LINE && !line.contains('\n');
+    let short = open == '[' && line.chars().count() <= MAX_LINE_CHARS && !line.contains('\n');
     if flat || short {
         let gap = if open == '{' { " " } else { "" };
         return format!("{open}{gap}{line}{gap}{close}");

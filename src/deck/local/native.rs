@@ -30,9 +30,9 @@ pub const NATIVE_MESSAGES: [&str; 11] = [
     "host_get_stats",
 ];
 /// How long an `ALLOW_ONCE` without a tab and an expiry lasts.
-const ONCE: Duration = Duration::from_secs(600);
+const GRANT_LIFETIME: Duration = Duration::from_secs(600);
 /// Longest deadline that may be requested.
-const LONGEST: Duration = Duration::from_secs(600);
+const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The fields of all messages.
 #[derive(Default, Deserialize)]
@@ -134,7 +134,8 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
         "host_grant_permission" => {
             let now = host.clock().now();
             let until = seconds("expires_in", message.expires_in).map_err(|why| refused(&why))?;
-            let until = until.or_else(|| tab.is_none().then_some(ONCE)).map(|s| now.plus(s));
+            let until =
+                until.or_else(|| tab.is_none().then_some(GRANT_LIFETIME)).map(|s| now.plus(s));
             let effect = match message.grant_type.as_str() {
                 "ALLOW_ONCE" => GrantKind::Once { until, session: principal.session },
                 "ALLOW_ALWAYS" => GrantKind::Always,
@@ -254,7 +255,7 @@ async fn call(local: &Local, principal: &Principal, message: NativeMessage) -> N
     let Local { host, clients, .. } = local;
     let timeout = seconds("timeout", message.timeout).map_err(|why| refused(&why))?;
     let options = CallOptions {
-        timeout: timeout.map(|timeout| timeout.min(LONGEST)),
+        timeout: timeout.map(|timeout| timeout.min(MAX_REQUEST_TIMEOUT)),
         cancel: clients.seen(principal, host.clock().now()).child_token(),
         origin: principal.origin.clone(),
         profile: Some(Arc::clone(&principal.profile)),

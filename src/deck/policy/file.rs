@@ -16,7 +16,7 @@ use base::state::StateFile;
 use base::text::path::spelled;
 
 /// Version of the content.
-const VERSION: u64 = 1;
+const FORMAT_VERSION: u64 = 1;
 /// Largest file that is read, in bytes.
 pub const MAX_RIGHTS_BYTES: u64 = 64 << 20;
 
@@ -169,7 +169,7 @@ impl<T: RightsContent> RightsFile<T> {
                     return Ok(None);
                 }
                 let mut value = serde_json::to_value(&content)?;
-                value["version"] = VERSION.into();
+                value["version"] = FORMAT_VERSION.into();
                 Ok(Some(serde_json::to_vec_pretty(&value)?))
             })
             .map_err(|error| self.about(error))?;
@@ -185,8 +185,8 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     }
     let value: Value = serde_json::from_slice(bytes).map_err(broken)?;
     match value["version"].as_u64() {
-        Some(VERSION) => serde_json::from_value(value).map_err(broken),
-        Some(newer) if newer > VERSION => {
+        Some(FORMAT_VERSION) => serde_json::from_value(value).map_err(broken),
+        Some(newer) if newer > FORMAT_VERSION => {
             Err("it was written by a newer version of mcpdeck".to_owned())
         }
         _ => Err("it is broken".to_owned()),

@@ -28,9 +28,9 @@ use host::{
 use mcp::Capabilities;
 
 /// How often the files are polled.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// First id of the grants that exist only in a running host.
-const SESSION: u64 = 1 << 40;
+const FIRST_SESSION_GRANT: u64 = 1 << 40;
 /// Largest policy that is read, in bytes.
 const MAX_POLICY_BYTES: u64 = 64 << 20;
 /// Most grants that exist only in a running host; the oldest gives way.
@@ -136,7 +136,7 @@ impl PolicyKeeper {
         }));
         let following = Arc::clone(&inner);
         let task = tokio::spawn(async move {
-            let mut tick = tokio::time::interval(LOOK);
+            let mut tick = tokio::time::interval(POLL_INTERVAL);
             loop {
                 let news = tokio::select! {
                     _ = changed.changed() => {
@@ -320,7 +320,7 @@ impl KeeperInner {
         let grant = if of_session(&new.kind) {
             let mut state = self.state.lock();
             state.given += 1;
-            let grant = granted(GrantId(SESSION + state.given), new, now);
+            let grant = granted(GrantId(FIRST_SESSION_GRANT + state.given), new, now);
             if state.session.len() >= MAX_SESSION_GRANTS {
                 state.session.remove(0);
             }

@@ -32,7 +32,7 @@ const CHECK: &str = "mcpdeck";
 /// Prefix of the names that the host uses for its own data: tokens of servers.
 const OWN: &str = "mcpdeck/";
 /// Largest key file, in bytes.
-const LONGEST_KEY: u64 = 4 << 10;
+const MAX_KEY_BYTES: u64 = 4 << 10;
 
 /// The name of an item of the host's own data.
 pub fn own_name(kind: &str, name: &str) -> String {
@@ -260,7 +260,7 @@ fn of_file(key_file: &Path) -> Result<XChaCha20Poly1305, String> {
 }
 
 fn key_state(key_file: &Path) -> StateFile {
-    StateFile::new(key_file, LONGEST_KEY).of_secrets()
+    StateFile::new(key_file, MAX_KEY_BYTES).of_secrets()
 }
 
 fn unusable(key_file: &Path, error: &io::Error) -> String {

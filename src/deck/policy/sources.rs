@@ -17,11 +17,11 @@ use config::{Environment, Sources};
 /// Name of the file of helpers in the user's configuration folder.
 pub const HELPERS: &str = "helpers.json";
 /// How long a value is cached.
-const KEPT: Duration = Duration::from_secs(30);
+const VALUE_LIFETIME: Duration = Duration::from_secs(30);
 /// How long a helper may take: the user may have to unlock something.
-const PATIENCE: Duration = Duration::from_secs(60);
+const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Largest file of helpers, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The user's helper programs: `{"helpers": {"op": ["op", "read", "{}"]}}`. `{}` is the argument.
 #[derive(Debug, Default, Deserialize)]
@@ -37,7 +37,7 @@ pub fn secret_sources(env: &Environment) -> Sources {
     Sources::new(move |scheme, name| {
         let key = (scheme.to_owned(), name.to_owned());
         if let Some((at, value)) = known.lock().get(&key)
-            && at.elapsed() < KEPT
+            && at.elapsed() < VALUE_LIFETIME
         {
             return Ok(value.clone());
         }
@@ -85,8 +85,9 @@ fn command(env: &Environment, helper: &str, argument: &str) -> Result<Vec<String
     let folder = env.config_dir.as_ref().ok_or("the configuration folder is not known")?;
     let path: PathBuf = folder.join("mcpdeck").join(HELPERS);
     let shown = base::text::path::spelled(&path);
-    let all =
-        files::load_json(&path, LARGEST, |text| files::parse_json::<Helpers>(text.as_bytes()))?;
+    let all = files::load_json(&path, MAX_FILE_BYTES, |text| {
+        files::parse_json::<Helpers>(text.as_bytes())
+    })?;
     let all = all.ok_or_else(|| format!("{shown}: there is no such file"))?;
     let command = all.helpers.get(helper).filter(|command| !command.is_empty());
     let command = command.ok_or_else(|| format!("{shown}: there is no helper `{helper}`"))?;
@@ -96,7 +97,7 @@ fn command(env: &Environment, helper: &str, argument: &str) -> Result<Vec<String
 async fn run(helper: String, command: Vec<String>) -> Result<Secret, String> {
     let fail = |what: &str| format!("the helper `{helper}`: {what}");
     let (program, arguments) = command.split_first().ok_or_else(|| fail("is empty"))?;
-    let said = run_program(program.as_ref(), arguments, "", PATIENCE).await;
+    let said = run_program(program.as_ref(), arguments, "", HELPER_TIMEOUT).await;
     match said.map_err(|error| fail(&error))?.trim_end_matches(['\n', '\r']) {
         "" => Err(fail("printed nothing")),
         text => Ok(Secret::new(text)),

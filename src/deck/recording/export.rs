@@ -259,9 +259,9 @@ fn attribute_of_target(operation: &RecordedOperation) -> Option<(&'static str, &
 // A recording as one HTML page without external resources, to attach to an issue.
 
 /// Most operations of the table; the rest is counted.
-const ROWS: usize = 5_000;
+const MAX_TABLE_ROWS: usize = 5_000;
 /// Most characters of a body that are shown.
-const BODY: usize = 2_000;
+const MAX_BODY_CHARS: usize = 2_000;
 
 /// The page.
 pub(super) fn html(contents: &Contents) -> String {
@@ -281,7 +281,7 @@ pub(super) fn html(contents: &Contents) -> String {
         "<h2>Operations</h2><table><tr><th>at<th>server<th>method<th>target<th>ms<th>result",
     );
     let at = |moment: Timestamp| moment.since(header.began).as_secs_f64();
-    for (number, row) in contents.operations.iter().take(ROWS) {
+    for (number, row) in contents.operations.iter().take(MAX_TABLE_ROWS) {
         let class = match row.outcome {
             RecordedOutcome::Ok => "ok",
             RecordedOutcome::Open => "open",
@@ -306,7 +306,7 @@ pub(super) fn html(contents: &Contents) -> String {
         );
     }
     page.push_str("</table>");
-    let skipped = contents.operations.iter().count().saturating_sub(ROWS);
+    let skipped = contents.operations.iter().count().saturating_sub(MAX_TABLE_ROWS);
     if skipped > 0 {
         let _ = write!(page, "<p>{skipped} more operations are in the recording.");
     }
@@ -341,7 +341,7 @@ td,th{padding:.2em .8em;text-align:left;vertical-align:top;border-bottom:1px sol
 .error td{background:#fee}.open td{background:#ffd}pre{white-space:pre-wrap;word-break:break-all;max-width:60em}";
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(BODY) {
+    match text.char_indices().nth(MAX_BODY_CHARS) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
         None => text.to_owned(),
     }

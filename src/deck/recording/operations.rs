@@ -121,17 +121,17 @@ pub struct RecordedOperations {
 
 impl Default for RecordedOperations {
     fn default() -> Self {
-        Self::new(Self::LIVE)
+        Self::new(Self::MAX_LIVE_OPERATIONS)
     }
 }
 
 impl RecordedOperations {
     /// Most operations kept of running servers.
-    const LIVE: usize = 100_000;
+    const MAX_LIVE_OPERATIONS: usize = 100_000;
     /// Most targets whose text is shared.
-    const NAMES: usize = 4_096;
+    const MAX_SHARED_NAMES: usize = 4_096;
     /// Deepest nesting of operations.
-    const DEPTH: u8 = 8;
+    const MAX_OPERATION_DEPTH: u8 = 8;
 
     /// An empty list that keeps the newest `most` operations.
     pub fn new(most: usize) -> Self {
@@ -194,7 +194,8 @@ impl RecordedOperations {
     fn depended(&self, number: u64, mut until: Timestamp, path: &mut Vec<(u64, Duration)>) {
         let Some(operation) = self.get(number) else { return };
         let end = |of: &RecordedOperation| of.ended.unwrap_or(self.latest);
-        let children = operation.children.iter().filter(|_| operation.depth < Self::DEPTH);
+        let children =
+            operation.children.iter().filter(|_| operation.depth < Self::MAX_OPERATION_DEPTH);
         let children = children.filter_map(|child| Some((*child, self.get(*child)?)));
         let mut children: Vec<_> =
             children.filter(|(_, child)| !child.method.ends_with("/list")).collect();
@@ -274,8 +275,8 @@ impl RecordedOperations {
             progress: None,
             ended: None,
             outcome: RecordedOutcome::Open,
-            parent: parent.filter(|_| depth <= Self::DEPTH),
-            depth: depth.min(Self::DEPTH),
+            parent: parent.filter(|_| depth <= Self::MAX_OPERATION_DEPTH),
+            depth: depth.min(Self::MAX_OPERATION_DEPTH),
             is_round: of_call.is_some() && record.direction == Direction::Out,
             children: Vec::new(),
             waiting: Vec::new(),
@@ -392,12 +393,12 @@ impl RecordedOperations {
         }
     }
 
-    /// Interns a text, up to [`Self::NAMES`] distinct ones.
+    /// Interns a text, up to [`Self::MAX_SHARED_NAMES`] distinct ones.
     fn shared(&mut self, text: SafeText) -> SafeText {
         if let Some(known) = self.names.get(&text) {
             return known.clone();
         }
-        if self.names.len() < Self::NAMES {
+        if self.names.len() < Self::MAX_SHARED_NAMES {
             self.names.insert(text.clone(), text.clone());
         }
         text

@@ -15,19 +15,19 @@ use host::{CallView, Ending, Fact, HostView, Metrics, ServerMetrics};
 use mcp::{CallId, Direction, MessageKind, TrafficRecord};
 
 /// Most messages, and most log lines, returned from before a position.
-const WINDOW: usize = 10_000;
+const MAX_WINDOW_RECORDS: usize = 10_000;
 /// Most bytes of those messages.
-const WINDOW_BYTES: usize = 16 << 20;
+const MAX_WINDOW_BYTES: usize = 16 << 20;
 /// Blocks between two stored views, so that seeking back need not begin at the first line.
-const VIEW_EVERY: usize = 64;
+const VIEW_BLOCKS: usize = 64;
 /// Most operations that are kept.
-const OPERATIONS: usize = 250_000;
+const MAX_OPERATIONS: usize = 250_000;
 /// Most errors that can be jumped to.
-const ERRORS: usize = 100_000;
+const MAX_ERRORS: usize = 100_000;
 /// Methods that count as calls.
 const CALLS: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
 /// Longest line that is parsed with its message during the scan, in bytes.
-const SMALL: usize = 1_024;
+const MAX_SMALL_LINE_BYTES: usize = 1_024;
 
 /// Index entry of a block.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ pub struct Scan {
     size: u64,
     header: Header,
     index: Vec<BlockIndex>,
-    /// The view at the beginning of every [`VIEW_EVERY`]th block.
+    /// The view at the beginning of every [`VIEW_BLOCKS`]th block.
     views: Vec<HostView>,
     view: HostView,
     operations: RecordedOperations,
@@ -75,7 +75,7 @@ impl Scan {
             index: Vec::new(),
             views: Vec::new(),
             view: HostView::default(),
-            operations: RecordedOperations::new(OPERATIONS),
+            operations: RecordedOperations::new(MAX_OPERATIONS),
             errors: Vec::new(),
             before: [0; 2],
         })
@@ -98,12 +98,12 @@ impl Scan {
     /// When it cannot be read, or a line is not a recording line.
     pub fn advance(&mut self) -> io::Result<bool> {
         let Some((place, text)) = self.blocks.next_block()? else { return Ok(false) };
-        if self.index.len().is_multiple_of(VIEW_EVERY) {
+        if self.index.len().is_multiple_of(VIEW_BLOCKS) {
             self.views.push(self.view.clone());
         }
         let (before, mut has_facts) = (self.before, false);
         for line in lines(&text) {
-            let read = if line.len() > SMALL { head(line) } else { readable(line) };
+            let read = if line.len() > MAX_SMALL_LINE_BYTES { head(line) } else { readable(line) };
             // A broken line is left out here and in `entries`.
             let Ok(line) = read else {
                 self.blocks.losses.line(0);
@@ -128,7 +128,7 @@ impl Scan {
                 | RecordingLine::Missed { .. }
                 | RecordingLine::End { .. } => {}
             }
-            if is_error(&line) && self.errors.len() < ERRORS {
+            if is_error(&line) && self.errors.len() < MAX_ERRORS {
                 self.errors.push(self.until);
             }
         }
@@ -301,9 +301,9 @@ impl Player {
         let Scan { index, views, view, from, until, .. } = &mut self.scan;
         let to = to.clamp(*from, *until);
         let block = index.partition_point(|block| block.until <= to);
-        let kept = block.min(index.len().saturating_sub(1)) / VIEW_EVERY;
+        let kept = block.min(index.len().saturating_sub(1)) / VIEW_BLOCKS;
         *view = views.get(kept).cloned().unwrap_or_default();
-        for before in kept * VIEW_EVERY..block {
+        for before in kept * VIEW_BLOCKS..block {
             if self.scan.index[before].has_facts {
                 self.facts(before)?;
             }
@@ -326,7 +326,7 @@ impl Player {
             older.append(&mut frames);
             older_logs.append(&mut logs);
             (frames, logs) = (older, older_logs);
-            if frames.len() >= WINDOW || bytes >= WINDOW_BYTES {
+            if frames.len() >= MAX_WINDOW_RECORDS || bytes >= MAX_WINDOW_BYTES {
                 break;
             }
         }
@@ -419,9 +419,9 @@ fn add<T>(batch: &mut Batch<T>, item: &Arc<T>) {
     batch.next += 1;
 }
 
-/// The newest items before `next`, at most [`WINDOW`].
+/// The newest items before `next`, at most [`MAX_WINDOW_RECORDS`].
 fn window<T>(mut items: Vec<Arc<T>>, next: u64) -> Batch<T> {
-    items.drain(..items.len().saturating_sub(WINDOW));
+    items.drain(..items.len().saturating_sub(MAX_WINDOW_RECORDS));
     Batch { first: next - items.len() as u64, items, next, missed: 0 }
 }
 

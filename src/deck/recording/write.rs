@@ -13,32 +13,32 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{BlockReader, Header, Recording, RecordingLine, VERSION};
+use super::{BlockReader, FORMAT_VERSION, Header, Recording, RecordingLine};
 use base::{Clock, Timestamp};
 use config::{holds_secret_word, server_entries};
 use host::Host;
 
 /// File size in bytes at which recording continues in a new file; one previous file is kept.
-const ROTATE: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Most bytes kept of one message while recording.
-const FRAME: usize = 4 << 20;
+const MAX_MESSAGE_BYTES: usize = 4 << 20;
 /// Records read from one ring at once.
-const BATCH: usize = 4_096;
+const MAX_BATCH_RECORDS: usize = 4_096;
 /// Queued messages to a model; more are dropped.
-const CHAT_QUEUE: usize = 64;
+const CHAT_CAPACITY: usize = 64;
 /// How long a line is held back for earlier ones from the other rings, in order to sort them.
-const GATHER: Duration = Duration::from_millis(20);
+const SORT_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval between writes: few lines at once, so that calls are not delayed.
-const STEP: Duration = Duration::from_millis(2);
+const WRITE_INTERVAL: Duration = Duration::from_millis(2);
 /// Lines between two yields, so that threads that a call wakes do not wait for a whole step.
-const TURN: usize = 8;
+const MAX_TURN_LINES: usize = 8;
 
 /// Write buffer in bytes: more than arrives in one step.
-const BUFFER: usize = 64 << 10;
+const WRITE_BUFFER_BYTES: usize = 64 << 10;
 
 /// Niceness added to the recorder's thread.
 #[cfg(target_os = "linux")]
-const NICE: i32 = 15;
+const WRITER_NICENESS: i32 = 15;
 
 /// A running recording. Dropping it stops it without waiting for the remaining lines.
 #[derive(Debug)]
@@ -58,13 +58,13 @@ impl Recorder {
         let mut output = RecordingFile::create(path, servers(host))?;
         let stop = CancellationToken::new();
         let (host, stopped, clock) = (host.clone(), stop.clone(), host.clock());
-        let (said, chat_receiver) = mpsc::channel(CHAT_QUEUE);
-        host.traffic().keep_whole(FRAME);
+        let (said, chat_receiver) = mpsc::channel(CHAT_CAPACITY);
+        host.traffic().keep_whole(MAX_MESSAGE_BYTES);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = std::thread::Builder::new().name("recorder".to_owned()).spawn(move || {
             // Calls have priority; on Linux, nice(2) applies to this thread only.
             #[cfg(target_os = "linux")]
-            let _ = rustix::process::nice(NICE);
+            let _ = rustix::process::nice(WRITER_NICENESS);
             let done = runtime
                 .block_on(HostReader::of(&host, chat_receiver).record(&mut output, &stopped));
             host.traffic().keep_whole(0);
@@ -130,9 +130,9 @@ impl<'a> HostReader<'a> {
             while let Ok(said) = self.said.try_recv() {
                 lines.push(chat(said));
             }
-            let records = facts.read(self.fact, BATCH);
-            let frames = traffic.read(self.frame, BATCH);
-            let logged = logs.read(self.log, BATCH);
+            let records = facts.read(self.fact, MAX_BATCH_RECORDS);
+            let frames = traffic.read(self.frame, MAX_BATCH_RECORDS);
+            let logged = logs.read(self.log, MAX_BATCH_RECORDS);
             (self.fact, self.frame, self.log) = (records.next, frames.next, logged.next);
             if records.missed + frames.missed + logged.missed > 0 {
                 let (facts, frames, logs) = (records.missed, frames.missed, logged.missed);
@@ -147,11 +147,11 @@ impl<'a> HostReader<'a> {
             lines.extend(logged.items.into_iter().map(|item| (item.at, RecordingLine::Log(item))));
             let was_idle = lines.is_empty();
             lines.sort_by_key(|(at, _)| *at);
-            let since = self.host.clock().now().0.saturating_sub(GATHER.as_micros() as u64);
+            let since = self.host.clock().now().0.saturating_sub(SORT_INTERVAL.as_micros() as u64);
             let waited = |(at, _): &(Timestamp, _)| is_last || at.0 <= since;
             for (n, (_, line)) in lines.drain(..lines.partition_point(waited)).enumerate() {
                 output.line(&line)?;
-                if n % TURN == TURN - 1 {
+                if n % MAX_TURN_LINES == MAX_TURN_LINES - 1 {
                     std::thread::yield_now();
                 }
             }
@@ -192,7 +192,7 @@ impl<'a> HostReader<'a> {
                 }
             }
             tokio::select! {
-                () = tokio::time::sleep(STEP) => {}
+                () = tokio::time::sleep(WRITE_INTERVAL) => {}
                 () = stop.cancelled() => {}
             }
         }
@@ -220,15 +220,16 @@ struct RecordingFile {
 impl RecordingFile {
     fn create(path: &Path, servers: Value) -> io::Result<Self> {
         let header = Header {
-            version: VERSION,
+            version: FORMAT_VERSION,
             product: concat!("mcpdeck ", env!("CARGO_PKG_VERSION")).to_owned(),
             began: base::Clock::system().now(),
             scrubbed: false,
             servers,
         };
-        let file = BufWriter::with_capacity(BUFFER, own(path)?);
+        let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, own(path)?);
         let (path, text) = (path.to_owned(), Vec::new());
-        let mut output = Self { path, file, text, header, bytes: 0, most: ROTATE, packing: None };
+        let mut output =
+            Self { path, file, text, header, bytes: 0, most: MAX_FILE_BYTES, packing: None };
         output.begin()?;
         Ok(output)
     }
@@ -246,7 +247,7 @@ impl RecordingFile {
         self.bytes += self.text.len() as u64;
         let written = self.file.write_all(&self.text);
         // Release the memory of a large message.
-        self.text.shrink_to(BUFFER);
+        self.text.shrink_to(WRITE_BUFFER_BYTES);
         written
     }
 
@@ -270,7 +271,7 @@ impl RecordingFile {
             pack(&aside, own(&packed)?)?;
             std::fs::remove_file(&aside)
         }));
-        self.file = BufWriter::with_capacity(BUFFER, own(&self.path)?);
+        self.file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, own(&self.path)?);
         self.header.began = base::Clock::system().now();
         self.begin()?;
         Ok(true)

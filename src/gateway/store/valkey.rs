@@ -37,23 +37,23 @@ use host::{Lease, LimitClaim, LimitRefusal, SharedLimits};
 /// The reason for being unavailable before the first exchange.
 const NEW: &str = "not reached yet";
 /// Timeout for connecting and for responses of the store.
-const PATIENCE: Duration = Duration::from_secs(3);
+const STORE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Retry delay for callers while the store is unreachable.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Expiry of a session that no replica renews, in seconds.
-const SESSION: i64 = 3_600;
+const SESSION_SECONDS: i64 = 3_600;
 /// Expiry of a conversation, in seconds: 30 days.
-const CHAT: i64 = 30 * 86_400;
+const CHAT_SECONDS: i64 = 30 * 86_400;
 /// Maximum number of events kept per stream (approximate).
-const EVENTS: usize = 1_000;
+const MAX_STREAM_EVENTS: usize = 1_000;
 /// How long a parked call waits for its client.
-const WAITS: Duration = Duration::from_secs(600);
+const INPUT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Lease of a call's slot, in milliseconds; the slot is freed if its replica stops renewing it.
-const LEASE: u64 = 10_000;
+const LEASE_MILLIS: u64 = 10_000;
 /// Exchanges between two renewals of leases and keys.
-const RENEWAL: u64 = 8;
+const RENEWAL_EXCHANGES: u64 = 8;
 /// Maximum size of a shared file, in bytes.
-const LARGEST: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Admits a call against three limits: in flight, per run and per minute (GCRA). All or nothing.
 const ADMIT: &str = r"
@@ -175,8 +175,8 @@ impl Valkey {
         mcp::provide_tls();
         let client = Client::open(info.set_redis_settings(settings)).map_err(|_| form)?;
         let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE))
+            .set_connection_timeout(Some(STORE_TIMEOUT))
+            .set_response_timeout(Some(STORE_TIMEOUT))
             .set_pipeline_buffer_size(1_000)
             .set_number_of_retries(1);
         let connection = ConnectionManager::new_lazy_with_config(client, config);
@@ -216,7 +216,7 @@ impl Valkey {
             pipe.hget(&document.key, "version");
         }
         for session in sessions {
-            pipe.expire(key("session", session), SESSION).ignore();
+            pipe.expire(key("session", session), SESSION_SECONDS).ignore();
         }
         for call in &waiting {
             pipe.exists(key("taken", call));
@@ -224,7 +224,9 @@ impl Valkey {
         let mut connection = self.connection.clone();
         let found: Vec<Option<String>> = pipe.query_async(&mut connection).await.map_err(words)?;
         let is_new = self.away.borrow().is_some();
-        if is_new || self.exchanged.fetch_add(1, Ordering::Relaxed).is_multiple_of(RENEWAL) {
+        if is_new
+            || self.exchanged.fetch_add(1, Ordering::Relaxed).is_multiple_of(RENEWAL_EXCHANGES)
+        {
             self.renew().await.map_err(words)?;
         }
         let mut pulled = false;
@@ -247,7 +249,7 @@ impl Valkey {
         let leases: Vec<(String, String)> =
             self.leases.lock().iter().map(|(member, key)| (key.clone(), member.clone())).collect();
         if !leases.is_empty() {
-            let mut renew = self.scripts[1].arg(LEASE);
+            let mut renew = self.scripts[1].arg(LEASE_MILLIS);
             for (key, member) in &leases {
                 renew.key(key).arg(member);
             }
@@ -310,7 +312,7 @@ impl Valkey {
         let busy = format!("mcpdeck:busy:{origin}");
         let mut script = self.scripts[0].key(&busy);
         script.key(format!("mcpdeck:rate:{per_minute}:{origin}:{tool}"));
-        script.arg(&member).arg(LEASE).arg(limits.calls_at_once).arg(per_minute);
+        script.arg(&member).arg(LEASE_MILLIS).arg(limits.calls_at_once).arg(per_minute);
         if let Some((run, calls)) = run {
             script.key(format!("mcpdeck:run:{origin}:{run}")).arg(calls);
             script.arg(run.timeout().as_secs());
@@ -319,7 +321,7 @@ impl Valkey {
         let counted: RedisResult<(String, u64)> = script.invoke_async(&mut connection).await;
         let (reached, wait) = counted.map_err(|error| {
             tracing::warn!(target: "mcpdeck::gateway", "a call cannot be counted: {error}");
-            LimitRefusal::Away(AGAIN)
+            LimitRefusal::Away(RETRY_INTERVAL)
         })?;
         match (&*reached, run) {
             ("busy", _) => Err(LimitRefusal::AtOnce(limits.calls_at_once)),
@@ -366,8 +368,9 @@ struct Joined {
 fn join_file(path: &Path, theirs: Option<&str>) -> Result<Joined, String> {
     let fail = |what: String| format!("{}: {what}", base::text::path::spelled(path));
     let read = |path: &Path| {
-        let bytes =
-            StateFile::new(path, LARGEST).bytes().map_err(|error| fail(error.to_string()))?;
+        let bytes = StateFile::new(path, MAX_FILE_BYTES)
+            .bytes()
+            .map_err(|error| fail(error.to_string()))?;
         let value = bytes.map(|bytes| serde_json::from_slice::<Value>(&bytes));
         value.transpose().map_err(|error| fail(error.to_string()))
     };
@@ -419,7 +422,13 @@ impl SharedStore for Valkey {
     async fn append(&self, stream: &str, event: String, keep: Duration) -> Result<String, String> {
         let key = key("events", stream);
         let mut add = ::redis::cmd("XADD");
-        add.arg(&key).arg("MAXLEN").arg("~").arg(EVENTS).arg("*").arg("event").arg(event);
+        add.arg(&key)
+            .arg("MAXLEN")
+            .arg("~")
+            .arg(MAX_STREAM_EVENTS)
+            .arg("*")
+            .arg("event")
+            .arg(event);
         let mut pipe = ::redis::pipe();
         pipe.add_command(add).expire(&key, keep.as_secs() as i64).ignore();
         let added = pipe.query_async(&mut self.connection.clone()).await;
@@ -431,7 +440,7 @@ impl SharedStore for Valkey {
         let (stream, after) = id.rsplit_once('/').ok_or("no event has this id")?;
         let key = key("events", stream);
         let mut range = ::redis::cmd("XRANGE");
-        range.arg(&key).arg(format!("({after}")).arg("+").arg("COUNT").arg(EVENTS);
+        range.arg(&key).arg(format!("({after}")).arg("+").arg("COUNT").arg(MAX_STREAM_EVENTS);
         let mut pipe = ::redis::pipe();
         pipe.exists(&key).add_command(range);
         let found = pipe.query_async(&mut self.connection.clone()).await;
@@ -443,7 +452,7 @@ impl SharedStore for Valkey {
     }
 
     fn seal(&self, waiting: &ParkedCall, context: &str) -> Option<String> {
-        let options = SealOptions::new().associated_data(context.as_bytes()).ttl(WAITS);
+        let options = SealOptions::new().associated_data(context.as_bytes()).ttl(INPUT_TIMEOUT);
         self.codec.read().as_ref()?.seal_json_with(waiting, &options).ok()
     }
 
@@ -453,7 +462,11 @@ impl SharedStore for Valkey {
 
     async fn take(&self, call: &str) -> bool {
         let mut take = ::redis::cmd("SET");
-        take.arg(key("taken", call)).arg(&self.replica).arg("NX").arg("EX").arg(WAITS.as_secs());
+        take.arg(key("taken", call))
+            .arg(&self.replica)
+            .arg("NX")
+            .arg("EX")
+            .arg(INPUT_TIMEOUT.as_secs());
         let taken: RedisResult<Option<String>> =
             take.query_async(&mut self.connection.clone()).await;
         taken.is_ok_and(|taken| taken.is_some())
@@ -480,7 +493,7 @@ impl ChatStore for Valkey {
             let key = key("chat", &id);
             let fields = [("owner", owner), ("seq", seq.to_string()), ("talk", talk)];
             let mut pipe = ::redis::pipe();
-            pipe.hset_multiple(&key, &fields).ignore().expire(&key, CHAT).ignore();
+            pipe.hset_multiple(&key, &fields).ignore().expire(&key, CHAT_SECONDS).ignore();
             pipe.query_async(&mut self.connection.clone()).await.map_err(words)
         })
     }
@@ -511,7 +524,7 @@ impl SessionStore for Valkey {
     async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
         let (key, state) = (key("session", id), serde_json::to_string(state)?);
         let mut pipe = ::redis::pipe();
-        pipe.hset(&key, "state", state).ignore().expire(&key, SESSION).ignore();
+        pipe.hset(&key, "state", state).ignore().expire(&key, SESSION_SECONDS).ignore();
         Ok(pipe.query_async(&mut self.connection.clone()).await?)
     }
 

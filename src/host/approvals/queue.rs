@@ -83,7 +83,7 @@ struct WaitingApproval {
 
 impl ApprovalQueue {
     /// Maximum total time a request may wait, including extensions.
-    pub const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+    pub const MAX_APPROVAL_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 
     /// An approval queue for one host. With `person_answers`, requests wait in the view for
     /// [`crate::Host::answer`].
@@ -110,7 +110,7 @@ impl ApprovalQueue {
 
     /// During what a server asks, for display: one call, or one of several.
     fn during(&self, asked: &ServerRequest) -> Option<SafeText> {
-        const MOST: usize = 4;
+        const MAX_NAMED_CALLS: usize = 4;
         let calls = self.calls.get()?;
         if asked.candidates.len() < 2 {
             return asked.call.and_then(|call| Some(calls.find(&asked.server, call)?.target));
@@ -127,8 +127,8 @@ impl ApprovalQueue {
             })
             .collect();
         words.dedup();
-        let more = words.len().saturating_sub(MOST);
-        words.truncate(MOST);
+        let more = words.len().saturating_sub(MAX_NAMED_CALLS);
+        words.truncate(MAX_NAMED_CALLS);
         if more > 0 {
             words.push(format!("{more} more"));
         }
@@ -171,7 +171,8 @@ impl ApprovalQueue {
         let inner = self.inner.lock();
         let waiting = inner.waiting.get(&id).ok_or_else(|| closed(id))?;
         waiting.patience.send_modify(|patience| {
-            *patience = patience.saturating_add(more).min(Self::LONGEST).max(*patience);
+            *patience =
+                patience.saturating_add(more).min(Self::MAX_APPROVAL_TIMEOUT).max(*patience);
         });
         let deadline = waiting.request.arrived.plus(*waiting.patience.borrow());
         let server = waiting.request.server.clone();
@@ -302,12 +303,12 @@ pub(crate) fn own_request(server: ServerName, kind: RequestKind, params: Value) 
 }
 
 /// JSON-RPC: the method does not exist or is not available (JSON-RPC 2.0, section 5.1).
-const METHOD_NOT_FOUND: i64 = -32_601;
+const METHOD_NOT_FOUND_CODE: i64 = -32_601;
 /// The code that the specification uses for sampling rejected by the user.
-const REJECTED: i64 = -1;
+const REJECTED_CODE: i64 = -1;
 /// Nobody decided (JSON-RPC 2.0, section 5.1, "implementation-defined server errors"): no answer
 /// may claim that a person did.
-const UNANSWERED: i64 = -32_000;
+const UNANSWERED_CODE: i64 = -32_000;
 
 /// Decides a request. `asker` is asked beside the user at the dashboard; the first answer counts.
 pub(crate) async fn decide(
@@ -323,7 +324,7 @@ pub(crate) async fn decide(
     }
     let mut open = match OpenPlace::take(Arc::clone(&approvals), &asked) {
         Ok(open) => open,
-        Err(message) => return Answer::Refuse { code: UNANSWERED, message },
+        Err(message) => return Answer::Refuse { code: UNANSWERED_CODE, message },
     };
     let ruled = match approvals.use_rule(&asked.server, &asked.kind) {
         Some(rule) => apply(&rule, &asked.kind, "for this session"),
@@ -456,12 +457,14 @@ fn refusal(kind: &RequestKind, why: &str) -> Answer {
         RequestKind::Elicitation | RequestKind::UrlElicitation => {
             Answer::Result(json!({"action": "decline"}))
         }
-        RequestKind::Sampling => refuse(REJECTED, &format!("sampling request rejected: {why}")),
+        RequestKind::Sampling => {
+            refuse(REJECTED_CODE, &format!("sampling request rejected: {why}"))
+        }
         RequestKind::Roots | RequestKind::Guard | RequestKind::Permission | RequestKind::SignIn => {
-            refuse(REJECTED, why)
+            refuse(REJECTED_CODE, why)
         }
         RequestKind::Other(method) => {
-            refuse(METHOD_NOT_FOUND, &format!("`{method}` is not available here"))
+            refuse(METHOD_NOT_FOUND_CODE, &format!("`{method}` is not available here"))
         }
     }
 }
@@ -471,7 +474,7 @@ fn unanswered(kind: &RequestKind, why: &str) -> Answer {
     match RuleKind::of(kind) {
         Some(of) => {
             let message = format!("`{}` was answered by nobody: {why}", of.method());
-            Answer::Refuse { code: UNANSWERED, message }
+            Answer::Refuse { code: UNANSWERED_CODE, message }
         }
         None => refusal(kind, why),
     }

@@ -82,7 +82,7 @@ fn invalidated_entries_are_gone_and_the_reason_is_remembered() {
     cache.invalidate(&SafeText::line("list changed"), at(1), |key| key.params != "7");
     let view = cache.view();
     assert_eq!(view.entries.len(), 1);
-    assert_eq!(view.invalidated.len(), Cache::INVALIDATIONS);
+    assert_eq!(view.invalidated.len(), Cache::MAX_INVALIDATIONS);
     assert_eq!(&*view.invalidated[0].2, "list changed");
     assert!(cache.any(&key("8"), at(1)).is_none());
 }

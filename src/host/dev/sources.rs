@@ -181,11 +181,11 @@ fn is_temporary(path: &Path) -> bool {
 }
 
 /// Debounce interval: formatters and checkouts write in bursts.
-const QUIET: Duration = Duration::from_millis(100);
+const DEBOUNCE_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum total debounce time, for a tree that changes continuously.
-const PATIENCE: Duration = Duration::from_secs(2);
+const DEBOUNCE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Poll interval where events are unavailable.
-const POLL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A scan of the sources of a server, compared with the previous one.
 #[derive(Debug)]
@@ -272,13 +272,13 @@ fn follow(
         known = Some((found, note));
         match watch.mode {
             WatchMode::Events => _ = woken.recv(),
-            WatchMode::Polling(_) => _ = woken.recv_timeout(POLL),
+            WatchMode::Polling(_) => _ = woken.recv_timeout(POLL_INTERVAL),
         }
         if looks.is_closed() {
             return;
         }
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end && woken.recv_timeout(QUIET).is_ok() {}
+        let end = Instant::now() + DEBOUNCE_TIMEOUT;
+        while Instant::now() < end && woken.recv_timeout(DEBOUNCE_INTERVAL).is_ok() {}
     }
 }
 

@@ -25,11 +25,11 @@ use config::{ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
 use process::{self, Grace, ProcessContext, ServerProcess};
 
 /// How long after a build or a restart a change may have been made by the server itself.
-const ECHO: Duration = Duration::from_millis(1_500);
+const ECHO_INTERVAL: Duration = Duration::from_millis(1_500);
 
 /// The state of the task.
 pub(super) struct Follower {
-    deck: Arc<HostShared>,
+    shared: Arc<HostShared>,
     slot: Arc<Slot>,
     config: Arc<ServerConfig>,
     root: PathBuf,
@@ -48,10 +48,10 @@ pub(super) struct Follower {
 
 impl Follower {
     /// Creates the task for the current entry of a server.
-    pub(super) fn new(deck: &Arc<HostShared>, slot: &Arc<Slot>) -> Self {
+    pub(super) fn new(shared: &Arc<HostShared>, slot: &Arc<Slot>) -> Self {
         let config = Arc::clone(&slot.live().config);
         Self {
-            deck: Arc::clone(deck),
+            shared: Arc::clone(shared),
             slot: Arc::clone(slot),
             root: root_of(&config),
             config,
@@ -143,8 +143,9 @@ impl Follower {
         let shown = |file: &PathBuf| {
             SafeText::line(&file.strip_prefix(&self.root).unwrap_or(file).display().to_string())
         };
-        let first: Vec<SafeText> = changed.iter().take(DevView::NAMED).map(shown).collect();
-        self.view.changed_at = Some(self.deck.clock.now());
+        let first: Vec<SafeText> =
+            changed.iter().take(DevView::MAX_NAMED_FILES).map(shown).collect();
+        self.view.changed_at = Some(self.shared.clock.now());
         self.view.changed_more = (changed.len() - first.len()) as u64;
         self.view.changed = first;
         (self.view.build, self.view.note, self.view.is_taken) = (None, None, false);
@@ -153,10 +154,10 @@ impl Follower {
         let Some(build) = self.config.dev.as_ref().and_then(|dev| dev.build.clone()) else {
             return self.renew().await;
         };
-        let began = self.deck.clock.now();
+        let began = self.shared.clock.now();
         self.view.build = Some(BuildView { began, end: None, tail: Vec::new() });
         self.show(LogLevel::Info, "build began").await;
-        let outputs = (self.deck.clock, self.deck.logs.clone());
+        let outputs = (self.shared.clock, self.shared.logs.clone());
         let start = Build::start(Arc::clone(&self.config), build, self.root.clone(), outputs);
         let started = self.starting.insert(tokio::spawn(start)).await;
         self.starting = None;
@@ -191,7 +192,7 @@ impl Follower {
         if is_done {
             self.renew().await;
         } else {
-            self.echoes_until = Instant::now() + ECHO;
+            self.echoes_until = Instant::now() + ECHO_INTERVAL;
         }
     }
 
@@ -211,27 +212,27 @@ impl Follower {
         if !self.slot.command(|done| Command::Control(renew, done)).await {
             return;
         }
-        self.deck.close_breakers(&self.slot).await;
+        self.shared.close_breakers(&self.slot).await;
         self.view.taken += 1;
         self.view.is_taken = true;
         self.show(LogLevel::Debug, "restarting with the changed sources").await;
-        self.echoes_until = Instant::now() + ECHO;
+        self.echoes_until = Instant::now() + ECHO_INTERVAL;
     }
 
     async fn show(&self, level: LogLevel, what: &str) {
         let (dev, what) = (Some(Arc::new(self.view.clone())), SafeText::line(what));
-        self.deck.facts.record(&self.slot.name, Fact::DevChanged { dev, level, what }).await;
+        self.shared.facts.record(&self.slot.name, Fact::DevChanged { dev, level, what }).await;
     }
 }
 
 /// How much of a file is hashed, in bytes.
-const READ: u64 = 8 << 20;
+const MAX_HASHED_BYTES: u64 = 8 << 20;
 
 /// A hash of a file's content; `None` when it cannot be read.
 async fn content(file: &Path) -> Option<u64> {
     let mut bytes = Vec::new();
     let file = tokio::fs::File::open(file).await.ok()?;
-    file.take(READ).read_to_end(&mut bytes).await.ok()?;
+    file.take(MAX_HASHED_BYTES).read_to_end(&mut bytes).await.ok()?;
     let mut hasher = DefaultHasher::new();
     hasher.write(&bytes);
     Some(hasher.finish())
@@ -255,9 +256,9 @@ fn root_of(config: &ServerConfig) -> PathBuf {
 /// Grace for a cancelled build: SIGTERM at once, SIGKILL after 700 ms.
 const GRACE: Grace = Grace { stdin: Duration::ZERO, term: Duration::from_millis(700) };
 /// Number of output lines kept from a failed build.
-const TAIL: usize = 12;
+const MAX_OUTPUT_LINES: usize = 12;
 /// How long to wait for the end of output after the build has exited.
-const DRAIN: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A running build. Dropping it kills the whole process tree.
 struct Build {
@@ -319,12 +320,12 @@ impl Build {
         let exit = self.process.wait().await;
         let took = self.began.elapsed();
         if !self.output.is_finished() {
-            let _ = tokio::time::timeout(DRAIN, &mut self.output).await;
+            let _ = tokio::time::timeout(DRAIN_TIMEOUT, &mut self.output).await;
         }
         if exit.code == Some(0) {
             return (BuildEnd::Done, took, Vec::new());
         }
-        (BuildEnd::Failed(exit), took, self.process.stderr_tail(TAIL))
+        (BuildEnd::Failed(exit), took, self.process.stderr_tail(MAX_OUTPUT_LINES))
     }
 
     /// Stops the whole process tree.

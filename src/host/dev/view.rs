@@ -59,7 +59,7 @@ pub struct DevView {
 
 impl DevView {
     /// Maximum number of files named per change.
-    pub const NAMED: usize = 8;
+    pub const MAX_NAMED_FILES: usize = 8;
 
     /// The change in short: `src/a.py`, `src/a.py and 3 more`.
     pub fn changed_words(&self) -> SafeText {

@@ -18,7 +18,7 @@ use crate::server::memory::Memory;
 use crate::server::reach::ServerReach;
 use crate::server::slot::{Live, Slot, Slots};
 use crate::shared::HostShared;
-use crate::supervisor::{ORDERS, Supervisor};
+use crate::supervisor::{COMMAND_CAPACITY, Supervisor};
 use crate::{ServerState, projector};
 use base::{Clock, LogRecord, Ring, ServerName};
 use config::error::{Error, ErrorCode};
@@ -177,17 +177,17 @@ impl HostBuilder {
         let facts = projection.facts.clone();
         let approvals = Arc::new(ApprovalQueue::new(facts.clone(), self.handler, asks));
         let memory = self.memory.filter(|_| startup != Startup::All);
-        let deck = HostShared::new(facts, logs, Arc::clone(&approvals), connector, memory);
-        let deck = Arc::new(deck);
-        approvals.attach(AskingCalls(Arc::downgrade(&deck)));
+        let shared = HostShared::new(facts, logs, Arc::clone(&approvals), connector, memory);
+        let shared = Arc::new(shared);
+        approvals.attach(AskingCalls(Arc::downgrade(&shared)));
         let mut supervisor =
-            Supervisor::new(Arc::clone(&deck), config, Crew::new(self.poll_sources))?;
-        let (orders, ordered) = mpsc::channel(ORDERS);
+            Supervisor::new(Arc::clone(&shared), config, Crew::new(self.poll_sources))?;
+        let (orders, ordered) = mpsc::channel(COMMAND_CAPACITY);
         let abandoned = CancellationToken::new();
         // From here on, dropping the handle (or this future) stops the servers.
         let host = Host {
             inner: Arc::new(HostInner {
-                deck,
+                shared,
                 view: projection.view,
                 facts: projection.kept,
                 orders,
@@ -237,7 +237,7 @@ impl Host {
     }
 
     async fn wait_for_start(self, startup: Startup, budget: Duration) -> Result<Self, Error> {
-        let slots = self.inner.deck.slots();
+        let slots = self.inner.shared.slots();
         match startup {
             Startup::Background => return Ok(self),
             Startup::Available => {
@@ -256,7 +256,7 @@ impl Host {
                 }
             }
         }
-        self.inner.deck.facts.flush().await;
+        self.inner.shared.facts.flush().await;
         Ok(self)
     }
 }

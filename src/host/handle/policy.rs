@@ -24,22 +24,22 @@ use schema::SchemaVerdict;
 impl Host {
     /// Replaces the policy. Without one, the user may do everything and other callers nothing.
     pub fn set_policy(&self, config: PolicyConfig, policy: Policy) {
-        self.inner.deck.policy.set(config, policy);
+        self.inner.shared.policy.set(config, policy);
     }
 
     /// Sets what keeps the grants that the user gives while a call waits for consent.
     pub fn grant_with(&self, granter: Granter) {
-        self.inner.deck.policy.grant_with(granter);
+        self.inner.shared.policy.grant_with(granter);
     }
 
     /// Counts calls of callers other than the user in this shared store too.
     pub fn share_limits(&self, shared: Arc<dyn SharedLimits>) {
-        self.inner.deck.policy.limiter.share(shared);
+        self.inner.shared.policy.limiter.share(shared);
     }
 
     /// The current policy.
     pub fn policy(&self) -> Policy {
-        self.inner.deck.policy.in_force().policy.clone()
+        self.inner.shared.policy.in_force().policy.clone()
     }
 
     /// What is in force now: the policy as written, and what decides by it.
@@ -49,7 +49,7 @@ impl Host {
 
     /// The current policy and every later one.
     pub fn follow_policy(&self) -> watch::Receiver<Arc<InForce>> {
-        self.inner.deck.policy.follow()
+        self.inner.shared.policy.follow()
     }
 
     /// Whether a caller sees an item of a server, ready or not, in its lists.
@@ -59,7 +59,7 @@ impl Host {
         server: &ServerName,
         what: (TargetKind, &str),
     ) -> bool {
-        self.inner.deck.policy.is_free(principal)
+        self.inner.shared.policy.is_free(principal)
             || self.may(principal, PolicyAction::List, server, what)
     }
 
@@ -71,7 +71,7 @@ impl Host {
         server: &ServerName,
         what: (TargetKind, &str),
     ) -> bool {
-        let (point, slots) = (&self.inner.deck.policy, self.inner.deck.slots());
+        let (point, slots) = (&self.inner.shared.policy, self.inner.shared.slots());
         let slot = slots.get(server);
         slot.is_some_and(|slot| point.decide(principal, action, slot, what).is_visible())
     }
@@ -79,8 +79,8 @@ impl Host {
     /// The part of a server's lists, ready or not, that a caller may see; `None` when it is empty
     /// or the server does not exist.
     pub fn visible(&self, principal: &Principal, server: &ServerName) -> Option<Arc<Capabilities>> {
-        let point = &self.inner.deck.policy;
-        let seen = point.visible(principal, self.inner.deck.slots().get(server)?);
+        let point = &self.inner.shared.policy;
+        let seen = point.visible(principal, self.inner.shared.slots().get(server)?);
         (point.is_free(principal) || has_some(&seen)).then_some(seen)
     }
 
@@ -97,8 +97,8 @@ impl Host {
         server: &ServerName,
         (kind, name): (TargetKind, &str),
     ) -> Result<Decision, Error> {
-        let point = &self.inner.deck.policy;
-        let slot = self.inner.deck.routes().server(server).cloned();
+        let point = &self.inner.shared.policy;
+        let slot = self.inner.shared.routes().server(server).cloned();
         let asked = if kind == TargetKind::Server { server.as_str() } else { name };
         let decision = match &slot {
             Ok(slot) => point.decide(principal, action, slot, (kind, name)),
@@ -121,8 +121,8 @@ impl Host {
     /// The callable servers, with the part of their lists that a caller may see. Servers without
     /// visible items are left out.
     pub fn offers(&self, principal: &Principal) -> Vec<(ServerName, Arc<Capabilities>)> {
-        let slots = self.inner.deck.slots();
-        let point = &self.inner.deck.policy;
+        let slots = self.inner.shared.slots();
+        let point = &self.inner.shared.policy;
         let live = slots.iter().filter(|(_, slot)| slot.live().is_callable());
         let offers = live.map(|(name, slot)| (name.clone(), point.visible(principal, slot)));
         let free = point.is_free(principal);
@@ -131,13 +131,13 @@ impl Host {
 
     /// Recently denied requests, oldest first.
     pub fn blocked(&self) -> Vec<Blocked> {
-        self.inner.deck.policy.blocked()
+        self.inner.shared.policy.blocked()
     }
 
     /// Every callable server with its digests, its instructions and the definitions of its tools;
     /// servers with an incomplete tool list are left out.
     pub fn definitions(&self) -> Vec<(ServerName, ServerDigests, String, Vec<Definition>)> {
-        let slots = self.inner.deck.slots();
+        let slots = self.inner.shared.slots();
         let known = slots.iter().filter(|(_, slot)| {
             let live = slot.live();
             let cut = live.capabilities.partial.iter().any(|(list, _)| *list == ListKind::Tools);
@@ -145,7 +145,7 @@ impl Host {
         });
         known
             .map(|(name, slot)| {
-                let (about, instructions, tools) = self.inner.deck.policy.definitions(slot);
+                let (about, instructions, tools) = self.inner.shared.policy.definitions(slot);
                 (name.clone(), about, instructions, tools)
             })
             .collect()
@@ -161,7 +161,7 @@ impl Host {
         run: &str,
         calls: u32,
     ) -> Result<Budget, Error> {
-        let limiter = &self.inner.deck.policy.limiter;
+        let limiter = &self.inner.shared.policy.limiter;
         limiter.create_budget(&principal.accountable(), run, calls).map_err(LimitRefusal::error)
     }
 
@@ -195,23 +195,23 @@ impl Host {
     }
 
     fn calls_per_run(&self, principal: &Principal) -> u32 {
-        self.inner.deck.policy.in_force().config.limits_of(&principal.profile).calls_per_run
+        self.inner.shared.policy.in_force().config.limits_of(&principal.profile).calls_per_run
     }
 
     /// What a run has spent; `None` before its first call.
     pub fn budget(&self, principal: &Principal, run: &str) -> Option<Budget> {
-        self.inner.deck.policy.limiter.budget(&principal.accountable(), run)
+        self.inner.shared.policy.limiter.budget(&principal.accountable(), run)
     }
 
     /// Ends a run; returns its final budget. Its record of what it has read is deleted.
     pub fn end_budget(&self, principal: &Principal, run: &str) -> Option<Budget> {
-        self.inner.deck.policy.run_ended(principal, &run.into());
-        self.inner.deck.policy.limiter.end_budget(&principal.accountable(), run)
+        self.inner.shared.policy.run_ended(principal, &run.into());
+        self.inner.shared.policy.limiter.end_budget(&principal.accountable(), run)
     }
 
     /// Cancels a call in flight of any caller and notifies the server; returns whether it existed.
     pub fn cancel(&self, call: CallId) -> bool {
-        let slots = self.inner.deck.slots();
+        let slots = self.inner.shared.slots();
         let row = slots.values().find_map(|slot| slot.calls().get(&call).cloned());
         row.is_some_and(|row| {
             row.pending.cancel.cancel();
@@ -224,7 +224,7 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::ToolNotFound`] or [`ErrorCode::Ambiguous`], with candidates.
     pub fn resolve_tool_name(&self, name: &str) -> Result<(ServerName, Arc<str>), Error> {
-        let (slot, tool) = self.inner.deck.routes().named(name, None, TargetKind::Tool)?;
+        let (slot, tool) = self.inner.shared.routes().named(name, None, TargetKind::Tool)?;
         Ok((slot.name.clone(), tool))
     }
 
@@ -233,12 +233,12 @@ impl Host {
     /// # Errors
     /// As [`Host::resolve_tool_name`]; [`ErrorCode::Validation`] with every violation.
     pub async fn validate_arguments(&self, name: &str, arguments: &Value) -> Result<(), Error> {
-        let (slot, tool) = self.inner.deck.routes().named(name, None, TargetKind::Tool)?;
+        let (slot, tool) = self.inner.shared.routes().named(name, None, TargetKind::Tool)?;
         let live = slot.live();
         let Some(tool) = live.tool(&tool) else { return Err(live.unavailable()) };
         let limits = schema_limits(&live.config.content);
         let wrong = |message: String| Error::new(ErrorCode::Validation, message).server(&slot.name);
-        let validators = &self.inner.deck.validators;
+        let validators = &self.inner.shared.validators;
         match validators.check_input(&tool.input_schema, limits, arguments).await {
             SchemaVerdict::Valid => Ok(()),
             SchemaVerdict::Unknown(why) => Err(wrong(why)),
@@ -255,7 +255,7 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::Configuration`] for an unknown server.
     pub async fn tool_guidance(&self, server: &ServerName) -> Result<String, Error> {
-        let slot = Arc::clone(self.inner.deck.routes().server(server)?);
+        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
         let all = Arc::clone(&slot.live().capabilities);
         if all.prompts.iter().any(|prompt| &*prompt.name == GUIDANCE) {
             let options = CallOptions { server: Some(server.clone()), ..CallOptions::default() };
@@ -291,7 +291,7 @@ impl Host {
     /// # Errors
     /// As [`Host::reload`]; [`ErrorCode::Configuration`] for an unknown server.
     pub async fn unregister(&self, server: &ServerName) -> Result<(), Error> {
-        self.inner.deck.routes().server(server)?;
+        self.inner.shared.routes().server(server)?;
         let server = server.clone();
         let edit = move |config: &mut McpConfig| {
             config.servers.shift_remove(&server);

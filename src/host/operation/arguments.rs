@@ -70,7 +70,7 @@ impl Operation {
             return Some(refused(vec![violation("", message, "type")]));
         }
         let limits = schema_limits(&live.config.content);
-        match self.deck.validators.check_input(&tool.input_schema, limits, arguments).await {
+        match self.shared.validators.check_input(&tool.input_schema, limits, arguments).await {
             SchemaVerdict::Valid => None,
             SchemaVerdict::Invalid(violations) => Some(refused(violations)),
             SchemaVerdict::Unknown(why) => {
@@ -93,7 +93,7 @@ impl Operation {
         if mode == GuardMode::Off || !matches!(self.request, Request::CallTool { .. }) {
             return Ok(Vec::new());
         }
-        let warnings = guard::inspect(arguments, &self.deck.approvals.roots(&self.slot.name));
+        let warnings = guard::inspect(arguments, &self.shared.approvals.roots(&self.slot.name));
         if warnings.is_empty() {
             return Ok(warnings);
         }
@@ -137,7 +137,7 @@ impl Operation {
         let _held = flight.pending().hold();
         let request = own_request(self.slot.name.clone(), kind, params);
         let request = ServerRequest { call: Some(self.id), ..request };
-        let asked = decide(Arc::clone(&self.deck.approvals), request, asker);
+        let asked = decide(Arc::clone(&self.shared.approvals), request, asker);
         // Dropping the future withdraws the request.
         Ok(match self.unless_cancelled(asked).await? {
             Answer::Result(result) if result["action"] == "accept" => {
@@ -170,7 +170,7 @@ impl Operation {
             return whole(message.to_owned(), "required");
         };
         let limits = schema_limits(&live.config.content);
-        let validator = self.deck.validators.get(schema, limits).await;
+        let validator = self.shared.validators.get(schema, limits).await;
         let validator = match validator.as_ref() {
             Err(problem) => {
                 return whole(format!("`outputSchema` is unusable: {problem}"), "schema");

@@ -39,7 +39,7 @@ impl Operation {
             let mut probed = std::pin::pin!(self.slot.probed.notified());
             // Registered before the look, so that no end of a probe is missed.
             probed.as_mut().enable();
-            let now = self.deck.clock.now();
+            let now = self.shared.clock.now();
             let (verdict, changes) = ask(&mut self.slot.ledger(), &keys, now);
             record_changes(self, changes).await;
             let (until, cause) = match verdict {
@@ -152,7 +152,7 @@ impl Admitted<'_> {
     /// Counts a failure of the tool, or of the whole connection.
     async fn failed(mut self, cause: &SafeText, connection: bool) {
         self.reported = true;
-        let now = self.operation.deck.clock.now();
+        let now = self.operation.shared.clock.now();
         let mut changes = BreakerChanges::new();
         for key in &self.keys {
             // The server's breaker opens on failures of several tools, or of the connection.
@@ -186,6 +186,6 @@ impl Drop for Admitted<'_> {
 async fn record_changes(operation: &Operation, changes: BreakerChanges) {
     for (tool, breaker) in changes {
         let changed = Fact::BreakerChanged { tool, breaker };
-        operation.deck.facts.record(&operation.slot.name, changed).await;
+        operation.shared.facts.record(&operation.slot.name, changed).await;
     }
 }

@@ -331,8 +331,8 @@ impl Drop for Permit {
 
 impl Limiter {
     /// Maximum number of keys per table.
-    pub const KEYS: usize = 10_000;
-    const MINUTE: Duration = Duration::from_secs(60);
+    pub const MAX_TABLE_KEYS: usize = 10_000;
+    const LIMIT_WINDOW: Duration = Duration::from_secs(60);
 
     /// Admits or refuses a call. A refused call does not count against any limit.
     ///
@@ -348,7 +348,7 @@ impl Limiter {
         if arguments > limits.argument_bytes {
             return Err(LimitRefusal::Arguments(limits.argument_bytes));
         }
-        let none = LimitRefusal::PerMinute(Self::MINUTE);
+        let none = LimitRefusal::PerMinute(Self::LIMIT_WINDOW);
         let per_minute = NonZeroU32::new(limits.calls_per_minute).ok_or(none)?;
         let origin: Arc<str> = principal.origin.to_string().into();
         let mut inner = self.inner.lock();
@@ -359,7 +359,7 @@ impl Limiter {
         let run = run.map(|run| (Arc::clone(&origin), run.clone()));
         if let Some(run) = &run {
             let calls = limits.calls_per_run;
-            let budget = inner.budget(run, calls).ok_or(LimitRefusal::Full(Self::MINUTE))?;
+            let budget = inner.budget(run, calls).ok_or(LimitRefusal::Full(Self::LIMIT_WINDOW))?;
             if budget.spent >= budget.calls {
                 let budget = *budget;
                 return Err(LimitRefusal::Run { budget, ends_in: inner.ends_in(run) });
@@ -416,11 +416,11 @@ impl Limiter {
         let rate = inner.rates.entry(quota).or_insert_with(|| {
             Arc::new(RateLimiter::hashmap_with_clock(Quota::per_minute(quota), self.clock.clone()))
         });
-        if rate.len() >= Self::KEYS {
+        if rate.len() >= Self::MAX_TABLE_KEYS {
             // Keys that have regained their full quota can be dropped.
             rate.retain_recent();
-            if rate.len() >= Self::KEYS {
-                return Err(LimitRefusal::Full(Self::MINUTE));
+            if rate.len() >= Self::MAX_TABLE_KEYS {
+                return Err(LimitRefusal::Full(Self::LIMIT_WINDOW));
             }
         }
         rate.check_key(&key).map_err(|until| {
@@ -440,7 +440,7 @@ impl Limiter {
     ) -> Result<Budget, LimitRefusal> {
         let key = (principal.origin.to_string().into(), CountedRun::named(run));
         let mut inner = self.inner.lock();
-        let budget = inner.budget(&key, calls).ok_or(LimitRefusal::Full(Self::MINUTE))?;
+        let budget = inner.budget(&key, calls).ok_or(LimitRefusal::Full(Self::LIMIT_WINDOW))?;
         budget.calls = calls;
         Ok(*budget)
     }
@@ -471,10 +471,10 @@ impl LimiterInner {
         let is_open = self.runs.get(run).is_some_and(|(_, used)| lasts(&run.1, used));
         if !is_open {
             self.runs.remove(run);
-            if self.runs.len() >= Limiter::KEYS {
+            if self.runs.len() >= Limiter::MAX_TABLE_KEYS {
                 self.runs.retain(|(_, run), (_, used)| lasts(run, used));
             }
-            if self.runs.len() >= Limiter::KEYS {
+            if self.runs.len() >= Limiter::MAX_TABLE_KEYS {
                 return None;
             }
             self.runs.insert(run.clone(), (Budget { calls, spent: 0 }, Instant::now()));

@@ -213,15 +213,15 @@ pub struct HeldTool {
 }
 
 /// Number of later definitions remembered per tool.
-const SEEN: usize = 8;
+const MAX_LATER_DEFINITIONS: usize = 8;
 /// Number of returns to an earlier definition that makes a tool unstable.
-const RETURNS: u32 = 2;
+const MIN_RETURNS: u32 = 2;
 /// Minimum similarity of definitions to count as a renamed tool, from 0 to 1.
-const ALIKE: f32 = 0.8;
+const MIN_SIMILARITY: f32 = 0.8;
 /// Maximum number of pairs of definitions compared in one review, to recognize renamed tools.
-const PAIRS: usize = 10_000;
+const MAX_COMPARED_PAIRS: usize = 10_000;
 /// Maximum number of words compared of a definition.
-const WORDS: usize = 2_000;
+const MAX_COMPARED_WORDS: usize = 2_000;
 
 impl PinnedTool {
     fn new(definition: &Definition) -> Self {
@@ -230,7 +230,7 @@ impl PinnedTool {
     }
 
     fn held(&self, now: Option<&Digest>) -> Option<HeldReason> {
-        if self.returns >= RETURNS {
+        if self.returns >= MIN_RETURNS {
             return Some(HeldReason::Unstable);
         }
         (now != Some(&self.digest)).then_some(HeldReason::Changed)
@@ -246,7 +246,7 @@ impl PinnedTool {
             self.returns = self.returns.saturating_add(1);
         }
         self.seen.push(now);
-        let more = self.seen.len().saturating_sub(SEEN);
+        let more = self.seen.len().saturating_sub(MAX_LATER_DEFINITIONS);
         self.seen.drain(..more);
         true
     }
@@ -328,7 +328,7 @@ impl Pins {
         let names: HashSet<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         let gone = pinned.tools.iter().filter(|(name, _)| !names.contains(name.as_str()));
         let gone: Vec<_> = gone.map(|(name, was)| (name, words(&was.definition))).collect();
-        let mut pairs = PAIRS;
+        let mut pairs = MAX_COMPARED_PAIRS;
         for tool in tools {
             let known = pinned.tools.get(&tool.name);
             let why = match known {
@@ -342,7 +342,8 @@ impl Pins {
                 let own = words(&tool.value);
                 let alike = gone.iter().map(|(name, was)| (similarity(was, &own), *name));
                 let best = alike.max_by(|a, b| a.0.total_cmp(&b.0));
-                renamed_from = best.filter(|(score, _)| *score >= ALIKE).map(|(_, n)| n.clone());
+                renamed_from =
+                    best.filter(|(score, _)| *score >= MIN_SIMILARITY).map(|(_, n)| n.clone());
             }
             let before = known.or_else(|| pinned.tools.get(renamed_from.as_ref()?));
             let before = before.map_or(&Value::Null, |was| &*was.definition);
@@ -392,7 +393,7 @@ impl ServerDigests {
 fn words(definition: &Value) -> Vec<String> {
     let text = ["description", "inputSchema"].map(|key| definition[key].to_string()).concat();
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    let mut words: Vec<String> = words.take(WORDS).map(str::to_owned).collect();
+    let mut words: Vec<String> = words.take(MAX_COMPARED_WORDS).map(str::to_owned).collect();
     words.sort_unstable();
     words
 }

@@ -104,9 +104,9 @@ pub type Granter = Arc<dyn Fn(NewGrant) -> BoxFuture<'static, Result<(), String>
 
 impl CheckPoint {
     /// Number of blocked requests kept.
-    const BLOCKED: usize = 200;
+    const MAX_BLOCKED_REQUESTS: usize = 200;
     /// A run's record of what it has read expires after this time without a call.
-    const RUN: Duration = Duration::from_secs(3_600);
+    const RUN_LIFETIME: Duration = Duration::from_secs(3_600);
 
     /// A check point that permits everything to the user and nothing to other callers.
     pub fn new(clock: Clock) -> Self {
@@ -388,7 +388,7 @@ impl CheckPoint {
             wanted = ?action, rule = decision.rule.as_deref(), "{asked:?}: {why}"
         );
         let mut blocked = self.blocked.lock();
-        if blocked.len() >= Self::BLOCKED {
+        if blocked.len() >= Self::MAX_BLOCKED_REQUESTS {
             blocked.pop_front();
         }
         blocked.push_back(Blocked {
@@ -436,12 +436,12 @@ impl CheckPoint {
         let now = Instant::now();
         let key = key(principal, run);
         let mut runs = self.runs.lock();
-        if runs.len() >= Limiter::KEYS && !runs.contains_key(&key) {
-            runs.retain(|_, (_, used)| now - *used < Self::RUN);
+        if runs.len() >= Limiter::MAX_TABLE_KEYS && !runs.contains_key(&key) {
+            runs.retain(|_, (_, used)| now - *used < Self::RUN_LIFETIME);
             // Callers choose run names freely, so the least recently used run is evicted.
             let oldest = runs.iter().min_by_key(|(_, (_, used))| *used);
             if let Some(oldest) = oldest.map(|(key, _)| key.clone())
-                && runs.len() >= Limiter::KEYS
+                && runs.len() >= Limiter::MAX_TABLE_KEYS
             {
                 runs.remove(&oldest);
             }
@@ -512,9 +512,9 @@ struct HookAnswer {
 }
 
 /// Maximum size of a response, in bytes.
-const LARGEST: usize = 64 << 10;
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 /// Default timeout.
-const PATIENCE: Duration = Duration::from_secs(2);
+const HOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl PolicyHook {
     pub(super) fn new(config: HookConfig) -> Self {
@@ -550,7 +550,8 @@ impl PolicyHook {
             profile: &principal.profile,
         };
         let patience = self.config.timeout.and_then(|s| Duration::try_from_secs_f64(s).ok());
-        let asked = tokio::time::timeout(patience.unwrap_or(PATIENCE), self.ask(&question)).await;
+        let asked =
+            tokio::time::timeout(patience.unwrap_or(HOOK_TIMEOUT), self.ask(&question)).await;
         let failure = match asked {
             Ok(Ok(HookAnswer { passed: true, .. })) => return Ok(()),
             Ok(Ok(HookAnswer { reason, .. })) => {
@@ -574,7 +575,7 @@ impl PolicyHook {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(plain)? {
             body.extend_from_slice(&chunk);
-            if body.len() > LARGEST {
+            if body.len() > MAX_RESPONSE_BYTES {
                 return Err("its answer is too large".to_owned());
             }
         }
@@ -594,12 +595,12 @@ mod tests {
             let run: Arc<str> = run.to_string().into();
             point.has_read(&principal, Some(&run), &PolicyTarget::resource("s", "file:///a"));
         };
-        (0..Limiter::KEYS + 10).for_each(reads);
-        assert_eq!(point.runs.lock().len(), Limiter::KEYS);
+        (0..Limiter::MAX_TABLE_KEYS + 10).for_each(reads);
+        assert_eq!(point.runs.lock().len(), Limiter::MAX_TABLE_KEYS);
         let kept = |run: usize| {
             let key = key(&principal, Some(&run.to_string().into()));
             point.runs.lock().contains_key(&key)
         };
-        assert!(kept(Limiter::KEYS + 9) && kept(10) && !kept(0), "the oldest gave way");
+        assert!(kept(Limiter::MAX_TABLE_KEYS + 9) && kept(10) && !kept(0), "the oldest gave way");
     }
 }

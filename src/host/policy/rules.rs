@@ -50,9 +50,9 @@ struct MatchedRules {
 pub(super) struct Memo<V>(RwLock<HashMap<Box<str>, V>>);
 
 /// Maximum number of entries.
-const KNOWN: usize = 10_000;
+const MAX_MEMO_ENTRIES: usize = 10_000;
 /// Maximum length of a memoized name, in bytes; callers choose names freely.
-const LONGEST: usize = 256;
+const MAX_MEMO_NAME_BYTES: usize = 256;
 
 impl<V: Clone> Memo<V> {
     fn clear(&self) {
@@ -65,11 +65,11 @@ impl<V: Clone> Memo<V> {
             return known.clone();
         }
         let found = find();
-        if full.len() > LONGEST {
+        if full.len() > MAX_MEMO_NAME_BYTES {
             return found;
         }
         let mut known = self.0.write();
-        if known.len() >= KNOWN {
+        if known.len() >= MAX_MEMO_ENTRIES {
             known.clear();
         }
         known.insert(full.into(), found.clone());
@@ -628,7 +628,7 @@ pub struct HookConfig {
 // spellings of a file's address make no difference. Pure; no disk access.
 
 /// Maximum rounds of percent-decoding: several servers in a chain may each decode once.
-const ROUNDS: usize = 4;
+const MAX_DECODING_ROUNDS: usize = 4;
 
 /// The normalized form of `uri`. Text that is not a URI is treated as a path without a scheme.
 pub fn normalised(uri: &str) -> String {
@@ -679,7 +679,7 @@ fn is_scheme(text: &str) -> bool {
 
 fn decoded(text: &str) -> String {
     let mut out = text.to_owned();
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_DECODING_ROUNDS {
         if !out.contains('%') {
             break;
         }

@@ -32,11 +32,11 @@ use lists::Refreshes;
 use mcp::{Capabilities, FetchedList, ListKind, PendingRequest, Request, SessionEvent};
 
 /// Capacity of a session's event channel; when it is full, the session waits (backpressure).
-const EVENTS: usize = 256;
+const EVENT_CAPACITY: usize = 256;
 /// How long a process may take to exit after its connection closed before it is stopped: most
 /// crashes cause both, and the exit status is the better reason. Writing a core file on a busy
 /// machine takes most of a second.
-pub(super) const EXIT_FOLLOWS: Duration = Duration::from_secs(1);
+pub(super) const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A result the actor waited for.
 enum Happened {
@@ -68,7 +68,7 @@ enum Addressee {
 
 /// State of the actor.
 pub struct Actor<'a> {
-    deck: Arc<HostShared>,
+    shared: Arc<HostShared>,
     slot: Arc<Slot>,
     config: Arc<ServerConfig>,
     machine: Lifecycle,
@@ -105,7 +105,7 @@ pub struct Actor<'a> {
 impl<'a> Actor<'a> {
     /// An actor for a server that is not running. Continues from its published state.
     pub fn new(
-        deck: &Arc<HostShared>,
+        shared: &Arc<HostShared>,
         slot: &Arc<Slot>,
         commands: &'a mut mpsc::Receiver<Command>,
         desired: &'a mut Next,
@@ -114,7 +114,7 @@ impl<'a> Actor<'a> {
         let config = Arc::clone(&live.config);
         let phase = if config.disabled { Phase::Disabled } else { Phase::Stopped };
         Self {
-            deck: Arc::clone(deck),
+            shared: Arc::clone(shared),
             slot: Arc::clone(slot),
             config,
             machine: Lifecycle::new(phase),
@@ -140,7 +140,7 @@ impl<'a> Actor<'a> {
 
     /// Runs until the server is removed.
     pub async fn run(mut self) {
-        self.deck.approvals.configure(&self.config);
+        self.shared.approvals.configure(&self.config);
         if !self.config.disabled && *self.desired == Next::Start {
             self.begin().await;
         }
@@ -200,7 +200,7 @@ impl<'a> Actor<'a> {
 
     async fn reconfigure(&mut self, config: Arc<ServerConfig>, reason: SafeText) {
         self.config = Arc::clone(&config);
-        self.deck.approvals.configure(&config);
+        self.shared.approvals.configure(&config);
         self.record(introduction(&config)).await;
         self.slot.publish(|live| live.config = Arc::clone(&config));
         *self.desired = if config.disabled { Next::Disable } else { Next::Start };
@@ -274,7 +274,7 @@ impl<'a> Actor<'a> {
     }
 
     async fn record(&mut self, fact: Fact) {
-        self.deck.facts.record(&self.slot.name, fact).await;
+        self.shared.facts.record(&self.slot.name, fact).await;
     }
 
     /// Feeds the machine and executes its steps, including the inputs that these produce.
@@ -282,7 +282,7 @@ impl<'a> Actor<'a> {
         let mut next = Some(input);
         while let Some(input) = next.take() {
             let around = Surroundings {
-                now: self.deck.clock.now(),
+                now: self.shared.clock.now(),
                 random: fastrand::f64(),
                 retry: &self.config.retry,
                 restart: &self.config.restart,
@@ -356,7 +356,7 @@ impl<'a> Actor<'a> {
         if matches!(state, ServerState::Shutdown | ServerState::Disabled) {
             self.slot.account.withdraw();
         }
-        let now = self.deck.clock.now();
+        let now = self.shared.clock.now();
         let next_attempt = retry_at.map(|at| Instant::now() + at.since(now));
         self.slot.publish(|live| {
             live.state = state;
@@ -383,7 +383,7 @@ impl<'a> Actor<'a> {
         if self.config.dependencies.is_empty() {
             return LifecycleInput::Unblocked;
         }
-        let slots = self.deck.slots();
+        let slots = self.shared.slots();
         let mut watched = Vec::new();
         let mut missing: Option<(SafeText, bool)> = None;
         for name in &self.config.dependencies {
@@ -432,11 +432,11 @@ impl<'a> Actor<'a> {
         let Some(opened) = self.current.clone() else { return };
         if self.config.transport.is_address() {
             // Earlier failures may stem from a different server at this address.
-            self.deck.close_breakers(&self.slot).await;
+            self.shared.close_breakers(&self.slot).await;
         }
         self.ready_since = Some(tokio::time::Instant::now());
         // First: whoever waits for the session looks for its tools at once.
-        self.deck.reroute();
+        self.shared.reroute();
         self.slot.open_for_callers(&opened);
         if self.generation == 1 {
             self.warn_of_shared_names();
@@ -448,9 +448,10 @@ impl<'a> Actor<'a> {
 
     /// Warns of tools that other servers have too: their bare names are ambiguous.
     fn warn_of_shared_names(&self) {
-        const MOST: usize = 5;
+        const MAX_NAMED_ITEMS: usize = 5;
         let own: HashSet<&str> = self.capabilities.tools.iter().map(|tool| &*tool.name).collect();
-        for (other, slot) in self.deck.slots().iter().filter(|(name, _)| **name != self.slot.name) {
+        for (other, slot) in self.shared.slots().iter().filter(|(name, _)| **name != self.slot.name)
+        {
             let theirs = slot.live();
             let names = theirs.capabilities.tools.iter().map(|tool| &*tool.name);
             let shared = names.filter(|name| own.contains(name)).map(|name| format!("`{name}`"));
@@ -458,8 +459,8 @@ impl<'a> Actor<'a> {
             if shared.is_empty() {
                 continue;
             }
-            let more = shared.len().saturating_sub(MOST);
-            shared.truncate(MOST);
+            let more = shared.len().saturating_sub(MAX_NAMED_ITEMS);
+            shared.truncate(MAX_NAMED_ITEMS);
             if more > 0 {
                 shared.push(format!("{more} more"));
             }
@@ -474,12 +475,13 @@ impl<'a> Actor<'a> {
 
     /// Warns of resources and templates that other servers list too.
     fn warn_of_shared_uris(&self) {
-        const MOST: usize = 5;
+        const MAX_NAMED_ITEMS: usize = 5;
         let uris = |all: &Capabilities| -> HashSet<Arc<str>> {
             all.resources.iter().chain(&all.templates).map(|one| Arc::clone(&one.uri)).collect()
         };
         let own = uris(&self.capabilities);
-        for (other, slot) in self.deck.slots().iter().filter(|(name, _)| **name != self.slot.name) {
+        for (other, slot) in self.shared.slots().iter().filter(|(name, _)| **name != self.slot.name)
+        {
             let mut shared: Vec<_> = uris(&slot.live().capabilities)
                 .into_iter()
                 .filter(|uri| own.contains(uri))
@@ -488,8 +490,8 @@ impl<'a> Actor<'a> {
                 continue;
             }
             shared.sort_unstable();
-            let more = shared.len().saturating_sub(MOST);
-            shared.truncate(MOST);
+            let more = shared.len().saturating_sub(MAX_NAMED_ITEMS);
+            shared.truncate(MAX_NAMED_ITEMS);
             let mut names: Vec<String> = shared.iter().map(|uri| format!("`{uri}`")).collect();
             if more > 0 {
                 names.push(format!("{more} more"));
@@ -542,13 +544,13 @@ impl<'a> Actor<'a> {
     /// needed; those that affect the server or a list are applied here.
     async fn follow(&mut self, config: Arc<ServerConfig>) {
         let before = std::mem::replace(&mut self.config, Arc::clone(&config));
-        self.deck.approvals.configure(&config);
+        self.shared.approvals.configure(&config);
         self.slot.publish(|live| live.config = Arc::clone(&config));
         let filtered = before.tools != config.tools;
         if filtered && self.listed_before {
             // Tools no longer allowed are removed at once; newly allowed ones arrive with the list.
             self.take_lists(Capabilities::clone(&self.capabilities)).await;
-            self.deck.reroute();
+            self.shared.reroute();
         }
         if *self.machine.phase() == Phase::Sleeping && !config.on_demand {
             return self.give(LifecycleInput::Start).await;

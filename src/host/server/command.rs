@@ -29,4 +29,4 @@ pub enum Command {
 }
 
 /// Capacity of an actor's command channel.
-pub const COMMANDS: usize = 32;
+pub const COMMAND_CAPACITY: usize = 32;

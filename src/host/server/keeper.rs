@@ -24,40 +24,40 @@ use base::SafeText;
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(3)];
 /// An actor that ran for this long gets all restarts again.
-const PROVEN: Duration = Duration::from_secs(60);
+const STABLE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Runs the actor of `slot` until its server was removed or the actor has failed too often.
-pub async fn keep(deck: Arc<HostShared>, slot: Arc<Slot>, mut commands: mpsc::Receiver<Command>) {
+pub async fn keep(shared: Arc<HostShared>, slot: Arc<Slot>, mut commands: mpsc::Receiver<Command>) {
     let mut desired = Next::Start;
     let mut pauses = PAUSES.iter();
     loop {
-        let actor = Actor::new(&deck, &slot, &mut commands, &mut desired);
+        let actor = Actor::new(&shared, &slot, &mut commands, &mut desired);
         let began = Instant::now();
         // Unwind-safe: shared state is either behind locks that do not poison or published
         // atomically.
         let Err(panic) = AssertUnwindSafe(actor.run()).catch_unwind().await else { break };
-        if began.elapsed() >= PROVEN {
+        if began.elapsed() >= STABLE_INTERVAL {
             pauses = PAUSES.iter();
         }
         let pause = pauses.next().filter(|_| desired != Next::Leave);
-        record_panic(&deck, &slot, &panic_text(&*panic), pause.copied()).await;
+        record_panic(&shared, &slot, &panic_text(&*panic), pause.copied()).await;
         let Some(pause) = pause else { break };
         tokio::time::sleep(*pause).await;
     }
-    deck.approvals.forget(&slot.name);
+    shared.approvals.forget(&slot.name);
     // Closing the channel signals that the server is gone.
     drop(commands);
 }
 
 /// Records the panic and marks the server as unavailable.
-async fn record_panic(deck: &HostShared, slot: &Slot, panic: &str, pause: Option<Duration>) {
+async fn record_panic(shared: &HostShared, slot: &Slot, panic: &str, pause: Option<Duration>) {
     let task = SafeText::line(&format!("actor of {}", slot.name));
-    deck.facts.record(None, Fact::TaskFailed { task, message: SafeText::line(panic) }).await;
+    shared.facts.record(None, Fact::TaskFailed { task, message: SafeText::line(panic) }).await;
     let reason = SafeText::line(match pause {
         Some(_) => "a fault of the host ended its task, which is restarted; please report it",
         None => "faults of the host ended its task; restart mcpdeck, and please report them",
     });
-    let retry_at = pause.map(|pause| deck.clock.now().plus(pause));
+    let retry_at = pause.map(|pause| shared.clock.now().plus(pause));
     slot.publish(|live| {
         live.session = None;
         live.process = None;
@@ -68,5 +68,5 @@ async fn record_panic(deck: &HostShared, slot: &Slot, panic: &str, pause: Option
     });
     let (state, reason) = (ServerState::Unavailable, Some(reason));
     let fact = Fact::StateChanged { state, reason, attempt: 0, retry_at };
-    deck.facts.record(&slot.name, fact).await;
+    shared.facts.record(&slot.name, fact).await;
 }

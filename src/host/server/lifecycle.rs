@@ -406,12 +406,12 @@ impl Lifecycle {
     /// Schedules a reconnect to an address. It costs one connection and starts nothing, so retries
     /// go on until the server is stopped.
     fn reconnect(&mut self, reason: SafeText, around: Surroundings<'_>) -> Vec<LifecycleStep> {
-        const FIRST: Duration = Duration::from_millis(500);
-        const MOST: Duration = Duration::from_secs(15);
+        const FIRST_RETRY_INTERVAL: Duration = Duration::from_millis(500);
+        const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(15);
         let number = self.reconnects.unwrap_or_default();
         self.reconnects = Some(number.saturating_add(1));
         self.attempt = 0;
-        let delay = (FIRST * (1 << number.min(8))).min(MOST);
+        let delay = (FIRST_RETRY_INTERVAL * (1 << number.min(8))).min(MAX_RETRY_INTERVAL);
         self.back_off(reason, delay, around)
     }
 

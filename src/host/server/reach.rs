@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::Fact;
-use crate::server::actor::EXIT_FOLLOWS;
+use crate::server::actor::EXIT_TIMEOUT;
 use crate::server::connect::{
     Connector, ExitReport, OpenError, OpenRequest, Opened, ProcessHandle, RunningStep, StopPlan,
 };
@@ -40,7 +40,7 @@ pub struct ServerReach {
 const HANDOVER_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Lines of stderr kept after the exit of a process.
-const TAIL: usize = 40;
+const MAX_STDERR_LINES: usize = 40;
 /// Exit codes of shells and loaders for "cannot execute" and "not found".
 const NEVER_RETRIED: [i32; 2] = [126, 127];
 
@@ -230,7 +230,7 @@ async fn end_failed(
 ) -> TryFailure {
     let by_itself = failure.closed
         && !request.cancel.is_cancelled()
-        && tokio::time::timeout(EXIT_FOLLOWS, process.process.wait()).await.is_ok();
+        && tokio::time::timeout(EXIT_TIMEOUT, process.process.wait()).await.is_ok();
     process.expect_exit();
     // A process that sent no message has nothing to finish, so a short grace period suffices.
     let mute = request.context.seen.with(|seen| seen.messages == 0);
@@ -379,7 +379,7 @@ impl ProcessHandle for RunningProcess {
             if let Some(container) = container {
                 container.end().await;
             }
-            ExitReport { exit, stderr_tail: process.stderr_tail(TAIL) }
+            ExitReport { exit, stderr_tail: process.stderr_tail(MAX_STDERR_LINES) }
         })
     }
 

@@ -53,7 +53,7 @@ pub fn remedy(words: FailureOutput<'_>) -> Option<String> {
         let saying = Regex::new(&format!("(?i){saying}")).ok()?;
         let found = lines().find_map(|line| saying.captures(line.trim()))?;
         let name = found.iter().skip(1).flatten().next().map_or("", |name| name.as_str());
-        (name.len() <= LONGEST).then(|| fix.replace("{}", name))
+        (name.len() <= MAX_NAME_BYTES).then(|| fix.replace("{}", name))
     });
     // Warnings may contain the same phrases, so only the error line is checked for these.
     let why_only = || why.and_then(|line| variable(line.trim()));
@@ -171,7 +171,7 @@ const KILLED: &str =
     "something else killed it: the system when memory ran out, a limit, or a person";
 
 /// Maximum length of a name repeated in a help text, in bytes.
-const LONGEST: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 /// Case-insensitive patterns of server output and their help texts, most specific first. `{}` is
 /// replaced by the first group; since servers control that text, groups only match what looks like
 /// a package, a program or a path.

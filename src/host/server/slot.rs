@@ -172,7 +172,7 @@ impl Slot {
             name: config.name.clone(),
             account: Arc::new(Account::new(commands.downgrade())),
             commands,
-            black_box: Ring::new(Self::BLACK_BOX, 1 << 20),
+            black_box: Ring::new(Self::MAX_BLACK_BOX_MESSAGES, 1 << 20),
             redactor: Redactor::default(),
             bytes: Arc::default(),
             turns: Turns::default(),
@@ -242,7 +242,7 @@ impl Slot {
     }
 
     /// Number of messages in the black box.
-    pub const BLACK_BOX: usize = 200;
+    pub const MAX_BLACK_BOX_MESSAGES: usize = 200;
 
     /// The current snapshot.
     pub fn live(&self) -> Arc<Live> {
@@ -356,12 +356,12 @@ impl Slot {
 
 impl Ledger {
     /// Maximum number of targets counted separately; further ones are counted under the method.
-    const TARGETS: usize = 10_000;
+    const MAX_TARGETS: usize = 10_000;
 
     /// Counts a request that starts; returns the key under which it is counted.
     pub fn begin(&mut self, method: &str, target: &str, now: Timestamp) -> Arc<str> {
         self.total.begin(now);
-        let many = self.targets.len() >= Self::TARGETS;
+        let many = self.targets.len() >= Self::MAX_TARGETS;
         // Resources are counted by method: the number of URIs is unbounded.
         let by_method = target.is_empty() || many || method == "resources/read";
         let key: Cow<'_, str> =

@@ -87,7 +87,7 @@ fn findings_are_bounded_and_counted() {
     let fact = Fact::Found { finding };
     let view = fold(vec![fact; 100]);
     let git = &view.servers["git"];
-    assert_eq!(git.findings.len(), ServerView::FINDINGS);
+    assert_eq!(git.findings.len(), ServerView::MAX_FINDINGS);
     assert_eq!(git.finding_counts[&FindingKind::Junk], 100);
 }
 
@@ -119,7 +119,7 @@ fn settled_requests_are_kept_within_bytes_and_failures_within_number() {
     let view = fold(facts);
     assert_eq!(view.settled.len(), 8);
     assert_eq!(view.settled.back().expect("kept").1.id, ApprovalId(19));
-    assert_eq!(view.failures.len(), HostView::FAILURES);
+    assert_eq!(view.failures.len(), HostView::MAX_TASK_FAILURES);
 }
 
 fn more_time() -> Fact {

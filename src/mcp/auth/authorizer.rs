@@ -176,16 +176,16 @@ struct Tries {
 
 impl Tries {
     /// Most new tokens obtained for one request (specification 2026-07-28, step-up: "a few").
-    const MOST: u32 = 3;
+    const MAX_NEW_TOKENS: u32 = 3;
     /// Of these, the most for one scope: the first token may lack it, two more may not.
-    const STEP_UPS: u32 = 2;
+    const MAX_SCOPE_TOKENS: u32 = 2;
     /// Most repetitions that only add a nonce: a server may replace it at any time, not always.
     const MAX_NONCES: u32 = 3;
 }
 
 impl Authorizer {
     /// Timeout for looking up the authorization server when there is no prompt.
-    const LOOK: Duration = Duration::from_secs(10);
+    const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(10);
     /// Most tokens of one server that are forgotten at once.
     const MAX_TOKENS: usize = 16;
 
@@ -323,8 +323,8 @@ impl Authorizer {
         let mut step = AuthStep::new(StepKind::Challenge, &self.site.address);
         step.status = Some(status.as_u16());
         self.site.exchange.events.challenged(step, challenge.as_deref());
-        if tries.renewals > Tries::MOST {
-            let most = Tries::MOST;
+        if tries.renewals > Tries::MAX_NEW_TOKENS {
+            let most = Tries::MAX_NEW_TOKENS;
             let why = format!("the server refused {most} new tokens for one request");
             return Err(AuthFailure::Refused(why));
         }
@@ -349,10 +349,10 @@ impl Authorizer {
                 *asked += 1;
                 *asked
             };
-            if asked > Tries::STEP_UPS {
+            if asked > Tries::MAX_SCOPE_TOKENS {
                 return Err(AuthFailure::refused(format!(
                     "the server wants the scope `{wanted}`, which {} tokens did not have",
-                    Tries::MOST
+                    Tries::MAX_NEW_TOKENS
                 )));
             }
             why = format!(" again, for the scope `{}`", SafeText::cut(&wanted, 200));
@@ -371,7 +371,8 @@ impl Authorizer {
             // The authorization server is looked up once: the steps show it, and an unsafe one is
             // reported here, whether or not the user is present.
             if first
-                && let looked = tokio::time::timeout(Self::LOOK, self.site.look(&wanted)).await
+                && let looked =
+                    tokio::time::timeout(Self::DISCOVERY_TIMEOUT, self.site.look(&wanted)).await
                 && let Ok(Err(AuthFailure::Refused(why))) = looked
             {
                 return Err(AuthFailure::Refused(why));

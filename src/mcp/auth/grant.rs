@@ -307,8 +307,8 @@ pub(super) struct TokenClient {
 
 impl TokenClient {
     /// Longest response body, in bytes.
-    const BYTES: usize = 256 << 10;
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const MAX_BODY_BYTES: usize = 256 << 10;
+    const GRANT_TIMEOUT: Duration = Duration::from_secs(30);
 
     pub(super) fn new(
         server: &Url,
@@ -321,7 +321,7 @@ impl TokenClient {
             // Redirects of discovery are followed by rmcp, within the origin.
             .redirect(reqwest::redirect::Policy::none())
             .dns_resolver(policy.clone())
-            .timeout(Self::PATIENCE)
+            .timeout(Self::GRANT_TIMEOUT)
             .build()
             .map_err(AuthFailure::failed)?;
         Ok(Self { http, policy, events })
@@ -385,8 +385,8 @@ impl TokenClient {
         let mut stream = decoded(response);
         while !streams && let Some(chunk) = stream.next().await {
             body.extend_from_slice(&chunk.map_err(|error| remote::innermost(&error))?);
-            if body.len() > Self::BYTES {
-                return Err(format!("the answer is over {} bytes", Self::BYTES));
+            if body.len() > Self::MAX_BODY_BYTES {
+                return Err(format!("the answer is over {} bytes", Self::MAX_BODY_BYTES));
             }
         }
         out.body(body).map_err(|error| error.to_string())
@@ -408,7 +408,7 @@ pub(super) fn is_code(text: &str) -> bool {
 // The assertion of a client that has a key (RFC 7523, `private_key_jwt`).
 
 /// Seconds an assertion is valid.
-const LIFE: u64 = 300;
+const ASSERTION_SECONDS: u64 = 300;
 
 /// Signs an assertion of `client` for `audience`, at `now` in seconds since 1970. The key is PKCS#8
 /// in PEM: RSA (RS256), P-256 (ES256) or P-384 (ES384).
@@ -422,7 +422,7 @@ pub(super) fn sign(pem: &str, client: &str, audience: &str, now: u64) -> Result<
     let part = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let header = part(json!({"alg": algorithm, "typ": "JWT"}));
     let claims = part(json!({
-        "iss": client, "sub": client, "aud": audience, "iat": now, "exp": now + LIFE,
+        "iss": client, "sub": client, "aud": audience, "iat": now, "exp": now + ASSERTION_SECONDS,
         "jti": URL_SAFE_NO_PAD.encode(id),
     }));
     let text = format!("{header}.{claims}");

@@ -74,14 +74,14 @@ pub(super) struct Loopback {
 
 impl Loopback {
     /// Longest request read, in bytes.
-    const BYTES: usize = 32 << 10;
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const MAX_REQUEST_BYTES: usize = 32 << 10;
+    const READ_TIMEOUT: Duration = Duration::from_secs(5);
     /// Most connections served at the same time.
-    const AT_ONCE: usize = 16;
+    const MAX_CONNECTIONS: usize = 16;
     /// Range of new ports: below the ephemeral ports (from 32768 on Linux, 49152 elsewhere), so
     /// that no outgoing connection occupies it at the next sign-in.
     const PORTS: std::ops::Range<u16> = 20_000..32_768;
-    const TRIES: usize = 32;
+    const MAX_PORT_TRIES: usize = 32;
 
     /// Listens at the configured port, or else at the remembered one when it is free, or else at a
     /// new one.
@@ -96,7 +96,7 @@ impl Loopback {
             let found = listen(&target, port).await.and_then(|found| found.checked(&target));
             found.map_err(|error| taken(port, &error))?
         } else {
-            let new = (0..Self::TRIES).map(|_| fastrand::u16(Self::PORTS));
+            let new = (0..Self::MAX_PORT_TRIES).map(|_| fastrand::u16(Self::PORTS));
             let mut found = Err(io::ErrorKind::AddrInUse.into());
             // Any port will do when none of these is free.
             for port in remembered.into_iter().chain(new).chain([0]) {
@@ -130,7 +130,7 @@ impl Loopback {
         let mut open = FuturesUnordered::new();
         loop {
             tokio::select! {
-                accepted = self.accept(), if open.len() < Self::AT_ONCE => match accepted {
+                accepted = self.accept(), if open.len() < Self::MAX_CONNECTIONS => match accepted {
                     Ok(stream) => open.push(self.serve(stream, &accepts)),
                     // Out of file descriptors, which is transient.
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -152,7 +152,7 @@ impl Loopback {
 
     /// Answers one request; returns its address if it is the one that was waited for.
     async fn serve(&self, mut stream: TcpStream, accepts: impl Fn(&str) -> bool) -> Option<String> {
-        let read = tokio::time::timeout(Self::PATIENCE, target(&mut stream)).await;
+        let read = tokio::time::timeout(Self::READ_TIMEOUT, target(&mut stream)).await;
         let found =
             read.ok().flatten().map(|target| format!("http://127.0.0.1:{}{target}", self.port));
         let good = found
@@ -167,7 +167,7 @@ impl Loopback {
              content-length: {}\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{text}",
             text.len()
         );
-        let _ = tokio::time::timeout(Self::PATIENCE, stream.write_all(reply.as_bytes())).await;
+        let _ = tokio::time::timeout(Self::READ_TIMEOUT, stream.write_all(reply.as_bytes())).await;
         let _ = stream.shutdown().await;
         good
     }
@@ -208,7 +208,7 @@ async fn target(stream: &mut TcpStream) -> Option<String> {
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         let read = stream.read(&mut piece).await.ok().filter(|read| *read > 0)?;
         head.extend_from_slice(&piece[..read]);
-        if head.len() > Loopback::BYTES {
+        if head.len() > Loopback::MAX_REQUEST_BYTES {
             return None;
         }
     }

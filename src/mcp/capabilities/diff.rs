@@ -33,9 +33,9 @@ impl ListChanges {
     /// twice, the oldest and newest values are kept; if it changed back, the one in between is.
     pub fn add(&mut self, newer: &Self) -> bool {
         /// Most entries of each kind; a server that keeps inventing names loses the oldest.
-        const MOST: usize = 5_000;
+        const MAX_ENTRIES: usize = 5_000;
         fn put<T>(all: &mut Vec<T>, one: T) {
-            if all.len() >= MOST {
+            if all.len() >= MAX_ENTRIES {
                 all.remove(0);
             }
             all.push(one);

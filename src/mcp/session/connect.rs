@@ -110,7 +110,7 @@ fn failed(error: Error) -> ConnectError {
 
 /// How long a probe may go unanswered before `initialize` follows it on the same connection: the
 /// server may be slow, or may ignore methods it does not know. Whichever succeeds first counts.
-const PROBE_ALONE: Duration = Duration::from_secs(10);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, ConnectError> {
     let explained = |error: Error| explain(error, core);
@@ -124,7 +124,7 @@ async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, Conn
             let mut probe = Box::pin(discover(core));
             let probed = tokio::select! {
                 probed = &mut probe => probed,
-                () = tokio::time::sleep(PROBE_ALONE) => {
+                () = tokio::time::sleep(PROBE_TIMEOUT) => {
                     let second = Box::pin(initialize(core, era::LEGACY, None));
                     match select(probe, second).await {
                         Either::Left((Ok(result), _)) => return discovered(core, result),
@@ -315,11 +315,11 @@ fn run(live: &LiveSession) {
 }
 
 /// `UnsupportedProtocolVersionError`.
-const UNSUPPORTED_VERSION: i64 = -32022;
+const UNSUPPORTED_VERSION_CODE: i64 = -32022;
 
 /// The versions a server supports, from its error when it rejects the requested one.
 fn supported(error: &Error) -> Vec<&str> {
-    let rpc = error.rpc.as_ref().filter(|rpc| rpc.code == Some(UNSUPPORTED_VERSION));
+    let rpc = error.rpc.as_ref().filter(|rpc| rpc.code == Some(UNSUPPORTED_VERSION_CODE));
     let named = rpc.and_then(|rpc| rpc.data.as_ref()).and_then(|data| data.get("supported"));
     named.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
@@ -329,7 +329,7 @@ fn explain(mut error: Error, core: &Core) -> ConnectError {
     let tap = &core.tap;
     let closed = error.code == ErrorCode::ServerUnavailable;
     let unauthorized = tap.unauthorized.load(Ordering::Relaxed);
-    if error.rpc.as_ref().is_some_and(|rpc| rpc.code == Some(UNSUPPORTED_VERSION)) {
+    if error.rpc.as_ref().is_some_and(|rpc| rpc.code == Some(UNSUPPORTED_VERSION_CODE)) {
         return no_common(&supported(&error));
     }
     if !closed {

@@ -18,7 +18,7 @@ use base::text::cut;
 use config::error::{Error, ErrorCode};
 
 /// Limit on all pages of a list together, as a multiple of the message limit.
-const MESSAGES: usize = 4;
+const MAX_LIST_MESSAGES: usize = 4;
 
 /// A list that is being fetched.
 struct Fetch<'a> {
@@ -83,7 +83,7 @@ impl Fetch<'_> {
                     SafeText::line(cut(&next, 64))
                 )));
             }
-            let most = (MESSAGES * limits.line_bytes) as u64;
+            let most = (MAX_LIST_MESSAGES * limits.line_bytes) as u64;
             if self.bytes > most {
                 return Ok(Some(format!("more than {}, the rest was not read", Bytes(most))));
             }

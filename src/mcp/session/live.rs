@@ -351,9 +351,11 @@ impl Core {
 
     pub(super) fn subscribe(&self, uri: &str) -> Result<Value, Error> {
         let mut uris = self.uris.lock();
-        if uris.len() == MOST {
-            let error =
-                Error::new(ErrorCode::RateLimited, format!("more than {MOST} subscriptions"));
+        if uris.len() == MAX_SUBSCRIPTIONS {
+            let error = Error::new(
+                ErrorCode::RateLimited,
+                format!("more than {MAX_SUBSCRIPTIONS} subscriptions"),
+            );
             return Err(error.server(&self.tap.context.server));
         }
         if uris.insert(uri.to_owned()) {
@@ -391,9 +393,9 @@ impl Core {
             if over || matches!(code, Some(-32601 | -32602)) {
                 return;
             }
-            pause = if began.elapsed() > GOOD { Duration::from_secs(1) } else { pause };
+            pause = if began.elapsed() > STABLE_INTERVAL { Duration::from_secs(1) } else { pause };
             tokio::select! {
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST),
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(MAX_RETRY_INTERVAL),
                 () = self.changed.notified() => {}
             }
             // Changes in between were not reported.
@@ -479,8 +481,8 @@ impl SessionHandle for LiveSession {
 // what the host subscribes to, reopened when that changes or the server ends it.
 
 /// Most resource subscriptions per server.
-const MOST: usize = 1024;
+const MAX_SUBSCRIPTIONS: usize = 1024;
 /// Longest pause between two attempts.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// A subscription that lasted this long resets the pause.
-const GOOD: Duration = Duration::from_secs(10);
+const STABLE_INTERVAL: Duration = Duration::from_secs(10);

@@ -23,17 +23,17 @@ use config::error::{Error, ErrorCode};
 
 /// Poll interval when the server names none, and the range it may name. A call with a short timeout
 /// polls at half of that.
-const PAUSE: Duration = Duration::from_millis(500);
-const SHORTEST: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(60);
 /// Shortest poll interval while the user holds the call: only the task's own end matters then.
-const WHILE_HELD: Duration = Duration::from_secs(10);
+const HELD_POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// How long to wait for a last poll, or for the server to answer a cancellation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the caller waits for a cancellation to be delivered.
-const CANCEL_WAIT: Duration = Duration::from_millis(250);
+const DELIVERY_TIMEOUT: Duration = Duration::from_millis(250);
 /// JSON-RPC "invalid params": the error for an unknown task.
-const UNKNOWN: i64 = -32602;
+const UNKNOWN_TASK_CODE: i64 = -32602;
 
 /// The stage of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ struct TaskStatus {
 impl TaskStatus {
     /// A started task whose status is not given.
     const UNKNOWN_STATUS: Self =
-        Self { stage: TaskStage::Working, message: None, pause: PAUSE, ttl: None };
+        Self { stage: TaskStage::Working, message: None, pause: POLL_INTERVAL, ttl: None };
 
     /// Parses a task; `None` when it has no status.
     fn read(task: &Value, core: &Core) -> Option<Self> {
@@ -81,7 +81,8 @@ impl TaskStatus {
         Some(Self {
             stage,
             message: message.map(|text| redactor.redact(&text).into_owned()),
-            pause: millis("pollInterval").map_or(PAUSE, |pause| pause.clamp(SHORTEST, LONGEST)),
+            pause: millis("pollInterval")
+                .map_or(POLL_INTERVAL, |pause| pause.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)),
             ttl: millis("ttl"),
         })
     }
@@ -233,13 +234,13 @@ impl RunningTask {
     }
 
     async fn pause(&self, status: &TaskStatus) {
-        let mut pause = status.pause.min(self.unwanted.pending.timeout / 2).max(SHORTEST);
+        let mut pause = status.pause.min(self.unwanted.pending.timeout / 2).max(MIN_POLL_INTERVAL);
         if self.unwanted.pending.is_held() {
-            pause = pause.max(WHILE_HELD);
+            pause = pause.max(HELD_POLL_INTERVAL);
         }
-        tokio::time::sleep(SHORTEST).await;
+        tokio::time::sleep(MIN_POLL_INTERVAL).await;
         tokio::select! {
-            () = tokio::time::sleep(pause.saturating_sub(SHORTEST)) => {}
+            () = tokio::time::sleep(pause.saturating_sub(MIN_POLL_INTERVAL)) => {}
             () = self.attended.news() => {}
         }
     }
@@ -285,7 +286,7 @@ impl RunningTask {
 
     /// A server that refuses to report on a task has usually forgotten it.
     fn forgotten(&self, mut error: Error, before: &TaskStatus) -> Error {
-        if error.rpc.as_ref().and_then(|rpc| rpc.code) != Some(UNKNOWN) {
+        if error.rpc.as_ref().and_then(|rpc| rpc.code) != Some(UNKNOWN_TASK_CODE) {
             return error;
         }
         self.unwanted.disarm();
@@ -324,7 +325,7 @@ impl Unwanted {
     /// exits next would lose the message.
     async fn say(&self) {
         if let Some(said) = self.cancel() {
-            let _ = tokio::time::timeout(CANCEL_WAIT, said).await;
+            let _ = tokio::time::timeout(DELIVERY_TIMEOUT, said).await;
         }
     }
 

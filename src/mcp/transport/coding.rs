@@ -121,7 +121,7 @@ struct Inflater {
 
 impl Inflater {
     /// Checksum and length at the end of a gzip member.
-    const GZIP_TRAILER: usize = 8;
+    const GZIP_TRAILER_BYTES: usize = 8;
 
     fn new(coding: Coding) -> Self {
         let first = if coding == Coding::Gzip { Place::Header } else { Place::Start };
@@ -170,7 +170,8 @@ impl Inflater {
                     self.input = self.input.slice(read..);
                     if status == Status::StreamEnd {
                         let gzip = self.coding == Coding::Gzip;
-                        self.place = Place::Trailer(if gzip { Self::GZIP_TRAILER } else { 0 });
+                        self.place =
+                            Place::Trailer(if gzip { Self::GZIP_TRAILER_BYTES } else { 0 });
                     } else if read == 0 && written == 0 {
                         return Err(broken("it makes no progress"));
                     }
@@ -201,7 +202,7 @@ impl Inflater {
 /// The length of the gzip header at the start of `bytes` (RFC 1952, section 2.3); `None` when it
 /// goes on behind them.
 fn header_length(bytes: &[u8]) -> io::Result<Option<usize>> {
-    const FIXED: usize = 10;
+    const GZIP_HEADER_BYTES: usize = 10;
     let begins = [0x1f, 0x8b, 8];
     if !begins.starts_with(&bytes[..bytes.len().min(begins.len())]) {
         return Err(broken("it is not gzip"));
@@ -210,7 +211,7 @@ fn header_length(bytes: &[u8]) -> io::Result<Option<usize>> {
         return Err(broken("its header has no end"));
     }
     let Some(&flags) = bytes.get(3) else { return Ok(None) };
-    let mut at = FIXED;
+    let mut at = GZIP_HEADER_BYTES;
     if flags & 4 != 0 {
         let Some(&[low, high]) = bytes.get(at..at + 2) else { return Ok(None) };
         at += 2 + usize::from(u16::from_le_bytes([low, high]));

@@ -45,7 +45,7 @@ pub struct Http {
     /// Streams that the server has opened in answer to a notification.
     opened: Mutex<JoinSet<()>>,
     me: Weak<Self>,
-    /// Consecutive answers that took [`Http::DELAY`] after their head.
+    /// Consecutive answers that took [`Http::ACK_INTERVAL`] after their head.
     delayed: AtomicU32,
     /// Messages that no caller waits for, and markers that report when all are sent.
     queue: mpsc::Sender<Queued>,
@@ -75,7 +75,7 @@ struct StreamMark {
 
 impl Http {
     /// Answers and notifications that may wait to be posted.
-    const QUEUED: usize = 2048;
+    const POST_CAPACITY: usize = 2048;
     /// How far the pauses grow between the parts of an answer that bring nothing.
     const MAX_ANSWER_INTERVAL: Duration = Duration::from_secs(1);
     /// The same for the standalone stream.
@@ -88,13 +88,13 @@ impl Http {
     /// the first, which the host's system delays by 40 ms on a reused connection, but not on a new
     /// one. After this many consecutive answers that took this long, a connection serves one
     /// message; if the time was spent elsewhere, the cost of that is negligible.
-    const DELAY: Duration = Duration::from_millis(35);
-    const DELAYS: u32 = 3;
+    const ACK_INTERVAL: Duration = Duration::from_millis(35);
+    const MIN_LATE_ANSWERS: u32 = 3;
     /// Failed attempts to resume an interrupted stream before giving up.
-    const ATTEMPTS: u32 = 5;
+    const MAX_RESUME_ATTEMPTS: u32 = 5;
     /// Events processed before other servers get a turn. A body arrives in chunks of hundreds of
     /// kilobytes, and thousands of events at once would block them for milliseconds.
-    const AT_ONCE: usize = 64;
+    const MAX_TURN_EVENTS: usize = 64;
 
     /// A transport to the server of `config`.
     ///
@@ -102,7 +102,7 @@ impl Http {
     /// When a header is invalid, or TLS cannot be set up.
     pub fn open(tap: &Arc<Tap>, config: &HttpConfig) -> Result<Arc<Self>, SendError> {
         let remote = RemoteServer::new(config, tap, true)?;
-        let (queue, queued) = mpsc::channel(Self::QUEUED);
+        let (queue, queued) = mpsc::channel(Self::POST_CAPACITY);
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             remote,
             url: config.url.clone(),
@@ -161,7 +161,7 @@ impl Http {
             *self.state.lock() = HttpState::default();
         }
         let delayed = self.delayed.load(Ordering::Relaxed);
-        if (Self::DELAYS..u32::MAX).contains(&delayed) {
+        if (Self::MIN_LATE_ANSWERS..u32::MAX).contains(&delayed) {
             request = request.header(CONNECTION, "close");
         }
         let (request, session) = self.in_session(request);
@@ -198,8 +198,8 @@ impl Http {
         } else {
             self.body(response, id, &kind, session, &method).await?;
         }
-        if delayed < Self::DELAYS {
-            let delayed = if head.elapsed() < Self::DELAY { 0 } else { delayed + 1 };
+        if delayed < Self::MIN_LATE_ANSWERS {
+            let delayed = if head.elapsed() < Self::ACK_INTERVAL { 0 } else { delayed + 1 };
             self.delayed.store(delayed, Ordering::Relaxed);
         }
         Ok(())
@@ -223,7 +223,7 @@ impl Http {
                     least = self.read_events(response, Some(id), &mut mark, &mut pauses).await;
                 }
                 Ok(None) => return Err(closed_early()),
-                Err(error @ SendError::Broken(_)) if failed < Self::ATTEMPTS => {
+                Err(error @ SendError::Broken(_)) if failed < Self::MAX_RESUME_ATTEMPTS => {
                     tracing::debug!(server = %self.tap.context.server, %error, "not resumed");
                     failed += 1;
                     least = pauses.after_failure();
@@ -259,7 +259,7 @@ impl Http {
     /// Opens the standalone stream and waits briefly until it is open: anything a legacy server
     /// sends on it before is lost, and a call that depends on it hangs.
     async fn open_stream(self: &Arc<Self>) {
-        const PATIENCE: Duration = Duration::from_millis(300);
+        const OPEN_TIMEOUT: Duration = Duration::from_millis(300);
         if self.state.lock().session.is_none() {
             return;
         }
@@ -272,7 +272,7 @@ impl Http {
             }
         });
         self.state.lock().stream = Some(AbortOnDropHandle::new(task));
-        let _ = tokio::time::timeout(PATIENCE, opened.wait_for(|settled| *settled)).await;
+        let _ = tokio::time::timeout(OPEN_TIMEOUT, opened.wait_for(|settled| *settled)).await;
     }
 
     /// Opens an event stream; `None` when the server offers none.
@@ -324,7 +324,7 @@ impl Http {
             while let Some(event) = events.next_complete() {
                 answered += self.take_event(event, id, mark);
                 in_a_row += 1;
-                if in_a_row == Self::AT_ONCE {
+                if in_a_row == Self::MAX_TURN_EVENTS {
                     in_a_row = 0;
                     tokio::task::yield_now().await;
                 }
@@ -550,7 +550,7 @@ impl Transport for Http {
 
     fn queue(&self, message: Vec<u8>) -> Result<(), SendError> {
         let queued = self.queue.try_send(Queued::Message(message));
-        queued.map_err(|_| SendError::Unread(Self::QUEUED))
+        queued.map_err(|_| SendError::Unread(Self::POST_CAPACITY))
     }
 
     fn negotiated(&self, version: &str) {
@@ -563,7 +563,7 @@ impl Transport for Http {
 
     /// Posts what is queued and ends the session; waits at most a second for the server.
     fn close(&self) -> BoxFuture<'_, ()> {
-        const PATIENCE: Duration = Duration::from_secs(1);
+        const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
         Box::pin(async {
             let shutdown = async {
                 let (done, all) = tokio::sync::oneshot::channel();
@@ -575,7 +575,7 @@ impl Transport for Http {
                     let _ = self.remote.run(self.in_session(request).0).await;
                 }
             };
-            let _ = tokio::time::timeout(PATIENCE, shutdown).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, shutdown).await;
             self.state.lock().stream = None;
         })
     }

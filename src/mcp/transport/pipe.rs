@@ -136,9 +136,9 @@ impl Transport for PipeTransport {
 
 impl PipeOutput {
     /// Capacity in bytes above which a buffer grown for a long message is freed.
-    const SPARE: usize = 256 << 10;
+    const MAX_SPARE_BYTES: usize = 256 << 10;
     /// Multiple of the limits to which unread messages may pile up before the server is cut off.
-    const UNREAD: usize = 8;
+    const MAX_UNREAD_MESSAGES: usize = 8;
 
     fn push(&self, message: Vec<u8>, waited_for: bool) -> Result<(), SendError> {
         let mut queue = self.queue.lock();
@@ -148,7 +148,9 @@ impl PipeOutput {
         let (messages, bytes) = queue.unasked;
         if !waited_for {
             // Bytes being written do not count: one long message may take its time.
-            if messages > Self::UNREAD * self.messages || bytes > Self::UNREAD * self.bytes {
+            if messages > Self::MAX_UNREAD_MESSAGES * self.messages
+                || bytes > Self::MAX_UNREAD_MESSAGES * self.bytes
+            {
                 let unread = SendError::Unread(messages);
                 queue.broken = Some(unread.clone());
                 queue.bytes = Vec::new();
@@ -207,7 +209,7 @@ impl PipeOutput {
                 queue.writing = queue.bytes.len();
                 *done = 0;
                 bytes.clear();
-                if bytes.capacity() > Self::SPARE {
+                if bytes.capacity() > Self::MAX_SPARE_BYTES {
                     *bytes = Vec::new();
                 }
                 std::mem::swap(bytes, &mut queue.bytes);
@@ -274,7 +276,7 @@ struct PipeInput {
 
 impl PipeInput {
     /// Lines processed before other tasks get a turn.
-    const AT_ONCE: usize = 64;
+    const MAX_TURN_LINES: usize = 64;
     /// Bytes of a server that are looked at after its session is over, for a question that nobody
     /// can answer any more.
     const MAX_LAST_BYTES: usize = 1 << 20;
@@ -286,7 +288,7 @@ impl PipeInput {
             while let Some(line) = self.lines.next_line() {
                 self.take(line);
                 in_a_row += 1;
-                if in_a_row == Self::AT_ONCE {
+                if in_a_row == Self::MAX_TURN_LINES {
                     in_a_row = 0;
                     tokio::task::yield_now().await;
                 }
@@ -381,11 +383,11 @@ pub struct Oversized {
 }
 
 impl Oversized {
-    const HEAD: usize = 64 << 10;
-    const TAIL: usize = 512;
+    const MAX_HEAD_BYTES: usize = 64 << 10;
+    const MAX_TAIL_BYTES: usize = 512;
 
     fn new(bytes: &[u8]) -> Self {
-        let head = bytes[..bytes.len().min(Self::HEAD)].to_vec();
+        let head = bytes[..bytes.len().min(Self::MAX_HEAD_BYTES)].to_vec();
         let mut new = Self { head, tail: Vec::new(), total: 0 };
         new.add(bytes);
         new
@@ -393,19 +395,19 @@ impl Oversized {
 
     fn add(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(Self::TAIL)..]);
-        self.tail.drain(..self.tail.len().saturating_sub(Self::TAIL));
+        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(Self::MAX_TAIL_BYTES)..]);
+        self.tail.drain(..self.tail.len().saturating_sub(Self::MAX_TAIL_BYTES));
     }
 }
 
 impl<R: AsyncRead + Unpin> LineSplitter<R> {
-    const STEP: usize = 8 << 10;
+    const READ_STEP_BYTES: usize = 8 << 10;
     const MAX_STEP: usize = 256 << 10;
     /// Most bytes of one read. While a large pipe is being drained its writer is blocked; reading
     /// in parts lets both work at the same time.
-    const READ: usize = 64 << 10;
+    const MAX_READ_BYTES: usize = 64 << 10;
     /// A buffer grown for a long line is freed after this many reads that did not need it.
-    const SMALL_READS: u32 = 32;
+    const MAX_SMALL_READS: u32 = 32;
 
     /// Lines of at most `limit` bytes.
     pub const fn new(reader: R, limit: usize) -> Self {
@@ -416,7 +418,7 @@ impl<R: AsyncRead + Unpin> LineSplitter<R> {
             searched: 0,
             limit,
             skipping: None,
-            step: Self::STEP,
+            step: Self::READ_STEP_BYTES,
             small: 0,
         }
     }
@@ -467,7 +469,8 @@ impl<R: AsyncRead + Unpin> LineSplitter<R> {
     /// Reads more; 0 at the end of the stream. Cancel-safe.
     pub async fn fill(&mut self) -> io::Result<usize> {
         self.make_room();
-        let read = self.reader.read_buf(&mut (&mut self.buffer).limit(Self::READ)).await?;
+        let read =
+            self.reader.read_buf(&mut (&mut self.buffer).limit(Self::MAX_READ_BYTES)).await?;
         self.step = if read >= self.step { (self.step * 2).min(Self::MAX_STEP) } else { self.step };
         Ok(read)
     }
@@ -485,10 +488,10 @@ impl<R: AsyncRead + Unpin> LineSplitter<R> {
             self.searched -= self.start;
             self.start = 0;
         }
-        self.small = if self.buffer.len() < Self::STEP { self.small + 1 } else { 0 };
-        if self.small > Self::SMALL_READS && self.buffer.capacity() > Self::MAX_STEP {
-            self.buffer.shrink_to(Self::STEP);
-            self.step = Self::STEP;
+        self.small = if self.buffer.len() < Self::READ_STEP_BYTES { self.small + 1 } else { 0 };
+        if self.small > Self::MAX_SMALL_READS && self.buffer.capacity() > Self::MAX_STEP {
+            self.buffer.shrink_to(Self::READ_STEP_BYTES);
+            self.step = Self::READ_STEP_BYTES;
             self.small = 0;
         }
         if self.buffer.capacity() - self.buffer.len() < self.step {

@@ -30,9 +30,9 @@ use base::{Redactor, SafeText};
 use config::{HttpConfig, TlsConfig};
 
 /// Chunks received from the server that may wait to be read.
-const PIECES: usize = 16;
+const PIECE_CAPACITY: usize = 16;
 /// Bytes of outgoing messages that may wait to be sent.
-const OUTGOING: usize = 64 << 10;
+const OUTGOING_CAPACITY: usize = 64 << 10;
 
 /// The two directions of a connection, as bytes.
 pub(crate) struct Streams {
@@ -45,8 +45,8 @@ pub(super) type Incoming = mpsc::Sender<io::Result<Bytes>>;
 
 /// The streams of a session, and their other ends.
 pub(super) fn streams() -> (Streams, Incoming, BufReader<DuplexStream>) {
-    let (incoming, pieces) = mpsc::channel(PIECES);
-    let (write, outgoing) = tokio::io::duplex(OUTGOING);
+    let (incoming, pieces) = mpsc::channel(PIECE_CAPACITY);
+    let (write, outgoing) = tokio::io::duplex(OUTGOING_CAPACITY);
     let streams = Streams { read: Box::new(StreamReader::new(pieces)), write: Box::new(write) };
     (streams, incoming, BufReader::new(outgoing))
 }
@@ -136,9 +136,9 @@ pub(super) struct Posts(JoinSet<()>);
 
 impl Posts {
     /// Most messages posted concurrently.
-    const MOST: usize = 256;
+    const MAX_CONCURRENT_POSTS: usize = 256;
     /// How long the next message waits for the acknowledgement of one.
-    const PATIENCE: Duration = Duration::from_secs(1);
+    const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(1);
 
     /// Posts a message, unless the session ends first. With `in_order`, returns when the server has
     /// acknowledged it: at once, as a rule, and one that never does must not hold up the others.
@@ -149,7 +149,7 @@ impl Posts {
         posting: BoxFuture<'static, ()>,
     ) {
         while self.0.try_join_next().is_some() {}
-        while self.0.len() >= Self::MOST {
+        while self.0.len() >= Self::MAX_CONCURRENT_POSTS {
             self.0.join_next().await;
         }
         let (done, acknowledged) = oneshot::channel::<()>();
@@ -161,7 +161,7 @@ impl Posts {
             }
         });
         if in_order {
-            let _ = tokio::time::timeout(Self::PATIENCE, acknowledged).await;
+            let _ = tokio::time::timeout(Self::ACKNOWLEDGEMENT_TIMEOUT, acknowledged).await;
         }
     }
 
@@ -308,9 +308,9 @@ pub(crate) fn headers(config: &HttpConfig) -> Result<HeaderMap, SendError> {
 /// preserve the request: a message turned into a GET is silently lost. With a token or headers of
 /// the entry, only to the same place: another path may be another server, which they are not for.
 fn redirect(attempt: reqwest::redirect::Attempt<'_>, has_secrets: bool) -> Action {
-    const MOST: usize = 5;
+    const MAX_REDIRECTS: usize = 5;
     let Some(first) = attempt.previous().first().cloned() else { return attempt.follow() };
-    if attempt.previous().len() > MOST {
+    if attempt.previous().len() > MAX_REDIRECTS {
         return attempt.error("too many redirects");
     }
     let origin = attempt.url().origin();
@@ -432,13 +432,13 @@ impl Default for Unasked {
 
 impl Unasked {
     /// Reading held back for longer than this is reported: one large message is not a flood.
-    const FLOOD: Duration = Duration::from_secs(1);
+    const FLOOD_TIMEOUT: Duration = Duration::from_secs(1);
 
     /// Accounts for unsolicited bytes; returns how long to pause before reading more.
     pub fn spend(&mut self, bytes: usize, tap: &Tap) -> Option<Duration> {
         let pause = self.allowance.spend(bytes as f64)?;
         self.held += pause;
-        if self.held >= Self::FLOOD {
+        if self.held >= Self::FLOOD_TIMEOUT {
             tap.floods();
         }
         Some(pause)

@@ -27,7 +27,7 @@ type Socket = WebSocketStream<reqwest::Upgraded>;
 
 /// Message limit, as a multiple of the line limit: a message over the line limit is refused by the
 /// session, one over this ends the connection.
-const OVER: usize = 4;
+const MESSAGE_LIMIT_LINES: usize = 4;
 /// Longest frame that is sent: a longer message goes out in several.
 const MAX_FRAME_BYTES: usize = 512 << 10;
 /// Bytes that may wait to be written: a frame, and the pongs owed to a server that pings and does
@@ -60,7 +60,7 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
         return Err(SendError::Refused(text));
     }
     let upgraded = response.upgrade().await.map_err(|error| remote.broken(&error))?;
-    let most = remote.tap.context.limits.line_bytes.saturating_mul(OVER);
+    let most = remote.tap.context.limits.line_bytes.saturating_mul(MESSAGE_LIMIT_LINES);
     let config = WebSocketConfig::default()
         .max_message_size(Some(most))
         .max_frame_size(Some(most))
@@ -81,9 +81,9 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
 
 async fn read(mut stream: SplitStream<Socket>, mut incoming: Incoming, tap: &Tap) {
     /// Frames without a message, such as pings, before other servers get a turn.
-    const AT_ONCE: usize = 64;
+    const MAX_TURN_FRAMES: usize = 64;
     /// Bytes of a frame around its payload.
-    const FRAME: usize = 2;
+    const FRAME_BYTES: usize = 2;
     let mut in_a_row = 0;
     // Nobody has asked for pings: they are read at a limited rate, as other unsolicited data.
     let mut unasked = Unasked::default();
@@ -94,8 +94,8 @@ async fn read(mut stream: SplitStream<Socket>, mut incoming: Incoming, tap: &Tap
             Ok(Message::Close(frame)) => Err(closed(frame)),
             Ok(Message::Ping(payload) | Message::Pong(payload)) => {
                 tap.context.bytes.heard(tap.context.clock.now());
-                in_a_row = (in_a_row + 1) % AT_ONCE;
-                if let Some(pause) = unasked.spend(payload.len() + FRAME, tap) {
+                in_a_row = (in_a_row + 1) % MAX_TURN_FRAMES;
+                if let Some(pause) = unasked.spend(payload.len() + FRAME_BYTES, tap) {
                     tokio::time::sleep(pause).await;
                 } else if in_a_row == 0 {
                     tokio::task::yield_now().await;

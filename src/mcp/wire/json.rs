@@ -29,22 +29,22 @@ impl ParseBudget {
     /// Nesting that is safe on a worker thread's stack, whatever a configuration says.
     pub const MAX_DEPTH: usize = 512;
     /// Bytes a tree may take per byte of the message limit: twice what small objects need.
-    pub const PER_BYTE: usize = 24;
+    pub const MAX_BYTES_PER_BYTE: usize = 24;
     /// Bytes of a value in an array.
-    const ITEM: usize = size_of::<Value>();
+    const ITEM_BYTES: usize = size_of::<Value>();
     /// Bytes of a value in an object, with its key and its slot in the table.
-    const ENTRY: usize = size_of::<(String, Value)>() + 4 * size_of::<usize>();
+    const ENTRY_BYTES: usize = size_of::<(String, Value)>() + 4 * size_of::<usize>();
     /// Entries that the smallest object has room for.
-    const FEWEST: usize = 3;
+    const MIN_OBJECT_ENTRIES: usize = 3;
 
     /// Bytes that the children of an array or object take in a tree, excluding their own children
     /// and texts.
     pub const fn children(object: bool, count: usize) -> usize {
         match (object, count) {
             (_, 0) => 0,
-            (false, _) => count * Self::ITEM,
-            (true, 1..=Self::FEWEST) => Self::FEWEST * Self::ENTRY,
-            (true, _) => 2 * count * Self::ENTRY,
+            (false, _) => count * Self::ITEM_BYTES,
+            (true, 1..=Self::MIN_OBJECT_ENTRIES) => Self::MIN_OBJECT_ENTRIES * Self::ENTRY_BYTES,
+            (true, _) => 2 * count * Self::ENTRY_BYTES,
         }
     }
 }
@@ -116,8 +116,8 @@ pub fn parse(bytes: &[u8], budget: ParseBudget) -> Result<Parsed, Flaw> {
 /// path, which reports what is odd about them.
 pub fn answer(bytes: &[u8], budget: ParseBudget) -> Option<(i64, Value)> {
     // The result of a plain answer begins within this many bytes.
-    const HEAD: usize = 96;
-    memchr::memmem::find(&bytes[..bytes.len().min(HEAD)], b"\"result\"")?;
+    const MAX_HEAD_BYTES: usize = 96;
+    memchr::memmem::find(&bytes[..bytes.len().min(MAX_HEAD_BYTES)], b"\"result\"")?;
     // The message around the result counts as a level and three values.
     let mut state = JsonReading::new(ParseBudget { nodes: budget.nodes.checked_sub(3)?, ..budget });
     let mut parser = serde_json::Deserializer::from_slice(bytes);

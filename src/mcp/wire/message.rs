@@ -170,8 +170,8 @@ fn rpc_error(error: Value, notes: &mut Vec<String>) -> RpcError {
 
 fn whole_number(value: &Value) -> Option<i64> {
     // Beyond this, one `f64` stands for several integers, and which was meant is unknown.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    let whole = |f: &f64| f.fract() == 0.0 && f.abs() <= EXACT;
+    const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
+    let whole = |f: &f64| f.fract() == 0.0 && f.abs() <= MAX_EXACT_INTEGER;
     value.as_i64().or_else(|| value.as_f64().filter(whole).map(|f| f as i64))
 }
 

@@ -37,11 +37,11 @@ struct WaitingMessage {
 
 impl Pump {
     /// Findings of one kind that wait separately; more are counted into the last.
-    const PER_KIND: usize = 4;
+    const MAX_KIND_FINDINGS: usize = 4;
     /// Most resource updates that wait; beyond that, the oldest are dropped.
-    const RESOURCES: usize = 1024;
+    const RESOURCE_CAPACITY: usize = 1024;
     /// Pause after a delivery, so that a flood becomes a few counted findings per second.
-    const PAUSE: Duration = Duration::from_millis(100);
+    const DELIVERY_INTERVAL: Duration = Duration::from_millis(100);
 
     /// A pump into `events`.
     pub fn new(events: mpsc::Sender<SessionEvent>) -> Arc<Self> {
@@ -58,7 +58,7 @@ impl Pump {
                 waiting.lists.insert(kind);
             }
             SessionEvent::ResourceUpdated(uri) => {
-                if waiting.resources.len() == Self::RESOURCES {
+                if waiting.resources.len() == Self::RESOURCE_CAPACITY {
                     waiting.resources.shift_remove_index(0);
                 }
                 waiting.resources.insert(uri);
@@ -84,7 +84,7 @@ impl Pump {
                 }
             }
             if flood {
-                tokio::time::sleep(Self::PAUSE).await;
+                tokio::time::sleep(Self::DELIVERY_INTERVAL).await;
             }
         }
     }
@@ -105,7 +105,7 @@ fn is_flood(event: &SessionEvent) -> bool {
 impl WaitingMessage {
     fn add_finding(&mut self, finding: Finding) {
         let mut same = self.findings.iter_mut().filter(|other| other.kind == finding.kind);
-        match same.nth(Pump::PER_KIND - 1) {
+        match same.nth(Pump::MAX_KIND_FINDINGS - 1) {
             Some(last) => last.count += finding.count,
             None => self.findings.push(finding),
         }
@@ -155,6 +155,6 @@ mod tests {
             }
         }
         task.abort();
-        assert_eq!((findings, lists, count), (Pump::PER_KIND, 1, 1_000_000));
+        assert_eq!((findings, lists, count), (Pump::MAX_KIND_FINDINGS, 1, 1_000_000));
     }
 }

@@ -98,7 +98,7 @@ impl Tap {
     /// Limits of one message.
     pub fn budget(&self) -> ParseBudget {
         let limits = &self.context.limits;
-        let bytes = limits.line_bytes.saturating_mul(ParseBudget::PER_BYTE);
+        let bytes = limits.line_bytes.saturating_mul(ParseBudget::MAX_BYTES_PER_BYTE);
         ParseBudget { depth: limits.depth, nodes: limits.nodes, bytes }
     }
 
@@ -119,10 +119,10 @@ impl Tap {
     /// Reports, at most once a minute, that the server sends so much unsolicited data that it is
     /// read more slowly.
     pub fn floods(&self) {
-        const EVERY: Duration = Duration::from_secs(60);
+        const FLOOD_REPORT_INTERVAL: Duration = Duration::from_secs(60);
         let now = Instant::now();
         let mut flooded = self.flooded.lock();
-        if flooded.is_some_and(|at| now - at < EVERY) {
+        if flooded.is_some_and(|at| now - at < FLOOD_REPORT_INTERVAL) {
             return;
         }
         *flooded = Some(now);

@@ -29,7 +29,7 @@ use super::super::census::{ProcessId, ProcessRow};
 use config::ProcessLimits;
 
 /// Exit code of a process that was ended with its job.
-const ENDED: u32 = 1;
+const ENDED_EXIT_CODE: u32 = 1;
 
 /// A job object. The system ends its processes when the last handle is closed, including when the
 /// host is killed: no other process has one.
@@ -95,7 +95,7 @@ impl Job {
     /// Ends every process in it. Does not wait.
     pub(super) fn terminate(&self) {
         #[expect(unsafe_code, reason = "the handle is ours")]
-        let ended = unsafe { TerminateJobObject(self.handle(), ENDED) };
+        let ended = unsafe { TerminateJobObject(self.handle(), ENDED_EXIT_CODE) };
         if let Err(error) = ended {
             tracing::warn!("a job could not be ended: {error}");
         }
@@ -108,10 +108,10 @@ impl Job {
 
     /// Ids of the processes in it. At most 1024 are listed; the others still end with it.
     fn processes(&self) -> Vec<u32> {
-        const MOST: usize = 1024;
-        const HEAD: usize = offset_of!(JOBOBJECT_BASIC_PROCESS_ID_LIST, ProcessIdList);
+        const MAX_JOB_PROCESSES: usize = 1024;
+        const LIST_HEAD_BYTES: usize = offset_of!(JOBOBJECT_BASIC_PROCESS_ID_LIST, ProcessIdList);
         // In units of `usize`, so that it is aligned like the structure.
-        let mut list = vec![0_usize; HEAD / size_of::<usize>() + MOST];
+        let mut list = vec![0_usize; LIST_HEAD_BYTES / size_of::<usize>() + MAX_JOB_PROCESSES];
         let bytes = (list.len() * size_of::<usize>()) as u32;
         #[expect(unsafe_code, reason = "`list` has room for as much as is said")]
         let asked = unsafe {
@@ -122,7 +122,7 @@ impl Job {
         // Having more is reported as an error, but those that fit are listed anyway.
         drop(asked);
         let listed = (list[0].to_ne_bytes()[4..].try_into()).map_or(0, u32::from_ne_bytes) as usize;
-        let ids = list.iter().skip(HEAD / size_of::<usize>()).take(listed);
+        let ids = list.iter().skip(LIST_HEAD_BYTES / size_of::<usize>()).take(listed);
         ids.map(|pid| *pid as u32).collect()
     }
 }

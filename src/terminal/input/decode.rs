@@ -40,7 +40,7 @@ impl Decoder {
     const MAX_ANSWER: usize = 4096;
     /// Silences after which an unterminated reply or paste is given up so that the keyboard works
     /// again. Keys typed meanwhile do not restart the count.
-    const SILENCES: u32 = 20;
+    const MAX_SILENCES: u32 = 20;
 
     /// Decodes bytes; returns the events they complete.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<Event> {
@@ -105,7 +105,7 @@ impl Decoder {
     pub fn flush(&mut self) -> Vec<Event> {
         if self.paste.is_some() || self.pending.len() > 2 && is_answer(&self.pending) {
             self.silences += 1;
-            if self.silences < Self::SILENCES {
+            if self.silences < Self::MAX_SILENCES {
                 return Vec::new();
             }
         }
@@ -240,24 +240,24 @@ const fn named(last: u8) -> Option<KeyCode> {
 
 /// Decodes what follows `ESC [`.
 fn csi(rest: &[u8]) -> DecodeStep {
-    const HEAD: usize = 2;
+    const HEAD_BYTES: usize = 2;
     if let [b'[', f, ..] = rest {
         // The Linux console's function keys.
         let event =
             (b'A'..=b'E').contains(f).then(|| key(KeyCode::F(f - b'A' + 1), KeyModifiers::NONE));
-        return DecodeStep::Took(HEAD + 2, event);
+        return DecodeStep::Took(HEAD_BYTES + 2, event);
     }
     let Some(end) = rest.iter().position(|b| (0x40..=0x7e).contains(b)) else {
         // A control byte inside a sequence ends it: losing the sequence beats losing the next keys.
         return match rest.iter().position(|b| *b < 0x20) {
-            Some(n) => DecodeStep::Took(HEAD + n, None),
+            Some(n) => DecodeStep::Took(HEAD_BYTES + n, None),
             None => DecodeStep::More,
         };
     };
     if let Some(n) = rest[..end].iter().position(|b| *b < 0x20) {
-        return DecodeStep::Took(HEAD + n, None);
+        return DecodeStep::Took(HEAD_BYTES + n, None);
     }
-    let took = HEAD + end + 1;
+    let took = HEAD_BYTES + end + 1;
     let body = std::str::from_utf8(&rest[..end]).unwrap_or_default();
     if let Some(mouse) = body.strip_prefix('<') {
         return DecodeStep::Took(took, sgr_mouse(mouse, rest[end]));
@@ -478,7 +478,7 @@ mod tests {
             let mut decoder = Decoder::default();
             decoder.feed(begun);
             let mut events = Vec::new();
-            for _ in 0..Decoder::SILENCES {
+            for _ in 0..Decoder::MAX_SILENCES {
                 assert!(decoder.is_waiting());
                 events.extend(decoder.flush());
             }
@@ -516,7 +516,7 @@ mod tests {
         ) {
             let mut decoder = Decoder::default();
             decoder.feed(&bytes);
-            for _ in 0..Decoder::SILENCES {
+            for _ in 0..Decoder::MAX_SILENCES {
                 decoder.flush();
             }
             let events = decoder.feed(b"q");

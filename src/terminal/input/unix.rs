@@ -11,11 +11,11 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 use crate::input::{Decoder, Input};
 
 /// How long a lone escape waits for the rest of a sequence.
-const ESCAPE_WAIT: Duration = Duration::from_millis(25);
+const ESCAPE_TIMEOUT: Duration = Duration::from_millis(25);
 /// Retry interval while the event queue is full.
-const FULL_WAIT: Duration = Duration::from_millis(1);
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 /// Keys that arrive within this time after a burst belong to it.
-const REST: Duration = Duration::from_millis(50);
+const BURST_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Reads the terminal until it is dropped or the terminal is gone.
 pub struct InputThread {
@@ -62,8 +62,8 @@ fn read_until_gone(closed: &PipeReader, events: &mpsc::Sender<Input>) {
     loop {
         let mut fds = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(closed, PollFlags::IN)];
         let wait_for = match (gathered.is_empty(), decoder.is_waiting()) {
-            (false, _) => Some(TOGETHER),
-            (true, waiting) => waiting.then_some(ESCAPE_WAIT),
+            (false, _) => Some(PASTE_INTERVAL),
+            (true, waiting) => waiting.then_some(ESCAPE_TIMEOUT),
         };
         let timeout = wait_for.and_then(|wait| Timespec::try_from(wait).ok());
         let asked = Instant::now();
@@ -104,7 +104,7 @@ fn read_until_gone(closed: &PipeReader, events: &mpsc::Sender<Input>) {
         if more && gathered.len() < Decoder::MAX_PASTE {
             continue;
         }
-        let rest = burst.is_some_and(|at| at.elapsed() < REST);
+        let rest = burst.is_some_and(|at| at.elapsed() < BURST_TIMEOUT);
         let (joined, is_burst) = join(std::mem::take(&mut gathered), rest);
         if is_burst {
             burst = Some(Instant::now());
@@ -130,7 +130,7 @@ fn send(mut input: Input, events: &mpsc::Sender<Input>, closed: &PipeReader) -> 
             Err(TrySendError::Closed(_)) => return false,
             Err(TrySendError::Full(unsent)) => input = unsent,
         }
-        let timeout = Timespec::try_from(FULL_WAIT).ok();
+        let timeout = Timespec::try_from(RETRY_INTERVAL).ok();
         let ended = poll(&mut [PollFd::new(closed, PollFlags::IN)], timeout.as_ref());
         if ended.is_ok_and(|n| n > 0) {
             return false;
@@ -139,12 +139,12 @@ fn send(mut input: Input, events: &mpsc::Sender<Input>, closed: &PipeReader) -> 
 }
 
 // Bursts of keys: input faster than typing was pasted in a terminal without bracketed paste. It is
-// text, never keys. Pure; the input thread collects what arrives within [`TOGETHER`].
+// text, never keys. Pure; the input thread collects what arrives within [`PASTE_INTERVAL`].
 
 /// Keys that follow each other within this time were not typed one by one.
-pub const TOGETHER: Duration = Duration::from_millis(3);
+pub const PASTE_INTERVAL: Duration = Duration::from_millis(3);
 /// Fewer keys than this are no paste: fast typing, a slow line, an escape and a key.
-const FEW: usize = 4;
+const MIN_PASTE_KEYS: usize = 4;
 
 /// Whether a key like this may be part of a paste.
 pub fn is_text(event: &Event) -> bool {
@@ -177,7 +177,7 @@ fn end(run: &mut Vec<KeyEvent>, goes_on: bool, out: &mut Vec<Event>) -> bool {
     let keys = std::mem::take(run);
     // A held key repeats, and arrives in bulk over a slow line.
     let held = keys.iter().all(|key| key == &keys[0] && key.code != KeyCode::Enter);
-    if keys.is_empty() || !goes_on && (keys.len() < FEW || held) {
+    if keys.is_empty() || !goes_on && (keys.len() < MIN_PASTE_KEYS || held) {
         out.extend(keys.into_iter().map(Event::Key));
         return false;
     }

@@ -16,7 +16,7 @@ use host::{ApprovalRequest, HostView, RuleKind, SessionRule, Settlement};
 use mcp::{Answer, ApprovalId, RequestKind};
 
 /// Maximum number of ended requests whose drafts are kept for copying.
-const KEPT: usize = 50;
+const MAX_KEPT_DRAFTS: usize = 50;
 /// Numbers of following requests that a rule can be limited to.
 const NEXT_ONES: [u32; 4] = [1, 5, 10, 50];
 
@@ -110,7 +110,7 @@ impl OpenAnswers {
         answered
     }
 
-    /// Drops ended screens without a draft and the oldest beyond `KEPT`; returns the drafts left.
+    /// Drops ended screens without a draft and the oldest beyond `MAX_KEPT_DRAFTS`; returns the drafts left.
     pub(super) fn forget_empty(
         &mut self,
         open: Option<ApprovalId>,
@@ -119,7 +119,7 @@ impl OpenAnswers {
             answering.ended().is_none() || answering.has_draft() || open == Some(*id)
         });
         let ended = |(_, answering): &(&ApprovalId, &AnswerScreen)| answering.ended().is_some();
-        while self.screens.iter().filter(ended).count() > KEPT {
+        while self.screens.iter().filter(ended).count() > MAX_KEPT_DRAFTS {
             let oldest = self.screens.iter().filter(ended).find(|(id, _)| Some(**id) != open);
             let Some(id) = oldest.map(|(id, _)| *id) else { break };
             self.screens.remove(&id);

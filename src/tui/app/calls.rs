@@ -19,9 +19,9 @@ use mcp::{CallId, Direction, ListKind, TrafficRecord};
 use terminal::look::Styles;
 
 /// Time between frames while a call runs and nothing else happens.
-const TICK: Duration = Duration::from_millis(100);
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of past calls that are listed.
-const PAST: usize = 500;
+const MAX_PAST_CALLS: usize = 500;
 
 /// All call screens.
 #[derive(Default)]
@@ -126,7 +126,7 @@ impl Calls {
     /// When [`Calls::tick`] has to be called next.
     pub(super) fn wake(&self, now: Timestamp, open: Option<usize>) -> Option<Timestamp> {
         let runs = open.and_then(|open| self.screens.get(open)).is_some_and(|s| s.in_flight() > 0);
-        let running = runs.then(|| now.plus(TICK));
+        let running = runs.then(|| now.plus(FRAME_INTERVAL));
         self.screens.iter().filter_map(CallScreen::wake).chain(running).min()
     }
 
@@ -222,7 +222,7 @@ impl Calls {
     pub(super) fn past(&self, first: Option<&str>, model: &Model) -> Vec<Choice> {
         let mut all = self.history.all();
         all.sort_by_key(|(target, _)| first != Some(*target));
-        let choices = all.into_iter().take(PAST).map(|(target, entry)| {
+        let choices = all.into_iter().take(MAX_PAST_CALLS).map(|(target, entry)| {
             let how = match &entry.outcome {
                 Some((word, millis)) => {
                     ink!("{} {}", Ink::line(word), Dur(Duration::from_millis(*millis)))

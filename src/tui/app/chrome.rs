@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::playback;
 use crate::keymap::KeyScope;
-use crate::layout::SMALLEST;
+use crate::layout::MIN_SCREEN_CELLS;
 use crate::model::EngineState;
 use crate::pane::{Cx, PaneId};
 use crate::prelude::*;
@@ -25,7 +25,7 @@ const STATES: [ServerState; 7] = [
 ];
 
 /// Width of the product's name in the header, in cells.
-const NAME: u16 = 9;
+const NAME_COLUMNS: u16 = 9;
 
 /// A footer item: key, label and action.
 pub(super) type FooterKey = (String, Ink, Action);
@@ -80,7 +80,7 @@ pub(super) fn header(
     let dot = ink!(" {} ", cx.glyphs.dot);
     let wide = |right: &[(Ink, Role)]| right.iter().map(|(text, _)| width(text) + 3).sum::<u16>();
     // The last marks matter most: the first ones are dropped when there is no room.
-    while right.len() > 1 && wide(&right) + NAME > area.width {
+    while right.len() > 1 && wide(&right) + NAME_COLUMNS > area.width {
         right.remove(0);
     }
     let total = wide(&right);
@@ -248,6 +248,7 @@ pub(super) fn footer(cx: &Cx<'_>, keys: Vec<FooterKey>, area: Rect, buf: &mut Bu
 pub(super) fn too_small(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     let mut pen = Pen::new(buf, area);
     pen.put(ink!("{}x{} is too small", area.width, area.height), cx.style(Role::Warning));
-    pen.at(0, 1).put(ink!("at least {}x{}", SMALLEST.0, SMALLEST.1), cx.style(Role::Muted));
+    pen.at(0, 1)
+        .put(ink!("at least {}x{}", MIN_SCREEN_CELLS.0, MIN_SCREEN_CELLS.1), cx.style(Role::Muted));
     pen.at(0, 2).put(cx.spelled(&[KeyScope::Global], "{quit} quits"), cx.style(Role::Muted));
 }

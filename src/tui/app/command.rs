@@ -23,7 +23,7 @@ use host::CallView;
 use mcp::ListKind;
 
 /// Maximum number of servers listed when a changed file is confirmed; the Config pane lists all.
-const NAMED: usize = 10;
+const MAX_NAMED_SERVERS: usize = 10;
 
 impl App {
     pub(super) fn perform(&mut self, action: Action) {
@@ -674,8 +674,8 @@ impl App {
 fn plan_lines(plan: &ConfigChange) -> Vec<Ink> {
     let touched = touched(plan, PLANNED).into_iter();
     let mut lines: Vec<Ink> = touched.map(|(line, _, why)| ink!("{}{}", line, why)).collect();
-    let more = lines.len().saturating_sub(NAMED);
-    lines.truncate(NAMED);
+    let more = lines.len().saturating_sub(MAX_NAMED_SERVERS);
+    lines.truncate(MAX_NAMED_SERVERS);
     if more > 0 {
         lines.push(ink!("  and {} more: the Config pane has all of them", more));
     }

@@ -29,7 +29,7 @@ use mcp::ApprovalId;
 use terminal::chord::Chord;
 
 /// Rows per notch of the wheel.
-const WHEEL: isize = 3;
+const WHEEL_ROWS: isize = 3;
 
 impl App {
     pub(super) fn incoming(&mut self, message: Message) {
@@ -525,8 +525,8 @@ impl App {
     fn mouse(&mut self, mouse: MouseEvent) {
         let at = Position::new(mouse.column, mouse.row);
         let gesture = match mouse.kind {
-            MouseEventKind::ScrollUp => Gesture::Scroll { at, delta: -WHEEL },
-            MouseEventKind::ScrollDown => Gesture::Scroll { at, delta: WHEEL },
+            MouseEventKind::ScrollUp => Gesture::Scroll { at, delta: -WHEEL_ROWS },
+            MouseEventKind::ScrollDown => Gesture::Scroll { at, delta: WHEEL_ROWS },
             MouseEventKind::Drag(MouseButton::Left) => return self.drag_to(at),
             MouseEventKind::Up(MouseButton::Left) => return self.drag_done(),
             MouseEventKind::Down(MouseButton::Left) => {

@@ -319,12 +319,12 @@ pub(super) fn help(app: &App) -> TextReader {
 /// Writes keys and, beside them, their help text wrapped to as many lines as needed.
 fn key_line(keys: &Ink, help: &Ink, role: Role, doc: &mut Doc) {
     /// Width of the keys, in columns.
-    const KEYS: usize = 19;
+    const KEY_COLUMNS: usize = 19;
     // A scroll bar may take the last column.
-    let room = doc.width().saturating_sub(KEYS as u16 + 1).max(10);
+    let room = doc.width().saturating_sub(KEY_COLUMNS as u16 + 1).max(10);
     let mut lead = ink!("  {:<16} ", keys);
     for row in crate::widget::doc::wrap(help.as_str(), room) {
         doc.line(vec![(lead, Role::Key), (Ink::line(row), role)]);
-        lead = ink!("{:1$}", "", KEYS);
+        lead = ink!("{:1$}", "", KEY_COLUMNS);
     }
 }

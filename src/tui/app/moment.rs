@@ -5,7 +5,7 @@ use crate::prelude::*;
 use mcp::ApprovalId;
 
 /// How long a decision must have been shown.
-const MOMENT: Duration = Duration::from_millis(500);
+const SHOWN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The decision that was drawn last, and since when it has been shown unchanged.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl DrawnDecision {
     /// Whether this decision was shown long enough; `open` is the request being answered.
     pub fn was_read(&self, decision: &str, open: Option<ApprovalId>, now: Timestamp) -> bool {
         let unasked = self.unasked.is_some() && self.unasked == open;
-        let wanted = if unasked { 2 * MOMENT } else { MOMENT };
+        let wanted = if unasked { 2 * SHOWN_INTERVAL } else { SHOWN_INTERVAL };
         let shown = self.shown.as_ref().filter(|(shown, _)| shown == decision);
         shown.is_some_and(|(_, since)| now.since(*since) >= wanted)
     }

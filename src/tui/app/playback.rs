@@ -7,7 +7,7 @@ use crate::prelude::*;
 use crate::widget::Pen;
 
 /// Cells before the slider.
-const BEFORE: u16 = 46;
+const SLIDER_COLUMN: u16 = 46;
 
 /// The player command of an action, if it has one.
 pub(super) const fn play(action: Action) -> Option<PlayCommand> {
@@ -43,8 +43,8 @@ pub(super) fn render(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     };
     let text =
         ink!("{}  +{} of {}  {} ", Model::time_of_day(playback.at), Dur(passed), Dur(span), speed);
-    pen.clip(text, BEFORE.saturating_sub(4), cx.style(Role::Text));
-    let cells = area.width.saturating_sub(BEFORE + 1);
+    pen.clip(text, SLIDER_COLUMN.saturating_sub(4), cx.style(Role::Text));
+    let cells = area.width.saturating_sub(SLIDER_COLUMN + 1);
     if cells < 4 {
         return;
     }
@@ -56,7 +56,7 @@ pub(super) fn render(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
             std::cmp::Ordering::Equal => (cx.glyphs.ready, Role::Accent),
             std::cmp::Ordering::Greater => (cx.glyphs.horizontal, Role::Rule),
         };
-        pen.column(BEFORE + cell).clip(sign, 1, cx.style(role));
+        pen.column(SLIDER_COLUMN + cell).clip(sign, 1, cx.style(role));
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn marks(cx: &Cx<'_>, right: &mut Vec<(Ink, Role)>) {
 
 /// The position in the recording, from 0 to 1, of a click on the slider.
 pub(super) fn share_at(x: u16, area: Rect) -> Option<f64> {
-    let cells = area.width.saturating_sub(BEFORE + 1);
-    let cell = x.checked_sub(area.x + BEFORE).filter(|cell| *cell < cells)?;
+    let cells = area.width.saturating_sub(SLIDER_COLUMN + 1);
+    let cell = x.checked_sub(area.x + SLIDER_COLUMN).filter(|cell| *cell < cells)?;
     Some(f64::from(cell) / f64::from(cells.saturating_sub(1).max(1)))
 }

@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::prelude::*;
 
 /// Two clicks on one cell within this time are a double click.
-const DOUBLE_CLICK: Duration = Duration::from_millis(400);
+const DOUBLE_CLICK_INTERVAL: Duration = Duration::from_millis(400);
 
 /// Mouse state kept between events.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl Pointer {
     pub fn click(&mut self, at: Position, now: Timestamp) -> bool {
         let double = self
             .clicked
-            .is_some_and(|(when, place)| place == at && now.since(when) <= DOUBLE_CLICK);
+            .is_some_and(|(when, place)| place == at && now.since(when) <= DOUBLE_CLICK_INTERVAL);
         self.clicked = (!double).then_some((now, at));
         double
     }

@@ -50,7 +50,7 @@ pub enum Over {
 }
 
 /// Rows to scroll the request by per page.
-const PAGE: isize = 10;
+const PAGE_ROWS: isize = 10;
 
 /// The stage of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -216,7 +216,7 @@ impl AnswerScreen {
         if action != Action::Send {
             self.disarm();
         }
-        if let Some(rows) = action.steps(PAGE) {
+        if let Some(rows) = action.steps(PAGE_ROWS) {
             self.scroll(rows);
             return None;
         }
@@ -414,9 +414,9 @@ impl AnswerScreen {
 const TEXT: &str = "/content/text";
 
 /// Time added by one press of "more time".
-const MORE_TIME: Duration = Duration::from_secs(600);
+const EXTENSION_INTERVAL: Duration = Duration::from_secs(600);
 /// Largest draft passed to an external editor, in bytes.
-const EDITED: usize = 4 << 20;
+const MAX_DRAFT_BYTES: usize = 4 << 20;
 
 const HELP: Help = (
     "keys: answering",
@@ -459,12 +459,14 @@ impl Screen for AnswerScreen {
         match action {
             Action::SaveForm => self.ask_for_name(),
             Action::MoreTime if self.stage == AnsweringStage::Open => {
-                out.effect(Effect::Order(Order::MoreTime(self.id(), MORE_TIME)));
+                out.effect(Effect::Order(Order::MoreTime(self.id(), EXTENSION_INTERVAL)));
             }
             Action::MoreTime => {}
             Action::Editor => {
                 let field = self.open_form().and_then(FormState::field_for_editor);
-                if let Some((text, suffix)) = field.filter(|(text, _)| text.len() <= EDITED) {
+                if let Some((text, suffix)) =
+                    field.filter(|(text, _)| text.len() <= MAX_DRAFT_BYTES)
+                {
                     let token = FormToken::Answer(self.id());
                     out.effect(Effect::Edit { token, text, suffix });
                 }
@@ -544,7 +546,7 @@ fn form_of(kind: &RequestKind, says: &Says, params: &Value) -> Option<FormState>
         }
         (_, Says::Elicitation(ElicitationReading { asks: Asks::Form(asked), .. })) => {
             let mut form = FormState::new(&asked.schema, Defaults::All);
-            if asked.fields > elicitation::MOST_FIELDS {
+            if asked.fields > elicitation::MAX_FORM_FIELDS {
                 form.enter_json();
             }
             Some(form)
@@ -575,11 +577,11 @@ fn edited_as_json(value: Value) -> FormState {
 }
 
 /// Longest text searched for hidden characters, in bytes.
-const SEARCHED: usize = 64 << 10;
+const MAX_SEARCHED_BYTES: usize = 64 << 10;
 
 fn hidden_characters(value: &Value) -> usize {
     match value {
-        Value::String(text) if text.len() <= SEARCHED => {
+        Value::String(text) if text.len() <= MAX_SEARCHED_BYTES => {
             base::text::inspect(text).iter().map(|hidden| hidden.count).sum()
         }
         Value::Array(items) => items.iter().map(hidden_characters).sum(),

@@ -15,9 +15,9 @@ use host::ApprovalRequest;
 use mcp::RequestKind;
 
 /// Columns reserved for the call in the title before the time left is shortened.
-const DURING: u16 = 20;
+const MIN_CALL_COLUMNS: u16 = 20;
 /// Rows around the request: title and rule above, one rule below.
-const AROUND_SAYS: u16 = 3;
+const REQUEST_FRAME_ROWS: u16 = 3;
 
 /// The request as lines for a region of this width.
 pub fn says(answering: &AnswerScreen, width: u16) -> Doc {
@@ -91,7 +91,7 @@ fn regions(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect) -> Option<Approval
         }
         Some(_) => (area.height / 3).clamp(4, 12),
     } + (notes.len() as u16).min(area.height / 3);
-    let room = area.height.saturating_sub(AROUND_SAYS + ours).max(1);
+    let room = area.height.saturating_sub(REQUEST_FRAME_ROWS + ours).max(1);
     let wanted = (answering.doc.len() as u16).clamp(1, area.height);
     let inner = Rect { x: area.x + 1, width: area.width - 2, ..area };
     let says = Rect { y: area.y + 2, height: wanted.min(room), ..inner };
@@ -169,7 +169,8 @@ fn title(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     pen.put(who, cx.style(Role::Heading));
     let asks = ink!(" {}", asks);
     let during = request.during.as_ref().map(|during| ink!("   during {}", during));
-    let wanted = width(&asks) + during.as_ref().map_or(0, |during| width(during).min(DURING));
+    let wanted =
+        width(&asks) + during.as_ref().map_or(0, |during| width(during).min(MIN_CALL_COLUMNS));
     let (time, role) = time_left(answering, cx, pen.room().saturating_sub(wanted + 2));
     let room = |pen: &Pen<'_>| pen.room().saturating_sub(width(&time) + 2);
     let free = room(&pen);
@@ -230,7 +231,7 @@ fn rule(cx: &Cx<'_>, area: Rect, title: Ink, buf: &mut Buffer) {
 // Below the request: notes, the fields of the answer, the draft.
 
 /// Maximum number of warnings shown in full.
-const WARNINGS: usize = 4;
+const MAX_WARNINGS: usize = 4;
 
 /// Notes between the request and the answer: why it ended, token estimate, warnings, draft state,
 /// notice.
@@ -259,10 +260,10 @@ fn notes(answering: &AnswerScreen, cx: &Cx<'_>, width: u16) -> Doc {
         let text = ink!("contains {} hidden character{}, shown as marks", count, s);
         notes.push((text, Role::Warning));
     }
-    notes.extend(warnings.iter().take(WARNINGS).map(|w| (Ink::line(w), Role::Warning)));
-    if warnings.len() > WARNINGS {
+    notes.extend(warnings.iter().take(MAX_WARNINGS).map(|w| (Ink::line(w), Role::Warning)));
+    if warnings.len() > MAX_WARNINGS {
         notes.push((
-            ink!("and {}", count(warnings.len() - WARNINGS, "more warning")),
+            ink!("and {}", count(warnings.len() - MAX_WARNINGS, "more warning")),
             Role::Warning,
         ));
     }

@@ -52,7 +52,7 @@ const SECRET_WORDS: &str = "password|passwd|passphrase|passcode|secret|api key|a
     api-key|token|private key|private_key|credential|ssn|social security|credit card|card number|\
     cvv|cvc|iban|pin code|one-time code|otp|seed phrase|recovery phrase";
 /// Maximum number of fields drawn as a form; a larger one is edited as JSON.
-pub const MOST_FIELDS: usize = 200;
+pub const MAX_FORM_FIELDS: usize = 200;
 
 /// Parses `params`. Never fails.
 pub fn read(params: &Value) -> ElicitationReading {
@@ -98,7 +98,7 @@ fn read_form(schema: Value, warnings: &mut Vec<String>) -> AskedForm {
             described.push((SafeText::line(label), SafeText::line(description)));
         }
     }
-    if fields.len() > MOST_FIELDS {
+    if fields.len() > MAX_FORM_FIELDS {
         warnings.push(format!("it asks for {} fields; edit them as JSON", fields.len()));
     }
     AskedForm { schema: Arc::clone(document.raw()), fields: fields.len(), described }
@@ -121,7 +121,7 @@ pub fn looks_secret(text: &str) -> bool {
 // URL mode). Pure: fetches and opens nothing.
 
 /// Longest URL that may be opened, in bytes.
-pub const LONGEST: usize = 2_048;
+pub const MAX_URL_BYTES: usize = 2_048;
 
 /// A URL split into parts for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -145,13 +145,14 @@ pub struct UrlReading {
 /// Parses and checks `raw`.
 ///
 /// Refused: any scheme but `https` (and `http` on a loopback host), user information
-/// (`good@evil`), control characters, white space, more than [`LONGEST`] bytes, no host. Warned
+/// (`good@evil`), control characters, white space, more than [`MAX_URL_BYTES`] bytes, no host. Warned
 /// about: punycode and look-alike hosts, bare IP addresses, unusual ports.
 pub fn read_url(raw: &str) -> UrlReading {
     let mut refusals = Vec::new();
     let mut warnings = Vec::new();
-    if raw.len() > LONGEST {
-        refusals.push(format!("it is {} bytes long, at most {LONGEST} are opened", raw.len()));
+    if raw.len() > MAX_URL_BYTES {
+        refusals
+            .push(format!("it is {} bytes long, at most {MAX_URL_BYTES} are opened", raw.len()));
     }
     if raw.chars().any(|c| c.is_control() || c.is_whitespace()) {
         refusals.push("it holds white space or control characters".to_owned());

@@ -19,9 +19,9 @@ pub struct SamplingReading {
 }
 
 /// Largest `maxTokens` accepted without a warning.
-const MANY_TOKENS: u64 = 200_000;
+const MAX_QUIET_TOKENS: u64 = 200_000;
 /// Blank lines in a row after which a reader may think the text has ended.
-const BLANK_RUN: usize = 12;
+const MIN_BLANK_RUN: usize = 12;
 
 /// Keys of the request that are shown in a dedicated place.
 const KNOWN: &[&str] = &[
@@ -53,7 +53,7 @@ pub fn read(params: &Value) -> SamplingReading {
         reading.has_media |= is_media(block);
     }
     match (params.get("maxTokens"), params["maxTokens"].as_u64()) {
-        (_, Some(max)) if max > MANY_TOKENS => {
+        (_, Some(max)) if max > MAX_QUIET_TOKENS => {
             warnings.push(format!("it asks for up to {max} tokens"));
         }
         (_, Some(_)) => {}
@@ -102,7 +102,7 @@ fn notice_blank_run(text: &str, place: &str, warnings: &mut Vec<String>) {
     let mut run = 0;
     for line in text.lines() {
         run = if line.trim().is_empty() { run + 1 } else { 0 };
-        if run == BLANK_RUN {
+        if run == MIN_BLANK_RUN {
             warnings.push(format!("{place} goes on after a long run of blank lines"));
             return;
         }

@@ -274,7 +274,7 @@ fn draw_run(look: &Styles, run: &CallRun, area: Rect, buf: &mut Buffer) {
 // A call without a result: the reason and the next step, in as many rows as they take.
 
 /// Maximum length of the `data` of a JSON-RPC error that is shown, in characters.
-const DATA: usize = 20_000;
+const MAX_DATA_CHARS: usize = 20_000;
 
 /// Draws a failed call; if not everything fits, the last line says where the rest is.
 pub(super) fn draw(look: &Styles, run: &CallRun, error: &Error, area: Rect, buf: &mut Buffer) {
@@ -314,7 +314,7 @@ fn said(look: &Styles, run: &CallRun, error: &Error) -> Vec<(SafeText, Style)> {
         }
         if let Some(data) = &rpc.data {
             let text = serde_json::to_string_pretty(data).unwrap_or_default();
-            let text: String = text.chars().take(DATA).collect();
+            let text: String = text.chars().take(MAX_DATA_CHARS).collect();
             out.push((SafeText::block(&text), look.foreign));
         }
     }

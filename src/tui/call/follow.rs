@@ -14,12 +14,12 @@ use host::{CallOutcome, CallView, Validation, schema_limits};
 use mcp::Progress;
 
 /// Debounce time after a key before the draft is saved.
-pub const KEPT_AFTER: Duration = Duration::from_millis(300);
+pub const DRAFT_INTERVAL: Duration = Duration::from_millis(300);
 
 impl CallScreen {
     /// Schedules saving the draft, as the form may have changed.
     pub(super) fn keep_soon(&mut self) {
-        self.draft_due.get_or_insert(self.now.plus(KEPT_AFTER));
+        self.draft_due.get_or_insert(self.now.plus(DRAFT_INTERVAL));
     }
 
     /// Saves the form for the next run if it changed since it was last saved. Secrets are left

@@ -8,7 +8,7 @@ use host::{AnswerSource, CallOutcome, CallView};
 use mcp::{Payload, Progress};
 
 /// Maximum number of log lines kept per call.
-const LOGS: usize = 200;
+const MAX_LOG_LINES: usize = 200;
 
 /// One call.
 pub struct CallRun {
@@ -133,7 +133,7 @@ impl CallRun {
 
     /// Adds a log line, dropping the oldest one beyond the limit.
     pub fn log(&mut self, line: SafeText) {
-        if self.logs.len() == LOGS {
+        if self.logs.len() == MAX_LOG_LINES {
             self.logs.remove(0);
         }
         self.logs.push(line);

@@ -81,9 +81,9 @@ pub struct CallScreen {
 }
 
 /// Debounce time after a key before completions are requested from the server.
-pub const DEBOUNCE: Duration = Duration::from_millis(150);
+pub const DEBOUNCE_INTERVAL: Duration = Duration::from_millis(150);
 /// Ended calls kept on the screen.
-const RUNS: usize = 20;
+const MAX_ENDED_RUNS: usize = 20;
 
 impl CallScreen {
     /// Creates the screen of `subject`, restoring a draft saved by an earlier run.
@@ -232,7 +232,7 @@ impl CallScreen {
                 Err(reason) => return say(&format!("URI template: {reason}")),
             },
         };
-        if self.runs.len() >= RUNS
+        if self.runs.len() >= MAX_ENDED_RUNS
             && let Some(old) = self.runs.iter().position(|run| !run.is_running())
         {
             self.runs.remove(old);
@@ -392,7 +392,8 @@ impl CallScreen {
         self.call_when_checked = false;
         self.keep_soon();
         let before = self.pressed.replace((key, now));
-        let held = before.is_some_and(|(last, at)| last == key && now.since(at) < HELD);
+        let held =
+            before.is_some_and(|(last, at)| last == key && now.since(at) < HELD_KEY_INTERVAL);
         if self.focus == CallFocus::Form && self.form.take_key(key, bound.is_some()) {
             return Some(self.typed());
         }
@@ -432,7 +433,7 @@ impl CallScreen {
             && self.field_text() != self.asked
         {
             self.ticket += 1;
-            self.completion = Some((self.ticket, self.now.plus(DEBOUNCE)));
+            self.completion = Some((self.ticket, self.now.plus(DEBOUNCE_INTERVAL)));
         }
         Vec::new()
     }
@@ -662,7 +663,7 @@ impl CallScreen {
 
 /// The same key pressed again within this time counts as held down: keyboards wait up to 660 ms
 /// before they repeat.
-const HELD: Duration = Duration::from_millis(700);
+const HELD_KEY_INTERVAL: Duration = Duration::from_millis(700);
 
 fn say(text: &str) -> Vec<Effect> {
     vec![Effect::Say(text.to_owned())]

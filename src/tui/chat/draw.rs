@@ -13,7 +13,7 @@ use crate::widget::Doc;
 use crate::widget::doc::wrap;
 
 /// Maximum number of lines shown of an unfolded result.
-const RESULT: usize = 200;
+const MAX_RESULT_LINES: usize = 200;
 
 /// The lines of a part; at least one.
 pub(super) fn lines(part: &ChatPart, unfolded: bool, width: u16, look: &Styles) -> Vec<ChatLine> {
@@ -65,7 +65,7 @@ fn of_call(call: &ChatCall, unfolded: bool, width: u16, look: &Styles) -> Vec<Ch
     let mut lines = vec![line];
     if let Some(outcome) = call.result.as_ref().filter(|_| unfolded) {
         let room = usize::from(width).saturating_sub(4);
-        lines.extend(outcome.text.lines().take(RESULT).map(|row| {
+        lines.extend(outcome.text.lines().take(MAX_RESULT_LINES).map(|row| {
             vec![(SafeText::line("  "), look.rule), (SafeText::cut(row, room), look.foreign)]
         }));
     }

@@ -12,7 +12,7 @@ use schema::{Formats, SchemaDocument, SchemaLimits, SchemaProblem, SchemaVerdict
 
 /// Schemas with at most this many sub-schemas are compiled when the form is built, which takes
 /// less than a millisecond. Larger ones are compiled by the first job.
-const AT_ONCE: usize = 150;
+const MAX_EAGER_SCHEMAS: usize = 150;
 
 /// The two validators of a schema: the engine's, and one that asserts formats.
 type Pair = (Result<Validator, SchemaProblem>, Option<Validator>);
@@ -98,7 +98,7 @@ fn judged(
 
 impl Checks {
     pub(super) fn new(document: &SchemaDocument, limits: SchemaLimits) -> Self {
-        let small = document.subschemas() <= AT_ONCE;
+        let small = document.subschemas() <= MAX_EAGER_SCHEMAS;
         Self {
             limits,
             compiled: small.then(|| Arc::new(compile(document.raw(), limits))),

@@ -5,7 +5,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::form::check::Weight;
 use crate::form::editor::{Edits, JsonView, LineEditor, Popup, pretty};
-use crate::form::row::{Field, FieldKind, FormRow, OF_TYPES, RowKind};
+use crate::form::row::{Field, FieldKind, FormRow, RowKind, TYPES_SLOT};
 use crate::form::state::FormState;
 use crate::prelude::*;
 use crate::widget::Pen;
@@ -44,7 +44,7 @@ pub fn form(state: &FormState, look: &Styles, submit: &str, area: Rect, buf: &mu
 }
 
 /// Width, in columns, from which the JSON is always shown beside the fields.
-const WIDE: u16 = 130;
+const MIN_WIDE_COLUMNS: u16 = 130;
 /// Columns beside the labels from which the hint of each field is shown beside its value.
 const HINTED: u16 = 40;
 /// Most rows for the hint of the field that has the focus.
@@ -52,7 +52,7 @@ const MAX_HINT_ROWS: usize = 5;
 
 /// The regions of fields and JSON: side by side if there is room, otherwise the focused one.
 fn split(state: &FormState, area: Rect) -> (Option<Rect>, Option<Rect>) {
-    let wide = area.width >= WIDE && !state.rows().is_empty();
+    let wide = area.width >= MIN_WIDE_COLUMNS && !state.rows().is_empty();
     if wide || state.json() != JsonView::Closed && area.width >= 76 {
         let right = (area.width * 2 / 5).clamp(30, 80);
         let left = Rect { width: area.width - right, ..area };
@@ -242,7 +242,7 @@ fn draw_popup(state: &FormState, popup: &Popup, look: &Styles, outer: Rect, buf:
 // The fields of a form: one row each, with the line editor and problems.
 
 /// Minimum width of the line editor if there is room, in columns.
-const FIELD: u16 = 12;
+const MIN_FIELD_COLUMNS: u16 = 12;
 
 /// Draws the fields of a form.
 pub(super) struct Sheet<'a> {
@@ -334,7 +334,7 @@ impl Sheet<'_> {
         let width = if self.state.problem_at(self.state.cursor()).is_some() {
             // The problem is shown after the field, not in it.
             let most = area.width.saturating_sub(26);
-            (wide + 2).max(FIELD.min(most)).min(most).max(8).min(area.width)
+            (wide + 2).max(MIN_FIELD_COLUMNS.min(most)).min(most).max(8).min(area.width)
         } else {
             area.width
         };
@@ -346,7 +346,7 @@ impl Sheet<'_> {
             // A problem that follows on the line must not be drawn over the placeholder.
             return put(self.buf, area.x + 1, area.y, width - 1, &ghost, self.look.faint);
         }
-        area.x + (wide + 1).max(FIELD.min(width)).min(width)
+        area.x + (wide + 1).max(MIN_FIELD_COLUMNS.min(width)).min(width)
     }
 
     /// Draws the value of a row; returns the column after it.
@@ -681,7 +681,7 @@ fn ranges(field: &Field) -> Vec<String> {
 /// The hint of a row, in words.
 fn describe(row: &FormRow, exemplify: bool) -> String {
     match &row.kind {
-        RowKind::Choice { slot: OF_TYPES, titles, .. } => {
+        RowKind::Choice { slot: TYPES_SLOT, titles, .. } => {
             titles.iter().map(SafeText::as_str).collect::<Vec<_>>().join(" or ")
         }
         RowKind::Choice { titles, .. } => format!("one of {} alternatives", titles.len()),

@@ -137,12 +137,12 @@ pub enum JsonView {
 }
 
 /// Longest JSON text that can be edited here, in bytes.
-const EDITABLE: usize = 1 << 20;
+const MAX_JSON_BYTES: usize = 1 << 20;
 
 /// The JSON text of a value, empty if it is unset; `None` if it is too large to be edited.
 pub(super) fn editable(value: Option<&Value>) -> Option<String> {
     let Some(value) = value else { return Some(String::new()) };
-    let (text, is_cut) = crate::result::content::pretty(value, EDITABLE);
+    let (text, is_cut) = crate::result::content::pretty(value, MAX_JSON_BYTES);
     (!is_cut).then_some(text)
 }
 

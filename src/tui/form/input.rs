@@ -20,9 +20,9 @@ use base::text::json::plain;
 use base::text::json::weigh;
 
 /// Texts of at most this many lines are shown without paging.
-const PAGE: usize = 8;
+const PAGE_LINES: usize = 8;
 /// Longest text edited in a line, in bytes; longer text needs the external editor.
-const INLINE: usize = 256 << 10;
+const MAX_INLINE_BYTES: usize = 256 << 10;
 
 impl FormState {
     /// Puts the cursor on a row, or on the submit line if there is no such row.
@@ -78,7 +78,7 @@ impl FormState {
             _ => return None,
         };
         let draft = self.drafts.get(&row.pointer).map(|draft| draft.text.clone());
-        let mut area = area(&draft.or(text).filter(|text| text.len() <= INLINE)?);
+        let mut area = area(&draft.or(text).filter(|text| text.len() <= MAX_INLINE_BYTES)?);
         if row.field().is_some_and(Field::is_secret) {
             area.set_mask_char('*');
         }
@@ -197,7 +197,7 @@ impl FormState {
     /// Opens an empty line in place of a value of another type; undo restores it. A value too long
     /// for a line is not replaced by a single key.
     fn begin_anew(&mut self, at: String, edits: Edits) {
-        if weigh(&self.at(&at)) <= INLINE {
+        if weigh(&self.at(&at)) <= MAX_INLINE_BYTES {
             self.editor = Some(LineEditor { pointer: at, edits, area: area("") });
         }
     }
@@ -218,7 +218,9 @@ impl FormState {
             KeyCode::Enter if many && newline => editor.area.insert_newline(),
             KeyCode::Enter | KeyCode::Tab | KeyCode::BackTab | KeyCode::Esc => return false,
             // Paging applies only to long texts; elsewhere these keys leave the line.
-            KeyCode::PageUp | KeyCode::PageDown if !whole && lines.len() <= PAGE => return false,
+            KeyCode::PageUp | KeyCode::PageDown if !whole && lines.len() <= PAGE_LINES => {
+                return false;
+            }
             KeyCode::Up if !whole && row == 0 => return false,
             KeyCode::Down if !whole && row + 1 >= lines.len() => return false,
             KeyCode::Backspace if !whole && editor.area.is_empty() => {
@@ -371,7 +373,7 @@ impl FormState {
                 editor.area.insert_str(text.replace(['\r', '\n'], " ").trim());
             }
             Edits::Json => _ = editor.area.insert_str(text),
-            Edits::Text | Edits::Lines if text.len() + length(&editor.area) > INLINE => {
+            Edits::Text | Edits::Lines if text.len() + length(&editor.area) > MAX_INLINE_BYTES => {
                 // Too long for a line: set as the value, to be edited in the external editor.
                 let (at, text) = (editor.pointer.clone(), editor.area.lines().join("\n") + text);
                 self.editor = None;

@@ -38,7 +38,7 @@ pub struct FormRow {
 pub enum RowKind {
     /// A choice among variants (`oneOf`, `anyOf`) or types of the same place.
     Choice {
-        /// Index of the choice among those of the place, from 0; [`OF_TYPES`] for types.
+        /// Index of the choice among those of the place, from 0; [`TYPES_SLOT`] for types.
         slot: usize,
         /// Titles of the alternatives.
         titles: Vec<SafeText>,
@@ -67,7 +67,7 @@ pub enum RowKind {
 }
 
 /// The slot of a choice among types; never used for variants.
-pub const OF_TYPES: usize = usize::MAX;
+pub const TYPES_SLOT: usize = usize::MAX;
 
 /// The user's decisions about a place, apart from its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl Builder<'_> {
             // A group right under its choice has no label, so it gets the title of the variant.
             if let Some(FormRow { kind: RowKind::Choice { slot, titles, active, .. }, .. }) =
                 self.rows.last().filter(|_| container && place.label.is_empty())
-                && *slot != OF_TYPES
+                && *slot != TYPES_SLOT
             {
                 place.label = titles.get(*active).cloned().unwrap_or_default();
             }
@@ -201,7 +201,7 @@ impl Builder<'_> {
         merged.types = choices[active] | null;
         let titles = choices.iter().map(|t| SafeText::line(&type_words(*t, false))).collect();
         let variants = Vec::new();
-        self.choice_row(place, RowKind::Choice { slot: OF_TYPES, titles, active, variants });
+        self.choice_row(place, RowKind::Choice { slot: TYPES_SLOT, titles, active, variants });
     }
 
     fn is_folded(&self, place: &FormRow, field: &Field, value: Option<&Value>) -> bool {

@@ -52,9 +52,9 @@ pub struct FormState {
     problems: Vec<Problem>,
 }
 
-const UNDO: usize = 64;
+const MAX_UNDO_STEPS: usize = 64;
 /// Largest value kept for undo, in bytes of its JSON.
-const UNDO_BYTES: usize = 1 << 20;
+const MAX_UNDO_BYTES: usize = 1 << 20;
 
 impl FormState {
     /// Creates a form for `schema`, starting with required values.
@@ -262,10 +262,10 @@ impl FormState {
         let known = |(value, drafts, decisions): &Earlier| {
             *value == self.value && *drafts == self.drafts && *decisions == self.decisions
         };
-        if self.undo.last().is_some_and(known) || weigh(&self.value) > UNDO_BYTES {
+        if self.undo.last().is_some_and(known) || weigh(&self.value) > MAX_UNDO_BYTES {
             return;
         }
-        if self.undo.len() == UNDO {
+        if self.undo.len() == MAX_UNDO_STEPS {
             self.undo.remove(0);
         }
         self.undo.push((self.value.clone(), self.drafts.clone(), self.decisions.clone()));

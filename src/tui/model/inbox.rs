@@ -11,7 +11,7 @@ use host::ApprovalRequest;
 use mcp::{ApprovalId, RequestKind};
 
 /// Most characters of a request's text used in a row.
-const LABELS: usize = 300;
+const MAX_LABEL_CHARS: usize = 300;
 
 /// Something that waits for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ pub fn who_asks(request: &ApprovalRequest) -> (Ink, Ink) {
     }
     let field = |name: &str| {
         let text = request.params.get(name).and_then(Value::as_str).unwrap_or_default();
-        Ink::from(&SafeText::cut(text, LABELS))
+        Ink::from(&SafeText::cut(text, MAX_LABEL_CHARS))
     };
     (field("caller"), ink!("{} {}", asks, field("tool")))
 }
@@ -159,7 +159,7 @@ fn said(request: &ApprovalRequest) -> Ink {
         }
         RequestKind::Roots | RequestKind::Other(_) => None,
     };
-    Ink::from(&SafeText::cut(text.unwrap_or_default(), LABELS))
+    Ink::from(&SafeText::cut(text.unwrap_or_default(), MAX_LABEL_CHARS))
 }
 
 /// The text of the last message of a sampling request.

@@ -12,7 +12,7 @@ use deck::{Order, ServerCommand};
 use mcp::{Direction, MessageKind, TrafficRecord};
 
 /// Most of each that are kept; beyond that the first by key are dropped.
-const MOST: usize = 1_000;
+const MAX_WATCHED: usize = 1_000;
 
 /// Subscriptions and tasks, by server and URI or id.
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ impl Watched {
                     let tool = record.target.clone().unwrap_or_default();
                     let state = SafeText::line(&text(&task["status"]));
                     self.tasks.insert(at(id), WatchedTask { tool, state, began: record.at });
-                    self.tasks.len().gt(&MOST).then(|| self.tasks.pop_first());
+                    self.tasks.len().gt(&MAX_WATCHED).then(|| self.tasks.pop_first());
                 }
             }
             (Direction::In, MessageKind::Response, "tasks/get" | "tasks/cancel") => {
@@ -99,7 +99,7 @@ impl Watched {
     fn subscribe(&mut self, at: (ServerName, String), since: Timestamp) {
         let fresh = WatchedSubscription { since, updated: None, updates: 0 };
         self.subscriptions.entry(at).or_insert(fresh);
-        self.subscriptions.len().gt(&MOST).then(|| self.subscriptions.pop_first());
+        self.subscriptions.len().gt(&MAX_WATCHED).then(|| self.subscriptions.pop_first());
     }
 
     fn state(&mut self, record: &TrafficRecord, task: &Value) {

@@ -23,8 +23,8 @@ pub struct Confirm {
 }
 
 /// Width of the yes in cells, and of yes and no together.
-const YES: u16 = 10;
-const NO: u16 = 20;
+const YES_COLUMNS: u16 = 10;
+const BOTH_COLUMNS: u16 = 20;
 
 impl Confirm {
     /// A question raised by the user's own key.
@@ -87,8 +87,8 @@ impl Screen for Confirm {
         let Gesture::Click(at) = gesture else { return };
         if at.y + 1 == ui.area.bottom() {
             match at.x.saturating_sub(ui.area.x) {
-                0..YES => out.effect(Effect::Pick(Pick::Action(Action::Confirm))),
-                YES..NO => out.close(),
+                0..YES_COLUMNS => out.effect(Effect::Pick(Pick::Action(Action::Confirm))),
+                YES_COLUMNS..BOTH_COLUMNS => out.close(),
                 _ => {}
             }
         }
@@ -111,7 +111,7 @@ impl Screen for Confirm {
         self.text(buf.area.width).render(cx, 0, text, buf);
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.at(0, area.height.saturating_sub(1));
-        for (column, name, word) in [(0, "{confirm}", " yes"), (YES, "{back}", " no")] {
+        for (column, name, word) in [(0, "{confirm}", " yes"), (YES_COLUMNS, "{back}", " no")] {
             pen.column(column);
             pen.put(cx.spelled(&[KeyScope::Confirm], name), cx.style(Role::Key));
             pen.put(word, cx.style(Role::Muted));

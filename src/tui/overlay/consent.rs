@@ -35,7 +35,7 @@ struct CommandBlock {
 }
 
 /// Lines below the text: a gap and the keys.
-const KEYS: u16 = 2;
+const KEY_ROWS: u16 = 2;
 
 impl Consent {
     /// The commands of a situation, with the cursor on those of `server`.
@@ -90,7 +90,7 @@ impl Consent {
     /// Records what a frame shows. Only what was drawn counts as seen.
     fn look(&mut self, whole: Rect) {
         let frame = super::frame_area(self, whole).unwrap_or(whole);
-        let rows = usize::from(super::inner(frame).height.saturating_sub(KEYS));
+        let rows = usize::from(super::inner(frame).height.saturating_sub(KEY_ROWS));
         self.text.top = self.text.top.min(self.text.doc.len().saturating_sub(rows));
         let shown = self.text.top..self.text.top + rows;
         for CommandBlock { awaiting, lines, read_to } in &mut self.blocks {
@@ -176,7 +176,7 @@ impl Screen for Consent {
 
     fn frame(&self, whole: Rect) -> Option<Frame> {
         let lines = u16::try_from(self.text.doc.len()).unwrap_or(u16::MAX);
-        let height = lines.saturating_add(KEYS + 3);
+        let height = lines.saturating_add(KEY_ROWS + 3);
         let most = whole.height.saturating_sub(2).max(8);
         Some((self.title.clone(), super::reader_width(whole) + 4, height.clamp(8, most)))
     }
@@ -190,7 +190,7 @@ impl Screen for Consent {
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) {
-        let rows = usize::from(ui.area.height.saturating_sub(KEYS)).max(1);
+        let rows = usize::from(ui.area.height.saturating_sub(KEY_ROWS)).max(1);
         let page = (rows - 1).max(1);
         match action {
             Action::Down => self.step_down(rows),
@@ -224,7 +224,7 @@ impl Screen for Consent {
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, _out: &mut Out) {
         let inner = ui.area;
-        let rows = usize::from(inner.height.saturating_sub(KEYS)).max(1);
+        let rows = usize::from(inner.height.saturating_sub(KEY_ROWS)).max(1);
         match gesture {
             Gesture::Scroll { delta, .. } => self.scroll(delta, rows),
             Gesture::Click(at) | Gesture::DoubleClick(at) => {
@@ -275,7 +275,7 @@ impl Screen for Consent {
     }
 
     fn render(&self, cx: &Cx<'_>, inner: Rect, buf: &mut Buffer) {
-        let text = Rect { height: inner.height.saturating_sub(KEYS), ..inner };
+        let text = Rect { height: inner.height.saturating_sub(KEY_ROWS), ..inner };
         self.text.render(cx, text, buf);
         let first = self.blocks.get(self.selected).map(|block| block.lines.start);
         if let Some(row) = first.and_then(|first| first.checked_sub(self.text.top)) {

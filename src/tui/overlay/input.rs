@@ -24,9 +24,9 @@ pub struct InputDialog {
 }
 
 /// Rows around the choices: description, typed text; gap, who asks, where it is kept, keys.
-const AROUND: u16 = 6;
+const FRAME_ROWS: u16 = 6;
 /// Most choices shown at a time.
-const CHOICES: u16 = 8;
+const MAX_CHOICE_ROWS: u16 = 8;
 
 impl InputDialog {
     /// A dialog for an input, filled in with its default.
@@ -68,7 +68,7 @@ impl InputDialog {
 
     /// The region of the input line and the choices.
     fn below(inner: Rect) -> Rect {
-        let height = inner.height.saturating_sub(AROUND - 1).min(CHOICES + 1);
+        let height = inner.height.saturating_sub(FRAME_ROWS - 1).min(MAX_CHOICE_ROWS + 1);
         Rect { y: inner.y + 1, height, ..inner }
     }
 
@@ -99,8 +99,8 @@ impl Screen for InputDialog {
     }
 
     fn frame(&self, _whole: Rect) -> Option<Frame> {
-        let choices = (options(&self.view).len() as u16).min(CHOICES);
-        Some((self.palette.title.clone(), 76, AROUND + choices + 3))
+        let choices = (options(&self.view).len() as u16).min(MAX_CHOICE_ROWS);
+        Some((self.palette.title.clone(), 76, FRAME_ROWS + choices + 3))
     }
 
     fn line(&mut self) -> Option<&mut TextInput> {
@@ -138,9 +138,10 @@ impl Screen for InputDialog {
                 }
                 out.close();
             }
-            action => self
-                .palette
-                .step(action.steps(CHOICES as isize).unwrap_or_default(), CHOICES.into()),
+            action => self.palette.step(
+                action.steps(MAX_CHOICE_ROWS as isize).unwrap_or_default(),
+                MAX_CHOICE_ROWS.into(),
+            ),
         }
     }
 

@@ -179,7 +179,7 @@ impl Screen for Palette {
 // A prompt for a name or another text. Nothing happens without one, and `esc` changes nothing.
 
 /// Longest name, in characters.
-const LONGEST: usize = 40;
+const MAX_NAME_CHARS: usize = 40;
 
 /// What the name is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,7 +216,8 @@ impl NamePrompt {
     }
 
     fn name(&self) -> String {
-        let longest = if matches!(self.named, Named::Filter(_)) { LONGEST } else { usize::MAX };
+        let longest =
+            if matches!(self.named, Named::Filter(_)) { MAX_NAME_CHARS } else { usize::MAX };
         self.input.text().trim().chars().take(longest).collect()
     }
 }

@@ -29,7 +29,7 @@ pub struct SignInDialog {
 }
 
 /// Rows below the text: what was done, the pasted address, keys.
-const BELOW: u16 = 4;
+const FOOT_ROWS: u16 = 4;
 
 impl SignInDialog {
     /// Shows a sign-in.
@@ -80,7 +80,7 @@ impl Screen for SignInDialog {
 
     fn frame(&self, whole: Rect) -> Option<Frame> {
         let width = super::reader_width(whole);
-        let rows = self.text(width).len() as u16 + BELOW + 3;
+        let rows = self.text(width).len() as u16 + FOOT_ROWS + 3;
         let title = ink!("{} wants you to sign in", Model::name(&self.request.server));
         Some((title, width + 4, rows.clamp(8, whole.height.max(8))))
     }
@@ -133,7 +133,7 @@ impl Screen for SignInDialog {
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-        let text = Rect { height: area.height.saturating_sub(BELOW), ..area };
+        let text = Rect { height: area.height.saturating_sub(FOOT_ROWS), ..area };
         self.text(area.width).render(cx, 0, text, buf);
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.at(0, area.height.saturating_sub(3));
@@ -166,17 +166,17 @@ impl Screen for SignInDialog {
 
 /// A QR code as lines of half blocks, two rows of modules each, with its quiet zone.
 fn qr(text: &str) -> Vec<Ink> {
-    const QUIET: usize = 2;
+    const QUIET_STEPS: usize = 2;
     let Ok(code) = QrCode::with_error_correction_level(text, qrcode::EcLevel::L) else {
         return vec![ink!("the address is too long for a QR code")];
     };
     let width = code.width();
     // Light modules are drawn, because most terminals are dark.
     let is_light = |x: usize, y: usize| {
-        let inside = |at: usize| (QUIET..QUIET + width).contains(&at);
-        !(inside(x) && inside(y)) || code[(x - QUIET, y - QUIET)] == Color::Light
+        let inside = |at: usize| (QUIET_STEPS..QUIET_STEPS + width).contains(&at);
+        !(inside(x) && inside(y)) || code[(x - QUIET_STEPS, y - QUIET_STEPS)] == Color::Light
     };
-    let side = width + 2 * QUIET;
+    let side = width + 2 * QUIET_STEPS;
     let block = |x: usize, y: usize| match (is_light(x, y), y + 1 < side && is_light(x, y + 1)) {
         (true, true) => '█',
         (true, false) => '▀',

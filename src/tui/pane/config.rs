@@ -9,7 +9,7 @@ use crate::widget::{Doc, DocView, Pen};
 use config::{ConfigChange, Diagnostic, EffectiveValue, FileScope, Severity, SourceFile};
 
 /// Fewest columns in which a problem is shown below its column.
-const NARROWEST: u16 = 36;
+const MIN_PROBLEM_COLUMNS: u16 = 36;
 
 named! {
     /// What is shown.
@@ -204,7 +204,7 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
                 // Below its column, or at the margin where it would not fit.
                 let column = u16::try_from(diagnostic.at.column).unwrap_or(u16::MAX);
                 let below = column.saturating_add(4);
-                let fits = below.saturating_add(NARROWEST) <= doc.width();
+                let fits = below.saturating_add(MIN_PROBLEM_COLUMNS) <= doc.width();
                 problem(diagnostic, if fits { below } else { 5 }, doc);
             }
         }
@@ -331,9 +331,9 @@ fn effective(model: &Model, doc: &mut Doc) {
 }
 
 fn value_lines(value: &EffectiveValue, doc: &mut Doc) {
-    const KEY: u16 = 24;
+    const KEY_COLUMNS: u16 = 24;
     let origin = ink!("   {}", Ink::line(&value.origin));
-    let room = doc.width().saturating_sub(KEY + 2).max(16);
+    let room = doc.width().saturating_sub(KEY_COLUMNS + 2).max(16);
     let lead = vec![(ink!("  {:<22} ", Ink::line(&value.key)), Role::Muted)];
     let text = Ink::line(&value.value);
     doc.hanging(lead, (text.as_str(), Role::Text), room, (origin, Role::Faint));

@@ -147,9 +147,9 @@ impl Pane for InboxPane {
         let faint = cx.style(Role::Faint);
         // On narrow lists the age is dropped: the time left matters more.
         let age = if regions.list.width >= 64 { 8 } else { 0 };
-        let said = regions.list.width.saturating_sub(26 + WANTS + age);
+        let said = regions.list.width.saturating_sub(26 + WANTS_COLUMNS + age);
         let mut pen = Pen::new(buf, regions.columns);
-        pen.skip(1).left("server", 14, faint).skip(1).left("wants", WANTS, faint).skip(1);
+        pen.skip(1).left("server", 14, faint).skip(1).left("wants", WANTS_COLUMNS, faint).skip(1);
         pen.left("says", said, faint);
         pen.right(if age > 0 { "age" } else { "" }, age, faint).skip(1).right("left", 7, faint);
         self.browser.render_rows(cx, area, buf, |pen, row| render_row(cx, row, (said, age), pen));
@@ -199,7 +199,7 @@ fn refusal(kind: &RequestKind) -> Answer {
 }
 
 /// Width of the `wants` column.
-const WANTS: u16 = 16;
+const WANTS_COLUMNS: u16 = 16;
 
 fn render_row(cx: &Cx<'_>, row: &InboxRow, (said, age): (u16, u16), pen: &mut Pen<'_>) {
     let (muted, foreign) = (cx.style(Role::Muted), cx.style(Role::Foreign));
@@ -218,7 +218,7 @@ fn render_row(cx: &Cx<'_>, row: &InboxRow, (said, age): (u16, u16), pen: &mut Pe
         InboxRow::Kept(..) | InboxRow::Other(_) => (None, foreign),
     };
     let room = if times.is_some() { said } else { said + age + 8 };
-    pen.left(what, WANTS, cx.style(role)).skip(1).left(says, room, says_style);
+    pen.left(what, WANTS_COLUMNS, cx.style(role)).skip(1).left(says, room, says_style);
     if let Some((arrived, deadline)) = times {
         pen.right(cx.model.elapsed(arrived), age, muted).skip(1);
         pen.right(cx.model.until(deadline), 7, cx.style(Role::Busy));
@@ -229,7 +229,7 @@ fn render_row(cx: &Cx<'_>, row: &InboxRow, (said, age): (u16, u16), pen: &mut Pe
 // one row; then other items and drafts of withdrawn requests. Pure.
 
 /// From this many requests of one kind from one server on, they are a storm, shown as one row.
-pub const STORM: usize = 6;
+pub const MIN_STORM_REQUESTS: usize = 6;
 
 /// What one row groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -327,7 +327,7 @@ impl Grouping {
         let mut rows = Vec::new();
         for (group, requests) in groups {
             let first = requests[0].id;
-            let together = self.by_server || requests.len() >= STORM;
+            let together = self.by_server || requests.len() >= MIN_STORM_REQUESTS;
             let folded = together && self.turned.contains(&group) == self.by_server;
             if together {
                 let requests = requests.clone();

@@ -30,11 +30,11 @@ const LEVELS: [(LogLevel, &str, Role); 9] = [
 ];
 
 /// Cells per step of horizontal scrolling.
-const SIDEWAYS: u16 = 8;
+const SIDEWAYS_COLUMNS: u16 = 8;
 /// Most lines of one record where lines wrap.
-const TALLEST: usize = 50;
+const MAX_RECORD_LINES: usize = 50;
 /// Most rows examined by one search.
-const SEARCH: usize = 500_000;
+const MAX_SEARCHED_ROWS: usize = 500_000;
 
 /// The logs pane.
 #[derive(Default)]
@@ -100,7 +100,7 @@ impl LogsPane {
             return;
         }
         let start = self.stream.list.index();
-        for step in 1..=len.min(SEARCH) {
+        for step in 1..=len.min(MAX_SEARCHED_ROWS) {
             let row =
                 (start as isize + delta * step as isize).rem_euclid(len as isize).unsigned_abs();
             let seq = self.stream.seq(row);
@@ -154,7 +154,7 @@ impl LogsPane {
         let room = list.width.saturating_sub(Self::lead(cx, list.width.saturating_sub(1)) + 2);
         let lines = |record: &'a LogRecord| {
             if self.wrap {
-                wrap(&record.text, room.max(8)).take(TALLEST).collect()
+                wrap(&record.text, room.max(8)).take(MAX_RECORD_LINES).collect()
             } else {
                 vec![record.text.as_str()]
             }
@@ -331,8 +331,8 @@ impl Pane for LogsPane {
                 self.shift = 0;
                 out.remember = true;
             }
-            Action::Left => self.shift = self.shift.saturating_sub(SIDEWAYS),
-            Action::Right => self.shift = self.shift.saturating_add(SIDEWAYS).min(16_384),
+            Action::Left => self.shift = self.shift.saturating_sub(SIDEWAYS_COLUMNS),
+            Action::Right => self.shift = self.shift.saturating_add(SIDEWAYS_COLUMNS).min(16_384),
             Action::Copy => {
                 if let Some(record) = self.record(ui.model) {
                     out.copy(record.text.as_str().to_owned());

@@ -352,13 +352,13 @@ fn fits(row: &MetricsRow, record: &mcp::TrafficRecord) -> bool {
 }
 
 /// Height of the chart in lines.
-const ROWS: usize = 5;
+const CHART_ROWS: usize = 5;
 /// Columns of the numbers before the chart.
-const SCALE: u16 = 7;
+const SCALE_COLUMNS: u16 = 7;
 
 /// How many bars fit a width: a bar and a blank each, after the scale; the newest is never cut.
 fn slots(width: u16) -> usize {
-    Activity::SLOTS.min(usize::from(width.saturating_sub(SCALE)) / 2)
+    Activity::MAX_SLOTS.min(usize::from(width.saturating_sub(SCALE_COLUMNS)) / 2)
 }
 
 fn chart(row: &MetricsRow, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
@@ -368,14 +368,14 @@ fn chart(row: &MetricsRow, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
         return;
     }
     doc.heading("messages of the server, 2 s per bar");
-    for level in (0..ROWS).rev() {
+    for level in (0..CHART_ROWS).rev() {
         let mut line = Ink::default();
         for count in &counts {
-            let eighths = (*count as usize * ROWS * 8).div_ceil(most as usize);
+            let eighths = (*count as usize * CHART_ROWS * 8).div_ceil(most as usize);
             let here = eighths.saturating_sub(level * 8).min(8);
             line.push(glyphs.bars[here]).push(" ");
         }
-        let label = if level == ROWS - 1 { ink!("{:>5} ", most) } else { ink!("      ") };
+        let label = if level == CHART_ROWS - 1 { ink!("{:>5} ", most) } else { ink!("      ") };
         doc.line(vec![(label, Role::Faint), (line, Role::Accent)]);
     }
 }
@@ -387,9 +387,9 @@ mod tests {
     #[test]
     fn the_chart_fills_its_width_and_its_newest_bar_is_never_cut() {
         for width in 0..300 {
-            let cells = usize::from(SCALE) + slots(width) * 2;
+            let cells = usize::from(SCALE_COLUMNS) + slots(width) * 2;
             assert!(slots(width) == 0 || cells <= usize::from(width), "{width}");
-            let full = slots(width) == Activity::SLOTS;
+            let full = slots(width) == Activity::MAX_SLOTS;
             assert!(full || cells + 2 > usize::from(width), "{width}: there is room for one more");
         }
     }

@@ -39,12 +39,12 @@ pub struct ServersPane {
 }
 
 /// Width from which cards and diagnostics are side by side.
-const SIDE_BY_SIDE: u16 = 150;
+const MIN_SPLIT_COLUMNS: u16 = 150;
 
 impl ServersPane {
     /// Region of the cards, and of the rule and detail beside them.
     fn regions(&self, area: Rect, model: &Model) -> (Rect, Option<[Rect; 2]>) {
-        let wide = area.width >= SIDE_BY_SIDE && model.scope.is_none();
+        let wide = area.width >= MIN_SPLIT_COLUMNS && model.scope.is_none();
         if !wide || !self.split.is_beside(area) {
             return (area, None);
         }

@@ -13,7 +13,7 @@ mod row;
 mod waterfall;
 
 /// Most messages in one export.
-const EXPORT: usize = 100_000;
+const MAX_EXPORTED_MESSAGES: usize = 100_000;
 
 /// The traffic pane.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl TrafficPane {
 
     /// The marked messages, or all that are listed, as JSON lines.
     fn export(&self, model: &Model) -> Vec<u8> {
-        let rows = self.stream.len().saturating_sub(EXPORT)..self.stream.len();
+        let rows = self.stream.len().saturating_sub(MAX_EXPORTED_MESSAGES)..self.stream.len();
         let listed = rows.map(|row| self.stream.seq(row)).filter(|_| self.marked.is_empty());
         let mut out = Vec::new();
         for seq in self.marked.iter().copied().chain(listed) {

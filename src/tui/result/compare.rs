@@ -15,13 +15,13 @@ use base::text::cut;
 use mcp::Payload;
 
 /// Most text of each result that is compared, in bytes.
-const BYTES: usize = 1 << 20;
+const MAX_COMPARED_BYTES: usize = 1 << 20;
 /// Most lines of each result that are compared.
-const LINES: usize = 20_000;
+const MAX_COMPARED_LINES: usize = 20_000;
 /// Time limit for matching lines, after which the rest counts as different.
-const TIME: Duration = Duration::from_millis(50);
+const MATCHING_TIMEOUT: Duration = Duration::from_millis(50);
 /// Unchanged lines shown around differing ones.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 /// What happened to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,10 +81,10 @@ pub(super) struct Comparison {
 
 impl CompareLayout {
     /// Narrower than this, two columns are useless.
-    const NARROWEST: u16 = 40;
+    const MIN_SPLIT_COLUMNS: u16 = 40;
 
     const fn is_beside(self) -> bool {
-        self.beside && self.width >= Self::NARROWEST
+        self.beside && self.width >= Self::MIN_SPLIT_COLUMNS
     }
 
     /// Columns of the earlier and the later side; both have the full width when unified.
@@ -98,12 +98,12 @@ impl Comparison {
     /// Compares two results in readable form, line by line.
     pub(super) fn new(old: &Payload, new: &Payload) -> Self {
         let ((old, old_cut), (new, new_cut)) = (readable(old), readable(new));
-        let diff = TextDiff::configure().timeout(TIME).diff_lines(&*old, &*new);
+        let diff = TextDiff::configure().timeout(MATCHING_TIMEOUT).diff_lines(&*old, &*new);
         let mut lines = Vec::new();
         let mut line =
             |change, text| lines.push(DiffLine { change, text: SafeText::line(text), apart: 0..0 });
         let mut last = 0;
-        for group in diff.grouped_ops(CONTEXT) {
+        for group in diff.grouped_ops(CONTEXT_LINES) {
             let first = group.first().map_or(0, |op| op.old_range().start);
             if first > last {
                 line(LineChange::Skipped(first - last), "");
@@ -154,7 +154,7 @@ impl Comparison {
                 LineChange::Added => right,
                 LineChange::Same | LineChange::Skipped(_) => left.min(right),
             };
-            let room = usize::from(columns.saturating_sub(SIGN)).max(8);
+            let room = usize::from(columns.saturating_sub(SIGN_COLUMNS)).max(8);
             slices(at, &self.lines[at].text, if way.wrap { room } else { usize::MAX })
         };
         let pairs = if way.is_beside() {
@@ -221,9 +221,10 @@ impl Comparison {
         buf: &mut Buffer,
     ) {
         if self.is_partial && area.height > 0 {
-            let size = BYTES >> 20;
-            let words =
-                format!("only the beginning of each is compared: {size} MiB or {LINES} lines");
+            let size = MAX_COMPARED_BYTES >> 20;
+            let words = format!(
+                "only the beginning of each is compared: {size} MiB or {MAX_COMPARED_LINES} lines"
+            );
             put(buf, area.x, area.y, area.width, &words, look.warning);
             area = Rect { y: area.y + 1, height: area.height - 1, ..area };
         }
@@ -280,7 +281,7 @@ impl Comparison {
 }
 
 /// Columns of the sign in front of a line.
-const SIGN: u16 = 2;
+const SIGN_COLUMNS: u16 = 2;
 
 /// A line in rows of at most `room` bytes.
 fn slices(line: usize, text: &str, room: usize) -> Vec<Slice> {
@@ -339,7 +340,7 @@ fn paired(lines: &[DiffLine]) -> Vec<(Option<usize>, Option<usize>)> {
 fn readable(result: &Payload) -> (String, bool) {
     let (mut out, mut is_cut) = (String::new(), result.cut().is_some());
     let mut push = |value: &Value| {
-        let room = BYTES.saturating_sub(out.len());
+        let room = MAX_COMPARED_BYTES.saturating_sub(out.len());
         let (text, cut_off) = match value.as_str() {
             Some(text) => (cut(text, room).to_owned(), text.len() > room),
             None => pretty(value, room),
@@ -360,7 +361,7 @@ fn readable(result: &Payload) -> (String, bool) {
         push(&format!("{name}:").into());
         push(value);
     }
-    let end = memchr::memchr_iter(b'\n', out.as_bytes()).nth(LINES);
+    let end = memchr::memchr_iter(b'\n', out.as_bytes()).nth(MAX_COMPARED_LINES);
     if let Some(end) = end.filter(|end| end + 1 < out.len()) {
         out.truncate(end + 1);
         is_cut = true;
@@ -398,7 +399,7 @@ mod tests {
 
     #[test]
     fn large_results_are_compared_in_part_and_that_is_said() {
-        let large = |end: char| answer(&format!("{}{end}", "z\n".repeat(LINES + 1)));
+        let large = |end: char| answer(&format!("{}{end}", "z\n".repeat(MAX_COMPARED_LINES + 1)));
         let mut view = ResultView::new(large('b'), Vec::new());
         assert_eq!(view.compare_with(&large('a'), true), Difference::Unknown);
         assert!(screen(&mut view, 80, 4).contains("20000 lines"));

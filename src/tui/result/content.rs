@@ -231,9 +231,9 @@ pub fn suffix(mime: &str) -> String {
 // it. Pure; it is only decoded in full to be saved, elsewhere.
 
 /// Bytes examined to detect the kind.
-const HEAD: usize = 48 << 10;
+const MAX_HEAD_BYTES: usize = 48 << 10;
 /// Base64 with line breaks is packed to show its rows; beyond this size it can only be saved.
-const PACKED: usize = 4 << 20;
+const MAX_PACKED_BYTES: usize = 4 << 20;
 
 /// Binary content.
 #[derive(Clone, Debug)]
@@ -252,11 +252,11 @@ impl Binary {
     /// Binary content from base64. Examines only its beginning, whatever its size.
     pub fn new(text: SharedText) -> Self {
         let raw = text.as_str();
-        let head = &raw.as_bytes()[..raw.len().min(HEAD)];
+        let head = &raw.as_bytes()[..raw.len().min(MAX_HEAD_BYTES)];
         let mut packed = None;
         let mut broken = None;
         if head.iter().any(u8::is_ascii_whitespace) {
-            if raw.len() <= PACKED {
+            if raw.len() <= MAX_PACKED_BYTES {
                 packed = Some(raw.split_ascii_whitespace().collect::<String>());
             } else {
                 broken = Some("its base64 has line breaks");
@@ -278,7 +278,7 @@ impl Binary {
         if let Some(reason) = self.broken {
             return format!("{reason} · about {size} bytes");
         }
-        let head = self.read(0, HEAD).unwrap_or_default();
+        let head = self.read(0, MAX_HEAD_BYTES).unwrap_or_default();
         let other = if is_text(&head) { "text" } else { "data of no known kind" };
         let kind = kind(&head).unwrap_or(other);
         format!("{kind} · {size} bytes")
@@ -289,13 +289,13 @@ impl Binary {
         if self.broken.is_some() {
             return 0;
         }
-        usize::try_from(self.bytes.div_ceil(PER_ROW as u64)).unwrap_or(usize::MAX)
+        usize::try_from(self.bytes.div_ceil(ROW_BYTES as u64)).unwrap_or(usize::MAX)
     }
 
     /// One row of hexadecimal.
     pub fn row(&self, row: usize) -> String {
-        let from = row.saturating_mul(PER_ROW);
-        match self.read(from, PER_ROW) {
+        let from = row.saturating_mul(ROW_BYTES);
+        match self.read(from, ROW_BYTES) {
             Some(bytes) => line(from, &bytes),
             None => format!("{from:08x}  bad base64 from here on"),
         }
@@ -317,13 +317,13 @@ impl Binary {
 // Bytes as rows of hexadecimal, and what kind of file they look like. Pure.
 
 /// Bytes per row.
-pub const PER_ROW: usize = 16;
+pub const ROW_BYTES: usize = 16;
 
 /// One row: offset, bytes, and those that are printable ASCII.
 pub fn line(from: usize, part: &[u8]) -> String {
     let half =
         |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
-    let (left, right) = part.split_at(part.len().min(PER_ROW / 2));
+    let (left, right) = part.split_at(part.len().min(ROW_BYTES / 2));
     let sign = |byte: &u8| if (0x20..0x7f).contains(byte) { *byte as char } else { '.' };
     let signs: String = part.iter().map(sign).collect();
     format!("{from:08x}  {:24} {:24} {signs}", half(left), half(right))

@@ -221,7 +221,7 @@ impl ResultView {
 
     /// The region a picture is fitted to, so that it is visible together with its title.
     pub(super) fn picture_region(&self) -> (u16, u16) {
-        (self.width, self.height.saturating_sub(1).clamp(3, PICTURE_ROWS))
+        (self.width, self.height.saturating_sub(1).clamp(3, MAX_PICTURE_ROWS))
     }
 
     pub(super) fn lay_again(&mut self, index: usize) {
@@ -253,7 +253,7 @@ impl ResultView {
 
     fn lay_text(&self, text: &SharedText) -> Laid {
         let raw = text.as_str();
-        if !self.plain && raw.len() <= markdown::LONGEST && markdown::looks_like(raw) {
+        if !self.plain && raw.len() <= markdown::MAX_MARKDOWN_BYTES && markdown::looks_like(raw) {
             return Laid::Lines(markdown::lines(raw, self.width, &self.look));
         }
         let shown = if self.plain { None } else { indented(raw) };
@@ -262,7 +262,7 @@ impl ResultView {
 
     fn lay_rows(&self, text: SharedText) -> Laid {
         let room = usize::from(self.width.max(10));
-        let most = if self.wrap { room } else { WrappedRows::WIDEST };
+        let most = if self.wrap { room } else { WrappedRows::MAX_ROW_COLUMNS };
         Laid::Rows(WrappedRows::new(text.as_str(), most), text)
     }
 
@@ -274,7 +274,7 @@ impl ResultView {
             _ => SafeText::line(&binary.facts()),
         };
         let all = binary.rows();
-        let shown = if self.expanded.contains(&index) { all } else { all.min(HEX_ROWS) };
+        let shown = if self.expanded.contains(&index) { all } else { all.min(MAX_HEX_ROWS) };
         Laid::Binary(about, shown, all - shown)
     }
 
@@ -331,7 +331,7 @@ impl ResultView {
         };
         let mut all: Vec<usize> = self.blocks.iter_mut().enumerate().filter_map(decoded).collect();
         all.sort_by_key(|index| index.abs_diff(near));
-        for index in all.into_iter().skip(DECODED) {
+        for index in all.into_iter().skip(MAX_DECODED_PICTURES) {
             if let BlockKind::Picture(picture, _) = &mut self.blocks[index].kind {
                 picture.forget();
             }
@@ -413,9 +413,9 @@ pub(super) enum Laid {
     Binary(SafeText, usize, usize),
 }
 
-const PICTURE_ROWS: u16 = 24;
+const MAX_PICTURE_ROWS: u16 = 24;
 /// Rows of hexadecimal shown of a block that is not expanded.
-const HEX_ROWS: usize = 4;
+const MAX_HEX_ROWS: usize = 4;
 
 impl Laid {
     pub(super) fn len(&self) -> usize {
@@ -470,4 +470,4 @@ fn indented(text: &str) -> Option<String> {
 // kept in memory. The work itself runs elsewhere.
 
 /// Most pictures of one result that are kept decoded.
-const DECODED: usize = 8;
+const MAX_DECODED_PICTURES: usize = 8;

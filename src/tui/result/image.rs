@@ -15,11 +15,11 @@ use terminal::graphics::{CellPixels, Encoded, Graphics, PictureProtocol, Placeme
 use terminal::theme::ColorDepth;
 
 /// Most pixels kept per side: more than half blocks can show.
-const KEPT: u32 = 640;
+const MAX_BLOCK_PIXELS: u32 = 640;
 /// The same where the terminal draws pixels.
-const KEPT_PIXELS: u32 = 1_600;
+const MAX_SIDE_PIXELS: u32 = 1_600;
 /// Smaller pictures are enlarged to this size, in pixels of the terminal.
-const LEAST: f32 = 320.0;
+const MIN_SIDE_PIXELS: f32 = 320.0;
 /// The text in the cells of a picture drawn in pixels: blank, but unlike any text ever written
 /// there, so that all these cells are redrawn once the picture is gone.
 const FREE: &str = "\u{a0}";
@@ -107,7 +107,7 @@ impl PictureJob {
         let (size, pixels) = if let Some(known) = known {
             known
         } else {
-            let keep = if how.has_pixels() { KEPT_PIXELS } else { KEPT };
+            let keep = if how.has_pixels() { MAX_SIDE_PIXELS } else { MAX_BLOCK_PIXELS };
             let (size, pixels) = decode(picture.text.as_str(), keep, &limits)?;
             (size, Arc::new(pixels))
         };
@@ -158,7 +158,7 @@ fn fitted((w, h): (u32, u32), region: Cells, how: Graphics) -> Cells {
         wide = wide.min(f32::from(limits.width) - cell_w).max(cell_w);
         high = high.min(f32::from(limits.height) - cell_h).max(cell_h);
     }
-    let most = (LEAST / w.max(h)).max(4.0);
+    let most = (MIN_SIDE_PIXELS / w.max(h)).max(4.0);
     let scale = (wide / w).min(high / h).min(most);
     (
         ((w * scale / cell_w).round() as u16).clamp(1, region.0.max(1)),

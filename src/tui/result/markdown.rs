@@ -9,7 +9,7 @@ use crate::widget::doc::wrap;
 use base::text::SafeText;
 
 /// Longest text rendered as Markdown, in bytes.
-pub(super) const LONGEST: usize = 512 << 10;
+pub(super) const MAX_MARKDOWN_BYTES: usize = 512 << 10;
 
 /// One piece of a line.
 pub type MarkdownSpan = (SafeText, Style);

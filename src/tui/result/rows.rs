@@ -65,19 +65,19 @@ pub struct WrappedRows {
     width: usize,
 }
 
-const STRIDE: usize = 64;
+const STRIDE_ROWS: usize = 64;
 
 impl WrappedRows {
     /// Widest row without wrapping, in columns.
-    pub const WIDEST: usize = 4_096;
+    pub const MAX_ROW_COLUMNS: usize = 4_096;
 
     /// Finds the rows of `text`; lines wider than `width` columns continue in the next row.
     pub fn new(text: &str, width: usize) -> Self {
-        let width = width.clamp(8, Self::WIDEST);
+        let width = width.clamp(8, Self::MAX_ROW_COLUMNS);
         let mut rows = Self { checkpoints: Vec::new(), len: 0, width };
         let mut at = 0;
         loop {
-            if rows.len.is_multiple_of(STRIDE) {
+            if rows.len.is_multiple_of(STRIDE_ROWS) {
                 rows.checkpoints.push(at);
             }
             rows.len += 1;
@@ -99,10 +99,10 @@ impl WrappedRows {
     pub fn slice<'a>(&self, text: &'a str, range: Range<usize>) -> Vec<&'a str> {
         let from = range.start.min(self.len);
         let to = range.end.min(self.len);
-        let Some(start) = self.checkpoints.get(from / STRIDE) else { return Vec::new() };
+        let Some(start) = self.checkpoints.get(from / STRIDE_ROWS) else { return Vec::new() };
         let mut at = Some(*start);
         let mut out = Vec::with_capacity(to - from);
-        for row in (from / STRIDE * STRIDE)..to {
+        for row in (from / STRIDE_ROWS * STRIDE_ROWS)..to {
             let Some(here) = at else { break };
             let (end, next) = step(text, here, self.width);
             if row >= from {
@@ -116,7 +116,7 @@ impl WrappedRows {
     /// The row that contains the byte at `offset`.
     pub fn row_of(&self, text: &str, offset: usize) -> usize {
         let chunk = self.checkpoints.partition_point(|at| *at <= offset).saturating_sub(1);
-        let mut row = chunk * STRIDE;
+        let mut row = chunk * STRIDE_ROWS;
         let mut at = self.checkpoints.get(chunk).copied();
         while let Some(here) = at {
             let (_, next) = step(text, here, self.width);
@@ -159,11 +159,11 @@ fn step(text: &str, at: usize, width: usize) -> (usize, Option<usize>) {
 /// Bytes of the character at `at`, and the columns it takes once it is safe to draw.
 fn size(text: &str, at: usize) -> (usize, usize) {
     /// The name that stands for a hidden character, at its longest.
-    const NAME: usize = 9;
+    const MAX_NAME_COLUMNS: usize = 9;
     let c = text.get(at..).and_then(|rest| rest.chars().next()).unwrap_or(' ');
     let columns = match c {
         '\t' => 4,
-        c if is_hidden(c) => NAME,
+        c if is_hidden(c) => MAX_NAME_COLUMNS,
         c => c.width().unwrap_or(1),
     };
     (c.len_utf8(), columns)

@@ -10,7 +10,7 @@ use crate::prelude::*;
 use base::pointer::child_pointer;
 
 /// Longer strings are not searched; the content view searches those.
-const SEARCHED: usize = 1 << 20;
+const MAX_SEARCHED_BYTES: usize = 1 << 20;
 
 /// Position of a row: the index of the child at each level.
 pub type Path = Vec<usize>;
@@ -255,7 +255,7 @@ fn walk(
 fn holds(key: &TreeKey<'_>, value: &Value, needle: &str) -> bool {
     matches!(key, TreeKey::Name(name) if contains(name, needle))
         || match value {
-            Value::String(text) => text.len() < SEARCHED && contains(text, needle),
+            Value::String(text) => text.len() < MAX_SEARCHED_BYTES && contains(text, needle),
             Value::Array(_) | Value::Object(_) => false,
             _ => contains(&value.to_string(), needle),
         }

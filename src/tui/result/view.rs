@@ -368,7 +368,7 @@ impl ResultView {
         self.scroll = row;
         let seen = self.column..self.column + usize::from(self.width) / 3;
         if !seen.contains(&before) {
-            self.column = if self.wrap { 0 } else { before.saturating_sub(BEFORE) };
+            self.column = if self.wrap { 0 } else { before.saturating_sub(MAX_LEAD_CHARS) };
         }
         true
     }
@@ -495,10 +495,10 @@ impl ResultFile {
 }
 
 /// Characters shown before a match in its line.
-const BEFORE: usize = 16;
+const MAX_LEAD_CHARS: usize = 16;
 
 /// Most text copied to the clipboard: it goes through the terminal, and few accept more.
-const CLIPBOARD: usize = 1 << 20;
+const MAX_CLIPBOARD_BYTES: usize = 1 << 20;
 
 /// Shown where there is no value.
 pub(super) const NOTHING: &Value = &Value::Null;
@@ -513,14 +513,14 @@ pub(super) fn copy_of(value: &Value) -> Effect {
     if let Some(text) = value.as_str() {
         return copy_text(text);
     }
-    match pretty(value, CLIPBOARD) {
+    match pretty(value, MAX_CLIPBOARD_BYTES) {
         (_, true) => too_large(),
         (text, false) => Effect::Copy(text),
     }
 }
 
 fn copy_text(text: &str) -> Effect {
-    if text.len() > CLIPBOARD { too_large() } else { Effect::Copy(text.to_owned()) }
+    if text.len() > MAX_CLIPBOARD_BYTES { too_large() } else { Effect::Copy(text.to_owned()) }
 }
 
 fn too_large() -> Effect {
@@ -528,7 +528,7 @@ fn too_large() -> Effect {
 }
 
 /// Most text that is parsed to compare it with the structured content.
-const COMPARED: usize = 256 << 10;
+const MAX_COMPARED_BYTES: usize = 256 << 10;
 
 /// Whether a result has structured content, and text that is JSON too but has other content.
 /// Servers SHOULD give both (MCP, tools, structured content); many give text without the object
@@ -540,7 +540,9 @@ pub(super) fn says_otherwise(result: &Payload) -> bool {
         .into_iter()
         .flatten()
         .filter_map(|block| block["text"].as_str())
-        .filter(|text| text.len() <= COMPARED && text.trim_start().starts_with(['{', '[']))
+        .filter(|text| {
+            text.len() <= MAX_COMPARED_BYTES && text.trim_start().starts_with(['{', '['])
+        })
         .filter_map(|text| serde_json::from_str::<Value>(text).ok())
         .peekable();
     if parsed.peek().is_none() {

@@ -7,7 +7,7 @@ use crate::widget::pen::width;
 use mcp::{FieldChange, Risk};
 
 /// Width from which before and now are side by side.
-const SIDE_BY_SIDE: u16 = 56;
+const MIN_SPLIT_COLUMNS: u16 = 56;
 
 /// Describes a changed field.
 pub fn changed(change: &FieldChange, risks: &[Risk], glyphs: &Glyphs, doc: &mut Doc) {
@@ -32,7 +32,7 @@ fn sides(change: &FieldChange, doc: &mut Doc) {
         safe.iter().flat_map(|line| wrap(line.as_str(), room)).map(Ink::line).collect()
     };
     let FieldChange { before, after, .. } = change;
-    if doc.width() < SIDE_BY_SIDE || before.is_none() || after.is_none() {
+    if doc.width() < MIN_SPLIT_COLUMNS || before.is_none() || after.is_none() {
         let room = doc.width().saturating_sub(2);
         for (sign, value, role) in [("-", before, Role::Removed), ("+", after, Role::Added)] {
             for line in lines(value, room) {

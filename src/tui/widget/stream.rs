@@ -13,7 +13,7 @@ use crate::widget::{ListState, Pen, TextInput, filter_line};
 use terminal::list::RowSource;
 
 /// Records examined per update while an index is built.
-pub const BUDGET: u64 = 50_000;
+pub const MAX_EXAMINED_RECORDS: u64 = 50_000;
 
 /// State of a list over a feed.
 #[derive(Debug)]
@@ -208,7 +208,7 @@ impl StreamList {
                 index.matched.pop_front();
             }
             let from = index.scanned.max(index.first);
-            let upto = index.end.min(from + BUDGET);
+            let upto = index.end.min(from + MAX_EXAMINED_RECORDS);
             for (seq, record) in feed.from(from).take((upto.saturating_sub(from)) as usize) {
                 match filter(seq, record) {
                     FilterMatch::Out => {}
@@ -423,7 +423,7 @@ mod tests {
         };
         let mut stream = StreamList::default();
         assert!(stream.sync(&feed, Some(&mut even), 10), "more is to be looked at");
-        assert_eq!(looked.get(), BUDGET);
+        assert_eq!(looked.get(), MAX_EXAMINED_RECORDS);
         stream.sync(&feed, Some(&mut even), 10);
         assert!(!stream.sync(&feed, Some(&mut even), 10), "all was looked at");
         assert_eq!((stream.len(), looked.get()), (60_000, 120_000));

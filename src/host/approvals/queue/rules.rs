@@ -39,7 +39,7 @@ pub(super) struct Refused {
 }
 
 /// Minimum interval between reports of a flood, which include its count.
-const REPORT_EVERY: Duration = Duration::from_secs(1);
+const FLOOD_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A token bucket: `most` at once, and `most` per minute on average.
 fn per_minute(most: usize) -> Allowance {
@@ -58,7 +58,10 @@ impl Refused {
     /// Takes the finding to report now, if one is due.
     pub(super) fn take_due(&mut self) -> Option<Finding> {
         let now = Instant::now();
-        if self.reported.is_some_and(|reported| now.duration_since(reported) < REPORT_EVERY) {
+        if self
+            .reported
+            .is_some_and(|reported| now.duration_since(reported) < FLOOD_REPORT_INTERVAL)
+        {
             return None;
         }
         let flood = self.pending.take()?;

@@ -88,7 +88,7 @@ async fn without_anybody_nothing_is_answered_in_the_name_of_a_person() {
         let Answer::Refuse { code, message } = rig.ask(kind).0.await else {
             panic!("nobody accepted or declined")
         };
-        assert_eq!(code, UNANSWERED, "not the code of a user's refusal");
+        assert_eq!(code, UNANSWERED_CODE, "not the code of a user's refusal");
         assert!(
             message.ends_with("was answered by nobody: nobody is there to answer"),
             "{message}"
@@ -204,7 +204,7 @@ async fn a_callback_answers_passes_on_or_panics_without_harm() {
     );
     assert_eq!(rig.ask(RequestKind::Sampling).0.await, Answer::Result(Value::Null));
     let passed_on = rig.ask(RequestKind::Elicitation).0.await;
-    assert!(matches!(passed_on, Answer::Refuse { code: UNANSWERED, .. }), "{passed_on:?}");
+    assert!(matches!(passed_on, Answer::Refuse { code: UNANSWERED_CODE, .. }), "{passed_on:?}");
     assert!(matches!(rig.ask(RequestKind::Other("x".into())).0.await, Answer::Refuse { .. }));
     let view = rig.view().await;
     assert!(view.failures[0].2.contains("boom"), "{:?}", view.failures);
@@ -285,7 +285,7 @@ async fn more_time_puts_the_end_off_and_is_reported() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(matches!(asking.await, Ok(Answer::Refuse { .. })));
     assert!(rig.approvals.0.extend(request.id, more).is_err());
-    let day = ApprovalQueue::LONGEST;
+    let day = ApprovalQueue::MAX_APPROVAL_TIMEOUT;
     let (asking, _withdrawn) = rig.ask(RequestKind::Sampling);
     let _asking = tokio::spawn(asking);
     let request = rig.pending(1).await.remove(0);

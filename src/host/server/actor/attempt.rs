@@ -20,23 +20,23 @@ pub(super) struct Opening {
 
 /// Everything one attempt needs.
 pub(super) struct OpenAttempt {
-    pub(super) deck: Arc<HostShared>,
+    pub(super) shared: Arc<HostShared>,
     pub(super) request: OpenRequest,
 }
 
 impl OpenAttempt {
     pub(super) async fn run(mut self) -> Result<Opening, OpenError> {
-        let place = self.deck.starting.enter(&*self.deck.connector);
+        let place = self.shared.starting.enter(&*self.shared.connector);
         let place = self.request.cancel.run_until_cancelled(place).await;
         let _place = place.ok_or_else(|| OpenError::lasting(cancelled()))?;
         // Waiting for the permit does not count against the startup timeout.
         let config = Arc::clone(&self.request.config);
         let deadline = Instant::now() + config.startup_timeout;
         self.request.deadline = deadline;
-        let opened = self.deck.connector.open(self.request.clone()).await?;
+        let opened = self.shared.connector.open(self.request.clone()).await?;
         let session = opened.session.view();
-        self.deck.remember_era(&config, session.era);
-        self.deck.facts.record(&config.name, Fact::Connected { session }).await;
+        self.shared.remember_era(&config, session.era);
+        self.shared.facts.record(&config.name, Fact::Connected { session }).await;
         let lists = tokio::select! {
             lists = self.lists(&opened) => lists,
             () = tokio::time::sleep_until(deadline) => Err(self.too_late()),
@@ -101,7 +101,7 @@ impl OpenAttempt {
 
     /// Closes the session and stops the process after the rest of the start failed.
     async fn give_up(&self, opened: Opened, error: Error) -> OpenError {
-        let plan = StopPlan::new(&self.request.config, &self.deck.force);
+        let plan = StopPlan::new(&self.request.config, &self.shared.force);
         let exit = opened.end(error.clone(), plan).await;
         let retryable = error.code == ErrorCode::ServerUnavailable;
         OpenError { error, retryable, exit }

@@ -106,7 +106,7 @@ impl Actor<'_> {
                 let mut capabilities = Capabilities::clone(&self.capabilities);
                 capabilities.replace(kind, &list, &self.slot.redactor);
                 self.take_lists(capabilities).await;
-                self.deck.reroute();
+                self.shared.reroute();
             }
             Err(error) => self.list_failed(kind, &error).await,
         }
@@ -128,7 +128,7 @@ impl Actor<'_> {
             live.capabilities = Arc::clone(&capabilities);
             live.hidden = hidden;
         });
-        for finding in bad_entries(&capabilities, self.deck.clock.now()) {
+        for finding in bad_entries(&capabilities, self.shared.clock.now()) {
             self.record(Fact::Found { finding }).await;
         }
         if is_news {
@@ -138,7 +138,7 @@ impl Actor<'_> {
 
     async fn list_failed(&mut self, kind: ListKind, error: &Error) {
         let text = format!("could not be fetched again; keeping the old list: {}", error.message);
-        let finding = about(kind, FindingKind::PartialList, self.deck.clock.now(), &text);
+        let finding = about(kind, FindingKind::PartialList, self.shared.clock.now(), &text);
         self.record(Fact::Found { finding }).await;
     }
 
@@ -150,7 +150,7 @@ impl Actor<'_> {
             ListKind::Tools => return,
         };
         let reason = SafeText::line(&format!("{} changed", kind.method()));
-        self.deck.cache.invalidate(&reason, self.deck.clock.now(), |key| {
+        self.shared.cache.invalidate(&reason, self.shared.clock.now(), |key| {
             key.server == self.slot.name && key.method == method
         });
     }
@@ -158,13 +158,13 @@ impl Actor<'_> {
     pub(super) fn resource_updated(&self, uri: &str) {
         let reason = SafeText::line("the server says that the resource was updated");
         let params = crate::cache::resource_params(uri);
-        self.deck.cache.invalidate(&reason, self.deck.clock.now(), |key| {
+        self.shared.cache.invalidate(&reason, self.shared.clock.now(), |key| {
             key.server == self.slot.name && key.params == params
         });
         self.note(&format!("resource updated: {uri}"));
         // Sent after the invalidation, so that receivers read the new version.
         let (server, kind) = (self.slot.name.clone(), NoticeKind::Updated { uri: uri.into() });
-        let _ = self.deck.notices.send(Notice { server, kind });
+        let _ = self.shared.notices.send(Notice { server, kind });
     }
 
     /// Adds an informational record to the server's log.
@@ -173,8 +173,8 @@ impl Actor<'_> {
     }
 
     pub(super) fn log(&self, level: LogLevel, text: &str) {
-        self.deck.logs.push(Arc::new(LogRecord {
-            at: self.deck.clock.now(),
+        self.shared.logs.push(Arc::new(LogRecord {
+            at: self.shared.clock.now(),
             server: Some(self.slot.name.clone()),
             source: LogSource::Host,
             level,
@@ -209,11 +209,11 @@ fn hide(capabilities: &mut Capabilities, filter: &ToolFilter) -> Arc<[Arc<str>]>
 }
 
 fn bad_entries(capabilities: &Capabilities, at: Timestamp) -> Vec<Finding> {
-    const RAW: usize = 4 << 10;
+    const MAX_RAW_BYTES: usize = 4 << 10;
     let entries = capabilities.rejected.iter().map(|entry| {
         let (method, reason) = (entry.list.method(), &entry.reason);
         let text = format!("entry {} of {method} was set aside: {reason}", entry.index);
-        let raw = SafeText::line(cut(&entry.raw.to_string(), RAW));
+        let raw = SafeText::line(cut(&entry.raw.to_string(), MAX_RAW_BYTES));
         Finding { raw, ..about(entry.list, FindingKind::BadEntry, at, &text) }
     });
     let partial = capabilities.partial.iter().map(|(kind, reason)| {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::attempt::{OpenAttempt, Opening};
 use super::lists::Refreshes;
-use super::{Actor, Addressee, EVENTS, EXIT_FOLLOWS, Happened};
+use super::{Actor, Addressee, EVENT_CAPACITY, EXIT_TIMEOUT, Happened};
 use crate::Fact;
 use crate::approvals::queue::QueueHandle;
 use crate::server::connect::{ExitReport, OpenError, OpenRequest, Opened, Steps, StopPlan};
@@ -38,24 +38,24 @@ impl Actor<'_> {
             return;
         }
         self.give(LifecycleInput::Sleep).await;
-        self.deck.reroute();
+        self.shared.reroute();
     }
 
     async fn recall(&mut self) -> bool {
-        let (memory, config) = (self.deck.memory.clone(), Arc::clone(&self.config));
+        let (memory, config) = (self.shared.memory.clone(), Arc::clone(&self.config));
         let Some(memory) = memory else { return false };
         let known = tokio::task::spawn_blocking(move || memory.recall(&config)).await;
         let Ok(Some(known)) = known else { return false };
         self.slot.publish(|live| live.about = Some(Arc::new(known.about)));
         self.take_lists(known.capabilities).await;
-        self.deck.reroute();
+        self.shared.reroute();
         true
     }
 
     /// Stores the current definitions of an on-demand server.
     pub(super) fn remember(&self) {
         let live = self.slot.live();
-        let (Some(memory), Some(about)) = (self.deck.memory.clone(), live.about.clone()) else {
+        let (Some(memory), Some(about)) = (self.shared.memory.clone(), live.about.clone()) else {
             return;
         };
         if !self.config.on_demand || !self.capabilities.partial.is_empty() {
@@ -74,7 +74,7 @@ impl Actor<'_> {
         self.refreshes = Refreshes::default();
         let generation = self.generation;
         self.slot.publish(|live| live.generation = generation);
-        let (events, receiver) = mpsc::channel(EVENTS);
+        let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
         self.events = Some(receiver);
         let cancel = CancellationToken::new();
         self.opening = Some(cancel.clone());
@@ -82,14 +82,14 @@ impl Actor<'_> {
         let request = OpenRequest {
             config: Arc::clone(&self.config),
             context: self.session_context(events),
-            remembered: self.deck.era(&self.config),
+            remembered: self.shared.era(&self.config),
             deadline: Instant::now() + self.config.startup_timeout,
             cancel,
-            force: self.deck.force.clone(),
+            force: self.shared.force.clone(),
             steps: self.steps(),
             account: Arc::clone(&self.slot.account),
         };
-        let attempt = OpenAttempt { deck: Arc::clone(&self.deck), request };
+        let attempt = OpenAttempt { shared: Arc::clone(&self.shared), request };
         let attempt = attempt.run().map(|done| Happened::Opened(Box::new(done)));
         self.wait_for(Addressee::Server, attempt);
     }
@@ -100,14 +100,14 @@ impl Actor<'_> {
             server: self.slot.name.clone(),
             limits: self.config.wire.clone(),
             log_level: self.slot.log_level().or(self.config.log_level),
-            clock: self.deck.clock,
+            clock: self.shared.clock,
             redactor: self.slot.redactor.clone(),
-            traffic: self.deck.traffic.clone(),
+            traffic: self.shared.traffic.clone(),
             black_box: self.slot.black_box.clone(),
-            logs: self.deck.logs.clone(),
-            notices: self.deck.notices.clone(),
+            logs: self.shared.logs.clone(),
+            notices: self.shared.notices.clone(),
             events,
-            approvals: Arc::new(QueueHandle(Arc::clone(&self.deck.approvals))),
+            approvals: Arc::new(QueueHandle(Arc::clone(&self.shared.approvals))),
             auth: None,
             bytes: Arc::clone(&self.slot.bytes),
             seen: Arc::default(),
@@ -120,7 +120,7 @@ impl Actor<'_> {
     }
 
     fn steps(&self) -> Steps {
-        Steps { server: self.slot.name.clone(), facts: self.deck.facts.clone() }
+        Steps { server: self.slot.name.clone(), facts: self.shared.facts.clone() }
     }
 
     pub(super) async fn opened(&mut self, outcome: Result<Opening, OpenError>) {
@@ -177,12 +177,12 @@ impl Actor<'_> {
             return;
         }
         let name = &self.slot.name;
-        let needed = self.deck.slots().values().any(|slot| {
+        let needed = self.shared.slots().values().any(|slot| {
             let live = slot.live();
             let up = live.session.is_some() || !live.settled;
             up && live.config.dependencies.contains(name)
         });
-        let asks = self.deck.approvals.is_asking(name);
+        let asks = self.shared.approvals.is_asking(name);
         match self.slot.idle_for().filter(|_| !needed && !asks) {
             Some(idle) if idle >= limit => {
                 self.remember();
@@ -214,12 +214,13 @@ impl Actor<'_> {
         }
         let Some(opened) = self.current.take() else { return self.end() };
         self.ending = true;
-        let hurry = self.deck.hurry.child_token();
+        let hurry = self.shared.hurry.child_token();
         self.draining = Some(hurry.clone());
-        let (deck, slot, plan) = (Arc::clone(&self.deck), Arc::clone(&self.slot), self.plan());
-        let (last_request, grace) = (self.last_request(), GRACE.min(self.config.shutdown_timeout));
+        let (shared, slot, plan) = (Arc::clone(&self.shared), Arc::clone(&self.slot), self.plan());
+        let (last_request, grace) =
+            (self.last_request(), CALL_DRAIN_TIMEOUT.min(self.config.shutdown_timeout));
         self.wait_for(Addressee::Server, async move {
-            let last_request = drained(&deck, &slot, grace, &hurry).await.unwrap_or(last_request);
+            let last_request = drained(&shared, &slot, grace, &hurry).await.unwrap_or(last_request);
             Happened::Ended(end(Some(opened), last_request, plan).await)
         });
     }
@@ -245,7 +246,7 @@ impl Actor<'_> {
         }
         self.turn_away(&reason);
         if self.current.as_ref().is_some_and(|opened| opened.process.is_some()) {
-            let wait = tokio::time::sleep(EXIT_FOLLOWS);
+            let wait = tokio::time::sleep(EXIT_TIMEOUT);
             self.wait_for(Addressee::Session, wait.map(|()| Happened::ExitDidNotFollow(reason)));
         } else {
             self.reap(reason);
@@ -327,7 +328,7 @@ impl Actor<'_> {
     }
 
     fn plan(&self) -> StopPlan {
-        StopPlan::new(&self.config, &self.deck.force)
+        StopPlan::new(&self.config, &self.shared.force)
     }
 
     /// The error for calls in flight.
@@ -342,11 +343,11 @@ impl Actor<'_> {
 
 /// How long calls in flight may take to finish before the server is stopped; the entry's
 /// `shutdownTimeout` when that is shorter.
-const GRACE: Duration = Duration::from_secs(5);
+const CALL_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Waits for the calls in flight; returns the error for those that did not finish in time.
 async fn drained(
-    deck: &HostShared,
+    shared: &HostShared,
     slot: &Slot,
     grace: Duration,
     hurry: &CancellationToken,
@@ -364,7 +365,7 @@ async fn drained(
         .collect();
     let reason = slot.live().reason.clone().unwrap_or_default();
     let message = format!("cancelled: the server is {reason}; the call had not finished by then");
-    deck.facts.record(&slot.name, Fact::CallsCancelled { calls, reason }).await;
+    shared.facts.record(&slot.name, Fact::CallsCancelled { calls, reason }).await;
     Some(Error::new(ErrorCode::Cancelled, message).server(&slot.name))
 }
 

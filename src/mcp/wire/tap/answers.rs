@@ -107,7 +107,7 @@ impl Tap {
         self.recorded(&entry, id, passed, raw, Some(reason));
         let mut error = protocol(&format!("the answer {what}: {reason}"));
         if !raw.is_empty() {
-            error.raw = Some(SafeText::line(&self.context.text(raw, Error::RAW)));
+            error.raw = Some(SafeText::line(&self.context.text(raw, Error::MAX_RAW_BYTES)));
         }
         self.finish(entry, Err(error));
     }

@@ -40,7 +40,7 @@ pub(super) struct InboundContext<'a> {
 impl Tap {
     /// Most messages read from one line. The specification allows one; a server that forgets its
     /// line breaks writes several.
-    const PER_LINE: usize = 1024;
+    const MAX_LINE_MESSAGES: usize = 1024;
 
     /// Processes one line, or one event of a stream, without its line break. `stream` is the
     /// request whose response it came in, where the transport knows it.
@@ -84,7 +84,7 @@ impl Tap {
         }
         let mut line = Cow::Borrowed(line);
         let mut at = 0;
-        for _ in 0..Self::PER_LINE {
+        for _ in 0..Self::MAX_LINE_MESSAGES {
             let parsed = match self.readable(&mut line, &mut at, &mut notes) {
                 Ok(parsed) => parsed,
                 Err(flaw) => return self.over_budget(&line[at..], flaw, notes, stream),
@@ -97,7 +97,7 @@ impl Tap {
             notes = vec!["several messages on one line".to_owned()];
         }
         let rest = &line[at..];
-        let reason = format!("more than {} messages on one line", Self::PER_LINE);
+        let reason = format!("more than {} messages on one line", Self::MAX_LINE_MESSAGES);
         self.broken(rest, message::find_id(rest), FindingKind::Flood, &reason);
     }
 
@@ -284,11 +284,11 @@ impl Tap {
     pub(super) fn junk(&self, line: &[u8], problem: &str) {
         let now = Instant::now();
         let began = self.junk.lock().began;
-        if began.is_none_or(|began| now - began >= JunkWindow::PERIOD) {
+        if began.is_none_or(|began| now - began >= JunkWindow::JUNK_WINDOW) {
             self.roll_junk();
         }
         let mut junk = self.junk.lock();
-        if junk.kept >= JunkWindow::KEPT {
+        if junk.kept >= JunkWindow::MAX_JUNK_LINES {
             junk.skipped += 1;
             junk.skipped_bytes += line.len();
             return;
@@ -410,9 +410,9 @@ impl Tap {
     // changes of lists and resources, cancellations.
 
     /// Longest URI of an update, in bytes: many may wait to be delivered.
-    const URI: usize = 16 << 10;
+    const MAX_URI_BYTES: usize = 16 << 10;
     /// Longest log message that is passed on, in bytes: many may wait.
-    const LOGGED: usize = 64 << 10;
+    const MAX_LOG_BYTES: usize = 64 << 10;
 
     pub(super) fn take_notification(
         &self,
@@ -432,7 +432,7 @@ impl Tap {
                 self.changed(&[ListKind::Resources, ListKind::ResourceTemplates]);
             }
             "notifications/resources/updated" => match params.get("uri").and_then(Value::as_str) {
-                Some(uri) if uri.len() > Self::URI => {
+                Some(uri) if uri.len() > Self::MAX_URI_BYTES => {
                     let reason = format!("its `uri` has {} bytes", uri.len());
                     self.unusable(method, &reason, &source);
                 }
@@ -500,14 +500,14 @@ impl Tap {
         };
         let total = params.get("total").and_then(Value::as_f64);
         let message = params.get("message").and_then(Value::as_str);
-        let message =
-            message.map(|text| self.context.text(text.as_bytes(), PendingRequest::MESSAGE));
+        let message = message
+            .map(|text| self.context.text(text.as_bytes(), PendingRequest::MAX_PROGRESS_BYTES));
         request.progressed(progress, total, message.as_deref());
         request.call
     }
 
     fn log(&self, params: Value, source: &InboundContext<'_>) {
-        const TEXT: usize = 16 << 10;
+        const MAX_TEXT_BYTES: usize = 16 << 10;
         let level = match params.get("level") {
             Some(Value::String(text)) if text == "warn" => LogLevel::Warning,
             Some(level) => LogLevel::deserialize(level).unwrap_or(LogLevel::Info),
@@ -525,12 +525,12 @@ impl Tap {
             source: LogSource::Notification,
             level,
             logger: logger.map(|name| SafeText::line(&self.context.text(name.as_bytes(), 256))),
-            text: SafeText::block(&self.context.text(text.as_bytes(), TEXT)),
+            text: SafeText::block(&self.context.text(text.as_bytes(), MAX_TEXT_BYTES)),
         };
         record.keep(&self.context.logs);
         let during = self.table.lock().during(source.stream);
         let notices = &self.context.notices;
-        let fits = source.raw.len() <= Self::LOGGED && notices.receiver_count() > 0;
+        let fits = source.raw.len() <= Self::MAX_LOG_BYTES && notices.receiver_count() > 0;
         if fits && (during.is_some() || self.in_flight().is_empty()) {
             let params = self.context.redactor.redact_json(&params).unwrap_or(params);
             let call = during.and_then(|request| request.call);

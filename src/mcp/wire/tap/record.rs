@@ -24,8 +24,8 @@ pub(super) struct JunkWindow {
 
 impl JunkWindow {
     /// Junk lines that are kept per second.
-    pub(super) const KEPT: u32 = 64;
-    pub(super) const PERIOD: Duration = Duration::from_secs(1);
+    pub(super) const MAX_JUNK_LINES: u32 = 64;
+    pub(super) const JUNK_WINDOW: Duration = Duration::from_secs(1);
 }
 
 impl SessionContext {
@@ -38,7 +38,7 @@ impl SessionContext {
 
     /// A record of a message, with nothing known about it yet.
     pub fn passed(&self, direction: Direction, kind: MessageKind, body: &[u8]) -> TrafficRecord {
-        let most = TrafficRecord::BODY.max(self.traffic.whole());
+        let most = TrafficRecord::MAX_BODY_BYTES.max(self.traffic.whole());
         TrafficRecord {
             at: self.clock.now(),
             server: self.server.clone(),
@@ -64,12 +64,12 @@ impl SessionContext {
 
     /// A remark about a message, which may quote text of the server of any length.
     pub(super) fn remark(&self, text: &str) -> SafeText {
-        const LONGEST: usize = 1 << 10;
-        let text = self.text(text.as_bytes(), LONGEST + 1);
-        if text.len() <= LONGEST {
+        const MAX_TEXT_BYTES: usize = 1 << 10;
+        let text = self.text(text.as_bytes(), MAX_TEXT_BYTES + 1);
+        if text.len() <= MAX_TEXT_BYTES {
             return SafeText::line(&text);
         }
-        SafeText::line(&format!("{}…", cut(&text, LONGEST)))
+        SafeText::line(&format!("{}…", cut(&text, MAX_TEXT_BYTES)))
     }
 
     /// The text of `raw`, secrets masked, cut to `max` bytes.
@@ -100,7 +100,7 @@ impl SessionContext {
         request: Option<SafeText>,
     ) -> Finding {
         Finding {
-            raw: SafeText::line(&self.text(raw, Finding::RAW)),
+            raw: SafeText::line(&self.text(raw, Finding::MAX_RAW_BYTES)),
             request,
             ..Finding::new(kind, self.clock.now(), self.remark(message))
         }

@@ -14,7 +14,7 @@ use crate::{Answer, FindingKind, RequestKind};
 use config::OutsideCalls;
 
 /// Longest id of a request, in bytes: it is kept until the request is answered, and sent back.
-const LONGEST_ID: usize = 1 << 10;
+const MAX_ID_BYTES: usize = 1 << 10;
 
 /// What happens to a request.
 pub(super) enum RequestDecision {
@@ -36,7 +36,7 @@ pub(super) fn judge(
     }
     let most = context.limits.approvals;
     if let RequestId::String(text) = id
-        && text.len() > LONGEST_ID
+        && text.len() > MAX_ID_BYTES
     {
         let message = format!("a request with an id of {} bytes", text.len());
         return RequestDecision::Drop(FindingKind::Malformed, message);

@@ -107,7 +107,7 @@ pub(super) struct TaskCall {
 
 impl PendingTable {
     /// Abandoned requests that are remembered, to distinguish late answers from duplicates.
-    const ABANDONED: usize = 1024;
+    const MAX_ABANDONED_REQUESTS: usize = 1024;
 
     /// Takes an open request out; its progress token stays valid if its task continues.
     pub(super) fn take(&mut self, id: i64) -> Option<RoundTrip> {
@@ -179,7 +179,7 @@ impl PendingTable {
 
     /// Remembers an abandoned request.
     pub(super) fn remember(&mut self, id: i64, entry: RoundTrip, why: &'static str) {
-        if self.abandoned.len() == Self::ABANDONED {
+        if self.abandoned.len() == Self::MAX_ABANDONED_REQUESTS {
             self.abandoned.pop_front();
         }
         let call = entry.request.call;

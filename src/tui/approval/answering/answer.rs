@@ -22,9 +22,9 @@ use mcp::{Answer, RequestKind};
 use schema::{Defaults, SchemaVerdict, seed};
 
 /// Largest request that can be edited on the screen, in bytes.
-const EDITED: usize = 256 << 10;
+const MAX_EDITED_BYTES: usize = 256 << 10;
 /// JSON-RPC error code of the specification for sampling rejected by the user.
-const REJECTED: i64 = -1;
+const REJECTED_CODE: i64 = -1;
 
 impl AnswerScreen {
     pub(super) fn send(&mut self) -> Option<Effect> {
@@ -147,7 +147,7 @@ impl AnswerScreen {
                 let message = reason.unwrap_or_else(|| "the user declined".to_owned());
                 return Some(Effect::Order(Order::Answer(
                     self.id(),
-                    Answer::Refuse { code: REJECTED, message },
+                    Answer::Refuse { code: REJECTED_CODE, message },
                 )));
             }
             Over::Name => return self.keep(text("name")),
@@ -309,7 +309,7 @@ impl AnswerScreen {
         if !matches!(self.says, Says::Sampling(_)) {
             return self.say("only a request for a completion can be edited");
         }
-        if self.request.bytes > EDITED {
+        if self.request.bytes > MAX_EDITED_BYTES {
             return self.say("the request is too large to be edited here");
         }
         self.fill_in(Over::Request, edited_as_json((*self.params).clone()), None)

@@ -9,9 +9,9 @@ use config::ApprovalRule;
 use host::{ApprovalRequest, Decider, RuleKind, ServerView, SessionRule, Settlement};
 
 /// Characters of each text that are shown here; the answering screen shows it all.
-const PREVIEW: usize = 400;
+const MAX_PREVIEW_CHARS: usize = 400;
 /// Settled requests that are listed.
-const SETTLED: usize = 50;
+const MAX_SETTLED_ROWS: usize = 50;
 
 /// Builds the detail beside the list.
 pub(super) fn build(row: Option<&InboxRow>, model: &Model, doc: &mut Doc) {
@@ -80,7 +80,8 @@ fn about(request: &ApprovalRequest, model: &Model, doc: &mut Doc) {
 
 /// The beginning of its text: a prompt may have megabytes.
 fn preview(params: &Value, doc: &mut Doc) {
-    let mut say = |text: &str| _ = doc.text(1, &SafeText::cut_block(text, PREVIEW), Role::Foreign);
+    let mut say =
+        |text: &str| _ = doc.text(1, &SafeText::cut_block(text, MAX_PREVIEW_CHARS), Role::Foreign);
     for key in ["systemPrompt", "message", "url", "tool"] {
         if let Some(text) = params.get(key).and_then(Value::as_str) {
             say(text);
@@ -172,7 +173,7 @@ fn settled(model: &Model, doc: &mut Doc) {
         return;
     }
     doc.heading("Decided");
-    for (at, request, settlement) in model.view.settled.iter().rev().take(SETTLED) {
+    for (at, request, settlement) in model.view.settled.iter().rev().take(MAX_SETTLED_ROWS) {
         let (what, role) = match settlement {
             Settlement::Answered { by, how } => {
                 let by: Ink = match by {

@@ -13,9 +13,9 @@ use host::ServerView;
 use mcp::{Era, TrafficRecord};
 
 /// Messages that are shown.
-const MESSAGES: usize = 12;
+const MAX_MESSAGES: usize = 12;
 /// Log lines that are shown.
-const LINES: usize = 12;
+const MAX_LOG_LINES: usize = 12;
 
 /// A reader of the diagnostics of a server.
 pub fn reader(server: ServerName) -> TextReader {
@@ -110,8 +110,8 @@ fn stderr(server: &ServerView, model: &Model, doc: &mut Doc) {
     // The line with the cause is among those shown, however much was printed after it.
     let why = server.last_words().last();
     let at = lines.iter().rposition(|line| Some(line) == why).unwrap_or(lines.len());
-    let from = lines.len().saturating_sub(LINES).min(at.saturating_sub(2));
-    for line in lines[from..].iter().take(LINES) {
+    let from = lines.len().saturating_sub(MAX_LOG_LINES).min(at.saturating_sub(2));
+    for line in lines[from..].iter().take(MAX_LOG_LINES) {
         doc.text(2, line, Role::Foreign);
     }
 }
@@ -157,7 +157,7 @@ fn messages(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) 
         return;
     }
     doc.heading("recent messages");
-    for record in &recent[recent.len().saturating_sub(MESSAGES)..] {
+    for record in &recent[recent.len().saturating_sub(MAX_MESSAGES)..] {
         let (sign, role) = glyphs.direction(record.direction);
         let method = record.method.as_ref().or(record.problem.as_ref());
         let latency = record.latency.map_or_else(|| ink!(""), |l| ink!("{}", Dur(l)));

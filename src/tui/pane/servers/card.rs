@@ -163,9 +163,9 @@ fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, room: u16) -> DocL
 }
 
 /// Cells of the spark-line of a dense card.
-const SPARK: usize = 12;
+const SPARK_COLUMNS: usize = 12;
 /// Cells between two facts.
-const BETWEEN: u16 = 3;
+const FACT_GAP: u16 = 3;
 
 fn ready(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
     let room = doc.width().saturating_sub(2);
@@ -174,18 +174,18 @@ fn ready(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
     match density {
         Density::Roomy => {
             flow(load, room, doc);
-            let slots = crate::model::Activity::SLOTS;
+            let slots = crate::model::Activity::MAX_SLOTS;
             let mut second = spark(server, ui, slots, "  60 s");
             second.extend(offers);
             flow(second, room, doc);
         }
         Density::Dense => {
-            let mut facts = spark(server, ui, SPARK, "");
+            let mut facts = spark(server, ui, SPARK_COLUMNS, "");
             facts.extend(load.into_iter().chain(offers));
             let mut used = 0;
             facts.retain(|fact| {
-                let wide = length(fact) + BETWEEN;
-                let fits = used + wide <= room + BETWEEN;
+                let wide = length(fact) + FACT_GAP;
+                let fits = used + wide <= room + FACT_GAP;
                 used += if fits { wide } else { 0 };
                 fits
             });
@@ -204,14 +204,14 @@ fn flow(facts: Vec<DocLine>, room: u16, doc: &mut Doc) {
     let mut used = 0;
     for fact in facts {
         let wide = length(&fact);
-        if !line.is_empty() && used + BETWEEN + wide > room {
+        if !line.is_empty() && used + FACT_GAP + wide > room {
             doc.line(std::mem::take(&mut line));
         }
         if line.is_empty() {
             used = wide;
             line.push((ink!("  "), Role::Text));
         } else {
-            used += BETWEEN + wide;
+            used += FACT_GAP + wide;
             line.push((ink!("   "), Role::Text));
         }
         line.extend(fact);
@@ -497,7 +497,7 @@ pub(super) fn draw_left_out(ui: Ui<'_>, doc: &mut Doc) {
 // whether the server was restarted for it.
 
 /// Lines of a failed build's output that are shown.
-const TAIL: usize = 4;
+const MAX_OUTPUT_LINES: usize = 4;
 
 /// Draws the line, and the last output lines of a failed build.
 pub fn draw_sources(dev: &DevView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
@@ -536,7 +536,7 @@ pub fn draw_sources(dev: &DevView, model: &Model, glyphs: &Glyphs, doc: &mut Doc
     }
     let tail = dev.build.as_ref().map(|build| build.tail.as_slice()).unwrap_or_default();
     let said: Vec<_> = tail.iter().filter(|line| !line.trim().is_empty()).collect();
-    for text in said.into_iter().rev().take(TAIL).rev() {
+    for text in said.into_iter().rev().take(MAX_OUTPUT_LINES).rev() {
         doc.line(vec![(ink!("  build    "), Role::Faint), (Ink::from(text), Role::Foreign)]);
     }
 }

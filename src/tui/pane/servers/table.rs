@@ -91,7 +91,7 @@ pub(super) fn sorted(model: &Model, order: ServerOrder, reversed: bool) -> Vec<S
 }
 
 /// Cells of a column of numbers.
-const NUMBER: usize = 8;
+const NUMBER_COLUMNS: usize = 8;
 
 /// Draws a line of titles and a row per name; returns the lines of the rows.
 pub(super) fn draw(
@@ -105,7 +105,8 @@ pub(super) fn draw(
     let state_width = 14;
     // Names are never cut for a column: columns that do not fit are left out, the last ones first.
     let room = usize::from(doc.width()).saturating_sub(usize::from(name_width) + 3 + state_width);
-    let columns = &ServerOrder::ALL[2..(2 + room / (NUMBER + 1)).min(ServerOrder::ALL.len())];
+    let columns =
+        &ServerOrder::ALL[2..(2 + room / (NUMBER_COLUMNS + 1)).min(ServerOrder::ALL.len())];
     let role = |column| if column == order { Role::Accent } else { Role::Faint };
     let title =
         |column: ServerOrder| glyphs.sorted(column.name(), (column == order).then_some(!reversed));
@@ -114,7 +115,7 @@ pub(super) fn draw(
         (ink!("  {:<1$} ", title(ServerOrder::Name), name_width), role(ServerOrder::Name)),
         (ink!("{:<1$}", title(ServerOrder::Worst), state_width), role(ServerOrder::Worst)),
     ];
-    line.extend(columns.iter().map(|c| (ink!(" {:>1$}", title(*c), NUMBER), role(*c))));
+    line.extend(columns.iter().map(|c| (ink!(" {:>1$}", title(*c), NUMBER_COLUMNS), role(*c))));
     doc.line(line);
     let mut rows = Vec::new();
     for server in names.iter().filter_map(|name| model.server(name)) {
@@ -132,7 +133,7 @@ pub(super) fn draw(
         ];
         for column in columns {
             let (_, text, role) = column.cell(server, model);
-            line.push((ink!(" {:>1$}", text, NUMBER), role));
+            line.push((ink!(" {:>1$}", text, NUMBER_COLUMNS), role));
         }
         if let Some(reason) = server.reason.as_ref().filter(|_| server.state != ServerState::Ready)
         {

@@ -10,9 +10,9 @@ use crate::prelude::*;
 use crate::widget::{BrowserPart, BrowserRegions, FilterMatch, NO_MATCHES, Pen, scroll_bar, width};
 use mcp::{CallId, MessageKind, TrafficRecord};
 
-const TIME: u16 = 12;
-const SIZE: u16 = 7;
-const LATENCY: u16 = 7;
+const TIME_COLUMNS: u16 = 12;
+const SIZE_COLUMNS: u16 = 7;
+const LATENCY_COLUMNS: u16 = 7;
 
 pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &BrowserRegions, buf: &mut Buffer) {
     let list = regions.list;
@@ -36,7 +36,7 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &BrowserRegions, 
         if columns.size > 0 {
             pen.right("size", columns.size, faint).skip(1);
         }
-        pen.right("took", LATENCY, faint);
+        pen.right("took", LATENCY_COLUMNS, faint);
     }
     let look = (list, cx.selection(pane.split.part == BrowserPart::List));
     pane.stream.render(cx, look, buf, |pen, seq| {
@@ -74,8 +74,8 @@ impl Columns {
     fn fit(width: u16, name: u16) -> Self {
         let (time, server, size) = match width {
             0..56 => (8, 0, 0),
-            56..70 => (8, 8, SIZE),
-            _ => (TIME, 14, SIZE),
+            56..70 => (8, 8, SIZE_COLUMNS),
+            _ => (TIME_COLUMNS, 14, SIZE_COLUMNS),
         };
         Self { time, server: server.min(name), size }
     }
@@ -83,7 +83,7 @@ impl Columns {
     /// Cells after the message.
     const fn after(self) -> u16 {
         let size = if self.size > 0 { self.size + 1 } else { 0 };
-        size + LATENCY + 1
+        size + LATENCY_COLUMNS + 1
     }
 }
 
@@ -129,7 +129,7 @@ fn draw(
     if let Some(latency) = latency {
         let slow = latency.as_millis() >= 1_000;
         let role = if slow { Role::Warning } else { Role::Muted };
-        pen.right(ink!("{}", Dur(latency)), LATENCY, cx.style(role));
+        pen.right(ink!("{}", Dur(latency)), LATENCY_COLUMNS, cx.style(role));
     }
 }
 
@@ -188,7 +188,7 @@ impl TrafficPane {
 // and response are one row that unfolds. Draws nothing.
 
 /// Number of operations beyond which those without any message left are dropped.
-const MOST: usize = 20_000;
+const MAX_OPERATIONS: usize = 20_000;
 
 /// The operations of a list.
 #[derive(Default)]
@@ -223,7 +223,7 @@ impl Groups {
     /// How a message that passed the filter is listed; `first` is the oldest one kept.
     pub fn judge(&mut self, first: u64, seq: u64, record: &TrafficRecord) -> FilterMatch {
         let Some(call) = record.call.filter(|_| self.on) else { return FilterMatch::Row };
-        if self.by_call.len() > MOST {
+        if self.by_call.len() > MAX_OPERATIONS {
             self.by_call.retain(|_, group| group.head >= first);
             let known = &self.by_call;
             self.open.retain(|call| known.contains_key(call));

@@ -22,7 +22,7 @@ const LEAST: [Duration; 5] = [
     Duration::from_secs(10),
 ];
 /// Cells of the duration at the right.
-const TOOK: u16 = 9;
+const DURATION_COLUMNS: u16 = 9;
 
 /// What is shown, and where the cursor is.
 #[derive(Debug, Default)]
@@ -176,9 +176,9 @@ impl Waterfall {
             let is_critical = path.len() > 1 && path.iter().any(|(on, _)| on == number);
             let role = if is_critical { Role::Heading } else { Role::Text };
             name(operation, (folded, role), cx, axis.left.saturating_sub(2), pen);
-            pen.column(list.width.saturating_sub(TOOK + 1));
+            pen.column(list.width.saturating_sub(DURATION_COLUMNS + 1));
             let role = if operation.outcome.is_bad() { Role::Error } else { Role::Muted };
-            pen.right(ink!("{}", Dur(operation.took(now))), TOOK, cx.style(role));
+            pen.right(ink!("{}", Dur(operation.took(now))), DURATION_COLUMNS, cx.style(role));
             axis.bar(operation, cx, pen);
         });
         scroll_bar(cx, self.rows.len(), self.list.top(), list, buf);
@@ -304,7 +304,7 @@ impl Axis {
         let ends = shown.iter().filter(|operation| !lasts(operation));
         let to = ends.map(|operation| operation.ended.unwrap_or(now)).max().unwrap_or(now);
         let left = (list.width * 2 / 5).clamp(16.min(list.width), 44);
-        let cells = list.width.saturating_sub(left + TOOK + 2);
+        let cells = list.width.saturating_sub(left + DURATION_COLUMNS + 2);
         Self { from, to: to.max(Timestamp(from.0 + 1)), now, left, cells }
     }
 
