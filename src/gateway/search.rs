@@ -21,7 +21,7 @@ const PARAMETER_WEIGHT: f32 = 0.5;
 const SYNONYM_WEIGHT: f32 = 0.4;
 const PREFIX_WEIGHT: f32 = 0.5;
 /// The usual constants of BM25: saturation of repeated words, and the influence of the length.
-const SATURATION: f32 = 1.2;
+const TERM_SATURATION: f32 = 1.2;
 const LENGTH_INFLUENCE: f32 = 0.75;
 
 /// Maximum number of words of a query that count.
@@ -90,7 +90,7 @@ impl ToolIndex {
             let one = |(word, factor): &(String, f32)| {
                 let weight = tool.weights.get(word)?;
                 let long = 1.0 - LENGTH_INFLUENCE + LENGTH_INFLUENCE * tool.length / mean;
-                let often = weight * (SATURATION + 1.0) / (weight + SATURATION * long);
+                let often = weight * (TERM_SATURATION + 1.0) / (weight + TERM_SATURATION * long);
                 Some(factor * rarities.get(word.as_str())? * often)
             };
             let best = |any: &Vec<(String, f32)>| any.iter().filter_map(one).fold(0.0, f32::max);

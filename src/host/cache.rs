@@ -102,7 +102,7 @@ impl Cache {
     /// Number of invalidations remembered.
     const MAX_INVALIDATIONS: usize = 100;
     /// Longest time to live a server can request.
-    const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
+    const MAX_ENTRY_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
     /// A fresh result; counts a hit or a miss.
     pub fn fresh(&self, key: &CacheKey, now: Timestamp) -> Option<CachedAnswer> {
@@ -229,7 +229,7 @@ fn server_ttl(result: &Payload) -> Option<Duration> {
         // Negative and fractional numbers are accepted; anything else is ignored.
         hint.as_f64().map(|number| number.max(0.0) as u64)
     })?;
-    Some(Duration::from_millis(millis).min(Cache::MAX_TTL))
+    Some(Duration::from_millis(millis).min(Cache::MAX_ENTRY_LIFETIME))
 }
 
 /// One stored result.

@@ -44,7 +44,7 @@ impl Host {
 
     /// What is in force now: the policy as written, and what decides by it.
     pub fn in_force(&self) -> Arc<InForce> {
-        self.inner.deck.policy.in_force()
+        self.inner.shared.policy.in_force()
     }
 
     /// The current policy and every later one.

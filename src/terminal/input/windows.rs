@@ -10,9 +10,9 @@ use super::Input;
 use std::sync::Arc;
 use std::time::Duration;
 
-const OPEN: u8 = 0;
-const PAUSED: u8 = 1;
-const STOPPED: u8 = 2;
+const READER_OPEN: u8 = 0;
+const READER_PAUSED: u8 = 1;
+const READER_STOPPED: u8 = 2;
 
 /// Reads the console until it is dropped.
 pub struct InputThread {
@@ -22,11 +22,11 @@ pub struct InputThread {
 impl InputThread {
     /// Starts reading the console.
     pub fn spawn(events: mpsc::Sender<Input>) -> io::Result<Self> {
-        let state = Arc::new(AtomicU8::new(OPEN));
+        let state = Arc::new(AtomicU8::new(READER_OPEN));
         let theirs = Arc::clone(&state);
         std::thread::Builder::new().name("input".into()).spawn(move || {
-            while theirs.load(Ordering::Acquire) != STOPPED {
-                if theirs.load(Ordering::Acquire) == PAUSED {
+            while theirs.load(Ordering::Acquire) != READER_STOPPED {
+                if theirs.load(Ordering::Acquire) == READER_PAUSED {
                     std::thread::park_timeout(Duration::from_millis(50));
                     continue;
                 }
@@ -48,18 +48,18 @@ impl InputThread {
 
     /// Leaves the console to another program until [`InputThread::resume`].
     pub fn pause(&self) {
-        self.state.store(PAUSED, Ordering::Release);
+        self.state.store(READER_PAUSED, Ordering::Release);
     }
 
     /// Reads again.
     pub fn resume(&self) -> io::Result<()> {
-        self.state.store(OPEN, Ordering::Release);
+        self.state.store(READER_OPEN, Ordering::Release);
         Ok(())
     }
 }
 
 impl Drop for InputThread {
     fn drop(&mut self) {
-        self.state.store(STOPPED, Ordering::Release);
+        self.state.store(READER_STOPPED, Ordering::Release);
     }
 }
