@@ -13,7 +13,7 @@ const MAX_CHAR_MARKS: usize = 8;
 /// Letters kept in one cluster that a renderer may join without limit (conjuncts, Hangul jamo).
 const MAX_JOINED_LETTERS: usize = 8;
 /// Emoji that joiners may connect to one sign; families have up to four.
-const JOINED_EMOJI: usize = 4;
+const MAX_JOINED_EMOJI: usize = 4;
 
 /// Why a character is not drawn as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -167,7 +167,7 @@ impl<'a> Scanner<'a> {
     fn joined_emoji(&self, c: char, rest: &str) -> Option<BaseCharacter> {
         let base = self.before?;
         let joins = matches!(base.emoji, EmojiKind::Sign | EmojiKind::Chosen);
-        if !joins || base.joined >= JOINED_EMOJI {
+        if !joins || base.joined >= MAX_JOINED_EMOJI {
             return None;
         }
         let next = rest.strip_prefix('\u{200d}')?.chars().next()?;
