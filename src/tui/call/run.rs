@@ -248,13 +248,13 @@ fn answered(outcome: &CallOutcome) -> EndedCall {
 /// The suspicious arguments with the reasons: `suspicious: path (leaves its directory with `..`)`.
 fn suspicious(warnings: &[Violation]) -> String {
     /// Arguments named in the line; the others are counted.
-    const NAMED: usize = 2;
-    let named = warnings.iter().take(NAMED).map(|warning| {
+    const MAX_NAMED_ARGUMENTS: usize = 2;
+    let named = warnings.iter().take(MAX_NAMED_ARGUMENTS).map(|warning| {
         let place = warning.pointer.trim_start_matches('/').replace('/', ".");
         format!("{place} {}", warning.message)
     });
     let named = named.collect::<Vec<_>>().join("; ");
-    let more = warnings.len().saturating_sub(NAMED);
+    let more = warnings.len().saturating_sub(MAX_NAMED_ARGUMENTS);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     format!("suspicious: {named}{more}")
 }

@@ -46,7 +46,7 @@ pub fn form(state: &FormState, look: &Styles, submit: &str, area: Rect, buf: &mu
 /// Width, in columns, from which the JSON is always shown beside the fields.
 const MIN_WIDE_COLUMNS: u16 = 130;
 /// Columns beside the labels from which the hint of each field is shown beside its value.
-const HINTED: u16 = 40;
+const MIN_HINT_COLUMNS: u16 = 40;
 /// Most rows for the hint of the field that has the focus.
 const MAX_HINT_ROWS: usize = 5;
 
@@ -309,7 +309,7 @@ impl Sheet<'_> {
         }
         let room = area.right() - left;
         let takes = matches!(row.kind, RowKind::Field { .. } | RowKind::Choice { .. });
-        let hints = if room >= HINTED && takes && !here { room / 2 } else { 0 };
+        let hints = if room >= MIN_HINT_COLUMNS && takes && !here { room / 2 } else { 0 };
         let value = Rect { x: left, width: area.right() - left - hints, ..area };
         let editor = self.state.editor.as_ref().filter(|_| here);
         let end = match editor {
