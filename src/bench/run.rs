@@ -152,7 +152,7 @@ pub async fn run(
     let interrupted = signals.stop.is_cancelled();
     if interrupted {
         report.verdict = report.verdict.max(CheckVerdict::Incomplete);
-        report.exit_code = check::run::INTERRUPTED;
+        report.exit_code = check::run::INTERRUPTED_EXIT_CODE;
     }
     let written = if interrupted { None } else { plan.snapshots.save()? };
     Ok(BenchOutcome { report, calls, notices, written, interrupted })
