@@ -26,6 +26,7 @@ mod search;
 mod sessions;
 mod state;
 mod store;
+mod tasks;
 mod tokens;
 mod traces;
 

@@ -10,14 +10,16 @@ use futures::{FutureExt as _, StreamExt as _};
 #[expect(deprecated, reason = "clients up to 2025-11-25 send it")]
 use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientNotification, ClientRequest,
-    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode as RpcCode,
-    ErrorData, Extensions, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
-    Implementation, InitializeRequestParams, InitializeResult, InputResponses, ListPromptsResult,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientNotification,
+    ClientRequest, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
+    DetailedTask, ErrorCode as RpcCode, ErrorData, Extensions, GetPromptRequestParams,
+    GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation,
+    InitializeRequestParams, InitializeResult, InputResponses, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
     ReadResourceResult, Reference, ServerCapabilities, ServerConfig, ServerRequest, ServerResult,
-    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    SubscribeRequestParams, SubscriptionFilter, Task, TaskPayload, TaskStatus, Tool,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{
     NotificationContext, OriginatingRequestId, RequestContext, SubscriptionContext,
@@ -33,20 +35,18 @@ use super::bridge::{BridgedRequest, Parked};
 use super::catalog::{ClientCatalog, ClientEntry};
 use super::exposure::{OwnCall, SEARCH_INSTRUCTIONS, ToolListing};
 use super::follow::{Interest, Recipient, follow, log_level, logged_during, next_notice};
-use super::outside::Outside;
+use super::outside::{Outside, settled};
 use super::raw::Whole;
 use super::sessions::{ClientSession, SessionResponder};
 use super::state::Gateway;
 use super::store::ParkedCall;
+use super::tasks::{LongCall, TASK_DELAY, asked, can_answer};
 use super::tokens::Client;
 use super::traces::TraceSpan;
 use base::ServerName;
-use config::error::{Error, ErrorCode};
-use host::{
-    AccessScope, CallOptions, CallOutcome, OutsideError, PolicyAction, RunId, TargetKind,
-    fit_template,
-};
-use mcp::{Answer, CLIENT_NAME, HOPS_KEY, RequestKind, vendor_meta};
+use config::error::Error;
+use host::{AccessScope, CallOptions, CallOutcome, PolicyAction, RunId, TargetKind, fit_template};
+use mcp::{Answer, CLIENT_NAME, HOPS_KEY, vendor_meta};
 
 /// Queue size for progress notifications of one call; further ones are dropped.
 const PROGRESS_CAPACITY: usize = 16;
@@ -227,28 +227,21 @@ impl Face {
         };
         let mut notices = level.map(|_| self.gateway.host.notices());
         let mut given = given.unwrap_or_default();
-        let resumed = match state {
-            Some(state) => self.gateway.fetch(client, &target, &state, &mut given).await?,
-            None => None,
-        };
+        let resumed = self.resume(client, &target, state, &mut given).await?;
         let mut call = match resumed {
             None => self.begin(context, client, (target, operation), progress)?,
-            Some(mut call) => {
-                for (key, response) in std::mem::take(&mut given) {
-                    call.respond(&key, response);
-                }
-                if !call.waiting.is_empty() {
-                    return self.park(context, call);
-                }
-                call
-            }
+            Some(call) if !call.waiting.is_empty() => return self.park(context, call),
+            Some(call) => call,
         };
         let token = context.meta.get_progress_token();
         if token.is_some() || notices.is_some() {
             // A client that reads notifications slowly must not stall the call.
             call.detach();
         }
-        let mut asked = FuturesUnordered::new();
+        let mut forwarded = FuturesUnordered::new();
+        let long = tokio::time::sleep(TASK_DELAY);
+        tokio::pin!(long);
+        let mut may_become_task = is_tool && self.offers_tasks() && declares_tasks(context);
         loop {
             tokio::select! {
                 biased;
@@ -267,24 +260,13 @@ impl Face {
                     }
                 }
                 outcome = &mut call.outcome => {
-                    let result = match outcome {
-                        Ok(outcome) => outcome.result.into_value(),
-                        // The model that made the mistake shall read it (2025-11-25, tools, error
-                        // handling: "input validation errors").
-                        Err(error) if is_tool && error.code == ErrorCode::Validation => {
-                            let text = OutsideError::of(&error).message;
-                            json!({"content": [{"type": "text", "text": text}], "isError": true})
-                        }
-                        Err(error) => {
-                            return Err(Outside::about(&error, &call.target, client).into());
-                        }
-                    };
+                    let result = settled(outcome, is_tool, &call.target, client)?;
                     reply(context, result, is_cacheable);
                     return Ok(());
                 }
                 Some(ask) = call.line.asks.recv() => {
                     if !is_modern(context) {
-                        asked.extend(answerable(context, ask).map(|ask| forward(context, ask)));
+                        forwarded.extend(answerable(context, ask).map(|ask| forward(context, ask)));
                         continue;
                     }
                     call.detach();
@@ -307,7 +289,21 @@ impl Face {
                         return self.park(context, call);
                     }
                 }
-                Some(()) = asked.next(), if !asked.is_empty() => {}
+                Some(()) = forwarded.next(), if !forwarded.is_empty() => {}
+                () = &mut long, if may_become_task => {
+                    call.detach();
+                    let capabilities = context.client_capabilities().unwrap_or_default();
+                    let (client, progress) = (client.clone(), progressed);
+                    let long = LongCall { call, client, progress, capabilities };
+                    match self.gateway.begin_task(long) {
+                        Ok(created) => {
+                            Whole::leave(&context.extensions, created);
+                            return Ok(());
+                        }
+                        Err(long) => (call, progressed) = (long.call, long.progress),
+                    }
+                    may_become_task = false;
+                }
                 () = context.ct.cancelled() => {
                     call.cancel.cancel();
                     call.detach();
@@ -315,6 +311,25 @@ impl Face {
                 }
             }
         }
+    }
+
+    /// The call that waits for these responses, with those that fit handed to it; `None` where it has
+    /// to be begun.
+    async fn resume(
+        &self,
+        client: &Client,
+        target: &str,
+        state: Option<String>,
+        given: &mut InputResponses,
+    ) -> Result<Option<Parked>, ErrorData> {
+        let Some(state) = state else { return Ok(None) };
+        let mut call = self.gateway.fetch(client, target, &state, given).await?;
+        if let Some(call) = &mut call {
+            for (key, response) in std::mem::take(given) {
+                call.respond(&key, response);
+            }
+        }
+        Ok(call)
     }
 
     fn begin(
@@ -350,12 +365,7 @@ impl Face {
 
     /// Parks a call until the client provides input; answers with the input requests.
     fn park(&self, context: &RequestContext<RoleServer>, call: Parked) -> Result<(), ErrorData> {
-        let asked = |ask: &BridgedRequest| {
-            let request = &ask.request;
-            json!({"method": request.kind.method(), "params": &*request.params})
-        };
-        let requests = call.waiting.iter().map(|(key, ask)| (key.clone(), asked(ask)));
-        let requests: serde_json::Map<String, Value> = requests.collect();
+        let requests = asked(&call);
         let good_for = about(&call.client, &call.target);
         let mut given = call.given.clone();
         let state = self.gateway.parked.park(call);
@@ -396,6 +406,24 @@ fn rename(result: &mut Value, original: &str, uri: &str) {
 /// The context that a `requestState` is bound to.
 fn about(client: &str, target: &str) -> String {
     format!("{client}\n{target}")
+}
+
+impl Face {
+    /// Whether calls may become tasks: a task lives in one process, so replicas have none.
+    fn offers_tasks(&self) -> bool {
+        self.gateway.options.store.is_none()
+    }
+
+    /// The client of a request about one of its tasks.
+    async fn task_owner(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
+        self.allowed(context, AccessScope::ToolsCall).await
+    }
+}
+
+/// Whether the client can follow a task (2026-07-28).
+fn declares_tasks(context: &RequestContext<RoleServer>) -> bool {
+    is_modern(context)
+        && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
 }
 
 impl Gateway {
@@ -566,22 +594,9 @@ fn answerable(context: &RequestContext<RoleServer>, ask: BridgedRequest) -> Opti
     let capabilities = context.client_capabilities().unwrap_or_default();
     let parts = context.extensions.get::<axum::http::request::Parts>();
     let reads_events = parts.is_none_or(|parts| parts.extensions.get::<JsonOnly>().is_none());
-    let can = match ask.request.kind {
-        // It reads nothing but the answer (up to 2025-11-25).
-        _ if !reads_events && !is_modern(context) => false,
-        RequestKind::Sampling => capabilities.sampling.is_some(),
-        RequestKind::Elicitation => capabilities.elicitation.is_some(),
-        RequestKind::UrlElicitation => {
-            capabilities.elicitation.as_ref().is_some_and(|modes| modes.url.is_some())
-        }
-        RequestKind::Roots => capabilities.roots.is_some(),
-        // Agents must not grant themselves permissions.
-        RequestKind::Guard
-        | RequestKind::Permission
-        | RequestKind::SignIn
-        | RequestKind::Other(_) => false,
-    };
-    if can {
+    // A client that reads nothing but the answer cannot be asked (up to 2025-11-25).
+    let can_read = reads_events || is_modern(context);
+    if can_read && can_answer(&capabilities, &ask.request.kind) {
         return Some(ask);
     }
     let _ = ask.reply.send(None);
@@ -608,7 +623,7 @@ async fn forward(context: &RequestContext<RoleServer>, ask: BridgedRequest) {
 #[expect(deprecated, reason = "clients up to 2025-11-25 subscribe and log so")]
 impl ServerHandler for Face {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
+        let mut capabilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_tool_list_changed()
             .enable_prompts()
@@ -619,6 +634,10 @@ impl ServerHandler for Face {
             .enable_completions()
             .enable_logging()
             .build();
+        if self.offers_tasks() {
+            let tasks = ServerCapabilities::builder().enable_tasks().build();
+            capabilities.extensions = tasks.extensions;
+        }
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("mcpdeck", env!("CARGO_PKG_VERSION")))
     }
@@ -687,6 +706,36 @@ impl ServerHandler for Face {
         let resumed = (request.request_state, request.input_responses);
         self.run(&context, &client, called, resumed).await?;
         Ok(CallToolResult::default().into())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let client = self.task_owner(&context).await?;
+        let state = self.gateway.tasks.get(&client, &request.task_id)?;
+        Whole::leave(&context.extensions, state);
+        let placeholder = Task::new(request.task_id, TaskStatus::Working, "", "");
+        Ok(GetTaskResult::new(DetailedTask::new(placeholder, TaskPayload::Working)))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let client = self.task_owner(&context).await?;
+        self.gateway.tasks.update(&client, &request.task_id, request.input_responses).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let client = self.task_owner(&context).await?;
+        self.gateway.tasks.cancel(&client, &request.task_id)
     }
 
     async fn get_prompt(

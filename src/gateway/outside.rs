@@ -3,12 +3,12 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rmcp::model::ErrorCode as RpcCode;
+use rmcp::model::{ErrorCode as RpcCode, ErrorData};
 use serde_json::{Value, json};
 
 use super::tokens::Client;
 use config::error::{Denial, Error, ErrorCode};
-use host::{AccessScope, OutsideCode, OutsideError};
+use host::{AccessScope, CallOutcome, OutsideCode, OutsideError};
 
 /// An error for a client of the gateway.
 #[derive(Debug)]
@@ -161,6 +161,28 @@ impl From<&Error> for Outside {
         };
         let server = error.server.as_ref().map(|server| server.as_str().to_owned());
         Self { error: Box::new(outside), status, server }
+    }
+}
+
+/// The result of an operation for an MCP client that called `target`. A tool's invalid arguments are
+/// a result too: the model that made the mistake shall read it (2025-11-25, tools, error handling:
+/// "input validation errors").
+///
+/// # Errors
+/// What the client is told instead of a result.
+pub(crate) fn settled(
+    outcome: Result<CallOutcome, Error>,
+    is_tool: bool,
+    target: &str,
+    client: &Client,
+) -> Result<Value, ErrorData> {
+    match outcome {
+        Ok(outcome) => Ok(outcome.result.into_value()),
+        Err(error) if is_tool && error.code == ErrorCode::Validation => {
+            let text = OutsideError::of(&error).message;
+            Ok(json!({"content": [{"type": "text", "text": text}], "isError": true}))
+        }
+        Err(error) => Err(Outside::about(&error, target, client).into()),
     }
 }
 

@@ -13,6 +13,7 @@ use super::metrics::GatewayMetrics;
 use super::outside::Outside;
 use super::sessions::ClientSessions;
 use super::store::{EXCHANGE_INTERVAL, SharedStore};
+use super::tasks::ClientTasks;
 use super::tokens::{Client, ClientTokens, OwnerToken};
 use super::traces::Traces;
 use base::text::nearest;
@@ -75,6 +76,7 @@ pub(crate) struct Gateway {
     pub options: ServeOptions,
     pub bridge: Bridge,
     pub parked: Parking,
+    pub tasks: ClientTasks,
     pub catalogs: Catalogs,
     pub found: FoundSessions,
     pub metrics: GatewayMetrics,
@@ -111,6 +113,7 @@ impl Gateway {
             host,
             bridge,
             parked: Parking::default(),
+            tasks: ClientTasks::default(),
             catalogs: Catalogs::default(),
             found: FoundSessions::default(),
             sessions: Arc::new(ClientSessions::new(options.store.clone())),
@@ -170,6 +173,7 @@ impl Gateway {
             self.cut_the_revoked();
             self.sessions.end_idle();
             self.parked.end_overdue();
+            self.tasks.end_overdue(self.host.clock().now());
             self.found.end_idle();
         }
     }

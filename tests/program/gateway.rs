@@ -1,5 +1,6 @@
 //! `mcpdeck serve` end to end: the program itself, over HTTP and over a pipe.
 
+mod tasks;
 mod team;
 
 use std::fmt::Write as _;

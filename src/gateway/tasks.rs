@@ -1,0 +1,348 @@
+//! Tasks for clients (extension `io.modelcontextprotocol/tasks` of 2026-07-28): a call that takes
+//! long becomes a task, whether or not its server knows tasks. The client polls it, answers what it
+//! asks, and may go away and come back meanwhile. Tasks live in one process; replicas offer none.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rmcp::model::{ClientCapabilities, ErrorData, InputResponses};
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::bridge::{BridgedRequest, Parked};
+use super::outside::settled;
+use super::state::Gateway;
+use super::tokens::Client;
+use base::text::SafeText;
+use base::{Clock, Timestamp};
+use mcp::RequestKind;
+
+/// How long a call may take before it becomes a task: most are quicker, and need one answer only.
+pub(super) const TASK_DELAY: Duration = Duration::from_millis(600);
+/// Most tasks of all clients, and of one; further calls are answered as if there were no tasks.
+const MAX_TASKS: usize = 1_000;
+const MAX_CLIENT_TASKS: usize = 100;
+/// How long a task is kept from its start; one that still runs is kept until it ends.
+const TASK_TTL: Duration = Duration::from_secs(3_600);
+/// Most memory that results of ended tasks may take, in bytes; the oldest go first.
+const MAX_RESULT_BYTES: usize = 64 << 20;
+/// What clients are told to wait between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Responses that wait for a task to take them.
+const RESPONSES_CAPACITY: usize = 8;
+
+/// All tasks of the clients, by their id.
+#[derive(Default)]
+pub(crate) struct ClientTasks {
+    tasks: Mutex<HashMap<String, Arc<ClientTask>>>,
+}
+
+/// One call that runs as a task.
+struct ClientTask {
+    id: String,
+    /// Id of the client that owns it; for others it does not exist.
+    client: Arc<str>,
+    created: Timestamp,
+    state: Mutex<TaskState>,
+    cancel: CancellationToken,
+    responses: mpsc::Sender<Delivery>,
+}
+
+/// Responses of a client, and who waits for them to be taken.
+struct Delivery {
+    responses: InputResponses,
+    taken: oneshot::Sender<()>,
+}
+
+/// What a client sees of a task.
+struct TaskState {
+    updated: Timestamp,
+    message: Option<String>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// It runs; what it asks its client, by key.
+    Running(Map<String, Value>),
+    Completed(Value, usize),
+    Failed(ErrorData),
+    Cancelled,
+}
+
+impl Stage {
+    fn is_over(&self) -> bool {
+        !matches!(self, Self::Running(_))
+    }
+
+    /// Its status as the specification names it.
+    fn status(&self) -> &'static str {
+        match self {
+            Self::Running(asked) if asked.is_empty() => "working",
+            Self::Running(_) => "input_required",
+            Self::Completed(..) => "completed",
+            Self::Failed(_) => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl ClientTask {
+    /// Its fields, without what belongs to its status.
+    fn head(&self, state: &TaskState) -> Value {
+        let mut head = json!({
+            "taskId": self.id,
+            "status": state.stage.status(),
+            "createdAt": self.created.to_rfc3339(),
+            "lastUpdatedAt": state.updated.to_rfc3339(),
+            "ttlMs": TASK_TTL.as_millis() as u64,
+            "pollIntervalMs": POLL_INTERVAL.as_millis() as u64,
+        });
+        if let Some(message) = &state.message {
+            head["statusMessage"] = json!(message);
+        }
+        head
+    }
+
+    /// The result of the call that created it.
+    fn created_result(&self) -> Value {
+        let mut result = self.head(&self.state.lock());
+        result["resultType"] = json!("task");
+        result
+    }
+
+    /// The result of `tasks/get`.
+    fn detailed(&self) -> Value {
+        let state = self.state.lock();
+        let mut result = self.head(&state);
+        result["resultType"] = json!("complete");
+        match &state.stage {
+            Stage::Running(asked) if asked.is_empty() => {}
+            Stage::Running(asked) => result["inputRequests"] = json!(asked),
+            Stage::Completed(value, _) => result["result"] = value.clone(),
+            Stage::Failed(error) => result["error"] = json!(error),
+            Stage::Cancelled => {}
+        }
+        result
+    }
+
+    /// Changes the state of a task that is not over: an end is final.
+    fn change(&self, clock: &Clock, change: impl FnOnce(&mut TaskState)) {
+        let mut state = self.state.lock();
+        if !state.stage.is_over() {
+            change(&mut state);
+            state.updated = clock.now();
+        }
+    }
+}
+
+impl ClientTasks {
+    /// The task of this id, if it is one of this client's.
+    fn find(&self, client: &Client, id: &str) -> Result<Arc<ClientTask>, ErrorData> {
+        let found = self.tasks.lock().get(id).filter(|task| task.client == client.id).cloned();
+        found.ok_or_else(|| ErrorData::invalid_params("there is no such task", None))
+    }
+
+    /// The state of a task, as `tasks/get` answers it.
+    ///
+    /// # Errors
+    /// When the client has no such task.
+    pub fn get(&self, client: &Client, id: &str) -> Result<Value, ErrorData> {
+        Ok(self.find(client, id)?.detailed())
+    }
+
+    /// Hands a client's responses to a task (`tasks/update`); those that it did not ask for are
+    /// ignored. Returns once the task has taken them.
+    ///
+    /// # Errors
+    /// When the client has no such task.
+    pub async fn update(
+        &self,
+        client: &Client,
+        id: &str,
+        responses: InputResponses,
+    ) -> Result<(), ErrorData> {
+        let task = self.find(client, id)?;
+        let (taken, wait) = oneshot::channel();
+        if task.responses.send(Delivery { responses, taken }).await.is_ok() {
+            let _ = wait.await;
+        }
+        Ok(())
+    }
+
+    /// Cancels a task (`tasks/cancel`); one that is over stays as it is.
+    ///
+    /// # Errors
+    /// When the client has no such task.
+    pub fn cancel(&self, client: &Client, id: &str) -> Result<(), ErrorData> {
+        self.find(client, id)?.cancel.cancel();
+        Ok(())
+    }
+
+    /// Forgets tasks that ended and whose time is over, and the oldest results beyond the limit.
+    pub fn end_overdue(&self, now: Timestamp) {
+        let mut tasks = self.tasks.lock();
+        tasks.retain(|_, task| {
+            !task.state.lock().stage.is_over() || now.since(task.created) < TASK_TTL
+        });
+        let mut ended: Vec<EndedTask> = tasks
+            .values()
+            .filter_map(|task| {
+                let state = task.state.lock();
+                let Stage::Completed(_, bytes) = &state.stage else { return None };
+                Some(EndedTask { at: state.updated, bytes: *bytes, id: task.id.clone() })
+            })
+            .collect();
+        let mut bytes: usize = ended.iter().map(|task| task.bytes).sum();
+        ended.sort_by_key(|task| task.at);
+        for task in ended {
+            if bytes <= MAX_RESULT_BYTES {
+                break;
+            }
+            bytes -= task.bytes;
+            tasks.remove(&task.id);
+        }
+    }
+
+    /// Adds a task, unless there are too many.
+    fn insert(&self, task: &Arc<ClientTask>) -> bool {
+        let mut tasks = self.tasks.lock();
+        let of_client = tasks.values().filter(|other| other.client == task.client).count();
+        if tasks.len() >= MAX_TASKS || of_client >= MAX_CLIENT_TASKS {
+            return false;
+        }
+        tasks.insert(task.id.clone(), Arc::clone(task));
+        true
+    }
+}
+
+/// A task that ended with a result.
+struct EndedTask {
+    at: Timestamp,
+    bytes: usize,
+    id: String,
+}
+
+/// A call that is to go on as a task.
+pub(super) struct LongCall {
+    pub call: Parked,
+    pub client: Client,
+    pub progress: mpsc::Receiver<mcp::Progress>,
+    /// What its client can answer.
+    pub capabilities: ClientCapabilities,
+}
+
+impl Gateway {
+    /// Lets a call go on as a task. Returns the result that says so, or the call where there are
+    /// too many tasks.
+    ///
+    /// # Errors
+    /// The call, which is then answered as without tasks.
+    pub(super) fn begin_task(self: &Arc<Self>, long: LongCall) -> Result<Value, Box<LongCall>> {
+        let Ok(id) = base::file::random_hex::<16>() else { return Err(Box::new(long)) };
+        let now = self.host.clock().now();
+        let (responses, delivered) = mpsc::channel(RESPONSES_CAPACITY);
+        let stage = Stage::Running(Map::new());
+        let task = Arc::new(ClientTask {
+            id,
+            client: Arc::clone(&long.call.client),
+            created: now,
+            state: Mutex::new(TaskState { updated: now, message: None, stage }),
+            cancel: CancellationToken::new(),
+            responses,
+        });
+        if !self.tasks.insert(&task) {
+            return Err(Box::new(long));
+        }
+        let created = task.created_result();
+        tokio::spawn(Arc::clone(self).drive(task, long, delivered));
+        Ok(created)
+    }
+
+    /// Runs a task until it ends.
+    async fn drive(
+        self: Arc<Self>,
+        task: Arc<ClientTask>,
+        long: LongCall,
+        mut delivered: mpsc::Receiver<Delivery>,
+    ) {
+        let LongCall { mut call, client, mut progress, capabilities } = long;
+        let clock = self.host.clock();
+        loop {
+            tokio::select! {
+                biased;
+                () = task.cancel.cancelled() => {
+                    call.cancel.cancel();
+                    task.change(&clock, |state| state.stage = Stage::Cancelled);
+                    return;
+                }
+                Some(report) = progress.recv() => {
+                    let message = report.message.map(|text| SafeText::line(&text).to_string());
+                    let counted = match report.total {
+                        Some(total) => format!("{} of {total}", report.progress),
+                        None => report.progress.to_string(),
+                    };
+                    task.change(&clock, |state| state.message = message.or(Some(counted)));
+                }
+                outcome = &mut call.outcome => {
+                    let stage = match settled(outcome, true, &call.target, &client) {
+                        Ok(result) => {
+                            let bytes = result.to_string().len();
+                            Stage::Completed(result, bytes)
+                        }
+                        Err(error) => Stage::Failed(error),
+                    };
+                    task.change(&clock, |state| state.stage = stage);
+                    return;
+                }
+                Some(ask) = call.line.asks.recv() => {
+                    if let Some(ask) = answerable(&capabilities, ask) {
+                        call.wait_for(ask, &mut InputResponses::new());
+                        task.change(&clock, |state| state.stage = Stage::Running(asked(&call)));
+                    }
+                }
+                Some(delivery) = delivered.recv() => {
+                    for (key, response) in delivery.responses {
+                        call.respond(&key, response);
+                    }
+                    task.change(&clock, |state| state.stage = Stage::Running(asked(&call)));
+                    let _ = delivery.taken.send(());
+                }
+            }
+        }
+    }
+}
+
+/// What a call asks its client, by key.
+pub(super) fn asked(call: &Parked) -> Map<String, Value> {
+    let request = |ask: &BridgedRequest| json!({"method": ask.request.kind.method(), "params": &*ask.request.params});
+    call.waiting.iter().map(|(key, ask)| (key.clone(), request(ask))).collect()
+}
+
+/// Whether a client with these capabilities can answer a request of a server.
+pub(super) fn can_answer(capabilities: &ClientCapabilities, kind: &RequestKind) -> bool {
+    match kind {
+        RequestKind::Sampling => capabilities.sampling.is_some(),
+        RequestKind::Elicitation => capabilities.elicitation.is_some(),
+        RequestKind::UrlElicitation => {
+            capabilities.elicitation.as_ref().is_some_and(|modes| modes.url.is_some())
+        }
+        RequestKind::Roots => capabilities.roots.is_some(),
+        // Agents must not grant themselves permissions.
+        RequestKind::Guard
+        | RequestKind::Permission
+        | RequestKind::SignIn
+        | RequestKind::Other(_) => false,
+    }
+}
+
+/// Returns the request if the client can answer it; otherwise declines, and the operator gets it.
+fn answerable(capabilities: &ClientCapabilities, ask: BridgedRequest) -> Option<BridgedRequest> {
+    if can_answer(capabilities, &ask.request.kind) {
+        return Some(ask);
+    }
+    let _ = ask.reply.send(None);
+    None
+}
