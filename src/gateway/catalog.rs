@@ -108,7 +108,7 @@ impl ClientCatalog {
                 if let Some(execution) = raw.get_mut("execution").and_then(Value::as_object_mut)
                     && execution.get("taskSupport").is_some_and(|support| support == "required")
                 {
-                    // The gateway offers no tasks: it runs the tool as one for each client.
+                    // The gateway runs the tool as a task itself, also for clients without tasks.
                     execution.shift_remove("taskSupport");
                 }
                 if let Some(reason) = reason.as_ref().filter(|_| is_tool) {
