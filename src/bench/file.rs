@@ -186,6 +186,9 @@ pub struct StepExpectation {
     /// Whether the tool must fail [default: false].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_error: Option<bool>,
+    /// Whether a failure is fine too: it must only be answered.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub may_fail: bool,
     /// A value that the result must contain: every key and element given here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json: Option<Value>,
@@ -195,6 +198,9 @@ pub struct StepExpectation {
     /// A regular expression that the text of the result, or of its error, must match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// A regular expression that the text of the result, or of its error, must not match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_text: Option<String>,
     /// By `JSONPath` (RFC 9535) into the value: the value that each match must equal, or an object of
     /// `equals`, `matches`, `type`, `count`, `minCount`, `maxCount`, `exists`, `min`, `max`.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
@@ -333,6 +339,15 @@ impl StepExpectation {
         let text = self.text.as_deref().filter(|text| !text.contains("${"));
         if let Some(Err(error)) = text.map(regex::Regex::new) {
             wrong.push(("/text".to_owned(), pattern_problem(&error)));
+        }
+        if let Some(Err(error)) = self.not_text.as_deref().map(regex::Regex::new) {
+            wrong.push(("/notText".to_owned(), pattern_problem(&error)));
+        }
+        if self.may_fail && self.is_error.is_some() {
+            wrong.push((
+                "/mayFail".to_owned(),
+                "`mayFail` and `isError` exclude each other".to_owned(),
+            ));
         }
         for (path, rule) in &self.paths {
             let at = child_pointer("/paths", path);

@@ -233,7 +233,8 @@ pub async fn fuzz(
                 continue;
             }
         };
-        let mut fuzzer = Fuzzer { plan, server: &server, probe, report: &mut report };
+        let mut fuzzer =
+            Fuzzer { plan, server: &server, probe, report: &mut report, violations: 0, memory: 0 };
         let fuzzing = Box::pin(fuzzer.server(show));
         let _ = signals.stop.run_until_cancelled(fuzzing).await;
         let Fuzzer { probe, .. } = fuzzer;
@@ -261,6 +262,10 @@ struct Fuzzer<'a> {
     server: &'a ServerName,
     probe: ServerProbe,
     report: &'a mut FuzzReport,
+    /// Breaches of the protocol that were seen so far.
+    violations: u64,
+    /// The memory of the server when it was looked at last.
+    memory: u64,
 }
 
 /// One tool while it is fuzzed.
@@ -276,6 +281,7 @@ struct ToolRun {
     since: Vec<FuzzCase>,
     /// Places at which the server hung.
     hung: HashSet<String>,
+    maker: CaseMaker,
 }
 
 impl Fuzzer<'_> {
@@ -328,10 +334,14 @@ impl Fuzzer<'_> {
             accepts: false,
             since: Vec::new(),
             hung: HashSet::new(),
+            maker,
         };
         let mut blocked = None;
         for (index, case) in cases.iter().enumerate() {
-            if run.hung.contains(&case.place) && index > 0 {
+            let hangs = run.hung.iter().any(|place| {
+                case.place == *place || case.arguments.pointer(place) != run.smallest.pointer(place)
+            });
+            if hangs && index > 0 {
                 continue;
             }
             entry.cases += 1;
@@ -361,7 +371,6 @@ impl Fuzzer<'_> {
         {
             return Some(why);
         }
-        let violations = self.probe.violations();
         let end = self.probe.call(&run.name, &case.arguments).await;
         if let CallEnd::Blocked(why) = &end {
             return Some(brief(why, 300));
@@ -375,7 +384,12 @@ impl Fuzzer<'_> {
             if let Some((case, verdict)) = blamed {
                 self.keep(run, &case, verdict).await;
             }
-        } else if self.probe.violations() > violations {
+            self.violations = self.probe.violations();
+            return None;
+        }
+        // Counted since the last look: what a call brought may be seen only after the next.
+        let violations = self.probe.violations();
+        if violations > self.violations {
             // A line that is no answer: it belongs to this call or to one shortly before.
             let recent: Vec<FuzzCase> = run.since.iter().rev().take(4).cloned().collect();
             for case in recent {
@@ -385,6 +399,7 @@ impl Fuzzer<'_> {
                 }
             }
         }
+        self.violations = self.probe.violations();
         None
     }
 
@@ -537,11 +552,7 @@ impl Fuzzer<'_> {
         let _ = self.probe.call(&run.name, &case.arguments).await;
         // What came before the answer to `ping` has been read.
         let _ = self.probe.answers().await;
-        let mut view = self.probe.host().view();
-        let probe = &self.probe;
-        let grown = view.wait_for(|_| probe.violations() > before);
-        let grown = tokio::time::timeout(Duration::from_millis(300), grown).await.is_ok();
-        grown.then(|| CaseVerdict {
+        self.probe.violates(before).await.then(|| CaseVerdict {
             rule: "fuzz/protocol",
             severity: Severity::Error,
             message: format!(
@@ -590,7 +601,11 @@ impl Fuzzer<'_> {
             place: shrunk.place,
             what: shrunk.what,
             message: verdict.message,
-            calls: vec![FuzzCall { tool: tool.clone(), arguments: shrunk.arguments }],
+            calls: {
+                let one = |arguments: Value| FuzzCall { tool: tool.clone(), arguments };
+                let then = (verdict.rule == "fuzz/state").then(|| one(run.smallest.clone()));
+                std::iter::once(one(shrunk.arguments)).chain(then).collect()
+            },
             count: 1,
         });
     }
@@ -664,6 +679,10 @@ impl Fuzzer<'_> {
 
     /// Whether a case shows the same verdict.
     async fn shows(&mut self, run: &ToolRun, case: &FuzzCase, verdict: &CaseVerdict) -> bool {
+        // A smaller value must be on the same side of the schema.
+        if run.maker.is_valid(&case.arguments) == (case.kind == CaseKind::Invalid) {
+            return false;
+        }
         if verdict.rule == "fuzz/state" {
             let _ = self.probe.restart().await;
             let _ = self.probe.call(&run.name, &case.arguments).await;
@@ -790,20 +809,33 @@ impl Fuzzer<'_> {
         });
     }
 
-    /// Looks for memory that keeps growing: rounds of the same calls, after a warm-up.
+    /// Looks for memory that keeps growing: rounds of the same calls after a warm-up; then which
+    /// half of the tools it is, and so on.
     async fn memory(&mut self, runs: &[ToolRun]) {
-        if runs.is_empty() || self.probe.memory().is_none() || self.probe.restart().await.is_err() {
+        let known = self.probe.memory().is_some();
+        if runs.is_empty() || !known || self.probe.restart().await.is_err() {
             return;
         }
-        let grown = self.rounds(&runs.iter().collect::<Vec<_>>()).await;
-        if grown.is_none_or(|grown| grown < MEMORY_GROWTH_BYTES) {
-            return;
+        let all: Vec<&ToolRun> = runs.iter().collect();
+        // The first round fills caches.
+        for round in 0..3 {
+            let grown = self.grown(&all).await;
+            if round > 0 && grown < MEMORY_GROWTH_BYTES {
+                return;
+            }
         }
-        for run in runs {
-            let Some(grown) = self.rounds(&[run]).await else { return };
+        let mut open: Vec<Vec<&ToolRun>> = vec![all];
+        while let Some(group) = open.pop() {
+            let grown = self.grown(&group).await;
             if grown < MEMORY_GROWTH_BYTES {
                 continue;
             }
+            let [run] = group.as_slice() else {
+                let (left, right) = group.split_at(group.len() / 2);
+                open.push(left.to_vec());
+                open.push(right.to_vec());
+                continue;
+            };
             let megabytes = grown as f64 / 1e6;
             let message = format!(
                 "the memory of the server grows by {megabytes:.1} MB with every {MEMORY_ROUND_CALLS} \
@@ -819,28 +851,21 @@ impl Fuzzer<'_> {
         }
     }
 
-    /// The least growth of three rounds after a warm-up.
-    async fn rounds(&mut self, runs: &[&ToolRun]) -> Option<u64> {
-        let mut least = u64::MAX;
-        let mut last = None;
-        for _ in 0..3 {
-            for run in runs {
-                let began = tokio::time::Instant::now();
-                for _ in 0..MEMORY_ROUND_CALLS {
-                    let _ = self.probe.call(&run.name, &run.smallest.clone()).await;
-                    if began.elapsed() > MEMORY_TOOL_TIMEOUT {
-                        break;
-                    }
+    /// By how much the memory grows in one round.
+    async fn grown(&mut self, runs: &[&ToolRun]) -> u64 {
+        for run in runs {
+            let began = tokio::time::Instant::now();
+            for _ in 0..MEMORY_ROUND_CALLS {
+                let _ = self.probe.call(&run.name, &run.smallest.clone()).await;
+                if began.elapsed() > MEMORY_TOOL_TIMEOUT {
+                    break;
                 }
             }
-            tokio::time::sleep(MEMORY_INTERVAL).await;
-            let now = self.probe.memory()?;
-            if let Some(before) = last {
-                least = least.min(now.saturating_sub(before));
-            }
-            last = Some(now);
         }
-        Some(least)
+        tokio::time::sleep(MEMORY_INTERVAL).await;
+        let now = self.probe.memory().unwrap_or_default();
+        let before = std::mem::replace(&mut self.memory, now);
+        now.saturating_sub(before)
     }
 
     /// Calls tools one after the other with what earlier ones returned.

@@ -93,7 +93,8 @@ impl CaseMaker {
         Self { document: SchemaDocument::new(schema), validator }
     }
 
-    fn is_valid(&self, value: &Value) -> bool {
+    /// Whether the schema permits these arguments.
+    pub fn is_valid(&self, value: &Value) -> bool {
         self.validator.as_ref().is_some_and(|validator| validator.check(value).is_valid())
     }
 

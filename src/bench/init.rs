@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::file::{StepExpectation, TestFile, TestStep, TestSuite};
+use crate::fuzz::{FuzzCall, FuzzFinding};
 use crate::generate::CaseMaker;
 use check::subject::brief;
 use deck::{SavedCalls, SavedTarget};
@@ -80,12 +81,28 @@ pub fn first_file(view: &HostView, saved: &SavedCalls) -> TestFile {
 /// Most resources of a server that get a step.
 const MAX_RESOURCE_STEPS: usize = 20;
 
-/// A step that makes a call, as a file holds it.
-pub fn step_of_call(tool: &str, arguments: &Value, expect: StepExpectation) -> TestStep {
-    TestStep {
-        tool: Some(tool.to_owned()),
-        arguments: arguments.as_object().cloned().unwrap_or_default(),
+/// What must not stand in an error.
+const LEAK_PATTERN: &str = "Traceback \\(most|File \"[^\"]+\", line|panicked at|goroutine \\d+ \\[|\\.(java|kt|scala|js|ts):\\d+|PRIVATE KEY|://[^/\\s:@]+:[^/\\s@]+@|(password|secret|api_?key)[=:]";
+
+/// A step that fails as long as a finding is there: what is refused must pass, what is accepted must
+/// be refused, and everything else must be answered. `None` for what a single step cannot show.
+pub fn step_of_finding(finding: &FuzzFinding, call: &FuzzCall, is_last: bool) -> Option<TestStep> {
+    let mut expect = StepExpectation::default();
+    match finding.rule {
+        "fuzz/memory" | "fuzz/claim" => return None,
+        "fuzz/accepted" if is_last => expect.is_error = Some(true),
+        "fuzz/refused" | "fuzz/output" | "fuzz/state" if is_last => {}
+        "fuzz/leak" if is_last => {
+            expect.may_fail = true;
+            expect.not_text = Some(LEAK_PATTERN.to_owned());
+        }
+        _ => expect.may_fail = true,
+    }
+    Some(TestStep {
+        tool: Some(call.tool.clone()),
+        arguments: call.arguments.as_object().cloned().unwrap_or_default(),
+        force: true,
         expect,
         ..TestStep::default()
-    }
+    })
 }

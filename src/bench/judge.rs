@@ -39,7 +39,11 @@ pub fn settled(expect: &StepExpectation, steps: &StepValues) -> Result<StepExpec
 /// What is wrong with a result; `expect` is settled.
 pub fn judge_outcome(expect: &StepExpectation, outcome: &CallOutcome) -> Vec<String> {
     let target = ExpectTarget { kind: ListKind::Tools, name: outcome.target.clone() };
-    let found = expect.result().judge(&target, &outcome.result, outcome.duration);
+    let mut result = expect.result();
+    if expect.may_fail {
+        result.is_error = Some(outcome.is_error);
+    }
+    let found = result.judge(&target, &outcome.result, outcome.duration);
     let mut wrong: Vec<String> = found.into_iter().map(|finding| finding.message).collect();
     let text = CallOutcome::text_of(&outcome.result);
     wrong.extend(judge_text(expect, &text));
@@ -62,8 +66,8 @@ pub fn judge_outcome(expect: &StepExpectation, outcome: &CallOutcome) -> Vec<Str
 /// What is wrong with a failure of the call itself.
 pub fn judge_error(expect: &StepExpectation, error: &Error) -> Vec<String> {
     // Where a failure is expected, the server's own JSON-RPC error counts as one.
-    if expect.is_error == Some(true) && error.rpc.is_some() {
-        return judge_text(expect, &error.message).into_iter().collect();
+    if (expect.is_error == Some(true) || expect.may_fail) && error.rpc.is_some() {
+        return judge_text(expect, &error.message);
     }
     let mut wrong = vec![format!("the call failed: {}", brief(&error.message, 300))];
     wrong.extend(error.violations.iter().take(3).map(|violation| {
@@ -73,15 +77,22 @@ pub fn judge_error(expect: &StepExpectation, error: &Error) -> Vec<String> {
     wrong
 }
 
-fn judge_text(expect: &StepExpectation, text: &str) -> Option<String> {
-    let pattern = expect.text.as_deref()?;
-    match regex::Regex::new(pattern) {
-        Err(error) => Some(format!("expect.text: {}", brief(&error.to_string(), 200))),
-        Ok(regex) if regex.is_match(text) => None,
-        Ok(_) => {
-            Some(format!("the text does not match /{}/: {}", brief(pattern, 100), brief(text, 200)))
+fn judge_text(expect: &StepExpectation, text: &str) -> Vec<String> {
+    let one = |pattern: &Option<String>, wanted: bool| {
+        let pattern = pattern.as_deref()?;
+        match regex::Regex::new(pattern) {
+            Err(error) => {
+                Some(format!("not a regular expression: {}", brief(&error.to_string(), 200)))
+            }
+            Ok(regex) if regex.is_match(text) == wanted => None,
+            Ok(_) => {
+                let how = if wanted { "does not match" } else { "matches" };
+                let (pattern, text) = (brief(pattern, 100), brief(text, 200));
+                Some(format!("the text {how} /{pattern}/: {text}"))
+            }
         }
-    }
+    };
+    [one(&expect.text, true), one(&expect.not_text, false)].into_iter().flatten().collect()
 }
 
 /// Why the matches of a path are not what a rule says.

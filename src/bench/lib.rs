@@ -6,6 +6,7 @@
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
+pub mod coverage;
 pub mod file;
 pub mod fuzz;
 pub mod generate;

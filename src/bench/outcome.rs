@@ -7,6 +7,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
+use crate::coverage::CoverageReport;
+use crate::fuzz::{FuzzCall, FuzzReport};
 use base::human::{Dur, count};
 use check::model::{ConfigReport, DoctorStatus, DoctorStep};
 use check::rule::finding;
@@ -119,6 +121,12 @@ pub struct BenchReport {
     pub file: Option<PathBuf>,
     /// The suites, in the order of the file.
     pub suites: Vec<SuiteReport>,
+    /// What fuzzing found, with `--fuzz`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fuzz: Option<FuzzReport>,
+    /// What the suites reached, with `--coverage`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<CoverageReport>,
     /// When the run began, UTC; for formats that need a date.
     #[serde(skip)]
     pub began: String,
@@ -134,6 +142,8 @@ impl BenchReport {
             took: Duration::ZERO,
             file: file.map(Path::to_owned),
             suites: Vec::new(),
+            fuzz: None,
+            coverage: None,
             began: "1970-01-01T00:00:00".to_owned(),
         }
     }
@@ -143,6 +153,9 @@ impl BenchReport {
         self.suites.iter_mut().for_each(SuiteReport::settle);
         let worst = self.suites.iter().map(|suite| suite.verdict).max();
         self.verdict = self.verdict.max(worst.unwrap_or(CheckVerdict::Ok));
+        if let Some(fuzz) = &self.fuzz {
+            self.verdict = self.verdict.max(fuzz_verdict(fuzz));
+        }
         self.exit_code = self.verdict.exit_code();
     }
 
@@ -157,29 +170,83 @@ impl BenchReport {
         let config = ConfigReport { path: self.file.clone(), findings: Vec::new() };
         let mut report = Report::new(config, Severity::Error);
         report.servers = self.suites.iter().map(suite_as_server).collect();
+        if let Some(fuzz) = &self.fuzz {
+            report.servers.extend(fuzz_as_servers(fuzz));
+        }
         (report.verdict, report.exit_code) = (self.verdict, self.exit_code);
         (report.took, report.began) = (self.took, self.began.clone());
         report
     }
 }
 
-fn suite_as_server(suite: &SuiteReport) -> ServerReport {
-    let mut server = ServerReport {
-        name: suite.name.clone(),
-        verdict: suite.verdict,
-        state: suite.verdict.as_str(),
+/// The verdict on what fuzzing found.
+fn fuzz_verdict(fuzz: &FuzzReport) -> CheckVerdict {
+    if !fuzz.failed.is_empty() {
+        CheckVerdict::Incomplete
+    } else if fuzz.findings.iter().any(|finding| finding.severity > Severity::Note) {
+        CheckVerdict::Violated
+    } else {
+        CheckVerdict::Ok
+    }
+}
+
+fn fuzz_as_servers(fuzz: &FuzzReport) -> Vec<ServerReport> {
+    let mut servers: Vec<ServerReport> = Vec::new();
+    for found in &fuzz.findings {
+        let name = format!("fuzz {}", found.server);
+        if !servers.iter().any(|server| server.name == name) {
+            servers.push(row(&name, CheckVerdict::Ok, Duration::ZERO));
+        }
+        let Some(server) = servers.iter_mut().find(|server| server.name == name) else { continue };
+        let place = match found.place.as_str() {
+            "" => format!("tools/{}", brief(&found.tool, 80)),
+            place => format!("tools/{}#{}", brief(&found.tool, 80), brief(place, 120)),
+        };
+        let message = format!("{} ({}): {}", found.message, found.what, calls_text(&found.calls));
+        let severity = found.severity;
+        server.findings.push(CheckFinding { severity, ..finding(found.rule, place, message) });
+        if severity > Severity::Note {
+            server.verdict = CheckVerdict::Violated;
+        }
+    }
+    for (name, why) in &fuzz.failed {
+        let mut server = row(&format!("fuzz {name}"), CheckVerdict::Incomplete, Duration::ZERO);
+        server.findings.push(finding("test/not-run", "", why));
+        servers.push(server);
+    }
+    servers
+}
+
+/// Calls as the command line makes them.
+fn calls_text(calls: &[FuzzCall]) -> String {
+    let one = |call: &FuzzCall| {
+        let arguments = brief(&call.arguments.to_string(), 300);
+        format!("{} {arguments}", brief(&call.tool, 80))
+    };
+    calls.iter().map(one).collect::<Vec<_>>().join(", then ")
+}
+
+fn row(name: &str, verdict: CheckVerdict, took: Duration) -> ServerReport {
+    ServerReport {
+        name: name.to_owned(),
+        verdict,
+        state: verdict.as_str(),
         transport: "",
         protocol_version: None,
         era: None,
         server_info: None,
-        took: suite.took,
+        took,
         steps: Vec::new(),
         counts: check::model::Counts::default(),
         findings: Vec::new(),
         stderr_tail: Vec::new(),
         exit: None,
         at: None,
-    };
+    }
+}
+
+fn suite_as_server(suite: &SuiteReport) -> ServerReport {
+    let mut server = row(&suite.name, suite.verdict, suite.took);
     if let Some(reason) = suite.reason.as_ref().filter(|_| suite.verdict != CheckVerdict::Ok) {
         server.findings.push(finding("test/not-run", "", reason));
     }
@@ -252,6 +319,15 @@ pub fn human(report: &BenchReport, style: BenchStyle) -> String {
     if style.quiet && report.verdict == CheckVerdict::Ok {
         return String::new();
     }
+    if let Some(fuzz) = &report.fuzz {
+        fuzz_text(&mut out, fuzz, style);
+    }
+    if report.suites.is_empty() && report.fuzz.is_some() {
+        return out;
+    }
+    if let Some(coverage) = &report.coverage {
+        let _ = writeln!(out, "{}", crate::coverage::table(coverage));
+    }
     let parts = [
         (report.many(StepVerdict::Failed), "failed"),
         (report.many(StepVerdict::Flaky), "flaky"),
@@ -268,6 +344,78 @@ pub fn human(report: &BenchReport, style: BenchStyle) -> String {
     }
     let _ = writeln!(out, "{}: {figures}, {}", style.verdict(report.verdict), Dur(report.took));
     out
+}
+
+fn fuzz_text(out: &mut String, fuzz: &FuzzReport, style: BenchStyle) {
+    for finding in &fuzz.findings {
+        if finding.severity == Severity::Note && !style.verbose {
+            continue;
+        }
+        let code = match finding.severity {
+            Severity::Error => RED,
+            Severity::Warning => YELLOW,
+            Severity::Note => DIM,
+        };
+        let word = style.paint(code, &format!("{:7}", finding.severity.to_string()));
+        let rule = style.paint(DIM, &format!("[{}]", finding.rule));
+        let place = brief(&finding.place, 80);
+        let gap = if place.is_empty() { "" } else { " " };
+        let _ = writeln!(
+            out,
+            "  {word} {}{gap}{place}: {} {rule}",
+            brief(&finding.tool, 80),
+            brief(&finding.message, 400)
+        );
+        let _ = writeln!(
+            out,
+            "          {}; seen in {}",
+            brief(&finding.what, 160),
+            count(finding.count, "case")
+        );
+        let _ = writeln!(out, "          {}", calls_text(&finding.calls));
+    }
+    for (server, why) in &fuzz.failed {
+        let _ = writeln!(out, "  {} {}", style.paint(YELLOW, &brief(server, 60)), brief(why, 300));
+    }
+    for tool in &fuzz.tools {
+        if let Some(note) = tool.note.as_ref().filter(|_| style.verbose || tool.cases > 0) {
+            let _ = writeln!(
+                out,
+                "  {} {}: {}",
+                style.paint(DIM, "note   "),
+                brief(&tool.tool, 80),
+                brief(note, 300)
+            );
+        } else if style.verbose {
+            let cases = format!("{} of {}", tool.cases, tool.known);
+            let _ = writeln!(
+                out,
+                "  {} {}: {cases} cases",
+                style.paint(DIM, "called "),
+                brief(&tool.tool, 80)
+            );
+        }
+    }
+    let called = fuzz.tools.iter().filter(|tool| tool.cases > 0).count();
+    let idle = fuzz.tools.len() - called;
+    let notes = fuzz.findings.iter().filter(|finding| finding.severity == Severity::Note).count();
+    let found = fuzz.findings.len() - notes;
+    let mut more = String::new();
+    if notes > 0 {
+        let _ = write!(more, ", {}", count(notes, "note"));
+    }
+    if idle > 0 {
+        let _ = write!(more, "; {idle} not called, -v says why");
+    }
+    let _ = writeln!(
+        out,
+        "fuzz: {} in {}, {} at {:.0} a second, seed {}{more}",
+        count(found, "finding"),
+        count(called, "tool"),
+        count(fuzz.calls, "call"),
+        fuzz.calls_per_second,
+        fuzz.seed,
+    );
 }
 
 fn suite_text(out: &mut String, suite: &SuiteReport, style: BenchStyle) {

@@ -45,6 +45,10 @@ pub enum CallEnd {
 
 /// How long the exit of a process takes to be seen.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(800);
+/// How long a breach of the protocol takes to be seen.
+const VIOLATION_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long a copy may take to stop by itself, and after a signal.
+const COPY_STOP_TIMEOUT: Duration = Duration::from_millis(300);
 /// How long a restart may take beyond the server's own time.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -77,6 +81,9 @@ impl ServerProbe {
         for entry in source.config.servers.values_mut() {
             entry.guard = GuardPolicy { default: GuardMode::Off, ..GuardPolicy::default() };
             entry.breaker.threshold = u32::MAX;
+            // A copy has nothing to lose.
+            entry.stop.stdin = Some(COPY_STOP_TIMEOUT);
+            entry.stop.term = Some(COPY_STOP_TIMEOUT);
             if let TransportConfig::Stdio(stdio) = &mut entry.transport {
                 for name in ["TMPDIR", "TEMP", "TMP"] {
                     let path = folder.path().to_string_lossy().into_owned();
@@ -226,16 +233,20 @@ impl ServerProbe {
     /// Whether the server answers at all.
     pub async fn answers(&mut self) -> bool {
         let options = options(Some(self.timeout), true);
-        self.host().request(&self.server, "ping", None, options).await.is_ok_and(|_| true)
+        self.host().request(&self.server, "ping", None, options).await.is_ok()
     }
 
-    /// How often the server broke the protocol outside of answers so far: lines that are no
-    /// messages, answers nobody asked for.
+    /// How often the server broke the protocol so far: lines that are no messages, answers nobody
+    /// asked for.
     pub fn violations(&self) -> u64 {
-        let view = self.host().snapshot();
-        let counts = view.servers.get(&self.server).map(|server| server.finding_counts.clone());
-        let counts = counts.unwrap_or_default();
-        counts.iter().filter(|(kind, _)| is_violation(**kind)).map(|(_, many)| many).sum()
+        violations_in(&self.host().snapshot(), &self.server)
+    }
+
+    /// Whether there are soon more of them than `before`.
+    pub async fn violates(&self, before: u64) -> bool {
+        let mut view = self.host().view();
+        let more = view.wait_for(|view| violations_in(view, &self.server) > before);
+        tokio::time::timeout(VIOLATION_TIMEOUT, more).await.is_ok_and(|seen| seen.is_ok())
     }
 
     /// What the last of them was.
@@ -250,6 +261,12 @@ impl ServerProbe {
     pub fn memory(&self) -> Option<u64> {
         self.host().usage(&self.server).map(|usage| usage.memory)
     }
+}
+
+fn violations_in(view: &HostView, server: &ServerName) -> u64 {
+    let Some(server) = view.servers.get(server) else { return 0 };
+    let counts = server.finding_counts.iter();
+    counts.filter(|(kind, _)| is_violation(**kind)).map(|(_, many)| many).sum()
 }
 
 /// Whether a finding breaks the protocol: not what is merely tolerated, late or cut by a limit.

@@ -1,7 +1,8 @@
 //! A run: suites side by side, the steps of each in order.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
@@ -21,8 +22,8 @@ use check::subject::brief;
 use check::{CheckVerdict, Severity};
 use config::error::Error;
 use deck::{SavedCalls, SavedTarget};
-use host::{CallOptions, CallOutcome, Host};
-use mcp::{Direction, MessageKind, TrafficRecord};
+use host::{CallOptions, CallOutcome, Host, ServerView};
+use mcp::{Capabilities, Direction, MessageKind, TrafficRecord};
 
 /// How many suites run at once by default.
 const DEFAULT_PARALLEL_SUITES: usize = 4;
@@ -88,6 +89,8 @@ pub struct BenchOutcome {
     pub report: BenchReport,
     /// Every call that was made.
     pub calls: Vec<MadeCall>,
+    /// What the servers of the suites offer.
+    pub offers: BTreeMap<ServerName, Arc<Capabilities>>,
     /// What is wrong with the policy.
     pub notices: Vec<String>,
     /// The file of snapshots, when one was written.
@@ -137,10 +140,11 @@ pub async fn run(
     // A suite notices the signal itself and stops its servers.
     work.await;
     played.sort_by_key(|one| one.index);
-    let (mut calls, mut notices) = (Vec::new(), Vec::new());
+    let (mut calls, mut notices, mut offers) = (Vec::new(), Vec::new(), BTreeMap::new());
     for one in played {
         report.suites.push(one.report);
         calls.extend(one.calls);
+        offers.extend(one.offers);
         for notice in one.notices {
             if !notices.contains(&notice) {
                 notices.push(notice);
@@ -155,7 +159,7 @@ pub async fn run(
         report.exit_code = check::run::INTERRUPTED_EXIT_CODE;
     }
     let written = if interrupted { None } else { plan.snapshots.save()? };
-    Ok(BenchOutcome { report, calls, notices, written, interrupted })
+    Ok(BenchOutcome { report, calls, offers, notices, written, interrupted })
 }
 
 /// A suite that was played.
@@ -163,6 +167,7 @@ struct PlayedSuite {
     index: usize,
     report: SuiteReport,
     calls: Vec<MadeCall>,
+    offers: BTreeMap<ServerName, Arc<Capabilities>>,
     notices: Vec<String>,
 }
 
@@ -175,7 +180,7 @@ impl PlayedSuite {
             reason: None,
             steps: Vec::new(),
         };
-        Self { index, report, calls: Vec::new(), notices: Vec::new() }
+        Self { index, report, calls: Vec::new(), offers: BTreeMap::new(), notices: Vec::new() }
     }
 }
 
@@ -216,6 +221,11 @@ async fn alone(
                         played.report.verdict = CheckVerdict::Incomplete;
                     }
                     played.notices = stage.notices();
+                    let view = stage.host().snapshot();
+                    let offered = |server: &Arc<ServerView>| Arc::clone(&server.capabilities);
+                    let all =
+                        view.servers.iter().map(|(name, server)| (name.clone(), offered(server)));
+                    played.offers = all.collect();
                 }
                 Some(Err(error)) => {
                     played.report.reason = Some(error.message.clone());
@@ -585,7 +595,7 @@ async fn logged(
     host: &Host,
     cursor: u64,
     fits: impl Fn(&LogRecord) -> bool,
-) -> Option<std::sync::Arc<LogRecord>> {
+) -> Option<Arc<LogRecord>> {
     let logs = host.logs();
     let mut changed = logs.changed();
     let looking = async {
@@ -652,7 +662,7 @@ async fn seen(
     mut cursor: u64,
     timeout: Duration,
     fits: impl Fn(&TrafficRecord) -> bool,
-) -> Option<(u64, std::sync::Arc<TrafficRecord>)> {
+) -> Option<(u64, Arc<TrafficRecord>)> {
     let traffic = host.traffic();
     let mut changed = traffic.changed();
     let looking = async {
@@ -666,7 +676,7 @@ async fn seen(
                     && server.is_none_or(|name| record.server == *name)
                     && fits(record)
                 {
-                    return Some((first + at as u64, std::sync::Arc::clone(record)));
+                    return Some((first + at as u64, Arc::clone(record)));
                 }
             }
             cursor = batch.next;

@@ -10,15 +10,20 @@ use super::check::{policy_files, summarise, writable, write_file, write_report};
 use super::output::{self, ExitStatus};
 use super::{deck, load, operate, signals};
 use crate::telemetry::Telemetry;
-use ::bench::file::{LoadedTests, TESTS_FILE, TestFile};
+use ::bench::coverage::coverage;
+use ::bench::file::{LoadedTests, TESTS_FILE, TestFile, TestSuite};
+use ::bench::fuzz::{
+    DEFAULT_CALL_TIMEOUT, DEFAULT_CASES, DEFAULT_SEED, FuzzPlan, FuzzReport, FuzzSettings,
+    FuzzedTool, MAX_FUZZ_CASES, fuzz,
+};
 use ::bench::outcome::{BenchStyle, SuiteReport, html, human};
-use ::bench::run::{self, BenchOutcome, BenchPlan, SuiteChoice};
+use ::bench::run::{self, BenchPlan, SuiteChoice};
 use ::bench::snapshot::Snapshots;
 use ::bench::stage::{BenchSource, BenchStage};
 use ::bench::{BenchReport, init};
-use ::check::CheckVerdict;
 use ::check::report::{ReportFormat, Style};
-use ::deck::SavedCalls;
+use ::check::{CheckVerdict, Severity};
+use ::deck::{SavedCall, SavedCalls};
 use base::SafeText;
 use base::human::count;
 use base::state::StateFile;
@@ -33,6 +38,8 @@ Examples:
   mcpdeck test --suite notes -v       one suite, with every step
   mcpdeck test --only-failed          the suites that failed in the last run
   mcpdeck test --update               keep new snapshots
+  mcpdeck test --fuzz                 look for faults in every read-only tool
+  mcpdeck test --fuzz=notes.create --seed 7 --save
   mcpdeck test --format human --format junit=tests.xml --format html=tests.html
 
 Exit codes as with --check: 0 ok, 1 a step failed, 3 a server could not be started or reached,
@@ -57,9 +64,42 @@ pub struct TestArgs {
     /// Keep the values of steps with `snapshot` instead of comparing them.
     #[arg(long)]
     pub update: bool,
+    /// Also show which tools, parameters, enum values, alternatives of schemas, error paths, prompts
+    /// and resources the steps reached.
+    #[arg(long)]
+    pub coverage: bool,
     /// Write a first file from what the servers offer and from mcp.calls.json; calls nothing.
-    #[arg(long, conflicts_with_all = ["suite", "tag", "only_failed", "update"])]
+    #[arg(long, conflicts_with_all = ["suite", "tag", "only_failed", "update", "coverage"])]
     pub init: bool,
+    /// Call tools with valid and invalid arguments made from their schemas, on a copy of their
+    /// server, instead of running the suites: this tool (a name or glob, `server.tool`; may be given
+    /// several times), else every tool. Only tools annotated read-only, or named, are called.
+    #[arg(long, value_name = "TOOL", num_args = 0..=1, require_equals = true, help_heading = "Fuzzing")]
+    pub fuzz: Option<Vec<String>>,
+    /// Also call tools that match and are not annotated read-only; globs (`notes.*`).
+    #[arg(
+        long,
+        value_name = "GLOB",
+        requires = "fuzz",
+        value_delimiter = ',',
+        help_heading = "Fuzzing"
+    )]
+    pub allow: Vec<String>,
+    /// Seed of the cases: the same seed makes the same calls.
+    #[arg(long, value_name = "N", requires = "fuzz", default_value_t = DEFAULT_SEED, help_heading = "Fuzzing")]
+    pub seed: u64,
+    /// Most cases of each tool.
+    #[arg(long, value_name = "N", requires = "fuzz", default_value_t = DEFAULT_CASES, value_parser = cases, help_heading = "Fuzzing")]
+    pub cases: usize,
+    /// Call each case on a fresh process of the server.
+    #[arg(long, requires = "fuzz", help_heading = "Fuzzing")]
+    pub fresh: bool,
+    /// Also call tools one after the other with values that earlier ones returned.
+    #[arg(long, requires = "fuzz", help_heading = "Fuzzing")]
+    pub sequences: bool,
+    /// Write each finding as a saved call (mcp.calls.json) and as a step of the suite `fuzz`.
+    #[arg(long, requires = "fuzz", help_heading = "Fuzzing")]
+    pub save: bool,
     /// Report format, with `=FILE` to write a file; may be given several times
     /// (human, json, junit, sarif, github, html) [default: human].
     #[arg(long, value_name = "FORMAT[=FILE]")]
@@ -73,6 +113,11 @@ pub struct TestArgs {
     /// A single server instead of a file.
     #[command(flatten)]
     pub one: OneServer,
+}
+
+fn cases(text: &str) -> Result<usize, String> {
+    let many = text.parse().ok().filter(|many| (1..=MAX_FUZZ_CASES).contains(many));
+    many.ok_or_else(|| format!("write a number from 1 to {MAX_FUZZ_CASES}"))
 }
 
 /// A format of the report.
@@ -143,6 +188,10 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
     if args.init {
         return write_first(&path, bench, &saved);
     }
+    if let Some(tools) = &args.fuzz {
+        let calls = operate::saved_path(source.path.as_deref());
+        return fuzzed(common, args, &outputs, (tools, bench), (&path, &calls));
+    }
     if !path.exists() {
         let path = spelled(&path);
         return Err(format!(
@@ -163,7 +212,10 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
         }
     };
     let done = signals::block_on(async |signals| run::run(&plan, &signals, &show).await);
-    let outcome = done.map_err(|error| error.to_string())??;
+    let mut outcome = done.map_err(|error| error.to_string())??;
+    if args.coverage {
+        outcome.report.coverage = Some(coverage(&outcome.offers, &outcome.calls));
+    }
     for notice in &outcome.notices {
         output::complain(&SafeText::line(notice));
     }
@@ -173,7 +225,113 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
     if !outcome.interrupted {
         failed.write(&outcome.report);
     }
-    Ok(finish(common, args, &outputs, &outcome))
+    Ok(finish(common, args, &outputs, (&outcome.report, outcome.interrupted)))
+}
+
+/// `--fuzz`
+fn fuzzed(
+    common: &Common,
+    args: &TestArgs,
+    outputs: &[TestOutput],
+    (tools, source): (&[String], BenchSource),
+    (path, calls): (&Path, &Path),
+) -> Result<ExitStatus, String> {
+    let mut settings =
+        if path.exists() { LoadedTests::load(path)?.file.fuzz } else { FuzzSettings::default() };
+    settings.allow.extend(args.allow.iter().cloned());
+    let plan = FuzzPlan {
+        timeout: common.timeout.unwrap_or(DEFAULT_CALL_TIMEOUT),
+        source,
+        tools: tools.to_vec(),
+        settings,
+        seed: args.seed,
+        cases: args.cases,
+        fresh: args.fresh,
+        sequences: args.sequences,
+    };
+    let is_quiet = args.quiet;
+    let show = move |tool: &str| {
+        if !is_quiet {
+            output::note(&SafeText::line(tool));
+        }
+    };
+    let began = std::time::Instant::now();
+    let done = signals::block_on(async |signals| {
+        let found = fuzz(&plan, &signals, &show).await;
+        (found, signals.stop.is_cancelled())
+    });
+    let (found, interrupted) = done.map_err(|error| error.to_string())?;
+    let nothing = found.tools.iter().all(|tool| tool.cases == 0);
+    if nothing && found.failed.is_empty() && !interrupted {
+        let known: Vec<&FuzzedTool> = found.tools.iter().collect();
+        return Err(match known.as_slice() {
+            [] => {
+                format!("no tool is named {}; `mcpdeck list` shows what there is", tools.join(", "))
+            }
+            [first, ..] => {
+                let why = first.note.clone().unwrap_or_default();
+                let why = SafeText::line(&why);
+                format!("no tool was called: `{}` is {why}", SafeText::line(&first.tool))
+            }
+        });
+    }
+    if args.save && !interrupted {
+        let saved = save(&found, path, calls)?;
+        output::complain(&format!(
+            "saved {} in {} and {}",
+            count(saved, "call"),
+            spelled(calls),
+            spelled(path)
+        ));
+    }
+    let mut report = BenchReport::new(path.exists().then_some(path));
+    report.took = began.elapsed();
+    report.fuzz = Some(found);
+    report.settle();
+    Ok(finish(common, args, outputs, (&report, interrupted)))
+}
+
+/// Name of the suite that findings are written to.
+const FUZZ_SUITE: &str = "fuzz";
+
+/// Writes each finding as a saved call and as a step that fails as long as the fault is there.
+fn save(found: &FuzzReport, path: &Path, calls: &Path) -> Result<usize, String> {
+    let serious = || found.findings.iter().filter(|finding| finding.severity > Severity::Note);
+    let mut suite = TestSuite::default();
+    if path.exists() {
+        let kept = LoadedTests::load(path)?.file.suites.shift_remove(FUZZ_SUITE);
+        suite = kept.unwrap_or_default();
+    }
+    let mut saved = 0;
+    for finding in serious() {
+        let last = finding.calls.len().saturating_sub(1);
+        for (index, call) in finding.calls.iter().enumerate() {
+            let rule = finding.rule.trim_start_matches("fuzz/");
+            let number = if last > 0 { format!(" {}", index + 1) } else { String::new() };
+            let name = format!("{rule} {} {}{number}", finding.tool, finding.what);
+            let mut made = SavedCall::tool(&call.tool, &call.arguments);
+            made.force = true;
+            SavedCalls::put(calls, &name, made)?;
+            saved += 1;
+            let Some(mut step) = init::step_of_finding(finding, call, index == last) else {
+                continue;
+            };
+            step.name = Some(name);
+            suite.steps.retain(|other| other.name != step.name);
+            suite.steps.push(step);
+        }
+    }
+    if saved > 0 {
+        let value = serde_json::to_value(&suite).map_err(|error| error.to_string())?;
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let text =
+            if text.trim().is_empty() { "{\n  \"suites\": {}\n}\n".to_owned() } else { text };
+        let edited = config::put_member(&text, "suites", FUZZ_SUITE, &value);
+        let edited =
+            edited.ok_or_else(|| format!("{}: `suites` cannot be changed", spelled(path)))?;
+        write_file(path, &edited)?;
+    }
+    Ok(saved)
 }
 
 /// Refuses a choice that nothing fits.
@@ -237,10 +395,9 @@ fn finish(
     common: &Common,
     args: &TestArgs,
     outputs: &[TestOutput],
-    outcome: &BenchOutcome,
+    (report, interrupted): (&BenchReport, bool),
 ) -> ExitStatus {
-    let report = &outcome.report;
-    let mut exit = if outcome.interrupted {
+    let mut exit = if interrupted {
         output::complain("interrupted; every server was stopped, this is what is known so far");
         ExitStatus::Interrupted
     } else {

@@ -137,10 +137,11 @@ macro_rules! topic {
 }
 
 /// Every topic with a text of its own.
-pub const TOPICS: [Topic; 9] = [
+pub const TOPICS: [Topic; 10] = [
     topic!("configuration", "mcp.json: its keys, references, inputs"),
     topic!("calls", "calling tools, answering servers"),
     topic!("check", "checks for CI: formats, verdicts, expectations"),
+    topic!("tests", "suites of steps, fuzzing, coverage"),
     topic!("dev", "what happens while you edit a file or a server"),
     topic!("trust", "what may run without asking"),
     topic!("serve", "the gateway to all servers: clients, tokens, grants, the operator"),

@@ -192,3 +192,139 @@ fn what_cannot_be_used_is_refused_before_anything_starts() {
         "{report:#}"
     );
 }
+
+/// The server with twenty planted faults, or its sound twin.
+fn faulty(twin: &[&str]) -> Bench {
+    let bench = Bench::new();
+    let script = bench.write("faulty.py", include_str!("../../fixtures/bench/faulty.py"));
+    let mut args = vec![script.to_string_lossy().into_owned()];
+    args.extend(twin.iter().map(|word| (*word).to_owned()));
+    bench.servers(&json!({"s": {"command": "python3", "args": args, "env": {crate::support::MARK: bench.mark()}}}));
+    bench.write(
+        "mcp.tests.json",
+        &json!({"fuzz": {"accepted": "error", "claims": {"s.counts_reads": {"tool": "counter"}}}, "suites": {}}).to_string(),
+    );
+    bench
+}
+
+#[test]
+fn every_planted_fault_is_found_and_shrunk_to_one_odd_value() {
+    let bench = faulty(&[]);
+    let done = bench.run(&["test", "--fuzz", "--save", "--format", "json"], AT_MOST);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let report = done.json();
+    let findings = report["fuzz"]["findings"].as_array().expect("findings");
+    for (tool, rule) in [
+        ("crash_on_bound", "crash"),
+        ("crash_on_emoji", "crash"),
+        ("hang_on_empty", "hang"),
+        ("hang_on_option", "hang"),
+        ("junk_line", "protocol"),
+        ("wrong_shape", "protocol"),
+        ("refuses_enum", "refused"),
+        ("refuses_bound", "refused"),
+        ("refuses_format", "refused"),
+        ("refuses_branch", "refused"),
+        ("accepts_missing", "accepted"),
+        ("accepts_type", "accepted"),
+        ("accepts_bound", "accepted"),
+        ("accepts_pattern", "accepted"),
+        ("breaks_output", "output"),
+        ("shows_trace", "leak"),
+        ("shows_secret", "leak"),
+        ("breaks_state", "state"),
+        ("keeps_memory", "memory"),
+        ("counts_reads", "claim"),
+    ] {
+        let found = |finding: &&Value| {
+            finding["tool"] == format!("s.{tool}") && finding["rule"] == format!("fuzz/{rule}")
+        };
+        let first = findings.iter().find(found);
+        let first = first.unwrap_or_else(|| panic!("{tool}: {rule} was not found\n{report:#}"));
+        // The place of the odd value, or none: the smallest arguments show it.
+        let smallest = first["what"] == "the smallest arguments";
+        assert_eq!(first["place"] == "", smallest, "{first:#}");
+    }
+    let tools = ["counter"];
+    for finding in findings {
+        let tool = finding["tool"].as_str().expect("a tool").trim_start_matches("s.");
+        assert!(!tools.contains(&tool), "{finding:#}");
+    }
+    // What was saved fails as a step, and is a call that can be made.
+    let steps =
+        bench.run(&["test", "--suite", "fuzz", "--format", "json", "--timeout", "3"], AT_MOST);
+    assert_eq!(steps.code, Some(1), "{steps:?}");
+    let calls = bench.run(&["call", "--list"], AT_MOST);
+    assert!(calls.stdout.contains("crash s.crash_on_bound"), "{calls:?}");
+    bench.expect_nothing_left(Duration::from_secs(20));
+}
+
+#[test]
+fn the_sound_twin_has_no_findings_and_the_seed_repeats_the_calls() {
+    let bench = faulty(&["sound"]);
+    let fuzz = |seed: &str| {
+        let done = bench.run(&["test", "--fuzz", "--seed", seed, "--format", "json"], AT_MOST);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let report = done.json();
+        assert_eq!(report["fuzz"]["findings"], json!([]), "{report:#}");
+        report["fuzz"]["tools"].clone()
+    };
+    assert_eq!(fuzz("7"), fuzz("7"));
+    let done = bench.run(&["test", "--fuzz", "--sequences", "-q"], AT_MOST);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""), "{done:?}");
+}
+
+#[test]
+fn only_tools_that_read_or_are_named_are_fuzzed() {
+    let bench = notes();
+    let run = |more: &[&str]| {
+        let done = bench.run(
+            &[&["test", "--fuzz", "--cases", "8", "--format", "json"], more].concat(),
+            AT_MOST,
+        );
+        let report = done.json();
+        let tools = report["fuzz"]["tools"].as_array().expect("tools").clone();
+        let called = tools.iter().filter(|tool| tool["cases"] != json!(0));
+        called.map(|tool| tool["tool"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(run(&[]), ["notes.list"]);
+    assert_eq!(run(&["--allow", "notes.{create,list}"]), ["notes.create", "notes.list"]);
+    let named = bench.run(&["test", "--fuzz=notes.create", "--cases", "8"], AT_MOST);
+    assert!(named.stdout.contains("in 1 tool"), "{named:?}");
+    let refused = bench.run(&["test", "--fuzz=notes.c*"], AT_MOST);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("not annotated read-only"), "{refused:?}");
+}
+
+#[test]
+fn the_coverage_says_what_no_step_reached() {
+    let bench = notes();
+    let file = json!({"suites": {"s": {"steps": [
+        {"id": "a", "tool": "notes.create", "arguments": {"title": "x"}},
+        {"tool": "notes.read", "arguments": {"id": 9}, "expect": {"isError": true}},
+        {"resource": "note:///${steps.a.id}", "server": "notes"}]}}});
+    let (code, report) = report(&bench, &file, &["--coverage"]);
+    assert_eq!(code, Some(0), "{report:#}");
+    let coverage = &report["coverage"];
+    let tool = |name: &str| {
+        let tools = coverage["tools"].as_array().expect("tools");
+        tools.iter().find(|tool| tool["tool"] == name).expect("the tool").clone()
+    };
+    assert_eq!(
+        tool("notes.create")["parameters"],
+        json!({"reached": 1, "total": 2, "missed": ["/body"]})
+    );
+    assert_eq!(
+        (&tool("notes.read")["errors"], &tool("notes.drop")["calls"]),
+        (&json!(1), &json!(0))
+    );
+    assert_eq!(
+        (&coverage["templates"]["reached"], &coverage["prompts"]["reached"]),
+        (&json!(1), &json!(0))
+    );
+    let done = test(&bench, &file, &["--coverage"]);
+    assert!(
+        done.stdout.contains("not reached: /body") && done.stdout.contains("tools 2/5"),
+        "{done:?}"
+    );
+}

@@ -99,8 +99,8 @@ pub enum Verb {
     },
     /// Print the manual page.
     Man,
-    /// Explain a topic (configuration, calls, check, dev, trust, serve, chat, keys, environment,
-    /// protection) or a command.
+    /// Explain a topic (configuration, calls, check, tests, dev, trust, serve, chat, keys,
+    /// environment, protection) or a command.
     Help {
         /// The topic or command, such as `grants add`; lists all topics when left out.
         topic: Vec<String>,
