@@ -9,7 +9,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::run::MadeCall;
 use base::ServerName;
 use base::pointer::child_pointer;
 use check::subject::brief;
@@ -21,6 +20,21 @@ use schema::{SchemaDocument, SubSchema, same};
 const MAX_COVERED_DEPTH: usize = 6;
 /// Most names that are kept of what was not reached.
 const MAX_MISSED: usize = 12;
+
+/// A call that a suite made, for the coverage.
+#[derive(Clone, Debug)]
+pub struct MadeCall {
+    /// The server that answered.
+    pub server: ServerName,
+    /// Which kind: `tool`, `prompt` or `resource`.
+    pub kind: &'static str,
+    /// Tool, prompt or URI, within its server.
+    pub target: String,
+    /// Its arguments.
+    pub arguments: Value,
+    /// Whether it failed.
+    pub failed: bool,
+}
 
 /// How much of something was reached.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]

@@ -277,6 +277,8 @@ struct ToolRun {
     /// The smallest arguments, and whether the tool accepts them.
     smallest: Value,
     accepts: bool,
+    /// Why not.
+    refusal: Option<String>,
     /// Cases since the last restart.
     since: Vec<FuzzCase>,
     /// Places at which the server hung.
@@ -332,6 +334,7 @@ impl Fuzzer<'_> {
             full,
             smallest,
             accepts: false,
+            refusal: None,
             since: Vec::new(),
             hung: HashSet::new(),
             maker,
@@ -355,9 +358,13 @@ impl Fuzzer<'_> {
             self.claims(tool, &run).await;
         }
         entry.note = blocked.or_else(|| {
-            let refused = "the tool refuses the smallest arguments of its schema: give some that \
-                           it accepts under `fuzz.seeds`";
-            (!run.accepts).then(|| refused.to_owned())
+            let why = run.refusal.as_deref().unwrap_or("without a reason");
+            (!run.accepts).then(|| {
+                format!(
+                    "the tool refuses the smallest arguments of its schema ({why}): give some that \
+                     it accepts under `fuzz.seeds`"
+                )
+            })
         });
         self.report.tools.push(entry);
         run.accepts.then_some(run)
@@ -377,6 +384,9 @@ impl Fuzzer<'_> {
         }
         if first {
             run.accepts = matches!(end, CallEnd::Done(_));
+            if let CallEnd::ToolError { text, .. } | CallEnd::RpcError { text, .. } = &end {
+                run.refusal = Some(brief(text, 120));
+            }
         }
         run.since.push(case.clone());
         if let Some(verdict) = self.verdict(run, case, &end) {

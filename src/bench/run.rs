@@ -9,6 +9,7 @@ use futures::stream::{self, StreamExt as _};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::coverage::MadeCall;
 use crate::file::{LoadedTests, ServerUse, StepExpectation, StepTarget, TestStep, TestSuite};
 use crate::fuzz::{DEFAULT_CALL_TIMEOUT, DEFAULT_CASES, DEFAULT_SEED, FuzzFinding, FuzzPlan, fuzz};
 use crate::judge::{judge_error, judge_outcome, settled};
@@ -66,21 +67,6 @@ pub struct BenchPlan {
     pub saved: SavedCalls,
     /// The kept values.
     pub snapshots: Snapshots,
-}
-
-/// A call that a suite made, for the coverage.
-#[derive(Clone, Debug)]
-pub struct MadeCall {
-    /// The server that answered.
-    pub server: ServerName,
-    /// Which kind: `tool`, `prompt` or `resource`.
-    pub kind: &'static str,
-    /// Tool, prompt or URI, within its server.
-    pub target: String,
-    /// Its arguments.
-    pub arguments: Value,
-    /// Whether it failed.
-    pub failed: bool,
 }
 
 /// The outcome of a run.

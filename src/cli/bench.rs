@@ -77,13 +77,7 @@ pub struct TestArgs {
     #[arg(long, value_name = "TOOL", num_args = 0..=1, require_equals = true, help_heading = "Fuzzing")]
     pub fuzz: Option<Vec<String>>,
     /// Also call tools that match and are not annotated read-only; globs (`notes.*`).
-    #[arg(
-        long,
-        value_name = "GLOB",
-        requires = "fuzz",
-        value_delimiter = ',',
-        help_heading = "Fuzzing"
-    )]
+    #[arg(long, value_name = "GLOB", requires = "fuzz", help_heading = "Fuzzing")]
     pub allow: Vec<String>,
     /// Seed of the cases: the same seed makes the same calls.
     #[arg(long, value_name = "N", requires = "fuzz", default_value_t = DEFAULT_SEED, help_heading = "Fuzzing")]
