@@ -152,9 +152,13 @@ impl<I> Default for Browser<I> {
 impl<I: Clone + PartialEq> Browser<I> {
     /// How `area` is divided.
     pub fn regions(&self, area: Rect) -> BrowserRegions {
-        let share = if area.width >= 150 { area.width * 2 / 5 } else { area.width / 2 };
-        let most = area.width.saturating_sub((area.width * 2 / 5).clamp(34, 80));
-        self.split.regions(area, share.max(self.wants.min(most)))
+        // Beside a detail, a list shows no less than it does alone on a small screen.
+        let most = match area.width {
+            0..=138 => area.width.saturating_sub(37),
+            wide => 52 + (wide - 139) / 2,
+        };
+        let least = (area.width / 2).min(most);
+        self.split.regions(area, self.wants.clamp(least, most))
     }
 
     /// Rows that fit the list.

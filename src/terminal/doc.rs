@@ -41,6 +41,11 @@ impl Doc {
         self.cut
     }
 
+    /// Its lines.
+    pub fn lines(&self) -> &[DocLine] {
+        &self.lines
+    }
+
     /// Number of lines.
     pub fn len(&self) -> usize {
         self.lines.len()

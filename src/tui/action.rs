@@ -51,6 +51,7 @@ actions! {
     ChatContext = "chat-context", "context", "Show the system prompt and the tokens of each server";
     Branch = "branch", "branch", "Continue in a copy of the conversation, before the edited message";
     Policy = "policy", "policy", "Policy: changed definitions, clients, grants, limits, what was blocked";
+    NextView = "next-view", "view", "Show the next view of this tab: metrics; prompts, cache";
     NextPane = "next-pane", "next pane", "Go to the next pane";
     PreviousPane = "previous-pane", "previous pane", "Go to the previous pane";
     FocusNext = "focus-next", "focus", "Move the focus: servers, list, detail";
@@ -96,9 +97,11 @@ actions! {
     Follow = "follow", "follow", "Follow the end, or stop following";
     Freeze = "freeze", "pause", "Pause or resume the list";
     JumpPair = "jump-pair", "pair", "Jump between request and response";
-    Group = "group", "group", "Group messages by operation, or not";
+    Group = "group", "rows", "What has a row: a request with its answer, an operation, every message";
     Waterfall = "waterfall", "waterfall", "Show operations on one axis of time, or messages again";
     Longer = "longer", "longer", "Raise the shortest duration shown; past the longest, show all";
+    ZoomIn = "zoom-in", "zoom in", "Magnify the axis of time around the selected operation";
+    ZoomOut = "zoom-out", "zoom out", "Show more of the axis of time";
     Mark = "mark", "mark", "Mark the row; marked servers are restarted and stopped together";
     CopyEntry = "copy-entry", "copy entry", "Copy the entry of the server as an mcp.json, secrets masked";
     Fold = "fold", "fold", "Fold or unfold";
@@ -144,7 +147,7 @@ actions! {
     Theme = "theme", "theme", "Use the next theme";
     Bell = "bell", "bell", "Mute the bell, or not";
     AskEnd = "ask-before-ending", "ask first", "Ask before quit, restart or stop end open work, or do not ask";
-    Tour = "tour", "tour", "Take the tour";
+    Tour = "tour", "first steps", "Show the first steps at the foot of the screen, or hide them";
     Record = "record", "record", "Start or end a recording";
     Pause = "pause", "play/pause", "Play or pause the recording";
     Faster = "faster", "faster", "Play twice as fast";

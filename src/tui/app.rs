@@ -3,13 +3,16 @@
 
 use std::path::PathBuf;
 
+use crossterm::event::{Event, MouseEventKind};
 use ratatui::widgets::{Clear, Widget as _};
 
 use crate::app::appearance::Appearance;
+use crate::app::guide::Guide;
 use crate::app::moment::DrawnDecision;
 use crate::app::panes::Panes;
 use crate::app::pointer::Pointer;
 use crate::app::screens::{OpenScreen, Screens};
+use crate::call::BENCH_WIDTH;
 use crate::call::export::ExportOrigin;
 use crate::effect::{Effect, Order};
 use crate::keymap::KeyScope;
@@ -17,7 +20,6 @@ use crate::layout::Layout;
 use crate::message::{Message, UserFiles};
 use crate::model::Model;
 use crate::overlay::{self, Confirm, NamePrompt, Named, Palette, TextReader};
-use crate::pane::servers::tour;
 use crate::pane::{Cx, Out, Pane, PaneId, Ui};
 use crate::pick::Choice;
 use crate::prefs::Prefs;
@@ -32,6 +34,7 @@ mod appearance;
 mod calls;
 mod chrome;
 mod command;
+mod guide;
 mod incoming;
 mod keys;
 mod moment;
@@ -57,6 +60,7 @@ pub enum AppFocus {
 
 /// Initial settings of the dashboard.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Setup {
     /// Draw with ASCII glyphs only.
     pub ascii: bool,
@@ -72,14 +76,18 @@ pub struct Setup {
     pub user: UserFiles,
     /// The home directory, to shorten paths.
     pub home: Option<PathBuf>,
-    /// Whether this is the demo: shows the tour unless it was shown before.
+    /// Whether this is the demo: shows the first steps unless they were shown before.
     pub tour: bool,
+    /// Whether a script plays until the user does something.
+    pub plays: bool,
     /// Call history and saved calls.
     pub calls: Calls,
     /// Where the servers come from, for copied command lines.
     pub origin: ExportOrigin,
     /// Graphics support of the terminal.
     pub graphics: Support,
+    /// Whether a recording is shown.
+    pub recording: bool,
     /// Whether the servers are those of a service, which goes on when the dashboard is left.
     pub attached: bool,
 }
@@ -119,6 +127,7 @@ pub struct App {
     effects: Vec<Effect>,
     moment: DrawnDecision,
     pointer: Pointer,
+    guide: Guide,
 }
 
 impl App {
@@ -149,13 +158,19 @@ impl App {
             effects: Vec::new(),
             moment: DrawnDecision::default(),
             pointer: Pointer::default(),
+            guide: Guide::default(),
         };
         app.adopt_user_files();
         app.adopt_prefs();
+        if app.setup.recording {
+            // A recording is seen as a whole first.
+            app.pane = PaneId::Traffic;
+            app.panes.traffic.waterfall.on = true;
+        }
         if app.setup.tour && !app.setup.prefs.toured {
-            // Shown once, no matter how it is closed.
+            // Shown once, no matter how far one gets.
             app.setup.prefs.toured = true;
-            app.open(tour::reader());
+            app.guide.toggle();
         }
         app
     }
@@ -165,14 +180,19 @@ impl App {
         match message {
             Message::Input(event) => {
                 self.replying = true;
+                let acts = matches!(&event, Event::Key(_) | Event::Mouse(_))
+                    && !matches!(&event, Event::Mouse(mouse) if mouse.kind == MouseEventKind::Moved);
+                self.setup.plays &= !acts;
                 self.input(event);
             }
             message => self.incoming(message),
         }
         let look = self.look.cx(&self.model, !self.is_covered()).styles();
-        let area = self.layout().map(|layout| layout.screen());
+        let area = self.layout().map(|layout| self.filling_area(&layout));
+        let visible = self.visible_call();
+        self.widen_calls();
         let (screens, out) = (&mut self.screens, &mut self.out);
-        screens.calls.work(screens.open_call(), &look, area, out);
+        screens.calls.work(visible, &look, area, out);
         screens.answers.work(screens.open_request(), out);
         self.absorb();
         self.replying = false;
@@ -190,7 +210,7 @@ impl App {
         let toast = toast.map(|toast| toast.shown.plus(Self::TOAST_TIMEOUT));
         // During playback, the player advances the time.
         let shown = self.model.wake().filter(|_| self.model.playback.is_none());
-        let calls = self.screens.calls.wake(self.model.now, self.screens.open_call());
+        let calls = self.screens.calls.wake(self.model.now, self.visible_call());
         [toast, shown, calls].into_iter().flatten().min()
     }
 
@@ -206,8 +226,13 @@ impl App {
         }
         // A terminal that is too small shows none of them.
         let Some(layout) = self.layout() else { return self.moment.forget() };
-        let ui = self.look.ui(&self.model, layout.screen());
+        self.widen_calls();
+        let (area, beside) = (self.filling_area(&layout), self.call_beside());
+        let ui = self.look.ui(&self.model, area);
         self.screens.prepare(ui, self.size);
+        if let Some(screen) = beside.and_then(|number| self.screens.calls.screens.get_mut(number)) {
+            screen.lay_out(area, &ui.styles());
+        }
         self.moment.note(self.decision(), self.model.now);
     }
 
@@ -251,11 +276,60 @@ impl App {
     }
 
     fn layout(&self) -> Option<Layout> {
-        Layout::compute(self.size, self.setup.prefs.server_list)
+        self.layout_in(self.size)
+    }
+
+    /// The layout of a screen of this size. Most panes name the servers themselves: unless the user
+    /// chose, the list of servers is beside the others alone.
+    fn layout_in(&self, whole: Rect) -> Option<Layout> {
+        let narrows = matches!(self.pane, PaneId::Traffic | PaneId::Logs);
+        Layout::compute(whole, self.setup.prefs.server_list.or((!narrows).then_some(false)))
     }
 
     fn screen_area(&self) -> Rect {
-        self.layout().map_or(self.size, |layout| layout.screen())
+        self.layout().map_or(self.size, |layout| self.filling_area(&layout))
+    }
+
+    /// The region of a call beside the catalogue, on a screen that is wide enough for both.
+    fn bench(&self, layout: &Layout) -> Option<Rect> {
+        let wide = layout.whole.width >= BENCH_WIDTH;
+        let beside = self.panes.get(self.pane).call_region(layout.main).filter(|_| wide)?;
+        let screen = layout.screen();
+        Some(Rect { x: beside.x, width: beside.width, ..screen })
+    }
+
+    /// The region of the open screen or, without one, of the call beside the catalogue.
+    fn filling_area(&self, layout: &Layout) -> Rect {
+        let is_call = self.screens.filling().is_none() || self.screens.is_call();
+        self.bench(layout).filter(|_| is_call).unwrap_or_else(|| layout.screen())
+    }
+
+    /// The call of the selected entry, shown beside the catalogue while that has the keys.
+    fn call_beside(&self) -> Option<usize> {
+        if self.screens.filling().is_some() {
+            return None;
+        }
+        self.bench(&self.layout()?)?;
+        let (server, list, wire) = match self.pane {
+            PaneId::Tools => self.panes.tools.selected()?,
+            PaneId::Resources => self.panes.resources.selected()?,
+            PaneId::Prompts => self.panes.prompts.selected()?,
+            _ => return None,
+        };
+        self.screens.calls.screen_of(server, list, wire)
+    }
+
+    /// The call whose form and result are visible.
+    fn visible_call(&self) -> Option<usize> {
+        self.screens.open_call().or_else(|| self.call_beside())
+    }
+
+    /// Tells the calls whether form and result fit side by side.
+    fn widen_calls(&mut self) {
+        let is_wide = self.size.width >= BENCH_WIDTH;
+        for screen in &mut self.screens.calls.screens {
+            screen.is_wide = is_wide;
+        }
     }
 
     fn mark(&mut self, redraw: Redraw) {
@@ -448,12 +522,12 @@ impl App {
 
     /// The pictures to draw as pixels over a frame of this size.
     pub fn placements(&self, area: Rect) -> Vec<Placement> {
-        let layout = Layout::compute(area, self.setup.prefs.server_list);
+        let layout = self.layout_in(area);
         let (Some(screen), Some(layout)) = (self.screens.filling(), layout) else {
             return Vec::new();
         };
         let cx = self.look.cx(&self.model, !self.is_covered());
-        screen.placements(&cx.styles(), layout.screen())
+        screen.placements(&cx.styles(), self.filling_area(&layout))
     }
 
     /// Renders the current frame to a new buffer.
@@ -467,7 +541,7 @@ impl App {
     pub fn render(&self, area: Rect, buf: &mut Buffer) {
         let cx = self.look.cx(&self.model, !self.is_covered());
         buf.set_style(area, cx.style(Role::Text));
-        match Layout::compute(area, self.setup.prefs.server_list) {
+        match self.layout_in(area) {
             Some(layout) => {
                 self.render_layout(&cx, &layout, buf);
                 let mut dialogs = self.screens.visible().filter(|s| s.frame(area).is_some());
@@ -492,16 +566,20 @@ impl App {
     }
 
     fn render_layout(&self, cx: &Cx<'_>, layout: &Layout, buf: &mut Buffer) {
-        let source = chrome::source(cx, self.setup.home.as_deref(), self.setup.tour);
+        let source = chrome::source(cx, &self.setup);
         chrome::header(cx, source, self.look.problem.as_ref(), layout.header, buf);
         chrome::tabs(cx, self.pane, layout.tabs, buf);
         let rule = cx.style(Role::Rule);
         Pen::new(buf, layout.rule).rule(cx.glyphs.horizontal, rule);
-        if let Some(bottom) = layout.bottom_rule {
-            Pen::new(buf, bottom).rule(cx.glyphs.horizontal, rule);
-        }
         if let Some(screen) = self.screens.filling() {
-            screen.render(cx, layout.screen(), buf);
+            let area = self.filling_area(layout);
+            if area.x > layout.main.x {
+                self.render_panes(&cx.with_focus(false), layout, buf);
+                Clear.render(area, buf);
+                buf.set_style(area, cx.style(Role::Text));
+            }
+            screen.render(cx, area, buf);
+            self.finish_rules(cx, layout, buf);
             if self.is_covered() {
                 chrome::footer(cx, keys::footer(self), layout.footer, buf);
             } else {
@@ -510,25 +588,58 @@ impl App {
             }
             return;
         }
-        if let (Some(servers), Some(divider)) = (layout.servers, layout.divider) {
-            let column = divider.x - layout.whole.x;
-            Pen::new(buf, layout.rule).column(column).clip(cx.glyphs.tee_down, 1, rule);
-            if let Some(bottom) = layout.bottom_rule {
-                Pen::new(buf, bottom).column(column).clip(cx.glyphs.tee_up, 1, rule);
+        self.render_panes(cx, layout, buf);
+        if let Some(call) = self.call_beside() {
+            let area = self.filling_area(layout);
+            Clear.render(area, buf);
+            buf.set_style(area, cx.style(Role::Text));
+            let mut look = cx.styles();
+            look.accent = cx.style(Role::Heading);
+            look.selection = cx.style(Role::SelectionInactive);
+            look.graphics = look.graphics.as_blocks();
+            let screen = self.screens.calls.screens.get(call);
+            if let Some(screen) = screen {
+                screen.draw(cx.keymap, &look, cx.model.now, area, buf);
             }
+        }
+        self.finish_rules(cx, layout, buf);
+        chrome::footer(cx, keys::footer(self), layout.footer, buf);
+    }
+
+    /// Draws the pane and the list of servers beside it.
+    fn render_panes(&self, cx: &Cx<'_>, layout: &Layout, buf: &mut Buffer) {
+        if let (Some(servers), Some(divider)) = (layout.servers, layout.divider) {
             vertical_rule(cx, divider, buf);
             let here = cx.with_focus(cx.focused && self.focus == AppFocus::Servers);
             self.servers.render(&here, servers, buf);
         }
-        playback::render(cx, layout.rule, buf);
         let here = cx.with_focus(cx.focused && self.focus == AppFocus::Pane);
         self.panes.get(self.pane).render(&here, layout.main, buf);
-        chrome::footer(cx, keys::footer(self), layout.footer, buf);
+    }
+
+    /// Draws the rule above the keys anew, joins the rules, and draws the slider of a recording.
+    fn finish_rules(&self, cx: &Cx<'_>, layout: &Layout, buf: &mut Buffer) {
+        if let Some(bottom) = layout.bottom_rule {
+            Pen::new(buf, bottom).rule(cx.glyphs.horizontal, cx.style(Role::Rule));
+        }
+        chrome::join_rules(cx, layout, buf);
+        if self.screens.filling().is_none() {
+            playback::render(cx, layout.message(), buf);
+        }
     }
 
     /// Draws the message on its line, or on the lower side of a dialog that covers that.
     fn render_toast(&self, cx: &Cx<'_>, layout: &Layout, buf: &mut Buffer) {
-        let Some(toast) = &self.toast else { return };
+        let Some(toast) = &self.toast else {
+            let line = self.guide.line(cx.keymap).filter(|_| !self.is_covered());
+            let Some((step, text)) = line else { return };
+            let mut pen = Pen::new(buf, layout.message()).ellipsis(cx.glyphs.ellipsis);
+            pen.put(" ", cx.style(Role::Text))
+                .put(step, cx.style(Role::Muted))
+                .put("  ", cx.style(Role::Text));
+            pen.put(text, cx.style(Role::Key)).put(" ", cx.style(Role::Text));
+            return;
+        };
         let frame = self.screens.top().and_then(|top| overlay::frame_area(top, self.size));
         let covered = frame.filter(|frame| frame.intersects(layout.message()));
         let line = covered.map_or_else(

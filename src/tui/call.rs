@@ -11,6 +11,11 @@ pub mod template;
 #[cfg(test)]
 mod tests;
 
+/// Width of a screen from which the catalogue, the form of a call and its result are side by side.
+pub const BENCH_WIDTH: u16 = 140;
+/// The same for the region of a pane.
+pub const ROOM_FOR_ALL: u16 = 120;
+
 pub use run::{CallRun, RunState};
 pub use screen::CallScreen;
 pub use subject::{CallSubject, SubjectKind};

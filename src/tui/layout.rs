@@ -29,7 +29,7 @@ pub struct Layout {
 /// Smallest screen on which something useful is drawn.
 pub const MIN_SCREEN_CELLS: (u16, u16) = (40, 10);
 /// Width from which the server list is shown unless it was hidden.
-pub const MIN_SERVER_LIST_COLUMNS: u16 = 100;
+pub const MIN_SERVER_LIST_COLUMNS: u16 = 160;
 
 impl Layout {
     /// Divides `whole`. `server_list` is the user's choice; `None` decides by width. Returns `None`

@@ -9,7 +9,7 @@ pub use crate::context::{Cx, Gesture, Ui};
 pub use crate::screen::{Out, Redraw};
 
 named! {
-    /// The panes, in the order of their keys, with the titles on their tabs.
+    /// The panes, with their titles on the tabs.
     #[derive(Default)]
     pub enum PaneId {
         /// Servers.
@@ -36,18 +36,16 @@ named! {
     }
 }
 
-/// The keys of the panes, and the actions that show them.
-const KEYS: [(&str, Action); PaneId::ALL.len()] = [
-    ("1", Action::ShowServers),
-    ("2", Action::ShowTools),
-    ("3", Action::ShowResources),
-    ("4", Action::ShowPrompts),
-    ("5", Action::ShowTraffic),
-    ("6", Action::ShowLogs),
-    ("7", Action::ShowMetrics),
-    ("8", Action::ShowCache),
-    ("9", Action::ShowInbox),
-    ("0", Action::ShowConfig),
+/// The tabs: the key of each, and its panes; the first is shown by the key, the others by
+/// [`Action::NextView`].
+pub const TABS: [(&str, &[PaneId]); 7] = [
+    ("1", &[PaneId::Servers, PaneId::Metrics]),
+    ("2", &[PaneId::Tools]),
+    ("3", &[PaneId::Resources, PaneId::Prompts, PaneId::Cache]),
+    ("4", &[PaneId::Traffic]),
+    ("5", &[PaneId::Logs]),
+    ("6", &[PaneId::Inbox]),
+    ("7", &[PaneId::Config]),
 ];
 
 impl PaneId {
@@ -61,14 +59,39 @@ impl PaneId {
         }
     }
 
-    /// The digit of its key.
-    pub const fn digit(self) -> &'static str {
-        KEYS[self as usize].0
+    /// The number of its tab, from 0.
+    pub fn tab(self) -> usize {
+        TABS.iter().position(|(_, panes)| panes.contains(&self)).unwrap_or(0)
+    }
+
+    /// The key of its tab, if it comes first there.
+    pub fn digit(self) -> Option<&'static str> {
+        let (digit, panes) = TABS[self.tab()];
+        (panes.first() == Some(&self)).then_some(digit)
+    }
+
+    /// The pane after this one in the same tab.
+    #[must_use]
+    pub fn next_view(self) -> Self {
+        let (_, panes) = TABS[self.tab()];
+        let at = panes.iter().position(|pane| *pane == self).unwrap_or(0);
+        panes[(at + 1) % panes.len()]
     }
 
     /// The action that shows it.
     pub const fn action(self) -> Action {
-        KEYS[self as usize].1
+        match self {
+            Self::Servers => Action::ShowServers,
+            Self::Tools => Action::ShowTools,
+            Self::Resources => Action::ShowResources,
+            Self::Prompts => Action::ShowPrompts,
+            Self::Traffic => Action::ShowTraffic,
+            Self::Logs => Action::ShowLogs,
+            Self::Metrics => Action::ShowMetrics,
+            Self::Cache => Action::ShowCache,
+            Self::Inbox => Action::ShowInbox,
+            Self::Config => Action::ShowConfig,
+        }
     }
 
     /// The pane of this scope, if it is one.
@@ -140,6 +163,12 @@ pub trait Pane {
         if let Some(filter) = self.filter_mut() {
             filter.end(keep);
         }
+    }
+
+    /// The region of the detail beside the list, in which the call of the selected row is shown
+    /// where there is room for both; `None` if the pane lists nothing to call or hides the detail.
+    fn call_region(&self, _area: Rect) -> Option<Rect> {
+        None
     }
 
     /// Moves the focus on within the pane; returns whether it stayed inside.

@@ -88,7 +88,11 @@ pub fn play(
     playback.read = None;
     (playback.began, playback.end) = player.span();
     let mut running = PlayerState { player, playback, operations_sent: false };
-    let mut next = running.player.seek(running.playback.end);
+    // Where something happens: the first error or, without one, the beginning.
+    let mut next = running.player.seek(running.playback.began);
+    if let Some(error) = next.is_ok().then(|| running.player.error(true)).flatten() {
+        next = running.player.seek(error);
+    }
     loop {
         let moment = match next {
             Ok(moment) => moment,

@@ -167,6 +167,8 @@ impl Dashboard {
         let saved = files.calls.as_deref().map(SavedCalls::load).transpose();
         let saved_problem = saved.as_ref().err().or(kept.as_ref().err()).cloned();
         let mut setup = setup(std::mem::take(&mut options.setup), options.colour, &places);
+        setup.plays = options.show.is_some();
+        setup.recording = matches!(source, DashboardSource::Recording(..));
         setup.prefs = read_prefs(files.prefs.as_deref());
         #[cfg(unix)]
         {

@@ -254,7 +254,7 @@ fn an_attached_dashboard_watches_restarts_answers_and_revokes_and_the_service_go
         .output()
         .unwrap();
     let token = String::from_utf8(made.stdout).unwrap().trim().to_owned();
-    let mut deck = launch.start_as_it_is();
+    let mut deck = launch.start();
     deck.wait("1 ready");
     let (url, asking) = (service.url.clone(), token.clone());
     let call = std::thread::spawn(move || Service::call(&url, &asking, "greet"));

@@ -90,7 +90,6 @@ pub struct Launch {
     args: Vec<OsString>,
     env: Vec<(OsString, Option<OsString>)>,
     through: Through,
-    tour: bool,
 }
 
 /// What stands between the terminal and the program.
@@ -109,15 +108,15 @@ impl Launch {
         let home = tempfile::tempdir().unwrap();
         let args = args.iter().map(OsString::from).collect();
         let env = Vec::new();
-        Self { size, home, folder: None, args, env, through: Through::Nothing, tour: false }
+        Self { size, home, folder: None, args, env, through: Through::Nothing }
             .env("TERM", "xterm-256color")
             .env("LANG", "C.UTF-8")
             .env("COLORTERM", "truecolor")
     }
 
-    /// The demo; `start` leaves its tour.
+    /// The demo, without its script.
     pub fn demo(size: Size) -> Self {
-        Self { tour: true, ..Self::new(size, &["--demo", "--quiet"]) }
+        Self::new(size, &["--demo", "--quiet"])
     }
 
     /// `--config mcp.json --trust` with this text, in the scratch folder: its commands run
@@ -187,18 +186,6 @@ impl Launch {
 
     /// Starts it.
     pub fn start(self) -> Deck {
-        let tour = self.tour;
-        let mut deck = self.start_as_it_is();
-        if tour {
-            deck.wait("1 of 4");
-            deck.keys("\x1b");
-            deck.gone("1 of 4");
-        }
-        deck
-    }
-
-    /// Starts it; a tour stays.
-    pub fn start_as_it_is(self) -> Deck {
         let pair = native_pty_system().openpty(pty_size(self.size)).unwrap();
         let before = termios(&*pair.master);
         let child = pair.slave.spawn_command(self.command()).unwrap();
@@ -396,7 +383,7 @@ impl Deck {
 
 /// What is done to it.
 impl Deck {
-    /// The demo with the tour already taken.
+    /// The demo, without its script.
     pub fn demo(size: Size) -> Self {
         Launch::demo(size).start()
     }
@@ -515,8 +502,26 @@ impl Deck {
         children.unwrap().split_whitespace().next().expect("a job").parse().unwrap()
     }
 
+    /// Selects a running server in the servers pane, so that its card is shown.
+    pub fn card_of(&mut self, server: &str) {
+        let shown = |screen: &str| {
+            screen.lines().any(|line| line.contains(server) && line.contains("pid "))
+        };
+        self.keys("g");
+        for _ in 0..50 {
+            if shown(&self.screen()) {
+                return;
+            }
+            let place = self.written();
+            self.keys("j");
+            until("the next card", || self.written() > place);
+        }
+        panic!("no card of {server}\n{}", self.screen());
+    }
+
     /// The process id that the card of a server shows.
-    pub fn pid_of(&self, server: &str) -> i32 {
+    pub fn pid_of(&mut self, server: &str) -> i32 {
+        self.card_of(server);
         let screen = self.screen();
         let line = screen.lines().find(|l| l.contains(server) && l.contains("pid ")).unwrap();
         let digits = line.rsplit("pid ").next().unwrap();

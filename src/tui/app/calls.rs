@@ -55,6 +55,25 @@ impl Calls {
         self.screens.len() - 1
     }
 
+    /// The number of the screen of an entry, if it was opened before.
+    pub(super) fn screen_of(
+        &self,
+        server: &ServerName,
+        list: ListKind,
+        wire: &str,
+    ) -> Option<usize> {
+        let kind = match list {
+            ListKind::Tools => SubjectKind::Tool,
+            ListKind::Prompts => SubjectKind::Prompt,
+            ListKind::Resources => SubjectKind::Resource,
+            ListKind::ResourceTemplates => SubjectKind::Template,
+        };
+        let is_it = |subject: &CallSubject| {
+            subject.kind == kind && subject.server == *server && &*subject.wire == wire
+        };
+        self.screens.iter().position(|screen| is_it(&screen.subject))
+    }
+
     /// Saves half-filled forms for the next run.
     pub(super) fn keep_drafts(&mut self) -> impl Iterator<Item = Effect> {
         self.screens.iter_mut().flat_map(CallScreen::draft)

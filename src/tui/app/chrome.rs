@@ -2,13 +2,13 @@
 //! changes nothing.
 
 use std::ops::Range;
-use std::path::Path;
 
-use super::playback;
+use super::{Setup, playback};
+use crate::glyph::Glyphs;
 use crate::keymap::KeyScope;
-use crate::layout::MIN_SCREEN_CELLS;
+use crate::layout::{Layout, MIN_SCREEN_CELLS};
 use crate::model::EngineState;
-use crate::pane::{Cx, PaneId};
+use crate::pane::{Cx, PaneId, TABS};
 use crate::prelude::*;
 use crate::widget::{Pen, width};
 use host::ServerState;
@@ -100,13 +100,18 @@ pub(super) fn header(
 }
 
 /// Where the configuration comes from, and whether a newer file was rejected.
-pub(super) fn source(cx: &Cx<'_>, home: Option<&Path>, is_demo: bool) -> Ink {
+pub(super) fn source(cx: &Cx<'_>, setup: &Setup) -> Ink {
+    let home = setup.home.as_deref();
     let view = &cx.model.view;
     if let Some(playback) = &cx.model.playback {
         return Ink::from(&playback.name);
     }
     let Some(file) = view.files.first() else {
-        return if is_demo { ink!("demo") } else { ink!("") };
+        return match (setup.tour, setup.plays) {
+            (true, true) => ink!("demo: a script plays until you press a key"),
+            (true, false) => ink!("demo"),
+            (false, _) => ink!(""),
+        };
     };
     let shown = match home.and_then(|home| file.strip_prefix(home).ok()) {
         Some(rest) => format!("~/{}", rest.display()),
@@ -125,46 +130,61 @@ pub(super) fn source(cx: &Cx<'_>, home: Option<&Path>, is_demo: bool) -> Ink {
 }
 
 /// Labels of the tabs and the blank columns after each. When room is short, counts are dropped
-/// first, then names are shortened.
+/// first, then names are shortened. A tab of several panes names those in use: prompts always,
+/// the others while they are shown.
 fn tab_labels(cx: &Cx<'_>, current: PaneId, room: u16) -> (Vec<(PaneId, Ink)>, u16) {
     let label = |pane: PaneId, shortness: u8| {
         let asks = matches!(pane, PaneId::Logs | PaneId::Inbox | PaneId::Config);
         let badge = if shortness == 0 || asks { badge(cx, pane) } else { Ink::default() };
         let gap = if badge.as_str().is_empty() { "" } else { " " };
+        let (digit, blank) = match pane.digit() {
+            Some(digit) if shortness < 2 || pane == current => (digit, " "),
+            Some(digit) => (digit, ""),
+            None => ("", ""),
+        };
         match shortness {
-            0 | 1 => ink!("{} {}{}{}", pane.digit(), pane.name(), gap, badge),
-            2 => ink!("{}{}{}{}", pane.digit(), pane.short(), gap, badge),
-            _ if pane == current => ink!("{} {}", pane.digit(), pane.name()),
-            _ => ink!("{}", pane.digit()),
+            0 | 1 => ink!("{}{}{}{}{}", digit, blank, pane.name(), gap, badge),
+            2 => ink!("{}{}{}{}{}", digit, blank, pane.short(), gap, badge),
+            _ if pane == current => ink!("{}{}{}", digit, blank, pane.name()),
+            _ => ink!("{}", digit),
         }
     };
-    let labels = |shortness| PaneId::ALL.map(|pane| (pane, label(pane, shortness)));
+    let labels = |shortness| {
+        let named = move |pane: &PaneId| {
+            pane.digit().is_some() || *pane == current || *pane == PaneId::Prompts && shortness < 2
+        };
+        let panes = TABS.iter().flat_map(|(_, panes)| panes.iter().copied().filter(named));
+        panes.map(|pane| (pane, label(pane, shortness))).collect::<Vec<_>>()
+    };
     let fits = |(shortness, gap): &(u8, u16)| {
         labels(*shortness).iter().map(|(_, text)| width(text) + gap).sum::<u16>() <= room
     };
     let ways = [(0, 2), (1, 2), (1, 1), (2, 1), (3, 2)];
     let (shortness, gap) = ways.into_iter().find(fits).unwrap_or((3, 1));
-    (labels(shortness).into(), gap)
+    (labels(shortness), gap)
 }
 
-/// Tabs with the columns they occupy.
+/// Tabs with the columns they occupy. Panes of one tab are closer to each other than two tabs.
 fn placed_tabs(cx: &Cx<'_>, current: PaneId, area: Rect) -> Vec<(PaneId, Ink, Range<u16>)> {
     let (labels, gap) = tab_labels(cx, current, area.width);
     let mut x = area.x + 1;
-    labels
-        .into_iter()
-        .map(|(pane, text)| {
-            let start = x;
-            x += width(&text) + gap;
-            (pane, text, start..x)
-        })
-        .collect()
+    let mut placed: Vec<(PaneId, Ink, Range<u16>)> = Vec::with_capacity(labels.len());
+    for (pane, text) in labels {
+        if pane.digit().is_none() {
+            x = x.saturating_sub(gap - 1);
+        }
+        let start = x;
+        x += width(&text) + gap;
+        placed.push((pane, text, start..x));
+    }
+    placed
 }
 
 /// The pane whose tab is at this column.
 pub(super) fn tab_at(cx: &Cx<'_>, current: PaneId, area: Rect, x: u16) -> Option<PaneId> {
     let tabs = placed_tabs(cx, current, area);
-    tabs.into_iter().find(|(_, _, columns)| columns.contains(&x)).map(|(pane, ..)| pane)
+    let mut tabs = tabs.into_iter().rev();
+    tabs.find(|(_, _, columns)| columns.contains(&x)).map(|(pane, ..)| pane)
 }
 
 /// Draws the tabs of the panes.
@@ -241,6 +261,20 @@ pub(super) fn footer(cx: &Cx<'_>, keys: Vec<FooterKey>, area: Rect, buf: &mut Bu
         let mut pen = Pen::new(buf, area);
         pen.column(columns.start - area.x).put(Ink::line(&key), cx.style(Role::Key));
         pen.skip(1).put(label, cx.style(Role::Muted));
+    }
+}
+
+/// Joins the rules above and below the pane with the vertical ones that meet them.
+pub(super) fn join_rules(cx: &Cx<'_>, layout: &Layout, buf: &mut Buffer) {
+    let Glyphs { horizontal, vertical, tee_down, tee_up, .. } = cx.glyphs;
+    let below = (layout.rule, layout.rule.bottom(), *tee_down);
+    let above = layout.bottom_rule.map(|rule| (rule, rule.y.saturating_sub(1), *tee_up));
+    for (rule, beside, tee) in [Some(below), above].into_iter().flatten() {
+        for x in rule.left()..rule.right() {
+            if buf[(x, rule.y)].symbol() == *horizontal && buf[(x, beside)].symbol() == *vertical {
+                buf[(x, rule.y)].set_symbol(tee);
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::screens::OpenScreen;
 use super::{App, AppFocus, answers, keys, playback};
+use crate::call::CallScreen;
 use crate::effect::{Baseline, ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use crate::entry::FormScreen;
 use crate::keymap::KeyScope;
@@ -11,8 +12,8 @@ use crate::model::{EngineState, Model, Todo};
 use crate::overlay::{Confirm, Consent, InputDialog, NamePrompt, Named, Palette};
 use crate::pane::config::{PLANNED, touched};
 use crate::pane::logs::level_word;
-use crate::pane::servers::{info_reader, reader, tour};
-use crate::pane::{Pane as _, PaneId, Redraw};
+use crate::pane::servers::{info_reader, reader};
+use crate::pane::{Pane as _, PaneId, Redraw, TABS};
 use crate::pick::{ApprovalPick, Choice, FilterPick, Pick};
 use crate::policy::PolicyScreen;
 use crate::prefs::SavedFilter;
@@ -27,6 +28,7 @@ const MAX_NAMED_SERVERS: usize = 10;
 
 impl App {
     pub(super) fn perform(&mut self, action: Action) {
+        self.guide.follow(action);
         if keys::is_of_screen(self, action) {
             return self.act_on_screen(action);
         }
@@ -50,6 +52,7 @@ impl App {
 
     /// Performs an action of the open screen.
     pub(super) fn act_on_screen(&mut self, action: Action) {
+        self.guide.follow(action);
         if self.screens.top().is_some_and(|screen| screen.decides(action)) && !self.was_read() {
             return;
         }
@@ -108,8 +111,14 @@ impl App {
         true
     }
 
+    /// The pane that an action shows, if it shows one.
+    fn pane_of(&self, action: Action) -> Option<PaneId> {
+        let next = (action == Action::NextView).then(|| self.pane.next_view());
+        next.or_else(|| PaneId::ALL.into_iter().find(|pane| pane.action() == action))
+    }
+
     pub(super) fn perform_anywhere(&mut self, action: Action) {
-        if let Some(pane) = PaneId::ALL.into_iter().find(|pane| pane.action() == action) {
+        if let Some(pane) = self.pane_of(action) {
             return self.show(pane);
         }
         match action {
@@ -200,7 +209,7 @@ impl App {
                 self.toast(ink!("quit, restart and stop end open work {}", how), Role::Ok);
                 self.remember();
             }
-            Action::Tour => self.open(tour::reader()),
+            Action::Tour => self.guide.toggle(),
             Action::Record => self.effects.push(Effect::ToggleRecording),
             Action::Chat => self.push_screen(OpenScreen::Chat),
             Action::Redraw => self.effects.push(Effect::Redraw),
@@ -248,7 +257,7 @@ impl App {
 
     fn command(&mut self, action: Action, servers: &[ServerName]) {
         let name = match servers {
-            [name] => Model::name(name),
+            [name] => ink!("server \"{}\"", Model::name(name)),
             _ => ink!("{}", count(servers.len(), "marked server")),
         };
         if let ([name], Action::Restart | Action::StartStop) = (servers, action)
@@ -299,16 +308,30 @@ impl App {
     }
 
     pub(super) fn turn_pane(&mut self, delta: isize) {
-        let count = PaneId::ALL.len() as isize;
-        let next = (self.pane as isize + delta).rem_euclid(count);
-        self.show(PaneId::ALL[next.unsigned_abs()]);
+        let count = TABS.len() as isize;
+        let next = (self.pane.tab() as isize + delta).rem_euclid(count);
+        self.show(TABS[next.unsigned_abs()].1[0]);
     }
 
     fn has_server_list(&self) -> bool {
         self.layout().is_some_and(|layout| layout.servers.is_some())
     }
 
+    /// Goes from the form of a call back to the catalogue beside it.
+    pub(super) fn leave_call(&mut self) {
+        if self.screens.is_call() {
+            let drafts: Vec<Effect> =
+                self.screens.call_screen().map(CallScreen::draft).into_iter().flatten().collect();
+            self.effects.extend(drafts);
+            self.screens.pop();
+        }
+        self.focus = AppFocus::Pane;
+    }
+
     fn turn_focus(&mut self) {
+        if let Some(call) = self.call_beside().filter(|_| self.focus == AppFocus::Pane) {
+            return self.push_screen(OpenScreen::Call(call));
+        }
         if self.focus == AppFocus::Servers {
             self.focus = AppFocus::Pane;
         } else if self.on_pane(|pane, ui, _| pane.focus_next(ui)) == Some(false)
@@ -515,7 +538,7 @@ impl App {
             (Action::DuplicateServer, Some(name)) => change(FileChange::Duplicate(name)),
             (Action::ToggleServer, Some(name)) => {
                 if !self.model.entry(&name).is_some_and(|entry| entry.disabled) {
-                    let title = ink!("switch off {}?", Model::name(&name));
+                    let title = ink!("switch off server \"{}\"?", Model::name(&name));
                     let yes = vec![change(FileChange::Disable(name.clone()))];
                     self.end(title, &[name], yes);
                     return;
@@ -540,7 +563,7 @@ impl App {
     fn ask_to_remove(&mut self, name: ServerName) {
         let file = self.model.place_of(Some(&name)).map(|(file, _)| file).unwrap_or_default();
         let file = Ink::line(&file.display().to_string());
-        let title = ink!("remove {}?", Model::name(&name));
+        let title = ink!("remove server \"{}\"?", Model::name(&name));
         let lines = vec![
             ink!("Its entry is taken out of {}", file),
             self.spelled("and the server is stopped. {undo-edit} brings it back."),

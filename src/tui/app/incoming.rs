@@ -6,6 +6,7 @@ use crossterm::event::{
 };
 
 use super::pointer::Drag;
+use super::screens::OpenScreen;
 use super::{App, AppFocus, chrome, keys, playback};
 use crate::chat::port::ChatNews;
 use crate::effect::{Effect, Existing};
@@ -176,7 +177,10 @@ impl App {
                 self.mark(Redraw::Now);
             }
             Message::KeptAnswers(answers) => self.use_kept_answers(answers),
-            message => self.screens.take(message, &mut self.model, &mut self.out),
+            message => {
+                let visible = self.visible_call();
+                self.screens.take(message, visible, &mut self.model, &mut self.out);
+            }
         }
     }
 
@@ -210,7 +214,7 @@ impl App {
             self.mark(Redraw::Soon);
         }
         self.expire_toast(false);
-        self.screens.calls.tick(now, self.screens.open_call(), &mut self.out);
+        self.screens.calls.tick(now, self.visible_call(), &mut self.out);
     }
 
     /// Stores the policy, and warns when more definitions are undecided than before.
@@ -478,6 +482,7 @@ impl App {
             let through = global.filter(|action| own.is_none() && screen.lets_through(*action));
             if let Some(action) = through {
                 self.mark(Redraw::Now);
+                self.guide.follow(action);
                 if self.may(action) {
                     self.perform_anywhere(action);
                 }
@@ -550,11 +555,27 @@ impl App {
             });
         }
         let Some(layout) = self.layout() else { return };
-        if layout.rule.contains(at) && self.model.playback.is_some() {
-            let share = playback::share_at(at.x, layout.rule);
+        if layout.message().contains(at) && self.model.playback.is_some() {
+            let share = playback::share_at(at.x, layout.message());
             return self.effects.extend(share.map(|to| Effect::Play(PlayCommand::To(to))));
         }
-        if self.screens.top().is_some() && (on_keys || layout.screen().contains(at)) {
+        let filling = self.filling_area(&layout);
+        if self.screens.top().is_some() {
+            if on_keys || filling.contains(at) {
+                return self.screen_mouse(gesture, &layout);
+            }
+            if layout.main.contains(at) {
+                // The catalogue beside a call: a click goes back to it.
+                if !matches!(gesture, Gesture::Scroll { .. }) {
+                    self.leave_call();
+                }
+                self.on_pane(|pane, ui, out| pane.mouse(gesture, ui, out));
+                return;
+            }
+        } else if filling.contains(at)
+            && let Some(call) = self.call_beside()
+        {
+            self.push_screen(OpenScreen::Call(call));
             return self.screen_mouse(gesture, &layout);
         }
         if layout.main.contains(at) {

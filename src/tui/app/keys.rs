@@ -59,6 +59,13 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         | Action::SignOut
         | Action::Answer
         | Action::DenyAll
+        | Action::AddServer
+        | Action::EditServer
+        | Action::EditFile
+        | Action::DuplicateServer
+        | Action::ToggleServer
+        | Action::RemoveServer
+        | Action::UndoEdit
             if model.playback.is_some() =>
         {
             Err("this is a recording: nothing runs")

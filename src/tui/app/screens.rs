@@ -106,6 +106,12 @@ impl Screens {
         self.screen(&self.stack[self.dialogs().checked_sub(1)?])
     }
 
+    /// Whether the screen below the tabs that is visible is that of a call.
+    pub fn is_call(&self) -> bool {
+        let filling = self.dialogs().checked_sub(1).and_then(|at| self.stack.get(at));
+        matches!(filling, Some(OpenScreen::Call(_)))
+    }
+
     /// Brings what is visible up to date before a frame; `ui.area` is the room for a screen below
     /// the tabs.
     pub fn prepare(&mut self, ui: Ui<'_>, whole: Rect) {
@@ -234,7 +240,14 @@ impl Screens {
     }
 
     /// Handles messages for calls, answers and open forms.
-    pub fn take(&mut self, message: Message, model: &mut Model, out: &mut Out) {
+    /// `visible` is the call on the screen.
+    pub fn take(
+        &mut self,
+        message: Message,
+        visible: Option<usize>,
+        model: &mut Model,
+        out: &mut Out,
+    ) {
         out.mark(Redraw::Soon);
         match message {
             Message::CallBegan(token, id) => _ = self.calls.ids.insert(token, id),
@@ -242,7 +255,7 @@ impl Screens {
                 if let Some(id) = self.calls.ids.remove(&token) {
                     model.call_ended(id);
                 }
-                self.calls.ended(token, *result, self.open_call(), out);
+                self.calls.ended(token, *result, visible, out);
             }
             Message::CallProgress(token, progress) => {
                 self.calls.ids.insert(token, progress.call);

@@ -15,6 +15,8 @@ use config::error::Error;
 pub(super) struct CallRegions {
     head: Rect,
     pub(super) form: Rect,
+    /// The rule between form and result that are side by side.
+    divider: Option<Rect>,
     status: Option<Rect>,
     pub(super) result: Option<Rect>,
 }
@@ -30,12 +32,14 @@ impl CallScreen {
         let described = self.description(area).count() as u16;
         let head = 1 + described + u16::from(self.changed.is_some());
         let [head, body, _] = Layout::vertical([Length(head), Fill(1), Length(1)]).areas(area);
-        if self.runs.is_empty() {
-            return CallRegions { head, form: body, status: None, result: None };
+        if self.runs.is_empty() && !self.is_wide {
+            return CallRegions { head, form: body, divider: None, status: None, result: None };
         }
-        let [form, rest] = if body.width >= 150 {
-            let halves = [Length(body.width / 2), Fill(1)];
-            Layout::horizontal(halves).spacing(1).areas(body)
+        let mut divider = None;
+        let [form, rest] = if self.is_wide {
+            let [form, rule, rest] = Layout::horizontal([Fill(1), Length(1), Fill(1)]).areas(body);
+            divider = Some(rule);
+            [form, rest]
         } else {
             let wanted = self.form.rows().len() as u16 + 2;
             let most = match self.focus {
@@ -46,7 +50,7 @@ impl CallScreen {
             Layout::vertical([Length(height), Fill(1)]).areas(body)
         };
         let [status, result] = Layout::vertical([Length(2), Fill(1)]).areas(rest);
-        CallRegions { head, form, status: Some(status), result: Some(inset(result)) }
+        CallRegions { head, form, divider, status: Some(status), result: Some(inset(result)) }
     }
 
     /// The lines of the description that there is room for: none, one, or up to three.
@@ -88,6 +92,16 @@ impl CallScreen {
         let look = &self.uncovered(look);
         self.draw_head(look, regions.head, self.description(area), buf);
         form(&self.form, look, self.subject.verb(), regions.form, buf);
+        if let Some(divider) = regions.divider {
+            for y in divider.top()..divider.bottom() {
+                put(buf, divider.x, y, 1, look.sign("│", "|"), look.rule);
+            }
+            if let (Some(status), None) = (regions.status, self.run()) {
+                let key =
+                    keymap.spelled(&[KeyScope::Call], "{send} sends; the result appears here");
+                put(buf, status.x + 1, status.y, status.width - 1, key.as_str(), look.faint);
+            }
+        }
         if let (Some(status), Some(result), Some(run)) =
             (regions.status, regions.result, self.run())
         {

@@ -50,6 +50,8 @@ pub struct CallScreen {
     pub focus: CallFocus,
     /// Completions suggested for the field under the cursor.
     pub suggestions: Vec<String>,
+    /// Whether form and result are side by side.
+    pub is_wide: bool,
     /// Whether the resource is subscribed to.
     pub subscribed: bool,
     /// When the definition changed while the form was open, and which parts; cleared by a call.

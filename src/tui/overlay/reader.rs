@@ -1,4 +1,4 @@
-//! A text to read: fixed, kept up to date, or of several pages.
+//! A text to read: fixed, or kept up to date.
 
 use crate::effect::Effect;
 use crate::keymap::KeyScope;
@@ -22,16 +22,13 @@ pub struct TextReader {
     search: Option<(TextInput, Doc)>,
     /// Whether these are the keys that work: their key closes them again.
     is_help: bool,
-    /// Writes a page of a text that is kept up to date.
-    live: Option<Box<WritePage>>,
-    page: usize,
-    /// The number of pages; the keys that open a row turn them.
-    pages: usize,
+    /// Writes a text that is kept up to date.
+    live: Option<Box<WriteText>>,
     /// What closing it does.
     closed: Option<Box<WhenClosed>>,
 }
 
-type WritePage = dyn Fn(usize, Ui<'_>) -> Doc;
+type WriteText = dyn Fn(Ui<'_>) -> Doc;
 type WhenClosed = dyn Fn(&Model) -> Option<Effect>;
 
 impl TextReader {
@@ -45,9 +42,9 @@ impl TextReader {
         Self { is_help: true, ..Self::new(title, doc) }
     }
 
-    /// A text of one or several pages that is kept up to date.
-    pub fn live(title: Ink, pages: usize, page: impl Fn(usize, Ui<'_>) -> Doc + 'static) -> Self {
-        Self { title, pages, live: Some(Box::new(page)), ..Self::default() }
+    /// A text that is kept up to date.
+    pub fn live(title: Ink, text: impl Fn(Ui<'_>) -> Doc + 'static) -> Self {
+        Self { title, live: Some(Box::new(text)), ..Self::default() }
     }
 
     /// Does this when it is closed.
@@ -58,18 +55,6 @@ impl TextReader {
 }
 
 impl TextReader {
-    /// Turns to another page; past the last one it closes, and counts as read.
-    fn turn(&mut self, page: Option<usize>, out: &mut Out) {
-        self.text.top = 0;
-        match page {
-            Some(page) if page >= self.pages => {
-                out.close();
-                out.remember = true;
-            }
-            page => self.page = page.unwrap_or(0),
-        }
-    }
-
     fn close(&self, model: &Model, out: &mut Out) {
         out.effects.extend(self.closed.as_ref().and_then(|closed| closed(model)));
         out.close();
@@ -128,8 +113,6 @@ impl Screen for TextReader {
                     self.text.doc = whole;
                 }
             }
-            Action::Open | Action::Right if self.pages > 1 => self.turn(Some(self.page + 1), out),
-            Action::Left if self.pages > 1 => self.turn(self.page.checked_sub(1), out),
             Action::Filter if self.is_help => {
                 let whole = self.text.doc.clone();
                 self.search.get_or_insert((TextInput::default(), whole));
@@ -146,11 +129,9 @@ impl Screen for TextReader {
         }
     }
 
-    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
-        match gesture {
-            Gesture::Scroll { delta, .. } => self.text.scroll(delta, ui.area.height),
-            _ if self.pages > 1 => self.turn(Some(self.page + 1), out),
-            _ => {}
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, _out: &mut Out) {
+        if let Gesture::Scroll { delta, .. } = gesture {
+            self.text.scroll(delta, ui.area.height);
         }
     }
 
@@ -160,8 +141,8 @@ impl Screen for TextReader {
 
     fn prepare(&mut self, ui: Ui<'_>) {
         let area = Rect { width: reader_width(ui.area), ..ui.area };
-        if let Some(page) = &self.live {
-            self.text.doc = page(self.page, Ui { area, ..ui });
+        if let Some(text) = &self.live {
+            self.text.doc = text(Ui { area, ..ui });
         }
     }
 

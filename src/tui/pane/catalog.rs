@@ -167,6 +167,59 @@ impl Sort {
     }
 }
 
+/// The columns of a catalogue, in cells; 0 where there is no room for one. What is dropped first:
+/// the number, then the hints; signature, server and name follow only where even these do not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Columns {
+    name: u16,
+    note: u16,
+    server: u16,
+    marks: u16,
+    number: u16,
+}
+
+impl Columns {
+    /// A few letters of a signature are useless.
+    const LEAST_NOTE: u16 = 8;
+
+    /// What is shown in a list of this width, where `wanted` is what the rows could use.
+    fn fit(width: u16, wanted: &Self) -> Self {
+        // Cursor and mark of a change before the name, and the edge.
+        let mut room = width.saturating_sub(4);
+        let name = wanted.name.min(room);
+        room -= name;
+        let mut is_full = false;
+        let mut take = |cells: u16, least: u16| {
+            if least == 0 {
+                return 0;
+            }
+            if least >= room {
+                // What matters less does not take the room of what matters more.
+                is_full = true;
+            }
+            if is_full {
+                return 0;
+            }
+            let taken = cells.min(room - 1);
+            room -= taken + 1;
+            taken
+        };
+        let server = take(wanted.server, wanted.server.min(6));
+        let least = wanted.note.min(20);
+        let signature = take(least, wanted.note.min(Self::LEAST_NOTE));
+        let marks = take(wanted.marks, wanted.marks);
+        let number = take(wanted.number, wanted.number);
+        let note = if signature > 0 { signature + room } else { 0 };
+        let name = if note > 0 { name } else { name + room };
+        Self { name, note, server, marks, number }
+    }
+
+    /// Cells of the note with the blank after it.
+    const fn after_note(&self) -> u16 {
+        if self.note > 0 { self.note + 1 } else { 0 }
+    }
+}
+
 /// Cells the list can use: for names, useful parts of notes, and the columns after them.
 fn wanted(rows: &[Arc<CatalogEntry>]) -> u16 {
     let longest = |of: &dyn Fn(&CatalogEntry) -> u16| rows.iter().map(|e| of(e)).max().unwrap_or(0);
@@ -213,6 +266,12 @@ impl CatalogPane {
             let seen = ServerCommand::ChangesSeen(vec![(entry.list, entry.label.clone())]);
             out.effect(Effect::Order(Order::Server(entry.server.clone(), seen)));
         }
+    }
+
+    /// The selected entry: its server, list, and name on the wire.
+    pub fn selected(&self) -> Option<(&ServerName, ListKind, &str)> {
+        let entry = self.browser.selected()?;
+        Some((&entry.server, entry.list, &entry.wire))
     }
 
     /// Selects an entry once it is listed; a filter that might hide it is cleared.
@@ -329,6 +388,11 @@ impl Pane for CatalogPane {
         self.browser.selected().map(|entry| entry.server.clone())
     }
 
+    fn call_region(&self, area: Rect) -> Option<Rect> {
+        let beside = self.browser.split.is_beside(area) && area.width >= crate::call::ROOM_FOR_ALL;
+        self.browser.regions(area).detail.filter(|_| beside)
+    }
+
     of_browser!();
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
@@ -347,34 +411,28 @@ impl Pane for CatalogPane {
                 self.browser.list.window(self.browser.rows.len(), usize::from(regions.list.height));
             self.browser.rows[window].iter().map(|e| width(&of(e))).max().unwrap_or(0).min(most)
         };
-        let number_width = longest(|e| e.number.clone(), 10).max(number.len() as u16);
-        // The detail beside a narrow list shows what the marks would.
-        let roomy = regions.list.width >= 60;
-        let marks_width = if roomy { longest(|e| e.marks.clone(), 11) } else { 0 };
-        let server_width = if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 };
-        // Names shrink last: the marks are dropped first, then the servers.
-        let names = longest(|e| Ink::from(&e.label), 48);
-        let rest = regions.list.width.saturating_sub(number_width + 8);
-        let marks_width = if names + marks_width + server_width > rest { 0 } else { marks_width };
-        let server_width = match rest.saturating_sub(names + marks_width) {
-            left if server_width <= left => server_width,
-            left if left >= 6 => left,
-            _ => 0,
-        };
-        let many = many && server_width > 0;
-        let right = number_width + marks_width + server_width + 4;
-        let flexible = regions.list.width.saturating_sub(right + 4);
-        let label_width = names.min(flexible);
+        let columns = Columns::fit(
+            regions.list.width,
+            &Columns {
+                name: longest(|e| Ink::from(&e.label), 48),
+                server: if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 },
+                note: longest(|e| e.note.clone(), 60),
+                marks: longest(|e| e.marks.clone(), 11),
+                number: longest(|e| e.number.clone(), 10).max(number.len() as u16),
+            },
+        );
+        let server_width = columns.server;
         let mut pen = Pen::new(buf, regions.columns);
         let heading = cx.style(Role::Faint);
-        pen.skip(3)
-            .left(self.sort.heading(By::Name, "name", cx), flexible.max(label_width), heading)
-            .skip(1);
-        if many {
+        pen.skip(3).left(self.sort.heading(By::Name, "name", cx), columns.name, heading).skip(1);
+        pen.skip(columns.after_note());
+        if columns.server > 0 {
             pen.left(self.sort.heading(By::Server, "server", cx), server_width, heading).skip(1);
         }
-        pen.left(self.sort.heading(By::Marks, "", cx), marks_width, heading).skip(1);
-        pen.right(self.sort.heading(By::Number, number, cx), number_width, heading);
+        if columns.marks > 0 {
+            pen.left(self.sort.heading(By::Marks, "hint", cx), columns.marks, heading).skip(1);
+        }
+        pen.right(self.sort.heading(By::Number, number, cx), columns.number, heading);
         self.browser.render_rows(cx, area, buf, |pen, entry| {
             let (mark, role): (&'static str, Role) = match entry.change {
                 Some(EntryChange::Added) => ("+", Role::Added),
@@ -384,23 +442,24 @@ impl Pane for CatalogPane {
             let dim = entry.unavailable.is_some();
             let ink = |role| if dim { cx.style(Role::Faint) } else { cx.style(role) };
             pen.put(mark, cx.style(role)).skip(1);
-            let start = pen.position();
             let found = find::spans(self.browser.filter.text(), &entry.label);
-            pen.found(&entry.label, &found, label_width, ink(Role::Text), cx.style(Role::Match));
+            pen.found(&entry.label, &found, columns.name, ink(Role::Text), cx.style(Role::Match));
             pen.skip(1);
-            // A few letters of a note are useless.
-            let rest = flexible.saturating_sub(label_width + 1);
-            let rest = if rest < 8 { 0 } else { rest };
-            match &entry.unavailable {
-                Some(reason) => pen.clip(reason, rest, cx.style(Role::Faint)),
-                None => pen.clip(&entry.note, rest, ink(Role::Muted)),
-            };
-            pen.column(start + flexible.max(label_width) + 1);
-            if many {
+            if columns.note > 0 {
+                let start = pen.position();
+                match &entry.unavailable {
+                    Some(reason) => pen.clip(reason, columns.note, cx.style(Role::Faint)),
+                    None => pen.clip(&entry.note, columns.note, ink(Role::Muted)),
+                };
+                pen.column(start + columns.after_note());
+            }
+            if columns.server > 0 {
                 pen.middle(Model::name(&entry.server), server_width, ink(Role::Muted)).skip(1);
             }
-            pen.left(&entry.marks, marks_width, ink(Role::Warning)).skip(1);
-            pen.right(&entry.number, number_width, ink(Role::Muted));
+            if columns.marks > 0 {
+                pen.left(&entry.marks, columns.marks, ink(Role::Warning)).skip(1);
+            }
+            pen.right(&entry.number, columns.number, ink(Role::Muted));
         });
         let ready = |(.., state, _): &(_, _, ServerState, _)| *state == ServerState::Ready;
         let nothing = if servers > 0 && self.built_from.iter().all(ready) {
@@ -456,4 +515,37 @@ pub fn file_name(label: &SafeText) -> String {
         .map(|c| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' })
         .collect();
     if name.is_empty() { "unnamed".into() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn columns_go_by_their_priority_and_fill_the_list(
+            name in 1u16..60, note in 0u16..80, server in 0u16..15, marks in 0u16..12,
+            number in 1u16..10, width in 10u16..260,
+        ) {
+            let wanted = Columns { name: name.min(48), note: note.min(60), server, marks, number };
+            let shown = Columns::fit(width, &wanted);
+            let cells = [shown.note, shown.server, shown.marks, shown.number];
+            let used = 3 + shown.name + cells.iter().map(|cells| cells + u16::from(*cells > 0)).sum::<u16>();
+            prop_assert!(used <= width, "{shown:?}");
+            // A column is there only if those that matter more are.
+            prop_assert!(shown.number == 0 || shown.marks > 0 || marks == 0, "{shown:?}");
+            prop_assert!(shown.marks == 0 || shown.note > 0 || note == 0, "{shown:?}");
+            prop_assert!(shown.note == 0 || shown.server > 0 || server == 0, "{shown:?}");
+            if shown.number > 0 {
+                prop_assert_eq!(used + 1, width);
+            }
+            // More room never shows fewer columns.
+            let wider = Columns::fit(width + 1, &wanted);
+            for (less, more) in cells.iter().zip([wider.note, wider.server, wider.marks, wider.number]) {
+                prop_assert!(*less == 0 || more > 0, "{shown:?} {wider:?}");
+            }
+        }
+    }
 }

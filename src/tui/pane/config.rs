@@ -164,7 +164,10 @@ fn problem(diagnostic: &Diagnostic, indent: u16, doc: &mut Doc) {
 
 fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
     let view = &model.view;
-    let all: Vec<&Diagnostic> = model.rejected().chain(&view.diagnostics).collect();
+    // What was found in the text before says nothing about the text that is shown.
+    let is_newer = |d: &&Diagnostic| model.rejected().all(|newer| newer.at.file != d.at.file);
+    let before = view.diagnostics.iter().filter(is_newer);
+    let all: Vec<&Diagnostic> = model.rejected().chain(before).collect();
     if model.rejected().next().is_some() {
         let standing = if matches!(model.engine, crate::model::EngineState::Failed(_)) {
             "The file cannot be used. Servers start once it is fixed."

@@ -1,24 +1,22 @@
-//! The servers: one card each, with the reason beside every state. A single server in scope is
-//! shown with its diagnostics; on a wide screen those of the selected one are beside the cards.
-//! Below them, the start order.
+//! The servers: one row each, failures first, and the card and diagnostics of the selected one below
+//! or, on a wide screen, beside them. A single server in scope fills the pane.
 
 use std::ops::Range;
-
-use card::Density;
 
 use crate::keymap::KeyScope;
 use crate::model::{EngineState, Model};
 use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::prelude::*;
 use crate::widget::doc::wrap;
-use crate::widget::{BrowserPart, Doc, DocView, ListState, Pen, Split, scroll_bar, vertical_rule};
+use crate::widget::{
+    BrowserPart, Doc, DocView, ListState, Pen, Split, in_sight, scroll_bar, vertical_rule,
+};
 
 mod black_box;
 mod card;
 mod table;
-pub mod tour;
 
-pub use black_box::{below_card, black_box, info_reader, reader, removals_seen};
+pub use black_box::{black_box, info_reader, reader, removals_seen};
 pub use card::{breaker_line, unstable};
 
 /// The servers pane.
@@ -26,87 +24,82 @@ pub use card::{breaker_line, unstable};
 pub struct ServersPane {
     list: ListState<ServerName>,
     names: Vec<ServerName>,
+    /// The rows, and what stands below them; or everything about the server in scope.
     text: DocView,
-    /// Lines of each server's card, in the order of `names`.
-    cards: Vec<Range<usize>>,
+    /// The line of each server, in the order of `names`.
+    rows: Vec<Range<usize>>,
     hide_graph: bool,
-    /// How the table is sorted; `None` shows cards.
-    order: Option<table::ServerOrder>,
+    order: table::ServerOrder,
     reversed: bool,
-    /// The rest of the selected server's diagnostics, beside the cards.
+    /// Card and diagnostics of the selected server.
     detail: DocView,
-    split: Split,
+    part: BrowserPart,
+    /// Whether the detail is hidden.
+    alone: bool,
 }
 
-/// Width from which cards and diagnostics are side by side.
-const MIN_SPLIT_COLUMNS: u16 = 150;
+/// Width from which rows and detail are side by side.
+const MIN_SPLIT_COLUMNS: u16 = 139;
+/// Height from which a detail is shown below the rows.
+const MIN_DETAIL_ROWS: u16 = 10;
+
+/// How the region of the pane is divided.
+struct ServersRegions {
+    rows: Rect,
+    /// The rule between, and whether it stands upright.
+    divider: Option<(Rect, bool)>,
+    detail: Option<Rect>,
+}
 
 impl ServersPane {
-    /// Region of the cards, and of the rule and detail beside them.
-    fn regions(&self, area: Rect, model: &Model) -> (Rect, Option<[Rect; 2]>) {
-        let wide = area.width >= MIN_SPLIT_COLUMNS && model.scope.is_none();
-        if !wide || !self.split.is_beside(area) {
-            return (area, None);
+    fn regions(&self, area: Rect, model: &Model) -> ServersRegions {
+        let alone = self.alone || model.scope.is_some() || self.names.is_empty();
+        if alone || area.width < MIN_SPLIT_COLUMNS && area.height < MIN_DETAIL_ROWS {
+            return ServersRegions { rows: area, divider: None, detail: None };
         }
-        let [cards, divider, detail] = Split::beside(area, area.width / 2);
-        (cards, Some([divider, detail]))
+        if area.width >= MIN_SPLIT_COLUMNS {
+            let [rows, divider, detail] = Split::beside(area, (area.width / 2).min(110));
+            return ServersRegions { rows, divider: Some((divider, true)), detail: Some(detail) };
+        }
+        let most = (area.height * 2 / 5).max(4);
+        let height = u16::try_from(self.text.doc.len()).unwrap_or(u16::MAX).min(most);
+        let rows = Rect { height, ..area };
+        let divider = Rect { y: rows.bottom(), height: 1, ..area };
+        let top = divider.bottom();
+        // The detail is indented like the names of the rows.
+        let detail =
+            Rect { x: area.x + 1, y: top, width: area.width - 1, height: area.bottom() - top };
+        ServersRegions { rows, divider: Some((divider, false)), detail: Some(detail) }
     }
 
-    fn step(&mut self, delta: isize, area: Rect) {
+    fn step(&mut self, delta: isize, height: u16) {
         let before = self.list.index();
         self.list.step(delta, &self.names[..], self.names.len());
         if self.list.index() != before {
             self.detail.top = 0;
         }
-        let height = usize::from(area.height).max(1);
-        if let Some(card) = self.cards.get(self.list.index()) {
-            let mut top = self.text.top.max(card.end.saturating_sub(height));
-            if self.list.index() + 1 == self.cards.len() {
-                // With the last card, the graph below it scrolls into view.
-                top = top.max(self.text.doc.len().saturating_sub(height));
-            }
-            self.text.top = top.min(card.start);
-        }
-        self.scroll(0, area, BrowserPart::List);
+        self.text.top = match self.rows.get(self.list.index()) {
+            // With the first row, the titles are visible too.
+            Some(row) if self.list.index() > 0 => in_sight(self.text.top, row.start, height.into()),
+            _ => 0,
+        };
     }
 
     /// Scrolls the focused part.
-    fn scroll(&mut self, delta: isize, area: Rect, part: BrowserPart) {
-        let view = if part == BrowserPart::Detail { &mut self.detail } else { &mut self.text };
-        view.scroll(delta, area.height);
+    fn scroll(&mut self, delta: isize, ui: Ui<'_>, part: BrowserPart) {
+        let regions = self.regions(ui.area, ui.model);
+        match (part, regions.detail) {
+            (BrowserPart::Detail, Some(detail)) => self.detail.scroll(delta, detail.height),
+            _ => self.text.scroll(delta, regions.rows.height),
+        }
     }
 
-    fn table(&mut self, ui: Ui<'_>, order: table::ServerOrder) -> Doc {
-        let mut doc = Doc::new(ui.area.width.saturating_sub(4));
-        self.names = table::sorted(ui.model, order, self.reversed);
-        let sorting = (order, self.reversed);
-        self.cards = table::draw(ui.model, ui.glyphs, &self.names, sorting, &mut doc);
-        card::draw_left_out(ui, &mut doc);
-        doc
-    }
-
-    fn cards(&mut self, ui: Ui<'_>) -> Doc {
-        let mut graph = Doc::new(ui.area.width);
-        if !self.hide_graph {
-            card::draw_graph(ui, &mut graph);
+    /// Goes from the detail back to the rows; what was removed counts as seen then.
+    fn leave_detail(&mut self, model: &Model, out: &mut Out) {
+        if self.part == BrowserPart::Detail {
+            self.part = BrowserPart::List;
+            out.effects.extend(self.list.selected().and_then(|name| removals_seen(model, name)));
         }
-        // By the number of servers, not their text: a state change must not move anything.
-        let roomy = self.names.len() * 4 + graph.len() <= usize::from(ui.area.height);
-        let density = if roomy { Density::Roomy } else { Density::Dense };
-        let mut doc = Doc::new(ui.area.width.saturating_sub(4));
-        for server in ui.model.servers() {
-            if roomy {
-                doc.gap();
-            }
-            let start = doc.len();
-            card::draw(server, ui, density, &mut doc);
-            self.cards.push(start..doc.len());
-        }
-        card::draw_left_out(ui, &mut doc);
-        if !self.hide_graph {
-            card::draw_graph(ui, &mut doc);
-        }
-        doc
     }
 }
 
@@ -116,75 +109,93 @@ impl Pane for ServersPane {
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
-        self.names = ui.model.servers().map(|server| server.name.clone()).collect();
-        let (cards, beside) = self.regions(ui.area, ui.model);
-        self.cards.clear();
+        self.names = table::sorted(ui.model, self.order, self.reversed);
+        self.rows.clear();
+        self.detail.doc = Doc::default();
         if let Some(scope) = ui.model.scope.as_ref().filter(|s| ui.model.server(s).is_some()) {
             let area = Rect { width: ui.area.width.saturating_sub(3), ..ui.area };
-            self.text.doc = black_box(Ui { area, ..ui }, scope);
-        } else {
-            let ui = Ui { area: cards, ..ui };
-            self.text.doc = match self.order {
-                Some(order) => self.table(ui, order),
-                None => self.cards(ui),
-            };
+            self.text.doc = black_box(Ui { area, ..ui }, scope, Doc::default());
+            self.list.sync(&self.names[..], self.names.len());
+            return self.scroll(0, ui, BrowserPart::List);
         }
+        let wide = ui.area.width >= MIN_SPLIT_COLUMNS && !self.alone;
+        let width = if wide { (ui.area.width / 2).min(110) } else { ui.area.width };
+        let mut doc = Doc::new(width.saturating_sub(3));
+        self.rows =
+            table::draw(ui.model, ui.glyphs, &self.names, (self.order, self.reversed), &mut doc);
+        let own = Rect { width: width.saturating_sub(3), ..ui.area };
+        card::draw_left_out(Ui { area: own, ..ui }, &mut doc);
+        let mut graph = Doc::new(doc.width());
+        if !self.hide_graph {
+            card::draw_graph(ui, &mut graph);
+        }
+        // Beside the rows there is room for the start order; below them, the detail comes first.
+        let below = wide || self.alone;
+        if below {
+            card::draw_graph_in(&graph, &mut doc);
+        }
+        self.text.doc = doc;
         self.list.sync(&self.names[..], self.names.len());
-        self.detail.doc = Doc::default();
-        if let (Some([_, area]), Some(name)) = (beside, self.list.selected()) {
+        let detail = self.regions(ui.area, ui.model).detail;
+        if let (Some(area), Some(name)) = (detail, self.list.selected()) {
             let area = Rect { width: area.width.saturating_sub(2), ..area };
-            let mut doc = Doc::new(area.width);
-            doc.heading(Model::name(name));
-            self.detail.doc = below_card(Ui { area, ..ui }, name, doc);
+            let graph = if below { Doc::default() } else { graph };
+            self.detail.doc = black_box(Ui { area, ..ui }, name, graph);
         } else {
-            self.split.close();
+            self.part = BrowserPart::List;
         }
-        self.scroll(0, ui.area, BrowserPart::List);
-        self.scroll(0, ui.area, BrowserPart::Detail);
+        self.step(0, self.regions(ui.area, ui.model).rows.height);
+        self.scroll(0, ui, BrowserPart::List);
+        self.scroll(0, ui, BrowserPart::Detail);
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) -> bool {
-        let page = ui.area.height.max(2) as isize - 1;
-        // Scrolls whatever has no selection of its own.
-        let part = self.split.part;
-        let alone = ui.model.scope.is_some() || part == BrowserPart::Detail;
-        let beside = self.regions(ui.area, ui.model).1.is_some();
-        if let Some(delta) = action.steps(page) {
-            if alone || matches!(action, Action::PageUp | Action::PageDown) {
-                self.scroll(delta, ui.area, part);
-            } else {
-                self.step(delta, ui.area);
+        let ServersRegions { rows, detail, divider } = self.regions(ui.area, ui.model);
+        let in_detail = self.part == BrowserPart::Detail || ui.model.scope.is_some();
+        let height = if in_detail { detail.unwrap_or(rows).height } else { rows.height };
+        if let Some(delta) = action.steps(height.max(2) as isize - 1) {
+            // While all rows are in sight, the page keys are for the detail.
+            let pages = matches!(action, Action::PageUp | Action::PageDown)
+                && self.rows.len() <= usize::from(rows.height);
+            match detail.filter(|_| pages && !in_detail) {
+                Some(detail) => {
+                    let page = detail.height.max(2) as isize - 1;
+                    self.detail.scroll(delta.signum() * page, detail.height);
+                }
+                None if in_detail => self.scroll(delta, ui, self.part),
+                None => self.step(delta, rows.height),
             }
             return true;
         }
+        let beside = divider.is_some_and(|(_, upright)| upright);
         match action {
-            Action::Open | Action::Right if beside => self.split.part = BrowserPart::Detail,
-            action if self.split.act(action) => {
-                let read = self.list.selected().filter(|_| action != Action::ToggleDetail);
-                out.effects.extend(read.and_then(|name| removals_seen(ui.model, name)));
+            Action::Open | Action::Right if beside && !in_detail => {
+                self.part = BrowserPart::Detail;
+            }
+            Action::Left | Action::Back if self.part == BrowserPart::Detail => {
+                self.leave_detail(ui.model, out);
+            }
+            Action::ToggleDetail => {
+                self.alone = !self.alone;
+                self.leave_detail(ui.model, out);
             }
             Action::Graph => self.hide_graph = !self.hide_graph,
             Action::Sort => {
-                self.order = table::ServerOrder::next(self.order);
+                self.order = self.order.next();
                 self.reversed = false;
-                match self.order {
-                    Some(order) => out.say(ink!("sorted by {}", order.name())),
-                    None => out.say(ink!("as cards")),
-                }
+                out.say(ink!("sorted by {}", self.order.name()));
             }
             Action::SortReverse => self.reversed = !self.reversed,
-            Action::Back if self.order.is_some() => self.order = None,
-            Action::Open | Action::Right if !alone => {
+            Action::Back if self.reversed || self.order != table::ServerOrder::default() => {
+                (self.order, self.reversed) = (table::ServerOrder::default(), false);
+            }
+            Action::Open | Action::Right if ui.model.scope.is_none() => {
                 if let Some(name) = self.server(ui.model) {
                     out.open(black_box::reader(name));
                 }
             }
-            Action::Copy if part == BrowserPart::Detail => out.copy(self.detail.doc.to_text()),
-            Action::Copy => match self.cards.get(self.list.index()) {
-                Some(card) => out.copy(self.text.doc.lines_as_text(card.clone(), &[Role::Accent])),
-                None => out.copy(self.text.doc.to_text()),
-            },
-            Action::CopyAll => out.copy(self.text.doc.to_text()),
+            Action::Copy if detail.is_some() => out.copy(self.detail.doc.to_text()),
+            Action::Copy | Action::CopyAll => out.copy(self.text.doc.to_text()),
             Action::Save => out.save("servers.txt", self.text.doc.to_text()),
             _ => return false,
         }
@@ -195,8 +206,7 @@ impl Pane for ServersPane {
         let many = model.scope.is_none() && !self.names.is_empty();
         Some(match action {
             Action::Open => when(many, "its diagnostics are shown already"),
-            Action::Sort => when(many, "only one server is shown"),
-            Action::SortReverse => when(self.order.is_some(), "{sort} shows the table first"),
+            Action::Sort | Action::SortReverse => when(many, "only one server is shown"),
             Action::Graph => {
                 let mut servers = model.view.servers.values();
                 when(servers.any(|s| !s.dependencies.is_empty()), "no server depends on another")
@@ -207,16 +217,17 @@ impl Pane for ServersPane {
     }
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
-        let beside = self.regions(ui.area, ui.model).1;
-        let in_detail = beside.is_some_and(|[_, detail]| detail.contains(gesture.position()));
+        let regions = self.regions(ui.area, ui.model);
+        let at = gesture.position();
+        let in_detail = regions.detail.is_some_and(|detail| detail.contains(at));
         let part = if in_detail { BrowserPart::Detail } else { BrowserPart::List };
         match gesture {
-            Gesture::Scroll { delta, .. } => self.scroll(delta, ui.area, part),
-            Gesture::Click(at) | Gesture::DoubleClick(at) => {
-                self.split.part = part;
-                let line = self.text.top + usize::from(at.y.saturating_sub(ui.area.y));
-                let card = self.cards.iter().position(|card| card.contains(&line));
-                if let Some(n) = card.filter(|_| !in_detail) {
+            Gesture::Scroll { delta, .. } => self.scroll(delta, ui, part),
+            Gesture::Click(_) | Gesture::DoubleClick(_) if in_detail => self.part = part,
+            Gesture::Click(_) | Gesture::DoubleClick(_) => {
+                self.leave_detail(ui.model, out);
+                let line = self.text.top + usize::from(at.y.saturating_sub(regions.rows.y));
+                if let Some(n) = self.rows.iter().position(|row| row.contains(&line)) {
                     self.list.select_index(n, &self.names[..]);
                     self.detail.top = 0;
                     if matches!(gesture, Gesture::DoubleClick(_)) {
@@ -231,24 +242,30 @@ impl Pane for ServersPane {
         if self.names.is_empty() && self.text.doc.is_empty() {
             return render_empty(cx, area, buf);
         }
-        let (area, beside) = self.regions(area, cx.model);
-        if let Some([divider, detail]) = beside {
-            vertical_rule(cx, divider, buf);
+        let ServersRegions { rows, divider, detail } = self.regions(area, cx.model);
+        match divider {
+            Some((divider, true)) => vertical_rule(cx, divider, buf),
+            Some((divider, false)) => {
+                let style = cx.style(Role::Rule);
+                Pen::new(buf, divider).rule(cx.glyphs.horizontal, style);
+            }
+            None => {}
+        }
+        if let Some(detail) = detail {
             self.detail.render(cx, detail, buf);
         }
-        let inner =
-            Rect { x: area.x + 2.min(area.width), width: area.width.saturating_sub(3), ..area };
+        let margin = 2.min(rows.width);
+        let inner = Rect { x: rows.x + margin, width: rows.width.saturating_sub(3), ..rows };
         self.text.doc.render(cx, self.text.top, inner, buf);
-        let card = self.cards.get(self.list.index()).cloned().unwrap_or_default();
-        let here = cx.focused && self.split.part == BrowserPart::List;
-        let role = if here { Role::Accent } else { Role::Faint };
-        let window = self.text.top..self.text.top + usize::from(area.height);
-        for line in card.clone().filter(|line| window.contains(line)) {
-            let sign = if line == card.start { cx.glyphs.cursor } else { cx.glyphs.vertical };
-            let row = (line - self.text.top) as u16;
-            Pen::new(buf, area).at(0, row).clip(sign, 1, cx.style(role));
-        }
-        scroll_bar(cx, self.text.doc.len(), self.text.top, area, buf);
+        scroll_bar(cx, self.text.doc.len(), self.text.top, rows, buf);
+        let Some(line) = self.rows.get(self.list.index()).map(|row| row.start) else { return };
+        let Some(row) = line.checked_sub(self.text.top).filter(|row| *row < rows.height.into())
+        else {
+            return;
+        };
+        let mut pen = Pen::new(buf, Rect { width: rows.width.saturating_sub(1), ..rows });
+        pen.at(0, row as u16).clip(cx.glyphs.cursor, 1, cx.style(Role::Accent));
+        pen.row_style(cx.selection(self.part == BrowserPart::List));
     }
 
     fn server(&self, model: &Model) -> Option<ServerName> {
@@ -256,7 +273,10 @@ impl Pane for ServersPane {
     }
 
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {
-        self.regions(ui.area, ui.model).1.is_some() && self.split.focus_next(ui.area)
+        let has_detail = self.regions(ui.area, ui.model).detail.is_some();
+        let inside = self.part == BrowserPart::List && has_detail;
+        self.part = if inside { BrowserPart::Detail } else { BrowserPart::List };
+        inside
     }
 }
 

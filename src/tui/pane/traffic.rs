@@ -10,7 +10,7 @@ use mcp::{MessageKind, TrafficRecord};
 
 mod detail;
 mod row;
-mod waterfall;
+pub mod waterfall;
 
 /// Most messages in one export.
 const MAX_EXPORTED_MESSAGES: usize = 100_000;
@@ -22,7 +22,8 @@ pub struct TrafficPane {
     split: Split,
     groups: row::Groups,
     marked: Vec<u64>,
-    waterfall: waterfall::Waterfall,
+    /// Operations on one axis, instead of rows.
+    pub waterfall: waterfall::Waterfall,
     detail: detail::MessageDetail,
 }
 
@@ -47,6 +48,15 @@ impl TrafficPane {
     fn export(&self, model: &Model) -> Vec<u8> {
         let rows = self.stream.len().saturating_sub(MAX_EXPORTED_MESSAGES)..self.stream.len();
         let listed = rows.map(|row| self.stream.seq(row)).filter(|_| self.marked.is_empty());
+        // What a row folds away is listed too.
+        let listed = listed.flat_map(|seq| {
+            let folded = self
+                .groups
+                .of(seq)
+                .filter(|group| group.head == seq && !self.groups.is_open(group.head));
+            let below = folded.map(|group| group.below.as_slice()).unwrap_or_default();
+            std::iter::once(seq).chain(below.iter().copied())
+        });
         let mut out = Vec::new();
         for seq in self.marked.iter().copied().chain(listed) {
             let record = model.traffic.get(seq);
@@ -116,7 +126,9 @@ impl TrafficPane {
                 }
             }
             Action::JumpPair => match self.stream.selected().and_then(|seq| pair(ui.model, seq)) {
-                Some(seq) if self.stream.has(seq) => self.stream.jump(seq, height),
+                Some(seq) if self.unfolded(seq) || self.stream.has(seq) => {
+                    self.stream.jump(seq, height)
+                }
                 Some(_) => out.notify(
                     "the other message is hidden by the filter; {back} clears it",
                     Role::Warning,
@@ -124,28 +136,21 @@ impl TrafficPane {
                 None => out.warn(ink!("the other message is no longer recorded")),
             },
             Action::Group => {
-                self.groups.on = !self.groups.on;
-                self.groups.reset();
+                self.groups.turn();
                 self.stream.reset();
-                if self.groups.on {
-                    out.notify(
-                        "one row for each operation; {right} unfolds it, {left} folds it",
-                        Role::Ok,
-                    );
-                }
+                out.say(ink!("{}", self.groups.rows.name()));
             }
             _ => return false,
         }
         true
     }
 
-    /// Unfolds, folds or toggles the operation of the selected row; returns whether there was one.
-    fn fold(&mut self, model: &Model, open: Option<bool>) -> bool {
-        let Some(seq) = self.stream.selected().filter(|_| self.groups.on) else { return false };
-        let Some(call) = self.record(model).and_then(|record| record.call) else { return false };
-        let open = open.unwrap_or(!self.groups.is_open(call));
-        let head = self.stream.head_of(seq);
-        let Some(group) = self.groups.set_open(call, open) else { return false };
+    /// Unfolds, folds or toggles the selected row; returns whether it has several messages.
+    fn fold(&mut self, open: Option<bool>) -> bool {
+        let Some(seq) = self.stream.selected() else { return false };
+        let Some(head) = self.groups.of(seq).map(|group| group.head) else { return false };
+        let open = open.unwrap_or(!self.groups.is_open(head));
+        let Some(group) = self.groups.set_open(head, open) else { return false };
         self.stream.follow = false;
         if open {
             self.stream.unfold(group.head, &group.below);
@@ -154,6 +159,19 @@ impl TrafficPane {
             self.stream.list.select(head);
         }
         true
+    }
+
+    /// Unfolds the row that hides a message; returns whether there was one.
+    fn unfolded(&mut self, seq: u64) -> bool {
+        let Some(head) = self.groups.of(seq).map(|group| group.head) else { return false };
+        let Some(group) = self.groups.set_open(head, true) else { return false };
+        self.stream.unfold(group.head, &group.below);
+        true
+    }
+
+    /// Whether the keys of a list unfold a row instead of opening the message.
+    fn unfolds(&self) -> bool {
+        self.split.part == BrowserPart::List && self.groups.rows == row::TrafficRows::Operations
     }
 }
 
@@ -200,7 +218,7 @@ impl Pane for TrafficPane {
             self.groups.reset();
         }
         let (groups, first) = (&mut self.groups, ui.model.traffic.first());
-        let (grouped, height) = (groups.on, usize::from(regions.list.height));
+        let (grouped, height) = (groups.is_grouping(), usize::from(regions.list.height));
         let judge = |filter: &Filter, seq: u64, record: &TrafficRecord| {
             if filter.passes(record) { groups.judge(first, seq, record) } else { FilterMatch::Out }
         };
@@ -243,11 +261,9 @@ impl Pane for TrafficPane {
             self.split.close();
         }
         match action {
-            Action::Right
-                if self.split.part == BrowserPart::List && self.fold(ui.model, Some(true)) => {}
-            Action::Left
-                if self.split.part == BrowserPart::List && self.fold(ui.model, Some(false)) => {}
-            Action::Fold if self.fold(ui.model, None) => {}
+            Action::Right if self.unfolds() && self.fold(Some(true)) => {}
+            Action::Left if self.split.part == BrowserPart::List && self.fold(Some(false)) => {}
+            Action::Fold if self.fold(None) => {}
             Action::Open | Action::Right if !self.stream.is_empty() => {
                 self.split.open(ui.area);
                 self.stream.follow = false;
@@ -262,7 +278,15 @@ impl Pane for TrafficPane {
     fn availability(&self, action: Action, model: &Model) -> Option<Availability> {
         let has = !self.stream.is_empty();
         if self.waterfall.on {
-            let own = [Action::Open, Action::Copy, Action::Fold, Action::Follow, Action::Longer];
+            let own = [
+                Action::Open,
+                Action::Copy,
+                Action::Fold,
+                Action::Follow,
+                Action::Longer,
+                Action::ZoomIn,
+                Action::ZoomOut,
+            ];
             return match action {
                 Action::Waterfall => Some(Ok(())),
                 action if own.contains(&action) || action.steps(1).is_some() => Some(Ok(())),
@@ -272,14 +296,16 @@ impl Pane for TrafficPane {
             };
         }
         Some(match action {
-            Action::Longer => Err("{waterfall} shows operations"),
+            Action::Longer | Action::ZoomIn | Action::ZoomOut => {
+                Err("{waterfall} shows operations")
+            }
             Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Mark => {
                 when(has, "there are no messages")
             }
             Action::Fold => when(
                 self.split.part == BrowserPart::Detail
-                    || self.record(model).and_then(|r| self.groups.of(r)).is_some(),
-                "{group} groups messages by operation, {open} opens the message",
+                    || self.stream.selected().and_then(|seq| self.groups.of(seq)).is_some(),
+                "the row is one message; {open} opens it",
             ),
             Action::JumpPair => when(
                 self.record(model).is_some_and(|r| r.id.is_some()),

@@ -121,7 +121,7 @@ fn an_entry_that_cannot_be_used_is_named_among_the_servers_and_readable_at_its_l
     deck.wait("left out");
     deck.wait("the variable `NEVER_SET_ANYWHERE` is not set");
     deck.wait("set NEVER_SET_ANYWHERE, or give a default");
-    deck.keys("0");
+    deck.keys("7");
     deck.wait("^ error: the variable `NEVER_SET_ANYWHERE` is not set");
     deck.quit();
 }
@@ -161,7 +161,7 @@ fn inputs_are_asked_for_once_masked_and_kept_in_the_keyring_on_request_only() {
     deck.wait("2 ready");
     assert!(!ring.join("token").exists(), "nobody asked for the keyring");
 
-    deck.keys("0itoken\r");
+    deck.keys("7itoken\r");
     deck.wait("a new answer restarts the servers that use it");
     deck.keys("canary-52");
     deck.wait("•••••••••");
@@ -270,12 +270,12 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     assert_eq!(text(&file), before);
 
     deck.keys("X");
-    deck.wait("remove one?");
+    deck.wait("remove server \"one\"?");
     deck.keys("n");
-    deck.gone("remove one?");
+    deck.gone("remove server \"one\"?");
     assert_eq!(text(&file), before, "nothing without a yes");
     deck.keys("X");
-    deck.wait("remove one?");
+    deck.wait("remove server \"one\"?");
     deck.decide("y");
     deck.wait("one was removed");
     let removed = text(&file);

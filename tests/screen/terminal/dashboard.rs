@@ -14,13 +14,13 @@ fn it_starts_shows_every_pane_and_leaves_the_terminal_as_it_was() {
     for (key, text) in [
         ("2", "find_airport"),
         ("3", "atlas://airports"),
-        ("4", "prompts of 4 servers"),
-        ("5", "initialize"),
-        ("6", "following"),
-        ("7", "p95"),
-        ("8", "entries"),
-        ("9", "Nothing waits for you"),
-        ("0", "effective values"),
+        ("3v", "prompts of 4 servers"),
+        ("4", "initialize"),
+        ("5", "following"),
+        ("1v", "p95"),
+        ("3vv", "entries"),
+        ("6", "Nothing waits for you"),
+        ("7", "effective values"),
         ("1", "start order"),
     ] {
         deck.keys(key);
@@ -112,7 +112,7 @@ fn without_a_terminal_it_refuses_in_words_and_prints_no_escape() {
 
 #[test]
 fn when_the_terminal_goes_the_program_and_its_servers_go_too() {
-    let deck = Deck::demo(Size::WIDE);
+    let mut deck = Deck::demo(Size::WIDE);
     deck.wait("4 ready");
     let (own, server) = (deck.pid(), deck.pid_of("atlas"));
     let (_home, ended) = deck.close_terminal();
@@ -147,7 +147,7 @@ fn a_saved_file_is_picked_up_and_a_broken_one_is_shown_with_its_line() {
     assert_eq!(deck.pid_of("one"), pid, "an unchanged server keeps its process");
     std::fs::write(&file, "{\n  \"servers\": {\n    \"one\": 3\n  }\n}").unwrap();
     deck.wait("newer file has errors");
-    deck.keys("0");
+    deck.keys("7");
     deck.wait("the last valid configuration stays in use");
     deck.wait("\"one\": 3");
     assert!(deck.screen().contains("2 ready"), "{}", deck.screen());

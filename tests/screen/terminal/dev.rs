@@ -60,6 +60,7 @@ fn an_edited_source_restarts_its_server_calls_again_and_shows_the_difference() {
     deck.wait("the same result as before");
     deck.wait("3 of 3");
     deck.keys("1");
+    deck.card_of("weather");
     deck.wait("2 restarts");
     assert_eq!(deck.pid_of("calm"), calm, "the other server is left alone");
     deck.quit();
@@ -83,10 +84,11 @@ fn a_failed_build_is_reported_and_the_server_runs_on_until_one_succeeds() {
     std::fs::write(&file, source("bad again")).unwrap();
     deck.wait("build failed: exit code 3");
     deck.keys("1");
+    deck.card_of("weather");
     deck.wait("src/weather.json changed");
     deck.wait("no good at all");
     deck.wait("1 restart");
-    deck.keys("6");
+    deck.keys("5");
     deck.wait("build no good at all");
     deck.quit();
 }
@@ -104,7 +106,7 @@ fn a_key_has_changed_files_shown_before_they_are_used() {
     let mut deck = Launch::file(Size::WIDE, &two(false)).start();
     deck.wait("1 ready");
     let (file, first) = (deck.home().join("mcp.json"), deck.pid_of("first"));
-    deck.keys("0");
+    deck.keys("7");
     deck.wait("ask first");
     deck.keys("A");
     deck.wait("changed files are shown before they are applied");

@@ -230,7 +230,7 @@ fn what_was_withdrawn_reads_as_recorded() {
     at_every_size("withdrawn_kept", |driver| {
         withdrawn(driver);
         driver.keys("\x1b");
-        driver.keys("9");
+        driver.keys("6");
     });
 }
 
@@ -252,7 +252,7 @@ fn inbox(driver: &mut Driver) {
     driver.settle(first, Settlement::Answered { by: Decider::Person, how: "result".into() });
     driver.settle(second, Settlement::Answered { by, how: "decline".into() });
     driver.shown();
-    driver.keys("9");
+    driver.keys("6");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn the_inbox_reads_as_recorded() {
     });
     at_every_size("inbox_empty", |driver| {
         driver.shown();
-        driver.keys("9");
+        driver.keys("6");
     });
 }
 
@@ -323,7 +323,7 @@ fn rules_kept_answers_and_roots_read_as_recorded() {
         driver.fact("memory", Fact::RootsShared { roots });
         driver.ask(RequestKind::Sampling, plain());
         driver.shown();
-        driver.keys("9");
+        driver.keys("6");
     };
     at_every_size("standing", standing);
     at_every_size("roots", |driver| {

@@ -86,15 +86,15 @@ pub(super) fn over(all: &Value) -> App {
 
 /// The selected row after typing into the list of a pane; empty when nothing matches.
 fn first(app: &mut App, pane: char, typed: &str) -> String {
-    press(app, KeyCode::Char(pane), NONE);
-    press(app, KeyCode::Char('/'), NONE);
+    // The prompts are a view of the tab of the resources.
+    let keys = if pane == 'p' { vec!['3', 'v', '/'] } else { vec![pane, '/'] };
+    keys.into_iter().for_each(|key| _ = press(app, KeyCode::Char(key), NONE));
     typed.chars().for_each(|c| _ = press(app, KeyCode::Char(c), NONE));
     let screen = draw(app, 200, 60);
     press(app, KeyCode::Enter, NONE);
     press(app, KeyCode::Esc, NONE);
-    // The rows begin behind the list of servers.
-    let rows = screen.lines().filter_map(|line| line.split_once('│').map(|(_, pane)| pane.trim()));
-    let row = rows.into_iter().find_map(|row| row.strip_prefix('▸')).unwrap_or_default();
+    let mut rows = screen.lines().map(str::trim);
+    let row = rows.find_map(|row| row.strip_prefix('▸')).unwrap_or_default();
     row.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
@@ -130,7 +130,7 @@ fn thirty_things_people_type_find_what_they_mean_first() {
         ('2', "git.git_log", "git_log"),
         ('2', "commit", "git_commit"),
         ('2', "unstaged", "git_diff_unstaged"),
-        ('4', "completable", "completable-prompt"),
+        ('p', "completable", "completable-prompt"),
     ] {
         assert_eq!(first(&mut app, pane, typed), expected, "typed: {typed}");
     }
@@ -179,7 +179,7 @@ fn the_palette_finds_tools_by_name_and_says_when_nothing_matches() {
 #[test]
 fn logs_are_narrowed_to_a_range_of_time_and_wrong_times_are_named() {
     let mut app = super::app("typical");
-    press(&mut app, KeyCode::Char('6'), NONE);
+    press(&mut app, KeyCode::Char('5'), NONE);
     // 12 lines, one every 40 ms, the last of them at 14:14:50.
     for (typed, kept) in [
         ("since:1h", "12 lines"),
@@ -263,7 +263,7 @@ fn a_filter_says_what_is_wrong_with_it() {
     for (typed, said) in
         [("bogus:foo", "unknown key `bogus:`"), ("duration:>abc", "duration: takes")]
     {
-        press(&mut app, KeyCode::Char('5'), NONE);
+        press(&mut app, KeyCode::Char('4'), NONE);
         press(&mut app, KeyCode::Char('/'), NONE);
         typed.chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
         let screen = draw(&mut app, 120, 40);
@@ -347,13 +347,12 @@ fn what_is_selected_among_the_subscriptions_stays_selected_when_others_come() {
 
 #[test]
 fn a_list_whose_filter_hides_every_row_says_so() {
-    for pane in ['2', '8'] {
+    for pane in ["2", "3vv"] {
         let mut app = crate::tui::app("typical");
         app.update(Message::News(News::Cache(cached())));
         draw(&mut app, 120, 40);
-        press(&mut app, KeyCode::Char(pane), NONE);
-        press(&mut app, KeyCode::Char('/'), NONE);
-        "qqqq".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+        pane.chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+        "/qqqq".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
         let screen = draw(&mut app, 120, 40);
         assert!(screen.contains("No matches; "), "{pane}\n{screen}");
     }

@@ -56,7 +56,7 @@ fn a_popup_has_four_sides_and_nothing_shows_through() {
 #[test]
 fn what_lies_below_a_popup_is_dimmed_and_wide_characters_do_not_stick_out() {
     let mut app = app("typical");
-    type_all(&mut app, "9:");
+    type_all(&mut app, "6:");
     draw(&mut app, 120, 40);
     let area = Rect::new(0, 0, 120, 40);
     let mut buffer = Buffer::empty(area);
@@ -70,7 +70,7 @@ fn what_lies_below_a_popup_is_dimmed_and_wide_characters_do_not_stick_out() {
     for width in 76..96 {
         let mut app = self::app("degraded");
         draw(&mut app, width, 24);
-        type_all(&mut app, "9:");
+        type_all(&mut app, "6:");
         let screen = draw(&mut app, width, 24);
         assert!(!screen.contains("✋│"), "{screen}");
     }

@@ -59,8 +59,8 @@ fn everything_that_waits_is_one_list_with_one_count_and_each_row_says_what_it_wa
     let waiting = driver.app.model.inbox().count();
     let mark = format!(" {waiting} waiting");
     assert!(first.lines().next().unwrap().contains(&mark), "{first}");
-    for key in ['a', '9'] {
-        press(&mut driver.app, KeyCode::Char('5'), NONE);
+    for key in ['a', '6'] {
+        press(&mut driver.app, KeyCode::Char('4'), NONE);
         press(&mut driver.app, KeyCode::Char(key), NONE);
         let list = draw(&mut driver.app, 200, 60);
         assert!(list.contains(&format!(" {waiting} items waiting for you")), "{list}");
@@ -75,7 +75,7 @@ fn everything_that_waits_is_one_list_with_one_count_and_each_row_says_what_it_wa
             assert!(list.contains(said), "{said}\n{list}");
         }
     }
-    press(&mut driver.app, KeyCode::Char('5'), NONE);
+    press(&mut driver.app, KeyCode::Char('4'), NONE);
     draw(&mut driver.app, 200, 60);
     let column = first.lines().next().unwrap().chars().position(|c| c == '✋').unwrap();
     click(&mut driver.app, column as u16 + 2, 0);
@@ -88,7 +88,7 @@ fn everything_that_waits_is_one_list_with_one_count_and_each_row_says_what_it_wa
 #[test]
 fn after_one_is_answered_the_next_is_there_and_a_second_press_does_not_reach_it() {
     let mut driver = full();
-    driver.keys("9\rleft");
+    driver.keys("6\rleft");
     let sent = |driver: &Driver| {
         driver.wanted.iter().filter(|e| matches!(e, Effect::Order(Order::Answer(..)))).count()
     };
@@ -213,7 +213,7 @@ fn the_palette_opens_over_an_answer_while_the_filter_below_is_typed() {
     let mut driver = Driver::new();
     driver.ask(RequestKind::Sampling, question("Left or right?"));
     driver.shown();
-    driver.keys("5/ab\x07\u{e006}:");
+    driver.keys("4/ab\x07\u{e006}:");
     let screen = crate::tui::draw(&mut driver.app, 120, 40);
     assert!(screen.contains(" commands "), "{screen}");
 }
@@ -222,7 +222,7 @@ fn the_palette_opens_over_an_answer_while_the_filter_below_is_typed() {
 fn what_a_terminal_is_too_small_to_show_is_not_approved() {
     let mut driver = full();
     driver.app.update(Message::Resize(120, 40));
-    for key in "9jjj\r".chars() {
+    for key in "6jjj\r".chars() {
         driver.keys(&key.to_string());
     }
     driver.app.update(Message::Resize(39, 40));

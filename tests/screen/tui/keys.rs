@@ -51,7 +51,7 @@ fn filter(name: &str, text: &str) -> SavedFilter {
 fn a_filter_is_saved_under_a_name_listed_used_and_removed() {
     let mut app = app("typical");
     draw(&mut app, 120, 40);
-    types(&mut app, "5/kind:response");
+    types(&mut app, "4/kind:response");
     press(&mut app, KeyCode::Enter, NONE);
     types(&mut app, "F");
     assert!(draw(&mut app, 80, 24).contains("save the filter as"));
@@ -87,7 +87,7 @@ fn a_saved_filter_is_run_from_the_palette_in_any_pane() {
     let mut app =
         App::new(Setup { prefs, themes: mcpdeck::THEMES, ..Setup::default() }, Timestamp(1));
     draw(&mut app, 120, 40);
-    types(&mut app, "6:slow ones");
+    types(&mut app, "5:slow ones");
     press(&mut app, KeyCode::Enter, NONE);
     let screen = draw(&mut app, 120, 40);
     assert!(screen.contains("/ duration:>1s"), "{screen}");
@@ -97,7 +97,7 @@ fn a_saved_filter_is_run_from_the_palette_in_any_pane() {
 fn the_palette_does_what_belongs_to_another_pane_there() {
     let mut app = app("typical");
     draw(&mut app, 120, 40);
-    types(&mut app, "6:sort by the next");
+    types(&mut app, "5:sort by the next");
     assert!(draw(&mut app, 120, 40).contains("in Servers"));
     press(&mut app, KeyCode::Enter, NONE);
     assert!(draw(&mut app, 120, 40).contains("sorted by"));
@@ -113,7 +113,7 @@ fn sentences_name_the_keys_a_person_has() {
     types(&mut app, "1");
     let screen = draw(&mut app, 120, 40);
     assert!(screen.contains("f7 retry") && !screen.contains("r retry"), "{screen}");
-    types(&mut app, "5k");
+    types(&mut app, "4k");
     assert!(draw(&mut app, 120, 40).contains("f6 follows"));
 }
 
@@ -215,7 +215,7 @@ fn what_was_typed_a_moment_ago_is_kept_when_the_program_ends() {
         types(&mut app, "2");
         draw(&mut app, 120, 40);
         press(&mut app, KeyCode::Enter, NONE);
-        types(&mut app, "7");
+        types(&mut app, "1v");
         app
     };
     let mut app = typed();
@@ -237,13 +237,38 @@ fn what_was_typed_a_moment_ago_is_kept_when_the_program_ends() {
 }
 
 #[test]
-fn the_tour_is_shown_once_however_it_is_left() {
-    let mut app =
-        App::new(Setup { tour: true, themes: mcpdeck::THEMES, ..Setup::default() }, Timestamp(1));
-    assert!(draw(&mut app, 80, 24).contains("Your MCP servers"));
-    // A key of the deck works at once.
+fn the_first_steps_cover_nothing_go_on_with_their_keys_and_are_shown_once() {
+    let setup = Setup { tour: true, plays: true, themes: mcpdeck::THEMES, ..Setup::default() };
+    let mut app = App::new(setup, Timestamp(1));
+    app.update(Message::EngineReady);
+    let mut view = crate::tui::session("typical");
+    view.files = Default::default();
+    app.update(Message::News(News::View(Arc::new(view))));
+    let screen = draw(&mut app, 80, 24);
+    assert!(screen.contains("first steps, 1 of 6  2 shows the tools"), "{screen}");
+    assert!(screen.contains("● filesystem") && screen.contains("q quit"), "{screen}");
+    assert!(screen.contains("a script plays until you press a key"), "{screen}");
+    // Another key changes nothing but that the script ends.
     types(&mut app, "5");
-    assert!(!draw(&mut app, 80, 24).contains("Your MCP servers"));
+    let screen = draw(&mut app, 80, 24);
+    assert!(screen.contains("1 of 6") && !screen.contains("script plays"), "{screen}");
+    types(&mut app, "2");
+    assert!(draw(&mut app, 80, 24).contains("2 of 6  enter opens the form"));
+    key(&mut app, KeyCode::Enter, NONE);
+    assert!(draw(&mut app, 80, 24).contains("3 of 6  f5 makes the call"));
+    types(&mut app, "x");
+    key(&mut app, KeyCode::F(5), NONE);
+    assert!(draw(&mut app, 80, 24).contains("4 of 6  esc goes back"));
+    key(&mut app, KeyCode::Esc, NONE);
+    types(&mut app, ":");
+    key(&mut app, KeyCode::Esc, NONE);
+    types(&mut app, "?");
+    key(&mut app, KeyCode::Esc, NONE);
+    key(&mut app, KeyCode::Esc, NONE);
+    assert!(!draw(&mut app, 80, 24).contains("first steps"));
+    types(&mut app, ":first steps");
+    key(&mut app, KeyCode::Enter, NONE);
+    assert!(draw(&mut app, 80, 24).contains("1 of 6"));
     let effects = key(&mut app, KeyCode::Char('q'), NONE);
     let toured = |effect: &Effect| matches!(effect, Effect::SavePrefs(prefs) if prefs.toured);
     assert!(effects.iter().any(toured));
@@ -299,7 +324,7 @@ fn a_text_to_read_offers_no_filter_and_a_filter_is_typed_where_it_is_seen() {
     let offered = footer(&mut app);
     assert!(!offered.contains("filter") && !offered.contains("open"), "{offered}");
     press(&mut app, KeyCode::Esc, NONE);
-    types(&mut app, "5");
+    types(&mut app, "4");
     press(&mut app, KeyCode::Enter, NONE);
     types(&mut app, "/method");
     let screen = draw(&mut app, 100, 40);
@@ -337,7 +362,7 @@ fn what_servers_offer_is_found_by_a_part_of_its_name_from_anywhere() {
         (":todo.md", "todo.md"),
     ] {
         let mut app = with_saved(&[]);
-        types(&mut app, &format!("6{typed}"));
+        types(&mut app, &format!("5{typed}"));
         let palette = draw(&mut app, 120, 40);
         assert!(palette.contains("commands"), "{palette}");
         // What has nothing to fill in is read at once; the others only open.
@@ -499,15 +524,15 @@ fn any_request_is_sent_from_its_form_with_the_method_completed() {
 fn what_a_newcomer_meets_at_80_columns_is_in_words() {
     let mut app = app("typical");
     let screen = draw(&mut app, 80, 24);
-    assert!(screen.contains("2Tools") && screen.contains("5Traffic"), "{screen}");
-    types(&mut app, "5");
+    assert!(screen.contains("2 Tools") && screen.contains("4 Traffic"), "{screen}");
+    types(&mut app, "4");
     let screen = draw(&mut app, 80, 24);
     assert!(screen.contains("space pause") && !screen.contains("freeze"), "{screen}");
     types(&mut app, "/x");
     let screen = draw(&mut app, 80, 24);
     assert!(screen.contains(" keep") && screen.contains("esc clear"), "{screen}");
     press(&mut app, KeyCode::Esc, NONE);
-    types(&mut app, "0?");
+    types(&mut app, "7?");
     let help = draw(&mut app, 80, 60);
     assert!(help.contains("the answers  (the configuration declares no input)"), "{help}");
     assert!(help.lines().all(|line| !line.contains('…')), "a sentence is cut:\n{help}");
@@ -567,7 +592,7 @@ fn the_problems_of_a_long_file_are_gone_through_again_and_again() {
     };
     view.diagnostics = [5, 95, 98].map(problem).to_vec();
     app.update(Message::News(News::View(Arc::new(view))));
-    press(&mut app, KeyCode::Char('0'), NONE);
+    press(&mut app, KeyCode::Char('7'), NONE);
     draw(&mut app, 120, 40);
     for wanted in ["line 5.", "line 95.", "line 5.", "line 95."] {
         press(&mut app, KeyCode::Char('n'), NONE);

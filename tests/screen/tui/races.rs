@@ -37,7 +37,7 @@ fn an_answer_that_crossed_a_withdrawal_is_reported_and_its_draft_is_kept() {
     driver.shown();
     let screen = crate::tui::draw(&mut driver.app, 120, 40);
     assert!(screen.contains("not sent: memory had withdrawn it: never mind"), "{screen}");
-    driver.keys("9\r");
+    driver.keys("6\r");
     let screen = crate::tui::draw(&mut driver.app, 120, 40);
     assert!(screen.contains("left") && screen.contains("no longer open"), "{screen}");
 }
@@ -219,7 +219,7 @@ impl Witness {
         prop_assert!(lost.is_empty(), "drafts of {lost:?} are not listed");
         for (at, request) in driver.app.model.kept_drafts.clone().iter().rev().enumerate() {
             // Kept drafts stand behind everything else.
-            driver.keys("9G");
+            driver.keys("6G");
             driver.keys(&"k".repeat(at));
             driver.keys("\r");
             let screen = crate::tui::draw(&mut driver.app, 120, 30);

@@ -282,7 +282,7 @@ fn in_the_form_of_an_entry_in_roots_and_in_an_input_a_printable_key_is_text_or_n
         app
     };
     let inbox = |row: usize| {
-        let mut keys = vec![KeyCode::Esc, KeyCode::Char('9'), KeyCode::Char('G')];
+        let mut keys = vec![KeyCode::Esc, KeyCode::Char('6'), KeyCode::Char('G')];
         keys.extend(std::iter::repeat_n(KeyCode::Char('k'), row));
         keys.push(KeyCode::Enter);
         move || asked(&keys)

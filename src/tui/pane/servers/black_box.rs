@@ -1,7 +1,7 @@
 //! Diagnostics of a server: its last exit, recent output and messages, start steps, and its own
 //! information. One page with everything known.
 
-use super::card::{Density, breaker_line, draw as draw_card, expires, step_sign, step_word};
+use super::card::{breaker_line, draw as draw_card, draw_graph_in, expires, step_sign, step_word};
 use crate::effect::{Effect, Order, ServerCommand};
 use crate::glyph::Glyphs;
 use crate::model::Model;
@@ -20,32 +20,26 @@ const MAX_LOG_LINES: usize = 12;
 /// A reader of the diagnostics of a server.
 pub fn reader(server: ServerName) -> TextReader {
     let (title, closed) = (ink!("diagnostics: {}", Model::name(&server)), server.clone());
-    TextReader::live(title, 1, move |_, ui| black_box(ui, &server))
+    TextReader::live(title, move |ui| black_box(ui, &server, Doc::default()))
         .closing(move |model| removals_seen(model, &closed))
 }
 
 /// A reader of a server's own information.
 pub fn info_reader(server: ServerName) -> TextReader {
     let title = ink!("info: {}", Model::name(&server));
-    TextReader::live(title, 1, move |_, ui| info(ui, &server))
+    TextReader::live(title, move |ui| info(ui, &server))
 }
 
-/// Everything known about a server; `ui.area` is where it is shown.
-pub fn black_box(ui: Ui<'_>, name: &ServerName) -> Doc {
-    let mut doc = Doc::new(ui.area.width);
-    if let Some(server) = ui.model.server(name) {
-        draw_card(server, ui, Density::Roomy, &mut doc);
-    }
-    below_card(ui, name, doc)
-}
-
-/// Appends to `doc` what a card does not show.
-pub fn below_card(ui: Ui<'_>, name: &ServerName, mut doc: Doc) -> Doc {
+/// Everything known about a server; `ui.area` is where it is shown, and `graph` comes after the card.
+pub fn black_box(ui: Ui<'_>, name: &ServerName, graph: Doc) -> Doc {
     let (model, glyphs) = (ui.model, ui.glyphs);
+    let mut doc = Doc::new(ui.area.width);
     let Some(server) = model.server(name) else {
         doc.text(0, &"this server is no longer configured", Role::Muted);
         return doc;
     };
+    draw_card(server, ui, &mut doc);
+    draw_graph_in(&graph, &mut doc);
     exit(server, model, &mut doc);
     stderr(server, model, &mut doc);
     steps(server, glyphs, &mut doc);
@@ -91,17 +85,13 @@ fn exit(server: &ServerView, model: &Model, doc: &mut Doc) {
 }
 
 fn stderr(server: &ServerView, model: &Model, doc: &mut Doc) {
-    let from = model.logs.end().saturating_sub(2_000);
-    let recent: Vec<_> = model
-        .logs
-        .from(from)
-        .filter(|(_, record)| record.server.as_ref() == Some(&server.name))
-        .map(|(_, record)| record.text.clone())
-        .collect();
-    let lines = if server.pid.is_none() && !server.stderr_tail.is_empty() {
-        &server.stderr_tail
+    let lines: Vec<&SafeText> = if server.pid.is_none() && !server.stderr_tail.is_empty() {
+        server.stderr_tail.iter().collect()
     } else {
-        &recent
+        let from = model.logs.end().saturating_sub(2_000);
+        let recent = model.logs.from(from);
+        let own = recent.filter(|(_, record)| record.server.as_ref() == Some(&server.name));
+        own.map(|(_, record)| &record.text).collect()
     };
     if lines.is_empty() {
         return;
@@ -109,10 +99,10 @@ fn stderr(server: &ServerView, model: &Model, doc: &mut Doc) {
     doc.heading("recent output");
     // The line with the cause is among those shown, however much was printed after it.
     let why = server.last_words().last();
-    let at = lines.iter().rposition(|line| Some(line) == why).unwrap_or(lines.len());
+    let at = lines.iter().rposition(|line| Some(*line) == why).unwrap_or(lines.len());
     let from = lines.len().saturating_sub(MAX_LOG_LINES).min(at.saturating_sub(2));
     for line in lines[from..].iter().take(MAX_LOG_LINES) {
-        doc.text(2, line, Role::Foreign);
+        doc.text(2, *line, Role::Foreign);
     }
 }
 

@@ -14,23 +14,13 @@ use host::{
 };
 use mcp::Era;
 
-/// How much of a card is drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Density {
-    /// All of it.
-    #[default]
-    Roomy,
-    /// What fits one line below the title, so that many servers fit a small screen.
-    Dense,
-}
-
 /// Draws the card.
-pub fn draw(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
+pub fn draw(server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
     let (model, glyphs) = (ui.model, ui.glyphs);
     let room = doc.width();
     doc.line(title(server, model, glyphs, room));
     match server.state {
-        ServerState::Ready => ready(server, ui, density, doc),
+        ServerState::Ready => ready(server, ui, doc),
         ServerState::Starting => doc_line(doc, steps(server, model, glyphs)),
         ServerState::Unavailable => down(server, glyphs, doc),
         _ => {
@@ -162,36 +152,16 @@ fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, room: u16) -> DocL
     line
 }
 
-/// Cells of the spark-line of a dense card.
-const SPARK_COLUMNS: usize = 12;
 /// Cells between two facts.
 const FACT_GAP: u16 = 3;
 
-fn ready(server: &ServerView, ui: Ui<'_>, density: Density, doc: &mut Doc) {
+fn ready(server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
     let room = doc.width().saturating_sub(2);
-    let load = load(server, ui.model);
-    let offers = offers(server);
-    match density {
-        Density::Roomy => {
-            flow(load, room, doc);
-            let slots = crate::model::Activity::MAX_SLOTS;
-            let mut second = spark(server, ui, slots, "  60 s");
-            second.extend(offers);
-            flow(second, room, doc);
-        }
-        Density::Dense => {
-            let mut facts = spark(server, ui, SPARK_COLUMNS, "");
-            facts.extend(load.into_iter().chain(offers));
-            let mut used = 0;
-            facts.retain(|fact| {
-                let wide = length(fact) + FACT_GAP;
-                let fits = used + wide <= room + FACT_GAP;
-                used += if fits { wide } else { 0 };
-                fits
-            });
-            flow(facts, room, doc);
-        }
-    }
+    flow(load(server, ui.model), room, doc);
+    let slots = crate::model::Activity::MAX_SLOTS;
+    let mut second = spark(server, ui, slots, "  60 s");
+    second.extend(offers(server));
+    flow(second, room, doc);
 }
 
 fn length(fact: &DocLine) -> u16 {
@@ -420,6 +390,16 @@ fn findings(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
 
 const MAX_DEPTH: usize = 12;
 const MAX_LINES: usize = 60;
+
+/// Appends the order, drawn by [`draw_graph`], to another text.
+pub fn draw_graph_in(graph: &Doc, doc: &mut Doc) {
+    if !graph.is_empty() {
+        doc.gap();
+    }
+    for line in graph.lines() {
+        doc.line(line.clone());
+    }
+}
 
 /// Draws the order when any server depends on another.
 pub fn draw_graph(ui: Ui<'_>, doc: &mut Doc) {

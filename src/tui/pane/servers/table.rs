@@ -1,19 +1,24 @@
-//! The servers as a table: one row each, sorted by a column, the worst first.
+//! The servers as a table: one row each, those that failed first. A server that starts has a bar of
+//! its steps, all of them on one axis, in place of its numbers; one that is down has the reason.
 
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use super::card::step_word;
 use crate::glyph::Glyphs;
 use crate::model::Model;
 use crate::prelude::*;
 use crate::widget::doc::DocLine;
 use crate::widget::{Doc, width};
-use host::{ServerState, ServerView};
+use host::{ServerState, ServerView, StepStatus};
 
 named! {
     /// What the rows are sorted by.
+    #[derive(Default)]
     pub(super) enum ServerOrder {
-        /// State, then errors.
+        /// Those that are down first, the others in the order of the file: a row moves only when
+        /// its server fails or is back.
+        #[default]
         Worst = "state",
         Name = "name",
         Tools = "tools",
@@ -26,9 +31,18 @@ named! {
 }
 
 impl ServerOrder {
-    /// The next order; `None` is followed by the first and follows the last: the cards.
-    pub(super) fn next(order: Option<Self>) -> Option<Self> {
-        Self::ALL.get(order.map_or(0, |order| order as usize + 1)).copied()
+    /// The next order; the last is followed by the first.
+    pub(super) const fn next(self) -> Self {
+        Self::ALL[(self as usize + 1) % Self::ALL.len()]
+    }
+
+    /// Cells of its column.
+    const fn width(self) -> usize {
+        match self {
+            Self::Tools => 6,
+            Self::Cpu => 5,
+            _ => 7,
+        }
     }
 
     /// A cell of a server: the numbers it is sorted by, largest first, the text and its role.
@@ -39,14 +53,8 @@ impl ServerOrder {
         let or_none = |known: Option<(u64, Ink)>| known.unwrap_or_else(|| (0, ink!("-")));
         let ((first, text), role) = match self {
             Self::Worst => {
-                let badness = match server.state {
-                    ServerState::Unavailable => 5,
-                    ServerState::Starting | ServerState::Waiting => 4,
-                    ServerState::Ready if !server.breaker.is_closed() => 3,
-                    ServerState::Ready => 2,
-                    ServerState::Disabled | ServerState::Shutdown | ServerState::Sleeping => 1,
-                };
-                return ((badness, errors), Ink::default(), Role::Text);
+                let down = u64::from(server.state == ServerState::Unavailable);
+                return ((down, 0), Ink::default(), Role::Text);
             }
             Self::Name => (or_none(None), Role::Text),
             Self::Tools => {
@@ -90,8 +98,10 @@ pub(super) fn sorted(model: &Model, order: ServerOrder, reversed: bool) -> Vec<S
     servers.into_iter().map(|server| server.name.clone()).collect()
 }
 
-/// Cells of a column of numbers.
-const NUMBER_COLUMNS: usize = 8;
+/// Cells of the state, with the time since when.
+const STATE_COLUMNS: usize = 15;
+/// Cells of the spark-line.
+const SPARK_COLUMNS: usize = 12;
 
 /// Draws a line of titles and a row per name; returns the lines of the rows.
 pub(super) fn draw(
@@ -101,45 +111,136 @@ pub(super) fn draw(
     (order, reversed): (ServerOrder, bool),
     doc: &mut Doc,
 ) -> Vec<Range<usize>> {
-    let name_width = names.iter().map(|name| width(&Model::name(name))).max().unwrap_or(0).max(6);
-    let state_width = 14;
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let longest = names.iter().map(|name| width(&Model::name(name))).max().unwrap_or(0);
+    let name_width = usize::from(longest.clamp(6, 32));
     // Names are never cut for a column: columns that do not fit are left out, the last ones first.
-    let room = usize::from(doc.width()).saturating_sub(usize::from(name_width) + 3 + state_width);
-    let columns =
-        &ServerOrder::ALL[2..(2 + room / (NUMBER_COLUMNS + 1)).min(ServerOrder::ALL.len())];
+    let mut room = usize::from(doc.width()).saturating_sub(name_width + 3 + STATE_COLUMNS);
+    let mut columns = ServerOrder::ALL[2..].to_vec();
+    let fits = |column: &ServerOrder| {
+        let wide = column.width() + 1;
+        let fits = wide <= room;
+        room = if fits { room - wide } else { 0 };
+        fits
+    };
+    columns.retain(fits);
+    let has_spark = room > SPARK_COLUMNS;
     let role = |column| if column == order { Role::Accent } else { Role::Faint };
     let title =
         |column: ServerOrder| glyphs.sorted(column.name(), (column == order).then_some(!reversed));
-    let name_width = usize::from(name_width);
     let mut line: DocLine = vec![
         (ink!("  {:<1$} ", title(ServerOrder::Name), name_width), role(ServerOrder::Name)),
-        (ink!("{:<1$}", title(ServerOrder::Worst), state_width), role(ServerOrder::Worst)),
+        (ink!("{:<1$}", title(ServerOrder::Worst), STATE_COLUMNS), role(ServerOrder::Worst)),
     ];
-    line.extend(columns.iter().map(|c| (ink!(" {:>1$}", title(*c), NUMBER_COLUMNS), role(*c))));
+    line.extend(columns.iter().map(|c| (ink!(" {:>1$}", title(*c), c.width()), role(*c))));
+    if has_spark {
+        line.push((ink!("  {:<1$}", "last 24 s", SPARK_COLUMNS), Role::Faint));
+    }
     doc.line(line);
+    let began = starting(model).filter_map(|server| Some(server.steps.first()?.began)).min();
     let mut rows = Vec::new();
     for server in names.iter().filter_map(|name| model.server(name)) {
         rows.push(doc.len()..doc.len() + 1);
-        let role = state_role(server.state);
-        let word = match server.state {
-            ServerState::Unavailable => "down",
-            ServerState::Ready if !server.breaker.is_closed() => "breaker open",
-            state => state.as_str(),
-        };
-        let mut line: DocLine = vec![
-            (ink!("{} ", glyphs.state(server.state)), role),
-            (ink!("{:<1$} ", Model::name(&server.name), name_width), Role::Heading),
-            (ink!("{:<1$}", word, state_width), role),
-        ];
-        for column in columns {
-            let (_, text, role) = column.cell(server, model);
-            line.push((ink!(" {:>1$}", text, NUMBER_COLUMNS), role));
-        }
-        if let Some(reason) = server.reason.as_ref().filter(|_| server.state != ServerState::Ready)
-        {
-            line.push((ink!("  {}", reason), Role::Muted));
+        let mut line = head(server, model, glyphs, name_width);
+        let mark = if model.marked.contains(&server.name) { glyphs.mark } else { " " };
+        line.push((ink!("{}", mark), Role::Accent));
+        match (server.state, &server.reason, began) {
+            (ServerState::Starting, _, Some(began)) => {
+                line.extend(bar(server, model, glyphs, began));
+            }
+            (ServerState::Ready, ..) | (_, None, _) => {
+                for column in &columns {
+                    let (_, text, role) = column.cell(server, model);
+                    line.push((ink!("{:>1$} ", text, column.width()), role));
+                }
+                if has_spark {
+                    line.push((spark(server, model, glyphs), Role::Muted));
+                }
+            }
+            (_, Some(reason), _) => {
+                let role = state_role(server.state);
+                line.push((ink!("{}", reason), role));
+            }
         }
         doc.line(line);
     }
     rows
+}
+
+/// Sign, name and state of a server.
+fn head(server: &ServerView, model: &Model, glyphs: &Glyphs, name_width: usize) -> DocLine {
+    let role = state_role(server.state);
+    let since = match server.state {
+        ServerState::Starting => model.elapsed(server.since),
+        _ => model.ago(server.since),
+    };
+    let (word, role) = match server.state {
+        ServerState::Unavailable => (ink!("down {}", since), role),
+        ServerState::Ready if !server.breaker.is_closed() => (ink!("breaker open"), Role::Warning),
+        state => (ink!("{} {}", state.as_str(), since), role),
+    };
+    vec![
+        (ink!("{} ", glyphs.state(server.state)), state_role(server.state)),
+        (ink!("{:<1$} ", Model::name(&server.name), name_width), Role::Heading),
+        (ink!("{:<1$}", word, STATE_COLUMNS), role),
+    ]
+}
+
+/// The last messages of a server, two seconds each.
+fn spark(server: &ServerView, model: &Model, glyphs: &Glyphs) -> Ink {
+    let recent = model.recent(&server.name, SPARK_COLUMNS);
+    let most = recent.iter().copied().max().unwrap_or(0);
+    let mut bars = ink!(" ");
+    for count in recent.into_iter().filter(|_| most > 0) {
+        bars.push(glyphs.bar(count, most));
+    }
+    bars
+}
+
+/// The servers that are starting.
+fn starting(model: &Model) -> impl Iterator<Item = &Arc<ServerView>> {
+    model.servers().filter(|server| server.state == ServerState::Starting)
+}
+
+/// Cells of the bar of a start.
+const BAR_COLUMNS: u64 = 24;
+/// The shortest time that a whole bar stands for.
+const MIN_START_WINDOW: Duration = Duration::from_secs(2);
+/// A start is drawn anew this often.
+const START_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The steps of a start so far, on the axis of all servers that are starting, and the running one.
+fn bar(server: &ServerView, model: &Model, glyphs: &Glyphs, began: Timestamp) -> DocLine {
+    model.wake_at(model.now.plus(START_INTERVAL));
+    let whole = model.now.since(began).max(MIN_START_WINDOW).as_micros().max(1) as u64;
+    let cell = |at: Timestamp| at.since(began).as_micros() as u64 * BAR_COLUMNS / whole;
+    let mut line: DocLine = vec![(ink!(" "), Role::Text)];
+    let mut drawn = 0;
+    let mut upto = |line: &mut DocLine, to: u64, sign: &'static str, role: Role| {
+        let mut part = Ink::default();
+        for _ in drawn..to.min(BAR_COLUMNS) {
+            part.push(sign);
+        }
+        drawn = drawn.max(to.min(BAR_COLUMNS));
+        line.push((part, role));
+    };
+    let [_, done, running, _] = glyphs.spans;
+    for step in server.steps.iter().filter(|step| step.status != StepStatus::Skipped) {
+        upto(&mut line, cell(step.began), " ", Role::Text);
+        let end = step.took.map_or(model.now, |took| step.began.plus(took));
+        let (sign, role) = match step.status {
+            StepStatus::Running => (running, Role::Busy),
+            StepStatus::Failed => (done, Role::Error),
+            StepStatus::Ok | StepStatus::Skipped => (done, Role::Ok),
+        };
+        upto(&mut line, (cell(end) + 1).max(1), sign, role);
+    }
+    upto(&mut line, BAR_COLUMNS, " ", Role::Text);
+    if let Some(step) = server.steps.iter().find(|step| step.status == StepStatus::Running) {
+        line.push((ink!(" {}", step_word(step.step)), Role::Busy));
+        line.push((ink!(" {}", model.elapsed(step.began)), Role::Muted));
+    }
+    line
 }

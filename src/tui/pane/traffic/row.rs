@@ -1,6 +1,6 @@
 //! Rows of the traffic list.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::keymap::KeyScope;
 use crate::model::Model;
@@ -8,7 +8,7 @@ use crate::pane::Cx;
 use crate::pane::traffic::TrafficPane;
 use crate::prelude::*;
 use crate::widget::{BrowserPart, BrowserRegions, FilterMatch, NO_MATCHES, Pen, scroll_bar, width};
-use mcp::{CallId, MessageKind, TrafficRecord};
+use mcp::{CallId, Direction, MessageKind, TrafficRecord};
 
 const TIME_COLUMNS: u16 = 12;
 const SIZE_COLUMNS: u16 = 7;
@@ -36,6 +36,9 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &BrowserRegions, 
         if columns.size > 0 {
             pen.right("size", columns.size, faint).skip(1);
         }
+        if columns.answer > 0 {
+            pen.right("answer", columns.answer, faint).skip(1);
+        }
         pen.right("took", LATENCY_COLUMNS, faint);
     }
     let look = (list, cx.selection(pane.split.part == BrowserPart::List));
@@ -43,10 +46,11 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &BrowserRegions, 
         let Some(record) = cx.model.traffic.get(seq) else { return };
         let marked = pane.marked.contains(&seq);
         pen.put(if marked { cx.glyphs.mark } else { " " }, cx.style(Role::Accent));
-        // An operation with a single message is drawn like a message without one.
-        let group = pane.groups.of(record).filter(|group| !group.below.is_empty());
-        let open = record.call.is_some_and(|call| pane.groups.is_open(call));
-        draw(record, seq, group.map(|group| (group, open)), cx, columns, pen);
+        // A row of a single message is drawn like a message.
+        let group = pane.groups.of(seq).filter(|group| !group.below.is_empty());
+        let open = group.is_some_and(|group| pane.groups.is_open(group.head));
+        let is_request = pane.groups.rows == TrafficRows::Requests;
+        draw(record, seq, group.map(|group| (group, open, is_request)), cx, columns, pen);
     });
     scroll_bar(cx, pane.stream.len(), pane.stream.list.top(), list, buf);
     if pane.stream.is_empty() {
@@ -67,31 +71,33 @@ struct Columns {
     time: u16,
     server: u16,
     size: u16,
+    answer: u16,
 }
 
 impl Columns {
     /// `name` is the length of the longest server name; 0 if only one server is listed.
     fn fit(width: u16, name: u16) -> Self {
-        let (time, server, size) = match width {
-            0..56 => (8, 0, 0),
-            56..70 => (8, 8, SIZE_COLUMNS),
-            _ => (TIME_COLUMNS, 14, SIZE_COLUMNS),
+        let (time, server, size, answer) = match width {
+            0..56 => (8, 0, 0, 0),
+            56..66 => (8, 8, SIZE_COLUMNS, 0),
+            66..76 => (8, 12, SIZE_COLUMNS, SIZE_COLUMNS),
+            _ => (TIME_COLUMNS, 14, SIZE_COLUMNS, SIZE_COLUMNS),
         };
-        Self { time, server: server.min(name), size }
+        Self { time, server: server.min(name), size, answer }
     }
 
     /// Cells after the message.
-    const fn after(self) -> u16 {
-        let size = if self.size > 0 { self.size + 1 } else { 0 };
-        size + LATENCY_COLUMNS + 1
+    fn after(self) -> u16 {
+        let gap = |cells: u16| if cells > 0 { cells + 1 } else { 0 };
+        gap(self.size) + gap(self.answer) + LATENCY_COLUMNS + 1
     }
 }
 
-/// Draws a message; the first one of an operation represents all of it.
+/// Draws a message; the first one of a row represents all of it.
 fn draw(
     record: &TrafficRecord,
     seq: u64,
-    group: Option<(&TrafficGroup, bool)>,
+    group: Option<(&TrafficGroup, bool, bool)>,
     cx: &Cx<'_>,
     columns: Columns,
     pen: &mut Pen<'_>,
@@ -104,27 +110,46 @@ fn draw(
         pen.middle(Model::name(&record.server), columns.server, cx.style(Role::Muted)).skip(1);
     }
     let end = room.saturating_sub(columns.after() + 2);
-    let head = group.filter(|(group, _)| group.head == seq);
-    let (mut bytes, mut latency) = (record.bytes, record.latency);
-    if let Some((group, open)) = head {
-        (bytes, latency) = (group.bytes, group.took);
-        pen.put(if open { cx.glyphs.open } else { cx.glyphs.closed }, cx.style(Role::Accent));
-        pen.skip(1);
+    let head = group.filter(|(group, ..)| group.head == seq);
+    let (mut bytes, mut latency) = ((record.bytes, 0), record.latency);
+    if let Some((group, open, is_request)) = head {
+        latency = group.took;
+        bytes = group.bytes;
+        if !is_request {
+            bytes = (group.bytes.0 + group.bytes.1, 0);
+            let sign = if open { cx.glyphs.open } else { cx.glyphs.closed };
+            pen.put(sign, cx.style(Role::Accent)).skip(1);
+        }
     } else if group.is_some() {
         pen.skip(2).put(cx.glyphs.branch, cx.style(Role::Faint)).skip(1);
     }
     let text = pen.position();
     message(record, cx, pen, end.saturating_sub(text));
-    if let Some((group, _)) = head {
-        let left = end.saturating_sub(pen.position());
-        let role = if group.failed { Role::Error } else { Role::Muted };
-        let sign = if group.failed { cx.glyphs.warning } else { "" };
-        let words = ink!("  {} {}", count(group.below.len() + 1, "message"), sign);
-        pen.clip(words, left, cx.style(role));
+    let left = end.saturating_sub(pen.position());
+    match head {
+        Some((group, _, true)) => {
+            let (sign, role) = if group.failed {
+                (cx.glyphs.down, Role::Error)
+            } else {
+                (cx.glyphs.check, Role::Ok)
+            };
+            pen.clip(ink!(" {}", sign), left, cx.style(role));
+        }
+        Some((group, _, false)) => {
+            let role = if group.failed { Role::Error } else { Role::Muted };
+            let sign = if group.failed { cx.glyphs.warning } else { "" };
+            let words = ink!("  {} {}", count(group.below.len() + 1, "message"), sign);
+            pen.clip(words, left, cx.style(role));
+        }
+        None => {}
     }
     pen.column(end + 1);
     if columns.size > 0 {
-        pen.right(ink!("{}", Bytes(bytes as u64)), columns.size, cx.style(Role::Muted)).skip(1);
+        pen.right(ink!("{}", Bytes(bytes.0 as u64)), columns.size, cx.style(Role::Muted)).skip(1);
+    }
+    if columns.answer > 0 {
+        let answer = if bytes.1 > 0 { ink!("{}", Bytes(bytes.1 as u64)) } else { ink!("") };
+        pen.right(answer, columns.answer, cx.style(Role::Muted)).skip(1);
     }
     if let Some(latency) = latency {
         let slow = latency.as_millis() >= 1_000;
@@ -171,35 +196,67 @@ impl TrafficPane {
             return;
         }
         let mut state = Ink::default();
-        if self.groups.on {
-            state.push("by operation  ");
+        match self.groups.rows {
+            TrafficRows::Requests => {}
+            TrafficRows::Operations => _ = state.push("by operation  "),
+            TrafficRows::Messages => _ = state.push("every message  "),
         }
         if !self.marked.is_empty() {
             state.push(ink!("{} marked  ", self.marked.len()));
         }
         let feed = &cx.model.traffic;
-        let count = ink!("{} of {}  ", self.stream.len(), feed.len());
+        let count = if self.groups.is_grouping() {
+            ink!("{} of {}  ", count(self.stream.len(), "row"), count(feed.len(), "message"))
+        } else {
+            ink!("{} of {}  ", self.stream.len(), feed.len())
+        };
         let hint = "server: tool: method: kind: status: duration:> size:> or text";
         self.stream.render_head(cx, hint, (feed, KeyScope::Traffic), (count, state), (area, buf));
     }
 }
 
-// Messages grouped by operation: a call with its retries, the server's requests within it, progress
-// and response are one row that unfolds. Draws nothing.
+// Messages that share a row: a request and its answer; or, by operation, a call with its retries, the
+// server's requests within it, progress and answer. A row unfolds. Draws nothing.
 
-/// Number of operations beyond which those without any message left are dropped.
-const MAX_OPERATIONS: usize = 20_000;
+/// Number of rows of several messages beyond which those without any message left are dropped.
+const MAX_GROUPS: usize = 20_000;
 
-/// The operations of a list.
-#[derive(Default)]
-pub struct Groups {
-    /// Whether messages are grouped.
-    pub on: bool,
-    by_call: HashMap<CallId, TrafficGroup>,
-    open: HashSet<CallId>,
+named! {
+    /// What has a row of its own.
+    #[derive(Default)]
+    pub enum TrafficRows {
+        /// A request, with its answer.
+        #[default]
+        Requests = "one row for each request, with its answer",
+        /// An operation, with everything that belongs to it.
+        Operations = "one row for each operation",
+        /// Every message.
+        Messages = "one row for each message",
+    }
 }
 
-/// One operation.
+/// What messages of one row have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum GroupKey {
+    Call(CallId),
+    Request(ServerName, Direction, SafeText),
+}
+
+/// The rows of several messages.
+#[derive(Default)]
+pub struct Groups {
+    /// What has a row.
+    pub rows: TrafficRows,
+    /// By the sequence number of the first message.
+    by_head: BTreeMap<u64, TrafficGroup>,
+    /// The first messages that others can still join.
+    heads: HashMap<GroupKey, u64>,
+    /// The first message of each of the others.
+    members: BTreeMap<u64, u64>,
+    open: HashSet<u64>,
+}
+
+/// Messages that share a row.
 #[derive(Debug, Default)]
 pub struct TrafficGroup {
     /// Sequence number of its first message.
@@ -208,57 +265,109 @@ pub struct TrafficGroup {
     pub below: Vec<u64>,
     /// The longest time between a request and its response.
     pub took: Option<Duration>,
-    /// Bytes of all its messages.
-    pub bytes: usize,
+    /// Bytes of the first message, and of the others.
+    pub bytes: (usize, usize),
     /// Whether something went wrong in it.
     pub failed: bool,
 }
 
 impl Groups {
+    /// Goes on to the next kind of rows.
+    pub fn turn(&mut self) {
+        self.rows = TrafficRows::ALL[(self.rows as usize + 1) % TrafficRows::ALL.len()];
+        self.open.clear();
+        self.reset();
+    }
+
     /// The filter changed: all messages are examined again.
     pub fn reset(&mut self) {
-        self.by_call.clear();
+        self.by_head.clear();
+        self.heads.clear();
+        self.members.clear();
+    }
+
+    /// Whether messages share rows.
+    pub fn is_grouping(&self) -> bool {
+        self.rows != TrafficRows::Messages
     }
 
     /// How a message that passed the filter is listed; `first` is the oldest one kept.
     pub fn judge(&mut self, first: u64, seq: u64, record: &TrafficRecord) -> FilterMatch {
-        let Some(call) = record.call.filter(|_| self.on) else { return FilterMatch::Row };
-        if self.by_call.len() > MAX_OPERATIONS {
-            self.by_call.retain(|_, group| group.head >= first);
-            let known = &self.by_call;
-            self.open.retain(|call| known.contains_key(call));
+        let asked = |direction| {
+            record.id.clone().map(|id| GroupKey::Request(record.server.clone(), direction, id))
+        };
+        let answers = matches!(record.kind, MessageKind::Response | MessageKind::Error);
+        let (key, begins) = match self.rows {
+            TrafficRows::Messages => (None, false),
+            TrafficRows::Operations => (record.call.map(GroupKey::Call), false),
+            TrafficRows::Requests if record.kind == MessageKind::Request => {
+                (asked(record.direction), true)
+            }
+            TrafficRows::Requests if answers => {
+                let other = match record.direction {
+                    Direction::In => Direction::Out,
+                    Direction::Out => Direction::In,
+                };
+                (asked(other), false)
+            }
+            TrafficRows::Requests => (None, false),
+        };
+        let Some(key) = key else { return FilterMatch::Row };
+        self.forget(first);
+        let head = self.heads.get(&key).copied().filter(|head| !begins && *head >= first);
+        let Some(head) = head else {
+            // An answer without its request has a row of its own.
+            if begins || self.rows == TrafficRows::Operations {
+                self.heads.insert(key, seq);
+                let group = TrafficGroup {
+                    head: seq,
+                    took: record.latency,
+                    bytes: (record.bytes, 0),
+                    failed: record.kind == MessageKind::Error || record.problem.is_some(),
+                    ..TrafficGroup::default()
+                };
+                self.by_head.insert(seq, group);
+            }
+            return FilterMatch::Row;
+        };
+        if self.rows == TrafficRows::Requests {
+            // There is one answer; the id may be used again.
+            self.heads.remove(&key);
         }
-        let group = self
-            .by_call
-            .entry(call)
-            .or_insert(TrafficGroup { head: seq, ..TrafficGroup::default() });
-        if group.head < first {
-            *group = TrafficGroup { head: seq, ..TrafficGroup::default() };
-        }
-        group.bytes += record.bytes;
+        let Some(group) = self.by_head.get_mut(&head) else { return FilterMatch::Row };
+        group.bytes.1 += record.bytes;
         group.took = group.took.max(record.latency);
         group.failed |= record.kind == MessageKind::Error || record.problem.is_some();
-        if group.head == seq {
-            return FilterMatch::Row;
-        }
         group.below.push(seq);
-        if self.open.contains(&call) { FilterMatch::Under(group.head) } else { FilterMatch::Out }
+        self.members.insert(seq, head);
+        if self.open.contains(&head) { FilterMatch::Under(head) } else { FilterMatch::Out }
     }
 
-    /// The operation of a message, when messages are grouped.
-    pub fn of(&self, record: &TrafficRecord) -> Option<&TrafficGroup> {
-        self.by_call.get(&record.call.filter(|_| self.on)?)
+    /// Drops rows without any message left, once there are many.
+    fn forget(&mut self, first: u64) {
+        let is_old = |head: Option<&u64>| head.is_some_and(|head| *head < first);
+        if self.by_head.len() > MAX_GROUPS && is_old(self.by_head.keys().next()) {
+            self.by_head = self.by_head.split_off(&first);
+            self.members = self.members.split_off(&first);
+            self.heads.retain(|_, head| *head >= first);
+            self.open.retain(|head| *head >= first);
+        }
     }
 
-    /// Whether an operation is unfolded.
-    pub fn is_open(&self, call: CallId) -> bool {
-        self.open.contains(&call)
+    /// The row that a message belongs to, if it shares one.
+    pub fn of(&self, seq: u64) -> Option<&TrafficGroup> {
+        self.by_head.get(self.members.get(&seq).unwrap_or(&seq))
     }
 
-    /// Unfolds or folds an operation; returns it if that changes rows.
-    pub fn set_open(&mut self, call: CallId, open: bool) -> Option<&TrafficGroup> {
-        let changed = if open { self.open.insert(call) } else { self.open.remove(&call) };
-        self.by_call.get(&call).filter(|group| changed && !group.below.is_empty())
+    /// Whether a row is unfolded.
+    pub fn is_open(&self, head: u64) -> bool {
+        self.open.contains(&head)
+    }
+
+    /// Unfolds or folds a row; returns it if that changes rows.
+    pub fn set_open(&mut self, head: u64, open: bool) -> Option<&TrafficGroup> {
+        let changed = if open { self.open.insert(head) } else { self.open.remove(&head) };
+        self.by_head.get(&head).filter(|group| changed && !group.below.is_empty())
     }
 }
 

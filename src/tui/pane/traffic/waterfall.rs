@@ -21,6 +21,8 @@ const LEAST: [Duration; 5] = [
     Duration::from_secs(1),
     Duration::from_secs(10),
 ];
+/// The axis is magnified by two at most so many times.
+const MAX_ZOOM: u32 = 20;
 /// Cells of the duration at the right.
 const DURATION_COLUMNS: u16 = 9;
 
@@ -34,6 +36,8 @@ pub struct Waterfall {
     stays: bool,
     folded: HashSet<u64>,
     least: usize,
+    /// How many times the axis is magnified by two, around the selected operation.
+    zoom: u32,
     built_for: Option<(u64, Option<ServerName>)>,
 }
 
@@ -95,6 +99,8 @@ impl Waterfall {
             Action::Fold => self.fold(ui.model, None),
             Action::Left => self.fold(ui.model, Some(true)),
             Action::Right => self.fold(ui.model, Some(false)),
+            Action::ZoomIn => self.zoom = (self.zoom + 1).min(MAX_ZOOM),
+            Action::ZoomOut => self.zoom = self.zoom.saturating_sub(1),
             Action::Longer => {
                 self.least = (self.least + 1) % LEAST.len();
                 self.built_for = None;
@@ -137,7 +143,15 @@ impl Waterfall {
     }
 
     /// The wheel, and clicks on rows; returns whether a row was clicked.
+    /// The wheel over the axis magnifies it.
     pub fn mouse(&mut self, gesture: Gesture, area: Rect) -> bool {
+        if let Gesture::Scroll { at, delta } = gesture
+            && lines(area)[1].contains(at)
+        {
+            let step = i32::from(delta < 0) - i32::from(delta > 0);
+            self.zoom = self.zoom.saturating_add_signed(step).min(MAX_ZOOM);
+            return false;
+        }
         let clicked = self.list.mouse(gesture, &self.rows[..], lines(area)[2]);
         self.stays = clicked || self.list.index() + 1 < self.rows.len();
         clicked
@@ -165,7 +179,8 @@ impl Waterfall {
         let shown: Vec<&RecordedOperation> =
             self.rows[window].iter().filter_map(|number| operations.get(*number)).collect();
         let now = if cx.model.playback.is_some() { operations.latest() } else { cx.model.now };
-        let axis = Axis::of(&shown, now, list);
+        let center = self.selected(cx.model).map(|operation| operation.asked);
+        let axis = Axis::of(&shown, now, (self.zoom, center), list);
         let path = self.critical_path(operations);
         axis.render(cx, axis_line, buf);
         let style = cx.selection(true);
@@ -177,8 +192,9 @@ impl Waterfall {
             let role = if is_critical { Role::Heading } else { Role::Text };
             name(operation, (folded, role), cx, axis.left.saturating_sub(2), pen);
             pen.column(list.width.saturating_sub(DURATION_COLUMNS + 1));
-            let role = if operation.outcome.is_bad() { Role::Error } else { Role::Muted };
+            let role = if is_bad(operation) { Role::Error } else { Role::Muted };
             pen.right(ink!("{}", Dur(operation.took(now))), DURATION_COLUMNS, cx.style(role));
+            axis.folds(cx, pen);
             axis.bar(operation, cx, pen);
         });
         scroll_bar(cx, self.rows.len(), self.list.top(), list, buf);
@@ -210,6 +226,9 @@ impl Waterfall {
     fn render_head(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let operations = &cx.model.operations;
         let mut text = ink!("{}", count(self.rows.len(), "operation"));
+        if self.zoom > 0 {
+            text.push(ink!("  {}x", 1_u64 << self.zoom));
+        }
         if self.least > 0 {
             text.push(ink!(" of {} or longer", Dur(LEAST[self.least])));
         }
@@ -264,6 +283,39 @@ fn name(
     }
 }
 
+/// The stretches of an axis over what happened, in order of their beginnings; `now` ends an axis
+/// without any.
+fn stretched(busy: &[(u64, u64)], now: u64) -> Vec<Stretch> {
+    let first = busy.first().map_or(now, |(from, _)| *from);
+    let last = busy.iter().map(|(_, to)| *to).max().unwrap_or(now).max(first + 1);
+    // Time in which something happened, in one piece each.
+    let mut pieces: Vec<(u64, u64)> = Vec::new();
+    for &(from, to) in busy {
+        match pieces.last_mut() {
+            Some(piece) if from <= piece.1 => piece.1 = piece.1.max(to),
+            _ => pieces.push((from, to)),
+        }
+    }
+    let least = IDLE_TIMEOUT.max((last - first) / 10);
+    let idle = |from: u64, to: u64| to - from > least;
+    let gaps = pieces.windows(2).map(|pair| (pair[0].1, pair[1].0));
+    let folded: Vec<(u64, u64)> = gaps.filter(|(from, to)| idle(*from, *to)).collect();
+    let lost: u64 = folded.iter().map(|(from, to)| to - from).sum();
+    let share = ((last - first - lost) / FOLDED_SHARE).max(1);
+    let mut stretches = Vec::with_capacity(folded.len() * 2 + 1);
+    let (mut from, mut at) = (first, 0);
+    for (begin, end) in folded {
+        let long = begin - from;
+        stretches.push(Stretch { from, to: begin, at, long });
+        let fold = share.min(end - begin);
+        stretches.push(Stretch { from: begin, to: end, at: at + long, long: fold });
+        at += long + fold;
+        from = end;
+    }
+    stretches.push(Stretch { from, to: last, at, long: last - from });
+    stretches
+}
+
 /// The exact times of an operation, relative to when it was requested.
 fn exact(operation: &RecordedOperation, model: &Model) -> Ink {
     let after = |at: Timestamp| Dur(at.since(operation.asked));
@@ -286,10 +338,37 @@ fn exact(operation: &RecordedOperation, model: &Model) -> Ink {
     text
 }
 
-/// The time span of the visible rows, mapped to the cells of the bars.
+/// Whether an operation lasts as long as its server: its end is no failure, and on the axis it would
+/// compress all others to a point.
+fn lasts(operation: &RecordedOperation) -> bool {
+    operation.method.starts_with("subscriptions/")
+}
+
+/// Whether an operation failed.
+fn is_bad(operation: &RecordedOperation) -> bool {
+    operation.outcome.is_bad() && !lasts(operation)
+}
+
+/// Idle time longer than this, and than a tenth of all, is folded.
+const IDLE_TIMEOUT: u64 = 2_000_000;
+/// What a folded stretch is drawn as, in shares of the time in which something happened.
+const FOLDED_SHARE: u64 = 20;
+
+/// A stretch of time on the axis, in microseconds.
+struct Stretch {
+    from: u64,
+    to: u64,
+    /// Where it begins on the axis, and how long it is there.
+    at: u64,
+    long: u64,
+}
+
+/// The time span of the visible rows, mapped to the cells of the bars. Where nothing happens for
+/// long, time is folded; a part of the axis may be magnified.
 struct Axis {
-    from: Timestamp,
-    to: Timestamp,
+    stretches: Vec<Stretch>,
+    /// The part of the axis that is shown.
+    shown: (u64, u64),
     now: Timestamp,
     /// First column of the bars.
     left: u16,
@@ -297,37 +376,100 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(shown: &[&RecordedOperation], now: Timestamp, list: Rect) -> Self {
-        let from = shown.iter().map(|operation| operation.asked).min().unwrap_or(now);
-        // A subscription lasts as long as its server, and would compress all others to a point.
-        let lasts = |operation: &RecordedOperation| operation.method.starts_with("subscriptions/");
-        let ends = shown.iter().filter(|operation| !lasts(operation));
-        let to = ends.map(|operation| operation.ended.unwrap_or(now)).max().unwrap_or(now);
+    /// `zoom` halves what is shown so many times, around `center`.
+    fn of(
+        shown: &[&RecordedOperation],
+        now: Timestamp,
+        (zoom, center): (u32, Option<Timestamp>),
+        list: Rect,
+    ) -> Self {
+        let mut busy: Vec<(u64, u64)> = Vec::with_capacity(shown.len());
+        for operation in shown {
+            let end = if lasts(operation) { None } else { Some(operation.ended.unwrap_or(now)) };
+            let end = end.unwrap_or(operation.asked);
+            busy.push((operation.asked.0, end.0.max(operation.asked.0)));
+        }
+        busy.sort_unstable();
+        let stretches = stretched(&busy, now.0);
+        let whole = stretches.last().map_or(1, |last| last.at + last.long).max(1);
         let left = (list.width * 2 / 5).clamp(16.min(list.width), 44);
         let cells = list.width.saturating_sub(left + DURATION_COLUMNS + 2);
-        Self { from, to: to.max(Timestamp(from.0 + 1)), now, left, cells }
+        let mut axis = Self { stretches, shown: (0, whole), now, left, cells };
+        if zoom > 0 {
+            let wide = (whole >> zoom.min(40)).max(10);
+            let center = center.map_or(whole, |at| axis.place(at));
+            let from = center.saturating_sub(wide / 2).min(whole.saturating_sub(wide));
+            axis.shown = (from, from + wide);
+        }
+        axis
     }
 
-    /// The cell of a point in time.
+    /// Where a point in time is on the axis.
+    fn place(&self, at: Timestamp) -> u64 {
+        let after = self.stretches.partition_point(|stretch| stretch.from <= at.0);
+        let Some(stretch) = after.checked_sub(1).and_then(|n| self.stretches.get(n)) else {
+            return 0;
+        };
+        let into = at.0.min(stretch.to) - stretch.from;
+        let span = (stretch.to - stretch.from).max(1);
+        stretch.at + (u128::from(into) * u128::from(stretch.long) / u128::from(span)) as u64
+    }
+
+    /// The point in time at a place on the axis.
+    fn time_at(&self, place: u64) -> u64 {
+        let after = self.stretches.partition_point(|stretch| stretch.at <= place);
+        let Some(stretch) = after.checked_sub(1).and_then(|n| self.stretches.get(n)) else {
+            return self.now.0;
+        };
+        let into = (place - stretch.at).min(stretch.long);
+        let span = stretch.to - stretch.from;
+        let long = u128::from(stretch.long.max(1));
+        stretch.from + (u128::from(into) * u128::from(span) / long) as u64
+    }
+
+    /// The cell of a point in time, if it is shown; otherwise the one next to it.
     fn cell(&self, at: Timestamp) -> u16 {
         let last = u64::from(self.cells.saturating_sub(1));
-        let span = u128::from(self.to.0 - self.from.0);
-        let after = u128::from(at.0.saturating_sub(self.from.0));
-        (after * u128::from(last) / span).min(last.into()) as u16
+        let (from, to) = self.shown;
+        let into = self.place(at).saturating_sub(from).min(to - from);
+        (u128::from(into) * u128::from(last) / u128::from((to - from).max(1))) as u16
+    }
+
+    /// Whether any of a time is shown.
+    fn shows(&self, from: Timestamp, to: Timestamp) -> bool {
+        self.place(to) >= self.shown.0 && self.place(from) <= self.shown.1
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let faint = cx.style(Role::Faint);
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
-        pen.skip(1).put(Model::time_of_day(self.from), faint);
-        let span = self.to.since(self.from);
-        let marks = u32::from(self.cells / 14).max(1);
+        let began = self.time_at(self.shown.0);
+        pen.skip(1).put(Model::time_of_day(Timestamp(began)), faint);
+        let marks = u64::from(self.cells / 14).max(1);
+        let last = u64::from(self.cells.saturating_sub(1));
+        let mut free = pen.position() + 1;
         for mark in 0..=marks {
-            let text = ink!("+{}", Dur(span / marks * mark));
-            let cells = self.cells.saturating_sub(1);
-            let at = u32::from(cells) * mark / marks;
-            let at = (at as u16).min(cells.saturating_sub(width(&text)));
-            pen.column(self.left + at).put(text, faint);
+            let place = self.shown.0 + (self.shown.1 - self.shown.0) * mark / marks;
+            let since = Duration::from_micros(self.time_at(place).saturating_sub(began));
+            let text = ink!("+{}", Dur(since));
+            let at = (last * mark / marks) as u16;
+            let at = self.left + at.min(self.cells.saturating_sub(width(&text)));
+            // Labels never run into each other.
+            if at >= free {
+                pen.column(at).put(&text, faint);
+                free = at + width(&text) + 1;
+            }
+        }
+    }
+
+    /// Marks the cells where time is folded.
+    fn folds(&self, cx: &Cx<'_>, pen: &mut Pen<'_>) {
+        for stretch in self.stretches.iter().filter(|s| s.long < s.to - s.from) {
+            let at = stretch.at + stretch.long / 2;
+            if (self.shown.0..=self.shown.1).contains(&at) {
+                let cell = self.cell(Timestamp(self.time_at(at)));
+                pen.column(self.left + cell).clip(cx.glyphs.vertical, 1, cx.style(Role::Rule));
+            }
         }
     }
 
@@ -336,6 +478,9 @@ impl Axis {
             return;
         }
         let ended = operation.ended.unwrap_or(self.now);
+        if !self.shows(operation.asked, ended) {
+            return;
+        }
         let end = self.cell(ended).max(self.cell(operation.asked));
         let progress = operation.progress.map_or(end + 1, |at| self.cell(at));
         let sent = self.cell(operation.sent);
@@ -356,10 +501,43 @@ impl Axis {
             let is_last = cell == end;
             let (sign, role) = match operation.outcome {
                 RecordedOutcome::Open if is_last => (cx.glyphs.arrow, Role::Busy),
-                outcome if outcome.is_bad() && is_last => (cx.glyphs.down, Role::Error),
+                _ if is_bad(operation) && is_last => (cx.glyphs.down, Role::Error),
                 _ => (cx.glyphs.spans[kind], ROLES[kind]),
             };
             pen.column(self.left + cell).clip(sign, 1, cx.style(role));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn folded_time_stays_in_order_and_every_moment_has_its_place(
+            starts in proptest::collection::vec((0u64..4_000_000_000, 0u64..90_000_000), 1..30),
+        ) {
+            let mut busy: Vec<(u64, u64)> = starts.iter().map(|(at, long)| (*at, at + long)).collect();
+            busy.sort_unstable();
+            let stretches = stretched(&busy, 5_000_000_000);
+            let whole = stretches.last().map_or(0, |last| last.at + last.long);
+            let axis = Axis {
+                stretches, shown: (0, whole.max(1)), now: Timestamp(5_000_000_000), left: 0, cells: 80,
+            };
+            let mut places: Vec<u64> = Vec::new();
+            for (from, to) in &busy {
+                let (begin, end) = (axis.place(Timestamp(*from)), axis.place(Timestamp(*to)));
+                // Where something happens, time is not folded.
+                prop_assert_eq!(end - begin, to - from);
+                places.push(begin);
+            }
+            prop_assert!(places.is_sorted(), "{places:?}");
+            prop_assert!(axis.cell(Timestamp(busy[0].0)) == 0);
+            let last = busy.iter().map(|busy| busy.1).max().unwrap_or(0);
+            prop_assert!(axis.cell(Timestamp(last)) == 79 || last == busy[0].0);
         }
     }
 }

@@ -67,7 +67,7 @@ fn every_kind_of_field_is_filled_in_and_goes_out_typed_in_both_eras() {
 #[test]
 fn roots_of_a_modern_server_are_given_when_it_asks_inside_its_result() {
     let mut stage = Stage::of("modern", Size::WIDE, "{}");
-    stage.deck.keys("9f");
+    stage.deck.keys("6f");
     stage.deck.wait("roots shared with modern");
     stage.deck.keys("/srv/data\tData");
     stage.deck.keys("\x1bOP");
@@ -142,7 +142,7 @@ fn a_bell_rings_once_for_a_question_and_not_when_it_is_muted() {
     stage.deck.wait("20 waiting");
     assert!(stage.deck.raw().contains('\x07'));
     stage.leave();
-    stage.deck.keys("9\x18");
+    stage.deck.keys("6\x18");
     stage.deck.wait("deny all of asker?");
     stage.deck.decide("y");
     stage.deck.wait("Nothing waits for you");
@@ -188,7 +188,7 @@ fn a_call_that_is_given_up_takes_its_question_off_the_screen_and_keeps_the_draft
         stage.answers("sample").first().is_some_and(|answer| answer["error"]["code"] == -32000)
     });
     stage.leave();
-    stage.deck.keys("9");
+    stage.deck.keys("6");
     stage.deck.wait("withdrawn: the call that asked ended");
     stage.deck.keys("\r");
     stage.deck.wait("almost done");

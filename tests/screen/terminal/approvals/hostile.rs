@@ -37,7 +37,7 @@ fn s27_ten_megabytes_are_read_scrolled_and_answered() {
 fn s29_five_hundred_before_anybody_asked_are_refused_and_counted() {
     let mut stage = Stage::of("eager", Size::WIDE, "{}");
     let pid = stage.deck.pid_of("eager");
-    stage.deck.keys("9");
+    stage.deck.keys("6");
     stage.deck.wait("Nothing waits for you");
     pty::signal(pid, Signal::INT);
     stage.deck.wait("500 refused");
@@ -58,7 +58,7 @@ fn s29_a_storm_during_a_call_is_bounded_collapsed_and_denied_as_one() {
     stage.deck.keys(CALL);
     stage.deck.wait("32 waiting");
     stage.leave();
-    stage.deck.keys("9");
+    stage.deck.keys("6");
     stage.deck.wait("32 items waiting");
     stage.deck.wait("32 sampling");
     stage.deck.wait("468 refused");

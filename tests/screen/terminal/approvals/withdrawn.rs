@@ -27,7 +27,7 @@ fn draft_stays(stage: &mut Stage, reason: &str) {
     stage.deck.keys("\x1b");
     stage.deck.gone("no longer open");
     stage.leave();
-    stage.deck.keys("9");
+    stage.deck.keys("6");
     stage.deck.wait("draft kept");
     stage.deck.keys("\r");
     stage.deck.wait("I would rather");
@@ -60,7 +60,7 @@ fn pid(deck: &mut pty::Deck, server: &str) -> i32 {
     deck.keys("1");
     deck.wait("pid ");
     let pid = deck.pid_of(server);
-    deck.keys("9");
+    deck.keys("6");
     deck.wait("items waiting");
     pid
 }
@@ -88,7 +88,7 @@ fn u2_a_hundred_questions_of_five_servers_are_distinguished_denied_together_and_
         deck.wait(&format!("{} waiting", (n + 1) * 20));
         deck.leave_call();
     }
-    deck.keys("*9");
+    deck.keys("*6");
     deck.wait("100 items waiting");
     for name in names {
         deck.wait_until(name, |screen| {

@@ -28,7 +28,7 @@ fn suggesting(capabilities: &Value) -> Value {
 fn a_prompt_is_completed_by_the_server_with_what_was_chosen_before() {
     let offers = json!({"prompts": {}, "completions": {}});
     let mut deck = scripted(&suggesting(&offers));
-    deck.keys("4");
+    deck.keys("3v");
     deck.wait("visit");
     deck.keys(ENTER);
     // Before a key is typed, and again with what was typed.
@@ -78,7 +78,7 @@ fn a_template_is_completed_by_the_server_and_read_where_it_leads() {
 fn a_server_that_offers_no_completions_is_never_asked_for_them() {
     let offers = json!({"prompts": {}});
     let mut deck = scripted(&suggesting(&offers));
-    deck.keys("4");
+    deck.keys("3v");
     deck.wait("visit");
     deck.keys(ENTER);
     deck.wait("country *");

@@ -49,10 +49,8 @@ fn a_picture_is_drawn_as_the_terminal_says_it_can() {
         (format!("\x1b_Gi=31;OK\x1b\\{cell}\x1b[?62c"), "", "\x1b_Ga=t,f=100,"),
         (format!("{cell}\x1b[?62c"), "iTerm.app", "\x1b]1337;File=inline=1"),
     ] {
-        let mut deck = launch(&picture())
-            .without_env("MCPDECK_IMAGES")
-            .env("TERM_PROGRAM", program)
-            .start_as_it_is();
+        let mut deck =
+            launch(&picture()).without_env("MCPDECK_IMAGES").env("TERM_PROGRAM", program).start();
         deck.wait_raw(0, "\x1b_Gi=31,s=1,v=1,a=q");
         deck.bytes(&answer);
         deck.wait("1 ready");
@@ -82,7 +80,7 @@ fn a_picture_is_drawn_as_the_terminal_says_it_can() {
 
 #[test]
 fn a_terminal_that_never_answers_shows_half_blocks_and_none_is_asked_in_vain() {
-    let mut deck = launch(&picture()).without_env("MCPDECK_IMAGES").start_as_it_is();
+    let mut deck = launch(&picture()).without_env("MCPDECK_IMAGES").start();
     deck.wait("1 ready");
     deck.keys("2");
     open(&mut deck, "draw");

@@ -19,7 +19,7 @@ fn messages_of_one_operation_are_one_row_that_unfolds() {
     deck.keys("\x1b");
     deck.keys("\x1b");
     deck.gone("f5 call");
-    deck.keys("5");
+    deck.keys("4");
     deck.wait("tools/call work");
     deck.wait("notifications/progress");
     let progress = |screen: &str| screen.matches("notifications/progress").count();
@@ -43,8 +43,8 @@ fn messages_of_one_operation_are_one_row_that_unfolds() {
 fn a_message_opens_as_json_that_folds_and_leads_to_its_other_half() {
     let mut deck = Deck::demo(Size::WIDE);
     deck.wait("4 ready");
-    deck.keys("5/method:tools/list dir:out server:atlas\r");
-    deck.wait("1 of ");
+    deck.keys("4/method:tools/list dir:out server:atlas\r");
+    deck.wait("1 row of ");
     deck.keys("\r");
     deck.wait("answered; p goes");
     deck.wait("method: \"tools/list\"");
@@ -80,7 +80,7 @@ fn filters_are_completed_saved_under_a_name_and_remembered_by_the_project() {
     let mut deck = launch.start();
     deck.wait("4 ready");
     // The servers have a column where the preview takes no room.
-    deck.keys("5|/ser\t");
+    deck.keys("4|/ser\t");
     deck.wait("/ server:");
     deck.keys("cr\t");
     deck.wait("/ server:crew");
@@ -118,7 +118,7 @@ fn filters_are_completed_saved_under_a_name_and_remembered_by_the_project() {
 fn what_is_shown_and_what_is_marked_is_exported_as_json_lines() {
     let mut deck = Deck::demo(Size::WIDE);
     deck.wait("4 ready");
-    deck.keys("5|/method:initialize server:gremlin");
+    deck.keys("4|/method:initialize server:gremlin");
     deck.wait("→ gremlin");
     let exported = |deck: &Deck, name: &str| {
         let path = deck.home().join(name);
@@ -151,7 +151,7 @@ fn logs_are_searched_both_ways_and_following_never_stops_silently() {
         .write("talks.json", &script)
         .start();
     deck.wait("1 ready");
-    deck.keys("6");
+    deck.keys("5");
     deck.wait("line 199 of hay");
     deck.wait("following");
     deck.keys("/needle\r");
@@ -178,7 +178,7 @@ fn logs_are_searched_both_ways_and_following_never_stops_silently() {
 fn the_level_of_the_log_is_chosen_for_the_host_and_for_a_server() {
     let mut deck = Launch::demo(Size::WIDE).arg("--log-file").arg("deck.log").start();
     deck.wait("4 ready");
-    deck.keys("6D");
+    deck.keys("5D");
     deck.wait("mcpdeck: trace and above");
     deck.keys("mcpdeck debug\r");
     deck.gone("mcpdeck: trace and above");
@@ -189,7 +189,7 @@ fn the_level_of_the_log_is_chosen_for_the_host_and_for_a_server() {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         text.contains("\"level\":\"DEBUG\"")
     });
-    deck.keys("6D");
+    deck.keys("5D");
     deck.wait("mcpdeck: trace and above");
     deck.keys("beacon error\r");
     deck.wait("beacon logs from");
@@ -209,6 +209,8 @@ fn the_mouse_selects_opens_scrolls_and_changes_panes() {
     deck.wait_until("the selected row", here);
     deck.wheel_down(col, row);
     deck.wheel_down(col, row);
+    deck.keys("\\");
+    deck.wait("All servers");
     let (col, row) = deck.place_of("crew");
     deck.click(col, row);
     deck.wait_until("one server alone", |screen| {

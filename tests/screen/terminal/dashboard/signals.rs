@@ -128,7 +128,7 @@ fn a_second_ctrl_c_waits_for_no_server() {
 
 #[test]
 fn a_hangup_that_is_ignored_still_ends_a_program_without_a_terminal() {
-    let deck = Launch::demo(Size::WIDE).ignoring_hangup().start();
+    let mut deck = Launch::demo(Size::WIDE).ignoring_hangup().start();
     deck.wait("4 ready");
     let (own, server) = (deck.pid(), deck.pid_of("atlas"));
     drop(deck.close_terminal());
@@ -199,7 +199,7 @@ fn a_thousand_resizes_under_floods_end_in_a_screen_that_fits() {
         .write("loud.json", flood)
         .start();
     deck.wait("2 ready");
-    deck.keys("6");
+    deck.keys("5");
     deck.wait("following");
     let odd = [(1, 1), (0, 0), (500, 200), (20, 5), (60, 20), (80, 24), (200, 60), (3, 100)];
     for n in 0..1_000 {
