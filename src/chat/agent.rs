@@ -36,6 +36,8 @@ pub struct TurnLimits {
     pub calls: u32,
     /// Maximum number of tokens, input and output.
     pub tokens: u64,
+    /// Maximum cost of the conversation, in dollars; without a known price it stops every turn.
+    pub cost: Option<f64>,
     /// How often in a row the same call may return the same result.
     pub repeats: u32,
     /// How often one tool may fail in a row.
@@ -46,7 +48,15 @@ pub struct TurnLimits {
 
 impl Default for TurnLimits {
     fn default() -> Self {
-        Self { rounds: 20, calls: 50, tokens: 1_000_000, repeats: 2, failures: 3, at_once: 4 }
+        Self {
+            rounds: 20,
+            calls: 50,
+            tokens: 1_000_000,
+            cost: None,
+            repeats: 2,
+            failures: 3,
+            at_once: 4,
+        }
     }
 }
 
@@ -63,11 +73,30 @@ pub struct Conversation {
     /// The model that answered last.
     #[serde(default)]
     pub model: String,
+    /// The name that the user gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What its turns have cost, in dollars, as far as prices are known.
+    #[serde(default)]
+    pub spent: f64,
 }
 
 impl Conversation {
-    /// The beginning of the user's first message.
+    /// Whether its title or one of its messages holds these words, in lower case.
+    pub fn holds(&self, words: &str) -> bool {
+        let is_in = |text: &str| text.to_lowercase().contains(words);
+        is_in(&self.title())
+            || self.messages.iter().any(|message| match message {
+                ChatMessage::User { text } | ChatMessage::Tool { text, .. } => is_in(text),
+                ChatMessage::Assistant(reply) => is_in(&reply.text),
+            })
+    }
+
+    /// Its name, else the beginning of the user's first message.
     pub fn title(&self) -> String {
+        if let Some(name) = &self.name {
+            return name.clone();
+        }
         let first = self.messages.iter().find_map(|message| match message {
             ChatMessage::User { text } => Some(text.as_str()),
             _ => None,
@@ -209,6 +238,7 @@ impl Agent {
             rounds: 0,
             calls: 0,
             usage: TokenUsage::default(),
+            spent_before: talk.spent,
             costs: Vec::new(),
             results: BTreeMap::new(),
             same: HashMap::new(),
@@ -230,12 +260,16 @@ impl Agent {
         if reason.is_end() {
             on_event(ChatEvent::Status { status: StatusKind::Complete, tool: None, message: None });
         }
+        let cost = model.price().map(|price| price.cost(turn.usage));
+        talk.spent += cost.unwrap_or_default();
         let unknown_tools = self.unknown.lock().get(model.name()).cloned().unwrap_or_default();
         on_event(ChatEvent::Done {
             reason,
             rounds: turn.rounds,
             tool_calls: turn.calls,
             usage: turn.usage,
+            cost,
+            session_cost: cost.map(|_| talk.spent),
             costs: turn.spent_by_server(),
             unknown_tools,
         });
@@ -254,6 +288,8 @@ struct AgentTurn<'a> {
     rounds: u32,
     calls: u32,
     usage: TokenUsage,
+    /// What the conversation had cost before this turn.
+    spent_before: f64,
     costs: Vec<Cost>,
     /// Calls of each server and the tokens of their results.
     results: BTreeMap<ServerName, (u32, u64)>,
@@ -337,11 +373,19 @@ impl AgentTurn<'_> {
             Some(DoneReason::Aborted)
         } else if self.rounds >= limits.rounds {
             Some(DoneReason::Rounds)
-        } else if self.usage.input + self.usage.output >= limits.tokens {
+        } else if self.usage.input + self.usage.output >= limits.tokens
+            || limits.cost.is_some_and(|most| self.cost() >= most)
+        {
             Some(DoneReason::Budget)
         } else {
             None
         }
+    }
+
+    /// What the conversation has cost so far; without end where no price is known.
+    fn cost(&self) -> f64 {
+        let price = self.model.price();
+        self.spent_before + price.map_or(f64::INFINITY, |price| price.cost(self.usage))
     }
 
     /// Reports why the turn was stopped, to the user and, in the history, to the model.
@@ -352,6 +396,11 @@ impl AgentTurn<'_> {
             }
             DoneReason::Loop => "the same call gave the same result again and again".to_owned(),
             DoneReason::ToolErrors => "a tool failed several times in a row".to_owned(),
+            DoneReason::Budget
+                if self.agent.limits.cost.is_some_and(|most| self.cost() >= most) =>
+            {
+                format!("the conversation has cost ${:.4}, as much as it may", self.cost())
+            }
             DoneReason::Budget => "the budget of the turn is spent".to_owned(),
             _ => return reason,
         };
@@ -710,7 +759,7 @@ fn refused(catalog: &ToolCatalog, call: &ToolCall, error: &Error) -> String {
 /// The tokens of an answer that the user aborted, estimated: the provider sent no counts.
 fn aborted(prompt: &ModelPrompt, so_far: &str) -> TokenUsage {
     let (input, output) = (context::of_prompt(prompt), context::of_text(so_far));
-    TokenUsage { input, output, is_estimate: true }
+    TokenUsage { input, output, is_estimate: true, ..TokenUsage::default() }
 }
 
 /// What identifies a call.

@@ -40,6 +40,7 @@ impl LanguageModel for Embedded {
                 input: context::of_prompt(prompt),
                 output: context::of_reply(&reply),
                 is_estimate: true,
+                ..TokenUsage::default()
             };
             Ok(reply)
         })

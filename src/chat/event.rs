@@ -78,6 +78,12 @@ pub enum ChatEvent {
         tool_calls: u32,
         /// Tokens of the turn.
         usage: TokenUsage,
+        /// What the turn cost, in dollars, where the price of the model is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost: Option<f64>,
+        /// What the session has cost so far, likewise.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session_cost: Option<f64>,
         /// Cost of each server.
         costs: Vec<Cost>,
         /// Names of nonexistent tools that this model called in this chat, with counts.

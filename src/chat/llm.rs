@@ -146,8 +146,14 @@ pub enum Stop {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenUsage {
-    /// Input tokens.
+    /// Input tokens, with those that came from a cache or went to one.
     pub input: u64,
+    /// Of these, those that the provider had in its cache.
+    #[serde(default)]
+    pub cached: u64,
+    /// Of these, those that it put there at a price of its own.
+    #[serde(default)]
+    pub written: u64,
     /// Output tokens.
     pub output: u64,
     /// Whether these are our estimates, because the provider sent no counts.
@@ -158,8 +164,38 @@ impl TokenUsage {
     /// Adds another.
     pub fn add(&mut self, other: Self) {
         self.input += other.input;
+        self.cached += other.cached;
+        self.written += other.written;
         self.output += other.output;
         self.is_estimate |= other.is_estimate;
+    }
+}
+
+/// What a model costs, in dollars for a million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ModelPrice {
+    /// Input.
+    pub input: f64,
+    /// Input from the cache; defaults to `input`.
+    pub cached: Option<f64>,
+    /// Input that is put into the cache; defaults to `input`.
+    pub written: Option<f64>,
+    /// Output.
+    pub output: f64,
+}
+
+impl ModelPrice {
+    /// What this usage costs, in dollars.
+    pub fn cost(&self, usage: TokenUsage) -> f64 {
+        let plain = usage.input.saturating_sub(usage.cached + usage.written);
+        let parts = [
+            (plain, self.input),
+            (usage.cached, self.cached.unwrap_or(self.input)),
+            (usage.written, self.written.unwrap_or(self.input)),
+            (usage.output, self.output),
+        ];
+        parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>() / 1e6
     }
 }
 
@@ -200,6 +236,11 @@ pub trait LanguageModel: Send + Sync + 'static {
 
     /// Context size in tokens: prompt and answer together.
     fn context(&self) -> u64;
+
+    /// What it costs, if that is known.
+    fn price(&self) -> Option<ModelPrice> {
+        None
+    }
 
     /// Whether it calls tools by fenced blocks in its text.
     fn is_fenced(&self) -> bool {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::ToolCatalog;
+use crate::catalog::{ChatTool, ToolCatalog};
 use crate::{context, fence};
 use base::ServerName;
 use base::text::SafeText;
@@ -77,7 +77,7 @@ impl SystemPrompt {
                     text.push_str(&line);
                 }
             }
-            let said = guidance_of((host, who), server, part.len()).await;
+            let said = guidance_of((host, who), part).await;
             let said = SafeText::cut_block(&said, MAX_GUIDANCE_CHARS).to_string();
             let (server, tools) = (server.clone(), part.len());
             let guidance = context::of_text(&said);
@@ -94,15 +94,28 @@ impl SystemPrompt {
     }
 }
 
-/// A server's guidance on its tools; empty if the caller may not see all of them, as the text names
-/// every tool.
-async fn guidance_of((host, who): (&Host, &Principal), server: &ServerName, seen: usize) -> String {
+/// What a server says about its tools, in its prompt or its instructions; their descriptions are sent
+/// with their definitions. Empty if the caller may not see all tools, as the text may name every one.
+async fn guidance_of((host, who): (&Host, &Principal), seen: &[ChatTool]) -> String {
+    let Some(ChatTool { name: first, server, .. }) = seen.first() else { return String::new() };
     let view = host.snapshot();
-    let all = view.servers.get(server).map_or(0, |server| server.capabilities.tools.len());
-    if seen < all && !who.is_person() {
+    let known = view.servers.get(server);
+    let all = known.map_or(0, |server| server.capabilities.tools.len());
+    let session = known.and_then(|server| server.session.as_ref());
+    let instructions = session.and_then(|it| it.instructions.as_ref()).map(ToString::to_string);
+    if seen.len() < all && !who.is_person() {
         return String::new();
     }
-    host.tool_guidance(server).await.unwrap_or_default()
+    let own = match host.own_guidance(server).await {
+        Some(own) => own,
+        None => instructions.unwrap_or_default(),
+    };
+    if own.trim().is_empty() {
+        return String::new();
+    }
+    format!(
+        "Guidance for Server ID: {server} (call its tools by their listed names, such as {first})\n{own}"
+    )
 }
 
 /// Encloses a server's text in random marks that the server cannot predict and so cannot close.

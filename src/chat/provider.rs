@@ -22,8 +22,8 @@ use serde_json::Value;
 use crate::context;
 use crate::fence::{self, Fence};
 use crate::llm::{
-    ChatMessage, Delta, LanguageModel, LlmError, LlmErrorKind, ModelPrompt, ModelReply, OnDelta,
-    PendingReply, Stop,
+    ChatMessage, Delta, LanguageModel, LlmError, LlmErrorKind, ModelPrice, ModelPrompt, ModelReply,
+    OnDelta, PendingReply, Stop,
 };
 use base::address::is_loopback;
 use base::secret::Redactor;
@@ -274,6 +274,10 @@ impl LanguageModel for ProviderModel {
 
     fn context(&self) -> u64 {
         self.config.context
+    }
+
+    fn price(&self) -> Option<ModelPrice> {
+        self.config.price
     }
 
     fn is_fenced(&self) -> bool {

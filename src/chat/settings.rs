@@ -9,8 +9,10 @@ use serde::Deserialize;
 use strum::VariantArray as _;
 use url::Url;
 
+use crate::llm::ModelPrice;
 use crate::{Embedded, LanguageModel, Provider, ProviderModel, RemoteConfig};
 use base::secret::Secret;
+use base::text::SafeText;
 use base::text::path::spelled;
 use config::Environment;
 use deck::{load_json, parse_json};
@@ -45,8 +47,10 @@ pub struct ChatSettings {
     pub context: Option<u64>,
     /// Keys: `${secret:NAME}`, `${keyring:NAME}`, `${cmd:HELPER:ARGUMENT}`, `${env:NAME}`.
     pub keys: BTreeMap<Provider, String>,
-    /// The file that stores sessions across restarts.
+    /// The folder that stores sessions across restarts.
     pub sessions: Option<PathBuf>,
+    /// What models cost, by name; a name that ends with `*` is of all that begin so.
+    pub prices: BTreeMap<String, ModelPrice>,
 }
 
 impl ChatSettings {
@@ -67,6 +71,17 @@ impl ChatSettings {
                 "{path}: `chat.keys.{name}` must name where the key is, such as ${{secret:{name}}} \
                  or ${{env:NAME}}, and not be the key; `mcpdeck secret set {name}` keeps it"
             ));
+        }
+        let is_price = |price: f64| price.is_finite() && price >= 0.0;
+        for (name, price) in &settings.prices {
+            let all = [Some(price.input), price.cached, price.written, Some(price.output)];
+            if !all.into_iter().flatten().all(is_price) {
+                let (name, path) = (SafeText::line(name), spelled(&path));
+                return Err(format!(
+                    "{path}: `chat.prices.{name}`: dollars for a million tokens, zero or more, are \
+                     expected"
+                ));
+            }
         }
         settings.sessions = settings.sessions.map(|file| path.with_file_name(file));
         Ok(settings)
@@ -112,7 +127,18 @@ impl ChatSettings {
         config.key = key;
         config.fenced = self.fenced;
         config.context = self.context.unwrap_or(config.context);
+        config.price = self.price(name);
         Ok(Arc::new(ProviderModel::new(config)?))
+    }
+
+    /// What a model costs: by its name, else by the longest beginning of it.
+    fn price(&self, model: &str) -> Option<ModelPrice> {
+        let begins = |name: &&String| {
+            name.strip_suffix('*').is_some_and(|beginning| model.starts_with(beginning))
+        };
+        let by_beginning = || self.prices.keys().filter(begins).max_by_key(|name| name.len());
+        let price = self.prices.get(model);
+        price.or_else(|| self.prices.get(by_beginning()?)).copied()
     }
 
     /// The models to choose from, the configured one first.

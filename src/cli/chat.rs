@@ -72,9 +72,9 @@ impl ModelArgs {
         let mut settings = ChatSettings::read(env)?;
         if self.provider.is_some() && self.provider != settings.provider {
             // Model settings of one provider do not apply to another.
-            let ChatSettings { keys, sessions, .. } = settings;
+            let ChatSettings { keys, sessions, prices, .. } = settings;
             let provider = self.provider;
-            settings = ChatSettings { provider, keys, sessions, ..ChatSettings::default() };
+            settings = ChatSettings { provider, keys, sessions, prices, ..ChatSettings::default() };
         }
         settings.base_url = self.base_url.as_ref().map(Url::to_string).or(settings.base_url);
         settings.model = self.model.clone().or(settings.model);
@@ -109,6 +109,9 @@ pub struct ChatArgs {
     /// Maximum number of tool calls in one turn.
     #[arg(long, value_name = "N", default_value_t = TurnLimits::default().calls)]
     max_calls: u32,
+    /// Maximum cost of the conversation, in dollars; needs the price of the model in the settings.
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    max_cost: Option<f64>,
     /// Use the embedded demo servers, and the embedded model unless a provider is named.
     #[arg(long)]
     demo: bool,
@@ -118,6 +121,13 @@ pub struct ChatArgs {
     /// A single server instead of a file.
     #[command(flatten, next_help_heading = "One server")]
     one: OneServer,
+}
+
+/// Parses an amount of dollars.
+fn dollars(text: &str) -> Result<f64, String> {
+    let amount: f64 = text.trim_start_matches('$').parse().map_err(|_| "no amount of dollars")?;
+    let is_amount = amount.is_finite() && amount > 0.0;
+    is_amount.then_some(amount).ok_or_else(|| "more than zero dollars are expected".to_owned())
 }
 
 /// What the model may do without a question.
@@ -158,8 +168,20 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
     let env = load::environment(common).unwrap_or_default();
     let model = which.settings(&env).and_then(|settings| settings.model(&env));
     let model = model.map_err(|message| output::refuse(&message))?;
-    let limits =
-        TurnLimits { rounds: args.max_rounds, calls: args.max_calls, ..TurnLimits::default() };
+    if args.max_cost.is_some() && model.price().is_none() {
+        let name = SafeText::line(model.name());
+        return Err(output::refuse(&format!(
+            "--max-cost: the price of {name} is not known; give it in settings.json: {{\"chat\": \
+             {{\"prices\": {{\"{name}\": {{\"input\": DOLLARS, \"output\": DOLLARS}}}}}}}}, for a \
+             million tokens"
+        )));
+    }
+    let limits = TurnLimits {
+        rounds: args.max_rounds,
+        calls: args.max_calls,
+        cost: args.max_cost,
+        ..TurnLimits::default()
+    };
     let invocation = Invocation { common, one: &args.one, telemetry };
     let (need, answers) = (Need::Servers(Vec::new()), AnswerScript::default());
     if let Some(file) = &args.replay {
@@ -331,15 +353,23 @@ fn show(event: &ChatEvent, printed: &mut PrintedAnswer) {
             let (code, message) = (SafeText::line(code), SafeText::line(message));
             format!("the model failed ({code}, tried {attempts} times): {message}")
         }
-        ChatEvent::Done { usage, costs, .. } => {
+        ChatEvent::Done { usage, costs, cost, session_cost, .. } => {
             let about = if usage.is_estimate { "about " } else { "" };
             let servers = costs.iter().map(|cost| {
                 let server = SafeText::line(cost.server.as_str());
                 format!("{server} {}", cost.definitions + cost.guidance)
             });
-            let (servers, TokenUsage { input, output, .. }) = (servers.collect::<Vec<_>>(), usage);
-            let servers = servers.join(", ");
-            format!("{about}{input} tokens in, {output} out; of every prompt, about: {servers}")
+            let servers = servers.collect::<Vec<_>>().join(", ");
+            let TokenUsage { input, cached, output, .. } = usage;
+            let cached = if *cached > 0 { format!(" ({cached} cached)") } else { String::new() };
+            let money = cost
+                .zip(*session_cost)
+                .map(|(turn, all)| format!("; ${turn:.4}, ${all:.4} in all"));
+            let money = money.unwrap_or_default();
+            format!(
+                "{about}{input} tokens in{cached}, {output} out{money}; of every prompt, about: \
+                 {servers}"
+            )
         }
     };
     if std::mem::take(&mut printed.is_open) {

@@ -952,3 +952,78 @@ fn the_settings_name_the_model_and_where_its_key_is() {
     settings(chat);
     assert!(ask(&[]).stderr.contains("absent"));
 }
+
+#[tokio::test]
+async fn a_conversation_tells_its_cost_and_stops_at_the_most_it_may_have() {
+    for format in FORMATS {
+        let mut scene = Scene::new().await;
+        // 11 tokens in, 7 out at 1 and 10 dollars for a million.
+        scene.limits.cost = Some(0.000_1);
+        let answers = vec![Answer::Stream(vec![Piece::Call("a__read", "{}")])];
+        let provider = Provider::new(answers);
+        let url = provider.url.parse().unwrap();
+        let mut config = RemoteConfig::new(format, url, "test-model");
+        let price = json!({"input": 1.0, "output": 10.0});
+        config.price = Some(serde_json::from_value(price).unwrap());
+        let model = Arc::new(ProviderModel::new(config).unwrap());
+        let mut talk = Conversation::default();
+        let reason = scene.turn(model, &mut talk, "go").await;
+        assert_eq!(reason, DoneReason::Budget, "{format:?}");
+        let Some(ChatEvent::Done { usage, cost, session_cost, rounds, .. }) = scene.events().pop()
+        else {
+            panic!("no end");
+        };
+        assert_eq!((rounds, usage.input, usage.output), (2, 22, 14), "{format:?}");
+        let close = |a: Option<f64>| a.is_some_and(|a| (a - 162e-6).abs() < 1e-9);
+        assert!(close(cost) && close(session_cost) && close(Some(talk.spent)), "{cost:?}");
+        assert!(scene.text().contains("has cost $0.0002"), "{}", scene.text());
+    }
+}
+
+#[tokio::test]
+async fn what_comes_again_is_marked_for_the_cache_of_the_provider() {
+    let scene = Scene::new().await;
+    let answers = vec![
+        Answer::Stream(vec![Piece::Call("a__read", "{}")]),
+        Answer::Stream(vec![Piece::Text("Done.")]),
+    ];
+    let provider = Provider::new(answers);
+    scene.turn(model(Format::Anthropic, &provider), &mut Conversation::default(), "go").await;
+    let requests = provider.requests();
+    for request in &requests {
+        let body = request.body.to_string();
+        let marks = body.matches("cache_control").count();
+        assert!((3..=4).contains(&marks), "{marks} marks");
+        let tools = request.body["tools"].as_array().unwrap();
+        assert_eq!(tools.last().unwrap()["cache_control"]["type"], "ephemeral");
+        assert_eq!(request.body["system"][0]["cache_control"]["type"], "ephemeral");
+        let last = request.body["messages"].as_array().unwrap().last().unwrap();
+        let block = last["content"].as_array().unwrap().last().unwrap();
+        assert_eq!(block["cache_control"]["type"], "ephemeral");
+    }
+    for part in ["tools", "system"] {
+        assert_eq!(requests[0].body[part], requests[1].body[part], "a stable beginning");
+    }
+}
+
+#[tokio::test]
+async fn the_system_prompt_does_not_repeat_what_is_sent_with_the_tools() {
+    let scene = Scene::new().await;
+    let provider = Provider::new(vec![Answer::Stream(vec![Piece::Text("Hi.")])]);
+    let model = model(Format::OpenAi, &provider);
+    let agent = Agent::new(scene.host.clone(), scene.who.clone(), model);
+    let prompt = agent.system_prompt().await;
+    assert!(!prompt.text.contains("- read"), "{}", prompt.text);
+    assert!(prompt.costs.iter().all(|cost| cost.guidance == 0), "{:?}", prompt.costs);
+    let server = scene.world.server("a");
+    server.lists(ListKind::Prompts, &[json!({"name": "tool-descriptions"})]);
+    scene.host.refresh(&crate::fake::name("a")).await.unwrap();
+    server.answers(|_, _| async {
+        let content = json!({"type": "text", "text": "Read before you write."});
+        Ok(json!({"messages": [{"role": "user", "content": content}]}))
+    });
+    let prompt = agent.system_prompt().await;
+    assert!(prompt.text.contains("Guidance for Server ID: a"), "{}", prompt.text);
+    assert!(prompt.text.contains("such as a__"), "{}", prompt.text);
+    assert!(prompt.text.contains("Read before you write."), "{}", prompt.text);
+}

@@ -21,14 +21,32 @@ pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRe
             })],
         ),
     });
+    let mut messages = turns(messages, "content");
+    // Everything up to a mark is kept by the provider for the next request (Anthropic guide, Prompt
+    // caching): tools, then the system prompt, then the conversation, which only grows. The mark of
+    // the message before finds what the last request kept, also after many results.
+    let is_user = |message: &&mut Value| message["role"] == "user";
+    let asked = messages.as_array_mut().into_iter().flatten().filter(is_user).rev();
+    for message in asked.take(2) {
+        if let Some(block) = message["content"].as_array_mut().and_then(|blocks| blocks.last_mut())
+        {
+            block["cache_control"] = json!({"type": "ephemeral"});
+        }
+    }
     let mut body = json!({
         "model": config.model,
         "max_tokens": config.max_output,
         "stream": true,
-        "system": prompt.system,
-        "messages": turns(messages, "content"),
+        "messages": messages,
     });
-    if let Some(tools) = tools(prompt, "input_schema") {
+    if !prompt.system.is_empty() {
+        let kept = json!({"type": "ephemeral"});
+        body["system"] = json!([{"type": "text", "text": prompt.system, "cache_control": kept}]);
+    }
+    if let Some(mut tools) = tools(prompt, "input_schema") {
+        if let Some(last) = tools.last_mut() {
+            last["cache_control"] = json!({"type": "ephemeral"});
+        }
         body["tools"] = tools.into();
     }
     let mut headers = vec![("anthropic-version", VERSION.to_owned())];
@@ -75,11 +93,11 @@ impl ReplyReader for AnthropicReader {
         let index = number("/index").unwrap_or_default();
         match text("/type").unwrap_or_default() {
             "message_start" => {
-                let parts =
-                    ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
-                let counts =
-                    parts.iter().filter_map(|key| number(&format!("/message/usage/{key}")));
-                reply.usage.input = counts.sum();
+                let count = |key| number(&format!("/message/usage/{key}")).unwrap_or_default();
+                reply.usage.cached = count("cache_read_input_tokens");
+                reply.usage.written = count("cache_creation_input_tokens");
+                reply.usage.input =
+                    count("input_tokens") + reply.usage.cached + reply.usage.written;
             }
             "content_block_start" => match text("/content_block/type").unwrap_or_default() {
                 "tool_use" => {

@@ -76,6 +76,7 @@ impl ReplyReader for GeminiReader {
         let number = |key: &str| data.pointer(&format!("/usageMetadata/{key}"))?.as_u64();
         if let Some(input) = number("promptTokenCount") {
             reply.usage.input = input;
+            reply.usage.cached = number("cachedContentTokenCount").unwrap_or_default();
             reply.usage.output = number("candidatesTokenCount").unwrap_or_default()
                 + number("thoughtsTokenCount").unwrap_or_default();
         }

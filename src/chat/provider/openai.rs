@@ -89,6 +89,9 @@ impl ReplyReader for OpenAiReader {
     fn event(&mut self, data: &Value, reply: &mut ModelReply, on: OnDelta<'_>) {
         if let Some(usage) = data.get("usage").filter(|usage| usage.is_object()) {
             reply.usage.input = usage["prompt_tokens"].as_u64().unwrap_or_default();
+            let cached = ["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens"];
+            let cached = cached.iter().find_map(|place| usage.pointer(place)?.as_u64());
+            reply.usage.cached = cached.unwrap_or_default();
             reply.usage.output = usage["completion_tokens"].as_u64().unwrap_or_default();
         }
         let Some(choice) = data.pointer("/choices/0") else { return };

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::llm::{LlmErrorKind, ModelPrompt, ModelReply, OnDelta};
+use crate::llm::{LlmErrorKind, ModelPrice, ModelPrompt, ModelReply, OnDelta};
 use base::secret::Secret;
 use schema::ToolFormat;
 
@@ -79,6 +79,8 @@ pub struct RemoteConfig {
     pub fenced: bool,
     /// Context size in tokens: prompt and answer together.
     pub context: u64,
+    /// What the model costs, if that is known.
+    pub price: Option<ModelPrice>,
     /// Maximum size of an answer, in tokens.
     pub max_output: u64,
     /// Timeout for the response head and between events.
@@ -113,6 +115,7 @@ impl RemoteConfig {
             key: None,
             fenced: false,
             context: 100_000,
+            price: None,
             max_output: 8_192,
             idle: Duration::from_secs(90),
             attempts: 4,

@@ -256,14 +256,10 @@ impl Host {
     /// [`ErrorCode::Configuration`] for an unknown server.
     pub async fn tool_guidance(&self, server: &ServerName) -> Result<String, Error> {
         let slot = Arc::clone(self.inner.shared.routes().server(server)?);
-        let all = Arc::clone(&slot.live().capabilities);
-        if all.prompts.iter().any(|prompt| &*prompt.name == GUIDANCE) {
-            let options = CallOptions { server: Some(server.clone()), ..CallOptions::default() };
-            let given = self.get_prompt_with(GUIDANCE, Value::Null, options).await;
-            if let Some(text) = given.ok().and_then(|outcome| one_text(&outcome.result)) {
-                return Ok(text);
-            }
+        if let Some(text) = self.own_guidance(server).await {
+            return Ok(text);
         }
+        let all = Arc::clone(&slot.live().capabilities);
         let mut text = format!("Guidance for Server ID: {server}\n");
         for tool in &all.tools {
             let says = tool.description.as_ref().map_or("", |text| text.as_str());
@@ -271,6 +267,16 @@ impl Host {
             let _ = writeln!(text, "- {}: {}", tool.label, line.unwrap_or("no description"));
         }
         Ok(text)
+    }
+
+    /// What the server itself says about its tools: its prompt `tool-descriptions`, if it has one.
+    pub async fn own_guidance(&self, server: &ServerName) -> Option<String> {
+        let slot = Arc::clone(self.inner.shared.routes().server(server).ok()?);
+        let all = Arc::clone(&slot.live().capabilities);
+        all.prompts.iter().find(|prompt| &*prompt.name == GUIDANCE)?;
+        let options = CallOptions { server: Some(server.clone()), ..CallOptions::default() };
+        let given = self.get_prompt_with(GUIDANCE, Value::Null, options).await;
+        one_text(&given.ok()?.result)
     }
 
     /// Adds a server or replaces the one with its name, without affecting the others. A later
