@@ -22,12 +22,16 @@ pub fn with_files(message: &str, folder: &Path) -> Result<String, String> {
         let Some(name) = [name, bare].into_iter().find(is_file) else { continue };
         let text = read_text(&folder.join(name), MAX_FILE_BYTES);
         let text = text.map_err(|error| format!("{name}: {error}"))?.unwrap_or_default();
-        // Longer than any fence in the text.
-        let fence =
-            "`".repeat(text.split(|c| c != '`').map(str::len).max().unwrap_or(0).max(2) + 1);
-        let _ = write!(out, "\n\n{name}:\n{fence}\n{}\n{fence}", text.trim_end_matches('\n'));
+        append_file(&mut out, name, &text);
     }
     Ok(out)
+}
+
+/// Appends the text of a file to a message.
+pub fn append_file(message: &mut String, name: &str, text: &str) {
+    // Longer than any fence in the text.
+    let fence = "`".repeat(text.split(|c| c != '`').map(str::len).max().unwrap_or(0).max(2) + 1);
+    let _ = write!(message, "\n\n{name}:\n{fence}\n{}\n{fence}", text.trim_end_matches('\n'));
 }
 
 #[cfg(test)]

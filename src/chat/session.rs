@@ -2,7 +2,7 @@
 //! current turn. A reconnecting client gets the missed events, or `truncated` with a snapshot.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::event::ChatEvent;
 use crate::llm::{ChatMessage, LanguageModel};
 use crate::prompt::inner;
 use base::file::random_hex;
+use base::text::SafeText;
 use deck::{ChatStore, Clients, KeptChat};
 use host::{ApprovalRequest, Asker, Host, Principal, RequestHandler};
 use mcp::{Answer, ApprovalId, RequestKind};
@@ -83,6 +84,8 @@ pub struct ChatSession {
     answering: AtomicUsize,
     /// The number of the last event that a connection was sent.
     delivered: AtomicU64,
+    /// Whether it was deleted, and is saved no more.
+    is_deleted: AtomicBool,
 }
 
 /// An answer to the question whether a call may be made.
@@ -201,6 +204,8 @@ impl ChatSession {
                 session.keep(&asked, 0).await;
             }
             agent.turn(&mut talk, &text, &cancel, &on_event).await;
+            // It may have been renamed meanwhile.
+            talk.name.clone_from(&session.talk.lock().name);
             // Counts the `done` event, which is sent below.
             session.keep(&talk, 1).await;
             // Together, so that the next turn begins after `done`, and a snapshot is of one moment.
@@ -262,6 +267,9 @@ impl ChatSession {
     /// only logged.
     async fn keep(&self, talk: &Conversation, more: u64) {
         let Some(store) = &self.store else { return };
+        if self.is_deleted.load(Ordering::Relaxed) {
+            return;
+        }
         let chat = KeptChat {
             id: self.id.clone(),
             owner: self.owner.clone(),
@@ -471,6 +479,7 @@ impl ChatSessions {
             questions: Mutex::default(),
             answering: AtomicUsize::new(0),
             delivered: AtomicU64::new(seq),
+            is_deleted: AtomicBool::new(false),
         });
         all.insert(id, Arc::clone(&session));
         Some(session)
@@ -499,15 +508,47 @@ impl ChatSessions {
         self.add(id.to_owned(), owner, who.clone(), talk, seq)
     }
 
-    /// Ids and titles of this caller's sessions that have messages.
-    pub async fn list(&self, who: &Principal) -> Vec<(String, String)> {
-        let owner = who.to_string();
+    /// Gives a session of this caller a name instead of its first words; returns whether it exists.
+    pub async fn rename(&self, id: &str, who: &Principal, name: &str) -> bool {
+        let Some(session) = self.find(id, who).await else { return false };
+        let name = SafeText::cut(name.trim(), 80).to_string();
+        let talk = {
+            let mut talk = session.talk.lock();
+            talk.name = (!name.is_empty()).then_some(name);
+            talk.clone()
+        };
+        // A turn in progress saves it at its end.
+        if !session.is_busy() {
+            session.keep(&talk, 0).await;
+        }
+        true
+    }
+
+    /// Deletes a session of this caller, here and in the store; returns whether it existed.
+    pub async fn delete(&self, id: &str, who: &Principal) -> bool {
+        let Some(session) = self.find(id, who).await else { return false };
+        session.is_deleted.store(true, Ordering::Relaxed);
+        session.abort();
+        self.all.lock().remove(&session.id);
+        if let Some(store) = &self.store
+            && let Err(error) = store.remove(id, &session.owner).await
+        {
+            tracing::error!(target: "mcpdeck::chat", "a session could not be deleted: {error}");
+        }
+        true
+    }
+
+    /// Ids and titles of this caller's sessions that have messages and hold these words.
+    pub async fn list(&self, who: &Principal, words: &str) -> Vec<(String, String)> {
+        let (owner, words) = (who.to_string(), words.trim().to_lowercase());
         let kept = match &self.store {
-            Some(store) => store.list(&owner).await.unwrap_or_default(),
+            Some(store) => store.list(&owner, &words).await.unwrap_or_default(),
             None => Vec::new(),
         };
         let all = self.all.lock();
-        let own = all.values().filter(|session| session.owner == owner);
+        let holds =
+            |session: &&Arc<ChatSession>| words.is_empty() || session.talk.lock().holds(&words);
+        let own = all.values().filter(|session| session.owner == owner).filter(holds);
         let mut own: Vec<_> = own.collect();
         own.sort_by_key(|session| session.alone());
         let title = |session: &Arc<ChatSession>| session.talk.lock().title();

@@ -2,14 +2,16 @@
 //! the page at `/`. The embedding service authenticates tokens.
 
 mod message;
+mod sign_in;
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use base64::Engine as _;
@@ -29,11 +31,14 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as Frame};
 use tokio_util::sync::CancellationToken;
 
+use crate::files::append_file;
 use crate::prompt::SystemPrompt;
 use crate::session::{ChatSession, ChatSessions, MessageRefusal};
+use base::text::SafeText;
 use host::Principal;
 pub use message::ws_schema;
 use message::{ClientMessage, MessageForm, PAYLOAD_PROTOCOL};
+pub use sign_in::SignIns;
 
 /// Authenticates a token: returns its caller and a token that is cancelled when it ends; `None` if
 /// it does not allow the chat.
@@ -86,15 +91,32 @@ struct ChatService {
     sessions: Arc<ChatSessions>,
     who: Authenticate,
     limits: SocketLimits,
+    sign_ins: Arc<SignIns>,
     /// Limits the number of connections.
     places: Arc<Semaphore>,
 }
 
-/// The routes `/ws` and `/`.
-pub fn routes(sessions: Arc<ChatSessions>, who: Authenticate, limits: SocketLimits) -> Router {
+/// The routes of the WebSocket, the page and its sign-in; `sign_ins` makes links to it.
+pub fn routes(
+    sessions: Arc<ChatSessions>,
+    who: Authenticate,
+    limits: SocketLimits,
+    sign_ins: Arc<SignIns>,
+) -> Router {
     let places = Arc::new(Semaphore::new(limits.connections));
-    let service = Arc::new(ChatService { sessions, who, limits, places });
-    Router::new().route("/ws", get(upgrade)).route("/", get(page)).with_state(service)
+    let service = Arc::new(ChatService { sessions, who, limits, sign_ins, places });
+    Router::new()
+        .route("/ws", get(upgrade))
+        .route("/ws/signed-in", get(sign_in::is_signed_in))
+        .route("/login", get(sign_in::by_link).post(sign_in::by_token))
+        .route("/", get(page))
+        .with_state(service)
+}
+
+/// The token of a request.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 const PAGE: &str = include_str!("page.html");
@@ -125,13 +147,15 @@ async fn page() -> Response {
 
 async fn upgrade(State(service): State<Arc<ChatService>>, mut request: Request) -> Response {
     let headers = request.headers();
-    let given = headers.get(header::AUTHORIZATION);
-    let token = given.and_then(|value| value.to_str().ok()?.split_once(' '));
-    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let who = token.and_then(|(_, token)| (service.who)(token.trim()));
-    if given.is_some() && who.is_none() {
+    let who = bearer(headers).and_then(|token| (service.who)(token));
+    let is_given = headers.contains_key(header::AUTHORIZATION);
+    if is_given && who.is_none() {
         return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response();
     }
+    let (cookie, who) = match sign_in::signed_in(&service, headers).filter(|_| !is_given) {
+        Some((cookie, who)) => (Some(cookie), Some(who)),
+        None => (None, who),
+    };
     let (key, form) = match handshake(&request) {
         Ok(handshake) => handshake,
         Err(why) => {
@@ -155,7 +179,7 @@ async fn upgrade(State(service): State<Arc<ChatService>>, mut request: Request) 
         let (stream, limits) = (TokioIo::new(stream), limits.read_buffer_size(READ_BUFFER_BYTES));
         let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(limits)).await;
         let is_fixed = form == MessageForm::Payload;
-        let mut connection = Connection { service, socket, form, is_fixed, from };
+        let mut connection = Connection { service, socket, form, is_fixed, from, cookie };
         if let Err((code, reason)) = connection.run(who).await {
             connection.close(code, reason).await;
         }
@@ -244,6 +268,8 @@ struct Connection {
     /// Whether the client asked for that form.
     is_fixed: bool,
     from: Option<ResumePoint>,
+    /// The cookie it was opened with.
+    cookie: Option<String>,
 }
 
 impl Connection {
@@ -320,18 +346,15 @@ impl Connection {
                         let agent = here.session.agent();
                         let composed = async move { agent.system_prompt().await };
                         prompt = Some(Box::pin(composed)).into();
-                    } else if let ClientMessage::Resume { session, last_seq } = message {
-                        let found = self.service.sessions.find(&session, &who).await;
-                        let Some(found) = found else {
-                            self.error("noSession", "there is no such session").await?;
-                            continue;
-                        };
-                        here = ConnectedSession::new(&self.service.sessions, found);
+                    } else if let Some((other, how, from)) =
+                        self.manage(&here.session, &message, &who).await?
+                    {
+                        here = ConnectedSession::new(&self.service.sessions, other);
                         newest = here.session.newest();
-                        seen = last_seq;
-                        self.connected(&here.session, ConnectedHow::Resumed).await?;
+                        seen = from;
+                        self.connected(&here.session, how).await?;
                         self.catch_up(&here.session, &mut seen).await?;
-                    } else {
+                    } else if !message.is_about_sessions() {
                         self.handle(&here.session, message, cut).await?;
                     }
                 }
@@ -348,6 +371,71 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Carries out what a message asks of sessions; returns the session to go on with, if it is
+    /// another one, how it came, and the last event that the client saw of it.
+    async fn manage(
+        &mut self,
+        here: &ChatSession,
+        message: &ClientMessage,
+        who: &Principal,
+    ) -> Result<Option<OtherSession>, End> {
+        let sessions = Arc::clone(&self.service.sessions);
+        let full = (CloseCode::Again, "too many sessions");
+        let new = || sessions.open(who.clone()).ok_or(full);
+        match message {
+            ClientMessage::Resume { session, last_seq } => {
+                let found = sessions.find(session, who).await;
+                if let Some(found) = found {
+                    return Ok(Some((found, ConnectedHow::Resumed, *last_seq)));
+                }
+                self.error("noSession", "there is no such session").await?;
+            }
+            ClientMessage::New => return Ok(Some((new()?, ConnectedHow::New, 0))),
+            ClientMessage::Branch { at } => {
+                let copy = sessions.branch(here, *at).ok_or(full)?;
+                return Ok(Some((copy, ConnectedHow::Resumed, 0)));
+            }
+            ClientMessage::Sessions { query } => self.list(who, query).await?,
+            ClientMessage::Rename { session, title } => {
+                if !sessions.rename(session, who, title).await {
+                    self.error("invalid", "there is no such session").await?;
+                }
+                self.list(who, "").await?;
+            }
+            ClientMessage::Delete { session } => {
+                if !sessions.delete(session, who).await {
+                    self.error("invalid", "there is no such session").await?;
+                }
+                if *session == here.id {
+                    return Ok(Some((new()?, ConnectedHow::New, 0)));
+                }
+                self.list(who, "").await?;
+            }
+            ClientMessage::SignOut => {
+                if let Some(cookie) = &self.cookie {
+                    self.service.sign_ins.end(cookie);
+                }
+                return Err((CloseCode::Normal, "signed out"));
+            }
+            ClientMessage::Auth { .. }
+            | ClientMessage::Message { .. }
+            | ClientMessage::Answer { .. }
+            | ClientMessage::Abort
+            | ClientMessage::AbortTool { .. }
+            | ClientMessage::Prompt
+            | ClientMessage::Ping => {}
+        }
+        Ok(None)
+    }
+
+    /// Sends the sessions that hold these words.
+    async fn list(&mut self, who: &Principal, words: &str) -> Result<(), End> {
+        let found = self.service.sessions.list(who, words).await.into_iter();
+        let found: Vec<Value> =
+            found.map(|(id, title)| json!({"id": id, "title": title})).collect();
+        self.send(&json!({"type": "sessions", "sessions": found})).await
     }
 
     /// Reads a message, and keeps the form in which it is written.
@@ -382,8 +470,14 @@ impl Connection {
             ClientMessage::Message { text, .. } if text.trim().is_empty() => {
                 ("invalid", "the message is empty")
             }
-            ClientMessage::Message { text, at } => {
-                match session.begin(&text.clone(), text, at, cut.child_token()) {
+            ClientMessage::Message { text, at, files } => {
+                let (mut shown, mut sent) = (text.clone(), text);
+                for file in &files {
+                    let name = SafeText::cut(&file.name, 200);
+                    append_file(&mut sent, &name, &file.text);
+                    let _ = write!(shown, "\n[{name}]");
+                }
+                match session.begin(&shown, sent, at, cut.child_token()) {
                     Ok(()) => return Ok(()),
                     Err(MessageRefusal::Busy) => ("busy", "a turn is under way: abort it first"),
                     Err(MessageRefusal::NoSuchMessage) => ("invalid", "there is no such message"),
@@ -396,9 +490,15 @@ impl Connection {
             ClientMessage::AbortTool { id } if session.agent().cancel_call(&id) => return Ok(()),
             ClientMessage::AbortTool { .. } => ("idle", "no such call is under way"),
             ClientMessage::Ping => return self.send(&json!({"type": "pong"})).await,
-            ClientMessage::Auth { .. } | ClientMessage::Resume { .. } | ClientMessage::Prompt => {
-                ("invalid", "the connection has its token already")
-            }
+            ClientMessage::Auth { .. } => ("invalid", "the connection has its token already"),
+            ClientMessage::Resume { .. }
+            | ClientMessage::Prompt
+            | ClientMessage::Sessions { .. }
+            | ClientMessage::New
+            | ClientMessage::Rename { .. }
+            | ClientMessage::Delete { .. }
+            | ClientMessage::Branch { .. }
+            | ClientMessage::SignOut => return Ok(()),
         };
         self.error(code, why).await
     }
@@ -493,6 +593,9 @@ impl Connection {
         }
     }
 }
+
+/// Another session for a connection, how it came, and the last event that the client saw of it.
+type OtherSession = (Arc<ChatSession>, ConnectedHow, u64);
 
 /// How a connection got its session.
 #[derive(Clone, Copy, PartialEq, Eq)]

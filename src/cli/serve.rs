@@ -371,11 +371,15 @@ async fn over_http(
     let event = json!({
         "event": "listening", "url": url, "mcp": format!("{url}/mcp"), "tokenFile": file,
     });
+    #[cfg(feature = "chat")]
+    let address = url.clone();
     #[cfg_attr(not(feature = "chat"), expect(unused_mut, reason = "nothing is served beside"))]
     let mut service = GatewayService::on(door.listener, host.clone(), bridge, door.options)
         .map_err(|error| error.to_string())?;
     #[cfg(feature = "chat")]
-    super::chat::serve(&args.chat, chats, host, &mut service)?;
+    if let Some(link) = super::chat::serve(&args.chat, chats, host, &mut service)? {
+        output::complain(&format!("the chat: {address}{link} (signs a browser in, once)"));
+    }
     output::print(&format!("{event}\n"), ExitStatus::Ok);
     service.run(stop).await;
     Ok(())

@@ -28,9 +28,12 @@ pub trait ChatStore: Send + Sync + 'static {
     /// The number of the last event and the messages of a conversation of this owner.
     fn load<'a>(&'a self, id: &'a str, owner: &'a str) -> Stored<'a, Option<(u64, String)>>;
 
-    /// Ids and titles of this owner's conversations, newest first; empty for a store where a
-    /// conversation can only be resumed by its id.
-    fn list<'a>(&'a self, _owner: &'a str) -> Stored<'a, Vec<(String, String)>> {
+    /// Ids and titles of this owner's conversations that hold these words, newest first; empty for
+    /// a store where a conversation can only be resumed by its id.
+    fn list<'a>(&'a self, _owner: &'a str, _words: &'a str) -> Stored<'a, Vec<(String, String)>> {
         Box::pin(async { Ok(Vec::new()) })
     }
+
+    /// Removes a conversation of this owner; returns whether there was one.
+    fn remove<'a>(&'a self, id: &'a str, owner: &'a str) -> Stored<'a, bool>;
 }

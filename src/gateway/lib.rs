@@ -146,6 +146,12 @@ impl GatewayService {
         move |token| gateway.client(token)
     }
 
+    /// Returns a function that gives the client that the operator's own token gives.
+    pub fn operator(&self) -> impl Fn() -> Client + Send + Sync + use<> {
+        let gateway = Arc::clone(&self.gateway);
+        move || gateway.operator()
+    }
+
     /// Serves until `stop` is cancelled, then waits up to ten seconds for open requests.
     pub async fn run(self, stop: CancellationToken) {
         let router = router(&self.gateway, &self.stop, self.beside);

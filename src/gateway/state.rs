@@ -151,14 +151,21 @@ impl Gateway {
 
     /// The client of a bearer token; `None` if the token is unknown or expired.
     pub fn client(&self, bearer: &str) -> Option<Client> {
+        if self.options.owner.is(bearer) {
+            return Some(self.operator());
+        }
         let now = self.host.clock().now();
-        let mut client = if self.options.owner.is(bearer) {
-            Client::owner(self.options.profile.as_deref().map(Into::into))
-        } else {
-            self.options.tokens.client(bearer, now)?
-        };
+        let mut client = self.options.tokens.client(bearer, now)?;
         client.cut = self.options.clients.seen(&client.principal(), now);
         Some(client)
+    }
+
+    /// The client of the operator's own token.
+    pub fn operator(&self) -> Client {
+        let now = self.host.clock().now();
+        let mut client = Client::owner(self.options.profile.as_deref().map(Into::into));
+        client.cut = self.options.clients.seen(&client.principal(), now);
+        client
     }
 
     /// Ends, now and then, what nobody uses any more, and exchanges changes with other replicas.

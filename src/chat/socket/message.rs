@@ -36,6 +36,9 @@ pub(super) enum ClientMessage {
         text: String,
         #[serde(default)]
         at: Option<usize>,
+        /// Files to send with it.
+        #[serde(default)]
+        files: Vec<AttachedFile>,
     },
     /// Resume a session after event `lastSeq`.
     Resume { session: String, last_seq: u64 },
@@ -49,11 +52,75 @@ pub(super) enum ClientMessage {
     Prompt,
     /// Request a pong.
     Ping,
+    /// Request the sessions that hold these words.
+    Sessions {
+        #[serde(default)]
+        query: String,
+    },
+    /// Begin a new session.
+    New,
+    /// Give a session a name.
+    Rename { session: String, title: String },
+    /// Delete a session.
+    Delete { session: String },
+    /// Copy the session, up to the user's message number `at`, if given.
+    Branch {
+        #[serde(default)]
+        at: Option<usize>,
+    },
+    /// End the cookie that the connection was opened with.
+    SignOut,
+}
+
+impl ClientMessage {
+    /// Whether it asks something of sessions, and nothing of the one that is open.
+    pub(super) const fn is_about_sessions(&self) -> bool {
+        match self {
+            Self::Resume { .. }
+            | Self::Sessions { .. }
+            | Self::New
+            | Self::Rename { .. }
+            | Self::Delete { .. }
+            | Self::Branch { .. }
+            | Self::SignOut => true,
+            Self::Auth { .. }
+            | Self::Message { .. }
+            | Self::Answer { .. }
+            | Self::Abort
+            | Self::AbortTool { .. }
+            | Self::Prompt
+            | Self::Ping => false,
+        }
+    }
+}
+
+/// A file that is sent with a message.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AttachedFile {
+    /// Its name.
+    pub(super) name: String,
+    /// Its content.
+    pub(super) text: String,
 }
 
 /// The types of messages from clients.
-pub(super) const CLIENT_TYPES: [&str; 8] =
-    ["auth", "message", "resume", "answer", "abort", "abortTool", "prompt", "ping"];
+pub(super) const CLIENT_TYPES: [&str; 14] = [
+    "auth",
+    "message",
+    "resume",
+    "answer",
+    "abort",
+    "abortTool",
+    "prompt",
+    "ping",
+    "sessions",
+    "new",
+    "rename",
+    "delete",
+    "branch",
+    "signOut",
+];
 
 /// Reads a message. The form is `None` for a message that has no fields.
 ///
@@ -245,7 +312,7 @@ mod tests {
             let expected = if is_payload { MessageForm::Payload } else { MessageForm::Flat };
             assert_eq!(form, Some(expected), "{text}");
             assert!(
-                matches!(read, Ok(ClientMessage::Message { text, at: Some(1) }) if text == "hi")
+                matches!(read, Ok(ClientMessage::Message { text, at: Some(1), .. }) if text == "hi")
             );
         }
         assert!(matches!(parse(r#"{"type": "ping"}"#), (None, Ok(ClientMessage::Ping))));

@@ -11,7 +11,7 @@ use crate::args::Common;
 use crate::load;
 use ::chat::files::with_files;
 use ::chat::session::{ChatSession, ChatSessions, MessageRefusal, SessionLimits};
-use ::chat::store::SessionFile;
+use ::chat::store::SessionFolder;
 use ::chat::{ChatSettings, LanguageModel, ModelDrafter, Provider};
 use ::deck::{Clients, load_policy};
 use base::SafeText;
@@ -57,7 +57,7 @@ struct ChatSource {
 fn open(model: Arc<dyn LanguageModel>, source: ChatSource) -> OpenChat {
     let source = Arc::new(source);
     Arc::new(move |host, news| {
-        let store = source.settings.sessions.as_deref().map(SessionFile::open).transpose();
+        let store = source.settings.sessions.as_deref().map(SessionFolder::open).transpose();
         let store = store.unwrap_or_else(|problem| {
             tracing::error!(target: "mcpdeck::chat", "{problem}");
             None
@@ -210,7 +210,7 @@ impl Talking {
         Ok(match what {
             Choose::Conversation => {
                 let new = (line("a new conversation"), ChatCommand::Open(None));
-                let old = self.sessions.list(me).await.into_iter();
+                let old = self.sessions.list(me, "").await.into_iter();
                 let old = old.map(|(id, title)| (line(&title), ChatCommand::Open(Some(id))));
                 std::iter::once(new).chain(old).collect()
             }

@@ -4,12 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueHint};
+use sha2::{Digest as _, Sha256};
 
 use super::ModelArgs;
 use ::chat::session::{ChatSessions, SessionLimits};
-use ::chat::socket::{self, SocketLimits};
-use ::chat::store::SessionFile;
+use ::chat::socket::{self, SignIns, SocketLimits};
+use ::chat::store::SessionFolder;
 use ::deck::{ChatStore, Clients};
+use base::file::random_hex;
+use base::secret::Secret;
 use config::Environment;
 use gateway::GatewayService;
 use host::{AccessScope, Host};
@@ -20,46 +23,55 @@ pub struct ServeChat {
     /// Also serve a chat with a model: a page at `/`, and a WebSocket at `/ws`.
     #[arg(long, conflicts_with = "stdio")]
     chat: bool,
-    /// Keep sessions in this file (`SQLite`), so that they survive a restart. With `--store` they
-    /// are kept in the store instead.
-    #[arg(long, value_name = "FILE", requires = "chat", value_hint = ValueHint::FilePath)]
+    /// Keep sessions in this folder, a file for each, so that they survive a restart. With
+    /// `--store` they are kept in the store instead.
+    #[arg(long, value_name = "FOLDER", requires = "chat", value_hint = ValueHint::DirPath)]
     sessions: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
 }
 
 /// Adds the chat to a service; a chat has the permissions of its client's token. `shared` stores
-/// the sessions of all replicas; the operator pauses `clients`.
+/// the sessions of all replicas; the operator pauses `clients`. Returns the path of a link that signs
+/// the operator's browser in, once.
 ///
 /// # Errors
-/// When the settings, the model or the session file cannot be used.
+/// When the settings, the model or the folder of the sessions cannot be used.
 pub fn serve(
     args: &ServeChat,
     (shared, clients): (Option<Arc<dyn ChatStore>>, Clients),
     host: Host,
     service: &mut GatewayService,
-) -> Result<(), String> {
+) -> Result<Option<String>, String> {
     if !args.chat {
-        return Ok(());
+        return Ok(None);
     }
     let mut env = Environment::of_process();
     env.sources = ::deck::secret_sources(&env);
     let settings = args.model.settings(&env)?;
     let store = match (shared, args.sessions.as_ref().or(settings.sessions.as_ref())) {
         (Some(_), _) if args.sessions.is_some() => {
-            let why = "it is a file of this machine, and with --store the replicas share their";
+            let why = "it is a folder of this machine, and with --store the replicas share their";
             return Err(format!("leave --sessions out: {why} sessions there"));
         }
         (Some(shared), _) => Some(shared),
-        (None, file) => file.map(|file| SessionFile::open(file)).transpose()?,
+        (None, file) => file.map(|file| SessionFolder::open(file)).transpose()?,
     };
     let (model, limits) = (settings.model(&env)?, SessionLimits::default());
     let sessions = ChatSessions::new(host, model, limits, store, clients);
-    let client_of = service.clients();
+    let (client_of, operator) = (service.clients(), service.operator());
+    // A token of this process alone, which the link stands for: that of the file is kept as a hash.
+    let own = random_hex::<32>().map_err(|error| error.to_string())?;
+    let own_hash = Sha256::digest(&own);
+    let sign_ins = Arc::new(SignIns::default());
+    let link = sign_ins.link(Secret::new(own));
     let who = move |token: &str| {
-        let client = client_of(token)?;
+        // Hashes are compared, so that the time tells nothing.
+        let is_own = Sha256::digest(token) == own_hash;
+        let client = if is_own { operator() } else { client_of(token)? };
         client.may(AccessScope::ToolsCall).then(|| (client.principal(), client.cut))
     };
-    service.serve_beside(socket::routes(sessions, Arc::new(who), SocketLimits::default()));
-    Ok(())
+    let limits = SocketLimits::default();
+    service.serve_beside(socket::routes(sessions, Arc::new(who), limits, sign_ins));
+    Ok(link)
 }

@@ -511,6 +511,18 @@ impl ChatStore for Valkey {
             Ok(seq.zip(talk).filter(|_| own.as_deref() == Some(owner)))
         })
     }
+
+    fn remove<'a>(&'a self, id: &'a str, owner: &'a str) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(async move {
+            let (key, mut connection) = (key("chat", id), self.connection.clone());
+            let own: Option<String> = connection.hget(&key, "owner").await.map_err(words)?;
+            if own.as_deref() != Some(owner) {
+                return Ok(false);
+            }
+            let removed: u64 = connection.del(&key).await.map_err(words)?;
+            Ok(removed > 0)
+        })
+    }
 }
 
 #[async_trait::async_trait]

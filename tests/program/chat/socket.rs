@@ -7,8 +7,8 @@ use std::time::Duration;
 use axum::serve::ListenerExt as _;
 use futures::{SinkExt as _, StreamExt as _};
 use mcpdeck::chat::session::{ChatSessions, SessionLimits};
-use mcpdeck::chat::socket::{SocketLimits, routes, ws_schema};
-use mcpdeck::chat::store::SessionFile;
+use mcpdeck::chat::socket::{SignIns, SocketLimits, routes, ws_schema};
+use mcpdeck::chat::store::SessionFolder;
 use mcpdeck::chat::{Provider as Format, ProviderModel, RemoteConfig};
 use mcpdeck::config::Environment;
 use mcpdeck::deck::{ChatStore, Clients};
@@ -35,6 +35,7 @@ struct Service {
     provider: Provider,
     clients: Clients,
     address: String,
+    sign_ins: Arc<SignIns>,
     /// Revokes the tokens.
     revoke: CancellationToken,
 }
@@ -81,12 +82,13 @@ impl Service {
             known.seen(&who, now);
             matches!(token, "token-1" | "token-2").then(|| (who, cut.clone()))
         });
-        let router = routes(Arc::clone(&sessions), who, options.socket);
+        let sign_ins = Arc::new(SignIns::default());
+        let router = routes(Arc::clone(&sessions), who, options.socket, Arc::clone(&sign_ins));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { world, host, sessions, provider, clients, address, revoke }
+        Self { world, host, sessions, provider, clients, address, sign_ins, revoke }
     }
 
     /// Opens a connection without a token.
@@ -410,9 +412,9 @@ async fn a_client_that_comes_back_gets_what_it_missed() {
 #[tokio::test]
 async fn a_session_goes_on_after_the_program_was_started_again() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("chats.sqlite");
+    let file = folder.path().join("chats");
     let with_file =
-        |answers| Options { store: Some(SessionFile::open(&file).unwrap()), ..usual(answers) };
+        |answers| Options { store: Some(SessionFolder::open(&file).unwrap()), ..usual(answers) };
     let service = Service::new(with_file(vec![
         call("a__read"),
         text("It is 42."),
@@ -450,8 +452,8 @@ async fn a_session_goes_on_after_the_program_was_started_again() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let kept = std::fs::read_dir(&file).unwrap().next().unwrap().unwrap();
+        assert_eq!(kept.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
 }
 
@@ -759,13 +761,18 @@ impl Page {
     /// Evaluates an expression.
     async fn run(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true});
-        let message = json!({"id": 1, "method": "Runtime.evaluate", "params": params});
+        self.call("Runtime.evaluate", params).await["result"]["value"].take()
+    }
+
+    /// Calls a method of the protocol.
+    async fn call(&mut self, method: &str, params: Value) -> Value {
+        let message = json!({"id": 1, "method": method, "params": params});
         self.socket.send(Frame::Text(message.to_string().into())).await.unwrap();
         loop {
             let Frame::Text(text) = self.socket.next().await.unwrap().unwrap() else { continue };
             let mut answer: Value = serde_json::from_str(&text).unwrap();
             if answer["id"] == 1 {
-                return answer["result"]["result"]["value"].take();
+                return answer["result"].take();
             }
         }
     }
@@ -787,29 +794,198 @@ impl Drop for Page {
     }
 }
 
+#[tokio::test]
+async fn sessions_are_listed_searched_renamed_branched_and_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Some(SessionFolder::open(&folder.path().join("chats")).unwrap());
+    let answers = vec![text("Snow."), text("Rain."), text("Hail.")];
+    let service = Service::new(Options { store, ..usual(answers) }).await;
+    let mut client = service.connect().await;
+    client.ask("what falls in Oslo?").await;
+    let oslo = client.id.clone();
+    client.send(json!({"type": "new"})).await;
+    let new = client.until("connection").await.pop().unwrap();
+    let bergen = new["sessionId"].as_str().unwrap().to_owned();
+    assert_ne!(bergen, oslo);
+    client.seen = 0;
+    client
+        .send(json!({"type": "message", "text": "and in Bergen?", "files": [
+            {"name": "a.md", "text": "wet```"},
+        ]}))
+        .await;
+    let events = client.until("done").await;
+    assert_eq!(find(&events, "message")["text"], "and in Bergen?\n[a.md]");
+    let sent = service.provider.requests().pop().unwrap().body["messages"].to_string();
+    assert!(sent.contains("a.md:\\n````\\nwet```\\n````"), "{sent}");
+    let listed = async |client: &mut Client, query: &str| {
+        client.send(json!({"type": "sessions", "query": query})).await;
+        let all = client.until("sessions").await.pop().unwrap();
+        let all = all["sessions"].as_array().unwrap().clone();
+        all.iter().map(|one| one["title"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&mut client, "").await.len(), 2);
+    assert_eq!(listed(&mut client, "SNOW").await, ["what falls in Oslo?"]);
+    client.send(json!({"type": "rename", "session": oslo, "title": "North"})).await;
+    client.until("sessions").await;
+    assert_eq!(listed(&mut client, "north").await, ["North"]);
+    // A copy without the last message.
+    client.send(json!({"type": "branch", "at": 0})).await;
+    let copy = client.until("truncated").await;
+    assert_eq!(find(&copy, "connection")["resumed"], true);
+    assert_eq!(copy.last().unwrap()["snapshot"]["messages"], json!([]));
+    for (id, is_known) in [(&bergen, true), (&oslo, true), (&oslo, false)] {
+        client.send(json!({"type": "delete", "session": id})).await;
+        let told = client.until("sessions").await;
+        assert_eq!(told.iter().any(|event| event["type"] == "error"), !is_known, "{told:?}");
+    }
+    assert_eq!(listed(&mut client, "").await, Vec::<String>::new());
+    client.send(json!({"type": "resume", "session": oslo, "lastSeq": 0})).await;
+    assert_eq!(client.until("error").await.last().unwrap()["code"], "noSession");
+}
+
+#[tokio::test]
+async fn a_link_signs_in_once_and_its_cookie_until_it_ends() {
+    let service = Service::new(usual(vec![text("Hi.")])).await;
+    let at = |path: &str| format!("http://{}{path}", service.address);
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
+    let http = http.unwrap();
+    let link = service.sign_ins.link("token-1".into()).unwrap();
+    let first = http.get(at(&link)).send().await.unwrap();
+    assert_eq!(
+        (first.status().as_u16(), &first.headers()["location"]),
+        (303, &"/".parse().unwrap())
+    );
+    let set = first.headers()["set-cookie"].to_str().unwrap().to_owned();
+    for part in ["HttpOnly", "SameSite=Strict", "Path=/ws"] {
+        assert!(set.contains(part), "{set}");
+    }
+    assert!(!set.contains("token-1"));
+    assert_eq!(http.get(at(&link)).send().await.unwrap().status(), 403, "it works once");
+    let cookie = set.split(';').next().unwrap().to_owned();
+    let is_signed_in = async |cookie: &str| {
+        let asked = http.get(at("/ws/signed-in")).header("cookie", cookie).send().await.unwrap();
+        asked.text().await.unwrap().contains("true")
+    };
+    assert!(is_signed_in(&format!("other=1; {cookie}")).await);
+    assert!(!is_signed_in("mcpdeck_chat_80=00").await);
+    let stream = TcpStream::connect(&service.address).await.unwrap();
+    let mut request = format!("ws://{}/ws", service.address).into_client_request().unwrap();
+    request.headers_mut().insert("cookie", cookie.parse().unwrap());
+    let (socket, _) = tokio_tungstenite::client_async(request, stream).await.unwrap();
+    let mut client = Client { socket, id: String::new(), seen: 0 };
+    assert_eq!(client.next().await.unwrap()["type"], "connection");
+    client.send(json!({"type": "signOut"})).await;
+    assert_eq!(client.next().await.unwrap_err(), "signed out");
+    assert!(!is_signed_in(&cookie).await);
+
+    let by_token = async |token: &str| {
+        http.post(at("/login")).bearer_auth(token).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!((by_token("token-2").await, by_token("no").await), (204, 401));
+}
+
+/// What a model writes: each kind of Markdown, and markup that must stay text.
+const WRITTEN: &str = "# Weather\n\n<img src=x onerror=\"document.title='run'\"> **bold** and \
+`code` in [a page](https://example.org/a_(b)) [not](javascript:alert(1))\n\n- one\n  - inner\n- \
+two\n\n3. three\n\n| a | b |\n| - | - |\n| 1 | **2** |\n\n```python\nprint(\"<b>\")\n```\nend";
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_page_talks_shows_tools_as_text_and_comes_back() {
-    let evil = "<img src=x onerror=\"document.title='run'\"> **bold**";
-    let service = Service::new(usual(vec![call("a__read"), text(evil), text("Still here.")])).await;
-    let Some(mut page) = Page::open(&format!("http://{}/", service.address)).await else { return };
+async fn the_page_talks_shows_markdown_and_is_the_same_after_a_reload() {
+    let answers = vec![call("a__read"), text(WRITTEN), text("Again."), text("Still here.")];
+    let service = Service::new(usual(answers)).await;
+    let link = service.sign_ins.link("token-1".into()).unwrap();
+    let url = format!("http://{}/", service.address);
+    let Some(mut page) = Page::open(&url).await else { return };
     // The initial empty document is `complete` too, before the page is loaded.
     page.until("document.readyState === 'complete' && typeof at === 'function'").await;
-    page.run("at('token').value = 'token-1'; at('enter').requestSubmit()").await;
-    page.until("!at('say').hidden").await;
-    page.run("at('text').value = 'how warm?'; at('say').requestSubmit()").await;
+    page.until("!at('enter').hidden").await;
+    page.run("at('token').value = 'wrong'; at('enter').requestSubmit()").await;
+    page.until("at('state').textContent.startsWith('refused')").await;
+    page.run(&format!("location.href = '{link}'")).await;
+    page.until("typeof at === 'function' && !at('say').hidden").await;
+    assert!(!page.run("location.href + document.cookie").await.to_string().contains("code="));
+    assert_eq!(page.run("document.cookie").await, "");
+    let ask = |text: &str| format!("at('text').value = '{text}'; at('say').requestSubmit()");
+    page.run(&ask("how warm?")).await;
     page.until("document.querySelectorAll('.status').length === 1").await;
     let shown = page.run("log.innerText").await.to_string();
-    for part in ["how warm?", "✓ a__read", "<img src=x onerror", "bold", "1 calls"] {
+    for part in ["how warm?", "✓ a__read", "<img src=x onerror", "bold", "1 call ·"] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
-    let run =
-        "document.title + document.images.length + document.querySelectorAll('strong').length";
-    assert_eq!(page.run(run).await, "mcpdeck chat02", "no markup of a model");
-    assert!(!page.run("location.href").await.to_string().contains("token"));
+    let count = "[document.title, document.images.length, ...['h1', '.model strong', 'a', \
+                 'ul ul li', 'ol[start=\"3\"]', 'table td', '.code pre'].map(s => \
+                 log.querySelectorAll(s).length)].join()";
+    assert_eq!(page.run(count).await, "mcpdeck chat,0,1,2,1,1,1,2,1");
+    assert_eq!(page.run("log.querySelector('a').href").await, "https://example.org/a_(b)");
+    assert_eq!(page.run("log.querySelector('.code code').textContent").await, "print(\"<b>\")");
+    // Edited and sent again, in the same place.
+    page.run("log.querySelector('.me button').click()").await;
+    assert_eq!(page.run("at('text').value").await, "how warm?");
+    page.run(&ask("how cold?")).await;
+    page.until("log.innerText.includes('Again.') && !running").await;
+    assert_eq!(
+        page.run("log.querySelectorAll('.me').length + log.innerText").await.as_str().map(|text| (
+            text.starts_with('1'),
+            text.contains("how cold?"),
+            text.contains("how warm?")
+        )),
+        Some((true, true, false))
+    );
+    // A reload: still signed in, in the same session, which is in the list.
+    let before = page.run("session").await;
+    page.run("location.reload()").await;
+    page.until("typeof at === 'function' && !at('say').hidden && log.innerText.includes('Again.')")
+        .await;
+    assert_eq!(page.run("session").await, before);
+    page.until("at('list').innerText.includes('how cold?')").await;
     // The connection is closed; the session continues.
     page.run("socket.close()").await;
     page.until("socket.readyState === 1 && at('state').textContent.startsWith('connected')").await;
-    page.run("at('text').value = 'and now?'; at('say').requestSubmit()").await;
+    page.run("attach([new File(['from a file'], 'a.txt')])").await;
+    page.until("at('files').innerText.includes('a.txt')").await;
+    page.run(&ask("and now?")).await;
     page.until("log.innerText.includes('Still here.')").await;
+    let sent = service.provider.requests().pop().unwrap().body["messages"].to_string();
+    assert!(sent.contains("from a file"), "{sent}");
     assert_eq!(service.sessions.count(), 1);
+    // Both appearances, and a narrow window.
+    let colour = "getComputedStyle(document.body).backgroundColor";
+    let first = page.run(colour).await;
+    page.run("at('theme').click()").await;
+    assert_ne!(page.run(colour).await, first);
+    page.call(
+        "Emulation.setDeviceMetricsOverride",
+        json!({
+            "width": 400, "height": 700, "deviceScaleFactor": 1, "mobile": false,
+        }),
+    )
+    .await;
+    page.until("innerWidth === 400").await;
+    assert_eq!(page.run("document.documentElement.scrollWidth <= 400").await, true);
+    assert_eq!(page.run("getComputedStyle(at('side')).display").await, "none");
+    page.run("at('menu').click()").await;
+    assert_eq!(page.run("getComputedStyle(at('side')).display").await, "flex");
+    page.run("at('new').click()").await;
+    page.until("log.innerText === '' && getComputedStyle(at('side')).display === 'none'").await;
+    page.run("at('out').click()").await;
+    page.run("location.reload()").await;
+    page.until("typeof at === 'function' && !at('enter').hidden").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_asks_whether_a_call_may_be_made() {
+    let service = Service::new(usual(vec![call("a__write"), text("Well.")])).await;
+    let _keeper =
+        mcpdeck::deck::PolicyKeeper::open(&service.host, &[], &Environment::default()).await;
+    let Some(mut page) = Page::open(&format!("http://{}/", service.address)).await else { return };
+    page.until("document.readyState === 'complete' && typeof at === 'function'").await;
+    page.until("!at('enter').hidden").await;
+    page.run("at('token').value = 'token-1'; at('enter').requestSubmit()").await;
+    page.until("!at('say').hidden").await;
+    page.run("at('text').value = 'go'; at('say').requestSubmit()").await;
+    page.until("log.querySelectorAll('.ask button').length === 4").await;
+    assert!(page.run("log.querySelector('.ask').innerText").await.to_string().contains("a.write"));
+    page.run("log.querySelector('.ask button').click()").await;
+    page.until("log.innerText.includes('Well.') && log.innerText.includes('✓ a__write')").await;
+    assert_eq!(page.run("log.querySelectorAll('.ask button').length").await, 0);
 }
