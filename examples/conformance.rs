@@ -1,4 +1,4 @@
-//! The client that the official conformance suite drives (requirement P3): the real host, with
+//! The client that the official conformance suite drives: the real host, with
 //! ordinary behaviour and nothing that knows the name of a scenario. It connects to the address
 //! given last, calls every tool with what its schema asks for at least, reads every resource, gets
 //! every prompt, accepts elicitations with the defaults of their schemas, and stops.

@@ -1,4 +1,4 @@
-//! Log records of the host and of its servers (requirements L6, O1), as the dashboard shows them.
+//! Log records of the host and of its servers, as the dashboard shows them.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub struct LogRecord {
 }
 
 impl LogRecord {
-    /// Puts the line into `logs` and into the program's log file (requirement O2).
+    /// Puts the line into `logs` and into the program's log file.
     pub fn keep(self, logs: &Ring<Self>) {
         let server = self.server.as_ref().map(ServerName::as_str);
         let logger = self.logger.as_ref().map(SafeText::as_str);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct ServerName(Arc<str>);
 
 impl ServerName {
-    /// A name from its spelling in the file; surrounding white space is dropped (requirement C4).
+    /// A name from its spelling in the file; surrounding white space is dropped.
     pub fn new(name: &str) -> Self {
         Self(name.trim().into())
     }

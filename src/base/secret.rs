@@ -1,6 +1,6 @@
 //! Secrets as a type, and the redactor that keeps their values out of text.
 //!
-//! Owns the rule "names are shown, values are not" (requirement C9). Must not log anything.
+//! Owns the rule "names are shown, values are not". Must not log anything.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

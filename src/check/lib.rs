@@ -1,4 +1,4 @@
-//! The headless check (requirements, section 9): its input, rules, findings and reports.
+//! The headless check: its input, rules, findings and reports.
 //!
 //! Rules are functions over plain data ([`subject::CheckSubject`]), reports are functions over
 //! [`model::Report`]; only [`run`] knows the engine.

@@ -1,4 +1,4 @@
-//! Logging (requirements O1, O2): `tracing` as JSON lines in a rotating file.
+//! Logging: `tracing` as JSON lines in a rotating file.
 //!
 //! Owns the subscriber, the file and the filter. Never writes to the terminal. Masks secrets in
 //! every record again, regardless of what the caller has masked.
@@ -43,7 +43,7 @@ pub struct LogOptions {
 pub struct LogControl(reload::Handle<EnvFilter, Registry>, bool);
 
 impl LogControl {
-    /// Replaces the filter (requirement O1).
+    /// Replaces the filter.
     ///
     /// # Errors
     /// When the filter is invalid; the old one stays in effect.

@@ -1,5 +1,5 @@
 //! The difference between two configurations, by server and setting name, so that a reload can
-//! report why it restarts a server (requirement C8). Pure. Names only, never values (C9).
+//! report why it restarts a server. Pure. Names only, never values.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Problems of a configuration and their positions, one value each (requirement C5); rendering.
+//! Problems of a configuration and their positions, one value each; rendering.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};

@@ -1,4 +1,4 @@
-//! Finds the configuration when none is named (requirement C7), and builds one for a single server
+//! Finds the configuration when none is named, and builds one for a single server
 //! named on the command line.
 
 use std::path::{Path, PathBuf};

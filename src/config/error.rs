@@ -1,4 +1,4 @@
-//! The error type of the engine (requirement R6): a stable code, the server, the request, the cause
+//! The error type of the engine: a stable code, the server, the request, the cause
 //! and the next step for the user.
 
 use std::fmt;

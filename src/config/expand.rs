@@ -1,4 +1,4 @@
-//! Expansion of `${...}` in text (requirement C3). Pure.
+//! Expansion of `${...}` in text. Pure.
 //!
 //! | written | becomes |
 //! | --- | --- |

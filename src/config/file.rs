@@ -198,7 +198,7 @@ fn entries<'n>(
     }
 }
 
-/// Reports names that are duplicate (C4), empty, look-alike or contain invisible characters.
+/// Reports names that are duplicate, empty, look-alike or contain invisible characters.
 fn check_names(found: &[ServerEntry<'_>], problems: &mut Problems<'_>) {
     let mut firsts: HashMap<&ServerName, &ServerEntry<'_>> = HashMap::with_capacity(found.len());
     let mut ids: HashMap<&str, &ServerEntry<'_>> = HashMap::new();

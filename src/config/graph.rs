@@ -1,4 +1,4 @@
-//! Cycles among the dependencies of servers (requirement L2). Pure.
+//! Cycles among the dependencies of servers. Pure.
 
 use std::collections::BTreeMap;
 

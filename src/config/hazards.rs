@@ -1,4 +1,4 @@
-//! Signs that a server's entry is dangerous to run unreviewed (C10 and the trust review). Pure.
+//! Signs that a server's entry is dangerous to run without a review. Pure.
 
 use crate::{ServerConfig, TransportConfig};
 use base::address::is_meant_as_loopback;

@@ -1,4 +1,4 @@
-//! The JSON Schema of an `mcp.json` (requirement C5), generated from the same table as the check.
+//! The JSON Schema of an `mcp.json`, generated from the same table as the check.
 
 use serde_json::{Map, Value, json};
 

@@ -105,7 +105,7 @@ const SERVER_KEYS: &[KnownKey] = &[
     key("headers", Map(&Text), "Extra HTTP headers"),
     key("oauth", OAUTH_SETTING, "Signing in where the server asks for it; false never does"),
     key("tls", Object(&TLS), "Certificates besides those of the system"),
-    // Plain durations are in seconds, and have a spelling in milliseconds (decision D6).
+    // Plain durations are in seconds, and have a spelling in milliseconds.
     key("timeout", Seconds, "Default deadline of a request, in seconds").default("30"),
     key("timeoutMs", Millis, "Default deadline of a request, in milliseconds").alias("timeout"),
     key("startupTimeout", Seconds, "Deadline of one attempt to start, in seconds").default("30"),

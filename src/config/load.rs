@@ -1,4 +1,4 @@
-//! Loads one or several files into one configuration (requirements C1 to C6).
+//! Loads one or several files into one configuration.
 //!
 //! A problem with a whole file (it cannot be read or parsed, a server is defined twice) makes
 //! loading fail. A problem with one entry leaves out that server and those that depend on it; the

@@ -1,4 +1,4 @@
-//! Which parts of a configuration file must not be shown (requirement C9).
+//! Which parts of a configuration file must not be shown.
 //!
 //! Works on tokens, not on a tree, because the snippet of a file that does not parse must not
 //! show a secret either. Where the nesting is lost, every later string is hidden.
@@ -215,7 +215,7 @@ fn hide_rest(text: &str, start: usize, hidden: &mut Vec<Range<usize>>) {
     }
 }
 
-// What counts as a secret (decision D14): values with a secret-like name, and values that look like
+// What counts as a secret: values with a secret-like name, and values that look like
 // a credential. Plain words, numbers, paths, regions and addresses without a user do not.
 
 /// Words that make a name secret as its last part: `API_KEY`, `githubToken`.

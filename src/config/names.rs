@@ -1,4 +1,4 @@
-//! Detects server names that look alike; equal ones (requirement C4) are refused by `file`.
+//! Detects server names that look alike; equal ones are refused by `file`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;

@@ -70,7 +70,7 @@ pub struct ServerConfig {
     /// Deadline of a graceful stop (`shutdownTimeout`, default 10 s).
     #[serde(with = "seconds")]
     pub shutdown_timeout: Duration,
-    /// Steps of a graceful stop that are set individually (`stop`, decision D10).
+    /// Steps of a graceful stop that are set individually (`stop`).
     #[serde(skip_serializing_if = "StopConfig::is_unset")]
     pub stop: StopConfig,
     /// Servers that must be ready first (`dependencies`, alias `dependsOn`).
@@ -83,15 +83,15 @@ pub struct ServerConfig {
     /// Stops after this long without use (`idleStop`); with `on_demand`.
     #[serde(with = "seconds::perhaps", skip_serializing_if = "Option::is_none")]
     pub idle_stop: Option<Duration>,
-    /// What to do when it exits unexpectedly (decision D1).
+    /// What to do when it exits unexpectedly.
     pub restart: RestartConfig,
-    /// What a timed-out request does to the server (decision D4).
+    /// What a timed-out request does to the server.
     pub on_timeout: OnTimeout,
-    /// Retries of start and of requests that may be repeated (L3, R5).
+    /// Retries of start and of requests that may be repeated.
     pub retry: RetryConfig,
     /// Circuit breaker settings.
     pub breaker: BreakerConfig,
-    /// Cache of resources and prompts (X1).
+    /// Cache of resources and prompts.
     pub cache: CacheConfig,
     /// Limits on what it may send.
     #[serde(rename = "limits")]
@@ -117,7 +117,7 @@ pub struct ServerConfig {
     /// Restart on source changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dev: Option<DevConfig>,
-    /// Argument guard (R9).
+    /// Argument guard.
     pub guard: GuardPolicy,
     /// What to do with sampling and elicitation requests.
     pub approvals: ApprovalRules,
@@ -237,9 +237,9 @@ pub struct StdioConfig {
     pub env: IndexMap<String, Secret>,
     /// Working directory; the file's own directory when not given.
     pub cwd: Option<PathBuf>,
-    /// Pass the host's whole environment instead of the safe list (decision D5).
+    /// Pass the host's whole environment instead of the safe list.
     pub inherit_env: bool,
-    /// Resource limits of the process (L7).
+    /// Resource limits of the process.
     pub limits: ProcessLimits,
 }
 
@@ -615,7 +615,7 @@ impl ServerConfig {
         }
     }
 
-    /// Every secret of this server (decision D14): values of its environment and headers that are
+    /// Every secret of this server: values of its environment and headers that are
     /// secret by name or look, its OAuth secrets, and those in its arguments and address.
     pub fn secrets(&self) -> Vec<Secret> {
         let values = match &self.transport {

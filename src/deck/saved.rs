@@ -62,7 +62,7 @@ pub struct SavedCall {
     pub force: bool,
 }
 
-/// What a saved call calls; names as in decision D3 (`server.tool`).
+/// What a saved call calls; names as `server.tool`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", untagged)]
 pub enum SavedTarget {

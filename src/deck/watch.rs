@@ -1,4 +1,4 @@
-//! Follows the files of a configuration and delivers each stable state (requirement C8).
+//! Follows the files of a configuration and delivers each stable state.
 //!
 //! Watches folders, never files: a file that is replaced by rename, deleted and recreated, or
 //! swapped behind a symbolic link is a different file, and a watch on the old one reports nothing.

@@ -1,4 +1,4 @@
-//! The embedded servers of `--demo` (requirement T7): real child processes of this same binary, so
+//! The embedded servers of `--demo`: real child processes of this same binary, so
 //! that every part of the deck can be seen with nothing installed.
 //!
 //! `atlas` has everything that can be shown, `crew` sends requests to the user, `gremlin`

@@ -1,4 +1,4 @@
-//! The catalog that clients see: names that match `^[A-Za-z0-9_-]{1,64}$` (decision D13), and the
+//! The catalog that clients see: names that match `^[A-Za-z0-9_-]{1,64}$`, and the
 //! mapping from a name back to its server. Pure except for its cache.
 
 use std::collections::HashMap;

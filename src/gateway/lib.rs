@@ -1,5 +1,5 @@
 //! `mcpdeck serve`: one process runs each server once and exposes all of them to agents, editors
-//! and scripts, over REST and as one aggregated MCP server (requirements, section 12).
+//! and scripts, over REST and as one aggregated MCP server.
 //!
 //! Owns the HTTP interface, the tokens and the names clients see. Independent of the terminal: it
 //! uses the engine only through [`Host`].

@@ -1,4 +1,4 @@
-//! Requests from servers to the host (requirements S1, S2): their data, deciders and outcomes.
+//! Requests from servers to the host: their data, deciders and outcomes.
 
 pub mod queue;
 
@@ -78,7 +78,7 @@ pub enum Settlement {
     },
 }
 
-/// The application's handler for requests from servers (requirement S1), in both eras.
+/// The application's handler for requests from servers, in both eras.
 ///
 /// Implemented for async closures:
 ///

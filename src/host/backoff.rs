@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use config::{RestartConfig, RetryConfig};
 
-/// Delay before retry number `attempt` (from 1) of a start or a request (requirement L3):
+/// Delay before retry number `attempt` (from 1) of a start or a request:
 /// exponential, capped, jittered between half and all of it. `random` is in `0.0..1.0`.
 pub fn retry_delay(config: &RetryConfig, attempt: u32, random: f64) -> Duration {
     let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
@@ -15,7 +15,7 @@ pub fn retry_delay(config: &RetryConfig, attempt: u32, random: f64) -> Duration 
     Duration::from_secs_f64(capped * (0.5 + 0.5 * random.clamp(0.0, 1.0)))
 }
 
-/// Delay before automatic restart number `attempt` (from 1) after a crash (decision D1):
+/// Delay before automatic restart number `attempt` (from 1) after a crash:
 /// `backoff` times the attempt, jittered by up to a fifth either way, at most 60 s.
 pub fn restart_delay(config: &RestartConfig, attempt: u32, random: f64) -> Duration {
     let full = config.backoff.as_secs_f64() * f64::from(attempt.max(1));

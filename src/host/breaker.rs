@@ -1,4 +1,4 @@
-//! Circuit breaker (decisions D4 and D8, requirement H2): pure, `now` is an argument.
+//! Circuit breaker: pure, `now` is an argument.
 //!
 //! Closed until `threshold` failures in a row within `window`; then open for `cooldown`; then
 //! half-open, where one probe at a time is admitted. A success closes it from any state.

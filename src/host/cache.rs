@@ -1,4 +1,4 @@
-//! Cache of prompts and resources (requirement X1), and stale answers for dead servers (R7).
+//! Cache of prompts and resources, and stale answers for dead servers.
 //!
 //! Owns the cached results, their time to live and the eviction order. Never sends requests; time
 //! is an argument.
@@ -113,7 +113,7 @@ impl Cache {
         found
     }
 
-    /// A result of any age, for when the server is unavailable (R7); counts a hit.
+    /// A result of any age, for when the server is unavailable; counts a hit.
     pub fn any(&self, key: &CacheKey, now: Timestamp) -> Option<CachedAnswer> {
         let mut inner = self.inner.lock();
         let found = inner.touch(key, now, |_| true);

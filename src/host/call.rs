@@ -1,4 +1,4 @@
-//! One operation of a caller: its options, its view and its outcome (requirement R1).
+//! One operation of a caller: its options, its view and its outcome.
 
 use std::fmt;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl fmt::Display for Origin {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Validation {
-    /// Reject arguments that violate the schema (requirement R3).
+    /// Reject arguments that violate the schema.
     #[default]
     Enforce,
     /// Send them anyway, to test the server; the outcome is marked `forced`.
@@ -134,7 +134,7 @@ pub struct CallOptions {
     pub run: Option<Arc<str>>,
     /// Whether schema violations reject the call.
     pub validation: Validation,
-    /// Restricts name resolution to this server (`server=` of requirement R2).
+    /// Restricts name resolution to this server (`server=`).
     pub server: Option<ServerName>,
     /// The caller's span (W3C `traceparent`), passed to the server in `_meta`.
     pub trace: Option<Arc<str>>,
@@ -209,7 +209,7 @@ pub struct CallOutcome {
     pub is_error: bool,
     /// Where `structuredContent` violates `outputSchema`.
     pub output_violations: Vec<Violation>,
-    /// Guard warnings about arguments that were sent anyway (R9).
+    /// Guard warnings about arguments that were sent anyway.
     pub guard_warnings: Vec<Violation>,
     /// Whether validation was overridden.
     pub forced: bool,
@@ -241,7 +241,7 @@ pub struct Caller {
     pub version: Option<SafeText>,
 }
 
-/// Source and cost of a result, for its recipient (requirements section 11).
+/// Source and cost of a result, for its recipient.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Provenance {
@@ -273,7 +273,7 @@ pub enum AnswerSource {
     Server,
     /// From the cache, fresh; its age.
     Cache(Duration),
-    /// From the cache, fresh or expired, because the server is unavailable (R7); its age.
+    /// From the cache, fresh or expired, because the server is unavailable; its age.
     Stale(Duration),
 }
 

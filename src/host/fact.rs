@@ -54,7 +54,7 @@ pub enum Fact {
         /// What is wrong.
         diagnostics: Vec<Diagnostic>,
     },
-    /// A reload was applied (requirement C8).
+    /// A reload was applied.
     Reloaded(ConfigChange),
     /// A server was added to the deck.
     ServerAdded {
@@ -136,7 +136,7 @@ pub enum Fact {
         /// How.
         reason: SafeText,
     },
-    /// A restart was scheduled by the restart policy (decision D1).
+    /// A restart was scheduled by the restart policy.
     RestartPlanned {
         /// The number of this restart, from 1.
         number: u32,

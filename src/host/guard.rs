@@ -1,4 +1,4 @@
-//! The argument guard (requirement R9): detects strings that look like an attack on the server's
+//! The argument guard: detects strings that look like an attack on the server's
 //! machine. Pure; the policy decides how to react.
 
 use std::path::{Path, PathBuf};

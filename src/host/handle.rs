@@ -37,7 +37,7 @@ use mcp::{
 };
 use process::{ExitView, Usage};
 
-/// How a server that fails to start affects the others (decision D2).
+/// How a server that fails to start affects the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Startup {
     /// All servers must become ready; otherwise all are stopped and the error is returned.
@@ -252,7 +252,7 @@ impl Host {
         result
     }
 
-    /// Registers the application's handler for requests from servers (requirement S1), replacing
+    /// Registers the application's handler for requests from servers, replacing
     /// the previous one. Open requests stay with the handler that received them.
     pub fn register_callback(&self, handler: impl RequestHandler) {
         self.inner.shared.approvals.set_handler(Some(Arc::new(handler)));
@@ -320,7 +320,7 @@ impl Host {
         Ok(())
     }
 
-    /// Applies another configuration: unchanged servers keep process and session (C8). Returns when
+    /// Applies another configuration: unchanged servers keep process and session. Returns when
     /// removed servers are gone and changed ones are restarting; calls in flight on either get five
     /// seconds (the entry's `shutdownTimeout` when that is shorter) to finish.
     ///
@@ -392,8 +392,7 @@ impl Host {
 
     // Inspection: the view, facts, telemetry, metrics, the cache. Nothing here waits.
 
-    /// All callable servers, including sleeping ones, with their capabilities (requirements K2,
-    /// H1). The view has the servers that are down, with the reason and their last known lists.
+    /// All callable servers, including sleeping ones, with their capabilities. The view has the servers that are down, with the reason and their last known lists.
     pub fn get_tools(&self) -> Vec<(ServerName, Arc<Capabilities>)> {
         let slots = self.inner.shared.slots();
         let live = slots.iter().map(|(name, slot)| (name, slot.live()));
@@ -519,7 +518,7 @@ impl Host {
         self.inner.shared.clock
     }
 
-    // Requests to servers (requirement R1).
+    // Requests to servers.
 
     /// Calls a tool with the server's defaults.
     ///
@@ -585,7 +584,7 @@ impl Host {
     }
 
     /// Reads a resource from [`CallOptions::server`] when set, otherwise from the server that lists
-    /// it or has a matching template (R2).
+    /// it or has a matching template.
     ///
     /// # Errors
     /// As [`Host::call_tool_with`]; `Ambiguous` with the servers when several offer it.
@@ -939,7 +938,7 @@ fn send(slot: &Slot, command: Command) -> Result<(), Error> {
     })
 }
 
-/// Logs a name that cannot be resolved as a rejected request (requirement O2) and adds the request
+/// Logs a name that cannot be resolved as a rejected request and adds the request
 /// to the error.
 fn routed<T>(method: &str, asked: &str, route: Result<T, Error>) -> Result<T, Error> {
     route.map_err(|error| {

@@ -1,4 +1,4 @@
-//! Metrics per server and tool (requirement M1): counters and an HDR histogram of latency.
+//! Metrics per server and tool: counters and an HDR histogram of latency.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

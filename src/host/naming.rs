@@ -1,5 +1,5 @@
-//! Names of tools: the canonical `{server}.{tool}` and accepted variants (decision D3), and those
-//! exposed to models and clients (decision D13). Pure.
+//! Names of tools: the canonical `{server}.{tool}` and accepted variants, and those
+//! exposed to models and clients. Pure.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One operation of a caller from admission to outcome (requirements R1 to R9): runs in the
+//! One operation of a caller from admission to outcome: runs in the
 //! caller's own task, holds no lock across an await, records facts only for changes.
 
 mod arguments;
@@ -155,7 +155,7 @@ impl Operation {
         Ok((checked, answer, tool))
     }
 
-    /// Sends the request, and retries where that is safe (requirement R5).
+    /// Sends the request, and retries where that is safe.
     async fn rounds(&self, tool: Option<&Tool>, flight: &Flight) -> Result<Payload, Error> {
         let (mut attempt, mut last_session) = (0, None);
         loop {
@@ -274,7 +274,7 @@ impl Operation {
         }
     }
 
-    /// Applies the consequences of a failure to the server (decision D4), and adds the reason of
+    /// Applies the consequences of a failure to the server, and adds the reason of
     /// the server's end to the error.
     async fn consequences(&self, live: &Live, error: Error) -> Error {
         let process = live.process.as_ref().filter(|process| process.is_suspended());
@@ -604,7 +604,7 @@ impl Operation {
         PolicyTarget { kind, hints, ..PolicyTarget::tool(self.slot.name.as_str(), &self.target) }
     }
 
-    // The cache: fresh results instead of a request, stale ones instead of an error (X1, R7).
+    // The cache: fresh results instead of a request, stale ones instead of an error.
 
     fn fresh_answer(&self, live: &Live) -> Option<CallOutcome> {
         if self.options.bypass_cache || !live.config.cache.enabled || live.session.is_none() {

@@ -186,7 +186,7 @@ impl Projector {
     }
 }
 
-/// Logs a fact as one structured record (requirement O2), and adds facts of interest to the user to
+/// Logs a fact as one structured record, and adds facts of interest to the user to
 /// the log ring too. `sessions` counts the starts per server.
 fn note(
     record: &Record,

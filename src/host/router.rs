@@ -1,4 +1,4 @@
-//! Resolves names and URIs to servers (decision D3, requirement R2): rebuilt when lists change,
+//! Resolves names and URIs to servers: rebuilt when lists change,
 //! read by every call.
 //!
 //! Includes the last known lists of servers that are down: their tools are reported as unavailable,

@@ -1,5 +1,5 @@
 //! The supervisor: starts an actor per server, stops them in dependency order, and applies changed
-//! configurations (requirements L2, L5, C8).
+//! configurations.
 //!
 //! One task, so that a reload, a shutdown and the drop of the last handle never race.
 
@@ -318,7 +318,7 @@ fn loaded(config: &McpConfig) -> Fact {
     }
 }
 
-// The dependency graph (requirement L2): checked before anything starts; determines the stop
+// The dependency graph: checked before anything starts; determines the stop
 // order.
 
 /// Checks that every dependency exists and is enabled, and that there are no cycles. For
@@ -466,7 +466,7 @@ fn is_same(old: &TransportConfig, now: &TransportConfig) -> bool {
     }
 }
 
-// The effect of a changed configuration on each server (requirement C8). Pure.
+// The effect of a changed configuration on each server. Pure.
 
 /// The effect of a reload on each server; dependents of a restarted server restart too.
 pub fn reload_plan(before: &McpConfig, after: &McpConfig) -> ConfigChange {
@@ -497,7 +497,7 @@ fn restart_reason(fields: &[String]) -> SafeText {
     SafeText::line(&format!("restarting: {} changed", words.join(", ")))
 }
 
-// Applying another configuration (requirement C8): unchanged servers are not touched, changed and
+// Applying another configuration: unchanged servers are not touched, changed and
 // removed ones are drained, and a replacement waits until its predecessor is gone.
 //
 // The configuration is in use when `reload` returns. Removed servers may still be stopping; only

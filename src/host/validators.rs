@@ -1,5 +1,5 @@
 //! A cache of compiled validators, so that a tool's schema is compiled only once, and checks that do
-//! not block the executor (requirement R3).
+//! not block the executor.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -23,7 +23,7 @@ use mcp::{
 };
 use process::ExitView;
 
-/// State of a server (requirement L1).
+/// State of a server.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr,
 )]

@@ -1,4 +1,4 @@
-//! What a server offers (requirements K1, K4): tools, prompts, resources and templates, each with
+//! What a server offers: tools, prompts, resources and templates, each with
 //! the raw entry and the sanitised fields that a front end draws.
 
 pub mod diff;
@@ -24,7 +24,7 @@ pub struct Capabilities {
     pub resources: Vec<Arc<Resource>>,
     /// `resources/templates/list`.
     pub templates: Vec<Arc<Resource>>,
-    /// Entries that did not decode, kept aside with the reason (K4).
+    /// Entries that did not decode, kept aside with the reason.
     pub rejected: Vec<RejectedEntry>,
     /// Lists that were cut short (page or entry limit, error on a later page), with the reason.
     pub partial: Vec<(ListKind, SafeText)>,
@@ -268,7 +268,7 @@ impl RejectedEntry {
     }
 }
 
-/// How a list changed since the previous fetch (requirement K3).
+/// How a list changed since the previous fetch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListChanges {
     /// Entries that are new.
@@ -290,7 +290,7 @@ pub struct FieldChange {
     pub after: Option<Value>,
 }
 
-// Decoding of list entries (requirement K4): a bad entry is set aside with its raw JSON, the others
+// Decoding of list entries: a bad entry is set aside with its raw JSON, the others
 // are kept.
 //
 // Optional fields of the wrong type count as absent, so that a sloppy server stays usable; what a

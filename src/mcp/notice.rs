@@ -66,7 +66,7 @@ pub enum RequestKind {
     UrlElicitation,
     /// `roots/list`
     Roots,
-    /// From the host itself: may this call with suspicious arguments be sent (requirement R9)?
+    /// From the host itself: may this call with suspicious arguments be sent?
     /// `params` holds `tool`, `arguments` and `violations`; the answer is `{"action": "accept"}`
     /// or anything else, which refuses.
     Guard,

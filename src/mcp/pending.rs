@@ -332,7 +332,7 @@ impl ByteCount {
     }
 
     /// Counts bytes of a message to the server. For a request this is called before the first byte
-    /// is written, so that zero means: the server cannot have seen it (requirement R5).
+    /// is written, so that zero means: the server cannot have seen it.
     pub fn sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }

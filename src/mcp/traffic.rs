@@ -1,4 +1,4 @@
-//! Traffic: every message of every server in both directions (requirement O3), as records.
+//! Traffic: every message of every server in both directions, as records.
 
 use std::time::Duration;
 

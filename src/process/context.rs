@@ -27,7 +27,7 @@ pub struct ProcessContext {
     pub outlives_host: bool,
 }
 
-/// How long each step of a graceful stop may take before the next one (requirement L5).
+/// How long each step of a graceful stop may take before the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grace {
     /// From closing its stdin to SIGTERM.
@@ -40,7 +40,7 @@ impl Grace {
     /// No grace: SIGKILL at once.
     pub const NONE: Self = Self { stdin: Duration::ZERO, term: Duration::ZERO };
 
-    /// Splits a budget (`shutdownTimeout`, decision D10): a third on closed stdin, at most three
+    /// Splits a budget (`shutdownTimeout`): a third on closed stdin, at most three
     /// seconds; all the rest after SIGTERM.
     pub fn within(budget: Duration) -> Self {
         let stdin = (budget / 3).min(Duration::from_secs(3));

@@ -1,4 +1,4 @@
-//! The environment of a child (decision D5), and what cannot be put into one (requirement C10).
+//! The environment of a child, and what cannot be put into one.
 //!
 //! Owns the safe list. Never prints a value. Warnings about allowed but dangerous names are the
 //! configuration's responsibility.

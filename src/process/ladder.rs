@@ -1,7 +1,7 @@
 //! The stop ladder and what follows every death: sweep, drain, reap, report.
 //!
 //! One [`Watchman`] task per process. It is the only one that signals or reaps, so a stop, a crash
-//! and a second stop can never race (requirement L8).
+//! and a second stop can never race.
 
 use std::time::Duration;
 

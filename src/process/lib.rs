@@ -1,4 +1,4 @@
-//! The child process of a stdio server: find, start, watch, stop, sweep (requirements L4 to L7).
+//! The child process of a stdio server: find, start, watch, stop, sweep.
 //!
 //! Owns everything between an entry's `command` and a dead, reaped process tree. Knows nothing of
 //! JSON-RPC, states or restarts; those belong to the actor.

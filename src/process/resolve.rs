@@ -1,5 +1,5 @@
 //! Resolves an entry's `command` into something that can be started: the executable is located and
-//! inspected first, so that every reason it cannot run has its own message (requirement L4).
+//! inspected first, so that every reason it cannot run has its own message.
 //!
 //! Starts nothing.
 

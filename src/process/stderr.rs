@@ -1,4 +1,4 @@
-//! A server's stderr: always read, split into lines, masked, sanitised, counted (requirement L6).
+//! A server's stderr: always read, split into lines, masked, sanitised, counted.
 //!
 //! Owns flood control. Reading never stops, so a server is never blocked permanently, but two
 //! budgets protect the other servers: lines beyond [`MAX_LINES_PER_SECOND`] are counted instead of

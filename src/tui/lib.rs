@@ -1,4 +1,4 @@
-//! The dashboard (requirements, section 8): its parts and how it starts.
+//! The dashboard: its parts and how it starts.
 //!
 //! `app` is the pure core: `update` turns messages into state and effects, `render` turns state
 //! into cells. Around it, the crate `terminal` owns and reads the terminal, `engine` runs the host on

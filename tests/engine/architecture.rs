@@ -226,6 +226,28 @@ fn layers_are_used_through_their_facades() {
     assert!(broken.is_empty(), "modules that others can see:\n{}", broken.join("\n"));
 }
 
+/// A reader outside has no list of requirements or decisions to look a number up in.
+#[test]
+fn texts_cite_no_numbers_of_other_papers() {
+    let numbered = |text: &str| {
+        let mut letters = text.chars();
+        letters.next().is_some_and(|c| c.is_ascii_uppercase())
+            && letters.next().is_some_and(|c| c.is_ascii_digit())
+    };
+    let cites = |line: &str| {
+        ["decision ", "decisions ", "requirement ", "requirements "].iter().any(|word| {
+            line.split(word).skip(1).any(|rest| numbered(rest) || rest.starts_with("section "))
+        })
+    };
+    let mut broken = Vec::new();
+    for (path, text) in sources() {
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| cites(line)) {
+            broken.push(format!("src/{}:{}: {line}", relative(&path), at + 1));
+        }
+    }
+    assert!(broken.is_empty(), "numbers that nobody can look up:\n{}", broken.join("\n"));
+}
+
 /// Types of limits, waits and capacities.
 const NUMBERS: &[&str] =
     &["usize", "u64", "u32", "u16", "u8", "i64", "i32", "f64", "f32", "Duration"];

@@ -1,4 +1,4 @@
-//! Which requests are sent to a server a second time, and which never (requirement R5).
+//! Which requests are sent to a server a second time, and which never.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! Formats each record as one JSON line, the fields of requirement O1 first.
+//! Formats each record as one JSON line, time, level, server and action first.
 
 use std::fmt;
 use std::io::Write as _;

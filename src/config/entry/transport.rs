@@ -231,7 +231,7 @@ fn environment(reader: &mut EntryReader<'_, '_>) -> IndexMap<String, Secret> {
     env
 }
 
-/// What is wrong with the name of a variable (C10).
+/// What is wrong with the name of a variable.
 fn bad_name(name: &str) -> Option<String> {
     if name.is_empty() {
         return Some("the name of a variable is empty".to_owned());

@@ -49,7 +49,7 @@ pub enum RestartPolicy {
     OnFailure,
 }
 
-/// What a timed-out request does to the server (decision D4).
+/// What a timed-out request does to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnTimeout {
@@ -60,7 +60,7 @@ pub enum OnTimeout {
     Breaker,
 }
 
-/// Circuit breaker settings (decision D8).
+/// Circuit breaker settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BreakerConfig {
@@ -100,7 +100,7 @@ pub struct RetryConfig {
     pub is_given: bool,
 }
 
-/// Cache settings of one server (X1).
+/// Cache settings of one server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CacheConfig {
@@ -140,7 +140,7 @@ pub struct DevConfig {
     pub build: Option<Vec<String>>,
 }
 
-/// What to do with suspicious arguments (R9).
+/// What to do with suspicious arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuardMode {

@@ -1,4 +1,4 @@
-//! The `host_*` messages of browser extensions (requirements, section 12): grants of pages and tabs,
+//! The `host_*` messages of browser extensions: grants of pages and tabs,
 //! tools, runs, statistics. Each page is a separate caller (`browser:ORIGIN`), limited to what
 //! was granted to it.
 

@@ -1,4 +1,4 @@
-//! The approval queue: decides requests from servers (requirements S1, S2).
+//! The approval queue: decides requests from servers.
 //!
 //! Deciders in order: a rule, the registered callback, the user; without any of them the request is
 //! refused as the specification requires. Every request and every decision is a fact.

@@ -90,7 +90,7 @@ impl HostBuilder {
         self
     }
 
-    /// Registers the application's handler for requests from servers (requirement S1).
+    /// Registers the application's handler for requests from servers.
     #[must_use]
     pub fn handler(mut self, handler: impl RequestHandler) -> Self {
         self.handler = Some(Arc::new(handler));

@@ -219,7 +219,7 @@ impl Host {
         })
     }
 
-    /// Resolves a name to a server and a tool (decision D3).
+    /// Resolves a name to a server and a tool.
     ///
     /// # Errors
     /// [`ErrorCode::ToolNotFound`] or [`ErrorCode::Ambiguous`], with candidates.

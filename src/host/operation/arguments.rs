@@ -1,4 +1,4 @@
-//! Checks of arguments before they are sent, and of structured results (requirements R3, R9).
+//! Checks of arguments before they are sent, and of structured results.
 
 use std::sync::Arc;
 
@@ -149,7 +149,7 @@ impl Operation {
         })
     }
 
-    // Checks of structured results against `outputSchema` (requirement R3).
+    // Checks of structured results against `outputSchema`.
 
     /// The places where `structuredContent` violates `outputSchema`.
     pub(super) async fn check_output(

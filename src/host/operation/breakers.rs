@@ -1,4 +1,4 @@
-//! The breakers of a call: that of its server and that of its tool (decision D4, requirement H2).
+//! The breakers of a call: that of its server and that of its tool.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -260,8 +260,8 @@ impl<'a> PolicyTarget<'a> {
     }
 }
 
-// Errors for outside callers: maps engine errors to the codes of requirements section 11, without
-// paths, command lines or values of the configuration (decision D7).
+// Errors for outside callers: maps engine errors to their codes, without
+// paths, command lines or values of the configuration.
 
 /// Stable code of an error for outside callers.
 #[derive(

@@ -121,7 +121,7 @@ pub trait ProcessHandle: Send + Sync + 'static {
     /// Declares that its session is about to be closed on purpose: a following exit is not a crash,
     /// even before [`ProcessHandle::stop`].
     fn expect_exit(&self) {}
-    /// Stops the process tree in stages (requirement L5). If the main process has already exited,
+    /// Stops the process tree in stages. If the main process has already exited,
     /// cleans up the rest and reports.
     fn stop(&self, plan: StopPlan) -> BoxFuture<'static, ExitReport>;
     /// Its current resource usage; `None` where the platform does not report it.
@@ -142,7 +142,7 @@ pub struct StopPlan {
 }
 
 impl StopPlan {
-    /// The plan of the entry: its stage limits (`stop`), or else its budget split by decision D10.
+    /// The plan of the entry: its stage limits (`stop`), or else its budget, split.
     pub fn new(config: &ServerConfig, force: &CancellationToken) -> Self {
         let split = Grace::within(config.shutdown_timeout);
         let grace = Grace {

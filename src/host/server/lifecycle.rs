@@ -1,8 +1,8 @@
 //! The lifecycle of one server as a pure state machine: `(Lifecycle, Input) -> (Lifecycle, Steps)`.
 //!
-//! Owns all rules of when a server starts, retries, restarts and sleeps (requirements L1 to L3 and
-//! L8, decision D1). Has no side effects: the actor executes the steps and reports the results.
-//! Time and randomness are arguments, so every path can be tested by a table.
+//! Owns all rules of when a server starts, retries, restarts and sleeps. Has no side
+//! effects: the actor executes the steps and reports the results. Time and randomness are arguments,
+//! so every path can be tested by a table.
 
 use std::time::Duration;
 
@@ -468,7 +468,7 @@ pub enum Phase {
     Backoff,
     /// In use.
     Ready,
-    /// Its session is open, but a request timed out and calls are rejected (decision D4).
+    /// Its session is open, but a request timed out and calls are rejected.
     Wedged,
     /// The connection is lost; the process is being stopped.
     Dying {
@@ -550,7 +550,7 @@ pub enum LifecycleInput {
     /// Session and process have ended after [`LifecycleStep::End`], [`LifecycleStep::Drain`] or
     /// [`LifecycleStep::Abort`].
     Ended,
-    /// A request timed out and that makes the server unavailable (decision D4).
+    /// A request timed out and that makes the server unavailable.
     TimedOut(SafeText),
     /// The timer set by [`LifecycleStep::Arm`] has fired.
     Timer,
@@ -579,7 +579,7 @@ pub enum LifecycleStep {
     Arm(Duration),
     /// Cancel the timer.
     Disarm,
-    /// Record a crash, a scheduled restart, or that restarts are exhausted (decision D1).
+    /// Record a crash, a scheduled restart, or that restarts are exhausted.
     Record(Fact),
     /// Announce a state.
     Announce {
@@ -601,9 +601,9 @@ pub struct Surroundings<'a> {
     pub now: Timestamp,
     /// A random number in `0.0..1.0` for jitter.
     pub random: f64,
-    /// Retries of a start (L3).
+    /// Retries of a start.
     pub retry: &'a RetryConfig,
-    /// Restarts after a crash (D1).
+    /// Restarts after a crash.
     pub restart: &'a RestartConfig,
     /// Whether it has an address, so that it can be reconnected to without starting anything.
     pub reconnects: bool,

@@ -1,6 +1,6 @@
 //! The production connector: processes over pipes, and servers at URLs.
 //!
-//! Owns the order of attempts (decision D9): a process has the whole `startupTimeout`, and its era
+//! Owns the order of attempts: a process has the whole `startupTimeout`, and its era
 //! probe may wait as long as the handshake. Only a response, or an exit after the request, leads to
 //! another attempt, with a new process: a server may stay in the era of the first request.
 

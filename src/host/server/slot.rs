@@ -460,7 +460,7 @@ impl Live {
         self.until_attempt().or(is_coming.then_some(STARTING_RETRY_INTERVAL))
     }
 
-    /// Why it cannot be called, in words that reveal nothing of this machine (decision D7): they
+    /// Why it cannot be called, in words that reveal nothing of this machine: they
     /// complete "the server ...". `None` while it can be.
     pub fn outage(&self) -> Option<String> {
         if self.session.is_some() {

@@ -1,4 +1,4 @@
-//! Differences between two versions of the lists (requirement K3): by entry, then by field.
+//! Differences between two versions of the lists: by entry, then by field.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

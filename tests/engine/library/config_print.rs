@@ -177,7 +177,7 @@ fn looking_at_a_file_that_is_not_used_asks_nobody_for_a_secret() {
 
 #[test]
 fn secrets_within_arguments_and_addresses_are_known_to_the_redactor() {
-    // A plain word of the environment is none by itself (decision D14).
+    // A plain word of the environment is none by itself.
     let loaded = load(&TEXT.replace("\"timeoutMs\"", "\"secrets\": [\"E\"], \"timeoutMs\""));
     let secrets = loaded.config.servers.values().flat_map(mcpdeck::config::ServerConfig::secrets);
     let redactor = Redactor::new(secrets);

@@ -1,4 +1,4 @@
-//! The log file (requirements O1, O2): one scripted scenario, and the line of each event in it.
+//! The log file: one scripted scenario, and the line of each event in it.
 
 use std::path::Path;
 

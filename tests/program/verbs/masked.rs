@@ -1,4 +1,4 @@
-//! Secrets in what servers say of themselves, and plain values that are no secrets (decision D14).
+//! Secrets in what servers say of themselves, and plain values that are no secrets.
 
 use serde_json::{Value, json};
 

@@ -48,7 +48,7 @@ impl OpenAttempt {
         }
     }
 
-    /// Fetches every list the server advertises, all at once (requirement L3).
+    /// Fetches every list the server advertises, all at once.
     async fn lists(&self, opened: &Opened) -> Result<Capabilities, Error> {
         let view = opened.session.view();
         let fetches = ListKind::ALL.map(|kind| {

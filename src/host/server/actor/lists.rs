@@ -1,4 +1,4 @@
-//! The lists of a server after its start: fetched again when they change (requirement K3), each at
+//! The lists of a server after its start: fetched again when they change, each at
 //! most once per `limits.refetch`, however often the server notifies.
 
 use std::sync::Arc;
@@ -142,7 +142,7 @@ impl Actor<'_> {
         self.record(Fact::Found { finding }).await;
     }
 
-    /// Invalidates cached results of a list that changed (requirement X1).
+    /// Invalidates cached results of a list that changed.
     fn forget_answers(&self, kind: ListKind) {
         let method = match kind {
             ListKind::Prompts => "prompts/get",
