@@ -46,7 +46,7 @@ pub use local::native::{NATIVE_MESSAGES, native_schema};
 #[cfg(unix)]
 pub use local::{Listening, Local, MAX_LOCAL_LINE, local_sockets};
 pub use lock::{Drift, DriftPlace, LOCK_FILE, Lock, LockedServer, canonical_json};
-pub use news::{News, follow_news};
+pub use news::{News, ResourceUpdates, UpdatedResource, follow_news};
 pub use order::{
     CallRequest, CallTarget, ClientOrder, Operated, Order, PolicyOrder, ServerCommand,
 };

@@ -2,11 +2,14 @@
 //! for changes, reads rings by cursor and takes snapshots, at most thirty times a second. When
 //! idle, only the process table and the clients are polled.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::clients::ClientView;
@@ -14,7 +17,7 @@ use super::order::Operated;
 use super::policy::PolicyView;
 use base::{Batch, LogRecord, Ring, ServerName, Weighed};
 use host::{Blocked, CacheView, CallView, Host, HostView, ServerMetrics};
-use mcp::TrafficRecord;
+use mcp::{Notice, NoticeKind, TrafficRecord};
 use process::Usage;
 
 /// Pause between two rounds.
@@ -29,6 +32,31 @@ const CLIENTS_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_BATCH_RECORDS: usize = 2_048;
 /// Most batches of one ring in one round.
 const MAX_ROUND_BATCHES: usize = 8;
+
+/// Most updated resources in one piece of news; if there are more, any may have changed.
+const MAX_UPDATED_RESOURCES: usize = 1_000;
+
+/// Resources that changed, as their servers reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceUpdates {
+    /// The resources.
+    pub resources: Vec<UpdatedResource>,
+    /// Reports were missed: any resource may have changed.
+    pub missed: bool,
+}
+
+/// A resource that changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdatedResource {
+    /// The server that reported it.
+    pub server: ServerName,
+    /// The resource, or a part of a subscribed one.
+    pub uri: Arc<str>,
+    /// How often it was reported.
+    pub count: u64,
+}
 
 /// Something that changed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,12 +80,85 @@ pub enum News {
     Cache(CacheView),
     /// Memory and CPU usage.
     Usage(Vec<(ServerName, Usage)>),
+    /// Resources that changed.
+    Updated(ResourceUpdates),
+    /// The resources the host is subscribed to, by server.
+    Subscriptions(BTreeMap<ServerName, Vec<Arc<str>>>),
 }
 
 /// Sends the current state, then changes, until the receiver is dropped or the engine has ended.
 /// Overflow policy: waits while `to` is full; the rings drop their oldest records, and a batch
 /// counts the missed ones.
 pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
+    let updates = UpdateCollector::default();
+    let notices = of.host.notices();
+    // Apart from the rounds: they pause, and wait for a slow reader.
+    tokio::select! {
+        () = updates.collect(notices) => {}
+        () = rounds(of, &updates, to) => {}
+    }
+}
+
+/// Updates of resources between two rounds: taken from the notices, which are meant for acting on,
+/// and never from the traffic, which drops what is old.
+#[derive(Default)]
+struct UpdateCollector {
+    waiting: Mutex<WaitingUpdates>,
+    arrived: Notify,
+}
+
+#[derive(Default)]
+struct WaitingUpdates {
+    counts: BTreeMap<(ServerName, Arc<str>), u64>,
+    missed: bool,
+}
+
+impl UpdateCollector {
+    /// Collects until the host has ended, and then waits for ever.
+    async fn collect(&self, mut notices: broadcast::Receiver<Notice>) {
+        loop {
+            match notices.recv().await {
+                Ok(Notice { server, kind: NoticeKind::Updated { uri } }) => self.add(server, uri),
+                Ok(Notice { kind: NoticeKind::Logged { .. }, .. }) => {}
+                Err(RecvError::Lagged(_)) => {
+                    self.waiting.lock().missed = true;
+                    self.arrived.notify_one();
+                }
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
+
+    fn add(&self, server: ServerName, uri: Arc<str>) {
+        let mut waiting = self.waiting.lock();
+        let is_full = waiting.counts.len() >= MAX_UPDATED_RESOURCES;
+        let key = (server, uri);
+        if is_full && !waiting.counts.contains_key(&key) {
+            waiting.missed = true;
+        } else {
+            *waiting.counts.entry(key).or_default() += 1;
+        }
+        drop(waiting);
+        self.arrived.notify_one();
+    }
+
+    /// What was collected since the last call, if anything was.
+    fn take(&self) -> Option<ResourceUpdates> {
+        let WaitingUpdates { counts, missed } = std::mem::take(&mut *self.waiting.lock());
+        let updated = |((server, uri), count)| UpdatedResource { server, uri, count };
+        let resources: Vec<_> = counts.into_iter().map(updated).collect();
+        (missed || !resources.is_empty()).then_some(ResourceUpdates { resources, missed })
+    }
+}
+
+/// What the host is subscribed to.
+fn subscriptions(host: &Host) -> BTreeMap<ServerName, Vec<Arc<str>>> {
+    let view = host.snapshot();
+    let servers = view.servers.keys().map(|name| (name.clone(), host.subscriptions(name)));
+    servers.filter(|(_, uris)| !uris.is_empty()).collect()
+}
+
+async fn rounds<T: From<News>>(of: Operated, updates: &UpdateCollector, to: mpsc::Sender<T>) {
     let Operated { host, clients, policy } = of;
     let (mut view, mut decided) = (host.view(), host.follow_policy());
     view.mark_changed();
@@ -67,6 +168,7 @@ pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
     let (mut traffic_at, mut logs_at) = (0, 0);
     let mut snapshot_at = Some(Instant::now());
     let mut usage_at = Instant::now() + Duration::from_secs(1);
+    let mut subscribed = BTreeMap::new();
     loop {
         tokio::select! {
             () = to.closed() => return,
@@ -76,6 +178,7 @@ pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
             },
             _ = traffic_changed.changed() => {}
             _ = logs_changed.changed() => {}
+            () = updates.arrived.notified() => {}
             _ = decided.changed(), if policy.is_some() => decided.mark_changed(),
             () = sleep_until(snapshot_at.unwrap_or(usage_at)), if snapshot_at.is_some() => {}
             () = sleep_until(usage_at) => {}
@@ -105,6 +208,12 @@ pub async fn follow_news<T: From<News>>(of: Operated, to: mpsc::Sender<T>) {
         if view.has_changed().unwrap_or_default() {
             news.push(News::View(view.borrow_and_update().clone()));
         }
+        let now_subscribed = subscriptions(&host);
+        if now_subscribed != subscribed {
+            subscribed.clone_from(&now_subscribed);
+            news.push(News::Subscriptions(now_subscribed));
+        }
+        news.extend(updates.take().map(News::Updated));
         traffic_changed.mark_unchanged();
         logs_changed.mark_unchanged();
         let before = news.len();
@@ -159,4 +268,60 @@ fn usage(host: &Host) -> Vec<(ServerName, Usage)> {
         Some((name.clone(), usage))
     });
     usage.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn updated(uri: &str) -> Notice {
+        Notice { server: "s".into(), kind: NoticeKind::Updated { uri: uri.into() } }
+    }
+
+    #[tokio::test]
+    async fn updates_are_counted_by_resource_and_a_lag_makes_all_stale() {
+        let (sender, receiver) = broadcast::channel(4);
+        let updates = UpdateCollector::default();
+        let collected = async {
+            updates.arrived.notified().await;
+            updates.take()
+        };
+        for uri in ["a:1", "a:2", "a:1"] {
+            sender.send(updated(uri)).unwrap();
+        }
+        let first = tokio::select! {
+            biased;
+            () = updates.collect(receiver) => None,
+            first = collected => first,
+        };
+        let first = first.unwrap();
+        let counts: Vec<_> = first.resources.iter().map(|one| (&*one.uri, one.count)).collect();
+        assert_eq!((counts, first.missed), (vec![("a:1", 2), ("a:2", 1)], false));
+        assert_eq!(updates.take(), None);
+
+        let slow = sender.subscribe();
+        for _ in 0..5 {
+            sender.send(updated("a:3")).unwrap();
+        }
+        let collected = async {
+            updates.arrived.notified().await;
+            updates.take()
+        };
+        let late = tokio::select! {
+            biased;
+            () = updates.collect(slow) => None,
+            late = collected => late,
+        };
+        assert!(late.unwrap().missed);
+    }
+
+    #[test]
+    fn of_very_many_resources_any_may_have_changed() {
+        let updates = UpdateCollector::default();
+        for n in 0..=MAX_UPDATED_RESOURCES {
+            updates.add("s".into(), n.to_string().into());
+        }
+        let all = updates.take().unwrap();
+        assert_eq!((all.resources.len(), all.missed), (MAX_UPDATED_RESOURCES, true));
+    }
 }

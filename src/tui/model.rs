@@ -154,7 +154,10 @@ impl Model {
         let mut operations = self.playback.is_none().then(|| Arc::make_mut(&mut self.operations));
         for record in &batch.items {
             self.activity.count(&record.server, record.at);
-            self.watched.take(record);
+            match &operations {
+                Some(_) => self.watched.take(record),
+                None => self.watched.replay(record),
+            }
             if let Some(operations) = &mut operations {
                 operations.frame(record);
             }

@@ -58,7 +58,8 @@ impl Pump {
                 waiting.lists.insert(kind);
             }
             SessionEvent::ResourceUpdated(uri) => {
-                if waiting.resources.len() == Self::RESOURCE_CAPACITY {
+                let is_new = !waiting.resources.contains(&uri);
+                if is_new && waiting.resources.len() == Self::RESOURCE_CAPACITY {
                     waiting.resources.shift_remove_index(0);
                 }
                 waiting.resources.insert(uri);

@@ -13,9 +13,9 @@ use crate::prelude::*;
 use crate::result::ResultView;
 use base::logs::{LogRecord, LogSource};
 use config::error::Error;
-use deck::{History, SavedCall, SavedCalls, SavedTarget};
+use deck::{History, ResourceUpdates, SavedCall, SavedCalls, SavedTarget};
 use host::{BuildEnd, CallOutcome, CallView, DevView, HostView, ServerState, ServerView};
-use mcp::{CallId, Direction, ListKind, TrafficRecord};
+use mcp::{CallId, ListKind};
 use terminal::look::Styles;
 
 /// Time between frames while a call runs and nothing else happens.
@@ -105,25 +105,20 @@ impl Calls {
         self.screens.get_mut(token.screen)?.view_of(token.run)
     }
 
-    /// Handles updates of resources: those shown are read again or marked as stale.
+    /// Handles updates of resources: those shown are read again or marked as stale; all of them if
+    /// updates were missed.
     pub(super) fn resources_updated(
         &mut self,
-        records: &[Arc<TrafficRecord>],
+        updates: &ResourceUpdates,
         now: Timestamp,
         out: &mut Out,
     ) {
-        if self.screens.is_empty() {
-            return;
-        }
-        for record in records {
-            let is_update = record.direction == Direction::In
-                && record.method.as_deref() == Some("notifications/resources/updated");
-            let Some(uri) = is_update.then(|| updated_uri(&record.body)).flatten() else {
-                continue;
-            };
-            for screen in self.screens.iter_mut().filter(|s| s.subject.server == record.server) {
+        for screen in &mut self.screens {
+            let mine = updates.resources.iter().filter(|one| one.server == screen.subject.server);
+            let count = mine.map(|one| screen.updates_in(one)).sum();
+            if count > 0 || updates.missed {
                 screen.now_is(now);
-                out.effects.extend(screen.resource_updated(&uri));
+                out.effects.extend(screen.resource_updated(count));
                 out.mark(Redraw::Soon);
             }
         }
@@ -331,12 +326,6 @@ pub(super) fn subject_of(view: &ServerView, list: ListKind, wire: &str) -> Optio
         }
     };
     Some(CallSubject { limits: view.limits, target: view.target.clone(), ..subject })
-}
-
-/// The URI of `notifications/resources/updated` (MCP, server features, resources).
-fn updated_uri(body: &str) -> Option<String> {
-    let message: Value = serde_json::from_str(body).ok()?;
-    message.pointer("/params/uri")?.as_str().map(str::to_owned)
 }
 
 /// The subject of a server that a target in the history names ([`CallSubject::key`]).

@@ -57,8 +57,6 @@ impl App {
                 self.screens.calls.sources_followed(&self.model, &mut self.out);
             }
             News::Traffic(batch, oldest) => {
-                let now = self.model.now;
-                self.screens.calls.resources_updated(&batch.items, now, &mut self.out);
                 self.model.take_traffic(batch, oldest);
                 self.mark(Redraw::Soon);
             }
@@ -85,6 +83,16 @@ impl App {
             }
             News::Policy(policy) => self.policy(policy),
             News::Cache(cache) => self.renew(|model| &mut model.cache, cache),
+            News::Updated(updates) => {
+                let now = self.model.now;
+                self.screens.calls.resources_updated(&updates, now, &mut self.out);
+                self.model.watched.update(&updates, now);
+                self.mark(Redraw::Soon);
+            }
+            News::Subscriptions(all) => {
+                self.model.watched.set_subscriptions(&all, self.model.now);
+                self.mark(Redraw::Soon);
+            }
             News::Usage(usage) => {
                 self.renew(|model| &mut model.usage, usage.into_iter().collect());
             }

@@ -9,7 +9,7 @@ use crate::form::CheckResult;
 use crate::prelude::*;
 use crate::result::{PictureJob, ResultView};
 use config::error::Error;
-use deck::HistoryRecord;
+use deck::{HistoryRecord, UpdatedResource};
 use host::{CallOutcome, CallView, Validation, schema_limits};
 use mcp::Progress;
 
@@ -132,19 +132,24 @@ impl CallScreen {
         Vec::new()
     }
 
-    /// Handles an update of a resource. If it is the one shown, it is read again when subscribed,
-    /// otherwise marked as stale. The updated URI may be a sub-resource of the subscribed one
-    /// (MCP, server features, resources).
-    pub fn resource_updated(&mut self, uri: &str) -> Vec<Effect> {
-        let Some(mine) = self.uri() else { return Vec::new() };
-        let within = |rest: &str| rest.is_empty() || rest.starts_with(['/', '#', '?']);
-        if !uri.strip_prefix(&*mine).is_some_and(within) {
+    /// Handles this many updates of the shown resource; none if some may have been missed. It is read
+    /// again when subscribed, otherwise marked as stale.
+    pub fn resource_updated(&mut self, count: u64) -> Vec<Effect> {
+        if self.uri().is_none() {
             return Vec::new();
         }
-        self.updates.count += 1;
+        self.updates.count += count;
         self.updates.at = Some(self.now);
         self.updates.stale = true;
         if self.subscribed { self.refresh() } else { Vec::new() }
+    }
+
+    /// How many of the updates of a resource of its server are those of the shown one. An update
+    /// may name a sub-resource (MCP, server features, resources).
+    pub fn updates_in(&self, updated: &UpdatedResource) -> u64 {
+        let Some(mine) = self.uri() else { return 0 };
+        let within = |rest: &str| rest.is_empty() || rest.starts_with(['/', '#', '?']);
+        if updated.uri.strip_prefix(&*mine).is_some_and(within) { updated.count } else { 0 }
     }
 
     /// Reads the shown resource again; the old result stays until the new one arrives. Runs one

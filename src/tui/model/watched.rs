@@ -1,5 +1,5 @@
-//! State that servers hold for the host, derived from messages: resource subscriptions, and calls
-//! that run as tasks. Pure.
+//! State that servers hold for the host: resource subscriptions, and calls that run as tasks. What
+//! runs tells its subscriptions and their updates itself; a recording has only its messages. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Model;
 use crate::pick::{Choice, Pick};
 use crate::prelude::*;
-use deck::{Order, ServerCommand};
+use deck::{Order, ResourceUpdates, ServerCommand, UpdatedResource};
 use mcp::{Direction, MessageKind, TrafficRecord};
 
 /// Most of each that are kept; beyond that the first by key are dropped.
@@ -36,8 +36,34 @@ struct WatchedTask {
 }
 
 impl Watched {
-    /// Takes a message into account.
-    pub fn take(&mut self, record: &TrafficRecord) {
+    /// Replaces the subscriptions of all servers.
+    pub fn set_subscriptions(&mut self, all: &BTreeMap<ServerName, Vec<Arc<str>>>, now: Timestamp) {
+        let is_there = |server: &ServerName, uri: &str| {
+            all.get(server).is_some_and(|uris| uris.iter().any(|one| **one == *uri))
+        };
+        self.subscriptions.retain(|(server, uri), _| is_there(server, uri));
+        for (server, uris) in all {
+            for uri in uris {
+                self.subscribe((server.clone(), uri.to_string()), now);
+            }
+        }
+    }
+
+    /// Counts updates of subscribed resources.
+    pub fn update(&mut self, updates: &ResourceUpdates, now: Timestamp) {
+        for UpdatedResource { server, uri, count } in &updates.resources {
+            // An update may name a sub-resource of a subscribed URI.
+            for ((of, subscribed), one) in &mut self.subscriptions {
+                if of == server && uri.starts_with(subscribed.as_str()) {
+                    one.updated = Some(now);
+                    one.updates += count;
+                }
+            }
+        }
+    }
+
+    /// Learns from a message of a recording.
+    pub fn replay(&mut self, record: &TrafficRecord) {
         let method = record.method.as_deref().unwrap_or_default();
         let body = || serde_json::from_str::<Value>(&record.body).unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -65,15 +91,22 @@ impl Watched {
                 }
             }
             (Direction::In, MessageKind::Notification, "notifications/resources/updated") => {
-                let uri = text(&body()["params"]["uri"]);
-                // An update may name a sub-resource of a subscribed URI.
-                for ((of, subscribed), one) in &mut self.subscriptions {
-                    if *of == record.server && uri.starts_with(subscribed.as_str()) {
-                        one.updated = Some(record.at);
-                        one.updates += 1;
-                    }
-                }
+                let uri = text(&body()["params"]["uri"]).into();
+                let server = record.server.clone();
+                let resources = vec![UpdatedResource { server, uri, count: 1 }];
+                self.update(&ResourceUpdates { resources, missed: false }, record.at);
             }
+            _ => self.take(record),
+        }
+    }
+
+    /// Learns of tasks from a message.
+    pub fn take(&mut self, record: &TrafficRecord) {
+        let method = record.method.as_deref().unwrap_or_default();
+        let body = || serde_json::from_str::<Value>(&record.body).unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let at = |uri: String| (record.server.clone(), uri);
+        match (record.direction, record.kind, method) {
             (Direction::In, MessageKind::Response, "tools/call")
                 if record.body.contains("\"taskId\"") =>
             {

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyModifiers};
+use mcpdeck::base::ServerName;
 use mcpdeck::base::Timestamp;
 use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
-use mcpdeck::deck::News;
+use mcpdeck::deck::{News, ResourceUpdates, UpdatedResource};
 use mcpdeck::host::{CacheEntryView, CacheKey, CacheView, HostView, Record};
 use mcpdeck::mcp::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::tui::app::{App, Setup};
@@ -227,17 +228,19 @@ fn message(kind: MessageKind, method: &str, target: &str, body: &Value) -> Arc<T
 
 #[test]
 fn subscriptions_and_tasks_are_listed_as_they_are_and_can_be_ended() {
-    use MessageKind::{Notification, Request, Response};
+    use MessageKind::Response;
     let mut app = catalogues();
-    let uri = json!({"params": {"uri": "file:///a"}});
     let task = |status: &str| json!({"taskId": "t-1", "status": status});
     let items = vec![
-        message(Request, "resources/subscribe", "file:///a", &uri),
-        message(Notification, "notifications/resources/updated", "", &uri),
         message(Response, "tools/call", "git_log", &json!({"result": {"task": task("working")}})),
         message(Response, "tasks/get", "git_log", &json!({"result": task("completed")})),
     ];
-    app.update(Message::News(News::Traffic(Batch { items, first: 0, next: 4, missed: 0 }, 0)));
+    app.update(Message::News(News::Traffic(Batch { items, first: 0, next: 2, missed: 0 }, 0)));
+    let (server, uri): (ServerName, Arc<str>) = ("git".into(), "file:///a".into());
+    let all = [(server.clone(), vec![Arc::clone(&uri)])].into();
+    app.update(Message::News(News::Subscriptions(all)));
+    let resources = vec![UpdatedResource { server, uri, count: 1 }];
+    app.update(Message::News(News::Updated(ResourceUpdates { resources, missed: false })));
     press(&mut app, KeyCode::Char('t'), NONE);
     let list = draw(&mut app, 120, 40);
     assert!(list.contains("git  file:///a") && list.contains("1 update, last "), "{list}");
@@ -320,20 +323,40 @@ fn names_have_no_less_room_at_120_columns_than_at_80() {
 }
 
 #[test]
+fn what_runs_tells_its_subscriptions_itself_and_a_recording_has_its_messages() {
+    let body = json!({"params": {"uri": "file:///a"}});
+    let subscribe = message(MessageKind::Request, "resources/subscribe", "file:///a", &body);
+    let items = vec![subscribe];
+    let news = || News::Traffic(Batch { items: items.clone(), first: 0, next: 1, missed: 0 }, 0);
+    let mut app = catalogues();
+    app.update(Message::News(news()));
+    press(&mut app, KeyCode::Char('t'), NONE);
+    let list = draw(&mut app, 120, 40);
+    assert!(!list.contains("file:///a"), "the traffic of what runs may have gaps\n{list}");
+    let uris = vec![Arc::from("file:///a")];
+    app.update(Message::News(News::Subscriptions([("git".into(), uris)].into())));
+    assert!(draw(&mut app, 120, 40).contains("git  file:///a"));
+    app.update(Message::News(News::Subscriptions([].into())));
+    assert!(!draw(&mut app, 120, 40).contains("git  file:///a"), "it has ended");
+
+    let mut app = catalogues();
+    app.model.playback = Some(mcpdeck::tui::model::Playback::default());
+    app.update(Message::News(news()));
+    press(&mut app, KeyCode::Char('t'), NONE);
+    assert!(draw(&mut app, 120, 40).contains("git  file:///a"));
+}
+
+#[test]
 fn what_is_selected_among_the_subscriptions_stays_selected_when_others_come() {
     let mut app = catalogues();
-    let subscribe = |app: &mut App, n: u64, uri: &str| {
-        let body = json!({"params": {"uri": uri}});
-        let items = vec![message(MessageKind::Request, "resources/subscribe", uri, &body)];
-        app.update(Message::News(News::Traffic(
-            Batch { items, first: n, next: n + 1, missed: 0 },
-            0,
-        )));
+    let subscribed = |app: &mut App, uris: &[&str]| {
+        let uris = uris.iter().map(|uri| Arc::from(*uri)).collect();
+        app.update(Message::News(News::Subscriptions([("git".into(), uris)].into())));
     };
-    subscribe(&mut app, 0, "file:///m");
+    subscribed(&mut app, &["file:///m"]);
     press(&mut app, KeyCode::Char('t'), NONE);
     draw(&mut app, 120, 40);
-    subscribe(&mut app, 1, "file:///a");
+    subscribed(&mut app, &["file:///a", "file:///m"]);
     draw(&mut app, 120, 40);
     for code in [KeyCode::Enter, KeyCode::Down] {
         press(&mut app, code, NONE);
