@@ -40,6 +40,11 @@ impl AnswerScript {
         Self::new(file).map_err(|e| format!("{}: {e}", path.display()))
     }
 
+    /// Whether it has no answers: none were given.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// A script of these answers.
     ///
     /// # Errors

@@ -75,12 +75,95 @@ fn shown(text: Result<String, String>) -> ExitStatus {
     }
 }
 
+/// The commands by what they are for; one that is not named here is in the last group.
+const GROUPS: [(&str, &[&str]); 5] = [
+    (
+        "Use the servers",
+        &["list", "call", "read", "prompt", "request", "status", "login", "logout", "chat"],
+    ),
+    ("Check and test", &["test", "load", "explain", "replay", "mock"]),
+    ("Look back and share", &["open", "report", "scrub", "import", "schema"]),
+    ("Serve them to others", &["serve", "attach"]),
+    (
+        "Administer",
+        &[
+            "config",
+            "trust",
+            "policy",
+            "grants",
+            "token",
+            "secret",
+            "native-host",
+            "completions",
+            "man",
+            "help",
+        ],
+    ),
+];
+
+/// The help of the program, as clap renders it, with its commands in groups. Other texts are left as
+/// they are.
+pub fn in_groups(help: &str) -> String {
+    const TITLE: &str = "Commands:";
+    let lines: Vec<(&str, String)> = help.lines().map(|line| (line, unstyled(line))).collect();
+    let is_heading = |line: &str| !line.is_empty() && !line.starts_with(' ');
+    let Some(begin) = lines.iter().position(|(_, plain)| plain == TITLE) else {
+        return help.to_owned();
+    };
+    let rest = &lines[begin + 1..];
+    let end = begin + 1 + rest.iter().position(|(_, it)| is_heading(it)).unwrap_or(rest.len());
+    // Each command with the lines of its description.
+    let mut commands: Vec<(String, Vec<&str>)> = Vec::new();
+    for (line, plain) in &lines[begin + 1..end] {
+        match plain.strip_prefix("  ").filter(|rest| !rest.starts_with(' ') && !rest.is_empty()) {
+            Some(entry) => {
+                let name = entry.split_whitespace().next().unwrap_or_default();
+                commands.push((name.to_owned(), vec![line]));
+            }
+            None if plain.is_empty() => {}
+            None => commands.iter_mut().last().into_iter().for_each(|(_, all)| all.push(line)),
+        }
+    }
+    if !["list", "call"].iter().all(|own| commands.iter().any(|(name, _)| name == own)) {
+        return help.to_owned();
+    }
+    let mut out: Vec<String> = lines[..begin].iter().map(|(line, _)| (*line).to_owned()).collect();
+    for (at, (title, names)) in GROUPS.iter().enumerate() {
+        let is_last = at + 1 == GROUPS.len();
+        let known = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
+        let mut own: Vec<_> = commands
+            .iter()
+            .filter(|(name, _)| names.contains(&&**name) || (is_last && !known(name)))
+            .collect();
+        own.sort_by_key(|(name, _)| names.iter().position(|known| known == name));
+        if own.is_empty() {
+            continue;
+        }
+        out.push(lines[begin].0.replace(TITLE, &format!("{title}:")));
+        out.extend(own.iter().flat_map(|(_, all)| all).map(|line| (*line).to_owned()));
+        out.push(String::new());
+    }
+    out.extend(lines[end..].iter().map(|(line, _)| (*line).to_owned()));
+    out.join("\n") + "\n"
+}
+
+/// A line without the sequences that style it.
+fn unstyled(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        out.push_str(before);
+        rest = after.split_once('m').map_or("", |(_, rest)| rest);
+    }
+    out + rest
+}
+
 /// `mcpdeck help [TOPIC]...`
 pub fn help(topic: &str) -> ExitStatus {
     shown(match topic {
         "" => Ok(format!(
             "{}\nTopics (`mcpdeck help TOPIC`; the help of a command likewise):\n{}",
-            Cli::command().render_help(),
+            in_groups(&Cli::command().render_help().to_string()),
             list()
         )),
         #[cfg(feature = "tui")]
@@ -274,5 +357,50 @@ mod tests {
         }
         let requests = manual[ours..].lines().filter(|line| line.starts_with(['.', '\'']));
         assert!(requests.into_iter().all(|l| l.starts_with(".SH ") || l == ".nf" || l == ".fi"));
+    }
+}
+
+#[cfg(test)]
+mod group_tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_in_one_group_and_its_description_goes_with_it() {
+        let mut command = Cli::command().term_width(80);
+        for plain in [command.render_help().to_string(), command.render_long_help().to_string()] {
+            let grouped = in_groups(&plain);
+            assert!(!grouped.contains("\nCommands:\n"), "{grouped}");
+            let sorted = |text: &str| {
+                let mut lines: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            let titles: String = GROUPS.iter().map(|(title, _)| format!(" {title}:")).collect();
+            let all = format!("{}{titles}", plain.replace("\nCommands:\n", "\n"));
+            assert_eq!(sorted(&grouped), sorted(&all));
+            let at = |what: &str| grouped.find(what).expect(what);
+            assert!(at("\n  list ") < at("\n  serve ") && at("\n  serve ") < at("\n  grants "));
+        }
+        let ungrouped: Vec<_> = command
+            .get_subcommands()
+            .filter(|verb| !verb.is_hide_set())
+            .map(|verb| verb.get_name().to_owned())
+            .filter(|name| !GROUPS.iter().any(|(_, names)| names.contains(&&**name)))
+            .collect();
+        assert_eq!(ungrouped, [""; 0]);
+    }
+
+    #[test]
+    fn styles_and_other_texts_are_kept() {
+        let styled = "\x1b[1mUsage:\x1b[0m\n\n\x1b[1mCommands:\x1b[0m\n  \x1b[1mserve\x1b[0m  S\n  \
+                      \x1b[1mcall\x1b[0m  C\n         more\n  \x1b[1mlist\x1b[0m  L\n\nOptions:\n";
+        assert_eq!(
+            in_groups(styled),
+            "\x1b[1mUsage:\x1b[0m\n\n\x1b[1mUse the servers:\x1b[0m\n  \x1b[1mlist\x1b[0m  L\n  \
+             \x1b[1mcall\x1b[0m  C\n         more\n\n\x1b[1mServe them to others:\x1b[0m\n  \
+             \x1b[1mserve\x1b[0m  S\n\nOptions:\n"
+        );
+        let other = "Usage: x\n\nCommands:\n  list  L\n";
+        assert_eq!(in_groups(other), other);
     }
 }

@@ -58,8 +58,10 @@ pub fn main(themes: &'static [(&'static str, &'static str)]) -> std::process::Ex
         Err(error) if error.use_stderr() => return mistake(error).into(),
         Err(error) => {
             // `--help | head` closes the pipe early; that is not an error.
-            let _ = error.print();
-            return ExitStatus::Ok.into();
+            let text = error.render();
+            let is_styled = output::colour(args::ColorChoice::Auto);
+            let text = if is_styled { text.ansi().to_string() } else { text.to_string() };
+            return output::print(&docs::in_groups(&text), ExitStatus::Ok).into();
         }
     };
     cli.dashboard.themes = themes;

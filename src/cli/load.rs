@@ -99,16 +99,22 @@ pub fn load_files(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Di
     loaded
 }
 
-/// A file of a similar name in the same folder.
+/// A file of a similar name in the same folder, or one that has the usual name.
 fn neighbour(file: &Path, env: &Environment) -> Option<String> {
     let file = Some(env.absolute(file)).filter(|file| !file.exists())?;
     let folder = file.parent()?;
+    let is_json = |name: &String| {
+        let extension = Path::new(name).extension().and_then(|end| end.to_str());
+        extension.is_some_and(|end| matches!(end, "json" | "jsonc")) && folder.join(name).is_file()
+    };
     let names = std::fs::read_dir(folder).ok()?.flatten();
-    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok()).filter(is_json);
+    let names: Vec<String> = names.collect();
     let own = file.file_name()?.to_string_lossy();
-    // A link that leads nowhere is in the folder too.
-    let name = nearest(&own, names.filter(|name| *name != own), 0.8)?;
-    Some(SafeText::line(&format!("there is {name} in {}", folder.display())).to_string())
+    let usual = |name: &&String| matches!(name.as_str(), "mcp.json" | ".mcp.json");
+    let near = nearest(&own, &names, 0.85).or_else(|| names.iter().find(usual))?;
+    let text = format!("did you mean `{near}`? It is in {}", folder.display());
+    Some(SafeText::line(&text).to_string())
 }
 
 /// The places where a configuration is looked for, as a list.

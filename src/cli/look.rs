@@ -276,7 +276,9 @@ fn status_text(view: &HostView, left_out: &LeftOut) -> String {
             let _ = writeln!(out, "\n{}: {help}", SafeText::line(server.name.as_str()));
         }
     }
-    if view.servers.values().any(|server| server.transport == TransportKind::Stdio) {
+    let is_local = |server: &ServerView| server.transport == TransportKind::Stdio;
+    // Only what the user may have to care about; `--json` has it always.
+    if !containment().is_whole() && view.servers.values().any(|server| is_local(server)) {
         let _ = writeln!(out, "\nprocesses are held by {}", containment().describe());
     }
     out

@@ -16,6 +16,7 @@ use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::deck::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget, WrittenText};
 use base::text::json::{WrittenNumbers, WrittenValue};
+use base::text::quoted;
 use base::{SafeText, ServerName};
 use config::error::{Error, ErrorCode};
 use host::{
@@ -277,7 +278,13 @@ pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Co
     let params = words(&args.params).and_then(|words| {
         let given = words.base.is_some() || !words.pairs.is_empty();
         let params = values::arguments(words.base, &words.pairs, &SchemaDocument::default());
-        let params = params.map_err(|wrong| invalid(wrong.join("; ")))?;
+        let params = params.map_err(|wrong| {
+            let error = invalid(wrong.join("; "));
+            match misplaced_server(&args.method, &args.params) {
+                Some(line) => error.help(format!("did you mean `{line}`?")),
+                None => error,
+            }
+        })?;
         Ok(given.then_some(params))
     });
     let params = operation.printer.need(params)?;
@@ -298,6 +305,21 @@ pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Co
         };
         host.request(&server, &args.method, params.clone(), options.clone()).await
     }))
+}
+
+/// The command line that was meant, when a server was named beside the method without `--server`.
+fn misplaced_server(method: &str, params: &[String]) -> Option<String> {
+    let [word] = params else { return None };
+    let is_method = |word: &str| word.contains('/') || matches!(word, "ping" | "initialize");
+    let is_plain = |word: &str| !word.contains(['=', '{', '[']);
+    let (method, server) = match (is_method(method), is_method(word)) {
+        (true, false) => (method, word.as_str()),
+        (false, true) => (word.as_str(), method),
+        _ => return None,
+    };
+    (is_plain(method) && is_plain(server)).then(|| {
+        SafeText::line(&format!("mcpdeck request {method} --server {}", quoted(server))).to_string()
+    })
 }
 
 /// `mcpdeck prompt`

@@ -57,6 +57,8 @@ pub struct Aside {
     hidden: Redactor,
     /// Server and method of every request that was denied.
     denied: Vec<(String, String)>,
+    /// Whether answers were given for them.
+    has_answers: bool,
     /// Duration of the operation.
     took: Duration,
 }
@@ -65,13 +67,13 @@ impl Aside {
     /// Collects it from a host when the work is done; `answers` has replied to its servers, `took`
     /// is the duration of the work.
     pub fn of(host: &Host, common: &Common, answers: &AnswerScript, took: Duration) -> Self {
-        let denied = answers.denied();
+        let (denied, has_answers) = (answers.denied(), !answers.is_empty());
         if common.reveal {
-            return Self { hidden: Redactor::default(), denied, took };
+            return Self { hidden: Redactor::default(), denied, has_answers, took };
         }
         let view = host.view().borrow().clone();
         let secrets = view.servers.keys().flat_map(|server| host.secrets(server));
-        Self { hidden: Redactor::new(secrets), denied, took }
+        Self { hidden: Redactor::new(secrets), denied, has_answers, took }
     }
 
     /// Reports every refused request on stderr: the result does not show that it was made without.
@@ -83,9 +85,12 @@ impl Aside {
         for ((server, method), times) in denied {
             let method = SafeText::cut(method, 60);
             let times = if times == 1 { String::new() } else { format!(" {times} times") };
-            output::complain(&format!(
-                "{server} asked for {method}{times} and was refused: no answer of --answers fits"
-            ));
+            let why = if self.has_answers {
+                "no answer of --answers fits"
+            } else {
+                "nobody answers here; give answers with --answers FILE, or call it in the dashboard"
+            };
+            output::complain(&format!("{server} asked for {method}{times} and was refused: {why}"));
         }
     }
 }

@@ -317,7 +317,7 @@ fn waits(server: &ServerView) -> String {
         None => return name(server),
         Some(StartStep::Resolve) => "looking for it",
         Some(StartStep::Spawn) => "connecting",
-        Some(StartStep::FirstByte) => "first byte",
+        Some(StartStep::FirstByte) => "its first output",
         Some(StartStep::Handshake) => "handshake",
         Some(StartStep::Authorize) => "authorisation",
         Some(_) => "lists",

@@ -136,7 +136,12 @@ fn name_of_command(command: &str, args: &[String]) -> String {
         known.iter().find_map(|e| name.strip_suffix(e)).unwrap_or(name).to_owned()
     };
     let program = stem(command);
-    let named = RUNNERS.contains(&program.as_str()).then(|| {
+    // A program in the command line itself (`node -e CODE`, `python -c CODE`) has no name.
+    let options = args.iter().take_while(|arg| arg.starts_with('-'));
+    let is_inline = options.into_iter().any(|arg| {
+        matches!(arg.as_str(), "-c" | "-e" | "-p" | "-pe" | "-lc" | "-ic" | "--eval" | "--print")
+    }) && !matches!(program.as_str(), "npx" | "pipx" | "uvx" | "cargo" | "uv");
+    let named = (RUNNERS.contains(&program.as_str()) && !is_inline).then(|| {
         args.iter()
             .filter(|arg| !arg.starts_with('-'))
             .find(|arg| !matches!(arg.as_str(), "run" | "tool" | "exec" | "x" | "dlx"))
@@ -170,6 +175,10 @@ mod tests {
             ("/usr/bin/my-server --stdio", "my-server"),
             ("node build/index.js", "index"),
             ("npx", "npx"),
+            ("node -e console.log(1);setTimeout(()=>{},9)", "node"),
+            ("python3 -u -c print(1)", "python3"),
+            ("sh -c exec_server", "sh"),
+            ("npx -p some-package mcp-server-x", "some-package"),
             ("-", "-"),
         ] {
             assert_eq!(name(line), expected, "{line}");

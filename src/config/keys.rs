@@ -330,6 +330,11 @@ static APPROVALS: ObjectShape = ObjectShape::new("approvals", "`approvals`").key
         "For both while no call is in flight, with servers of versions up to 2025-11-25",
     )
     .default("\"deny\""),
+    key(
+        "askers",
+        List(&Glob),
+        "Tools, prompts and URIs that ask their caller; callers of them take turns (up to 2025-11-25)",
+    ),
 ]);
 
 const RULE: Shape = Either(&[Word(RULES), Object(&CANNED)]);

@@ -302,6 +302,10 @@ fn typographic_quote(text: &str) -> Option<char> {
 fn other_format(text: &str) -> Option<(&'static str, &'static str)> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.find(|line| !line.starts_with(['#', ';']) && *line != "---")?;
+    if first.starts_with('<') {
+        let help = "give the file itself: was a web page saved in its place?";
+        return Some(("this is HTML or XML, not JSON", help));
+    }
     let is_key = |key: &str| {
         let key = key.trim().trim_matches('"');
         !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || "_-.\" ".contains(c))

@@ -101,6 +101,101 @@ fn compiled(
     }
 }
 
+/// The rules of a policy file as they were last in force, kept in the state folder: the loss of the
+/// file between two runs ends none of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct RememberedRules {
+    source: PathBuf,
+    config: PolicyConfig,
+}
+
+impl RightsContent for RememberedRules {
+    fn is_empty(&self) -> bool {
+        self.config == PolicyConfig::default()
+    }
+}
+
+/// The memory of the rules of one configuration.
+#[derive(Debug)]
+pub(crate) struct RulesMemory {
+    file: RightsFile<RememberedRules>,
+    cwd: PathBuf,
+}
+
+impl RulesMemory {
+    /// That of a configuration file. `None` without a state folder.
+    pub(crate) fn of(config: &Path, env: &Environment) -> Option<Self> {
+        let file = RightsFile::new(state_file(config, env, "rules")?);
+        Some(Self { file, cwd: env.cwd.clone() })
+    }
+
+    /// The rules whose file is gone, if there are any.
+    ///
+    /// # Errors
+    /// One sentence that names the file of the memory, when it cannot be used.
+    pub(crate) fn lost(&self) -> Result<Option<PolicyFile>, String> {
+        let Some(RememberedRules { source, config }) = self.file.read()? else { return Ok(None) };
+        let rules = Rules::compile(&config).map_err(|all| self.file.about(all.join("; ")))?;
+        let file = PolicyFile { config, rules: Arc::new(rules), source: Some(source) };
+        Ok(Some(file).filter(|file| file.is_lost() && !file.is_empty()))
+    }
+
+    /// Keeps the rules that are in force now, unless their file is gone.
+    pub(crate) fn keep(&self, rules: &PolicyFile) {
+        if rules.is_lost() {
+            return;
+        }
+        let source = rules.source.as_ref().map(|file| config::clean_path(&self.cwd.join(file)));
+        let new =
+            RememberedRules { source: source.unwrap_or_default(), config: rules.config.clone() };
+        let old = self.file.read().ok().flatten();
+        let is_known = old.as_ref().map_or_else(|| new.is_empty(), |old| *old == new);
+        if !is_known && let Err(problem) = self.replace(new) {
+            tracing::warn!(target: "mcpdeck::policy", action = "not kept", "{problem}");
+        }
+    }
+
+    fn replace(&self, new: RememberedRules) -> Result<(), String> {
+        // What is there may be unusable: a sound source has just said what holds.
+        let write = || self.file.change(|held| (true, *held = new.clone()));
+        write().or_else(|problem| {
+            let path = self.file.path();
+            StateFile::new(path, MAX_RIGHTS_BYTES)
+                .set_aside(&problem)
+                .map_err(|e| e.to_string())?;
+            write()
+        })
+    }
+}
+
+/// What ends rules whose file is gone.
+pub(crate) const LOST_RULES_END: &str = "it is back, or `mcpdeck policy clear` ends it";
+
+/// The rules of a configuration that hold where no service runs: those of [`load_policy`], or those
+/// of a file that is gone, as they were last in force. The operator is told of these.
+///
+/// # Errors
+/// As [`load_policy`]; when no file has a policy, and what is remembered cannot be used.
+pub(crate) fn standing_policy(
+    configs: &[PathBuf],
+    env: &Environment,
+) -> Result<PolicyFile, Vec<String>> {
+    let found = load_policy(configs)?;
+    let memory = configs.last().and_then(|main| RulesMemory::of(main, env));
+    match memory.map_or(Ok(None), |memory| memory.lost()) {
+        Ok(Some(lost)) => {
+            let place = lost.source.as_deref().map(spelled).unwrap_or_default();
+            base::notices::notify(&format!(
+                "{place}: it is gone; what it said stays in force until {LOST_RULES_END}"
+            ));
+            Ok(lost)
+        }
+        Err(problem) if found.source.is_none() => Err(vec![problem]),
+        Ok(None) | Err(_) => Ok(found),
+    }
+}
+
 /// Ends every rule of a configuration: writes a policy file without rules beside it, which takes
 /// precedence over its `"policy"`. Returns the file, and where its old content is, if it had any.
 ///

@@ -841,7 +841,7 @@ impl Host {
     fn call_limit(&self, options: &CallOptions) -> Option<Duration> {
         let in_force = self.inner.shared.policy.in_force();
         let principal = (!options.origin.is_person()).then(|| options.principal())?;
-        let limit = in_force.config.limits_for(&principal).call_timeout;
+        let limit = in_force.config.limits_for(&principal, None).call_timeout;
         (limit < Duration::MAX).then_some(limit)
     }
 

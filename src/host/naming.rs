@@ -154,6 +154,11 @@ impl Visible {
     }
 }
 
+/// Whether any of these globs matches a name.
+pub fn is_any(patterns: &[String], name: &str) -> bool {
+    !patterns.is_empty() && globs(patterns).is_match(&*literal(name))
+}
+
 /// On Windows globs treat a backslash as a slash, which must stay distinct in tool names, so it is
 /// replaced by a private-use character.
 fn literal(text: &str) -> Cow<'_, str> {

@@ -17,14 +17,14 @@ use super::backoff::retry_delay;
 use super::cache::{CacheKey, CachePut, CachedAnswer, resource_params};
 use super::call::{AnswerSource, CallOptions, CallOutcome, CallView, Caller, Origin};
 use super::metrics::Ending;
-use super::naming::canonical_name;
+use super::naming::{canonical_name, is_any};
 use super::policy::{
     Admission, Decision, Digest, Permit, PolicyAction, PolicyEffect, PolicyTarget, Reason,
     TargetKind,
 };
 use super::server::command::Command;
 use super::server::slot::{InFlight, Live, Slot};
-use super::server::turns::TurnGuard;
+use super::server::turns::{CalledTarget, TurnGuard};
 use super::shared::HostShared;
 use arguments::CheckedArguments;
 use base::SafeText;
@@ -216,7 +216,10 @@ impl Operation {
     async fn turn<'a>(&'a self, live: &Live, flight: &'a Flight) -> Result<TurnGuard<'a>, Error> {
         /// Nobody knows how long the other calls take.
         const TURN_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-        let turn = self.slot.turns.take(self.id, &flight.key, flight.pending());
+        let key = Arc::clone(&flight.key);
+        let is_asker = is_any(&live.config.approvals.askers, &self.target);
+        let what = CalledTarget { key, is_asker };
+        let turn = self.slot.turns.take(self.id, &what, flight.pending());
         let turn = tokio::time::timeout_at(self.deadline, turn);
         self.unless_cancelled(turn).await?.map_err(|_| {
             let message = "calls of other callers are in flight, and the server does not say to which \
@@ -503,11 +506,11 @@ impl Operation {
             return Ok(None);
         }
         let point = &self.shared.policy;
-        let limits = point.in_force().config.limits_for(principal);
         let bytes = self.arguments().map_or(0, |all| base::text::json::weigh(&**all));
         let is_call = matches!(self.request, Request::CallTool { .. });
         let run = is_call.then(|| self.options.counted_in());
         let (counted, run) = (principal.accountable(), run.as_ref());
+        let limits = point.in_force().config.limits_for(principal, run);
         let permit = point.limiter.admit_shared(&counted, full, run, (bytes, &limits)).await;
         let permit = permit.map_err(|refusal| {
             let error = refusal.error();

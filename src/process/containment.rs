@@ -30,6 +30,14 @@ pub enum Containment {
 }
 
 impl Containment {
+    /// Whether servers and their children end with the host, however it ends.
+    pub const fn is_whole(self) -> bool {
+        match self {
+            Self::Job | Self::Marked | Self::Guarded => true,
+            Self::Leader | Self::Session => false,
+        }
+    }
+
     /// A one-sentence description for the user.
     pub const fn describe(self) -> &'static str {
         match self {

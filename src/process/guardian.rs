@@ -25,6 +25,8 @@ use super::environment::MARK;
 use super::{census, containment};
 
 const SCRIPT: &str = include_str!("guardian.sh");
+/// The variable that hands it to the shell.
+const SCRIPT_VARIABLE: &str = "MCPDECK_GUARDIAN";
 
 /// The guardian and what it guards. Owned by the spawner thread.
 #[derive(Default)]
@@ -134,7 +136,10 @@ fn shell(args: &[&str]) -> Command {
 
 fn start() -> std::io::Result<Child> {
     let mark = format!("{MARK}={}", super::family::host_token());
-    let mut command = shell(&["-c", SCRIPT, "mcpdeck-guardian", &mark]);
+    // The script is not an argument: lists of processes show those.
+    let run = format!("guardian=${SCRIPT_VARIABLE}; unset {SCRIPT_VARIABLE}; eval \"$guardian\"");
+    let mut command = shell(&["-c", &run, "mcpdeck-guardian", &mark]);
+    command.env(SCRIPT_VARIABLE, SCRIPT);
     let mut process = command.stdin(Stdio::piped()).spawn()?;
     // A guardian that does not read must not block the thread that writes to it.
     let ready = match &process.stdin {

@@ -281,7 +281,7 @@ async fn a_tool_that_changes_is_held_alone_until_it_is_reviewed_also_over_a_rest
 
 #[tokio::test(start_paused = true)]
 async fn without_a_name_a_run_is_a_session_until_it_is_idle() {
-    let scene = Scene::new(json!({"limits": {}})).await;
+    let scene = Scene::new(json!({"limits": {"callsPerRun": 5}})).await;
     let keeper = scene.keeper().await;
     keeper.grant(all(SESSION)).unwrap();
     let call = async |session: Option<&str>| {
@@ -311,6 +311,80 @@ async fn without_a_name_a_run_is_a_session_until_it_is_idle() {
     assert_eq!(scene.host.begin_run(&who, "r", None).unwrap(), Budget { calls: 2, spent: 0 });
     assert_eq!(scene.host.begin_run(&who, "r", Some(99)).unwrap(), Budget { calls: 5, spent: 0 });
     assert_eq!(scene.host.end_run(&who, "none"), Budget { calls: 5, spent: 0 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_file_that_vanishes_between_two_runs_ends_no_rule() {
+    let scene = Scene::new(json!({"deny": ["a.write"], "limits": {"callsPerRun": 100}})).await;
+    let path = scene.folder.path().join("mcpdeck.policy.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let keeper = scene.keeper().await;
+    keeper.grant(all(GrantKind::Always)).unwrap();
+    assert_eq!(scene.code("a.write").await, "ERR_TOOL_NOT_FOUND");
+    drop(keeper);
+    std::fs::remove_file(&path).unwrap();
+
+    let now = scene.host.clock().now();
+    let denied = || {
+        let servers = config(&[("a", &[]), ("b", &[])]);
+        let offline = Offline::open(&[scene.config()], &scene.env, servers, now).unwrap();
+        let who = client().principal();
+        offline.decide(&who, PolicyAction::Call, TargetKind::Tool, "a.write").effect
+            == PolicyEffect::Deny
+    };
+    for _ in 0..2 {
+        assert!(denied(), "`policy why` says the same");
+        let keeper = scene.keeper().await;
+        assert_eq!(scene.code("a.write").await, "ERR_TOOL_NOT_FOUND");
+        assert_eq!(scene.code("a.read").await, "ok");
+        let told = keeper.notices().join("\n");
+        assert!(told.contains("is gone; what it said stays in force"), "{told}");
+    }
+
+    // It is back, as it was, and then says something else.
+    std::fs::write(&path, &text).unwrap();
+    let keeper = scene.keeper().await;
+    assert_eq!((keeper.notices(), scene.code("a.write").await), (vec![], "ERR_TOOL_NOT_FOUND"));
+    drop(keeper);
+    std::fs::write(&path, r#"{"limits": {"callsPerRun": 100}}"#).unwrap();
+    let keeper = scene.keeper().await;
+    assert_eq!(scene.code("a.write").await, "ok");
+    drop(keeper);
+
+    // A person ends it by the verb, also while the file is gone.
+    std::fs::write(&path, &text).unwrap();
+    drop(scene.keeper().await);
+    std::fs::remove_file(&path).unwrap();
+    mcpdeck::deck::clear_policy(&scene.config()).unwrap();
+    drop(scene.keeper().await);
+    std::fs::remove_file(&path).unwrap();
+    let keeper = scene.keeper().await;
+    assert_eq!((keeper.notices(), denied()), (vec![], false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_limited_is_counted_for_pages_and_named_runs_alone() {
+    let scene = Scene::new(json!({"limits": {"callsPerMinute": 1_000}})).await;
+    let keeper = scene.keeper().await;
+    keeper.grant(all(SESSION)).unwrap();
+    let page = "browser:https://a.example";
+    keeper.grant(NewGrant { origin: page.to_owned(), ..all(SESSION) }).unwrap();
+    let calls = async |options: CallOptions| {
+        let mut done = 0;
+        while done < 20
+            && scene.host.call_tool_with("a.read", json!({}), options.clone()).await.is_ok()
+        {
+            done += 1;
+        }
+        done
+    };
+    let of_page =
+        || CallOptions { origin: Origin::Browser("https://a.example".to_owned()), ..client() };
+    assert_eq!(calls(client()).await, 20, "the session of an agent");
+    assert_eq!(calls(CallOptions { session: Some("s".into()), ..client() }).await, 20);
+    assert_eq!(calls(CallOptions { run: Some("r".into()), ..client() }).await, 5);
+    assert_eq!(calls(of_page()).await, 5, "a page");
+    assert_eq!(calls(CallOptions { run: Some("r".into()), ..of_page() }).await, 5);
 }
 
 #[tokio::test(start_paused = true)]

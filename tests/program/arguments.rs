@@ -16,7 +16,10 @@ fn help_shows_groups_commands_and_examples() {
     let assert = mcpdeck(&["--help"]).success();
     let text = stdout(&assert);
     for wanted in [
-        "Commands:",
+        "Use the servers:",
+        "Check and test:",
+        "Serve them to others:",
+        "Administer:",
         "Check:",
         "Configuration:",
         "Logging:",

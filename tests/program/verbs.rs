@@ -297,6 +297,29 @@ fn what_is_wrong_is_reported_in_words_of_this_command_line() {
 }
 
 #[test]
+fn a_server_named_beside_a_method_is_shown_the_way() {
+    let bench = bench();
+    for words in [["calc", "ping"], ["ping", "calc"]] {
+        let done = run(&bench, &[&["request"][..], &words].concat());
+        assert_eq!(done.code, Some(2), "{done:?}");
+        let line = "did you mean `mcpdeck request ping --server calc`?";
+        assert!(done.stderr.contains(line), "{done:?}");
+    }
+    let done = run(&bench, &["request", "ping", "--server", "calc"]);
+    assert_eq!((done.code, done.stdout.trim()), (Some(0), "{}"), "{done:?}");
+}
+
+#[test]
+fn the_state_of_servers_is_told_without_an_essay() {
+    let bench = bench();
+    let done = run(&bench, &["status", "calc"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(!done.stdout.contains("guardian"), "{done:?}");
+    let containment = &run(&bench, &["status", "calc", "--json"]).json()["containment"];
+    assert!(!containment.is_null(), "{containment}");
+}
+
+#[test]
 fn numbers_reach_the_server_as_they_were_typed() {
     let bench = bench();
     let schema = json!({"type": "object", "properties": {

@@ -1,6 +1,7 @@
 //! The report for people: what is wrong, what to do, and a table at the end.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use crate::model::{CheckFinding, CheckVerdict, DoctorStatus, Report, ServerReport};
 use crate::subject::brief;
@@ -73,6 +74,9 @@ pub(super) fn render(report: &Report, style: Style) -> String {
         }
     } else {
         table(&mut out, style, report);
+        let are_steps_hidden = style.detail != ReportDetail::Full;
+        let slow = report.servers.iter().filter(|s| s.verdict != CheckVerdict::Incomplete);
+        slow.filter(|_| are_steps_hidden).for_each(|s| write_slow_stop(&mut out, style, s));
     }
     closing(&mut out, style, report);
     out
@@ -121,21 +125,49 @@ fn write_findings(out: &mut String, style: Style, findings: &[CheckFinding]) {
     }
 }
 
+/// A step in words; reports for programs have the names.
+fn words_of(step: &str) -> &str {
+    match step {
+        "firstByte" => "first output",
+        "junk" => "clean stdout",
+        "resourceTemplates" => "resource templates",
+        "shutdown" => "stop",
+        "leftovers" => "nothing left behind",
+        other => other,
+    }
+}
+
+/// How long a server took to stop from which on it is told without being asked for.
+const LONG_STOP: Duration = Duration::from_secs(1);
+
+/// Says which server kept everybody waiting, unless its steps are shown.
+fn write_slow_stop(out: &mut String, style: Style, server: &ServerReport) {
+    let slow = server.steps.iter().find(|step| step.name == "shutdown").and_then(|step| {
+        let took = step.took.filter(|took| *took >= LONG_STOP)?;
+        Some(format!("took {} to stop: {}", Dur(took), step.detail))
+    });
+    if let Some(slow) = slow {
+        let _ =
+            writeln!(out, "{}", style.paint(DIM, &format!("{}: {slow}", brief(&server.name, 40))));
+    }
+}
+
 fn write_steps(out: &mut String, style: Style, server: &ServerReport) {
-    let widths = server.steps.iter().map(|step| step.name.chars().count());
+    let reached = || server.steps.iter().filter(|step| step.status != DoctorStatus::Pending);
+    let widths = reached().map(|step| words_of(&step.name).chars().count());
     let width = widths.max().unwrap_or(0).max(18);
-    for step in &server.steps {
+    for step in reached() {
         let (word, colour) = match step.status {
             // A step that is worth only a note is not a failure.
             DoctorStatus::Failed if server.verdict == CheckVerdict::Ok => ("noted", YELLOW),
             DoctorStatus::Ok => ("ok", GREEN),
             DoctorStatus::Failed => ("FAILED", RED),
-            DoctorStatus::Skipped => ("-", DIM),
-            DoctorStatus::Pending => ("not reached", DIM),
+            DoctorStatus::Skipped | DoctorStatus::Pending => ("-", DIM),
         };
         let took = step.took.map(|took| Dur(took).to_string()).unwrap_or_default();
         let word = style.paint(colour, &format!("{word:11}"));
-        let line = format!("    {:width$} {word} {took:>8}  {}", step.name, step.detail);
+        let name = words_of(&step.name);
+        let line = format!("    {name:width$} {word} {took:>8}  {}", step.detail);
         let _ = writeln!(out, "{}", line.trim_end());
     }
 }

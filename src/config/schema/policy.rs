@@ -188,6 +188,11 @@ pub struct ApprovalRules {
     pub elicitation: ApprovalRule,
     /// For both, while no call of ours is in flight.
     pub outside_calls: OutsideCalls,
+    /// Globs over the tools, prompts and URIs that ask their caller something. Over a pipe, versions up
+    /// to 2025-11-25 do not say whose question it is: the callers of these take turns from their
+    /// first call on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub askers: Vec<String>,
 }
 
 /// What happens to sampling and elicitation requests that arrive while no call is in flight. The

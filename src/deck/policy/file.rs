@@ -74,6 +74,11 @@ impl<T: Default> Standing<T> {
         problem
     }
 
+    /// Begins with what was in force when it was last followed.
+    pub fn resume(&mut self, last: T) {
+        self.last.get_or_insert(last);
+    }
+
     /// What is in force; `None` when nothing was ever read as a whole: everything is refused then.
     pub const fn in_force(&self) -> Option<&T> {
         self.last.as_ref()

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::policy::{
-    GrantStore, POLICY_FILE, PolicyFile, RightsFile, Standing, granted, load_policy, of_session,
-    state_file,
+    GrantStore, LOST_RULES_END, POLICY_FILE, PolicyFile, RightsFile, RulesMemory, Standing,
+    granted, load_policy, of_session, state_file,
 };
 use base::ServerName;
 use base::file::read_text;
@@ -75,6 +75,7 @@ struct KeeperInner {
     serves_others: bool,
     grants: Option<GrantStore>,
     pins: Option<RightsFile<Pins>>,
+    memory: Option<RulesMemory>,
     state: Mutex<KeeperState>,
 }
 
@@ -117,6 +118,7 @@ impl PolicyKeeper {
             serves_others,
             grants: main.and_then(|main| GrantStore::of(main, env)),
             pins: main.and_then(|main| state_file(main, env, "pins")).map(RightsFile::new),
+            memory: main.and_then(|main| RulesMemory::of(main, env)),
             state: Mutex::default(),
         });
         let facts = host.facts();
@@ -423,16 +425,32 @@ impl KeeperInner {
 
     /// The rules in force; `None` when none could be read yet.
     fn rules(&self, state: &mut KeeperState, notices: &mut Vec<String>) -> Option<PolicyFile> {
+        let memory = self.memory.as_ref();
+        let mut forgotten = None;
+        if state.rules.in_force().is_none() {
+            match memory.map_or(Ok(None), RulesMemory::lost) {
+                Ok(Some(lost)) => state.rules.resume(lost),
+                Ok(None) => {}
+                Err(problem) => forgotten = Some(problem),
+            }
+        }
         let held = state.rules.in_force().filter(|held| held.is_lost() && !held.is_empty());
         let source = held.and_then(|held| held.source.clone());
         let read = match load_policy(&self.configs) {
+            // Nobody knows whether there were rules.
+            Ok(PolicyFile { source: None, .. }) if let Some(problem) = forgotten => Err(problem),
             // Another file says something else, which this one did not end.
             Ok(found) => Ok(Some(found).filter(|_| source.is_none())),
             Err(problems) => Err(problems.join("; ")),
         };
         let place = source.map_or("the policy".into(), |file| spelled(&file).into_owned());
-        let remedy = "it is back, or `mcpdeck policy clear` ends it";
-        notices.extend(state.rules.take(&place, remedy, read, PolicyFile::is_empty));
+        let problem = state.rules.take(&place, LOST_RULES_END, read, PolicyFile::is_empty);
+        if problem.is_none()
+            && let (Some(memory), Some(rules)) = (memory, state.rules.in_force())
+        {
+            memory.keep(rules);
+        }
+        notices.extend(problem);
         state.rules.in_force().cloned()
     }
 

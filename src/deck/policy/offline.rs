@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::definitions::KeptDefinitions;
-use crate::policy::{GrantStore, PolicyFile, RightsFile, load_policy, state_file};
+use crate::policy::{GrantStore, PolicyFile, RightsFile, standing_policy, state_file};
 use base::{ServerName, Timestamp};
 use config::{Environment, McpConfig};
 use host::{
@@ -34,7 +34,7 @@ impl Offline {
         config: McpConfig,
         now: Timestamp,
     ) -> Result<Self, Vec<String>> {
-        let PolicyFile { rules, config: written, .. } = load_policy(configs)?;
+        let PolicyFile { rules, config: written, .. } = standing_policy(configs, env)?;
         let main = configs.last().map_or(Path::new("mcp.json"), PathBuf::as_path);
         let one = |problem| vec![problem];
         let grants = GrantStore::of(main, env).map_or_else(|| Ok(Vec::new()), |s| s.list(now));

@@ -496,11 +496,16 @@ impl PolicyConfig {
         self.narrowed(Limits::default(), profile)
     }
 
-    /// The limits of a caller. Those of the user's own model have no defaults: its turns end at
-    /// limits of the chat.
-    pub fn limits_for(&self, principal: &Principal) -> Limits {
+    /// The limits of a caller, for a call in this run. Those of the user's own model have no
+    /// defaults: its turns end at limits of the chat. The default of a run holds for pages, and for
+    /// runs that have a name; the session of an agent is no run that anybody began.
+    pub fn limits_for(&self, principal: &Principal, run: Option<&CountedRun>) -> Limits {
         let is_own = matches!(principal.origin, Origin::Chat(_)) && principal.client().is_none();
-        let base = if is_own { Limits::of_model() } else { Limits::default() };
+        let mut base = if is_own { Limits::of_model() } else { Limits::default() };
+        let is_page = matches!(principal.accountable().origin, Origin::Browser(_));
+        if !is_page && !matches!(run, Some(CountedRun::Named(_))) {
+            base.calls_per_run = u32::MAX;
+        }
         self.narrowed(base, &principal.profile)
     }
 

@@ -563,8 +563,9 @@ impl GlobList {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// Calls per run (default 5); a run's own budget overrides it. The model of your own chat has
-    /// no defaults: its turns have limits of their own.
+    /// Calls per run; a run's own budget overrides it. When it is set, it binds everyone. Without it,
+    /// pages and runs with a name (`runId`) have 5; an agent's session has no limit, and neither has
+    /// the model of your own chat: its turns have limits of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls_per_run: Option<u32>,
     /// Concurrent calls per origin (default 2).

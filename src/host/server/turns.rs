@@ -37,10 +37,19 @@ enum Certainty {
     Suspected,
 }
 
+/// What is called.
+#[derive(Clone, Debug)]
+pub struct CalledTarget {
+    /// Its method and target.
+    pub key: Arc<str>,
+    /// Whether the configuration says that it asks (`approvals.askers`).
+    pub is_asker: bool,
+}
+
 /// A call in flight.
 struct Turn {
     caller: Arc<str>,
-    what: Arc<str>,
+    what: CalledTarget,
     pending: Arc<PendingRequest>,
     /// Whether no call of another caller was in flight at any time of it.
     is_alone: bool,
@@ -58,11 +67,11 @@ impl Turns {
     const MAX_ASKERS: usize = 1_000;
 
     /// Waits until a call can be in flight without making it uncertain whose a question is. `what`
-    /// is its method and target.
+    /// is called by it.
     pub async fn take(
         &self,
         call: CallId,
-        what: &Arc<str>,
+        what: &CalledTarget,
         pending: &Arc<PendingRequest>,
     ) -> TurnGuard<'_> {
         let caller = pending.caller.get().cloned().unwrap_or_default();
@@ -96,12 +105,13 @@ impl TurnsState {
         &mut self,
         call: CallId,
         caller: &Arc<str>,
-        what: &Arc<str>,
+        what: &CalledTarget,
         pending: &Arc<PendingRequest>,
     ) -> bool {
-        let asks = self.askers.contains_key(what);
+        let is_asker = |what: &CalledTarget| what.is_asker || self.askers.contains_key(&what.key);
+        let asks = is_asker(what);
         // While a question is open, its call does nothing else: others go on.
-        let may_ask = |turn: &Turn| self.askers.contains_key(&turn.what) && !turn.pending.is_held();
+        let may_ask = |turn: &Turn| is_asker(&turn.what) && !turn.pending.is_held();
         let mut others = self.calls.values().filter(|turn| turn.caller != *caller);
         if others.any(|turn| asks || may_ask(turn)) {
             return false;
@@ -110,7 +120,7 @@ impl TurnsState {
         for turn in self.calls.values_mut().filter(|turn| turn.caller != *caller) {
             (turn.is_alone, is_alone) = (false, false);
         }
-        let (caller, what) = (Arc::clone(caller), Arc::clone(what));
+        let (caller, what) = (Arc::clone(caller), what.clone());
         let pending = Arc::clone(pending);
         let turn = Turn { caller, what, pending, is_alone, has_asked: false };
         self.calls.insert(call, turn);
@@ -125,11 +135,11 @@ impl TurnsState {
         for call in calls {
             let Some(turn) = self.calls.get_mut(call) else { continue };
             turn.has_asked |= found == Certainty::Seen;
-            let is_known = self.askers.contains_key(&turn.what);
+            let is_known = self.askers.contains_key(&turn.what.key);
             if found == Certainty::Seen && is_known
                 || !is_known && self.askers.len() < Turns::MAX_ASKERS
             {
-                self.askers.insert(Arc::clone(&turn.what), found);
+                self.askers.insert(Arc::clone(&turn.what.key), found);
             }
         }
     }
@@ -139,9 +149,9 @@ impl TurnsState {
         // It ran alone and asked nothing: another one had asked.
         if turn.is_alone
             && !turn.has_asked
-            && self.askers.get(&turn.what) == Some(&Certainty::Suspected)
+            && self.askers.get(&turn.what.key) == Some(&Certainty::Suspected)
         {
-            self.askers.remove(&turn.what);
+            self.askers.remove(&turn.what.key);
         }
     }
 }
@@ -163,10 +173,30 @@ mod tests {
         (id, pending)
     }
 
+    fn target(key: &str) -> CalledTarget {
+        CalledTarget { key: key.into(), is_asker: false }
+    }
+
+    #[tokio::test]
+    async fn what_is_declared_to_ask_runs_alone_from_its_first_call_on() {
+        let turns = Turns::default();
+        let ask = CalledTarget { is_asker: true, ..target("ask") };
+        let ((one, of_a), (two, of_b)) = (call(1, "a"), call(2, "b"));
+        let first = turns.take(one, &ask, &of_a).await;
+        assert!(turns.take(two, &target("long"), &of_b).now_or_never().is_none());
+        let own = call(3, "a");
+        drop(turns.take(own.0, &target("long"), &own.1).await);
+        drop(first);
+        let second = turns.take(two, &target("long"), &of_b).await;
+        assert!(turns.take(one, &ask, &of_a).now_or_never().is_none());
+        drop(second);
+        drop(turns.take(one, &ask, &of_a).await);
+    }
+
     #[tokio::test]
     async fn what_may_have_asked_runs_alone_until_it_is_known() {
         let turns = Turns::default();
-        let (ask, long): (Arc<str>, Arc<str>) = ("ask".into(), "long".into());
+        let (ask, long) = (target("ask"), target("long"));
         let ((one, of_a), (two, of_b)) = (call(1, "a"), call(2, "b"));
         let first = turns.take(one, &long, &of_a).await;
         let second = turns.take(two, &ask, &of_b).await;
@@ -185,7 +215,7 @@ mod tests {
         let first = turns.take(one, &long, &of_a).await;
         drop((held, first, second, own));
 
-        assert_eq!(turns.state.lock().askers.get(&ask), Some(&Certainty::Seen));
+        assert_eq!(turns.state.lock().askers.get(&ask.key), Some(&Certainty::Seen));
         assert_eq!(turns.state.lock().askers.len(), 1, "the other one ran alone and did not ask");
     }
 }

@@ -124,7 +124,13 @@ impl RemoteServer {
 
     /// Describes a connection failure.
     pub(super) fn broken(&self, error: &reqwest::Error) -> SendError {
-        let text = unreachable_reason(error, &self.tap.context.redactor);
+        let context = &self.tap.context;
+        let text = unreachable_reason(error, &context.redactor);
+        let causes = SafeText::line(&context.redactor.redact(&chain(error)));
+        tracing::warn!(
+            target: "mcpdeck::transport", server = %context.server, action = "request failed",
+            causes = causes.as_str(), "{text}"
+        );
         let connected = !error.is_connect() || error.is_redirect();
         if self.answers && connected { SendError::Refused(text) } else { SendError::Broken(text) }
     }
@@ -221,6 +227,12 @@ pub fn provide_tls() {
         // Fails only if the application has installed one before, which is then used.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
+}
+
+/// The messages of an error and of all its causes, the outermost first.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// The message of the innermost cause.

@@ -99,7 +99,8 @@ fn guardians(marks: &[String]) -> Vec<(u32, String)> {
     let (token, _) = marks[0].trim_end_matches('.').rsplit_once('.').expect("a host");
     processes(|line, _| {
         line.windows(token.len()).any(|part| part == token.as_bytes())
-            && line.starts_with(b"/bin/sh\0-c\0# Started by the host")
+            && line.starts_with(b"/bin/sh\0-c\0guardian=$MCPDECK_GUARDIAN")
+            && line.len() < 200
     })
 }
 

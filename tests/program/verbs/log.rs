@@ -165,3 +165,17 @@ fn the_flags_of_the_log_are_heard() {
     assert_eq!(call["arguments"], json!({"text": "hi"}));
     assert!(call["result"]["content"][0]["text"].is_string(), "{call}");
 }
+
+#[test]
+fn a_failed_connection_is_logged_with_all_its_causes() {
+    let bench = Bench::new();
+    bench.servers(&json!({"away": {"url": "http://127.0.0.1:9/mcp", "retry": {"maxRetries": 0}}}));
+    let done = run(&bench, &["list", "--log-file", "host.log"]);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    let all = lines(&bench.path().join("host.log"));
+    let failed = line(&all, &json!({"server": "away", "action": "request failed"}));
+    let causes: Vec<&str> = failed["causes"].as_str().expect("a text").split("; ").collect();
+    assert!(causes.len() > 2, "{failed}");
+    assert!(causes[0].starts_with("error sending request"), "{failed}");
+    assert!(causes.last().is_some_and(|last| last.contains("refused")), "{failed}");
+}

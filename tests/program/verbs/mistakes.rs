@@ -19,7 +19,7 @@ fn every_mistake_is_answered_with_the_way_out() {
     std::fs::create_dir(bench.path().join("folder")).expect("a folder");
     for (args, parts) in [
         (&["list", "nope"][..], &["there is no server `nope`; there are calc, down, marker"][..]),
-        (&["list", "-c", "team.json"], &["does not exist", "there is teem.json in "]),
+        (&["list", "-c", "team.json"], &["does not exist", "did you mean `teem.json`? It is in "]),
         (&["list", "-c", "gone/team.json"], &["does not exist"]),
         (&["list", "-c", "bad.json"], &["bad.json:1:19", "`comand` may be meant to be `command`"]),
         (&["config", "-c", "bad.json"], &["// left out: a", "did you mean `command`?"]),
@@ -87,9 +87,28 @@ fn a_step_that_is_worth_a_note_has_not_failed_under_a_server_that_is_well() {
     bench.servers(&json!({"rude": bench.mock("rude", &script, &json!({}))}));
     let done = run(&bench, &["--check", "-v"]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    let line = done.stdout.lines().find(|line| line.trim_start().starts_with("shutdown "));
+    let line = done.stdout.lines().find(|line| line.trim_start().starts_with("stop "));
     let line = line.unwrap_or_default();
     assert!(line.contains("noted") && line.contains("exit code 1"), "{done:?}");
+}
+
+#[test]
+fn a_check_says_who_was_slow_to_stop_and_has_no_rows_of_what_was_not_reached() {
+    let bench = Bench::new();
+    let tool = json!({"name": "one", "description": "Is one.", "inputSchema": {"type": "object"}});
+    let slow = json!({"tools": [tool], "on": {"stdinClosed": [], "SIGTERM": {"exit": 0}}});
+    let stop = json!({"stop": {"stdin": 1.2, "term": 5}});
+    let dead = json!({"on": {"start": {"exit": 4}}});
+    bench.servers(&json!({
+        "slow": bench.mock("slow", &slow, &stop),
+        "dead": bench.mock("dead", &dead, &json!({"retry": {"maxRetries": 0}})),
+    }));
+    let done = run(&bench, &["--check"]);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert!(done.stdout.contains("\nslow: took 1."), "{done:?}");
+    for word in ["not reached", "junk", "leftovers", "firstByte"] {
+        assert!(!done.stdout.contains(word), "{word}: {done:?}");
+    }
 }
 
 #[test]
