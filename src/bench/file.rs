@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use serde_json_path::JsonPath;
 
+use crate::cases::{EvalSettings, eval_problems};
 use crate::fuzz::{FuzzSettings, MAX_FUZZ_CASES};
 use crate::value::references;
 use base::LogLevel;
@@ -51,6 +52,9 @@ pub struct TestFile {
     /// What `--fuzz` cannot see from the schemas.
     #[serde(skip_serializing_if = "is_default")]
     pub fuzz: FuzzSettings,
+    /// What models are asked with `--eval`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub eval: EvalSettings,
     /// The suites by name.
     #[schemars(with = "std::collections::BTreeMap<String, TestSuite>")]
     pub suites: IndexMap<String, TestSuite>,
@@ -532,7 +536,7 @@ impl LoadedTests {
 
 /// Everything that is wrong beyond the schema: pointer and message.
 fn problems(file: &TestFile) -> Vec<(String, String)> {
-    let mut wrong = Vec::new();
+    let mut wrong = eval_problems(&file.eval);
     answers(&file.answers, "", &mut wrong);
     if file.parallel.is_some_and(|many| many == 0 || many > MAX_PARALLEL_SUITES) {
         wrong.push(("/parallel".to_owned(), format!("write 1 to {MAX_PARALLEL_SUITES}")));

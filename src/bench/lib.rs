@@ -6,7 +6,10 @@
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
+pub mod cases;
 pub mod coverage;
+#[cfg(feature = "chat")]
+pub mod eval;
 pub mod file;
 pub mod fuzz;
 pub mod generate;

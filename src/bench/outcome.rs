@@ -7,6 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
+use crate::cases::{EvalReport, ModelScore, eval_text};
 use crate::coverage::CoverageReport;
 use crate::fuzz::{FuzzCall, FuzzReport};
 use base::human::{Dur, count};
@@ -127,6 +128,9 @@ pub struct BenchReport {
     /// What the suites reached, with `--coverage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coverage: Option<CoverageReport>,
+    /// How models did, with `--eval`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eval: Option<EvalReport>,
     /// When the run began, UTC; for formats that need a date.
     #[serde(skip)]
     pub began: String,
@@ -144,6 +148,7 @@ impl BenchReport {
             suites: Vec::new(),
             fuzz: None,
             coverage: None,
+            eval: None,
             began: "1970-01-01T00:00:00".to_owned(),
         }
     }
@@ -155,6 +160,9 @@ impl BenchReport {
         self.verdict = self.verdict.max(worst.unwrap_or(CheckVerdict::Ok));
         if let Some(fuzz) = &self.fuzz {
             self.verdict = self.verdict.max(fuzz_verdict(fuzz));
+        }
+        if let Some(eval) = &self.eval {
+            self.verdict = self.verdict.max(eval.verdict());
         }
         self.exit_code = self.verdict.exit_code();
     }
@@ -173,6 +181,7 @@ impl BenchReport {
         if let Some(fuzz) = &self.fuzz {
             report.servers.extend(fuzz_as_servers(fuzz));
         }
+        report.servers.extend(self.eval.iter().flat_map(|eval| &eval.models).map(model_as_server));
         (report.verdict, report.exit_code) = (self.verdict, self.exit_code);
         (report.took, report.began) = (self.took, self.began.clone());
         report
@@ -215,6 +224,27 @@ fn fuzz_as_servers(fuzz: &FuzzReport) -> Vec<ServerReport> {
         servers.push(server);
     }
     servers
+}
+
+fn model_as_server(model: &ModelScore) -> ServerReport {
+    let took = Duration::from_millis(model.mean_millis * model.runs.len() as u64);
+    let mut server = row(&format!("eval {}", model.model), CheckVerdict::Ok, took);
+    for case in &model.cases {
+        if case.enough {
+            server.steps.push(DoctorStep {
+                name: case.case.clone().into(),
+                status: DoctorStatus::Ok,
+                took: None,
+                detail: format!("{} of {}", case.passed, case.runs),
+            });
+            continue;
+        }
+        let why = case.why.clone().unwrap_or_default();
+        let message = format!("{} of {} runs passed: {why}", case.passed, case.runs);
+        server.findings.push(finding("test/failed", &case.case, message));
+        server.verdict = CheckVerdict::Violated;
+    }
+    server
 }
 
 /// Calls as the command line makes them.
@@ -322,7 +352,10 @@ pub fn human(report: &BenchReport, style: BenchStyle) -> String {
     if let Some(fuzz) = &report.fuzz {
         fuzz_text(&mut out, fuzz, style);
     }
-    if report.suites.is_empty() && report.fuzz.is_some() {
+    if let Some(eval) = &report.eval {
+        out.push_str(&eval_text(eval));
+    }
+    if report.suites.is_empty() && (report.fuzz.is_some() || report.eval.is_some()) {
         return out;
     }
     if let Some(coverage) = &report.coverage {

@@ -40,6 +40,7 @@ Examples:
   mcpdeck test --update               keep new snapshots
   mcpdeck test --fuzz                 look for faults in every read-only tool
   mcpdeck test --fuzz=notes.create --seed 7 --save
+  mcpdeck test --eval --model NAME    does a model choose the right tools?
   mcpdeck test --format human --format junit=tests.xml --format html=tests.html
 
 Exit codes as with --check: 0 ok, 1 a step failed, 3 a server could not be started or reached,
@@ -104,9 +105,48 @@ pub struct TestArgs {
     /// Print nothing on success.
     #[arg(long, short = 'q')]
     pub quiet: bool,
+    /// Evaluation with models.
+    #[cfg(feature = "chat")]
+    #[command(flatten, next_help_heading = "Evaluation")]
+    pub eval: EvalArgs,
     /// A single server instead of a file.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "One server")]
     pub one: OneServer,
+}
+
+/// Options of the evaluation.
+#[cfg(feature = "chat")]
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    /// Ask a model the cases of `eval`, instead of running the suites: does it choose the right
+    /// tools, with the right arguments? Only read-only tools are called.
+    #[arg(long, conflicts_with = "fuzz")]
+    pub eval: bool,
+    /// How often each case is run [default: that of the file, else 5].
+    #[arg(long, value_name = "N", requires = "eval", value_parser = runs)]
+    pub runs: Option<usize>,
+    /// Offer the tools of all servers, and not only those of the servers that a case names.
+    #[arg(long, requires = "eval")]
+    pub distractors: bool,
+    /// Keep every run in this file; when it exists, score its runs, without a model or a server.
+    #[arg(long, value_name = "FILE", requires = "eval", value_hint = ValueHint::FilePath)]
+    pub cassette: Option<PathBuf>,
+    /// Stop when this many tokens were sent and received.
+    #[arg(long, value_name = "TOKENS", requires = "eval")]
+    pub budget: Option<u64>,
+    /// Compare with an earlier JSON report: is the difference more than noise?
+    #[arg(long, value_name = "REPORT", requires = "eval", value_hint = ValueHint::FilePath)]
+    pub compare: Option<PathBuf>,
+    /// The model.
+    #[command(flatten)]
+    pub model: crate::chat::ModelArgs,
+}
+
+#[cfg(feature = "chat")]
+fn runs(text: &str) -> Result<usize, String> {
+    let most = ::bench::cases::MAX_EVAL_RUNS;
+    let many = text.parse().ok().filter(|many| (1..=most).contains(many));
+    many.ok_or_else(|| format!("write a number from 1 to {most}"))
 }
 
 fn cases(text: &str) -> Result<usize, String> {
@@ -192,6 +232,10 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
             "{path}: there is no such file; `mcpdeck test --init` writes a first one"
         ));
     }
+    #[cfg(feature = "chat")]
+    if args.eval.eval {
+        return evaluated(common, args, &outputs, bench, &path);
+    }
     let tests = LoadedTests::load(&path)?;
     let failed = FailedSuites::new(&path);
     let only = args.only_failed.then(|| failed.read());
@@ -220,6 +264,98 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
         failed.write(&outcome.report);
     }
     Ok(finish(common, args, &outputs, (&outcome.report, outcome.interrupted)))
+}
+
+/// `--eval`
+#[cfg(feature = "chat")]
+fn evaluated(
+    common: &Common,
+    args: &TestArgs,
+    outputs: &[TestOutput],
+    source: BenchSource,
+    path: &Path,
+) -> Result<ExitStatus, String> {
+    use ::bench::cases::{EvalReport, compared};
+    use ::bench::eval::Cassette;
+    let tests = LoadedTests::load(path)?;
+    let settings = &tests.file.eval;
+    if settings.cases.is_empty() {
+        return Err(format!("{}: there are no cases in `eval`", spelled(path)));
+    }
+    let file = args.eval.cassette.as_deref();
+    let cassette = if let Some(file) = file.filter(|file| file.exists()) {
+        Cassette::load(file)?
+    } else {
+        let made = asked(common, args, settings, source)?;
+        if let Some(file) = file.filter(|_| made.incomplete.is_none()) {
+            made.save(file)?;
+            output::complain(&format!("wrote {}", spelled(file)));
+        }
+        made
+    };
+    let mut eval = cassette.report(settings)?;
+    if let Some(file) = &args.eval.compare {
+        let value = ::deck::WrittenText::load(file)?.value()?;
+        let before = value.get("eval").cloned().unwrap_or_default();
+        let before: EvalReport = serde_json::from_value(before).map_err(|_| {
+            let file = spelled(file);
+            format!("{file}: not a JSON report of `mcpdeck test --eval --format json`")
+        })?;
+        eval.comparison = compared(&before, &eval);
+    }
+    let interrupted = cassette.incomplete.as_deref() == Some("interrupted");
+    let mut report = BenchReport::new(Some(path));
+    // The time of the runs: the same whenever a cassette is scored.
+    let millis = cassette.runs.iter().map(|run| run.millis).sum();
+    report.took = std::time::Duration::from_millis(millis);
+    report.eval = Some(eval);
+    report.settle();
+    Ok(finish(common, args, outputs, (&report, interrupted)))
+}
+
+/// Asks the models.
+#[cfg(feature = "chat")]
+fn asked(
+    common: &Common,
+    args: &TestArgs,
+    settings: &::bench::cases::EvalSettings,
+    source: BenchSource,
+) -> Result<::bench::eval::Cassette, String> {
+    use ::bench::eval::{EvalPlan, evaluate};
+    let env = load::environment(common).unwrap_or_default();
+    let mut names: Vec<Option<String>> = settings.models.iter().cloned().map(Some).collect();
+    if names.is_empty() || args.eval.model.model.is_some() {
+        names = vec![args.eval.model.model.clone()];
+    }
+    let model = |name: Option<String>| {
+        let mut which = args.eval.model.clone();
+        which.model = name;
+        which.settings(&env)?.model(&env)
+    };
+    let plan = EvalPlan {
+        settings,
+        models: names.into_iter().map(model).collect::<Result<_, String>>()?,
+        runs: args.eval.runs.unwrap_or_else(|| settings.many()),
+        distractors: args.eval.distractors,
+        budget: args.eval.budget,
+    };
+    let is_quiet = args.quiet;
+    let show = move |what: &str| {
+        if !is_quiet {
+            output::note(&SafeText::line(what));
+        }
+    };
+    let made = signals::block_on(async |signals| {
+        let stage = Box::pin(BenchStage::open(source)).await;
+        let stage = stage.map_err(|error| error.message.clone())?;
+        for (server, reason) in stage.failed() {
+            output::complain(&SafeText::line(&format!("`{server}` is left out: {reason}")));
+        }
+        let made = Box::pin(evaluate(&plan, stage.host(), &signals, &show)).await;
+        stage.close(&signals).await;
+        Ok(made)
+    });
+    made.map_err(|error| error.to_string())?
 }
 
 /// `--fuzz`

@@ -328,3 +328,72 @@ fn the_coverage_says_what_no_step_reached() {
         "{done:?}"
     );
 }
+
+/// A provider whose model chooses the right tool in so many of ten runs.
+#[cfg(feature = "chat")]
+fn model(right: usize) -> crate::provider::Provider {
+    use crate::provider::{Answer, Piece};
+    let mut answers = Vec::new();
+    for run in 0..10 {
+        if run < right {
+            answers.push(Answer::Stream(vec![Piece::Call("notes__list", "{}")]));
+            answers.push(Answer::Stream(vec![Piece::Text("there are none")]));
+        } else {
+            answers.push(Answer::Stream(vec![Piece::Text("I do not know")]));
+        }
+    }
+    crate::provider::Provider::new(answers)
+}
+
+#[cfg(feature = "chat")]
+#[test]
+fn models_of_known_rates_are_scored_and_a_cassette_gives_the_same_report() {
+    let bench = notes();
+    let file = json!({"suites": {}, "eval": {"minPass": 0, "cases": {"counts": {
+        "turns": ["How many notes are there?"], "tools": ["notes.list"], "text": "none"}}}});
+    bench.write("mcp.tests.json", &file.to_string());
+    for (right, known) in [(9, 0.9), (5, 0.5), (0, 0.0)] {
+        let provider = model(right);
+        let cassette = format!("runs-{right}.json");
+        let eval = |more: &[&str]| {
+            let words =
+                ["test", "--eval", "--runs", "10", "--cassette", &cassette, "--format", "json"];
+            bench.run(&[&words[..], more].concat(), AT_MOST)
+        };
+        let live =
+            eval(&["--provider", "openai", "--base-url", &provider.url, "--model", "scripted"]);
+        assert_eq!(live.code, Some(0), "{live:?}");
+        let report = live.json();
+        let score = &report["eval"]["models"][0];
+        let number = |at: &str| score.pointer(at).and_then(Value::as_f64).expect("a number");
+        assert!((number("/pass/rate") - known).abs() < 1e-9, "{score:#}");
+        assert!(number("/pass/low") <= known && known <= number("/pass/high"), "{score:#}");
+        assert!((number("/recall/rate") - known).abs() < 1e-9, "{score:#}");
+        drop(provider);
+        let (once, twice) = (eval(&[]), eval(&[]));
+        assert_eq!((once.code, &once.stdout), (Some(0), &live.stdout), "{once:?}");
+        assert_eq!(once.stdout, twice.stdout);
+        std::fs::write(bench.path().join(format!("report-{right}.json")), live.stdout)
+            .expect("writable");
+    }
+    let compare = |old: &str, new: &str| {
+        let done = bench.run(
+            &["test", "--eval", "--cassette", new, "--compare", old, "--format", "json"],
+            AT_MOST,
+        );
+        done.json()["eval"]["comparison"][0]["isMoreThanNoise"].clone()
+    };
+    assert_eq!(compare("report-0.json", "runs-9.json"), true);
+    assert_eq!(compare("report-5.json", "runs-5.json"), false);
+    // Where every run has to pass, half of them are not enough.
+    let strict = file.to_string().replace("\"minPass\":0", "\"minPass\":0.8");
+    bench.write("mcp.tests.json", &strict);
+    let done = bench.run(&["test", "--eval", "--cassette", "runs-5.json"], AT_MOST);
+    assert_eq!(done.code, Some(1));
+    assert!(done.stdout.contains("FAILED counts  5 of 10"), "{done:?}");
+    // Another question needs another cassette.
+    bench.write("mcp.tests.json", &strict.replace("How many", "Which"));
+    let stale = bench.run(&["test", "--eval", "--cassette", "runs-5.json"], AT_MOST);
+    assert_eq!(stale.code, Some(2));
+    assert!(stale.stderr.contains("record anew"), "{stale:?}");
+}

@@ -1,0 +1,747 @@
+//! Evaluation of models: the cases of `eval` in `mcp.tests.json`, and how runs are scored. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use base::human::count;
+use check::CheckVerdict;
+use check::expect::OneOrMany;
+use check::subject::brief;
+
+/// Most runs of a case.
+pub const MAX_EVAL_RUNS: usize = 1_000;
+/// Runs of a case by default.
+const DEFAULT_RUNS: usize = 5;
+/// The greatest k of pass^k that is reported.
+const MAX_PASS_POWER: usize = 5;
+
+/// `eval` in `mcp.tests.json`: what models are asked, and which tools they have to choose.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct EvalSettings {
+    /// How often each case is run [default: 5].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub runs: Option<usize>,
+    /// The models of the provider, one after the other [default: that of --model].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
+    /// The system prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// Smallest share of the runs of a case that must pass [default: 1].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1))]
+    pub min_pass: Option<f64>,
+    /// The cases by name.
+    #[schemars(with = "BTreeMap<String, EvalCase>")]
+    pub cases: IndexMap<String, EvalCase>,
+}
+
+impl EvalSettings {
+    /// How often each case is run.
+    pub fn many(&self) -> usize {
+        self.runs.unwrap_or(DEFAULT_RUNS)
+    }
+}
+
+/// One case: what a person says, and what the model has to do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct EvalCase {
+    /// What the person says, one turn after the other.
+    pub turns: Vec<String>,
+    /// The tools that have to be called (`server.tool`); of a list any one counts.
+    pub tools: Vec<OneOrMany>,
+    /// How the calls are compared with them [default: exact].
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    pub rule: Option<ToolMatch>,
+    /// The arguments, by tool and name: the value, or an object of `equals`, `matches`, `oneOf`,
+    /// `min`, `max`, `any`.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, BTreeMap<String, Value>>")]
+    pub arguments: IndexMap<String, IndexMap<String, Value>>,
+    /// A regular expression that the last answer must match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// What a tool returns instead of being called, by tool: a text, or JSON.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Value>")]
+    pub results: IndexMap<String, Value>,
+    /// Smallest share of its runs that must pass, instead of what `eval` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1))]
+    pub min_pass: Option<f64>,
+}
+
+/// How calls are compared with the tools that are expected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ToolMatch {
+    /// These and no others, in any order.
+    #[default]
+    Exact,
+    /// These and no others, in this order.
+    Ordered,
+    /// All of these; others may be called too.
+    Subset,
+    /// At least one of these.
+    Any,
+    /// None at all.
+    None,
+}
+
+/// What an argument must be.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+struct ArgumentRule {
+    equals: Option<Value>,
+    matches: Option<String>,
+    one_of: Option<Vec<Value>>,
+    min: Option<f64>,
+    max: Option<f64>,
+    any: bool,
+}
+
+impl ArgumentRule {
+    fn parse(rule: &Value) -> Result<Self, String> {
+        if !rule.is_object() {
+            return Ok(Self { equals: Some(rule.clone()), ..Self::default() });
+        }
+        let rule: Self = serde_json::from_value(rule.clone()).map_err(|e| e.to_string())?;
+        match rule.matches.as_deref().map(regex::Regex::new) {
+            Some(Err(error)) => Err(error.to_string()),
+            _ => Ok(rule),
+        }
+    }
+
+    fn fits(&self, value: Option<&Value>) -> bool {
+        let Some(value) = value else { return false };
+        let text = || value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let is_match = |pattern: &String| {
+            regex::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(&text()))
+        };
+        let number = value.as_f64();
+        self.any
+            || self.equals.as_ref().is_none_or(|equals| schema::same(equals, value))
+                && self.matches.as_ref().is_none_or(is_match)
+                && self.one_of.as_ref().is_none_or(|all| all.iter().any(|v| schema::same(v, value)))
+                && self.min.is_none_or(|min| number.is_some_and(|number| number >= min))
+                && self.max.is_none_or(|max| number.is_some_and(|number| number <= max))
+    }
+}
+
+/// Everything that is wrong with the settings: pointer and message.
+pub fn eval_problems(settings: &EvalSettings) -> Vec<(String, String)> {
+    let mut wrong = Vec::new();
+    if settings.runs.is_some_and(|runs| runs == 0 || runs > MAX_EVAL_RUNS) {
+        wrong.push(("/eval/runs".to_owned(), format!("write 1 to {MAX_EVAL_RUNS}")));
+    }
+    let share = |share: Option<f64>| share.is_some_and(|share| !(0.0..=1.0).contains(&share));
+    if share(settings.min_pass) {
+        wrong.push(("/eval/minPass".to_owned(), "write a share from 0 to 1".to_owned()));
+    }
+    for (name, case) in &settings.cases {
+        let at = base::pointer::child_pointer("/eval/cases", name);
+        let mut problem = |key: &str, why: &str| wrong.push((format!("{at}{key}"), why.to_owned()));
+        if case.turns.is_empty() {
+            problem("", "`turns` is missing: write what the person says");
+        }
+        let none = case.rule == Some(ToolMatch::None);
+        if none != case.tools.is_empty() {
+            problem("", "write the `tools` that must be called, or `\"match\": \"none\"`");
+        }
+        if share(case.min_pass) {
+            problem("/minPass", "write a share from 0 to 1");
+        }
+        if let Some(Err(error)) = case.text.as_deref().map(regex::Regex::new) {
+            problem("/text", &error.to_string());
+        }
+        for (tool, arguments) in &case.arguments {
+            for (argument, rule) in arguments {
+                if let Err(error) = ArgumentRule::parse(rule) {
+                    problem(&format!("/arguments/{tool}/{argument}"), &error);
+                }
+            }
+        }
+    }
+    wrong
+}
+
+/// A call that a model made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EvalCall {
+    /// The tool: `server.tool`, or the name it gave when there is none of that name.
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Value,
+}
+
+/// One run of a case, as a cassette keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EvalRun {
+    /// The model.
+    pub model: String,
+    /// The case.
+    pub case: String,
+    /// Which run, from 0.
+    pub run: usize,
+    /// What the model was asked, as one text.
+    pub asked: String,
+    /// The calls it made, in order.
+    pub calls: Vec<EvalCall>,
+    /// Its last answer.
+    pub text: String,
+    /// Requests to the model.
+    pub rounds: u64,
+    /// Tokens sent.
+    pub input_tokens: u64,
+    /// Tokens received.
+    pub output_tokens: u64,
+    /// How long it took, in milliseconds.
+    pub millis: u64,
+    /// Why it was not finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A share with its 95 % interval (Wilson).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EvalRate {
+    /// The share.
+    pub rate: f64,
+    /// The lower end of its interval.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+impl EvalRate {
+    /// Of `passed` in `runs`.
+    pub fn new(passed: usize, runs: usize) -> Self {
+        if runs == 0 {
+            return Self { rate: 0.0, low: 0.0, high: 1.0 };
+        }
+        let (z, n) = (1.959_964_f64, runs as f64);
+        let p = passed as f64 / n;
+        let middle = (p + z * z / (2.0 * n)) / (1.0 + z * z / n);
+        let half = z / (1.0 + z * z / n) * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
+        let low = if passed == 0 { 0.0 } else { (middle - half).max(0.0) };
+        let high = if passed == runs { 1.0 } else { (middle + half).min(1.0) };
+        Self { rate: p, low, high }
+    }
+
+    fn text(self) -> String {
+        format!("{:.2} [{:.2}, {:.2}]", self.rate, self.low, self.high)
+    }
+}
+
+/// The score of one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunScore {
+    /// The case.
+    pub case: String,
+    /// Which run, from 0.
+    pub run: usize,
+    /// Whether it did what the case asks for.
+    pub passed: bool,
+    /// Why not.
+    pub why: String,
+}
+
+/// The score of one case.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CaseScore {
+    /// The case.
+    pub case: String,
+    /// Runs.
+    pub runs: usize,
+    /// Runs that passed.
+    pub passed: usize,
+    /// The share.
+    pub pass: EvalRate,
+    /// Whether that is enough.
+    pub enough: bool,
+    /// The first reason of a run that failed.
+    pub why: Option<String>,
+}
+
+/// The score of one tool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolScore {
+    /// How often it should have been called.
+    pub expected: usize,
+    /// How often it was.
+    pub called: usize,
+    /// How often rightly.
+    pub right: usize,
+}
+
+/// One tool that was chosen for another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolConfusion {
+    /// The tool that was expected.
+    pub expected: String,
+    /// The tool that was called.
+    pub called: String,
+    /// How often.
+    pub count: usize,
+    /// Words that stand in both descriptions.
+    pub shared_words: Vec<String>,
+}
+
+/// The score of one model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelScore {
+    /// The model.
+    pub model: String,
+    /// The share of runs that passed.
+    pub pass: EvalRate,
+    /// For k = 1, 2, ...: the share of cases in which k runs in a row pass, with its interval.
+    pub pass_power: Vec<EvalRate>,
+    /// Of the calls, the share that was expected.
+    pub precision: EvalRate,
+    /// Of the expected calls, the share that was made.
+    pub recall: EvalRate,
+    /// Of the arguments that cases speak of, the share that was right.
+    pub arguments: EvalRate,
+    /// Requests to the model.
+    pub rounds: u64,
+    /// Tokens sent.
+    pub input_tokens: u64,
+    /// Tokens received.
+    pub output_tokens: u64,
+    /// Mean time of a run, in milliseconds.
+    pub mean_millis: u64,
+    /// The cases.
+    pub cases: Vec<CaseScore>,
+    /// The tools.
+    pub tools: BTreeMap<String, ToolScore>,
+    /// Tools that were chosen for others.
+    pub confusions: Vec<ToolConfusion>,
+    /// Every run.
+    pub runs: Vec<RunScore>,
+}
+
+/// Whether two reports differ by more than noise (the exact test of `McNemar` over runs of the same case
+/// and number).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EvalComparison {
+    /// The model.
+    pub model: String,
+    /// Runs that both have.
+    pub pairs: usize,
+    /// Runs that failed before and pass now.
+    pub better: usize,
+    /// Runs that passed before and fail now.
+    pub worse: usize,
+    /// The probability of such a difference, or a greater one, by chance.
+    pub chance: f64,
+    /// Whether that is below 5 %.
+    pub is_more_than_noise: bool,
+}
+
+/// The report of an evaluation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EvalReport {
+    /// The models.
+    pub models: Vec<ModelScore>,
+    /// The comparison with an earlier report.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comparison: Vec<EvalComparison>,
+    /// Why it is not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
+}
+
+impl EvalReport {
+    /// The verdict: whether every case passed often enough.
+    pub fn verdict(&self) -> CheckVerdict {
+        let enough = self.models.iter().flat_map(|model| &model.cases).all(|case| case.enough);
+        match (&self.incomplete, enough) {
+            (Some(_), _) => CheckVerdict::Incomplete,
+            (None, true) => CheckVerdict::Ok,
+            (None, false) => CheckVerdict::Violated,
+        }
+    }
+}
+
+/// What a run has of what its case expects.
+struct Matched {
+    passed: bool,
+    why: String,
+    expected: usize,
+    right: usize,
+    arguments: (usize, usize),
+    /// Expected tools that were not called, and calls that were not expected.
+    missing: Vec<String>,
+    extra: Vec<String>,
+}
+
+fn matched(case: &EvalCase, run: &EvalRun) -> Matched {
+    let accepts = |expected: &OneOrMany, tool: &str| match expected {
+        OneOrMany::One(one) => one == tool,
+        OneOrMany::Many(many) => many.iter().any(|one| one == tool),
+    };
+    let first = |expected: &OneOrMany| match expected {
+        OneOrMany::One(one) => one.clone(),
+        OneOrMany::Many(many) => many.first().cloned().unwrap_or_default(),
+    };
+    let mut open: Vec<&EvalCall> = run.calls.iter().collect();
+    let mut missing = Vec::new();
+    let mut pairs: Vec<&EvalCall> = Vec::new();
+    for expected in &case.tools {
+        match open.iter().position(|call| accepts(expected, &call.tool)) {
+            Some(at) => pairs.push(open.remove(at)),
+            None => missing.push(first(expected)),
+        }
+    }
+    let extra: Vec<String> = open.iter().map(|call| call.tool.clone()).collect();
+    let (mut right_arguments, mut all_arguments, mut wrong_argument) = (0, 0, None);
+    for (tool, rules) in &case.arguments {
+        let call = pairs.iter().find(|call| call.tool == *tool);
+        for (name, rule) in rules {
+            all_arguments += 1;
+            let value = call.and_then(|call| call.arguments.get(name));
+            if ArgumentRule::parse(rule).is_ok_and(|rule| rule.fits(value)) {
+                right_arguments += 1;
+            } else if call.is_some() {
+                let shown = value.map_or("nothing".to_owned(), Value::to_string);
+                wrong_argument.get_or_insert(format!("{tool}: `{name}` is {}", brief(&shown, 80)));
+            }
+        }
+    }
+    let in_order = || {
+        run.calls.len() == case.tools.len()
+            && case.tools.iter().zip(&run.calls).all(|(want, call)| accepts(want, &call.tool))
+    };
+    let tools_fit = match case.rule.unwrap_or_default() {
+        ToolMatch::Exact => missing.is_empty() && extra.is_empty(),
+        ToolMatch::Ordered => in_order(),
+        ToolMatch::Subset => missing.is_empty(),
+        ToolMatch::Any => !pairs.is_empty(),
+        ToolMatch::None => run.calls.is_empty(),
+    };
+    let pattern = case.text.as_deref().and_then(|text| regex::Regex::new(text).ok());
+    let text_fits = pattern.is_none_or(|pattern| pattern.is_match(&run.text));
+    let names = |names: &[String]| brief(&names.join(", "), 120);
+    let why = if let Some(error) = &run.error {
+        brief(error, 200)
+    } else if !tools_fit && !missing.is_empty() {
+        let others = if extra.is_empty() { "nothing".to_owned() } else { names(&extra) };
+        format!("{} was not called, but {others}", names(&missing))
+    } else if !tools_fit && !extra.is_empty() {
+        format!("{} was called too", names(&extra))
+    } else if !tools_fit {
+        "the order of the calls is another".to_owned()
+    } else if let Some(wrong) = wrong_argument {
+        wrong
+    } else if !text_fits {
+        format!("the answer does not match: {}", brief(&run.text, 120))
+    } else {
+        String::new()
+    };
+    Matched {
+        passed: why.is_empty(),
+        why,
+        expected: case.tools.len(),
+        right: pairs.len(),
+        arguments: (right_arguments, all_arguments),
+        missing,
+        extra,
+    }
+}
+
+/// Scores the runs of one model. `descriptions` are those of the tools.
+pub fn score(
+    settings: &EvalSettings,
+    model: &str,
+    runs: &[EvalRun],
+    descriptions: &BTreeMap<String, String>,
+) -> ModelScore {
+    let mut out = ModelScore { model: model.to_owned(), ..ModelScore::default() };
+    let (mut expected, mut called, mut right) = (0, 0, 0);
+    let (mut right_arguments, mut all_arguments, mut millis) = (0, 0, 0);
+    let mut confusions: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for (name, case) in &settings.cases {
+        let own: Vec<&EvalRun> =
+            runs.iter().filter(|run| run.case == *name && run.model == model).collect();
+        let mut passed = 0;
+        let mut first_why = None;
+        for run in &own {
+            let one = matched(case, run);
+            expected += one.expected;
+            called += run.calls.len();
+            right += one.right;
+            right_arguments += one.arguments.0;
+            all_arguments += one.arguments.1;
+            out.rounds += run.rounds;
+            out.input_tokens += run.input_tokens;
+            out.output_tokens += run.output_tokens;
+            millis += run.millis;
+            for call in &run.calls {
+                out.tools.entry(call.tool.clone()).or_default().called += 1;
+            }
+            for tool in &one.missing {
+                out.tools.entry(tool.clone()).or_default().expected += 1;
+                for other in &one.extra {
+                    *confusions.entry((tool.clone(), other.clone())).or_default() += 1;
+                }
+            }
+            let mut extra = one.extra.clone();
+            for call in &run.calls {
+                if let Some(at) = extra.iter().position(|tool| *tool == call.tool) {
+                    extra.remove(at);
+                    continue;
+                }
+                let tool = out.tools.entry(call.tool.clone()).or_default();
+                tool.expected += 1;
+                tool.right += 1;
+            }
+            passed += usize::from(one.passed);
+            if !one.passed {
+                first_why.get_or_insert(one.why.clone());
+            }
+            let (case, run) = (name.clone(), run.run);
+            out.runs.push(RunScore { case, run, passed: one.passed, why: one.why });
+        }
+        let pass = EvalRate::new(passed, own.len());
+        let least = case.min_pass.or(settings.min_pass).unwrap_or(1.0);
+        out.cases.push(CaseScore {
+            case: name.clone(),
+            runs: own.len(),
+            passed,
+            pass,
+            enough: !own.is_empty() && pass.rate >= least - 1e-9,
+            why: first_why,
+        });
+    }
+    let all: usize = out.cases.iter().map(|case| case.runs).sum();
+    let passed: usize = out.cases.iter().map(|case| case.passed).sum();
+    out.pass = EvalRate::new(passed, all);
+    out.pass_power = pass_power(&out.cases);
+    out.precision = EvalRate::new(right, called);
+    out.recall = EvalRate::new(right, expected);
+    out.arguments = EvalRate::new(right_arguments, all_arguments);
+    out.mean_millis = millis.checked_div(all as u64).unwrap_or_default();
+    out.confusions = confusions
+        .into_iter()
+        .map(|((expected, called), count)| {
+            let shared_words = shared(descriptions.get(&expected), descriptions.get(&called));
+            ToolConfusion { expected, called, count, shared_words }
+        })
+        .collect();
+    out.confusions.sort_by_key(|one| std::cmp::Reverse(one.count));
+    out
+}
+
+/// pass^k: the mean over cases of the chance that k of its runs, drawn at random, all pass; the
+/// interval is that of the share of runs, to the power of k.
+fn pass_power(cases: &[CaseScore]) -> Vec<EvalRate> {
+    let least = cases.iter().map(|case| case.runs).min().unwrap_or(0);
+    let all: usize = cases.iter().map(|case| case.runs).sum();
+    let passed: usize = cases.iter().map(|case| case.passed).sum();
+    let whole = EvalRate::new(passed, all);
+    (1..=least.min(MAX_PASS_POWER))
+        .map(|k| {
+            let chance = |case: &CaseScore| {
+                (0..k).fold(1.0, |chance, drawn| {
+                    let left = case.passed.saturating_sub(drawn) as f64;
+                    chance * left / (case.runs - drawn) as f64
+                })
+            };
+            let rate = cases.iter().map(chance).sum::<f64>() / cases.len().max(1) as f64;
+            let (low, high) = (whole.low.powi(k as i32), whole.high.powi(k as i32));
+            EvalRate { rate, low: low.min(rate), high: high.max(rate) }
+        })
+        .collect()
+}
+
+/// Words of more than three letters that stand in both descriptions.
+fn shared(one: Option<&String>, other: Option<&String>) -> Vec<String> {
+    let words = |text: Option<&String>| -> BTreeSet<String> {
+        let text = text.map(|text| text.to_lowercase()).unwrap_or_default();
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 3);
+        words.map(str::to_owned).collect()
+    };
+    words(one).intersection(&words(other)).take(12).cloned().collect()
+}
+
+/// Compares the runs of two reports, pair by pair.
+pub fn compared(before: &EvalReport, now: &EvalReport) -> Vec<EvalComparison> {
+    let mut all = Vec::new();
+    for model in &now.models {
+        let Some(old) = before.models.iter().find(|old| old.model == model.model) else { continue };
+        let mut out = EvalComparison { model: model.model.clone(), ..EvalComparison::default() };
+        for run in &model.runs {
+            let twin = old.runs.iter().find(|old| old.case == run.case && old.run == run.run);
+            let Some(twin) = twin else { continue };
+            out.pairs += 1;
+            out.better += usize::from(run.passed && !twin.passed);
+            out.worse += usize::from(!run.passed && twin.passed);
+        }
+        out.chance = by_chance(out.better, out.worse);
+        out.is_more_than_noise = out.chance < 0.05;
+        all.push(out);
+    }
+    all
+}
+
+/// The two-sided probability of such an unequal division of a fair coin.
+fn by_chance(one: usize, other: usize) -> f64 {
+    let (many, few) = (one + other, one.min(other));
+    let mut term = 0.5_f64.powi(many as i32);
+    let mut sum = term;
+    for k in 0..few {
+        term *= (many - k) as f64 / (k + 1) as f64;
+        sum += term;
+    }
+    (2.0 * sum).min(1.0)
+}
+
+/// The evaluation for people.
+pub fn eval_text(report: &EvalReport) -> String {
+    let mut out = String::new();
+    for model in &report.models {
+        let _ = writeln!(
+            out,
+            "{}  pass {}  precision {}  recall {}",
+            brief(&model.model, 60),
+            model.pass.text(),
+            model.precision.text(),
+            model.recall.text(),
+        );
+        let powers: Vec<String> = (1..)
+            .zip(&model.pass_power)
+            .map(|(k, rate)| format!("^{k} {:.2}", rate.rate))
+            .collect();
+        let _ = writeln!(
+            out,
+            "  pass{}; arguments {}; {}, {} tokens in, {} out, {} ms a run",
+            powers.join(", "),
+            model.arguments.text(),
+            count(model.rounds, "request"),
+            model.input_tokens,
+            model.output_tokens,
+            model.mean_millis,
+        );
+        for case in &model.cases {
+            let word = if case.enough { "ok    " } else { "FAILED" };
+            let why = case.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            let _ = writeln!(
+                out,
+                "  {word} {}  {} of {}{}",
+                brief(&case.case, 60),
+                case.passed,
+                case.runs,
+                brief(&why, 240)
+            );
+        }
+        for one in &model.confusions {
+            let words = one.shared_words.join(", ");
+            let words = if words.is_empty() { "no words".to_owned() } else { words };
+            let _ = writeln!(
+                out,
+                "  {} was called for {}, {}; both descriptions have {}",
+                brief(&one.called, 60),
+                brief(&one.expected, 60),
+                count(one.count, "time"),
+                brief(&words, 120),
+            );
+        }
+    }
+    for one in &report.comparison {
+        let how = if one.is_more_than_noise { "more than noise" } else { "not more than noise" };
+        let _ = writeln!(
+            out,
+            "{}: {} better, {} worse of {} pairs, p = {:.3}: {how}",
+            brief(&one.model, 60),
+            one.better,
+            one.worse,
+            one.pairs,
+            one.chance,
+        );
+    }
+    if let Some(why) = &report.incomplete {
+        let _ = writeln!(out, "{}", brief(why, 300));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn case(value: Value) -> EvalCase {
+        serde_json::from_value(value).expect("a case")
+    }
+
+    fn run(calls: &[(&str, Value)]) -> EvalRun {
+        let call = |(tool, arguments): &(&str, Value)| EvalCall {
+            tool: (*tool).to_owned(),
+            arguments: arguments.clone(),
+        };
+        EvalRun { calls: calls.iter().map(call).collect(), ..EvalRun::default() }
+    }
+
+    #[test]
+    fn calls_are_compared_as_the_case_says() {
+        let (a, b, c) = (("s.a", json!({})), ("s.b", json!({})), ("s.c", json!({})));
+        for (rule, tools, calls, passes) in [
+            ("exact", json!(["s.a", "s.b"]), vec![b.clone(), a.clone()], true),
+            ("exact", json!(["s.a"]), vec![a.clone(), b.clone()], false),
+            ("ordered", json!(["s.a", "s.b"]), vec![b.clone(), a.clone()], false),
+            ("ordered", json!(["s.a", ["s.x", "s.b"]]), vec![a.clone(), b.clone()], true),
+            ("subset", json!(["s.a"]), vec![c.clone(), a.clone()], true),
+            ("any", json!(["s.a", "s.b"]), vec![b.clone()], true),
+            ("none", json!([]), vec![], true),
+            ("none", json!([]), vec![a.clone()], false),
+        ] {
+            let case = case(json!({"turns": ["x"], "tools": tools, "match": rule}));
+            let one = matched(&case, &run(&calls));
+            assert_eq!(one.passed, passes, "{rule} {calls:?}: {}", one.why);
+        }
+    }
+
+    #[test]
+    fn arguments_are_compared_by_their_rules() {
+        let case = case(json!({"turns": ["x"], "tools": ["s.a"], "arguments": {"s.a": {
+            "n": {"min": 1, "max": 3}, "t": {"matches": "^b"}, "e": 2.0, "o": {"oneOf": ["p", "q"]}, "z": {"any": true}}}}));
+        let right = json!({"n": 2, "t": "bc", "e": 2, "o": "q", "z": null});
+        assert_eq!(matched(&case, &run(&[("s.a", right.clone())])).arguments, (5, 5));
+        let mut wrong = right;
+        wrong["n"] = json!(9);
+        let one = matched(&case, &run(&[("s.a", wrong)]));
+        assert_eq!((one.arguments, one.why.as_str()), ((4, 5), "s.a: `n` is 9"));
+    }
+
+    #[test]
+    fn intervals_hold_the_known_rate_and_pass_power_falls() {
+        for (passed, known) in [(9, 0.9), (5, 0.5), (0, 0.0), (10, 1.0)] {
+            let rate = EvalRate::new(passed, 10);
+            assert!(rate.low <= known && known <= rate.high, "{rate:?}");
+        }
+        let cases = [CaseScore { runs: 10, passed: 9, ..CaseScore::default() }];
+        let powers = pass_power(&cases);
+        assert!((powers[0].rate - 0.9).abs() < 1e-9 && (powers[1].rate - 0.8).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_difference_is_more_than_noise_only_when_chance_is_unlikely() {
+        assert!(by_chance(3, 1) > 0.5);
+        assert!(by_chance(9, 0) < 0.01);
+        assert!((by_chance(0, 0) - 1.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,267 @@
+//! Evaluation of models: asks a model what each case says, with the tools of the servers, and keeps
+//! what it did. A cassette holds every run, to score it again without a model.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::cases::{EvalCall, EvalCase, EvalReport, EvalRun, EvalSettings, score};
+use base::ServerName;
+use base::atomic::{Readers, replace};
+use base::text::json;
+use base::text::path::spelled;
+use chat::catalog::{ChatTool, ToolCatalog};
+use chat::llm::{ModelPrompt, ToolCall};
+use chat::{ChatMessage, LanguageModel};
+use check::expect::OneOrMany;
+use check::run::CheckSignals;
+use deck::WrittenText;
+use host::{CallOptions, Host, Origin, Principal, canonical_name};
+
+/// Most requests to the model in one turn.
+const MAX_EVAL_ROUNDS: usize = 8;
+/// Longest result that a model gets, in characters.
+const MAX_RESULT_CHARS: usize = 20_000;
+/// What a tool that may change something gives instead of being called.
+const NOT_CALLED: &str = "done";
+
+/// Everything an evaluation needs.
+pub struct EvalPlan<'a> {
+    /// The cases.
+    pub settings: &'a EvalSettings,
+    /// The models.
+    pub models: Vec<Arc<dyn LanguageModel>>,
+    /// How often each case is run.
+    pub runs: usize,
+    /// Whether the tools of all servers are offered, and not only those of the servers that the case
+    /// speaks of.
+    pub distractors: bool,
+    /// Most tokens, sent and received together.
+    pub budget: Option<u64>,
+}
+
+/// A cassette: every run, and the descriptions of the tools.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cassette {
+    /// The models, in order.
+    pub models: Vec<String>,
+    /// Why it is not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
+    /// The descriptions of the tools, by `server.tool`.
+    pub tools: BTreeMap<String, String>,
+    /// The runs.
+    pub runs: Vec<EvalRun>,
+}
+
+impl Cassette {
+    /// Reads a cassette.
+    ///
+    /// # Errors
+    /// When it cannot be used; names the file.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let value = WrittenText::load(path)?.whole()?;
+        serde_json::from_value(value).map_err(|error| {
+            format!("{}: not a cassette: {error}; remove it to record anew", spelled(path))
+        })
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// When it cannot be written; names the file.
+    pub fn save(&self, path: &Path) -> Result<(), String> {
+        let text = json::pretty(self) + "\n";
+        replace(path, text.as_bytes(), Readers::Owner)
+            .map_err(|error| format!("{}: {error}", spelled(path)))
+    }
+
+    /// The scores of its runs.
+    ///
+    /// # Errors
+    /// When a case is not in it, or was asked otherwise.
+    pub fn report(&self, settings: &EvalSettings) -> Result<EvalReport, String> {
+        for (name, case) in &settings.cases {
+            let run = self.runs.iter().find(|run| run.case == *name);
+            match run {
+                None if self.incomplete.is_none() => {
+                    return Err(format!(
+                        "the cassette has no run of the case `{name}`: record anew"
+                    ));
+                }
+                Some(run) if run.asked != asked(settings, case) => {
+                    let why = "what is asked was changed since the cassette was recorded";
+                    return Err(format!("the case `{name}`: {why}: record anew"));
+                }
+                _ => {}
+            }
+        }
+        let models = self.models.iter();
+        let models = models.map(|model| score(settings, model, &self.runs, &self.tools)).collect();
+        Ok(EvalReport { models, comparison: Vec::new(), incomplete: self.incomplete.clone() })
+    }
+}
+
+/// What a case asks, as one text.
+fn asked(settings: &EvalSettings, case: &EvalCase) -> String {
+    let system = settings.system.clone().unwrap_or_default();
+    std::iter::once(system).chain(case.turns.iter().cloned()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Runs every case on every model.
+pub async fn evaluate(
+    plan: &EvalPlan<'_>,
+    host: &Host,
+    signals: &CheckSignals,
+    show: &(dyn Fn(&str) + Sync),
+) -> Cassette {
+    let who = Principal::new(Origin::Cli).model();
+    let catalog = ToolCatalog::of(host, &who);
+    let mut cassette = Cassette {
+        models: plan.models.iter().map(|model| model.name().to_owned()).collect(),
+        ..Cassette::default()
+    };
+    for entry in &catalog.tools {
+        let name = canonical_name(&entry.server, &entry.tool.name);
+        cassette.tools.insert(name, entry.spec().description);
+    }
+    let mut spent = 0;
+    for model in &plan.models {
+        for (name, case) in &plan.settings.cases {
+            let tools = offered(&catalog, case, plan.distractors);
+            for number in 0..plan.runs {
+                let left = plan.budget.is_none_or(|budget| spent < budget);
+                if !left || signals.stop.is_cancelled() {
+                    let why = if left { "interrupted" } else { "the budget of tokens is spent" };
+                    cassette.incomplete = Some(why.to_owned());
+                    return cassette;
+                }
+                show(&format!("{} {name} {}", model.name(), number + 1));
+                let asking = one_run(plan.settings, model.as_ref(), case, &tools, host, &who);
+                let Some(mut run) = signals.stop.run_until_cancelled(asking).await else {
+                    continue;
+                };
+                model.name().clone_into(&mut run.model);
+                run.case.clone_from(name);
+                run.run = number;
+                spent += run.input_tokens + run.output_tokens;
+                cassette.runs.push(run);
+            }
+        }
+    }
+    cassette
+}
+
+/// The tools that a case is offered: those of the servers that it speaks of, or all.
+fn offered<'a>(catalog: &'a ToolCatalog, case: &EvalCase, all: bool) -> Vec<&'a ChatTool> {
+    let mut named: Vec<&str> = case.arguments.keys().map(String::as_str).collect();
+    for tool in &case.tools {
+        match tool {
+            OneOrMany::One(one) => named.push(one),
+            OneOrMany::Many(many) => named.extend(many.iter().map(String::as_str)),
+        }
+    }
+    let is_named = |server: &ServerName| {
+        let prefix = format!("{server}.");
+        named.iter().any(|name| name.starts_with(&prefix))
+    };
+    let all = all || named.is_empty();
+    catalog.tools.iter().filter(|entry| all || is_named(&entry.server)).collect()
+}
+
+async fn one_run(
+    settings: &EvalSettings,
+    model: &dyn LanguageModel,
+    case: &EvalCase,
+    tools: &[&ChatTool],
+    host: &Host,
+    who: &Principal,
+) -> EvalRun {
+    let began = Instant::now();
+    let mut run = EvalRun { asked: asked(settings, case), ..EvalRun::default() };
+    let mut prompt = ModelPrompt {
+        system: settings.system.clone().unwrap_or_default(),
+        messages: Vec::new(),
+        tools: tools.iter().map(|entry| entry.spec()).collect(),
+    };
+    'turns: for turn in &case.turns {
+        prompt.messages.push(ChatMessage::User { text: turn.clone() });
+        for _ in 0..MAX_EVAL_ROUNDS {
+            run.rounds += 1;
+            let reply = match model.reply(&prompt, &mut |_| ()).await {
+                Ok(reply) => reply,
+                Err(error) => {
+                    run.input_tokens += error.tokens;
+                    run.error = Some(error.to_string());
+                    break 'turns;
+                }
+            };
+            run.input_tokens += reply.usage.input;
+            run.output_tokens += reply.usage.output;
+            run.text.clone_from(&reply.text);
+            let calls = reply.calls.clone();
+            prompt.messages.push(ChatMessage::Assistant(reply));
+            if calls.is_empty() {
+                continue 'turns;
+            }
+            for call in calls {
+                let entry = tools.iter().find(|entry| entry.name == call.name).copied();
+                let tool = entry.map_or_else(
+                    || call.name.clone(),
+                    |entry| canonical_name(&entry.server, &entry.tool.name),
+                );
+                let (text, is_error) = result(case, &tool, entry, &call, host, who).await;
+                let arguments = call.arguments.clone();
+                run.calls.push(EvalCall { tool, arguments });
+                let text = base::SafeText::cut_block(&text, MAX_RESULT_CHARS).to_string();
+                let (id, name) = (call.id, call.name);
+                prompt.messages.push(ChatMessage::Tool { id, name, text, is_error });
+            }
+        }
+    }
+    run.millis = began.elapsed().as_millis() as u64;
+    run
+}
+
+/// What a call gives the model: what the case says, else the result of a read-only tool; others are
+/// not called.
+async fn result(
+    case: &EvalCase,
+    tool: &str,
+    entry: Option<&ChatTool>,
+    call: &ToolCall,
+    host: &Host,
+    who: &Principal,
+) -> (String, bool) {
+    if let Some(problem) = &call.problem {
+        return (problem.clone(), true);
+    }
+    if let Some(given) = case.results.get(tool) {
+        return (given.as_str().map_or_else(|| given.to_string(), str::to_owned), false);
+    }
+    let Some(entry) = entry else {
+        return (format!("there is no tool `{}`", call.name), true);
+    };
+    if !entry.is_parallel() {
+        return (NOT_CALLED.to_owned(), false);
+    }
+    let options = CallOptions {
+        origin: who.origin.clone(),
+        server: Some(entry.server.clone()),
+        bypass_cache: true,
+        ..CallOptions::default()
+    };
+    match host.call_tool_with(tool, call.arguments.clone(), options).await {
+        Ok(outcome) => {
+            let text = outcome.text();
+            let structured = outcome.result.get("structuredContent").map(Value::to_string);
+            (if text.is_empty() { structured.unwrap_or_default() } else { text }, outcome.is_error)
+        }
+        Err(error) => (error.message.clone(), true),
+    }
+}
