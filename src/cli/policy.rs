@@ -15,7 +15,10 @@ use ::deck::{Offline, Recording, RecordingLine, clear_policy};
 use base::file::read_text;
 use base::text::path::spelled;
 use base::{Clock, SafeText};
-use host::{DEFAULT_PROFILE, Decision, Origin, PolicyAction, PolicyEffect, Principal, TargetKind};
+use host::{
+    DEFAULT_PROFILE, Decision, Origin, OverlayConfig, PolicyAction, PolicyEffect, Principal,
+    TargetKind,
+};
 use mcp::{Direction, MessageKind};
 
 /// `mcpdeck policy`
@@ -113,7 +116,9 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> CommandResult {
             };
             let offline = open(common)?;
             let decided = offline.decide(&principal, used(kind), kind, call);
-            Ok(why(&decided, offline.asks_service(&principal), args.json))
+            let overlay = offline.overlay(&principal, call).filter(|_| kind == TargetKind::Tool);
+            let asks = offline.asks_service(&principal);
+            Ok(why(&decided, asks, overlay.as_ref(), args.json))
         }
         PolicyVerb::Test { file, origin, profile } => {
             test(&open(common)?, file, (origin, profile.as_deref()), args.json)
@@ -190,20 +195,32 @@ fn principal(origin: Origin, profile: Option<&str>) -> Principal {
     }
 }
 
-fn why(decision: &Decision, asks_service: bool, json: bool) -> ExitStatus {
+fn why(
+    decision: &Decision,
+    asks_service: bool,
+    overlay: Option<&OverlayConfig>,
+    json: bool,
+) -> ExitStatus {
     let exit =
         if decision.effect == PolicyEffect::Deny { ExitStatus::Failed } else { ExitStatus::Ok };
     if json {
         let mut object = json!(decision);
         object["why"] = decision.words().into();
         object["policyService"] = asks_service.into();
+        if let Some(overlay) = overlay {
+            object["overlay"] = json!(overlay);
+        }
         return output::json(&object, exit);
     }
     let mut text = format!("{}: {}", word(decision.effect), decision.words());
     if asks_service && exit == ExitStatus::Ok {
         text.push_str("; the policy service is asked before the call");
     }
-    output::print(&format!("{}\n", SafeText::line(&text)), exit)
+    let mut text = format!("{}\n", SafeText::line(&text));
+    if let Some(overlay) = overlay.filter(|_| exit == ExitStatus::Ok) {
+        let _ = writeln!(text, "overlay: {}", SafeText::line(&overlay.words()));
+    }
+    output::print(&text, exit)
 }
 
 fn test(

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::search::ToolIndex;
 use base::ServerName;
 use host::{
-    HostView, ServerState, ServerView, TargetKind, exposed_name, hashed_name, resolve_name,
+    HostView, InForce, OverlayConfig, Principal, ServerState, ServerView, TargetKind, exposed_name,
+    hashed_name, resolve_name,
 };
 use mcp::Capabilities;
 
@@ -43,18 +44,34 @@ pub(crate) struct ClientCatalog {
     tokens: OnceLock<Vec<usize>>,
 }
 
-/// Cache of the latest catalog, valid while the lists it was built from are unchanged.
-#[derive(Debug, Default)]
+/// Cache of the latest catalogs, each valid while the lists and the policy that it was built from
+/// are unchanged.
+#[derive(Default)]
 pub(crate) struct Catalogs {
-    kept: Mutex<Option<(Vec<ListSource>, Arc<ClientCatalog>)>>,
+    /// By profile; `None` for callers of whom no profile changes anything.
+    kept: Mutex<HashMap<Option<Arc<str>>, KeptCatalog>>,
 }
+
+/// A catalog, and what it was built from.
+struct KeptCatalog {
+    sources: Vec<ListSource>,
+    policy: Option<Arc<InForce>>,
+    catalog: Arc<ClientCatalog>,
+}
+
+/// Maximum number of profiles whose catalogs are kept.
+const MAX_CATALOGS: usize = 64;
 
 /// A server, its lists, and why it is unavailable, if it is.
 type ListSource = (ServerName, Arc<Capabilities>, Option<String>);
 
 impl Catalogs {
-    /// The catalog of a view.
-    pub fn of(&self, view: &HostView) -> Arc<ClientCatalog> {
+    /// The catalog of a view, with the overlays of a profile where there are any.
+    pub fn of(
+        &self,
+        view: &HostView,
+        shaped: Option<(&Principal, Arc<InForce>)>,
+    ) -> Arc<ClientCatalog> {
         let sources: Vec<ListSource> = view
             .servers
             .values()
@@ -69,13 +86,27 @@ impl Catalogs {
                     .zip(&sources)
                     .all(|(a, b)| a.0 == b.0 && Arc::ptr_eq(&a.1, &b.1) && a.2 == b.2)
         };
-        if let Some((old, catalog)) = &*kept
-            && same(old)
+        let profile = shaped.as_ref().map(|(principal, _)| Arc::clone(&principal.profile));
+        let policy = shaped.as_ref().map(|(_, policy)| Arc::clone(policy));
+        let is_same = |old: &Option<Arc<InForce>>| match (old, &policy) {
+            (Some(old), Some(new)) => Arc::ptr_eq(old, new),
+            (old, new) => old.is_none() && new.is_none(),
+        };
+        if let Some(kept) = kept.get(&profile)
+            && same(&kept.sources)
+            && is_same(&kept.policy)
         {
-            return Arc::clone(catalog);
+            return Arc::clone(&kept.catalog);
         }
-        let catalog = Arc::new(ClientCatalog::new(&sources));
-        *kept = Some((sources, Arc::clone(&catalog)));
+        let overlay = |server: &ServerName, tool: &str| {
+            let (principal, policy) = shaped.as_ref()?;
+            policy.overlay(principal, server.as_str(), tool)
+        };
+        let catalog = Arc::new(ClientCatalog::new(&sources, overlay));
+        if kept.len() >= MAX_CATALOGS {
+            kept.clear();
+        }
+        kept.insert(profile, KeptCatalog { sources, policy, catalog: Arc::clone(&catalog) });
         catalog
     }
 }
@@ -86,7 +117,10 @@ fn unavailable(server: &ServerView) -> Option<String> {
 }
 
 impl ClientCatalog {
-    fn new(sources: &[ListSource]) -> Self {
+    fn new(
+        sources: &[ListSource],
+        overlay: impl Fn(&ServerName, &str) -> Option<OverlayConfig>,
+    ) -> Self {
         let mut out = Self::default();
         let alone = sources.len() == 1;
         for (server, capabilities, reason) in sources {
@@ -96,11 +130,17 @@ impl ClientCatalog {
             let prompts = capabilities.prompts.iter();
             let prompts = prompts.map(|prompt| (TargetKind::Prompt, &prompt.name, &prompt.raw));
             for (kind, original, raw) in tools.chain(prompts) {
-                let mut name = exposed_name(prefix, original);
+                let overlay =
+                    (kind == TargetKind::Tool).then(|| overlay(server, original)).flatten();
+                let given = overlay.as_ref().and_then(|overlay| overlay.name.clone());
+                let mut name = given.unwrap_or_else(|| exposed_name(prefix, original));
                 if out.names.contains_key(&(kind, name.clone())) {
                     name = hashed_name(&name, &format!("{server}\0{original}"));
                 }
-                let mut raw = (**raw).clone();
+                let mut raw = match &overlay {
+                    Some(overlay) => overlay.definition(raw),
+                    None => (**raw).clone(),
+                };
                 if let Some(object) = raw.as_object_mut() {
                     object.insert("name".to_owned(), json!(name));
                 }

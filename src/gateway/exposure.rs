@@ -365,7 +365,7 @@ impl Gateway {
         let query = text(arguments, "query")?.ok_or("`query` is missing: a text")?;
         let asked = ToolQuery { query, server: text(arguments, "server")?, limit };
         let view = self.host.snapshot();
-        let catalog = self.catalogs.of(&view);
+        let catalog = self.catalog(client, &view);
         let found = self.look_for(client, &catalog, &asked)?;
         if found.best.is_empty() {
             let servers = server_names(&catalog, &self.seen_tools(client, &catalog));
@@ -385,7 +385,7 @@ impl Gateway {
         only(arguments, &["name"])?;
         let name = text(arguments, "name")?.ok_or("`name` is missing: a text")?;
         let (view, principal) = (self.host.snapshot(), client.principal());
-        let catalog = self.catalogs.of(&view);
+        let catalog = self.catalog(client, &view);
         let is_seen = |entry: &ClientEntry| {
             self.host.is_visible(&principal, &entry.server, (TargetKind::Tool, &entry.original))
         };

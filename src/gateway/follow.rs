@@ -2,7 +2,7 @@
 //! servers.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -270,7 +270,7 @@ fn visible_of(
     let is_of = |kind: TargetKind| of.is_none_or(|of| of == kind);
     let principal = client.principal();
     let listing = if is_of(TargetKind::Tool) {
-        gateway.listing(client, &gateway.catalogs.of(view))
+        gateway.listing(client, &gateway.catalog(client, view))
     } else {
         ToolListing::Whole
     };
@@ -279,21 +279,22 @@ fn visible_of(
             && gateway.host.is_visible(&principal, server, what)
             && (what.0 != TargetKind::Tool || listing.holds(server, what.1))
     };
-    lists(view, listing.is_search(), shows)
+    let overlays = gateway.overlays(client).map(|overlays| json!(overlays).to_string());
+    lists(view, (listing.is_search(), overlays), shows)
 }
 
 /// The lists of all servers, whoever may see them.
 fn offered(view: &HostView) -> ListHashes {
-    lists(view, false, |_, _| true)
+    lists(view, (), |_, _| true)
 }
 
 fn lists(
     view: &HostView,
-    is_search: bool,
+    tools: impl Hash,
     shows: impl Fn(&ServerName, (TargetKind, &str)) -> bool,
 ) -> ListHashes {
     let mut out = [(); 3].map(|()| DefaultHasher::new());
-    is_search.hash(&mut out[0]);
+    tools.hash(&mut out[0]);
     for server in view.servers.values() {
         let all = &server.capabilities;
         let mut add = |at: usize, kind, name: &str, place: usize| {

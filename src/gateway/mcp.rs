@@ -139,7 +139,11 @@ impl Face {
     }
 
     fn catalog(&self) -> Arc<ClientCatalog> {
-        self.gateway.catalogs.of(&self.gateway.host.snapshot())
+        let view = self.gateway.host.snapshot();
+        match &self.client {
+            Some(client) => self.gateway.catalog(client, &view),
+            None => self.gateway.catalogs.of(&view, None),
+        }
     }
 
     /// Answers with a list of what the client may see, as defined by the servers.
@@ -151,7 +155,7 @@ impl Face {
     ) -> Result<T, ErrorData> {
         let client = self.known(context).await?;
         let view = self.gateway.host.snapshot();
-        let catalog = self.gateway.catalogs.of(&view);
+        let catalog = self.gateway.catalog(&client, &view);
         if !is_modern(context) {
             self.interest.lists(&self.gateway, &client, &view, kind);
         }
@@ -431,7 +435,7 @@ impl Gateway {
     /// one visible that lists it, or the one whose template fits best. What is listed, read and
     /// subscribed to is so the same.
     pub(super) fn locate(&self, client: &Client, uri: &str) -> Option<(ServerName, Arc<str>)> {
-        let catalog = self.catalogs.of(&self.host.snapshot());
+        let catalog = self.catalog(client, &self.host.snapshot());
         let kind = TargetKind::Resource;
         let listed = self.seen_by(client, kind, &catalog.resources).find(|it| it.name == uri);
         if let Some(entry) = listed {
@@ -450,7 +454,7 @@ impl Gateway {
 
     /// The server of a URI template, and the template there.
     fn template(&self, client: &Client, uri: &str) -> Option<(ServerName, Arc<str>)> {
-        let catalog = self.catalogs.of(&self.host.snapshot());
+        let catalog = self.catalog(client, &self.host.snapshot());
         let mut seen = self.seen_by(client, TargetKind::Resource, &catalog.templates);
         let listed = seen.find(|entry| entry.name == uri);
         let listed = listed.map(|entry| (entry.server.clone(), Arc::clone(&entry.original)));
@@ -886,7 +890,8 @@ impl ServerHandler for Face {
         }
         let mut result = self.negotiate_initialize(&request)?;
         let client = self.client(&context.extensions)?;
-        if self.gateway.listing(&client, &self.catalog()).is_search() {
+        let catalog = self.gateway.catalog(&client, &self.gateway.host.snapshot());
+        if self.gateway.listing(&client, &catalog).is_search() {
             result.instructions = Some(SEARCH_INSTRUCTIONS.to_owned());
         }
         Ok(result)

@@ -71,7 +71,7 @@ pub(crate) async fn tools(
     let asked = tool_query(query.as_deref().unwrap_or_default())?;
     gateway.started().await;
     let view = gateway.host.snapshot();
-    let catalog = gateway.catalogs.of(&view);
+    let catalog = gateway.catalog(&client, &view);
     let shown = |tool: &ClientEntry| {
         let is_there = view.servers.get(&tool.server).is_some_and(|it| it.state.is_callable());
         json!({

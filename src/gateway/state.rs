@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use super::bridge::{Bridge, Parking};
-use super::catalog::{Catalogs, ClientEntry};
+use super::catalog::{Catalogs, ClientCatalog, ClientEntry};
 use super::exposure::FoundSessions;
 use super::metrics::GatewayMetrics;
 use super::outside::Outside;
@@ -20,8 +20,8 @@ use base::text::nearest;
 use base::{LogLevel, ServerName};
 use deck::Clients;
 use host::{
-    Host, HostView, Origin, PolicyAction, ServerState, ServerView, TargetKind, split_first,
-    split_name,
+    Host, HostView, Origin, OverlayConfig, PolicyAction, ServerState, ServerView, TargetKind,
+    split_first, split_name,
 };
 use mcp::Capabilities;
 
@@ -199,6 +199,20 @@ impl Gateway {
         }
     }
 
+    /// The catalog as a client sees it, with what its profile changes.
+    pub fn catalog(&self, client: &Client, view: &HostView) -> Arc<ClientCatalog> {
+        let (principal, policy) = (client.principal(), self.host.in_force());
+        let is_shaped = policy.profile(&principal).is_some_and(|it| !it.overlays.is_empty());
+        self.catalogs.of(view, is_shaped.then_some((&principal, policy)))
+    }
+
+    /// What the profile of a client changes of tools, if anything.
+    pub fn overlays(&self, client: &Client) -> Option<Vec<OverlayConfig>> {
+        let policy = self.host.in_force();
+        let profile = policy.profile(&client.principal())?;
+        (!profile.overlays.is_empty()).then(|| profile.overlays.clone())
+    }
+
     /// The entries that a client may see.
     pub fn seen_by<'e>(
         &self,
@@ -245,7 +259,7 @@ impl Gateway {
         name: &str,
     ) -> Result<(ServerName, Arc<str>), (Option<ServerName>, Outside)> {
         let view = self.host.snapshot();
-        let catalog = self.catalogs.of(&view);
+        let catalog = self.catalog(client, &view);
         let principal = client.principal();
         let is_seen = |entry: &ClientEntry| {
             self.host.is_visible(&principal, &entry.server, (kind, &entry.original))

@@ -543,9 +543,25 @@ impl Host {
     ) -> Result<CallOutcome, Error> {
         let patience = self.patience(&options);
         let (route, admission) = self.named("tools/call", name, &options, &patience).await?;
-        let (name, arguments) = (Arc::clone(&route.1), Arc::new(arguments));
-        let request = Request::CallTool { name, arguments };
-        self.operate(route, "tools/call", request, (options, admission, patience)).await
+        let name = Arc::clone(&route.1);
+        let overlay = admission.as_ref().and_then(|admission| {
+            let in_force = self.inner.deck.policy.in_force();
+            in_force.overlay(&admission.principal, route.0.name.as_str(), &name)
+        });
+        let arguments = match &overlay {
+            Some(overlay) => overlay.arguments(arguments)?,
+            None => arguments,
+        };
+        let request = Request::CallTool { name, arguments: Arc::new(arguments) };
+        let operated = self.operate(route, "tools/call", request, (options, admission, patience));
+        let mut outcome = operated.await?;
+        if let Some(overlay) = overlay.filter(|overlay| overlay.max_result_bytes.is_some()) {
+            let mut result = outcome.result.clone().into_value();
+            if overlay.cut(&mut result) {
+                outcome.result = result.into();
+            }
+        }
+        Ok(outcome)
     }
 
     /// Gets a prompt with the server's defaults.

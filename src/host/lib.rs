@@ -46,10 +46,10 @@ pub use policy::{
     AccessScope, Blocked, Budget, CountedRun, Covers, DEFAULT_PROFILE, Decision, Definition,
     Digest, GlobList, Grant, GrantId, GrantKind, Grants, HeldReason, HeldTool, HookConfig, InForce,
     Lease, LimitClaim, LimitRefusal, Limiter, Limits, LimitsConfig, NewGrant, OutsideCode,
-    OutsideError, PinnedServer, PinnedTool, Pins, Policy, PolicyAction, PolicyConfig, PolicyEffect,
-    PolicyTarget, Principal, ProfileConfig, Reason, RuleConfig, RuleMatch, Rules, RunId,
-    ServerDigests, SharedLimits, TargetKind, ToolExposure, TrifectaConfig, Unmatched,
-    unmatched_tools,
+    OutsideError, OverlayConfig, ParameterOverlay, PinnedServer, PinnedTool, Pins, Policy,
+    PolicyAction, PolicyConfig, PolicyEffect, PolicyTarget, Principal, ProfileConfig, Reason,
+    RuleConfig, RuleMatch, Rules, RunId, ServerDigests, SharedLimits, TargetKind, ToolExposure,
+    TrifectaConfig, Unmatched, unmatched_tools,
 };
 pub use router::fit_template;
 

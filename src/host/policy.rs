@@ -5,6 +5,7 @@
 mod decide;
 mod grants;
 mod limits;
+mod overlay;
 mod pins;
 mod point;
 mod principal;
@@ -17,6 +18,7 @@ pub use limits::{
     Budget, CountedRun, Lease, LimitClaim, LimitRefusal, Limiter, Limits, Permit, RunId,
     SharedLimits,
 };
+pub use overlay::{OverlayConfig, ParameterOverlay};
 pub use pins::{Definition, Digest, HeldReason, HeldTool, PinnedServer, PinnedTool, Pins};
 pub use point::{Admission, Blocked, CheckPoint, Granter, InForce};
 pub use principal::{

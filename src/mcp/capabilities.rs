@@ -164,6 +164,20 @@ impl Tool {
     pub fn needs_task(&self) -> bool {
         self.raw["execution"]["taskSupport"] == "required"
     }
+
+    /// The tool under another definition; its name and its hints stay.
+    #[must_use]
+    pub fn with_definition(&self, raw: Value) -> Self {
+        let object = |key: &str| raw.get(key).filter(|schema| schema.is_object()).cloned();
+        Self {
+            title: line(&raw, "title").or_else(|| line(raw.get("annotations")?, "title")),
+            description: block(&raw, "description"),
+            input_schema: Arc::new(object("inputSchema").unwrap_or_default()),
+            output_schema: object("outputSchema").map(Arc::new),
+            raw: Arc::new(raw),
+            ..self.clone()
+        }
+    }
 }
 
 /// `annotations` of a tool: hints, not promises.

@@ -9,8 +9,8 @@ use crate::policy::{GrantStore, PolicyFile, RightsFile, standing_policy, state_f
 use base::{ServerName, Timestamp};
 use config::{Environment, McpConfig};
 use host::{
-    Decision, Digest, Grants, OfferedNames, Pins, Policy, PolicyAction, PolicyTarget, Principal,
-    ServerDigests, TargetKind, split_name, unmatched_tools,
+    Decision, Digest, Grants, OfferedNames, OverlayConfig, Pins, Policy, PolicyAction,
+    PolicyTarget, Principal, ServerDigests, TargetKind, split_name, unmatched_tools,
 };
 use mcp::ToolHints;
 
@@ -58,6 +58,14 @@ impl Offline {
     /// Whether the policy service is asked before a call of this caller.
     pub fn asks_service(&self, principal: &Principal) -> bool {
         self.has_service && self.policy.has_to_comply(principal)
+    }
+
+    /// What the profile of a caller changes of `server.tool` as the caller sees it.
+    pub fn overlay(&self, principal: &Principal, asked: &str) -> Option<OverlayConfig> {
+        let servers = self.config.servers.keys().map(base::ServerName::as_str);
+        let (server, tool) = split_name(asked, servers)?;
+        let is_bound = self.policy.binds(principal);
+        is_bound.then(|| self.policy.rules.overlay(&principal.profile, server, tool))?
     }
 
     /// The rules and grants that match nothing of the servers, by their lists as last seen; a server

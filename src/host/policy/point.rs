@@ -16,6 +16,7 @@ use url::Url;
 use super::decide::{Decision, Policy, PolicyEffect, Reason, Taint, Trifecta, absent};
 use super::grants::{GrantKind, NewGrant};
 use super::limits::Limiter;
+use super::overlay::OverlayConfig;
 use super::pins::{Definition, Digest};
 use super::principal::{
     AccessScope, PolicyAction, PolicyTarget, Principal, ServerDigests, TargetKind,
@@ -47,6 +48,17 @@ impl InForce {
     pub fn profile(&self, principal: &Principal) -> Option<&ProfileConfig> {
         let profile = self.config.profiles.get(&*principal.profile);
         profile.filter(|_| self.policy.binds(principal))
+    }
+
+    /// What the profile of a caller changes of a tool as the caller sees it.
+    pub fn overlay(
+        &self,
+        principal: &Principal,
+        server: &str,
+        tool: &str,
+    ) -> Option<OverlayConfig> {
+        let profile = self.profile(principal).filter(|profile| !profile.overlays.is_empty());
+        profile.and_then(|_| self.policy.rules.overlay(&principal.profile, server, tool))
     }
 }
 
@@ -250,6 +262,13 @@ impl CheckPoint {
         };
         let mut part = Capabilities { rejected: vec![], ..Capabilities::clone(&all) };
         part.tools.retain(|tool| shows(TargetKind::Tool, &tool.name));
+        let in_force = self.in_force();
+        for tool in &mut part.tools {
+            let overlay = in_force.overlay(principal, slot.name.as_str(), &tool.name);
+            if let Some(overlay) = overlay {
+                *tool = Arc::new(tool.with_definition(overlay.definition(&tool.raw)));
+            }
+        }
         part.prompts.retain(|prompt| shows(TargetKind::Prompt, &prompt.name));
         part.resources.retain(|resource| shows(TargetKind::Resource, &resource.uri));
         part.templates.retain(|template| shows(TargetKind::Resource, &template.uri));

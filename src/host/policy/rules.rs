@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::overlay::OverlayConfig;
 use super::principal::{PolicyTarget, TargetKind};
 use crate::pattern::{NamePatterns, OfferedNames, Reading, meant_by, meets};
 use base::ServerName;
@@ -33,6 +34,8 @@ pub(super) struct Layer {
     allow: List,
     ask: List,
     deny: List,
+    /// The tools of its overlays, in their order, each one glob.
+    overlays: (Globs, Arc<[OverlayConfig]>),
     known: Memo<MatchedRules>,
 }
 
@@ -138,7 +141,7 @@ impl Rules {
         let mut layer = |at: &str, lists: [(&str, &Vec<RuleConfig>); 3]| {
             let [allow, ask, deny] = lists
                 .map(|(key, rules)| List::compile(&format!("{at}/{key}"), rules, &mut problems));
-            Layer { allow, ask, deny, known: Memo::default() }
+            Layer { allow, ask, deny, ..Layer::default() }
         };
         let all = layer("", lists(&config.allow, &config.ask, &config.deny));
         let profiles = config.profiles.iter().map(|(name, profile)| {
@@ -146,8 +149,12 @@ impl Rules {
             let lists = lists(&profile.allow, &profile.ask, &profile.deny);
             (name.as_str().into(), layer(&at, lists))
         });
-        let profiles = profiles.collect();
+        let mut profiles: HashMap<Box<str>, Layer> = profiles.collect();
         for (name, profile) in &config.profiles {
+            let place = format!("policy/profiles/{name}/overlays");
+            if let Some(layer) = profiles.get_mut(&**name) {
+                layer.overlays = overlays(&place, &profile.overlays, &mut problems);
+            }
             if profile.expose_tokens.is_some() && profile.expose != ToolExposure::Auto {
                 problems.push(format!(
                     "policy/profiles/{name}/exposeTokens: it counts only with `\"expose\": \"auto\"`"
@@ -197,8 +204,11 @@ impl Rules {
         }
         let mut matched: BTreeMap<&Arc<str>, (bool, &Glob)> = BTreeMap::new();
         for layer in std::iter::once(&self.all).chain(self.profiles.values()) {
-            for list in [&layer.allow, &layer.ask, &layer.deny] {
-                for (kind, entry) in list.entries() {
+            let overlays = layer.overlays.0.rules.iter().map(|entry| (TargetKind::Tool, entry));
+            let lists = [&layer.allow, &layer.ask, &layer.deny];
+            let all = lists.into_iter().flat_map(List::entries).chain(overlays);
+            {
+                for (kind, entry) in all {
                     let known = matched.entry(&entry.rule).or_insert((false, &entry.glob));
                     known.0 |= match kind {
                         TargetKind::Tool => meets(&entry.glob, &tools),
@@ -222,6 +232,20 @@ impl Rules {
             Unmatched { rule: Arc::clone(rule), meant }
         });
         unmatched.collect()
+    }
+
+    /// What the overlays of a profile change of a tool, one after the other; `None` for nothing.
+    pub fn overlay(&self, profile: &str, server: &str, tool: &str) -> Option<OverlayConfig> {
+        let (globs, overlays) = &self.profiles.get(profile)?.overlays;
+        if overlays.is_empty() {
+            return None;
+        }
+        // In every reading: what fixes a parameter is not to be got around by another spelling.
+        let found = globs.set.matches(server, tool, Reading::Wide);
+        let mut matching = found.into_iter().filter_map(|at| overlays.get(at));
+        let mut out = matching.next()?.clone();
+        matching.for_each(|later| out.then(later));
+        Some(out)
     }
 
     /// The matching rules of all profiles.
@@ -295,6 +319,31 @@ impl List {
                 Globs::default()
             })
         }))
+    }
+}
+
+/// Compiles the overlays of a profile.
+fn overlays(
+    at: &str,
+    overlays: &[OverlayConfig],
+    problems: &mut Vec<String>,
+) -> (Globs, Arc<[OverlayConfig]>) {
+    let mut entries: [Vec<RuleGlob>; 4] = Default::default();
+    for (index, overlay) in overlays.iter().enumerate() {
+        let place = format!("{at}/{index}");
+        let tools = Some(GlobList::One(overlay.tool.clone()));
+        let tools = RuleMatch { tools, ..RuleMatch::default() };
+        let compiled = expand(&place, &tools, &mut entries).err();
+        let wrong = overlay.problems().into_iter().chain(compiled);
+        problems.extend(wrong.map(|problem| format!("{place}: {problem}")));
+    }
+    let [tools, ..] = entries;
+    match Globs::new(tools) {
+        Ok(globs) => (globs, overlays.into()),
+        Err(problem) => {
+            problems.push(format!("{at}: {problem}"));
+            Default::default()
+        }
     }
 }
 
@@ -463,6 +512,8 @@ pub struct ProfileConfig {
     /// search is listed instead (default 8000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expose_tokens: Option<u32>,
+    /// What it changes of tools as its callers see them.
+    pub overlays: Vec<OverlayConfig>,
 }
 
 impl ProfileConfig {

@@ -1,4 +1,4 @@
-//! What a gateway for teams adds: a search instead of a list.
+//! What a gateway for teams adds: a search instead of a list, and tools as a profile shapes them.
 
 use std::path::Path;
 
@@ -185,4 +185,113 @@ fn a_budget_without_auto_is_refused_where_it_stands() {
     let told = String::from_utf8_lossy(&why.stderr);
     assert!(!why.status.success(), "{why:?}");
     assert!(told.contains("policy/profiles/a/exposeTokens"), "{told}");
+}
+
+#[test]
+fn a_profile_renames_fixes_and_caps_a_tool_for_every_door() {
+    let service = serve(
+        |folder| {
+            many(folder);
+            let script = json!({
+                "serverInfo": {"name": "many", "version": "1"}, "capabilities": {"tools": {}},
+                "tools": [
+                    {"name": "create", "description": "Opens an issue", "inputSchema": {
+                        "type": "object", "required": ["owner", "title"], "properties": {
+                            "owner": {"type": "string"}, "title": {"type": "string"},
+                            "labels": {"type": "string"}, "repo": {"type": "string"},
+                        }}},
+                    {"name": "dump", "description": "A lot", "inputSchema": {"type": "object"},
+                     "outputSchema": {"type": "object"}},
+                ],
+                "calls": {
+                    "create": {"text": "${arguments.owner}/${arguments.repo:-none}: ${arguments.title}"},
+                    "dump": {"text": "long ".repeat(2_000)},
+                },
+            });
+            std::fs::write(folder.join("many.json"), script.to_string()).unwrap();
+        },
+        &json!({"profiles": {"agent": {"allow": ["many.*"], "limits": {"callsPerRun": 100}, "overlays": [
+            {"tool": "many.*", "maxResultBytes": 1_000},
+            {"tool": "many.create", "name": "report_bug", "description": "Reports a bug",
+             "annotations": {"destructiveHint": false},
+             "parameters": {
+                "owner": {"fixed": "acme"}, "repo": {"default": "shop"}, "labels": {"hidden": true},
+             }},
+        ]}}}),
+    );
+    let agent = service.client("agent");
+    let listed = agent.send("GET", "/tools", &json!({})).json();
+    let tool = &listed["tools"][0];
+    assert_eq!(
+        (&tool["name"], &tool["tool"]),
+        (&json!("report_bug"), &json!("create")),
+        "{listed}"
+    );
+    assert_eq!(
+        tool["definition"],
+        json!({"name": "report_bug", "description": "Reports a bug",
+        "annotations": {"destructiveHint": false},
+        "inputSchema": {"type": "object", "required": ["title"], "properties": {
+            "title": {"type": "string"}, "repo": {"type": "string", "default": "shop"},
+        }}})
+    );
+    assert_eq!(listed["tools"][1]["definition"]["outputSchema"], Value::Null, "{listed}");
+    let call = |name: &str, arguments: Value| {
+        agent.send("POST", &format!("/tools/{name}/call"), &json!({"arguments": arguments})).json()
+    };
+    let called = call("report_bug", json!({"title": "it burns"}));
+    assert_eq!(called["content"][0]["text"], "acme/shop: it burns", "{called}");
+    let called = call("many.create", json!({"title": "a", "repo": "web"}));
+    assert_eq!(called["content"][0]["text"], "acme/web: a", "{called}");
+    for given in [json!({"title": "a", "owner": "evil"}), json!({"title": "a", "labels": "x"})] {
+        let refused = call("many.create", given);
+        assert_eq!(refused["error"]["code"], "ERR_PROTOCOL_ERROR", "{refused}");
+        assert!(refused.to_string().contains("no such parameter"), "{refused}");
+    }
+    let cut = call("many.dump", json!({}));
+    let text = cut["content"][1]["text"].as_str().unwrap();
+    assert!(text.contains("are shown") && cut["content"].to_string().len() < 1_000, "{cut}");
+    // Your own token, and who has no such profile, see the tool as it is.
+    let own = service.get("/tools").json();
+    assert_eq!(own["tools"][0]["name"], "create", "{own}");
+    let why = service.verb(&["policy", "why", &agent.origin, "many.create"]);
+    assert!(why.contains("offered as `report_bug`"), "{why}");
+    assert!(why.contains("`owner` fixed to \"acme\""), "{why}");
+    // A changed overlay is a changed list.
+    let session = service.session(&agent.token);
+    let mut heard = service.stream(&agent.token, Ok(&session));
+    let policy = json!({"profiles": {"agent": {"allow": ["many.*"], "overlays": [
+        {"tool": "many.create", "name": "file_bug"},
+    ]}}});
+    std::fs::write(service.folder.join("mcpdeck.policy.json"), policy.to_string()).unwrap();
+    assert_eq!(heard.next()["method"], "notifications/tools/list_changed");
+    agent.until(&Ok(vec!["file_bug".to_owned(), "dump".to_owned()]));
+}
+
+#[test]
+fn an_overlay_that_cannot_work_is_refused_where_it_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    many(folder.path());
+    let why = |overlay: Value| {
+        let policy =
+            json!({"profiles": {"a": {"overlays": [{"tool": "many.x", "title": "t"}, overlay]}}});
+        std::fs::write(folder.path().join("mcpdeck.policy.json"), policy.to_string()).unwrap();
+        let out = super::program()
+            .args(["policy", "why", "gateway:a", "many.x", "-c"])
+            .arg(folder.path().join("mcp.json"))
+            .env("MCPDECK_STATE_DIR", folder.path().join("state"))
+            .output()
+            .unwrap();
+        assert!(!out.status.success(), "{out:?}");
+        String::from_utf8(out.stderr).unwrap()
+    };
+    for (overlay, word) in [
+        (json!({"tool": "many.*", "name": "b"}), "policy/profiles/a/overlays/1: `name` goes with"),
+        (json!({"tool": "many.x", "parameters": {"p": {"fixed": 1, "default": 2}}}), "either"),
+        (json!({"tool": "many.x"}), "it changes nothing"),
+        (json!({"tool": "many.x", "rename": "b"}), "unknown field `rename`"),
+    ] {
+        let told = why(overlay);
+        assert!(told.contains(word) && told.contains("mcpdeck.policy.json"), "{told}");
+    }
 }
