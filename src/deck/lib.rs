@@ -24,6 +24,7 @@ mod policy;
 mod recording;
 mod saved;
 mod situation;
+mod stats;
 mod task;
 mod tokens;
 mod trust;
@@ -62,6 +63,7 @@ pub use recording::{
 };
 pub use saved::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget};
 pub use situation::{FileText, InputState, InputView, Situation};
+pub use stats::host_stats;
 pub use tokens::{TokenFiles, accounts};
 pub use trust::{ApprovalChange, Awaiting, Passed, Review, TrustGate, TrustStore, TrustVerdict};
 pub use watch::{ConfigWatch, LoadResult, WatchOptions};

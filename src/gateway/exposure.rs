@@ -1,27 +1,14 @@
 //! What a client's list of tools holds: every tool that it may see, or a search among them and what
 //! it has found (`"expose"` of a profile).
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use tokio::sync::watch;
 
 use super::catalog::{ClientCatalog, ClientEntry};
+use super::found::ToolListing;
 use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
-use base::ServerName;
 use host::{AccessScope, PolicyAction, TargetKind, ToolExposure, exposed_name};
-
-/// Maximum number of found tools that stay listed; the one found longest ago makes room.
-const MAX_FOUND_TOOLS: usize = 64;
-/// Maximum number of sessions whose found tools are kept.
-const MAX_FOUND_SESSIONS: usize = 10_000;
-/// How long the found tools of a client without a session stay listed after its last request.
-const FOUND_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Results of a search: the default and the maximum.
 const FIND_DEFAULT_TOOLS: usize = 5;
@@ -103,120 +90,20 @@ impl OwnTool {
     }
 }
 
-/// Whose found tools: those of a session, or of a client whose protocol has none.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct FoundKey {
-    client: Arc<str>,
-    profile: Arc<str>,
-    session: Option<Arc<str>>,
+/// The tools of the gateway itself that are listed.
+pub(super) fn own_tools(listing: &ToolListing) -> Vec<Value> {
+    let own = listing.is_search().then_some(OwnTool::ALL).into_iter().flatten();
+    own.map(OwnTool::definition).collect()
 }
 
-/// The tools that a session has found.
-#[derive(Debug, Default)]
-pub(crate) struct FoundTools {
-    /// By server and name there, the latest last.
-    tools: Mutex<VecDeque<(ServerName, Arc<str>)>>,
-    changed: watch::Sender<()>,
-}
-
-impl FoundTools {
-    fn holds(&self, server: &ServerName, name: &str) -> bool {
-        self.tools.lock().iter().any(|(at, known)| at == server && **known == *name)
+/// A definition under the name by which it is called here: a tool that has the name of one of our
+/// own is called by its whole name.
+pub(super) fn listed(listing: &ToolListing, entry: &ClientEntry) -> Value {
+    let mut raw = entry.raw.clone();
+    if listing.is_search() {
+        raw["name"] = json!(called(entry));
     }
-
-    fn add(&self, found: &[&ClientEntry]) {
-        let mut tools = self.tools.lock();
-        let mut is_new = false;
-        for entry in found {
-            let known =
-                tools.iter().position(|it| it.0 == entry.server && *it.1 == *entry.original);
-            is_new |= known.is_none();
-            let tool = known.and_then(|at| tools.remove(at));
-            let new = || (entry.server.clone(), Arc::clone(&entry.original));
-            tools.push_back(tool.unwrap_or_else(new));
-        }
-        let over = tools.len().saturating_sub(MAX_FOUND_TOOLS);
-        tools.drain(..over);
-        drop(tools);
-        if is_new {
-            self.changed.send_replace(());
-        }
-    }
-
-    /// Told when a tool is added.
-    pub fn follow(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
-    }
-}
-
-/// The found tools of all sessions.
-#[derive(Debug, Default)]
-pub(crate) struct FoundSessions(Mutex<HashMap<FoundKey, (Arc<FoundTools>, Instant)>>);
-
-impl FoundSessions {
-    /// Those of the session of a request.
-    pub fn of_client(&self, client: &Client) -> Arc<FoundTools> {
-        let key = FoundKey {
-            client: Arc::clone(&client.id),
-            profile: Arc::clone(&client.profile),
-            session: client.session.clone(),
-        };
-        let mut all = self.0.lock();
-        if all.len() >= MAX_FOUND_SESSIONS && !all.contains_key(&key) {
-            let oldest = all.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
-            oldest.and_then(|oldest| all.remove(&oldest));
-        }
-        let (found, used) = all.entry(key).or_insert_with(|| (Arc::default(), Instant::now()));
-        *used = Instant::now();
-        Arc::clone(found)
-    }
-
-    /// Forgets those that no session follows and nobody has asked for lately.
-    pub fn end_idle(&self) {
-        let is_used = |(found, used): &(Arc<FoundTools>, Instant)| {
-            Arc::strong_count(found) > 1 || used.elapsed() <= FOUND_TIMEOUT
-        };
-        self.0.lock().retain(|_, entry| is_used(entry));
-    }
-}
-
-/// What a client's list of tools holds.
-pub(crate) enum ToolListing {
-    /// Every tool that it may see.
-    Whole,
-    /// The search, and what was found.
-    Found(Arc<FoundTools>),
-}
-
-impl ToolListing {
-    /// Whether a tool that the client may see is listed.
-    pub fn holds(&self, server: &ServerName, name: &str) -> bool {
-        match self {
-            Self::Whole => true,
-            Self::Found(found) => found.holds(server, name),
-        }
-    }
-
-    /// Whether the list is a search.
-    pub const fn is_search(&self) -> bool {
-        matches!(self, Self::Found(_))
-    }
-
-    /// The tools of the gateway itself that are listed.
-    pub fn own(&self) -> Vec<Value> {
-        let own = self.is_search().then_some(OwnTool::ALL).into_iter().flatten();
-        own.map(OwnTool::definition).collect()
-    }
-
-    /// A definition under the name by which it is called here: a tool that has the name of one of
-    /// our own is called by its whole name.
-    pub fn listed(&self, entry: &ClientEntry) -> Value {
-        let mut raw = entry.raw.clone();
-        if self.is_search() {
-            raw["name"] = json!(called(entry));
-        }
-        raw
-    }
+    raw
 }
 
 /// The name by which a tool is called where a search is listed.
@@ -249,161 +136,157 @@ pub(super) struct ToolMatches<'c> {
     pub count: usize,
 }
 
-impl Gateway {
-    /// What a client's list of tools holds now.
-    pub(super) fn listing(&self, client: &Client, catalog: &ClientCatalog) -> ToolListing {
-        let policy = self.host.in_force();
-        let Some(profile) = policy.profile(&client.principal()) else { return ToolListing::Whole };
-        let is_search = match profile.expose {
-            ToolExposure::All => false,
-            ToolExposure::Search => true,
-            ToolExposure::Auto => {
-                let most = profile.expose_tokens() as usize;
-                let sizes = catalog.tool_tokens();
-                let seen = self.seen_tools(client, catalog);
-                seen.iter().filter_map(|at| sizes.get(*at)).sum::<usize>() > most
-            }
-        };
-        if is_search {
-            ToolListing::Found(self.found.of_client(client))
-        } else {
-            ToolListing::Whole
+/// What a client's list of tools holds now.
+pub(super) fn listing(gateway: &Gateway, client: &Client, catalog: &ClientCatalog) -> ToolListing {
+    let policy = gateway.host.in_force();
+    let Some(profile) = policy.profile(&client.principal()) else { return ToolListing::Whole };
+    let is_search = match profile.expose {
+        ToolExposure::All => false,
+        ToolExposure::Search => true,
+        ToolExposure::Auto => {
+            let most = profile.expose_tokens() as usize;
+            let sizes = catalog.tool_tokens();
+            let seen = seen_tools(gateway, client, catalog);
+            seen.iter().filter_map(|at| sizes.get(*at)).sum::<usize>() > most
         }
-    }
+    };
+    if is_search { ToolListing::Found(gateway.found.of_client(client)) } else { ToolListing::Whole }
+}
 
-    /// Whether a client may be given a search: our own tools can be called then.
-    fn may_search(&self, client: &Client) -> bool {
-        let policy = self.host.in_force();
-        let profile = policy.profile(&client.principal());
-        profile.is_some_and(|profile| profile.expose != ToolExposure::All)
-    }
+/// Whether a client may be given a search: our own tools can be called then.
+fn may_search(gateway: &Gateway, client: &Client) -> bool {
+    let policy = gateway.host.in_force();
+    let profile = policy.profile(&client.principal());
+    profile.is_some_and(|profile| profile.expose != ToolExposure::All)
+}
 
-    /// The places of the tools in a catalog that a client may see.
-    fn seen_tools(&self, client: &Client, catalog: &ClientCatalog) -> Vec<usize> {
-        let principal = client.principal();
-        let is_seen = |entry: &ClientEntry| {
-            self.host.is_visible(&principal, &entry.server, (TargetKind::Tool, &entry.original))
-        };
-        let tools = catalog.tools.iter().enumerate();
-        tools.filter(|(_, entry)| is_seen(entry)).map(|(at, _)| at).collect()
-    }
+/// The places of the tools in a catalog that a client may see.
+fn seen_tools(gateway: &Gateway, client: &Client, catalog: &ClientCatalog) -> Vec<usize> {
+    let principal = client.principal();
+    let is_seen = |entry: &ClientEntry| {
+        gateway.host.is_visible(&principal, &entry.server, (TargetKind::Tool, &entry.original))
+    };
+    let tools = catalog.tools.iter().enumerate();
+    tools.filter(|(_, entry)| is_seen(entry)).map(|(at, _)| at).collect()
+}
 
-    /// Looks for tools among those that a client may see.
-    ///
-    /// # Errors
-    /// What is wrong with the query, for the caller.
-    pub(super) fn look_for<'c>(
-        &self,
-        client: &Client,
-        catalog: &'c ClientCatalog,
-        asked: &ToolQuery,
-    ) -> Result<ToolMatches<'c>, String> {
-        if asked.query.trim().is_empty() {
-            return Err("`query` is empty: say in a few words what you want to do".to_owned());
-        }
-        if asked.query.chars().count() > MAX_QUERY_CHARS {
-            return Err(format!("`query` is longer than {MAX_QUERY_CHARS} characters"));
-        }
-        let limit = asked.limit.unwrap_or(FIND_DEFAULT_TOOLS);
-        if !(1..=MAX_FIND_TOOLS).contains(&limit) {
-            return Err(format!("`limit` is a number from 1 to {MAX_FIND_TOOLS}"));
-        }
-        let mut seen = self.seen_tools(client, catalog);
-        if let Some(server) = &asked.server {
-            let is_meant = |at: &usize| catalog.tools[*at].server.as_str() == server;
-            if !seen.iter().any(is_meant) {
-                let name = base::SafeText::line(server);
-                let servers = server_names(catalog, &seen);
-                return Err(format!(
-                    "there is no server `{name}` with tools; there are: {servers}"
-                ));
-            }
-            seen.retain(is_meant);
-        }
-        let found = catalog.index().ranked(&asked.query, &seen);
-        let best = found.iter().take(limit).map(|at| &catalog.tools[*at]).collect();
-        Ok(ToolMatches { best, count: found.len() })
+/// Looks for tools among those that a client may see.
+///
+/// # Errors
+/// What is wrong with the query, for the caller.
+pub(super) fn look_for<'c>(
+    gateway: &Gateway,
+    client: &Client,
+    catalog: &'c ClientCatalog,
+    asked: &ToolQuery,
+) -> Result<ToolMatches<'c>, String> {
+    if asked.query.trim().is_empty() {
+        return Err("`query` is empty: say in a few words what you want to do".to_owned());
     }
+    if asked.query.chars().count() > MAX_QUERY_CHARS {
+        return Err(format!("`query` is longer than {MAX_QUERY_CHARS} characters"));
+    }
+    let limit = asked.limit.unwrap_or(FIND_DEFAULT_TOOLS);
+    if !(1..=MAX_FIND_TOOLS).contains(&limit) {
+        return Err(format!("`limit` is a number from 1 to {MAX_FIND_TOOLS}"));
+    }
+    let mut seen = seen_tools(gateway, client, catalog);
+    if let Some(server) = &asked.server {
+        let is_meant = |at: &usize| catalog.tools[*at].server.as_str() == server;
+        if !seen.iter().any(is_meant) {
+            let name = base::SafeText::line(server);
+            let servers = server_names(catalog, &seen);
+            return Err(format!("there is no server `{name}` with tools; there are: {servers}"));
+        }
+        seen.retain(is_meant);
+    }
+    let found = catalog.index().ranked(&asked.query, &seen);
+    let best = found.iter().take(limit).map(|at| &catalog.tools[*at]).collect();
+    Ok(ToolMatches { best, count: found.len() })
+}
 
-    /// What a call of one of our own tools means; `None` for any other tool.
-    pub(super) fn own_call(
-        &self,
-        client: &Client,
-        name: &str,
-        arguments: &Map<String, Value>,
-    ) -> Option<Result<OwnCall, Outside>> {
-        let tool = OwnTool::from_name(name).filter(|_| self.may_search(client))?;
-        let done = match tool {
-            OwnTool::Find => client.allows(AccessScope::ToolsList).map(|()| {
-                let found = self.find_tools(client, arguments);
-                OwnCall::Answer(text_result(found))
-            }),
-            OwnTool::Describe => client.allows(AccessScope::ToolsList).map(|()| {
-                let described = self.describe_tool(client, arguments);
-                OwnCall::Answer(text_result(described))
-            }),
-            OwnTool::Call => {
-                client.allows(AccessScope::ToolsCall).map(|()| match inner_call(arguments) {
-                    Ok((name, arguments)) => OwnCall::Forward { name, arguments },
-                    Err(why) => OwnCall::Answer(text_result(Err(why))),
-                })
-            }
-        };
-        Some(done)
-    }
-
-    fn find_tools(&self, client: &Client, arguments: &Map<String, Value>) -> Result<Value, String> {
-        only(arguments, &["query", "server", "limit"])?;
-        let limit = match arguments.get("limit") {
-            None | Some(Value::Null) => None,
-            Some(limit) => {
-                let whole = limit.as_u64().or_else(|| limit.as_str()?.parse().ok());
-                let wrong = || format!("`limit` is a number from 1 to {MAX_FIND_TOOLS}");
-                Some(whole.and_then(|limit| usize::try_from(limit).ok()).ok_or_else(wrong)?)
-            }
-        };
-        let query = text(arguments, "query")?.ok_or("`query` is missing: a text")?;
-        let asked = ToolQuery { query, server: text(arguments, "server")?, limit };
-        let view = self.host.snapshot();
-        let catalog = self.catalog(client, &view);
-        let found = self.look_for(client, &catalog, &asked)?;
-        if found.best.is_empty() {
-            let servers = server_names(&catalog, &self.seen_tools(client, &catalog));
-            let hint = "nothing matches: try other words";
-            return Ok(json!({"tools": [], "hint": hint, "servers": servers}));
+/// What a call of one of our own tools means; `None` for any other tool.
+pub(super) fn own_call(
+    gateway: &Gateway,
+    client: &Client,
+    name: &str,
+    arguments: &Map<String, Value>,
+) -> Option<Result<OwnCall, Outside>> {
+    let tool = OwnTool::from_name(name).filter(|_| may_search(gateway, client))?;
+    let done = match tool {
+        OwnTool::Find => client.allows(AccessScope::ToolsList).map(|()| {
+            let found = find_tools(gateway, client, arguments);
+            OwnCall::Answer(text_result(found))
+        }),
+        OwnTool::Describe => client.allows(AccessScope::ToolsList).map(|()| {
+            let described = describe_tool(gateway, client, arguments);
+            OwnCall::Answer(text_result(described))
+        }),
+        OwnTool::Call => {
+            client.allows(AccessScope::ToolsCall).map(|()| match inner_call(arguments) {
+                Ok((name, arguments)) => OwnCall::Forward { name, arguments },
+                Err(why) => OwnCall::Answer(text_result(Err(why))),
+            })
         }
-        self.found.of_client(client).add(&found.best);
-        let tools: Vec<Value> = found.best.iter().map(|entry| brief(entry)).collect();
-        Ok(json!({"tools": tools, "matches": found.count}))
-    }
+    };
+    Some(done)
+}
 
-    fn describe_tool(
-        &self,
-        client: &Client,
-        arguments: &Map<String, Value>,
-    ) -> Result<Value, String> {
-        only(arguments, &["name"])?;
-        let name = text(arguments, "name")?.ok_or("`name` is missing: a text")?;
-        let (view, principal) = (self.host.snapshot(), client.principal());
-        let catalog = self.catalog(client, &view);
-        let is_seen = |entry: &ClientEntry| {
-            self.host.is_visible(&principal, &entry.server, (TargetKind::Tool, &entry.original))
-        };
-        if let Some(own) = OwnTool::from_name(&name) {
-            return Ok(own.definition());
+fn find_tools(
+    gateway: &Gateway,
+    client: &Client,
+    arguments: &Map<String, Value>,
+) -> Result<Value, String> {
+    only(arguments, &["query", "server", "limit"])?;
+    let limit = match arguments.get("limit") {
+        None | Some(Value::Null) => None,
+        Some(limit) => {
+            let whole = limit.as_u64().or_else(|| limit.as_str()?.parse().ok());
+            let wrong = || format!("`limit` is a number from 1 to {MAX_FIND_TOOLS}");
+            Some(whole.and_then(|limit| usize::try_from(limit).ok()).ok_or_else(wrong)?)
         }
-        let entry = catalog.named(TargetKind::Tool, &name, is_seen).filter(|entry| is_seen(entry));
-        let Some(entry) = entry else {
-            let what = (PolicyAction::List, TargetKind::Tool);
-            let refused = self.look_up(client, what, &name).err();
-            let absent = format!("there is no `{}`", base::SafeText::line(&name));
-            return Err(refused.map_or(absent, |(_, outside)| outside.message().to_owned()));
-        };
-        let mut raw = entry.raw.clone();
-        raw["name"] = json!(called(entry));
-        self.found.of_client(client).add(&[entry]);
-        Ok(raw)
+    };
+    let query = text(arguments, "query")?.ok_or("`query` is missing: a text")?;
+    let asked = ToolQuery { query, server: text(arguments, "server")?, limit };
+    let view = gateway.host.snapshot();
+    let catalog = gateway.catalog(client, &view);
+    let found = look_for(gateway, client, &catalog, &asked)?;
+    if found.best.is_empty() {
+        let servers = server_names(&catalog, &seen_tools(gateway, client, &catalog));
+        let hint = "nothing matches: try other words";
+        return Ok(json!({"tools": [], "hint": hint, "servers": servers}));
     }
+    gateway.found.of_client(client).add(&found.best);
+    let tools: Vec<Value> = found.best.iter().map(|entry| brief(entry)).collect();
+    Ok(json!({"tools": tools, "matches": found.count}))
+}
+
+fn describe_tool(
+    gateway: &Gateway,
+    client: &Client,
+    arguments: &Map<String, Value>,
+) -> Result<Value, String> {
+    only(arguments, &["name"])?;
+    let name = text(arguments, "name")?.ok_or("`name` is missing: a text")?;
+    let (view, principal) = (gateway.host.snapshot(), client.principal());
+    let catalog = gateway.catalog(client, &view);
+    let is_seen = |entry: &ClientEntry| {
+        gateway.host.is_visible(&principal, &entry.server, (TargetKind::Tool, &entry.original))
+    };
+    if let Some(own) = OwnTool::from_name(&name) {
+        return Ok(own.definition());
+    }
+    let entry = catalog.named(TargetKind::Tool, &name, is_seen).filter(|entry| is_seen(entry));
+    let Some(entry) = entry else {
+        let what = (PolicyAction::List, TargetKind::Tool);
+        let refused = gateway.look_up(client, what, &name).err();
+        let absent = format!("there is no `{}`", base::SafeText::line(&name));
+        return Err(refused.map_or(absent, |(_, outside)| outside.message().to_owned()));
+    };
+    let mut raw = entry.raw.clone();
+    raw["name"] = json!(called(entry));
+    gateway.found.of_client(client).add(&[entry]);
+    Ok(raw)
 }
 
 /// The tool that `call_tool` is to call, and its arguments.
@@ -524,6 +407,10 @@ fn kind(schema: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use base::ServerName;
+
     use super::*;
 
     fn entry(server: &str, name: &str) -> ClientEntry {
@@ -553,22 +440,6 @@ mod tests {
     fn a_tool_with_the_name_of_one_of_ours_is_called_by_its_whole_name() {
         assert_eq!(called(&entry("s", "find_tools")), "s__find_tools");
         assert_eq!(called(&entry("s", "other")), "other");
-    }
-
-    #[test]
-    fn what_was_found_longest_ago_makes_room_and_a_new_one_is_told() {
-        let found = FoundTools::default();
-        let told = found.follow();
-        let all: Vec<ClientEntry> =
-            (0..=MAX_FOUND_TOOLS).map(|at| entry("s", &format!("t{at}"))).collect();
-        found.add(&all.iter().take(MAX_FOUND_TOOLS).collect::<Vec<_>>());
-        assert!(told.has_changed().expect("open"));
-        let told = found.follow();
-        found.add(&[&all[0]]);
-        assert!(!told.has_changed().expect("open"), "it was known");
-        found.add(&[&all[MAX_FOUND_TOOLS]]);
-        let holds = |name: &str| found.holds(&ServerName::new("s"), name);
-        assert!(holds("t0") && !holds("t1") && holds(&format!("t{MAX_FOUND_TOOLS}")));
     }
 
     #[test]

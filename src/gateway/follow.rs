@@ -18,7 +18,8 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::broadcast;
 
-use super::exposure::ToolListing;
+use super::exposure::listing;
+use super::found::ToolListing;
 use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
@@ -198,7 +199,7 @@ pub(super) async fn next_notice(notices: &mut broadcast::Receiver<Notice>) -> Op
 
 /// Hashes of the tools, the prompts and the resources, each over the addresses of their shared
 /// definitions.
-type ListHashes = [u64; 3];
+pub(super) type ListHashes = [u64; 3];
 
 /// Debounce before clients are notified: a starting server fills several lists at once.
 const DEBOUNCE_INTERVAL: Duration = Duration::from_millis(100);
@@ -215,7 +216,7 @@ async fn follow_lists(
     let session = gateway.found.of_client(client);
     let mut found = session.follow();
     let now = Arc::clone(&view.borrow());
-    let first = visible(gateway, client, &now);
+    let first = visible_lists(gateway, client, &now);
     {
         let mut known = interest.known.lock();
         *known = [0, 1, 2].map(|at| if known[at] == 0 { first[at] } else { known[at] });
@@ -241,7 +242,7 @@ async fn follow_lists(
         if compared == (all, known) && !decided_anew {
             continue;
         }
-        let now = visible(gateway, client, &now);
+        let now = visible_lists(gateway, client, &now);
         *interest.known.lock() = now;
         compared = (all, now);
         if known[0] != now[0] {
@@ -256,7 +257,8 @@ async fn follow_lists(
     }
 }
 
-fn visible(gateway: &Gateway, client: &Client, view: &HostView) -> ListHashes {
+/// Hashes of the lists as a client sees them.
+pub(super) fn visible_lists(gateway: &Gateway, client: &Client, view: &HostView) -> ListHashes {
     visible_of(gateway, client, view, None)
 }
 
@@ -269,18 +271,18 @@ fn visible_of(
 ) -> ListHashes {
     let is_of = |kind: TargetKind| of.is_none_or(|of| of == kind);
     let principal = client.principal();
-    let listing = if is_of(TargetKind::Tool) {
-        gateway.listing(client, &gateway.catalog(client, view))
+    let listed = if is_of(TargetKind::Tool) {
+        listing(gateway, client, &gateway.catalog(client, view))
     } else {
         ToolListing::Whole
     };
     let shows = |server: &ServerName, what: (TargetKind, &str)| {
         is_of(what.0)
             && gateway.host.is_visible(&principal, server, what)
-            && (what.0 != TargetKind::Tool || listing.holds(server, what.1))
+            && (what.0 != TargetKind::Tool || listed.holds(server, what.1))
     };
     let overlays = gateway.overlays(client).map(|overlays| json!(overlays).to_string());
-    lists(view, (listing.is_search(), overlays), shows)
+    lists(view, (listed.is_search(), overlays), shows)
 }
 
 /// The lists of all servers, whoever may see them.

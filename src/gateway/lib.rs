@@ -14,13 +14,18 @@ mod accept;
 mod bridge;
 mod catalog;
 mod direct;
+mod events;
 mod exposure;
 mod follow;
+mod found;
 mod guard;
 mod mcp;
 mod metrics;
+mod offers;
 mod outside;
+mod questions;
 mod raw;
+mod replies;
 mod rest;
 mod search;
 mod sessions;
@@ -103,6 +108,16 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         .route("/openapi.json", get(rest::openapi))
         .route("/tools", get(rest::tools))
         .route("/tools/{*path}", post(rest::call))
+        .route("/prompts", get(offers::prompts))
+        .route("/prompts/{*path}", post(offers::prompt))
+        .route("/resources", get(offers::resources))
+        .route("/resources/templates", get(offers::templates))
+        .route("/resources/read", post(offers::read))
+        .route("/complete", post(offers::complete))
+        .route("/requests", get(replies::list))
+        .route("/requests/{id}", post(replies::answer))
+        .route("/events", get(events::events))
+        .route("/shutdown", post(rest::shutdown))
         .route("/runs", post(rest::begin_run))
         .route("/runs/{run}", get(rest::run).delete(rest::end_run))
         .route("/servers", get(rest::servers))
@@ -131,7 +146,8 @@ impl GatewayService {
         let listener = TcpListener::from_std(listener)?;
         let port = listener.local_addr()?.port();
         let gateway = Gateway::new(host, bridge, options, port);
-        Ok(Self { listener, gateway, stop: CancellationToken::new(), beside: None })
+        let streams = gateway.streams.clone();
+        Ok(Self { listener, gateway, stop: streams, beside: None })
     }
 
     /// Adds routes. `Host` and `Origin` are checked for them, tokens are not: the routes must check
@@ -172,6 +188,8 @@ impl GatewayService {
             () = async { tokio::join!(serving, ending); } => {}
             () = overdue => {}
             () = self.gateway.housekeeping() => {}
+            // The owner of the token ends the service; open requests are waited for as above.
+            () = async { self.gateway.shutdown.cancelled().await; stop.cancel(); std::future::pending().await } => {}
         }
     }
 }

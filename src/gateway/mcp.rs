@@ -33,8 +33,9 @@ use tokio_util::task::AbortOnDropHandle;
 use super::accept::JsonOnly;
 use super::bridge::{BridgedRequest, Parked};
 use super::catalog::{ClientCatalog, ClientEntry};
-use super::exposure::{OwnCall, SEARCH_INSTRUCTIONS, ToolListing};
+use super::exposure::{OwnCall, SEARCH_INSTRUCTIONS, listed, listing, own_call, own_tools};
 use super::follow::{Interest, Recipient, follow, log_level, logged_during, next_notice};
+use super::found::ToolListing;
 use super::outside::{Outside, settled};
 use super::raw::Whole;
 use super::sessions::{ClientSession, SessionResponder};
@@ -161,18 +162,18 @@ impl Face {
         }
         // Listing never fails: without the scope the list is empty.
         let entries = if client.may(scope) { of(&catalog) } else { &[] };
-        let listing = match kind {
-            TargetKind::Tool if client.may(scope) => self.gateway.listing(&client, &catalog),
+        let shown = match kind {
+            TargetKind::Tool if client.may(scope) => listing(&self.gateway, &client, &catalog),
             _ => ToolListing::Whole,
         };
         let mut known = HashSet::new();
         let entries = self.gateway.seen_by(&client, kind, entries);
-        let entries = entries.filter(|it| listing.holds(&it.server, &it.original));
+        let entries = entries.filter(|it| shown.holds(&it.server, &it.original));
         // If several servers list a URI, it is that of the first visible one; the others are listed
         // under a URI of their own.
         let entries = entries.map(|entry| {
             if kind != TargetKind::Resource || known.insert(entry.name.as_str()) {
-                return listing.listed(entry);
+                return listed(&shown, entry);
             }
             let mut raw = entry.raw.clone();
             for key in ["uri", "uriTemplate"] {
@@ -182,7 +183,7 @@ impl Face {
             }
             raw
         });
-        let entries = listing.own().into_iter().chain(entries);
+        let entries = own_tools(&shown).into_iter().chain(entries);
         let entries: Vec<Value> = if context.client_info().as_ref().is_some_and(is_deck) {
             // Limits hops: entries of decks that list each other would otherwise multiply.
             let near = entries.filter_map(|mut raw| {
@@ -453,7 +454,7 @@ impl Gateway {
     }
 
     /// The server of a URI template, and the template there.
-    fn template(&self, client: &Client, uri: &str) -> Option<(ServerName, Arc<str>)> {
+    pub(super) fn template(&self, client: &Client, uri: &str) -> Option<(ServerName, Arc<str>)> {
         let catalog = self.catalog(client, &self.host.snapshot());
         let mut seen = self.seen_by(client, TargetKind::Resource, &catalog.templates);
         let listed = seen.find(|entry| entry.name == uri);
@@ -690,7 +691,7 @@ impl ServerHandler for Face {
         let client = self.known(&context).await?;
         let (mut called, mut arguments) = (request.name.into_owned(), request.arguments);
         let own = arguments.get_or_insert_default();
-        if let Some(own) = self.gateway.own_call(&client, &called, own) {
+        if let Some(own) = own_call(&self.gateway, &client, &called, own) {
             match own? {
                 OwnCall::Answer(result) => {
                     reply(&context, result, false);
@@ -891,7 +892,7 @@ impl ServerHandler for Face {
         let mut result = self.negotiate_initialize(&request)?;
         let client = self.client(&context.extensions)?;
         let catalog = self.gateway.catalog(&client, &self.gateway.host.snapshot());
-        if self.gateway.listing(&client, &catalog).is_search() {
+        if listing(&self.gateway, &client, &catalog).is_search() {
             result.instructions = Some(SEARCH_INSTRUCTIONS.to_owned());
         }
         Ok(result)

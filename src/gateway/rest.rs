@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::catalog::ClientEntry;
-use super::exposure::ToolQuery;
+use super::exposure::{ToolQuery, look_for};
 use super::mcp::McpOperation;
 use super::metrics::MetricsFormat;
 use super::outside::Outside;
@@ -22,14 +22,16 @@ use super::tokens::Client;
 use ::mcp::vendor_meta;
 use base::ServerName;
 use config::error::ErrorCode;
+use deck::host_stats;
 use host::{AccessScope, CallOptions, CallOutcome, OutsideCode, PolicyAction, RunId, TargetKind};
 
 /// Longest timeout a caller may request.
 const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(600);
 
-type RestAnswer = Result<Json<Value>, Outside>;
+pub(super) type RestAnswer = Result<Json<Value>, Outside>;
 
-fn body<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Outside> {
+/// The body of a request.
+pub(super) fn body<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Outside> {
     body.map(|Json(value)| value).map_err(|rejected| {
         Outside::new(OutsideCode::ProtocolError, rejected.status(), rejected.body_text())
     })
@@ -83,7 +85,7 @@ pub(crate) async fn tools(
         })
     };
     if let Some(asked) = asked {
-        let found = gateway.look_for(&client, &catalog, &asked).map_err(unprocessable)?;
+        let found = look_for(&gateway, &client, &catalog, &asked).map_err(unprocessable)?;
         let tools: Vec<Value> = found.best.into_iter().map(shown).collect();
         return Ok(Json(json!({"tools": tools, "matches": found.count})));
     }
@@ -104,7 +106,7 @@ pub(crate) async fn tools(
     Ok(Json(json!({ "tools": tools })))
 }
 
-fn unprocessable(why: impl Into<String>) -> Outside {
+pub(super) fn unprocessable(why: impl Into<String>) -> Outside {
     Outside::new(OutsideCode::ProtocolError, StatusCode::UNPROCESSABLE_ENTITY, why)
 }
 
@@ -204,6 +206,9 @@ pub(crate) struct CallBody {
     /// The run that the call belongs to.
     #[serde(default, rename = "runId")]
     run: Option<RunId>,
+    /// Whether the caller answers what the server asks meanwhile (`GET /requests`).
+    #[serde(default)]
+    interactive: bool,
 }
 
 /// The body of `POST /runs`.
@@ -274,30 +279,36 @@ pub(crate) async fn call(
     request: Result<Json<CallBody>, JsonRejection>,
 ) -> RestAnswer {
     client.allows(AccessScope::ToolsCall)?;
-    let name = path.strip_suffix("/call").ok_or_else(|| {
-        let message = "write /tools/NAME/call";
-        Outside::new(OutsideCode::ToolNotFound, StatusCode::NOT_FOUND, message)
-    })?;
+    let name = path.strip_suffix("/call").ok_or_else(|| absent_path("/tools/NAME/call"))?;
     let request = body(request)?;
-    let timeout = request.timeout.map(Duration::try_from_secs_f64).transpose().map_err(|_| {
-        let message = "`timeout` is a number of seconds, zero or more";
-        Outside::new(OutsideCode::ProtocolError, StatusCode::UNPROCESSABLE_ENTITY, message)
-    })?;
+    let options = options(&client, request.timeout, request.meta)?;
     gateway.started().await;
     let what = (PolicyAction::Call, TargetKind::Tool);
     let (server, tool) = gateway.find(&client, what, name).await?;
-    let timeout = timeout.map(|timeout| timeout.min(MAX_CALL_TIMEOUT));
     let trace = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let trace = trace.and_then(super::traces::parent);
-    let meta = request.meta.map(|meta| Arc::new(vendor_meta(meta)));
     let run = request.run.map(RunId::into_name);
-    let options = CallOptions { timeout, run, trace, meta, ..client.options() };
+    let id = gateway.host.next_call_id();
+    let options = CallOptions { id: Some(id), run, trace, ..options };
     // When the caller disconnects, this future is dropped, which cancels the call.
     let _hung_up = options.cancel.clone().drop_guard();
     let arguments = Value::Object(request.arguments.unwrap_or_default());
     let (kind, server) = (TargetKind::Tool, Some(server));
     let operation = McpOperation { kind, server, name: tool, arguments };
-    let outcome = gateway.perform(&client, operation, options).await;
+    let outcome = if request.interactive {
+        let mut line = gateway.bridge.open(id);
+        let mut questions = gateway.questions.begin();
+        let outcome = gateway.perform(&client, operation, options);
+        tokio::pin!(outcome);
+        loop {
+            tokio::select! {
+                outcome = &mut outcome => break outcome,
+                Some(ask) = line.asks.recv() => questions.wait_for(&client, ask),
+            }
+        }
+    } else {
+        gateway.perform(&client, operation, options).await
+    };
     let outcome = outcome.map_err(|error| Outside::about(&error, name, &client))?;
     Ok(Json(answered(outcome)))
 }
@@ -314,7 +325,39 @@ fn answered(outcome: CallOutcome) -> Value {
     out
 }
 
-/// `GET /metrics`, for Prometheus.
+/// The answer to a path that names no operation.
+pub(super) fn absent_path(form: &str) -> Outside {
+    Outside::new(OutsideCode::ToolNotFound, StatusCode::NOT_FOUND, format!("write {form}"))
+}
+
+/// The options of an operation over REST.
+pub(super) fn options(
+    client: &Client,
+    timeout: Option<f64>,
+    meta: Option<serde_json::Map<String, Value>>,
+) -> Result<CallOptions, Outside> {
+    let timeout = timeout.map(Duration::try_from_secs_f64).transpose();
+    let timeout = timeout
+        .map_err(|_| unprocessable("`timeout` is a number of seconds, zero or more"))?
+        .map(|timeout| timeout.min(MAX_CALL_TIMEOUT));
+    let meta = meta.map(|meta| Arc::new(vendor_meta(meta)));
+    Ok(CallOptions { timeout, meta, ..client.options() })
+}
+
+/// `POST /shutdown`: ends the service, once open requests have ended. For your own token alone.
+pub(crate) async fn shutdown(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(client): Extension<Client>,
+) -> RestAnswer {
+    if !client.is_owner {
+        let message = "only the operator's own token may end the service";
+        return Err(Outside::new(OutsideCode::PermissionDenied, StatusCode::FORBIDDEN, message));
+    }
+    gateway.shutdown.cancel();
+    Ok(Json(json!({"stopping": true})))
+}
+
+/// `GET /metrics`: for Prometheus, or as JSON where `Accept` says so.
 pub(crate) async fn metrics(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
@@ -326,7 +369,11 @@ pub(crate) async fn metrics(
         Outside::new(OutsideCode::Internal, status, "the metrics could not be written")
     };
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    let format = MetricsFormat::of(accept.unwrap_or_default());
+    let accept = accept.unwrap_or_default();
+    if accept.split(',').any(|kind| kind.trim().starts_with("application/json")) {
+        return Ok(Json(host_stats(&gateway.host, &gateway.options.clients)).into_response());
+    }
+    let format = MetricsFormat::of(accept);
     let text = gateway.metrics.text(format).map_err(failed)?;
     Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
 }

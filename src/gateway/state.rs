@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::bridge::{Bridge, Parking};
 use super::catalog::{Catalogs, ClientCatalog, ClientEntry};
-use super::exposure::FoundSessions;
+use super::found::FoundSessions;
 use super::metrics::GatewayMetrics;
 use super::outside::Outside;
+use super::questions::Questions;
 use super::sessions::ClientSessions;
 use super::store::{EXCHANGE_INTERVAL, SharedStore};
 use super::tasks::ClientTasks;
@@ -79,6 +81,11 @@ pub(crate) struct Gateway {
     pub tasks: ClientTasks,
     pub catalogs: Catalogs,
     pub found: FoundSessions,
+    pub questions: Questions,
+    /// Ends streams, which never end on their own.
+    pub streams: CancellationToken,
+    /// Asks the service to end.
+    pub shutdown: CancellationToken,
     pub metrics: GatewayMetrics,
     pub sessions: Arc<ClientSessions>,
     /// Set once all servers have started, or the wait for them timed out.
@@ -116,6 +123,9 @@ impl Gateway {
             tasks: ClientTasks::default(),
             catalogs: Catalogs::default(),
             found: FoundSessions::default(),
+            questions: Questions::default(),
+            streams: CancellationToken::new(),
+            shutdown: CancellationToken::new(),
             sessions: Arc::new(ClientSessions::new(options.store.clone())),
             started: OnceCell::new(),
             options,

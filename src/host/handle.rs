@@ -545,7 +545,7 @@ impl Host {
         let (route, admission) = self.named("tools/call", name, &options, &patience).await?;
         let name = Arc::clone(&route.1);
         let overlay = admission.as_ref().and_then(|admission| {
-            let in_force = self.inner.deck.policy.in_force();
+            let in_force = self.inner.shared.policy.in_force();
             in_force.overlay(&admission.principal, route.0.name.as_str(), &name)
         });
         let arguments = match &overlay {

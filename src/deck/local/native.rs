@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Local;
-use base::ServerName;
+use crate::stats::host_stats;
 use host::{
     AccessScope, CallOptions, DEFAULT_PROFILE, Grant, GrantId, GrantKind, Host, NewGrant, Origin,
     OutsideCode, OutsideError, PolicyAction, Principal, RunId, TargetKind, canonical_name,
@@ -100,14 +100,9 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
             return Ok(json!({"expired": policy.expire_session(&tab)}));
         }
         "host_get_stats" => {
-            let view = host.snapshot();
-            let state = |server: &ServerName| view.servers.get(server).map(|it| it.state);
-            let servers = host.get_metrics().into_iter().map(|(name, metrics)| {
-                json!({"name": name, "state": state(&name), "metrics": metrics.total})
-            });
-            return Ok(
-                json!({"servers": servers.collect::<Vec<_>>(), "grants": policy.grants().len()}),
-            );
+            let mut stats = host_stats(host, &local.clients);
+            stats["grants"] = policy.grants().len().into();
+            return Ok(stats);
         }
         kind if !NATIVE_MESSAGES.contains(&kind) => {
             return Err(refused(&format!("`{kind}` is not one of {}", NATIVE_MESSAGES.join(", "))));

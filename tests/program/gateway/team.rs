@@ -1,4 +1,5 @@
-//! What a gateway for teams adds: a search instead of a list, and tools as a profile shapes them.
+//! What a gateway for teams adds: a search instead of a list, tools as a profile shapes them, and
+//! everything over REST.
 
 use std::path::Path;
 
@@ -42,7 +43,7 @@ fn many(folder: &Path) {
 }
 
 /// A service with these servers, under a policy.
-fn serve(prepare: impl FnOnce(&Path), policy: &Value) -> Service {
+pub(super) fn serve(prepare: impl FnOnce(&Path), policy: &Value) -> Service {
     let folder = tempfile::tempdir().unwrap();
     prepare(folder.path());
     std::fs::write(folder.path().join("mcpdeck.policy.json"), policy.to_string()).unwrap();
@@ -293,5 +294,164 @@ fn an_overlay_that_cannot_work_is_refused_where_it_stands() {
     ] {
         let told = why(overlay);
         assert!(told.contains(word) && told.contains("mcpdeck.policy.json"), "{told}");
+    }
+}
+
+/// A server that asks while it is called, and has prompts and resources.
+pub(super) fn asking(folder: &Path) {
+    let form = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    let script = json!({
+        "serverInfo": {"name": "asking", "version": "1"},
+        "capabilities": {"tools": {}, "prompts": {}, "resources": {}, "completions": {}},
+        "tools": [{"name": "greet", "description": "Greets you", "inputSchema": {"type": "object"}}],
+        "prompts": [{"name": "hello", "arguments": [{"name": "who", "required": true}]}],
+        "resources": [{"uri": "memo://a", "name": "a"}],
+        "resourceTemplates": [{"uriTemplate": "memo://{id}", "name": "memo"}],
+        "reads": {
+            "memo://a": {"answer": {"contents": [{"uri": "memo://a", "text": "first"}]}},
+            "memo://b": {"answer": {"contents": [{"uri": "memo://b", "text": "second"}]}},
+        },
+        "gets": {"hello": {"answer": {"messages": [
+            {"role": "user", "content": {"type": "text", "text": "Hello ${params.arguments.who}"}},
+        ]}}},
+        "complete": {"who": ["world", "nobody"]},
+        "calls": {"greet": [
+            {"ask": {"method": "elicitation/create",
+                     "params": {"message": "Who are you?", "requestedSchema": form}}},
+            {"text": "${saved.answer}"},
+        ]},
+    });
+    std::fs::write(folder.join("asking.json"), script.to_string()).unwrap();
+    let exe = env!("CARGO_BIN_EXE_mcpdeck");
+    let config = json!({"servers": {"asking": {
+        "command": exe, "args": ["mock", folder.join("asking.json")], "startupTimeout": 45,
+    }}});
+    std::fs::write(folder.join("mcp.json"), config.to_string()).unwrap();
+}
+
+#[test]
+fn a_program_has_prompts_resources_completion_and_questions_over_rest() {
+    let service = serve(
+        asking,
+        &json!({"profiles": {
+            "all": {"allow": ["*", {"servers": "*"}], "limits": {"callsPerRun": 100}},
+            "none": {"allow": ["asking.nothing"]},
+        }}),
+    );
+    let all = service.client("all");
+    let get = |path: &str| all.send("GET", path, &json!({})).json();
+    let post = |path: &str, body: Value| all.send("POST", path, &body).json();
+    assert_eq!(get("/prompts")["prompts"][0]["prompt"], "hello");
+    assert_eq!(get("/resources")["resources"][0]["uri"], "memo://a");
+    assert_eq!(get("/resources/templates")["templates"][0]["uri"], "memo://{id}");
+    let prompt = post("/prompts/asking.hello/get", json!({"arguments": {"who": "you"}}));
+    assert_eq!(prompt["messages"][0]["content"]["text"], "Hello you", "{prompt}");
+    assert_eq!(prompt["provenance"]["server"], "asking", "{prompt}");
+    for (uri, text) in [("memo://a", "first"), ("memo://b", "second")] {
+        let read = post("/resources/read", json!({"uri": uri}));
+        assert_eq!(read["contents"][0]["text"], text, "{read}");
+    }
+    let name = get("/prompts")["prompts"][0]["name"].clone();
+    let completed = post(
+        "/complete",
+        json!({
+            "ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "who", "value": "w"},
+        }),
+    );
+    assert_eq!(completed["completion"]["values"], json!(["world"]), "{completed}");
+    for (path, body, status) in [
+        ("/prompts/asking.none/get", json!({}), 404),
+        ("/prompts/asking.hello/get", json!({"arguments": []}), 422),
+        ("/prompts/asking.hello/get", json!({}), 422),
+        ("/prompts/asking.hello", json!({}), 404),
+        ("/resources/read", json!({}), 422),
+        ("/complete", json!({"ref": {"type": "ref/other"}, "argument": {}}), 422),
+        ("/requests/none", json!({"result": {}}), 404),
+        ("/shutdown", json!({}), 403),
+    ] {
+        let answer = all.send("POST", path, &body);
+        assert_eq!(answer.status, status, "{path} {body}: {answer:?}");
+    }
+    // Events begin with the state, and tell a question; it is answered by whom it is asked.
+    let port = service.url.rsplit(':').next().unwrap().to_owned();
+    let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    let head = format!(
+        "GET /events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {}\r\n\r\n",
+        all.token
+    );
+    std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+    let from = std::io::BufReader::new(stream);
+    let mut events = super::Events { from, last: String::new() };
+    let first = events.next();
+    assert_eq!((&first["name"], &first["state"]), (&json!("asking"), &json!("ready")), "{first}");
+    let other = service.client("none");
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| post("/tools/asking.greet/call", json!({"interactive": true})));
+        let asked = events.next();
+        assert_eq!(asked["method"], "elicitation/create", "{asked}");
+        assert_eq!(asked["params"]["message"], "Who are you?", "{asked}");
+        assert_eq!(get("/requests?wait=10")["requests"][0]["id"], asked["id"]);
+        assert_eq!(other.send("GET", "/requests", &json!({})).json()["requests"], json!([]));
+        let path = format!("/requests/{}", asked["id"].as_str().unwrap());
+        let accepted = json!({"result": {"action": "accept", "content": {"name": "me"}}});
+        assert_eq!(other.send("POST", &path, &accepted).status, 404);
+        for wrong in [
+            json!({}),
+            json!({"result": {"action": "maybe"}}),
+            json!({"result": {}, "error": {"message": ""}}),
+        ] {
+            assert_eq!(all.send("POST", &path, &wrong).status, 422, "{wrong}");
+        }
+        assert_eq!(post(&path, accepted)["answered"], true);
+        let called = call.join().unwrap();
+        let text = called["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(text.contains("accept") && text.contains("me"), "{called}");
+    });
+    assert_eq!(get("/requests")["requests"], json!([]));
+    // Without `interactive` it is the operator's, and nobody is there.
+    let called = post("/tools/asking.greet/call", json!({}));
+    assert!(!called.to_string().contains("\"accept\""), "{called}");
+    let auth = service.auth();
+    let headers = [("Authorization", auth.as_str()), ("Accept", "application/json")];
+    let stats = service.send("GET", "/metrics", &headers, "").json();
+    assert_eq!(stats["servers"][0]["tools"][0]["name"], "greet", "{stats}");
+    let origins = stats["origins"].as_array().unwrap();
+    assert!(origins.iter().any(|it| it["origin"] == all.origin.as_str() && it["calls"] != 0));
+    assert!(stats["blocked"].is_array(), "{stats}");
+    assert_eq!(service.post("/shutdown", &json!({})).json()["stopping"], true);
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut events.from, &mut rest).unwrap();
+    let mut service = service;
+    assert!(service.child.wait().unwrap().success());
+}
+
+#[test]
+fn the_description_of_rest_has_every_route_with_an_operation_and_a_schema() {
+    let service = serve(asking, &json!({}));
+    let described = service.get("/openapi.json").json();
+    let source = include_str!("../../../src/gateway/lib.rs");
+    let routes = source.split(".route(").skip(1).filter_map(|rest| rest.split('"').nth(1));
+    let mut ids = std::collections::HashSet::new();
+    for route in routes {
+        let route = match route {
+            "/tools/{*path}" => "/tools/{name}/call",
+            "/prompts/{*path}" => "/prompts/{name}/get",
+            other => other,
+        };
+        let path = &described["paths"][route];
+        assert!(path.is_object(), "{route} is not described");
+        for (method, operation) in path.as_object().unwrap() {
+            if method == "parameters" {
+                continue;
+            }
+            let id = operation["operationId"].as_str().unwrap_or_else(|| panic!("{route}"));
+            assert!(ids.insert(id.to_owned()), "{id} twice");
+            for (status, answer) in operation["responses"].as_object().unwrap() {
+                let content = answer["content"].as_object();
+                let has_schema = content
+                    .is_some_and(|content| content.values().all(|kind| kind["schema"].is_object()));
+                assert!(has_schema || answer["$ref"].is_string(), "{id} {status}: {answer}");
+            }
+        }
     }
 }

@@ -1,0 +1,128 @@
+//! Questions of servers over REST: programs fetch them, and answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::outside::Outside;
+use super::rest::{RestAnswer, body, unprocessable};
+use super::state::Gateway;
+use super::tokens::Client;
+use ::mcp::{Answer, RequestKind};
+use base::text::SafeText;
+use host::AccessScope;
+
+/// Longest time that a request waits for a question, in seconds.
+const MAX_POLL_SECONDS: f64 = 60.0;
+
+/// `GET /requests`: the open questions to this client; with `wait`, as soon as there is one.
+pub(crate) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(client): Extension<Client>,
+    RawQuery(query): RawQuery,
+) -> RestAnswer {
+    client.allows(AccessScope::ToolsCall)?;
+    let mut wait = 0.0;
+    for (key, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        if key != "wait" {
+            let key = SafeText::line(&key);
+            return Err(unprocessable(format!("`{key}` is not one of: wait")));
+        }
+        let seconds = value.parse::<f64>().ok().filter(|it| (0.0..=MAX_POLL_SECONDS).contains(it));
+        let wrong =
+            || unprocessable(format!("`wait` is a number of seconds up to {MAX_POLL_SECONDS}"));
+        wait = seconds.ok_or_else(wrong)?;
+    }
+    let mut changed = gateway.questions.follow();
+    let asked = async {
+        loop {
+            let open = gateway.questions.list(&client);
+            if !open.is_empty() || changed.changed().await.is_err() {
+                return open;
+            }
+        }
+    };
+    let waited = async {
+        tokio::select! {
+            open = asked => open,
+            () = tokio::time::sleep(Duration::from_secs_f64(wait)) => Vec::new(),
+            () = client.cut.cancelled() => Vec::new(),
+            () = gateway.streams.cancelled() => Vec::new(),
+        }
+    };
+    Ok(Json(json!({ "requests": waited.await })))
+}
+
+/// The body of `POST /requests/{id}`: the result of the request, or an error.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AnswerBody {
+    #[serde(default)]
+    result: Option<Value>,
+    #[serde(default)]
+    error: Option<AnswerError>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnswerError {
+    #[serde(default = "declined")]
+    code: i64,
+    message: String,
+}
+
+/// JSON-RPC code of a request that the user rejected (MCP, sampling).
+const fn declined() -> i64 {
+    -1
+}
+
+/// `POST /requests/{id}`: answers a question.
+pub(crate) async fn answer(
+    State(gateway): State<Arc<Gateway>>,
+    Extension(client): Extension<Client>,
+    Path(id): Path<String>,
+    request: Result<Json<AnswerBody>, JsonRejection>,
+) -> RestAnswer {
+    client.allows(AccessScope::ToolsCall)?;
+    let kind = gateway.questions.kind_of(&client, &id).ok_or_else(|| Outside::absent(&id))?;
+    let answer = match body(request)? {
+        AnswerBody { result: Some(result), error: None } => {
+            fits(&kind, &result).map_err(unprocessable)?;
+            Answer::Result(result)
+        }
+        AnswerBody { result: None, error: Some(error) } => {
+            let message = SafeText::line(&error.message).to_string();
+            Answer::Refuse { code: error.code, message }
+        }
+        _ => return Err(unprocessable("write either `result` or `error`")),
+    };
+    if gateway.questions.answer(&client, &id, answer) {
+        return Ok(Json(json!({"id": id, "answered": true})));
+    }
+    Err(Outside::absent(&id))
+}
+
+/// What is wrong with the result of a request.
+fn fits(kind: &RequestKind, result: &Value) -> Result<(), &'static str> {
+    match kind {
+        RequestKind::Sampling => {
+            let is_whole = result.get("content").is_some()
+                && result["role"].is_string()
+                && result["model"].is_string();
+            is_whole.then_some(()).ok_or("the result has `role`, `content` and `model`")
+        }
+        RequestKind::Roots => {
+            result["roots"].is_array().then_some(()).ok_or("the result has a list `roots`")
+        }
+        _ => {
+            let known = ["accept", "decline", "cancel"];
+            let is_known = result["action"].as_str().is_some_and(|it| known.contains(&it));
+            is_known.then_some(()).ok_or("the result has an `action`: accept, decline or cancel")
+        }
+    }
+}

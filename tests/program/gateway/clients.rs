@@ -1,0 +1,158 @@
+//! The clients in other languages (`src/clients`), with the interpreters that are there.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::Service;
+use super::team::{asking, serve};
+use serde_json::json;
+
+/// The same story in each language: a service is started, everything is used once, it ends.
+const PYTHON: &str = r#"
+import asyncio, os, sys
+from mcpdeck import MCPDeck, MCPDeckError
+
+async def use(deck):
+    [server] = await deck.get_tools()
+    assert (server.name, server.state) == ("asking", "ready"), server
+    assert server.tools[0].description == "Greets you", server
+    assert [it.is_template for it in server.resources] == [False, True], server
+    prompt = await deck.get_prompt("asking.hello", {"who": "Ada"})
+    assert prompt["messages"][0]["content"]["text"] == "Hello Ada", prompt
+    assert (await deck.get_resource("memo://b"))[0]["text"] == "second"
+    assert (await deck.find_tools("greeting"))[0].tool == "greet"
+
+    async def answer(method, params):
+        assert method == "elicitation/create", method
+        await asyncio.sleep(0)
+        return {"action": "accept", "content": {"name": "Ada"}}
+
+    deck.register_callback(answer)
+    results = await asyncio.gather(*(deck.call_tool("asking.greet") for _ in range(2)))
+    assert all("Ada" in result.text and not result.is_error for result in results), results
+
+    def refuse(method, params):
+        raise RuntimeError("not today")
+
+    deck.register_callback(None)
+    deck.register_callback(refuse)
+    result = await deck.call_tool("asking.greet", timeout=20)
+    assert "not today" in result.text, result
+    deck.register_callback(None)
+    metrics = await deck.get_metrics()
+    assert metrics["servers"][0]["tools"][0]["metrics"]["requests"] == 3, metrics
+    try:
+        await deck.call_tool("asking.none/../x")
+    except MCPDeckError as error:
+        assert (error.code, error.status) == ("ERR_TOOL_NOT_FOUND", 404), error
+    else:
+        raise AssertionError("it is not there")
+
+async def main():
+    async with MCPDeck(config=sys.argv[2], command=sys.argv[1]) as deck:
+        await use(deck)
+    async with MCPDeck(url=sys.argv[3], token=sys.argv[4]) as deck:
+        assert (await deck.get_tools())[0].name == "asking"
+    async with MCPDeck(url=sys.argv[3], token=sys.argv[4]) as deck:
+        assert (await deck.get_tools())[0].name == "asking", "it was left alone"
+    for wrong, word in (("/no/such/program", "not found"), ("false", "status 1")):
+        try:
+            await MCPDeck(config=sys.argv[2], command=wrong).initialize()
+        except MCPDeckError as error:
+            assert word in str(error), error
+        else:
+            raise AssertionError(wrong)
+
+asyncio.run(main())
+print("done")
+"#;
+
+const NODE: &str = r#"
+import assert from "node:assert";
+import { MCPDeck, MCPDeckError } from "@CLIENT@";
+
+const [command, config, url, token] = process.argv.slice(2);
+const deck = new MCPDeck({ config, command });
+await deck.initialize();
+const [server] = await deck.getTools();
+assert.deepEqual([server.name, server.state], ["asking", "ready"]);
+assert.equal(server.tools[0].definition.description, "Greets you");
+assert.deepEqual(server.resources.map((it) => it.isTemplate), [false, true]);
+const prompt = await deck.getPrompt("asking.hello", { who: "Ada" });
+assert.equal(prompt.messages[0].content.text, "Hello Ada");
+assert.equal((await deck.getResource("memo://b"))[0].text, "second");
+assert.equal((await deck.findTools("greeting"))[0].tool, "greet");
+deck.registerCallback(async (method) => {
+  assert.equal(method, "elicitation/create");
+  return { action: "accept", content: { name: "Ada" } };
+});
+const results = await Promise.all([deck.callTool("asking.greet"), deck.callTool("asking.greet")]);
+for (const result of results) assert.match(result.content[0].text, /Ada/);
+deck.registerCallback(undefined);
+deck.registerCallback(() => { throw new Error("not today"); });
+assert.match((await deck.callTool("asking.greet", {}, { timeout: 20 })).content[0].text, /not today/);
+const metrics = await deck.getMetrics();
+assert.equal(metrics.servers[0].tools[0].metrics.requests, 3);
+await assert.rejects(deck.callTool("asking.none/../x"), (error) =>
+  error instanceof MCPDeckError && error.code === "ERR_TOOL_NOT_FOUND" && error.status === 404);
+await deck.shutdown();
+const running = new MCPDeck({ url, token });
+await running.initialize();
+assert.equal((await running.getTools())[0].name, "asking");
+await running.shutdown();
+await assert.rejects(new MCPDeck({ config, command: "/no/such/program" }).initialize(), /ENOENT/);
+await assert.rejects(new MCPDeck({ config, command: "false" }).initialize(), /status 1/);
+console.log("done");
+"#;
+
+/// Whether an interpreter is there; a test that needs it says so when it is not.
+fn has(interpreter: &str) -> bool {
+    let found = Command::new(interpreter).arg("--version").output().is_ok();
+    if !found {
+        assert!(std::env::var_os("MCPDECK_REQUIRE_REAL_SERVERS").is_none(), "no {interpreter}");
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            format!("skipped: {interpreter} is not on PATH\n").as_bytes(),
+        );
+    }
+    found
+}
+
+fn play(service: &Service, interpreter: &str, script: &Path) {
+    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/clients/python");
+    let out = Command::new(interpreter)
+        .arg(script)
+        .arg(env!("CARGO_BIN_EXE_mcpdeck"))
+        .arg(service.folder.join("mcp.json"))
+        .args([&service.url, &service.token])
+        .env("PYTHONPATH", clients)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("MCPDECK_STATE_DIR", service.folder.join("own-state"))
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), "done");
+}
+
+#[test]
+fn a_python_program_uses_everything_and_leaves_nothing() {
+    if !has("python3") {
+        return;
+    }
+    let service = serve(asking, &json!({}));
+    let script = service.folder.join("story.py");
+    std::fs::write(&script, PYTHON).unwrap();
+    play(&service, "python3", &script);
+}
+
+#[test]
+fn a_node_program_uses_everything_and_leaves_nothing() {
+    if !has("node") {
+        return;
+    }
+    let service = serve(asking, &json!({}));
+    let script = service.folder.join("story.mjs");
+    let client = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clients/typescript/mcpdeck.js");
+    std::fs::write(&script, NODE.replace("@CLIENT@", client)).unwrap();
+    play(&service, "node", &script);
+}
