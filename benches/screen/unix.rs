@@ -72,7 +72,7 @@ fn first_frame() {
             (&mut demo, Launch::new(Size::WIDE, &["--demo", "--quiet"])),
         ] {
             let begun = Instant::now();
-            let mut deck = launch.start_as_it_is();
+            let mut deck = launch.start();
             time_until(&deck, "a first frame", |deck| {
                 deck.raw_bytes().windows(FRAME_END.len()).any(|bytes| bytes == FRAME_END)
             });

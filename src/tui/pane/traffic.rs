@@ -127,7 +127,7 @@ impl TrafficPane {
             }
             Action::JumpPair => match self.stream.selected().and_then(|seq| pair(ui.model, seq)) {
                 Some(seq) if self.unfolded(seq) || self.stream.has(seq) => {
-                    self.stream.jump(seq, height)
+                    self.stream.jump(seq, height);
                 }
                 Some(_) => out.notify(
                     "the other message is hidden by the filter; {back} clears it",

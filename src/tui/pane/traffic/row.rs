@@ -298,7 +298,6 @@ impl Groups {
         };
         let answers = matches!(record.kind, MessageKind::Response | MessageKind::Error);
         let (key, begins) = match self.rows {
-            TrafficRows::Messages => (None, false),
             TrafficRows::Operations => (record.call.map(GroupKey::Call), false),
             TrafficRows::Requests if record.kind == MessageKind::Request => {
                 (asked(record.direction), true)
@@ -310,7 +309,7 @@ impl Groups {
                 };
                 (asked(other), false)
             }
-            TrafficRows::Requests => (None, false),
+            TrafficRows::Messages | TrafficRows::Requests => (None, false),
         };
         let Some(key) = key else { return FilterMatch::Row };
         self.forget(first);
