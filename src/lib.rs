@@ -45,7 +45,8 @@
 //! ```
 //! Each box is a crate below `src`, named `mcpdeck-NAME` and used under its short name; this one is the
 //! stable face of them and the binary. What each knows stands in one line in its manifest. `mock` plays
-//! servers from a script, `demo` holds those of `--demo`, `cli::telemetry` is the log file.
+//! servers from a script, `demo` holds those of `--demo`, `reach` knows the files of other MCP clients,
+//! `cli::telemetry` is the log file.
 //!
 //! # Invariants
 //! Each with what holds it; tests without a path are in `tests/engine/architecture.rs`.

@@ -23,7 +23,7 @@ use super::{load, operate, output, values};
 use ::check::rule;
 use ::deck::{KeptDefinitions, SavedTarget};
 use base::SafeText;
-use config::{Environment, Loaded, ServerConfig};
+use config::{Environment, ImportHost, Loaded, ServerConfig};
 use mcp::{Capabilities, ListKind};
 use schema::SchemaDocument;
 
@@ -50,6 +50,8 @@ const VALUES: &[(&str, &str, Completer)] = &[
     ("", "format", formats),
     ("", "server", servers),
     ("", "allow", rules),
+    ("connect", "clients", clients),
+    ("disconnect", "clients", clients),
     ("list", "servers", servers),
     ("login", "server", servers),
     ("logout", "server", servers),
@@ -503,6 +505,13 @@ fn topics(_: &CompletionContext<'_>, current: &str) -> Candidates {
         word(verb.get_name(), &about)
     });
     those(current, topics.chain([word("keys", "every key of the dashboard")]).chain(verbs))
+}
+
+/// Clients that can be connected.
+fn clients(here: &CompletionContext<'_>, current: &str) -> Candidates {
+    let slugs = ImportHost::ALL.iter().map(|host| (host.slug(), host.name()));
+    let open = slugs.filter(|(slug, _)| !here.words.contains(slug));
+    those(current, open.map(|(slug, name)| word(slug, name)))
 }
 
 /// Formats of the report; a file after `=`.

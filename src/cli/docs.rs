@@ -220,7 +220,7 @@ macro_rules! topic {
 }
 
 /// Every topic with a text of its own.
-pub const TOPICS: [Topic; 10] = [
+pub const TOPICS: [Topic; 11] = [
     topic!("configuration", "mcp.json: its keys, references, inputs"),
     topic!("calls", "calling tools, answering servers"),
     topic!("check", "checks for CI: formats, verdicts, expectations"),
@@ -228,6 +228,7 @@ pub const TOPICS: [Topic; 10] = [
     topic!("dev", "what happens while you edit a file or a server"),
     topic!("trust", "what may run without asking"),
     topic!("serve", "the gateway to all servers: clients, tokens, grants, the operator"),
+    topic!("clients", "other MCP clients: connect them, take their servers over"),
     topic!("chat", "chat with a model that calls the tools"),
     topic!("environment", "variables, files, exit codes"),
     topic!("protection", "what is protected, and what is not"),

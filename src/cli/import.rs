@@ -11,9 +11,10 @@ use super::args::ImportArgs;
 use super::output::{self, CommandResult, ExitStatus, problems};
 use base::{SafeText, Secret, ServerName};
 use config::{
-    Conflict, Diagnostic, Environment, ImportHost, Imported, import_places, is_secret_name,
-    merge_import, preview_import, read_import, write_with_backup,
+    Conflict, Diagnostic, Environment, FileFormat, ImportHost, Imported, import_places,
+    is_secret_name, merge_import, preview_import, read_import, write_with_backup,
 };
+use reach::starts_deck;
 
 /// A file without servers.
 const EMPTY: &str = "{\n  \"servers\": {}\n}\n";
@@ -74,15 +75,34 @@ fn read_any(
     if let Some(host) = host {
         return read_import(host, path, env);
     }
-    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
-        return read_import(ImportHost::Codex, path, env);
+    let hosts: &[ImportHost] = match FileFormat::from_path(path) {
+        FileFormat::Toml => &[ImportHost::Codex],
+        FileFormat::Yaml => &[ImportHost::Goose, ImportHost::Continue],
+        FileFormat::Json => &[
+            ImportHost::ClaudeDesktop,
+            ImportHost::VsCode,
+            ImportHost::Zed,
+            ImportHost::Opencode,
+            ImportHost::Continue,
+        ],
+    };
+    let mut problems = Vec::new();
+    for host in hosts {
+        match read_import(*host, path, env) {
+            Ok(found) => return Ok(found),
+            // What cannot be read as one of them cannot be read as another.
+            Err(found) if found.iter().any(|problem| problem.rule != "import/nothing") => {
+                return Err(found);
+            }
+            Err(found) => problems = found,
+        }
     }
-    read_import(ImportHost::ClaudeDesktop, path, env).or_else(|first| {
-        [ImportHost::VsCode, ImportHost::Zed]
-            .into_iter()
-            .find_map(|h| read_import(h, path, env).ok())
-            .ok_or(first)
-    })
+    for problem in &mut problems {
+        "no servers of any known program are in this file".clone_into(&mut problem.message);
+        let names: Vec<&str> = ImportHost::ALL.iter().map(|host| host.name()).collect();
+        problem.help = Some(format!("files of these are read: {}", names.join(", ")));
+    }
+    Err(problems)
 }
 
 /// What was imported so far.
@@ -98,6 +118,11 @@ impl Taken {
     fn add(&mut self, found: Imported) {
         let servers = &mut self.found.servers;
         for (name, mut entry) in found.servers {
+            if starts_deck(&entry) {
+                let own = format!("`{name}` is the deck itself and was left out");
+                self.found.notes.push(own);
+                continue;
+            }
             for key in ["env", "headers"] {
                 let values = entry.get_mut(key).and_then(Value::as_object_mut);
                 for (variable, value) in values.into_iter().flatten() {

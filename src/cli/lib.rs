@@ -14,6 +14,7 @@ mod chat;
 mod check;
 mod complete;
 mod configuration;
+mod connect;
 mod consent;
 #[cfg(feature = "tui")]
 mod dashboard;
@@ -147,6 +148,9 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Login(args)) => login::login(&cli.common, &args).into(),
         Some(Verb::Logout { server }) => login::logout(&cli.common, &server).into(),
         Some(Verb::Import(args)) => import::import(&args).into(),
+        Some(Verb::Connect(args)) => connect::connect(&cli.common, &args, telemetry).into(),
+        Some(Verb::Disconnect(args)) => connect::disconnect(&cli.common, &args).into(),
+        Some(Verb::Sync(args)) => connect::sync(&cli.common, &args).into(),
         #[cfg(feature = "chat")]
         Some(Verb::Chat(args)) => chat::chat(&cli.common, &args, telemetry).into(),
         #[cfg(feature = "gateway")]

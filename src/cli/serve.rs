@@ -20,13 +20,13 @@ use ::deck::{Clients, Deck, DeckEvent, PolicyKeeper, TrustGate, TrustStore};
 use ::deck::{Listening, Local};
 use base::human::parse_duration;
 use base::notices::NoticeReader;
-use base::{Clock, SafeText, Timestamp};
+use base::{Clock, SafeText, Secret, Timestamp};
 use config::Environment;
 use gateway::{
     self, Bridge, ClientTokens, DEFAULT_SCOPES, GatewayService, OwnerToken, ServeOptions,
     SharedStore, Traces, serve_stdio,
 };
-use host::{AccessScope, Host, ServerState};
+use host::{AccessScope, DEFAULT_PROFILE, Host, ServerState};
 
 /// `mcpdeck serve`
 #[derive(Debug, Args)]
@@ -418,6 +418,24 @@ pub fn beside(
     deck.serves_others = true;
     deck.alongside = Some(service);
     Ok((deck, bridge, clients))
+}
+
+/// Creates a token for a connected client; returns it and its id.
+pub fn token_for(profile: Option<&str>) -> Result<(Secret, String), ExitStatus> {
+    let nowhere = || output::refuse("there is no folder to keep tokens in: set MCPDECK_STATE_DIR");
+    let store = ClientTokens::of(&Environment::of_process().state_dir.ok_or_else(nowhere)?);
+    let profile = profile.unwrap_or(DEFAULT_PROFILE);
+    let made = store.create(profile, DEFAULT_SCOPES.to_vec(), None, Clock::system().now());
+    made.map(|(token, record)| (token, record.id)).map_err(refused)
+}
+
+/// Revokes the token of a client that is no longer connected; one that is gone already is fine.
+pub fn revoke_quietly(id: &str) {
+    if let Some(state) = Environment::of_process().state_dir
+        && let Err(problem) = ClientTokens::of(&state).revoke(id)
+    {
+        output::complain(&SafeText::line(&format!("its token {id} is still valid: {problem}")));
+    }
 }
 
 /// Creates, lists and revokes tokens.

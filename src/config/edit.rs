@@ -20,7 +20,8 @@ mod splice;
 
 pub use entry::{ENTRY_NAME, ShownEntry, entry_schema, restored_entry, shown_entry};
 pub use put::{put_element, put_member};
-pub use save::{Undo, read_for_edit, write_with_backup};
+pub(crate) use put::{put_path, take_path};
+pub use save::{Undo, read_for_edit, write_private_with_backup, write_with_backup};
 
 use splice::{SplicedText, insert, remove_at, replace_range};
 

@@ -1,21 +1,25 @@
-//! Imports servers from other programs: Claude Desktop, Claude Code, Cursor, VS Code, Windsurf,
-//! Cline, Gemini CLI, Codex and Zed.
+//! The servers of other programs: Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Cline,
+//! Gemini CLI, Codex, Zed, opencode, Goose and Continue; where their files are, and how their
+//! entries are read and written.
 //!
-//! Reads their files, never writes them. Each dialect becomes entries of ours with the same
-//! meaning; what has no equivalent is left out with a note. [`preview_import`] shows what would
-//! change before [`crate::write_with_backup`] changes it.
+//! Each dialect becomes entries of ours with the same meaning, and the other way round; what has no
+//! equivalent is left out with a note. [`preview_import`] shows what would change before
+//! [`crate::write_with_backup`] changes it.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use crate::document::{EntryPlace, FileFormat, read_document};
 use crate::edit::{Edit, EditError, apply_edit};
 use crate::source::SourceText;
-use crate::syntax::parse;
 use crate::{Diagnostic, Environment, Severity};
 use base::ServerName;
 
 mod dialect;
+mod export;
+
+pub use export::{ExportScope, ExportedEntry, client_entry};
 
 /// Largest file that is read, in bytes: some programs keep more than their servers in it.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -72,17 +76,7 @@ fn read_source(
     source: &SourceText,
     env: &Environment,
 ) -> Result<Imported, Vec<Diagnostic>> {
-    let root = match host {
-        ImportHost::Codex => from_toml(source)?,
-        // What a program wrote may exceed the limits of files that users write.
-        _ => match serde_json::from_str(source.text()) {
-            Ok(root) => root,
-            Err(_) => match parse(source) {
-                (Some(root), problems) if problems.is_empty() => root.to_json(),
-                (_, problems) => return Err(problems),
-            },
-        },
-    };
+    let root = read_document(host.format(source.file()), source)?;
     let found = servers(host, &root, env);
     if found.is_empty() {
         let message = format!("no servers of {} are in this file", host.name());
@@ -95,21 +89,16 @@ fn read_source(
             out.notes.push(format!("`{name}` is not an object and was left out"));
             continue;
         };
+        if dialect::is_built_in(host, entry) {
+            out.notes.push(format!("`{name}` is a part of {} and was left out", host.name()));
+            continue;
+        }
         match dialect::convert(host, &name, entry, &mut out.notes) {
             Some(entry) => out.servers.push((ServerName::new(&name), Value::Object(entry))),
             None => out.notes.push(format!("`{name}` names neither a command nor an address")),
         }
     }
     Ok(out)
-}
-
-fn from_toml(source: &SourceText) -> Result<Value, Vec<Diagnostic>> {
-    toml::from_str(source.text()).map_err(|error| {
-        // The snippet is left out: what is secret in TOML is not known at this point.
-        let mut problem = Diagnostic::new("config/syntax", Severity::Error, error.message());
-        problem.at = source.position(error.span().unwrap_or(0..0).start);
-        vec![problem]
-    })
 }
 
 /// The text of our file with the imported servers added, and the notes about conflicts. Existing
@@ -149,9 +138,13 @@ pub fn preview_import(path: &Path, before: &str, after: &str) -> String {
     if before == after {
         return String::new();
     }
+    unified_patch(path, &masked(before), &masked(after))
+}
+
+/// The change of a file as a unified diff; its texts are shown as they are.
+pub fn unified_patch(path: &Path, before: &str, after: &str) -> String {
     let name = path.display().to_string();
-    let (old, new) = (masked(before), masked(after));
-    similar::TextDiff::from_lines(&*old, &*new).unified_diff().header(&name, &name).to_string()
+    similar::TextDiff::from_lines(before, after).unified_diff().header(&name, &name).to_string()
 }
 
 /// A configuration's text with its secrets replaced, line breaks kept.
@@ -206,6 +199,13 @@ pub enum ImportHost {
     Codex,
     /// Zed.
     Zed,
+    /// opencode.
+    #[strum(serialize = "opencode")]
+    Opencode,
+    /// Goose.
+    Goose,
+    /// Continue.
+    Continue,
 }
 
 impl ImportHost {
@@ -217,10 +217,77 @@ impl ImportHost {
         self.into()
     }
 
+    /// Its name on the command line: `claude-code`.
+    pub fn slug(self) -> String {
+        self.name().to_lowercase().replace(' ', "-")
+    }
+
+    /// The language of a file of it.
+    pub fn format(self, path: &Path) -> FileFormat {
+        match (self, FileFormat::from_path(path)) {
+            (Self::Codex, _) => FileFormat::Toml,
+            (Self::Goose, _) => FileFormat::Yaml,
+            (Self::Continue, FileFormat::Json) if path.extension().is_none() => FileFormat::Yaml,
+            (Self::Continue, format) => format,
+            _ => FileFormat::Json,
+        }
+    }
+
+    /// Where its entry of this name is in a file of it with this content.
+    pub fn place(self, root: &Value, name: &str) -> EntryPlace {
+        let path: &[&str] = match self {
+            Self::VsCode => &["servers"],
+            Self::Codex => &["mcp_servers"],
+            Self::Zed => &["context_servers"],
+            Self::Opencode if is_nested_opencode(root) => &["mcp", "servers"],
+            Self::Opencode => &["mcp"],
+            Self::Goose => &["extensions"],
+            _ => &["mcpServers"],
+        };
+        EntryPlace {
+            path: path.iter().map(|key| (*key).to_owned()).collect(),
+            name: name.to_owned(),
+            is_listed: self == Self::Continue && !root["mcpServers"].is_object(),
+        }
+    }
+
+    /// The file that its user's servers (in a project, those of the project) are written to: the
+    /// first that exists, else the first. `None` when it has none.
+    pub fn client_file(self, env: &Environment, in_project: bool) -> Option<PathBuf> {
+        let own = FILES.iter().filter(|(host, base, path)| {
+            let is_here = matches!(base, PathBase::Here);
+            *host == self
+                && is_here == in_project
+                && !READ_ONLY.iter().any(|end| path.ends_with(end))
+        });
+        let mut paths: Vec<PathBuf> =
+            own.filter_map(|(_, base, path)| base.path(path, env)).collect();
+        let at = paths.iter().position(|path| env.absolute(path).is_file()).unwrap_or(0);
+        (at < paths.len()).then(|| paths.swap_remove(at))
+    }
+
+    /// Its programs, as found on `PATH`.
+    pub const fn programs(self) -> &'static [&'static str] {
+        match self {
+            Self::ClaudeDesktop => &["claude-desktop"],
+            Self::ClaudeCode => &["claude"],
+            Self::Cursor => &["cursor", "cursor-agent"],
+            Self::VsCode => &["code"],
+            Self::Windsurf => &["windsurf"],
+            Self::Cline => &["cline"],
+            Self::GeminiCli => &["gemini"],
+            Self::Codex => &["codex"],
+            Self::Zed => &["zed", "zeditor"],
+            Self::Opencode => &["opencode"],
+            Self::Goose => &["goose"],
+            Self::Continue => &["cn"],
+        }
+    }
+
     /// The program a file belongs to, judged by its name and folder.
     pub fn of_path(path: &Path) -> Option<Self> {
         let text = path.to_string_lossy().replace('\\', "/");
-        let general = ["mcp.json", "settings.json", "config.toml"];
+        let general = ["mcp.json", "settings.json", "config.toml", "config.yaml", "config.json"];
         let is = |of: &str| {
             let parts: Vec<&str> = of.rsplitn(3, '/').collect();
             // A name that many programs use counts only with its folder.
@@ -251,23 +318,57 @@ pub struct ImportFile {
 #[derive(Clone, Copy)]
 enum PathBase {
     Home,
+    /// The user's folder for configuration, as the system has it.
     Config,
+    /// `~/.config` on every system, or what `XDG_CONFIG_HOME` names.
+    DotConfig,
+    /// What a variable names, else the home folder.
+    Variable(&'static str, &'static str),
     Here,
+}
+
+impl PathBase {
+    fn path(self, path: &str, env: &Environment) -> Option<PathBuf> {
+        let named = |name| env.var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Some(match self {
+            Self::Home => env.home.as_ref()?.join(path),
+            Self::Config => env.config_dir.as_ref()?.join(path),
+            Self::DotConfig => {
+                let home = || Some(env.home.as_ref()?.join(".config"));
+                named("XDG_CONFIG_HOME").or_else(home)?.join(path)
+            }
+            // The variable stands for the folder that is within the home folder otherwise.
+            Self::Variable(name, folder) => match named(name) {
+                Some(place) => place.join(path),
+                None => env.home.as_ref()?.join(folder).join(path),
+            },
+            Self::Here => PathBuf::from(path),
+        })
+    }
 }
 
 const ZED: (ImportHost, PathBase, &str) = if cfg!(windows) {
     (ImportHost::Zed, PathBase::Config, "Zed/settings.json")
 } else {
-    (ImportHost::Zed, PathBase::Home, ".config/zed/settings.json")
+    (ImportHost::Zed, PathBase::DotConfig, "zed/settings.json")
+};
+
+const GOOSE: (ImportHost, PathBase, &str) = if cfg!(windows) {
+    (ImportHost::Goose, PathBase::Config, "Block/goose/config/config.yaml")
+} else {
+    (ImportHost::Goose, PathBase::DotConfig, "goose/config.yaml")
 };
 
 const CLINE: &str =
     "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
 
+/// Older places, which are read and never written.
+const READ_ONLY: [&str; 2] = ["Code/User/settings.json", ".continue/config.json"];
+
 /// The files of each program.
-const FILES: [(ImportHost, PathBase, &str); 16] = [
+const FILES: [(ImportHost, PathBase, &str); 25] = [
     (ImportHost::ClaudeDesktop, PathBase::Config, "Claude/claude_desktop_config.json"),
-    (ImportHost::ClaudeCode, PathBase::Home, ".claude.json"),
+    (ImportHost::ClaudeCode, PathBase::Variable("CLAUDE_CONFIG_DIR", ""), ".claude.json"),
     (ImportHost::ClaudeCode, PathBase::Here, ".mcp.json"),
     (ImportHost::Cursor, PathBase::Home, ".cursor/mcp.json"),
     (ImportHost::Cursor, PathBase::Here, ".cursor/mcp.json"),
@@ -276,26 +377,37 @@ const FILES: [(ImportHost, PathBase, &str); 16] = [
     (ImportHost::VsCode, PathBase::Here, ".vscode/mcp.json"),
     (ImportHost::Windsurf, PathBase::Home, ".codeium/windsurf/mcp_config.json"),
     (ImportHost::Cline, PathBase::Config, CLINE),
+    (ImportHost::Cline, PathBase::Home, ".cline/data/settings/cline_mcp_settings.json"),
     (ImportHost::GeminiCli, PathBase::Home, ".gemini/settings.json"),
     (ImportHost::GeminiCli, PathBase::Here, ".gemini/settings.json"),
-    (ImportHost::Codex, PathBase::Home, ".codex/config.toml"),
+    (ImportHost::Codex, PathBase::Variable("CODEX_HOME", ".codex"), "config.toml"),
     (ImportHost::Codex, PathBase::Here, ".codex/config.toml"),
     ZED,
     (ImportHost::Zed, PathBase::Here, ".zed/settings.json"),
+    (ImportHost::Opencode, PathBase::DotConfig, "opencode/opencode.json"),
+    (ImportHost::Opencode, PathBase::DotConfig, "opencode/opencode.jsonc"),
+    (ImportHost::Opencode, PathBase::Here, "opencode.json"),
+    (ImportHost::Opencode, PathBase::Here, "opencode.jsonc"),
+    GOOSE,
+    (ImportHost::Continue, PathBase::Home, ".continue/config.yaml"),
+    (ImportHost::Continue, PathBase::Home, ".continue/config.json"),
+    (ImportHost::Continue, PathBase::Here, ".continue/mcpServers/mcpdeck.yaml"),
 ];
 
 /// The files of all programs, the user's before the project's.
 pub fn import_places(env: &Environment) -> Vec<ImportFile> {
     let at = |(host, base, path): &(ImportHost, PathBase, &str)| {
-        let path = match base {
-            PathBase::Home => env.home.as_ref()?.join(path),
-            PathBase::Config => env.config_dir.as_ref()?.join(path),
-            PathBase::Here => PathBuf::from(path),
-        };
+        let path = base.path(path, env)?;
         let exists = env.absolute(&path).is_file();
         Some(ImportFile { host: *host, path, exists })
     };
     FILES.iter().filter_map(at).collect()
+}
+
+/// Whether opencode's servers are one level deeper, as its second version has them.
+fn is_nested_opencode(root: &Value) -> bool {
+    let servers = root.pointer("/mcp/servers").and_then(Value::as_object);
+    servers.is_some_and(|servers| !servers.get("type").is_some_and(Value::is_string))
 }
 
 /// The entries of a file, by name.
@@ -317,16 +429,96 @@ fn servers(host: ImportHost, root: &Value, env: &Environment) -> Vec<(String, Va
         }
         ImportHost::Codex => take(root.get("mcp_servers")),
         ImportHost::Zed => take(root.get("context_servers")),
+        ImportHost::Goose => take(root.get("extensions")),
+        ImportHost::Opencode if is_nested_opencode(root) => take(root.pointer("/mcp/servers")),
+        ImportHost::Opencode => take(root.get("mcp")),
+        ImportHost::Continue => {
+            take(root.get("mcpServers").filter(|servers| servers.is_object()));
+            let older = root.pointer("/experimental/modelContextProtocolServers");
+            let lists = [root.get("mcpServers"), older];
+            let all = lists.into_iter().flatten().filter_map(Value::as_array).flatten();
+            for (number, entry) in (1..).zip(all) {
+                let name = entry.get("name").and_then(Value::as_str).map(str::to_owned);
+                out.push((name.unwrap_or_else(|| format!("continue-{number}")), entry.clone()));
+            }
+        }
         ImportHost::ClaudeCode => {
             take(root.get("mcpServers"));
-            // Per-project servers in the user's file: those of the current folder take precedence.
+            out.extend(of_projects(root, env, &out));
+            // Those of the current folder take precedence.
             let projects = root.get("projects").and_then(Value::as_object);
             let here = projects.into_iter().flatten().find(|(path, _)| Path::new(path) == env.cwd);
-            take(here.and_then(|(_, project)| project.get("mcpServers")));
+            for (name, entry) in
+                here.map(|(_, project)| project_servers(project)).into_iter().flatten()
+            {
+                out.retain(|(known, _)| *known != name);
+                out.push((name, entry));
+            }
+        }
+        ImportHost::GeminiCli => {
+            take(root.get("mcpServers"));
+            let list = |key: &str| root.pointer(key).and_then(Value::as_array);
+            let names = |list: &[Value], name: &str| list.iter().any(|one| one == name);
+            for (name, entry) in &mut out {
+                let excluded = list("/mcp/excluded").is_some_and(|list| names(list, name));
+                let allowed = list("/mcp/allowed").is_none_or(|list| names(list, name));
+                if excluded || !allowed {
+                    switch_off(entry);
+                }
+            }
         }
         _ => take(root.get("mcpServers")),
     }
     out
+}
+
+/// The servers of a project of Claude Code, those that were switched off there disabled.
+fn project_servers(project: &Value) -> Vec<(String, Value)> {
+    let off = project.get("disabledMcpServers").and_then(Value::as_array);
+    let servers = project.get("mcpServers").and_then(Value::as_object);
+    let mut out = Vec::new();
+    for (name, entry) in servers.into_iter().flatten() {
+        let mut entry = entry.clone();
+        if off.is_some_and(|off| off.iter().any(|one| one == name.as_str())) {
+            switch_off(&mut entry);
+        }
+        out.push((name.clone(), entry));
+    }
+    out
+}
+
+/// The servers of all projects of Claude Code but the current one. Each runs in its project; a name
+/// that is taken is followed by that of the project.
+fn of_projects(root: &Value, env: &Environment, taken: &[(String, Value)]) -> Vec<(String, Value)> {
+    let mut out: Vec<(String, Value)> = Vec::new();
+    let projects = root.get("projects").and_then(Value::as_object);
+    for (path, project) in projects.into_iter().flatten() {
+        if Path::new(path) == env.cwd {
+            continue;
+        }
+        for (name, mut entry) in project_servers(project) {
+            let all = || taken.iter().chain(&out);
+            if all().any(|(_, known)| *known == entry) {
+                continue;
+            }
+            let folder = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+            let long = format!("{name}-{folder}");
+            let name = if all().any(|(known, _)| *known == name) { long } else { name };
+            if let Some(entry) = entry.as_object_mut()
+                && entry.get("command").is_some()
+            {
+                entry.entry("cwd").or_insert_with(|| Value::String(path.clone()));
+            }
+            out.push((name, entry));
+        }
+    }
+    out
+}
+
+fn switch_off(entry: &mut Value) {
+    if let Some(entry) = entry.as_object_mut() {
+        entry.insert("disabled".to_owned(), Value::Bool(true));
+    }
 }
 
 /// Declared inputs; only VS Code has them.

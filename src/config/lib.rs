@@ -7,6 +7,7 @@
 mod change;
 mod diagnostics;
 mod discover;
+mod document;
 mod edit;
 mod entry;
 mod env_file;
@@ -35,9 +36,12 @@ pub use diagnostics::{
     Diagnostic, Origins, Position, Severity, SnippetMark, ValueOrigin, render, render_all,
 };
 pub use discover::{FileScope, Pairs, candidates, discover, single_command, single_url};
+pub use document::{
+    EntryPlace, FileFormat, entry_at, masked_lines, put_entry, read_document, take_entry,
+};
 pub use edit::{
     ENTRY_NAME, Edit, EditError, ShownEntry, Undo, apply_edit, entry_schema, read_for_edit,
-    restored_entry, shown_entry, write_with_backup,
+    restored_entry, shown_entry, write_private_with_backup, write_with_backup,
 };
 pub use edit::{put_element, put_member, without_mark};
 pub use entry::{ENTRY_LABEL, HOST_LABEL, ID_FILE};
@@ -48,8 +52,9 @@ pub use graph::{cycle_in_words, dependency_cycles};
 pub use hazards::dangers;
 pub use hazards::is_hidden;
 pub use import::{
-    Conflict, ImportFile, ImportHost, Imported, import_places, merge_import, preview_import,
-    read_import, read_import_text, server_templates,
+    Conflict, ExportScope, ExportedEntry, ImportFile, ImportHost, Imported, client_entry,
+    import_places, merge_import, preview_import, read_import, read_import_text, server_templates,
+    unified_patch,
 };
 pub use json_schema::json_schema;
 pub use load::{InputNeed, Loaded, load, load_text};

@@ -326,7 +326,8 @@ fn other_format(text: &str) -> Option<(&'static str, &'static str)> {
     let is_yaml = first.split_once(':').is_some_and(|(key, rest)| {
         is_key(key) && !key.starts_with('"') && (rest.is_empty() || rest.starts_with(' '))
     });
-    let help = "write it as JSON: `{ \"servers\": { ... } }`";
+    let help = "`mcpdeck import` reads the configuration of Goose and Continue; write others as \
+                `{ \"servers\": { ... } }`";
     is_yaml.then_some(("this is YAML, not JSON", help))
 }
 

@@ -3,6 +3,8 @@
 // SSL_CERT_FILE is a matter of this system; others keep authorities in a store of their own.
 #[cfg(target_os = "linux")]
 mod certificates;
+#[cfg(all(target_os = "linux", feature = "gateway"))]
+mod connect;
 #[cfg(feature = "tui")]
 mod copied;
 #[cfg(feature = "tui")]

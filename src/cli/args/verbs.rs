@@ -60,6 +60,13 @@ pub enum Verb {
     },
     /// Find configurations of other MCP hosts; print them as one mcp.json or merge them into yours.
     Import(ImportArgs),
+    /// Let another MCP client (Claude Code, Cursor, VS Code, Codex ...) reach every server through the
+    /// deck; `--list` shows the clients on this machine.
+    Connect(crate::connect::ConnectArgs),
+    /// Take a connection back: the client's file is as it was before.
+    Disconnect(crate::connect::DisconnectArgs),
+    /// Keep the copies of `connect --direct` equal to your file; `--check` only compares.
+    Sync(crate::connect::SyncArgs),
     /// Chat with a language model that calls the tools of the servers; `-p` for one question.
     #[cfg(feature = "chat")]
     Chat(crate::chat::ChatArgs),
@@ -99,7 +106,7 @@ pub enum Verb {
     },
     /// Print the manual page.
     Man,
-    /// Explain a topic (configuration, calls, check, tests, dev, trust, serve, chat, keys,
+    /// Explain a topic (configuration, calls, check, tests, dev, trust, serve, clients, chat, keys,
     /// environment, protection) or a command.
     Help {
         /// The topic or command, such as `grants add`; lists all topics when left out.

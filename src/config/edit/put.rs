@@ -1,11 +1,12 @@
 //! Puts a value into a hand-edited JSON file: comments, order and line ends are kept. Pure, text to
 //! text.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::parsed;
-use super::splice::{SplicedText, insert, replace_range};
-use crate::syntax::SyntaxNode;
+use super::splice::{SplicedText, insert, remove_at, replace_range};
+use super::{EditError, parsed};
+use crate::source::SourceText;
+use crate::syntax::{NodeKind, SyntaxNode, parse_loosely};
 
 /// Returns `text` with `value` under `key` of the top-level object `of`, replacing an existing one.
 /// `None` when that cannot be done safely.
@@ -49,6 +50,78 @@ fn changed(
     };
     let read = parsed(&text).ok()?.root.to_json();
     holds(read.get(of)?).then_some(text)
+}
+
+/// A file of another program, as leniently as it reads it itself.
+fn foreign(text: &str) -> Result<SplicedText, EditError> {
+    let text = if text.trim().is_empty() { format!("{text}{{}}\n") } else { text.to_owned() };
+    let root = parse_loosely(&SourceText::new("", &*text));
+    let root = root.map_err(|problem| EditError::Syntax(vec![*problem]))?;
+    match root.filter(SyntaxNode::is_object) {
+        Some(root) => Ok(SplicedText { text, root }),
+        None => Err(EditError::Refused("the file is not an object".to_owned())),
+    }
+}
+
+/// Returns `text`, a file of another program, with an entry at a place; what is there already under
+/// that name is replaced, and objects that are missing around it are made.
+///
+/// # Errors
+/// When the text cannot be parsed, or something on the way is not an object.
+pub(crate) fn put_path(
+    text: &str,
+    path: &[String],
+    name: &str,
+    value: &Value,
+) -> Result<String, EditError> {
+    let doc = foreign(text)?;
+    let within = |path: &[String], inner: Value| {
+        path.iter()
+            .rev()
+            .fold(inner, |inner, key| Value::Object(Map::from_iter([(key.clone(), inner)])))
+    };
+    let mut node = &doc.root;
+    for (depth, key) in path.iter().enumerate() {
+        let deeper = path.get(depth + 1..).unwrap_or_default();
+        let inner = || within(deeper, json!({ name: value }));
+        match node.get(key) {
+            Some(found) if found.is_object() => node = found,
+            Some(SyntaxNode { kind: NodeKind::Null, range }) => {
+                return Ok(replace_range(&doc, node, range.clone(), &inner()));
+            }
+            Some(_) => return Err(EditError::Refused(format!("`{key}` is not an object"))),
+            None => return Ok(insert(&doc, node, (Some(key), &inner()), None)),
+        }
+    }
+    Ok(match node.get(name) {
+        Some(old) => replace_range(&doc, node, old.range.clone(), value),
+        None => insert(&doc, node, (Some(name), value), None),
+    })
+}
+
+/// Returns `text`, a file of another program, without the entry at a place.
+///
+/// # Errors
+/// When the text cannot be parsed, or there is no such entry.
+pub(crate) fn take_path(text: &str, path: &[String], name: &str) -> Result<String, EditError> {
+    let doc = foreign(text)?;
+    let parent = path.iter().try_fold(&doc.root, |node, key| node.get(key));
+    let index =
+        parent.and_then(|parent| parent.members().iter().rposition(|member| member.key == name));
+    match parent.zip(index) {
+        Some((parent, index)) => {
+            let range = parent.range.clone();
+            let text = remove_at(&doc, parent, index);
+            // An object that held nothing else is empty again.
+            let end = text.len() - (doc.text.len() - range.end);
+            let inner = text.get(range.start + 1..end - 1).unwrap_or_default();
+            if parent.members().len() == 1 && inner.trim().is_empty() {
+                return Ok([&text[..range.start], "{}", &text[end..]].concat());
+            }
+            Ok(text)
+        }
+        None => Err(EditError::Refused(format!("there is no `{name}`"))),
+    }
 }
 
 #[cfg(test)]

@@ -7,12 +7,14 @@ use sha2::{Digest, Sha256};
 
 use crate::Environment;
 use crate::edit::EditError;
-use crate::source::MAX_FILE_BYTES;
 use base::atomic::{Readers, alone, replace};
 use base::file::read_text;
 
 /// Backups kept per file.
 const MAX_BACKUPS: usize = 20;
+
+/// Largest file that is changed, in bytes: some programs keep more than their servers in it.
+const MAX_EDIT_BYTES: u64 = 64 << 20;
 
 /// Undoes one edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub struct Undo {
 /// # Errors
 /// When it cannot be read.
 pub fn read_for_edit(path: &Path) -> io::Result<Option<String>> {
-    read_text(path, MAX_FILE_BYTES)
+    read_text(path, MAX_EDIT_BYTES)
 }
 
 /// Replaces a file atomically with its edited text, with backup and undo. Creates a missing file.
@@ -42,6 +44,28 @@ pub fn write_with_backup(
     after: String,
     env: &Environment,
 ) -> Result<Undo, EditError> {
+    write(path, (before, after), env, Readers::Default)
+}
+
+/// The same for a file that may hold a token: a new one is readable by the user alone.
+///
+/// # Errors
+/// As [`write_with_backup`].
+pub fn write_private_with_backup(
+    path: &Path,
+    before: Option<String>,
+    after: String,
+    env: &Environment,
+) -> Result<Undo, EditError> {
+    write(path, (before, after), env, Readers::Owner)
+}
+
+fn write(
+    path: &Path,
+    (before, after): (Option<String>, String),
+    env: &Environment,
+    readers: Readers,
+) -> Result<Undo, EditError> {
     alone(path, || {
         if read_for_edit(path).map_err(|error| unsaved(path, &error))? != before {
             return Err(EditError::ChangedSince(path.to_path_buf()));
@@ -53,8 +77,7 @@ pub fn write_with_backup(
             _ => None,
         };
         if before.as_ref() != Some(&after) {
-            replace(path, after.as_bytes(), Readers::Default)
-                .map_err(|error| unsaved(path, &error))?;
+            replace(path, after.as_bytes(), readers).map_err(|error| unsaved(path, &error))?;
         }
         Ok(Undo { path: path.to_path_buf(), before, after, backup: copy })
     })

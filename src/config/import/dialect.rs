@@ -14,6 +14,12 @@ pub(super) fn convert(
 ) -> Option<Map<String, Value>> {
     let mut left = entry.clone();
     let mut out = Map::new();
+    match host {
+        ImportHost::Opencode => opencode(&mut left),
+        ImportHost::Goose => goose(&mut left),
+        ImportHost::Continue => continue_dev(&mut left),
+        _ => {}
+    }
     transport(host, &mut left, &mut out)?;
     common(&mut left, &mut out);
     for (theirs, ours) in keys(host) {
@@ -27,13 +33,14 @@ pub(super) fn convert(
         ImportHost::Codex => codex(&mut left, &mut out, (name, notes)),
         ImportHost::Zed => zed(&mut left),
         ImportHost::VsCode => own_keys(&mut left, &mut out),
+        ImportHost::Goose => forwarded(&mut left, &mut out, ("env_keys", name, notes)),
         _ => {}
     }
-    let (disabled, others) = (left.remove("disabled"), ["enabled", "isActive"]);
-    let is_off = others.map(|key| left.remove(key) == Some(Value::Bool(false)));
-    out.shift_remove("enabled");
-    out.shift_remove("isActive");
-    if disabled.map_or(is_off.contains(&true), |disabled| disabled == Value::Bool(true)) {
+    // Every program's way to say it, in the files of all of them: people copy entries.
+    let mut take = |key: &str| left.remove(key).or_else(|| out.shift_remove(key));
+    let (disabled, others) = (take("disabled"), [take("enabled"), take("isActive")]);
+    let is_off = others.contains(&Some(Value::Bool(false)));
+    if disabled.map_or(is_off, |disabled| disabled == Value::Bool(true)) {
         out.insert("disabled".to_owned(), Value::Bool(true));
     }
     references(host, &mut out);
@@ -120,7 +127,9 @@ const fn keys(host: ImportHost) -> &'static [(&'static str, &'static str)] {
     match host {
         ImportHost::Cline | ImportHost::Zed => &[("timeout", "timeout")],
         // Milliseconds there, seconds here.
-        ImportHost::ClaudeCode | ImportHost::Cursor => &[("timeout", "timeoutMs")],
+        ImportHost::ClaudeCode | ImportHost::Cursor | ImportHost::Opencode => {
+            &[("timeout", "timeoutMs")]
+        }
         ImportHost::GeminiCli => &[
             ("timeout", "timeoutMs"),
             ("includeTools", "tools.allow"),
@@ -134,6 +143,8 @@ const fn keys(host: ImportHost) -> &'static [(&'static str, &'static str)] {
             ("enabled_tools", "tools.allow"),
             ("disabled_tools", "tools.deny"),
         ],
+        ImportHost::Goose => &[("timeout", "timeout"), ("available_tools", "tools.allow")],
+        ImportHost::Continue => &[("connectionTimeout", "startupTimeoutMs")],
         ImportHost::ClaudeDesktop | ImportHost::VsCode => &[],
     }
 }
@@ -143,6 +154,66 @@ fn zed(left: &mut Map<String, Value>) {
     if left.get("settings").and_then(Value::as_object).is_some_and(Map::is_empty) {
         left.remove("settings");
     }
+}
+
+/// A command is a list there, with its arguments.
+fn opencode(left: &mut Map<String, Value>) {
+    if let Some(Value::Array(words)) = left.get("command") {
+        let mut words = words.clone().into_iter();
+        left.insert("command".to_owned(), words.next().unwrap_or_default());
+        left.insert("args".to_owned(), words.collect());
+    }
+    let env = left.remove("environment");
+    insert(left, "env", env);
+    // `local` and `remote` say no more than the command and the address do.
+    left.remove("type");
+}
+
+/// Kinds of Goose's extensions that are parts of the program.
+const GOOSE_PARTS: [&str; 4] = ["builtin", "platform", "frontend", "inline_python"];
+
+/// Whether an entry names a part of the program itself.
+pub(super) fn is_built_in(host: ImportHost, entry: &Map<String, Value>) -> bool {
+    let kind = entry.get("type").or_else(|| entry.get("config")?.get("type"));
+    host == ImportHost::Goose
+        && kind.and_then(Value::as_str).is_some_and(|kind| GOOSE_PARTS.contains(&kind))
+}
+
+fn goose(left: &mut Map<String, Value>) {
+    // An older form has the settings in an object of their own.
+    for (key, value) in map(left.remove("config")) {
+        left.entry(key).or_insert(value);
+    }
+    for (theirs, ours) in [("cmd", "command"), ("envs", "env"), ("uri", "url")] {
+        let value = left.remove(theirs).filter(|value| !value.is_null());
+        insert(left, ours, value);
+    }
+    if left.get("type").is_some_and(|kind| kind == "stdio") {
+        left.remove("url");
+    }
+    for key in ["name", "description", "bundled", "display_name"] {
+        left.remove(key);
+    }
+    left.retain(|_, value| !value.is_null());
+}
+
+fn continue_dev(left: &mut Map<String, Value>) {
+    // Its older form has the transport in an object of its own.
+    for (key, value) in map(left.remove("transport").filter(Value::is_object)) {
+        left.entry(key).or_insert(value);
+    }
+    let mut options = map(left.remove("requestOptions"));
+    let mut headers = map(options.remove("headers"));
+    if let Some(key) = left.remove("apiKey").as_ref().and_then(Value::as_str) {
+        headers.insert("Authorization".to_owned(), json!(format!("Bearer {key}")));
+    }
+    if !headers.is_empty() {
+        left.insert("headers".to_owned(), Value::Object(headers));
+    }
+    for (key, value) in options {
+        left.insert(format!("requestOptions.{key}"), value);
+    }
+    left.remove("name");
 }
 
 fn codex(
@@ -165,7 +236,16 @@ fn codex(
     if !headers.is_empty() {
         out.insert("headers".to_owned(), Value::Object(headers));
     }
-    let forwarded: Vec<String> = list(left.remove("env_vars"));
+    forwarded(left, out, ("env_vars", name, notes));
+}
+
+/// Takes over variables that are passed on by name.
+fn forwarded(
+    left: &mut Map<String, Value>,
+    out: &mut Map<String, Value>,
+    (key, name, notes): (&str, &str, &mut Vec<String>),
+) {
+    let forwarded: Vec<String> = list(left.remove(key));
     if !forwarded.is_empty() {
         let mut env = map(out.remove("env"));
         for variable in forwarded {
@@ -206,10 +286,13 @@ fn references(host: ImportHost, out: &mut Map<String, Value>) {
         rewrite(value, &|text| {
             let text = match host {
                 // These programs do not expand references.
-                ImportHost::ClaudeDesktop | ImportHost::Codex | ImportHost::Zed => {
-                    text.replace("${", "$${")
-                }
+                ImportHost::ClaudeDesktop
+                | ImportHost::Codex
+                | ImportHost::Zed
+                | ImportHost::Goose => text.replace("${", "$${"),
                 ImportHost::GeminiCli => dollar_names(text),
+                ImportHost::Opencode => renamed(&text.replace("${", "$${"), ("{env:", "}")),
+                ImportHost::Continue => renamed(text, ("${{ secrets.", " }}")),
                 _ => text.to_owned(),
             };
             text.replace(OURS, "$")
@@ -224,6 +307,19 @@ fn rewrite(value: &mut Value, change: &dyn Fn(&str) -> String) {
         Value::Object(map) => map.values_mut().for_each(|item| rewrite(item, change)),
         _ => {}
     }
+}
+
+/// Each name between two marks becomes a reference.
+fn renamed(text: &str, (open, close): (&str, &str)) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(open) {
+        let Some((name, then)) = after.split_once(close) else { break };
+        out.extend([before, "${", name.trim(), "}"]);
+        rest = then;
+    }
+    out.push_str(rest);
+    out
 }
 
 /// `$NAME` becomes `${NAME}`, as Gemini CLI reads it.

@@ -1,4 +1,4 @@
-//! Imports from real-looking files of the nine other programs: each becomes entries of ours with
+//! Imports from real-looking files of the other programs: each becomes entries of ours with
 //! the same meaning, and our file keeps every byte it had.
 
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/configs/import").join(name)
 }
 
-const FILES: [(ImportHost, &str); 9] = [
+const FILES: [(ImportHost, &str); 12] = [
     (ImportHost::ClaudeDesktop, "claude_desktop_config.json"),
     (ImportHost::ClaudeCode, "claude.json"),
     (ImportHost::Cursor, "cursor.json"),
@@ -35,6 +35,9 @@ const FILES: [(ImportHost, &str); 9] = [
     (ImportHost::GeminiCli, "gemini-settings.json"),
     (ImportHost::Codex, "codex.toml"),
     (ImportHost::Zed, "zed-settings.json"),
+    (ImportHost::Opencode, "opencode.json"),
+    (ImportHost::Goose, "goose.yaml"),
+    (ImportHost::Continue, "continue.yaml"),
 ];
 
 fn imported(host: ImportHost) -> Imported {
@@ -63,6 +66,7 @@ fn each_program_s_entries_keep_their_meaning() {
             ImportHost::ClaudeCode,
             json!({
                 "everywhere": { "command": "uvx", "args": ["mcp-server-git"] },
+                "not-here": { "command": "x", "cwd": "/home/ada/other" },
                 "shadowed": { "type": "http", "url": "${BASE:-https://example.com}/project",
                     "headers": { "Authorization": "Bearer ${TOKEN}" }, "timeoutMs": 90000 }
             }),
@@ -135,6 +139,37 @@ fn each_program_s_entries_keep_their_meaning() {
                 "off": { "command": "x", "disabled": true }
             }),
         ),
+        (
+            ImportHost::Opencode,
+            json!({
+                "everything": { "command": "npx",
+                    "args": ["-y", "@modelcontextprotocol/server-everything"],
+                    "env": { "TOKEN": "${TOKEN}", "PRICE": "$${literal}" }, "timeoutMs": 5000 },
+                "hub": { "type": "http", "url": "https://example.com/mcp", "disabled": true,
+                    "headers": { "Authorization": "Bearer ${API_KEY}" } }
+            }),
+        ),
+        (
+            ImportHost::Goose,
+            json!({
+                "fetch": { "command": "uvx", "args": ["mcp-server-fetch"], "timeout": 300,
+                    "env": { "MODE": "fast", "API_KEY": "${API_KEY}" },
+                    "tools": { "allow": ["fetch"] } },
+                "remote": { "type": "http", "url": "https://example.com/mcp", "disabled": true,
+                    "headers": { "X-Region": "eu" } },
+                "older": { "type": "sse", "url": "https://example.com/sse" }
+            }),
+        ),
+        (
+            ImportHost::Continue,
+            json!({
+                "files": { "command": "npx", "env": { "KEY": "${KEY}" }, "startupTimeoutMs": 10000,
+                    "args": ["-y", "@modelcontextprotocol/server-filesystem", "."] },
+                "remote": { "type": "http", "url": "https://example.com/mcp",
+                    "headers": { "X-Region": "eu" } },
+                "events": { "type": "sse", "url": "https://example.com/events" }
+            }),
+        ),
     ] {
         assert_eq!(servers(host), expected, "{}", host.name());
     }
@@ -149,6 +184,9 @@ fn what_has_no_counterpart_is_named_and_no_value_is() {
         (ImportHost::GeminiCli, "trust"),
         (ImportHost::Zed, "`extension` names neither"),
         (ImportHost::Codex, "forwarded variables"),
+        (ImportHost::Opencode, "oauth"),
+        (ImportHost::Goose, "`developer` is a part of Goose"),
+        (ImportHost::Continue, "requestOptions.verifySsl"),
     ] {
         let notes = imported(host).notes.join("\n");
         assert!(notes.contains(words), "{}: {notes}", host.name());
@@ -243,8 +281,53 @@ fn a_file_that_cannot_be_used_says_why() {
         (ImportHost::Cursor, "{}", "import/nothing"),
         (ImportHost::Codex, "[mcp_servers", "config/syntax"),
         (ImportHost::Codex, "a = 1", "import/nothing"),
+        (ImportHost::Goose, "extensions: [", "config/syntax"),
+        (ImportHost::Goose, "a: 1", "import/nothing"),
     ] {
         let problems = read(host, text).expect_err("unusable");
         assert_eq!(problems[0].rule, rule);
+    }
+}
+
+#[test]
+fn every_spelling_of_disabled_means_disabled_everywhere() {
+    let env = environment();
+    for word in ["\"disabled\": true", "\"enabled\": false", "\"isActive\": false"] {
+        let entry = format!("{{\"command\": \"x\", {word}}}");
+        for (host, text) in [
+            (ImportHost::ClaudeDesktop, format!("{{\"mcpServers\": {{\"a\": {entry}}}}}")),
+            (ImportHost::VsCode, format!("{{\"servers\": {{\"a\": {entry}}}}}")),
+            (ImportHost::Zed, format!("{{\"context_servers\": {{\"a\": {entry}}}}}")),
+            (ImportHost::Opencode, format!("{{\"mcp\": {{\"servers\": {{\"a\": {entry}}}}}}}")),
+        ] {
+            let found = read_import_text(host, Path::new("f"), &text, &env).expect("read");
+            assert_eq!(found.servers[0].1["disabled"], true, "{host:?} {word}");
+        }
+        let ours = format!("{{\"servers\": {{\"a\": {entry}}}}}");
+        let loaded = load_text(Path::new("mcp.json"), &ours, &env).expect("loads");
+        assert!(loaded.config.servers[0].disabled, "{word}");
+        assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+        let enable = mcpdeck::config::Edit::Enable { name: "a".into() };
+        let text = mcpdeck::config::apply_edit(&ours, &enable).expect("edited");
+        let loaded = load_text(Path::new("mcp.json"), &text, &env).expect("loads");
+        assert!(!loaded.config.servers[0].disabled, "{text}");
+    }
+    let gemini =
+        "{\"mcp\": {\"excluded\": [\"a\"]}, \"mcpServers\": {\"a\": {\"command\": \"x\"}}}";
+    let found =
+        read_import_text(ImportHost::GeminiCli, Path::new("f"), gemini, &env).expect("read");
+    assert_eq!(found.servers[0].1["disabled"], true);
+}
+
+#[test]
+fn a_file_in_another_language_is_named_as_such() {
+    let env = environment();
+    for (text, words) in [
+        ("[mcp_servers.a]\ncommand = \"x\"\n", "this is TOML, not JSON"),
+        ("extensions:\n  a: {}\n", "this is YAML, not JSON"),
+        ("{ \u{201c}servers\u{201d}: {} }", "a typographic quotation mark"),
+    ] {
+        let problems = load_text(Path::new("mcp.json"), text, &env).expect_err("unusable");
+        assert!(problems[0].message.contains(words), "{problems:?}");
     }
 }

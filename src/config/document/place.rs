@@ -1,0 +1,30 @@
+//! Where an entry is in a file of another program, and what is wrong with such a file.
+
+use serde_json::Value;
+
+use crate::source::SourceText;
+use crate::{Diagnostic, Severity};
+
+/// Where an entry is in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryPlace {
+    /// The keys of the objects around it, outermost first.
+    pub path: Vec<String>,
+    /// Its name.
+    pub name: String,
+    /// Whether the innermost is a list, whose elements have their name as `name`.
+    pub is_listed: bool,
+}
+
+/// Whether an element of a list has this name.
+pub(super) fn is_named(entry: &Value, name: &str) -> bool {
+    entry.get("name").and_then(Value::as_str) == Some(name)
+}
+
+/// A problem of a file that cannot be parsed.
+pub(super) fn syntax_problem(source: &SourceText, offset: usize, message: &str) -> Diagnostic {
+    // The snippet is left out: what is secret in this language is not known at this point.
+    let mut problem = Diagnostic::new("config/syntax", Severity::Error, message);
+    problem.at = source.position(offset);
+    problem
+}

@@ -1,0 +1,11 @@
+//! The world around a configuration: the files of other MCP clients, which reach the servers
+//! through the deck or are kept equal to its file. Knows files and formats, no screen.
+
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+
+mod connections;
+
+pub use connections::{
+    ClientChange, ConnectionKind, ConnectionRecord, Connections, MAX_CLIENT_FILE_BYTES, ReachError,
+    WrittenEntry, is_installed, read_client, servers_of_files, starts_deck,
+};

@@ -1,0 +1,231 @@
+//! Other clients are connected to the deck, and everything is taken back to the byte.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{AT_MOST, run};
+use crate::support::{Bench, bin};
+
+/// Every client, its file below the home folder, and what a user has in it.
+const CLIENTS: [(&str, &str, &str); 12] = [
+    ("claude-desktop", ".config/Claude/claude_desktop_config.json", "{}"),
+    (
+        "claude-code",
+        ".claude.json",
+        "{\n  \"numStartups\": 3,\n  \"mcpServers\": { \"own\": { \"type\": \"stdio\", \"command\": \"x\" } }\n}\n",
+    ),
+    ("cursor", ".cursor/mcp.json", "{\r\n  // mine\r\n  \"mcpServers\": {}\r\n}\r\n"),
+    ("vs-code", ".config/Code/User/mcp.json", "{\n\t\"servers\": {\n\t},\n\t\"inputs\": [],\n}\n"),
+    ("windsurf", ".codeium/windsurf/mcp_config.json", ""),
+    ("cline", ".cline/data/settings/cline_mcp_settings.json", "{\"mcpServers\":{}}"),
+    ("gemini-cli", ".gemini/settings.json", "{\n  \"theme\": \"Default\"\n}"),
+    (
+        "codex",
+        ".codex/config.toml",
+        "# mine\nmodel = \"o3\"\n\n[mcp_servers.own]\ncommand = \"x\" # y\n\n[tui]\n",
+    ),
+    ("zed", ".config/zed/settings.json", "// Zed\n{\n  \"theme\": \"One\", // dark\n}\n"),
+    (
+        "opencode",
+        ".config/opencode/opencode.jsonc",
+        "{\n  \"mcp\": {\n    \"own\": { \"type\": \"local\", \"command\": [\"x\"] }, // c\n  },\n}\n",
+    ),
+    (
+        "goose",
+        ".config/goose/config.yaml",
+        "# mine\nextensions:\n  developer:\n    type: builtin # part\n\nGOOSE_MODEL: x\n",
+    ),
+    ("continue", ".continue/config.yaml", "name: Mine\nmodels: []\n# end"),
+];
+
+fn machine() -> Bench {
+    let calc = json!({"tools": [{"name": "add", "inputSchema": {"type": "object"}}]});
+    let bench = Bench::playing(&[("calc", calc)]);
+    for (_, file, text) in CLIENTS {
+        put(&bench, file, text);
+    }
+    bench
+}
+
+fn put(bench: &Bench, file: &str, text: &str) -> PathBuf {
+    let path = bench.path().join(file);
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+    bench.write(file, text)
+}
+
+fn text(bench: &Bench, file: &str) -> String {
+    std::fs::read_to_string(bench.path().join(file)).expect("a file")
+}
+
+/// The clients as `connect --list --json` has them, by name.
+fn listed(bench: &Bench) -> Value {
+    let done = bench.run(&["connect", "--list", "--json"], AT_MOST);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let all = done.json()["clients"].as_array().expect("a list").clone();
+    all.into_iter()
+        .map(|client| (client["client"].as_str().expect("a name").to_owned(), client))
+        .collect()
+}
+
+#[test]
+fn every_client_reaches_the_servers_and_gets_its_file_back_to_the_byte() {
+    let bench = machine();
+    // Nothing is written unasked.
+    let asked = run(&bench, &["connect", "--all"]);
+    assert_eq!(asked.code, Some(2), "{asked:?}");
+    let shown = run(&bench, &["connect", "--all", "--dry-run"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(shown.stdout.contains("+  - name: mcpdeck"), "{shown:?}");
+    for (client, file, before) in CLIENTS {
+        assert_eq!(text(&bench, file), before, "{client}");
+    }
+    let done = run(&bench, &["connect", "--all", "--yes"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let all = listed(&bench);
+    for (client, file, before) in CLIENTS {
+        let after = text(&bench, file);
+        for line in before.lines().filter(|line| line.contains(['#', '/'])) {
+            assert!(after.contains(line.trim_end()), "{client}: {after}");
+        }
+        assert_eq!(all[client]["works"], true, "{client}: {}\n{after}", all[client]);
+        assert_eq!(all[client]["connected"]["how"], "stdio", "{client}");
+    }
+    assert_eq!(all["codex"]["servers"], json!(["own"]));
+    // Once more changes nothing.
+    let again = run(&bench, &["connect", "cursor", "--yes"]);
+    assert!(again.stderr.contains("has all of it already"), "{again:?}");
+    let check = run(&bench, &["sync", "--check"]);
+    assert_eq!(check.code, Some(0), "{check:?}");
+    let back = run(&bench, &["disconnect", "--all", "-y"]);
+    assert_eq!(back.code, Some(0), "{back:?}");
+    for (client, file, before) in CLIENTS {
+        assert_eq!(text(&bench, file), before, "{client}");
+    }
+    bench.expect_nothing_left(AT_MOST);
+}
+
+#[test]
+fn a_file_that_connect_made_goes_away_again() {
+    let bench = machine();
+    let file = bench.path().join(".cursor/mcp.json");
+    std::fs::remove_file(&file).expect("removed");
+    assert_eq!(run(&bench, &["connect", "cursor", "-y"]).code, Some(0));
+    assert!(file.is_file());
+    let back = run(&bench, &["disconnect", "cursor", "-y"]);
+    assert!(back.code == Some(0) && !file.exists(), "{back:?}");
+    // In a project, beside the configuration of the deck.
+    let done = run(&bench, &["connect", "vs-code", "--project", "-y"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let entry = &serde_json::from_str::<Value>(&text(&bench, ".vscode/mcp.json")).expect("JSON");
+    let entry = &entry["servers"]["mcpdeck"];
+    assert_eq!(entry["type"], "stdio");
+    let own = bench.path().canonicalize().expect("a path").join("mcp.json");
+    let named = entry["args"].as_array().expect("a list").iter().any(|arg| {
+        arg.as_str().is_some_and(|arg| Path::new(arg).canonicalize().ok().as_ref() == Some(&own))
+    });
+    assert!(named, "{entry}");
+}
+
+#[test]
+fn what_cannot_be_connected_is_refused_and_nothing_is_changed() {
+    let bench = machine();
+    let refused = |args: &[&str], words: &str| {
+        let done = run(&bench, &[&["connect"], args, &["-y"]].concat());
+        assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
+        assert!(done.stderr.contains(words), "{args:?}: {done:?}");
+    };
+    refused(&["cursr"], "`cursor`");
+    refused(&[], "name a client");
+    refused(&["cursor", "--profile", "nobody"], "no profile `nobody`");
+    refused(&["claude-desktop", "--http"], "starts programs only");
+    refused(&["cursor", "--file", "mcp.json"], "the configuration itself");
+    put(&bench, ".cursor/mcp.json", "{\"mcpServers\": [}");
+    refused(&["cursor"], "mcp.json:1:");
+    put(&bench, ".cursor/mcp.json", "{\"mcpServers\": {\"mcpdeck\": {\"command\": \"other\"}}}");
+    refused(&["cursor"], "choose a name with --name");
+    put(&bench, ".codex/config.toml", "[mcp_servers\n");
+    refused(&["codex"], "config.toml:1:");
+    let empty = Bench::new();
+    let done = run(&empty, &["connect", "cursor", "-y"]);
+    assert!(done.code == Some(2) && done.stderr.contains("no configuration"), "{done:?}");
+}
+
+#[test]
+fn a_client_of_a_service_gets_a_token_that_is_revoked_with_the_connection() {
+    let bench = machine();
+    let done = run(&bench, &["connect", "cursor", "--http", "-y"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let written: Value =
+        serde_json::from_str(&text(&bench, ".cursor/mcp.json").replace("// mine", ""))
+            .expect("JSON");
+    let entry = &written["mcpServers"]["mcpdeck"];
+    let token = entry["headers"]["Authorization"].as_str().expect("a header");
+    let token = token.strip_prefix("Bearer ").expect("a token");
+    assert!(token.len() > 30, "{entry}");
+    assert!(!done.stdout.contains(token) && !done.stderr.contains(token), "{done:?}");
+    let tokens = || run(&bench, &["token", "list", "--json"]).json()["tokens"].clone();
+    assert_eq!(tokens().as_array().map(Vec::len), Some(1));
+    let back = run(&bench, &["disconnect", "cursor", "-y"]);
+    assert_eq!(back.code, Some(0), "{back:?}");
+    assert_eq!(tokens(), json!([]));
+}
+
+#[test]
+fn copies_follow_the_file_and_drift_is_told() {
+    let bench = machine();
+    let config = |more: &Value| {
+        let mut servers = json!({
+            "calc": {"command": bin(), "args": ["mock"], "env": {"MODE": "${MODE}"}},
+            "vault": {"command": "x", "env": {"KEY": "${secret:key}"}},
+        });
+        for (name, entry) in more.as_object().expect("an object") {
+            servers[name] = entry.clone();
+        }
+        bench.servers(&servers);
+    };
+    config(&json!({}));
+    for client in ["cursor", "codex", "goose"] {
+        let done = run(&bench, &["connect", client, "--direct", "-y"]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(done.stderr.contains("`vault` is left out"), "{done:?}");
+    }
+    assert!(text(&bench, ".cursor/mcp.json").contains("${env:MODE}"));
+    assert!(text(&bench, ".codex/config.toml").contains("env_vars = [\"MODE\"]"));
+    assert_eq!(run(&bench, &["sync", "--check"]).code, Some(0));
+    config(&json!({"more": {"command": "y"}}));
+    let drift = run(&bench, &["sync", "--check"]);
+    assert_eq!(drift.code, Some(1), "{drift:?}");
+    assert!(drift.stdout.contains("+[mcp_servers.more]"), "{drift:?}");
+    assert_eq!(run(&bench, &["sync", "--yes"]).code, Some(0));
+    assert!(text(&bench, ".config/goose/config.yaml").contains("cmd: \"y\""));
+    assert_eq!(run(&bench, &["sync", "--check"]).code, Some(0));
+    // Somebody changed a copy, and something else.
+    let changed = text(&bench, ".cursor/mcp.json").replace("\"y\"", "\"z\"");
+    put(&bench, ".cursor/mcp.json", &format!("{changed}// later\n"));
+    assert_eq!(run(&bench, &["sync", "--check"]).code, Some(1));
+    assert_eq!(run(&bench, &["sync", "-y"]).code, Some(0));
+    assert!(text(&bench, ".cursor/mcp.json").ends_with("// later\n"));
+    let back = run(&bench, &["disconnect", "--all", "-y"]);
+    assert_eq!(back.code, Some(0), "{back:?}");
+    for (client, file, before) in CLIENTS {
+        let expected =
+            if client == "cursor" { format!("{before}// later\n") } else { before.to_owned() };
+        assert_eq!(text(&bench, file), expected, "{client}");
+    }
+}
+
+#[test]
+fn import_leaves_the_deck_itself_out_and_reads_yaml() {
+    let bench = machine();
+    assert_eq!(run(&bench, &["connect", "cursor", "-y"]).code, Some(0));
+    let done = run(&bench, &["import", ".cursor/mcp.json"]);
+    assert!(done.stderr.contains("the deck itself"), "{done:?}");
+    assert_eq!(done.json()["servers"], json!({}));
+    let path = bench.write("some.yaml", "mcpServers:\n  - {name: a, command: x}\n");
+    let done = run(&bench, &["import", path.to_str().expect("a path")]);
+    assert_eq!(done.json()["servers"]["a"]["command"], "x", "{done:?}");
+    let path = bench.write("some.json", "extensions:\n  a: 1\n");
+    let done = run(&bench, &["import", path.to_str().expect("a path")]);
+    assert!(done.code == Some(2) && done.stderr.contains("this is YAML, not JSON"), "{done:?}");
+}
