@@ -376,7 +376,7 @@ mod group_tests {
                 lines.sort();
                 lines
             };
-            let titles: String = GROUPS.iter().map(|(title, _)| format!(" {title}:")).collect();
+            let titles: String = GROUPS.iter().flat_map(|(title, _)| [" ", title, ":"]).collect();
             let all = format!("{}{titles}", plain.replace("\nCommands:\n", "\n"));
             assert_eq!(sorted(&grouped), sorted(&all));
             let at = |what: &str| grouped.find(what).expect(what);

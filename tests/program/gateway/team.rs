@@ -164,7 +164,12 @@ fn a_client_finds_tools_instead_of_listing_them_and_never_one_that_is_denied() {
     let list = request(2, "tools/list", &modern(json!({}), &json!({})));
     let listed = names(&service.mcp(&large.token, &headers, &list).message());
     assert_eq!(listed.len(), 5, "what this token has found, without a session: {listed:?}");
-    // Scripts search over REST.
+}
+
+#[test]
+fn scripts_search_over_rest() {
+    let service = serve(many, &json!({"profiles": {"agent": {"allow": ["many.*"]}}}));
+    let agent = service.client("agent");
     let found = agent.send("GET", "/tools?query=refund&limit=1", &json!({})).json();
     assert_eq!(found["tools"][0]["name"], "stripe_create_refund", "{found}");
     let wrong = agent.send("GET", "/tools?limit=1", &json!({}));

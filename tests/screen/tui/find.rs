@@ -89,7 +89,9 @@ pub(super) fn over(all: &Value) -> App {
 fn first(app: &mut App, pane: char, typed: &str) -> String {
     // The prompts are a view of the tab of the resources.
     let keys = if pane == 'p' { vec!['3', 'v', '/'] } else { vec![pane, '/'] };
-    keys.into_iter().for_each(|key| _ = press(app, KeyCode::Char(key), NONE));
+    for key in keys {
+        press(app, KeyCode::Char(key), NONE);
+    }
     typed.chars().for_each(|c| _ = press(app, KeyCode::Char(c), NONE));
     let screen = draw(app, 200, 60);
     press(app, KeyCode::Enter, NONE);

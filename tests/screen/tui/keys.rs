@@ -242,7 +242,7 @@ fn the_first_steps_cover_nothing_go_on_with_their_keys_and_are_shown_once() {
     let mut app = App::new(setup, Timestamp(1));
     app.update(Message::EngineReady);
     let mut view = crate::tui::session("typical");
-    view.files = Default::default();
+    view.files = Vec::default();
     app.update(Message::News(News::View(Arc::new(view))));
     let screen = draw(&mut app, 80, 24);
     assert!(screen.contains("first steps, 1 of 6  2 shows the tools"), "{screen}");

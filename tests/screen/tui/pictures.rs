@@ -73,7 +73,8 @@ pub fn picture(app: &mut App, width: u16, height: u16, rows: Range<u16>) -> Stri
             from = to;
         }
     }
-    let styles = classes.iter().map(|(look, n)| format!(".c{n}{{{look}}}")).collect::<String>();
+    let styles: Vec<String> = classes.iter().map(|(look, n)| format!(".c{n}{{{look}}}")).collect();
+    let styles = styles.concat();
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" font-family=\"monospace\" \
          font-size=\"13.3\"><style>{styles}</style><rect width=\"{w}\" height=\"{h}\" fill=\"{ground}\"/>\n\

@@ -125,9 +125,9 @@ fn walk(name: &str, reach: impl Fn(&mut App)) {
 #[test]
 fn no_printable_key_ends_anything_on_any_screen_without_a_question() {
     for (key, pane) in super::PANES {
-        walk(pane, |app| _ = types(app, &key.to_string()));
+        walk(pane, |app| _ = types(app, key));
         walk(&format!("{pane}: servers"), |app| {
-            types(app, &key.to_string());
+            types(app, key);
             press(app, KeyCode::BackTab, NONE);
         });
         walk(&format!("{pane}: filter"), |app| _ = types(app, &format!("{key}/k")));
