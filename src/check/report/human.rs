@@ -138,12 +138,12 @@ fn words_of(step: &str) -> &str {
 }
 
 /// How long a server took to stop from which on it is told without being asked for.
-const LONG_STOP: Duration = Duration::from_secs(1);
+const STOP_NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Says which server kept everybody waiting, unless its steps are shown.
 fn write_slow_stop(out: &mut String, style: Style, server: &ServerReport) {
     let slow = server.steps.iter().find(|step| step.name == "shutdown").and_then(|step| {
-        let took = step.took.filter(|took| *took >= LONG_STOP)?;
+        let took = step.took.filter(|took| *took >= STOP_NOTICE_TIMEOUT)?;
         Some(format!("took {} to stop: {}", Dur(took), step.detail))
     });
     if let Some(slow) = slow {
