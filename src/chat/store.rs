@@ -18,7 +18,7 @@ const MAX_SESSIONS: usize = 1_000;
 /// Maximum size of the file of a session, in bytes.
 const MAX_SESSION_BYTES: u64 = 64 << 20;
 /// Format version of the files.
-const VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 /// What the file of a session holds; `T` is what is read of the conversation.
 #[derive(Serialize, Deserialize)]
@@ -90,7 +90,7 @@ impl SessionFolder {
         let is_new = !file.path().exists();
         let talk: Value = serde_json::from_str(&chat.talk).map_err(|error| error.to_string())?;
         let (owner, title) = (chat.owner.clone(), chat.title.clone());
-        let content = SessionContent { version: VERSION, owner, title, seq: chat.seq, talk };
+        let content = SessionContent { version: FORMAT_VERSION, owner, title, seq: chat.seq, talk };
         let bytes = serde_json::to_vec(&content).map_err(|error| error.to_string())?;
         file.write(&bytes).map_err(|error| format!("{}: {error}", spelled(file.path())))?;
         if is_new {
@@ -110,7 +110,7 @@ fn unusable(why: NotUsed) -> String {
 fn parse<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<SessionContent<T>, String> {
     let content: SessionContent<T> =
         serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    if content.version > VERSION {
+    if content.version > FORMAT_VERSION {
         return Err("it was written by a newer mcpdeck".to_owned());
     }
     Ok(content)
