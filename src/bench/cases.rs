@@ -238,6 +238,10 @@ impl EvalRate {
     }
 
     fn text(self) -> String {
+        // Of nothing at all.
+        if self.rate <= 0.0 && self.high >= 1.0 {
+            return "-".to_owned();
+        }
         format!("{:.2} [{:.2}, {:.2}]", self.rate, self.low, self.high)
     }
 }
@@ -637,7 +641,11 @@ pub fn eval_text(report: &EvalReport) -> String {
             model.mean_millis,
         );
         for case in &model.cases {
-            let word = if case.enough { "ok    " } else { "FAILED" };
+            let word = match (case.enough, case.runs) {
+                (true, _) => "ok     ",
+                (false, 0) => "not run",
+                (false, _) => "FAILED ",
+            };
             let why = case.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
             let _ = writeln!(
                 out,

@@ -153,6 +153,13 @@ impl BenchReport {
         }
     }
 
+    /// The same, begun now.
+    #[must_use]
+    pub fn begun(mut self) -> Self {
+        self.began = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S").to_string();
+        self
+    }
+
     /// Sets the verdict of every suite and of the whole.
     pub fn settle(&mut self) {
         self.suites.iter_mut().for_each(SuiteReport::settle);

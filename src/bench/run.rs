@@ -95,7 +95,7 @@ pub async fn run(
     show: &(dyn Fn(&SuiteReport) + Sync),
 ) -> Result<BenchOutcome, String> {
     let began = Instant::now();
-    let mut report = BenchReport::new(Some(&plan.tests.path));
+    let mut report = BenchReport::new(Some(&plan.tests.path)).begun();
     let file = &plan.tests.file;
     let chosen: Vec<(usize, &String, &TestSuite)> = file
         .suites

@@ -385,6 +385,7 @@ fn fuzzed(
             output::note(&SafeText::line(tool));
         }
     };
+    let mut report = BenchReport::new(path.exists().then_some(path)).begun();
     let began = std::time::Instant::now();
     let done = signals::block_on(async |signals| {
         let found = fuzz(&plan, &signals, &show).await;
@@ -414,7 +415,6 @@ fn fuzzed(
             spelled(path)
         ));
     }
-    let mut report = BenchReport::new(path.exists().then_some(path));
     report.took = began.elapsed();
     report.fuzz = Some(found);
     report.settle();
