@@ -566,7 +566,7 @@ impl App {
     }
 
     fn render_layout(&self, cx: &Cx<'_>, layout: &Layout, buf: &mut Buffer) {
-        let source = chrome::source(cx, &self.setup);
+        let source = chrome::source(cx, self.setup.home.as_deref(), self.demo_words());
         chrome::header(cx, source, self.look.problem.as_ref(), layout.header, buf);
         chrome::tabs(cx, self.pane, layout.tabs, buf);
         let rule = cx.style(Role::Rule);
@@ -604,6 +604,15 @@ impl App {
         }
         self.finish_rules(cx, layout, buf);
         chrome::footer(cx, keys::footer(self), layout.footer, buf);
+    }
+
+    /// What the demo is, if this is the demo.
+    fn demo_words(&self) -> Option<&'static str> {
+        match (self.setup.tour, self.setup.plays) {
+            (true, true) => Some("demo: a script plays until you press a key"),
+            (true, false) => Some("demo"),
+            (false, _) => None,
+        }
     }
 
     /// Draws the pane and the list of servers beside it.

@@ -2,8 +2,9 @@
 //! changes nothing.
 
 use std::ops::Range;
+use std::path::Path;
 
-use super::{Setup, playback};
+use super::playback;
 use crate::glyph::Glyphs;
 use crate::keymap::KeyScope;
 use crate::layout::{Layout, MIN_SCREEN_CELLS};
@@ -100,18 +101,13 @@ pub(super) fn header(
 }
 
 /// Where the configuration comes from, and whether a newer file was rejected.
-pub(super) fn source(cx: &Cx<'_>, setup: &Setup) -> Ink {
-    let home = setup.home.as_deref();
+pub(super) fn source(cx: &Cx<'_>, home: Option<&Path>, demo: Option<&'static str>) -> Ink {
     let view = &cx.model.view;
     if let Some(playback) = &cx.model.playback {
         return Ink::from(&playback.name);
     }
     let Some(file) = view.files.first() else {
-        return match (setup.tour, setup.plays) {
-            (true, true) => ink!("demo: a script plays until you press a key"),
-            (true, false) => ink!("demo"),
-            (false, _) => ink!(""),
-        };
+        return ink!("{}", demo.unwrap_or_default());
     };
     let shown = match home.and_then(|home| file.strip_prefix(home).ok()) {
         Some(rest) => format!("~/{}", rest.display()),

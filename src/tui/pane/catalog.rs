@@ -170,7 +170,7 @@ impl Sort {
 /// The columns of a catalogue, in cells; 0 where there is no room for one. What is dropped first:
 /// the number, then the hints; signature, server and name follow only where even these do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Columns {
+struct CatalogColumns {
     name: u16,
     note: u16,
     server: u16,
@@ -178,7 +178,7 @@ struct Columns {
     number: u16,
 }
 
-impl Columns {
+impl CatalogColumns {
     /// A few letters of a signature are useless.
     const LEAST_NOTE: u16 = 8;
 
@@ -411,9 +411,9 @@ impl Pane for CatalogPane {
                 self.browser.list.window(self.browser.rows.len(), usize::from(regions.list.height));
             self.browser.rows[window].iter().map(|e| width(&of(e))).max().unwrap_or(0).min(most)
         };
-        let columns = Columns::fit(
+        let columns = CatalogColumns::fit(
             regions.list.width,
-            &Columns {
+            &CatalogColumns {
                 name: longest(|e| Ink::from(&e.label), 48),
                 server: if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 },
                 note: longest(|e| e.note.clone(), 60),
@@ -529,8 +529,8 @@ mod tests {
             name in 1u16..60, note in 0u16..80, server in 0u16..15, marks in 0u16..12,
             number in 1u16..10, width in 10u16..260,
         ) {
-            let wanted = Columns { name: name.min(48), note: note.min(60), server, marks, number };
-            let shown = Columns::fit(width, &wanted);
+            let wanted = CatalogColumns { name: name.min(48), note: note.min(60), server, marks, number };
+            let shown = CatalogColumns::fit(width, &wanted);
             let cells = [shown.note, shown.server, shown.marks, shown.number];
             let used = 3 + shown.name + cells.iter().map(|cells| cells + u16::from(*cells > 0)).sum::<u16>();
             prop_assert!(used <= width, "{shown:?}");
@@ -542,7 +542,7 @@ mod tests {
                 prop_assert_eq!(used + 1, width);
             }
             // More room never shows fewer columns.
-            let wider = Columns::fit(width + 1, &wanted);
+            let wider = CatalogColumns::fit(width + 1, &wanted);
             for (less, more) in cells.iter().zip([wider.note, wider.server, wider.marks, wider.number]) {
                 prop_assert!(*less == 0 || more > 0, "{shown:?} {wider:?}");
             }

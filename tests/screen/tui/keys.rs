@@ -260,6 +260,7 @@ fn the_first_steps_cover_nothing_go_on_with_their_keys_and_are_shown_once() {
     key(&mut app, KeyCode::F(5), NONE);
     assert!(draw(&mut app, 80, 24).contains("4 of 6  esc goes back"));
     key(&mut app, KeyCode::Esc, NONE);
+    key(&mut app, KeyCode::Esc, NONE);
     types(&mut app, ":");
     key(&mut app, KeyCode::Esc, NONE);
     types(&mut app, "?");
