@@ -115,6 +115,11 @@ pub const THEMES: terminal::theme::ShippedThemes = &[
     ("high-contrast", include_str!("../themes/high-contrast.toml")),
     ("catppuccin", include_str!("../themes/catppuccin.toml")),
     ("gruvbox", include_str!("../themes/gruvbox.toml")),
+    ("tokyo-night", include_str!("../themes/tokyo-night.toml")),
+    ("tokyo-night-light", include_str!("../themes/tokyo-night-light.toml")),
+    ("nord", include_str!("../themes/nord.toml")),
+    ("solarized", include_str!("../themes/solarized.toml")),
+    ("solarized-light", include_str!("../themes/solarized-light.toml")),
 ];
 
 pub use config::McpConfig;

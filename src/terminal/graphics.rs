@@ -18,15 +18,15 @@ use crate::theme::ColorDepth;
 /// The user's setting: `auto` (or nothing), `off`, `blocks`, `kitty`, `sixel`, `iterm2`.
 pub const VARIABLE: &str = "MCPDECK_IMAGES";
 
-/// Queries kitty support, the cell size, the limits of sixel pictures (XTSMGRAPHICS: colours and
+/// Queries the background colour (OSC 11), kitty support, the cell size, the limits of sixel pictures (XTSMGRAPHICS: colours and
 /// pixels), and the terminal's attributes (DA1). Nearly every terminal answers the last, so that
 /// reply ends the exchange. Sent before the first frame, which draws over anything that a terminal
 /// prints because it does not know a query.
 pub const QUESTION: &[u8] =
-    b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[16t\x1b[?1;1;0S\x1b[?2;1;0S\x1b[c";
+    b"\x1b]11;?\x1b\\\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[16t\x1b[?1;1;0S\x1b[?2;1;0S\x1b[c";
 /// The same for multiplexers, which do not pass on the kitty protocol and take its query for a pane
 /// title.
-const QUESTION_INSIDE: &[u8] = b"\x1b[16t\x1b[?1;1;0S\x1b[?2;1;0S\x1b[c";
+const QUESTION_INSIDE: &[u8] = b"\x1b]11;?\x1b\\\x1b[16t\x1b[?1;1;0S\x1b[?2;1;0S\x1b[c";
 
 /// A cell of the terminal in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +62,40 @@ impl Default for SixelLimits {
     }
 }
 
+/// The background of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Background {
+    /// Dark text is read well on it.
+    Light,
+    /// Light text is read well on it.
+    Dark,
+}
+
+impl Background {
+    /// The background of a colour as terminals write it: `rgb:RRRR/GGGG/BBBB`, of one to four hex
+    /// digits each; `None` if it is written otherwise.
+    pub fn parse(colour: &str) -> Option<Self> {
+        let colour = colour.strip_prefix("rgb:").or_else(|| {
+            let (rgb, _alpha) = colour.strip_prefix("rgba:")?.rsplit_once('/')?;
+            Some(rgb)
+        })?;
+        let share = |part: &str| {
+            let most = 16_u32.checked_pow(u32::try_from(part.len()).ok()?)?.checked_sub(1)?;
+            let value = u32::from_str_radix(part, 16).ok()?;
+            (1..=4).contains(&part.len()).then(|| f64::from(value) / f64::from(most))
+        };
+        let mut parts = colour.split('/').map(share);
+        let (red, green, blue) = (parts.next()??, parts.next()??, parts.next()??);
+        let luminance = 0.299 * red + 0.587 * green + 0.114 * blue;
+        parts.next().is_none().then_some(if luminance > 0.5 { Self::Light } else { Self::Dark })
+    }
+}
+
 /// A terminal's reply to [`QUESTION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminalReply {
+    /// Its background, light or dark.
+    Background(Background),
     /// It understands the kitty graphics protocol.
     Kitty,
     /// The size of a cell.
@@ -218,6 +249,8 @@ impl Support {
     pub fn answered(&mut self, reply: TerminalReply) -> bool {
         let before = self.graphics();
         match reply {
+            // Pictures look the same on either.
+            TerminalReply::Background(_) => {}
             TerminalReply::Kitty => self.kitty = true,
             TerminalReply::Cell(cell) => self.cell = Some(cell),
             TerminalReply::SixelColours(colours) => self.limits.colours = colours,

@@ -7,7 +7,7 @@ use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 
-use crate::graphics::{CellPixels, TerminalReply};
+use crate::graphics::{Background, CellPixels, TerminalReply};
 
 const PASTE_END: &[u8] = b"\x1b[201~";
 
@@ -177,7 +177,8 @@ fn step(bytes: &[u8]) -> DecodeStep {
             Some((took, end)) => {
                 let body = &bytes[..end];
                 let kitty = body.starts_with(b"\x1b_G") && body.ends_with(b";OK");
-                DecodeStep::Reply(took, kitty.then_some(TerminalReply::Kitty))
+                let kitty = kitty.then_some(TerminalReply::Kitty);
+                DecodeStep::Reply(took, kitty.or_else(|| background(body)))
             }
             None => DecodeStep::More,
         },
@@ -354,6 +355,12 @@ pub(super) fn reply(body: &str, last: u8) -> Option<TerminalReply> {
     Some(TerminalReply::Cell(CellPixels { width: sane(width)?, height: sane(height)? }))
 }
 
+/// The background colour, the answer to OSC 11.
+fn background(body: &[u8]) -> Option<TerminalReply> {
+    let colour = std::str::from_utf8(body.strip_prefix(b"\x1b]11;")?).ok()?;
+    Background::parse(colour).map(TerminalReply::Background)
+}
+
 /// `?1;0;N`: N colours; `?2;0;W;H`: pixels. Anything but a 0 in the middle is a refusal.
 fn sixel_limit(body: &str) -> Option<TerminalReply> {
     let number = |text: &str| text.parse::<u16>().ok().filter(|n| *n > 1);
@@ -453,6 +460,26 @@ mod tests {
         {
             let mut decoder = Decoder::default();
             assert_eq!((decoder.feed(nothing), decoder.replies()), (vec![], vec![]));
+        }
+    }
+
+    #[test]
+    fn the_background_is_light_or_dark_however_its_colour_is_written() {
+        use Background::{Dark, Light};
+        for (answer, background) in [
+            ("\x1b]11;rgb:fdfd/f6f6/e3e3\x07", Some(Light)),
+            ("\x1b]11;rgb:ff/ff/ff\x1b\\", Some(Light)),
+            ("\x1b]11;rgb:1a1a/1b1b/2626\x1b\\", Some(Dark)),
+            ("\x1b]11;rgba:0000/0000/0000/ffff\x07", Some(Dark)),
+            ("\x1b]11;rgb:0/0\x07", None),
+            ("\x1b]11;rgb:00000/0/0\x07", None),
+            ("\x1b]11;red\x07", None),
+            ("\x1b]10;rgb:ffff/ffff/ffff\x07", None),
+        ] {
+            let mut decoder = Decoder::default();
+            assert_eq!(decoder.feed(answer.as_bytes()), vec![], "{answer:?}");
+            let expected: Vec<_> = background.map(TerminalReply::Background).into_iter().collect();
+            assert_eq!(decoder.replies(), expected, "{answer:?}");
         }
     }
 

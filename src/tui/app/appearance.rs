@@ -6,7 +6,7 @@ use crate::keymap::Keymap;
 use crate::message::UserFiles;
 use crate::model::Model;
 use crate::prelude::*;
-use terminal::graphics::Support;
+use terminal::graphics::{Background, Support};
 use terminal::look::Look;
 use terminal::theme::{ColorDepth, DEFAULT_THEME, ShippedThemes, Theme};
 
@@ -24,6 +24,8 @@ pub struct Appearance {
     /// The themes that the program brings with it.
     shipped: ShippedThemes,
     depth: ColorDepth,
+    /// The background of the terminal, once it is known.
+    background: Option<Background>,
 }
 
 impl Appearance {
@@ -44,7 +46,20 @@ impl Appearance {
             user,
             shipped,
             depth,
+            background: None,
         }
+    }
+
+    /// Learns the background of the terminal; returns whether the theme has another flavour for it.
+    pub fn stands_on(&mut self, background: Background) -> bool {
+        self.background = Some(background);
+        background == Background::Light && self.light_flavour(self.theme.name()).is_some()
+    }
+
+    /// The flavour of a theme for a light background: `NAME-light`, if there is one.
+    fn light_flavour(&self, theme: &str) -> Option<String> {
+        let name = format!("{theme}-light");
+        self.themes().contains(&name).then_some(name)
     }
 
     /// Applies the user's files and a theme; what has an error stays as it was.
@@ -55,7 +70,10 @@ impl Appearance {
             Some(Err(error)) => warning = Some(format!("{error}; the keys stay as they are")),
             None => self.keymap = Keymap::builtin(),
         }
-        match Theme::load(theme.unwrap_or(DEFAULT_THEME), &self.user.themes, self.shipped) {
+        let theme = theme.unwrap_or(DEFAULT_THEME);
+        let on_light = self.background == Some(Background::Light);
+        let light = self.light_flavour(theme).filter(|_| on_light);
+        match Theme::load(light.as_deref().unwrap_or(theme), &self.user.themes, self.shipped) {
             Ok(theme) => self.theme = theme.adapted(self.depth),
             Err(error) => warning = Some(format!("{error}; the colours stay as they are")),
         }
