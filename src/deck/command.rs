@@ -100,6 +100,23 @@ pub enum FileChange {
     Duplicate(ServerName),
     /// Removes a server.
     Remove(ServerName),
+    /// Sets a key of a server's entry.
+    Set {
+        /// The server.
+        server: ServerName,
+        /// The path to the key within the entry.
+        path: Vec<String>,
+        /// Its value; `None` removes it.
+        value: Option<Value>,
+    },
+    /// Passes an environment variable to a server: the one of this program if it is set, otherwise
+    /// the user is asked for it as an input.
+    PassVariable {
+        /// The server.
+        server: ServerName,
+        /// The name of the variable.
+        variable: String,
+    },
 }
 
 /// Where an answer to an input is kept.

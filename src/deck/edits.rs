@@ -9,6 +9,7 @@ use config::{
     ENTRY_NAME, Edit, EditError, Environment, Loaded, ShownEntry, Undo, apply_edit, load_text,
     read_for_edit, restored_entry, shown_entry, write_with_backup,
 };
+use serde_json::{Value, json};
 
 /// An edit that was made.
 pub(super) struct Made {
@@ -62,7 +63,19 @@ impl FileEditor<'_> {
     /// Makes a change that needs no form.
     pub(super) fn change(self, change: FileChange) -> Result<Made, EditError> {
         let one = |name: &ServerName, what: &str| (vec![name.clone()], format!("{name} {what}"));
+        let mut before = Vec::new();
         let (about, edit) = match change {
+            FileChange::Set { server, path, value } => {
+                let key = path.join(".");
+                (one(&server, &format!("has a new {key}")), Edit::Set { name: server, path, value })
+            }
+            FileChange::PassVariable { server, variable } => {
+                let (input, value) = self.passed(&variable);
+                before.extend(input.map(|input| Edit::AddInput { input }));
+                let about = one(&server, &format!("gets {variable}"));
+                let path = vec!["env".to_owned(), variable];
+                (about, Edit::Set { name: server, path, value: Some(value) })
+            }
             FileChange::Disable(name) => (one(&name, "is switched off"), Edit::Disable { name }),
             FileChange::Enable(name) => (one(&name, "is switched on"), Edit::Enable { name }),
             FileChange::Remove(name) => (one(&name, "was removed"), Edit::Remove { name }),
@@ -74,7 +87,22 @@ impl FileEditor<'_> {
             }
         };
         let file = about.0.last().map(|name| self.file_of(name)).unwrap_or_default();
-        self.write(&file, read_for_edit(&file)?, &[edit], about)
+        before.push(edit);
+        self.write(&file, read_for_edit(&file)?, &before, about)
+    }
+
+    /// How an entry names a variable: by reference if it is set here, otherwise through an input,
+    /// which is returned as well, so that nobody has to write a secret into a file.
+    fn passed(self, variable: &str) -> (Option<Value>, Value) {
+        if self.environment.var(variable).is_some() {
+            return (None, format!("${{{variable}}}").into());
+        }
+        let id = variable.to_lowercase().replace('_', "-");
+        let value = format!("${{input:{id}}}").into();
+        let description = format!("{variable}, for a server that needs it");
+        let input = json!({"id": id, "type": "promptString", "description": description,
+            "password": true});
+        (Some(input), value)
     }
 
     fn write(

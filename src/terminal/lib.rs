@@ -43,6 +43,7 @@ pub mod glyph;
 pub mod graphics;
 pub mod ink;
 pub mod input;
+pub mod json_line;
 pub mod key_line;
 pub mod list;
 pub mod look;

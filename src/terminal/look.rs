@@ -102,6 +102,19 @@ look! {
 }
 
 impl Styles {
+    /// The style of a part of JSON text.
+    pub const fn json(&self, role: Role) -> Style {
+        match role {
+            Role::JsonKey => self.json_key,
+            Role::JsonString => self.json_string,
+            Role::JsonNumber => self.json_number,
+            Role::JsonLiteral => self.json_literal,
+            Role::Faint => self.faint,
+            Role::Text => self.text,
+            _ => self.muted,
+        }
+    }
+
     /// The Unicode or the ASCII sign, whichever is in use.
     pub const fn sign(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
         if self.ascii { ascii } else { unicode }

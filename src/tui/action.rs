@@ -92,6 +92,8 @@ actions! {
     RefreshToken = "refresh-token", "refresh token", "Get a new token for the server now";
     SignOut = "sign-out", "sign out", "Revoke and forget the token of the server";
     ResetBreaker = "reset-breaker", "reset breaker", "Close the circuit breaker";
+    Tokens = "tokens", "tokens", "What the tools of each server cost a model, in tokens";
+    Why = "why", "why", "Why it failed or is down, what is known about it, and what mends it";
     BlackBox = "black-box", "diagnostics", "Diagnostics: exit, recent output, start steps and messages of the server";
     Graph = "graph", "graph", "Show the order in which servers start";
     Follow = "follow", "follow", "Follow the end, or stop following";

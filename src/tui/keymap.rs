@@ -59,6 +59,8 @@ named! {
         Ask = "ask",
         /// Help, diagnostics and other texts over the panes.
         Reader = "reader",
+        /// The page that says why something failed, and what mends it.
+        Why = "why",
         /// A line being typed: only keys bound here and chords with control work.
         Text = "text",
         /// The whole call screen.

@@ -254,6 +254,11 @@ impl Model {
         Ink::line(name.as_str())
     }
 
+    /// A server in a sentence: with the word and in quotes, as a name may read like a word.
+    pub fn quoted(name: &ServerName) -> Ink {
+        ink!("server \"{}\"", Self::name(name))
+    }
+
     /// Clears the next wake time; called before a frame is prepared.
     pub fn reset_wake(&self) {
         self.wake.set(None);

@@ -17,12 +17,14 @@ mod input;
 mod palette;
 mod reader;
 mod sign_in;
+mod why;
 pub use confirm::Confirm;
 pub use consent::Consent;
 pub use input::InputDialog;
 pub use palette::{NamePrompt, Named, Palette};
 pub use reader::TextReader;
 pub use sign_in::SignInDialog;
+pub use why::{WhyAbout, WhyDialog};
 
 /// The region of a dialog on a screen; `None` if it is no dialog.
 pub fn frame_area(dialog: &dyn Screen, whole: Rect) -> Option<Rect> {

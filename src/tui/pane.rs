@@ -212,4 +212,5 @@ pub mod lists;
 pub mod logs;
 pub mod metrics;
 pub mod servers;
+pub mod tokens;
 pub mod traffic;

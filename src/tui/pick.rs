@@ -83,6 +83,14 @@ impl Pick {
 pub enum CallPick {
     /// Copy it in this way.
     Export(Export),
+    /// Copy the entry of its server, for the `mcp.json` of another program.
+    Entry,
+    /// Write one HTML page with the call and its result.
+    Page,
+    /// Copy the value under the cursor of the result.
+    Value,
+    /// Copy the whole result.
+    Whole,
     /// Take the server's suggestion.
     Suggestion(String),
     /// A typed line, and its purpose.

@@ -11,6 +11,7 @@ pub use changed::changed;
 pub use stream::{FilterMatch, StreamList};
 pub use terminal::browser::{Browser, BrowserPart, BrowserRegions, Split};
 pub use terminal::doc::{Doc, DocView, empty_text};
+pub use terminal::json_line::json_line;
 pub use terminal::key_line::KeyLine;
 pub use terminal::list::{ListState, in_sight};
 pub use terminal::parts::{filter_line, frame, scroll_bar, vertical_rule};

@@ -19,6 +19,7 @@ mod schemas;
 mod themes;
 mod typing;
 mod waterfall;
+mod why;
 
 use std::sync::Arc;
 

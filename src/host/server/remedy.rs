@@ -291,8 +291,22 @@ const SAYINGS: &[(&str, &str)] = &[
     ),
 ];
 
+/// The environment variable that a server says it lacks, by its last lines.
+pub fn missing_variable(lines: &[SafeText]) -> Option<String> {
+    missing_name(error_line(lines)?.trim()).map(str::to_owned)
+}
+
 /// Help for a missing environment variable: `KeyError: 'API_KEY'`, `API_KEY is not set`.
 fn variable(line: &str) -> Option<String> {
+    let name = missing_name(line)?;
+    Some(format!(
+        "servers get few variables of yours: add \"env\": {{ \"{name}\": \"${{{name}}}\" }} to its \
+         entry, and set {name} before you start mcpdeck"
+    ))
+}
+
+/// The name of the environment variable that a line says is missing.
+fn missing_name(line: &str) -> Option<&str> {
     let lower = line.to_ascii_lowercase();
     let misses = line.starts_with("KeyError: ")
         || ["not set", "required", "missing", "must be set", "is unset", "undefined", "please set"]
@@ -303,11 +317,7 @@ fn variable(line: &str) -> Option<String> {
         return None;
     }
     let part = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
-    let name = line.split(part).find(|word| is_variable(word))?;
-    Some(format!(
-        "servers get few variables of yours: add \"env\": {{ \"{name}\": \"${{{name}}}\" }} to its \
-         entry, and set {name} before you start mcpdeck"
-    ))
+    line.split(part).find(|word| is_variable(word))
 }
 
 /// Uppercase with an underscore, as `GITHUB_TOKEN`; excludes the error codes of Node.js.

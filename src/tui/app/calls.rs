@@ -6,22 +6,26 @@ use std::collections::HashMap;
 use crate::call::{CallScreen, CallSubject, SubjectKind};
 use crate::effect::Effect;
 use crate::message::{CallPurpose, CallToken, FormToken, ViewToken};
-use crate::model::Model;
+use crate::model::{Model, kind_word};
 use crate::pane::{Out, Redraw};
-use crate::pick::{Choice, Pick};
+use crate::pick::{CallPick, Choice, Pick};
 use crate::prelude::*;
 use crate::result::ResultView;
 use base::logs::{LogRecord, LogSource};
 use config::error::Error;
 use deck::{History, ResourceUpdates, SavedCall, SavedCalls, SavedTarget};
-use host::{BuildEnd, CallOutcome, CallView, DevView, HostView, ServerState, ServerView};
-use mcp::{CallId, ListKind};
+use host::{
+    ApprovalRequest, BuildEnd, CallOutcome, CallView, DevView, HostView, ServerState, ServerView,
+};
+use mcp::{ApprovalId, CallId, ListKind};
 use terminal::look::Styles;
 
 /// Time between frames while a call runs and nothing else happens.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of past calls that are listed.
 const MAX_PAST_CALLS: usize = 500;
+/// Characters of the arguments of a past call that are listed.
+const MAX_PAST_CHARS: usize = 60;
 
 /// All call screens.
 #[derive(Default)]
@@ -31,6 +35,8 @@ pub struct Calls {
     pub(super) ids: HashMap<CallToken, CallId>,
     pub(super) history: History,
     pub(super) saved: SavedCalls,
+    /// What was shared last.
+    shared: Option<CallPick>,
     /// Builds and restarts seen so far, by server.
     seen: HashMap<ServerName, SeenServer>,
 }
@@ -51,6 +57,7 @@ impl Calls {
         }
         let mut screen = CallScreen::new(subject, &self.history, now);
         screen.number = self.screens.len();
+        screen.shared.clone_from(&self.shared);
         self.screens.push(screen);
         self.screens.len() - 1
     }
@@ -149,10 +156,12 @@ impl Calls {
         &mut self,
         token: CallToken,
         result: Result<CallOutcome, Error>,
+        now: Timestamp,
         open: Option<usize>,
         out: &mut Out,
     ) {
         let Some(screen) = self.screens.get_mut(token.screen) else { return };
+        screen.now_is(now);
         match (token.what, result) {
             (CallPurpose::Completion(ticket), Ok(outcome)) => {
                 screen.suggested(ticket, &outcome.result);
@@ -174,22 +183,26 @@ impl Calls {
     }
 
     /// Updates running calls from the engine's views.
-    pub(super) fn follow(&mut self, views: &[CallView], now: Timestamp) {
+    pub(super) fn follow(&mut self, views: &[CallView], model: &Model) {
         for (token, id) in &self.ids {
             let view = views.iter().find(|view| view.id == *id);
             let screen = self.screens.get_mut(token.screen);
             if let (Some(view), Some(screen), CallPurpose::Run(run)) = (view, screen, token.what) {
-                screen.follow(run, view, now);
+                let asked = || {
+                    let pending = request_of_call(*id, &model.view)?;
+                    Some(SafeText::line(kind_word(&pending.kind).as_str()))
+                };
+                screen.follow(run, view, view.is_waiting.then(asked).flatten(), model.now);
             }
         }
     }
 
     /// Adds log notifications to the calls that run on their server.
-    pub(super) fn log(&mut self, records: &[Arc<LogRecord>]) {
+    pub(super) fn log(&mut self, records: &[Arc<LogRecord>], now: Timestamp) {
         for record in records.iter().filter(|r| r.source == LogSource::Notification) {
             let Some(server) = &record.server else { continue };
             for screen in self.screens.iter_mut().filter(|s| s.subject.server == *server) {
-                screen.log(&record.text);
+                screen.log(&record.text, now);
             }
         }
     }
@@ -241,16 +254,48 @@ impl Calls {
                 Some((word, millis)) => {
                     ink!("{} {}", Ink::line(word), Dur(Duration::from_millis(*millis)))
                 }
+                None if self.is_running(entry.id) => ink!("running"),
                 None => ink!("outcome unknown"),
             };
-            let arguments: String = entry.arguments.to_string().chars().take(300).collect();
+            // The name is what is looked for, so the arguments are cut before it is.
+            let arguments = SafeText::cut(&entry.arguments.to_string(), MAX_PAST_CHARS);
             Choice::new(
-                ink!("{} {}", Ink::line(target), Ink::line(&arguments)),
+                ink!("{} {}", Ink::line(target), &arguments),
                 ink!("{}, {}", how, model.when(Timestamp(entry.at))),
                 Pick::Past(target.to_owned(), entry.id),
             )
         });
         choices.collect()
+    }
+
+    /// Remembers what was shared, to offer it first.
+    pub(super) fn remember_share(&mut self, pick: &CallPick) {
+        use CallPick::{Entry, Export, Page, Value, Whole};
+        if matches!(pick, Export(_) | Entry | Page | Value | Whole) {
+            self.shared = Some(pick.clone());
+            for screen in &mut self.screens {
+                screen.shared.clone_from(&self.shared);
+            }
+        }
+    }
+
+    /// Whether the call with this record in the history is running.
+    fn is_running(&self, record: u64) -> bool {
+        let mut runs = self.screens.iter().flat_map(|screen| &screen.runs);
+        runs.any(|run| run.record == Some(record) && run.is_running())
+    }
+
+    /// The request that the shown call of a screen waits for: one sent during it, or else one that
+    /// may have been.
+    pub(super) fn waits_for(&self, screen: usize, view: &HostView) -> Option<ApprovalId> {
+        Some(request_of_call(self.running(screen)?, view)?.id)
+    }
+
+    /// The id of the running call that a screen shows.
+    pub(super) fn running(&self, screen: usize) -> Option<CallId> {
+        let screen = self.screens.get(screen)?;
+        let run = screen.run().filter(|run| run.is_running())?;
+        self.ids.get(&screen.token(CallPurpose::Run(run.number))).copied()
     }
 
     /// Choices to make or open each saved call.
@@ -302,6 +347,13 @@ impl Calls {
             out.effects.extend(screen.made_again(because, model.now));
         }
     }
+}
+
+/// The open request that was sent during a call, or else one that may have been.
+pub(super) fn request_of_call(call: CallId, view: &HostView) -> Option<&ApprovalRequest> {
+    let mut sent = view.pending.values().filter(|request| request.call == Some(call));
+    let mut maybe = view.pending.values().filter(|request| request.candidates.contains(&call));
+    sent.next().or_else(|| maybe.next()).map(|request| &**request)
 }
 
 /// The subject with this name or URI in one of a server's lists.

@@ -9,10 +9,13 @@ use crate::effect::{Baseline, ConfigCommand, Effect, FileChange, Order, ServerCo
 use crate::entry::FormScreen;
 use crate::keymap::KeyScope;
 use crate::model::{EngineState, Model, Todo};
-use crate::overlay::{Confirm, Consent, InputDialog, NamePrompt, Named, Palette};
+use crate::overlay::{
+    Confirm, Consent, InputDialog, NamePrompt, Named, Palette, WhyAbout, WhyDialog,
+};
 use crate::pane::config::{PLANNED, touched};
 use crate::pane::logs::level_word;
 use crate::pane::servers::{info_reader, reader};
+use crate::pane::tokens;
 use crate::pane::{Pane as _, PaneId, Redraw, TABS};
 use crate::pick::{ApprovalPick, Choice, FilterPick, Pick};
 use crate::policy::PolicyScreen;
@@ -62,6 +65,7 @@ impl App {
             return;
         }
         match (self.screens.open(), action) {
+            (Some(OpenScreen::Call(_)), Action::Why) => self.explain(),
             (Some(OpenScreen::Call(_)), Action::History) => {
                 self.screens.choose_history(&self.model, &mut self.out);
             }
@@ -136,20 +140,12 @@ impl App {
                 self.remember();
             }
             Action::Back => self.focus = AppFocus::Pane,
-            Action::Answer => match self.first_todo() {
+            Action::Answer => match self.todo_of_call().or_else(|| self.first_todo()) {
                 Some(todo) => self.open_todo(&todo),
                 None => self.toast(ink!("Nothing waits for you"), Role::Ok),
             },
             Action::History => self.screens.choose_history(&self.model, &mut self.out),
-            Action::AskReload => {
-                self.effects.push(Effect::Config(ConfigCommand::AskFirst));
-                let how = if self.model.situation.asks {
-                    "applied at once"
-                } else {
-                    "shown before they are applied"
-                };
-                self.toast(ink!("changed files are {}", how), Role::Ok);
-            }
+            Action::AskReload => self.toggle_reload(),
             Action::Inputs => self.choose(ink!("inputs"), self.model.input_choices()),
             Action::Rules => {
                 let choices = answers::kinds(self.target_server().as_ref(), &self.model);
@@ -184,6 +180,8 @@ impl App {
                     self.open(reader(server));
                 }
             }
+            Action::Why => self.explain(),
+            Action::Tokens => self.open(tokens::reader()),
             Action::SaveFilter => self.ask_filter_name(),
             Action::Filters => self.open_filters(),
             Action::Palette => {
@@ -257,7 +255,7 @@ impl App {
 
     fn command(&mut self, action: Action, servers: &[ServerName]) {
         let name = match servers {
-            [name] => ink!("server \"{}\"", Model::name(name)),
+            [name] => Model::quoted(name),
             _ => ink!("{}", count(servers.len(), "marked server")),
         };
         if let ([name], Action::Restart | Action::StartStop) = (servers, action)
@@ -365,6 +363,7 @@ impl App {
             Pick::Filter(pick) => self.filter_pick(pick),
             Pick::Server(server) => self.model.scope = Some(server),
             Pick::OnServer(Action::BlackBox, server) => self.open(reader(server)),
+            Pick::OnServer(Action::CopyEntry, server) => self.copy_entry(&server),
             Pick::OnServer(action, server) => self.command(action, &[server]),
             Pick::SavedCall(name) => screens.open_saved(&name, false, model, out),
             Pick::MakeCall(name) => screens.open_saved(&name, true, model, out),
@@ -378,6 +377,7 @@ impl App {
             }
             Pick::Among(title, choices) => self.choose(title, choices),
             Pick::Call(pick) => {
+                screens.calls.remember_share(&pick);
                 let wanted = screens.call_screen().map(|screen| screen.picked(pick));
                 out.effects.extend(wanted.unwrap_or_default());
             }
@@ -408,6 +408,31 @@ impl App {
         }
         self.toast = None;
         self.open(screen);
+    }
+
+    /// Toggles whether changed files are shown before they are applied.
+    fn toggle_reload(&mut self) {
+        self.effects.push(Effect::Config(ConfigCommand::AskFirst));
+        let how = if self.model.situation.asks {
+            "applied at once"
+        } else {
+            "shown before they are applied"
+        };
+        self.toast(ink!("changed files are {}", how), Role::Ok);
+    }
+
+    /// Says why the shown call failed, or what is wrong with the selected server.
+    fn explain(&mut self) {
+        let shown = self.visible_call();
+        let screens = &self.screens.calls.screens;
+        let call = shown.and_then(|shown| screens.get(shown)).and_then(|screen| screen.why());
+        let server = || self.screens.open_server().or_else(|| self.target_server());
+        let call = call.map(|call| WhyAbout::Call(Box::new(call)));
+        let about = call.or_else(|| server().map(WhyAbout::Server));
+        match about {
+            Some(about) => self.open(WhyDialog::new(about)),
+            None => self.toast(ink!("select a server first"), Role::Warning),
+        }
     }
 
     /// Opens a live list of subscriptions and tasks.
@@ -538,19 +563,14 @@ impl App {
             (Action::DuplicateServer, Some(name)) => change(FileChange::Duplicate(name)),
             (Action::ToggleServer, Some(name)) => {
                 if !self.model.entry(&name).is_some_and(|entry| entry.disabled) {
-                    let title = ink!("switch off server \"{}\"?", Model::name(&name));
+                    let title = ink!("switch off {}?", Model::quoted(&name));
                     let yes = vec![change(FileChange::Disable(name.clone()))];
                     self.end(title, &[name], yes);
                     return;
                 }
                 change(FileChange::Enable(name))
             }
-            // A complete configuration with this entry only, secrets masked.
-            (Action::CopyEntry, Some(name)) => {
-                let entry =
-                    json!({ "servers": server_entries(self.model.entry(&name).into_iter()) });
-                Effect::Copy(serde_json::to_string_pretty(&entry).unwrap_or_default())
-            }
+            (Action::CopyEntry, Some(name)) => return self.copy_entry(&name),
             (Action::RemoveServer, Some(name)) => return self.ask_to_remove(name),
             _ => {
                 let Some(command) = playback::play(action) else { return };
@@ -560,10 +580,16 @@ impl App {
         self.out.effect(effect);
     }
 
+    /// Copies a complete configuration with this entry only, secrets masked.
+    fn copy_entry(&mut self, name: &ServerName) {
+        let entry = json!({ "servers": server_entries(self.model.entry(name).into_iter()) });
+        self.out.copy(serde_json::to_string_pretty(&entry).unwrap_or_default());
+    }
+
     fn ask_to_remove(&mut self, name: ServerName) {
         let file = self.model.place_of(Some(&name)).map(|(file, _)| file).unwrap_or_default();
         let file = Ink::line(&file.display().to_string());
-        let title = ink!("remove server \"{}\"?", Model::name(&name));
+        let title = ink!("remove {}?", Model::quoted(&name));
         let lines = vec![
             ink!("Its entry is taken out of {}", file),
             self.spelled("and the server is stopped. {undo-edit} brings it back."),
@@ -660,6 +686,13 @@ impl App {
     }
 
     /// Opens an item of the inbox.
+    /// The request that the shown call waits for, if one does.
+    fn todo_of_call(&self) -> Option<Todo> {
+        let open = self.visible_call()?;
+        let id = self.screens.calls.waits_for(open, &self.model.view)?;
+        (!self.screens.answers.is_sent(id)).then_some(Todo::Request(id))
+    }
+
     pub(super) fn open_todo(&mut self, todo: &Todo) {
         match todo {
             Todo::Request(id) => self.screens.open_answer(*id, &self.model, &mut self.out),

@@ -25,9 +25,10 @@ use crate::widget::Doc;
 use base::LogLevel;
 use config::error::Error;
 use deck::{Answers, DeckEvent, News, PolicyView};
-use host::{HeldReason, HostView};
+use host::{ApprovalRequest, HeldReason, HostView};
 use mcp::ApprovalId;
 use terminal::chord::Chord;
+use terminal::graphics::TerminalReply;
 
 /// Rows per notch of the wheel.
 const WHEEL_ROWS: isize = 3;
@@ -61,7 +62,7 @@ impl App {
                 self.mark(Redraw::Soon);
             }
             News::Logs(batch, oldest) => {
-                self.screens.calls.log(&batch.items);
+                self.screens.calls.log(&batch.items, self.model.now);
                 let errors = batch.items.iter().filter(|line| line.level >= LogLevel::Error);
                 let unseen = self.pane != PaneId::Logs;
                 self.model.unseen_errors += if unseen { errors.count() } else { 0 };
@@ -72,7 +73,7 @@ impl App {
                 self.renew(|model| &mut model.metrics, metrics.into_iter().collect());
             }
             News::Calls(calls) => {
-                self.screens.calls.follow(&calls, self.model.now);
+                self.screens.calls.follow(&calls, &self.model);
                 if self.model.take_calls(calls) {
                     self.mark(Redraw::Soon);
                 }
@@ -158,6 +159,12 @@ impl App {
                     vec![Ink::line(&path.display().to_string()), ink!("Its content will be lost.")];
                 let yes = Effect::SaveAs { path, content, existing: Existing::Replace };
                 self.confirm(ink!("replace the file?"), lines, vec![yes]);
+            }
+            Message::Terminal(TerminalReply::Background(background)) => {
+                if self.look.stands_on(background) {
+                    self.adopt_user_files();
+                    self.mark(Redraw::Now);
+                }
             }
             Message::Terminal(reply) if self.look.graphics.answered(reply) => {
                 self.mark(Redraw::Now);
@@ -367,17 +374,32 @@ impl App {
         self.model.inbox().find(|todo| !matches!(todo, Todo::Request(id) if answers.is_sent(*id)))
     }
 
+    /// What to open after an answer: the next request of the same call; nothing if that call is
+    /// shown and goes on; else the first item of the inbox.
+    fn todo_after(&self, answered: Option<&ApprovalRequest>) -> Option<Todo> {
+        let call = answered.and_then(|request| request.call);
+        let answers = &self.screens.answers;
+        let mut pending = self.model.view.pending.values();
+        let same = pending
+            .find(|other| call.is_some() && other.call == call && !answers.is_sent(other.id));
+        if let Some(same) = same {
+            return Some(Todo::Request(same.id));
+        }
+        let shown = self.visible_call().and_then(|open| self.screens.calls.running(open));
+        if call.is_some() && shown == call { None } else { self.first_todo() }
+    }
+
     /// Handles that an answer was sent: closes its screen and opens the next item.
     pub(super) fn answer_sent(&mut self, id: ApprovalId) {
+        let request = self.model.view.pending.get(&id).cloned();
         // The draft is kept until the engine confirms the answer: if the request is withdrawn
         // first, the user can still copy it.
         self.screens.answer_sent(id, &self.model.view);
-        let first = self.first_todo();
-        if let Some(todo) = &first {
-            self.open_todo(todo);
+        if let Some(todo) = self.todo_after(request.as_deref()) {
+            self.open_todo(&todo);
         }
         self.moment.unasked = self.screens.open_request();
-        match (first, self.model.inbox().count().saturating_sub(1)) {
+        match (self.first_todo(), self.model.inbox().count().saturating_sub(1)) {
             (None, _) => self.toast(ink!("sent"), Role::Ok),
             (Some(_), others) => self.toast(ink!("sent; {} more waiting", others), Role::Ok),
         }

@@ -79,7 +79,11 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         {
             Err("the engine is not running")
         }
-        Action::Restart | Action::StartStop | Action::BlackBox | Action::ServerInfo => {
+        Action::Restart
+        | Action::StartStop
+        | Action::BlackBox
+        | Action::ServerInfo
+        | Action::Why => {
             when(server.is_some() || !model.marked.is_empty(), "select a server first")
         }
         Action::Request | Action::CopyEntry => on_a_server(|_| true, ""),

@@ -255,13 +255,13 @@ impl Screens {
                 if let Some(id) = self.calls.ids.remove(&token) {
                     model.call_ended(id);
                 }
-                self.calls.ended(token, *result, visible, out);
+                self.calls.ended(token, *result, model.now, visible, out);
             }
             Message::CallProgress(token, progress) => {
                 self.calls.ids.insert(token, progress.call);
                 let screen = self.calls.screens.get_mut(token.screen);
                 if let (Some(screen), CallPurpose::Run(run)) = (screen, token.what) {
-                    screen.progress(run, progress);
+                    screen.progress(run, progress, model.now);
                 }
             }
             Message::PictureDone(token, done) => {

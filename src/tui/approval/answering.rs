@@ -474,7 +474,10 @@ impl Screen for AnswerScreen {
             Action::CopyForm => out.copy(self.text()),
             Action::SaveMedia => self.save_media(out),
             Action::Back if self.back() => {}
-            Action::Back => out.close(),
+            Action::Back => {
+                self.disarm();
+                out.close();
+            }
             action => out.effects.extend(self.apply(action)),
         }
     }
@@ -541,7 +544,7 @@ fn form_of(kind: &RequestKind, says: &Says, params: &Value) -> Option<FormState>
                 &Arc::new(sampling::result_schema()),
                 Some(sampling::empty_result()),
             );
-            form.select_place(TEXT);
+            form.show_first(TEXT, SafeText::line("your text"));
             Some(form)
         }
         (_, Says::Elicitation(ElicitationReading { asks: Asks::Form(asked), .. })) => {

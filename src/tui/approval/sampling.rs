@@ -109,11 +109,9 @@ fn notice_blank_run(text: &str, place: &str, warnings: &mut Vec<String>) {
     }
 }
 
-/// Writes the request as lines: preferences, system prompt, messages, offered tools, and keys
-/// unknown to the specification.
+/// Writes the request as a conversation: system prompt and messages; then the offered tools, keys
+/// unknown to the specification, and what is asked of the model.
 pub fn show(params: &Value, doc: &mut Doc) {
-    doc.line(vec![(ink!("wants"), Role::Muted)]);
-    doc.text(2, &Ink::line(&preferences(params).join(" · ")), Role::Foreign);
     if let Some(system) = params["systemPrompt"].as_str() {
         doc.line(vec![(ink!("system"), Role::Muted)]);
         doc.text(2, &SafeText::block(system), Role::Foreign);
@@ -133,6 +131,8 @@ pub fn show(params: &Value, doc: &mut Doc) {
             doc.text(2, &pretty(value), Role::Foreign);
         }
     }
+    doc.line(vec![(ink!("for the model"), Role::Muted)]);
+    doc.text(2, &Ink::line(&preferences(params).join(" · ")), Role::Muted);
 }
 
 fn show_block(role: &str, block: &Value, doc: &mut Doc) {

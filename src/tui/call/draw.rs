@@ -2,15 +2,16 @@
 
 use ratatui::layout::Constraint::{Fill, Length};
 use ratatui::layout::Layout;
+use unicode_width::UnicodeWidthStr;
 
-use crate::call::run::{CallRun, Difference, FORCED, RunState};
+use crate::call::run::{CallEvent, CallEventKind, CallRun, Difference, FORCED, RunState};
 use crate::call::screen::{CallFocus, CallScreen};
 use crate::form::draw::{Styles, form, put};
 use crate::keymap::{KeyScope, Keymap};
 use crate::prelude::*;
 use crate::widget::Pen;
 use crate::widget::doc::wrap;
-use config::error::Error;
+use config::error::{Error, ErrorCode};
 
 pub(super) struct CallRegions {
     head: Rect,
@@ -49,7 +50,8 @@ impl CallScreen {
             let height = wanted.min(most).max(body.height.min(3));
             Layout::vertical([Length(height), Fill(1)]).areas(body)
         };
-        let [status, result] = Layout::vertical([Length(2), Fill(1)]).areas(rest);
+        let axis = u16::from(rest.height >= MIN_AXIS_ROWS);
+        let [status, result] = Layout::vertical([Length(2 + axis), Fill(1)]).areas(rest);
         CallRegions { head, form, divider, status: Some(status), result: Some(inset(result)) }
     }
 
@@ -191,7 +193,10 @@ impl CallScreen {
             let x = area.right().saturating_sub(width + 2).max(area.x + 14);
             put(buf, x, area.y, area.right().saturating_sub(x), &text, look.warning);
         }
-        let y = area.y + area.height - 1;
+        let y = area.y + area.height.min(2) - 1;
+        if area.height > 2 {
+            draw_axis(look, run, now, Rect { y: area.y + 2, height: 1, ..area }, buf);
+        }
         let mut pen = Pen::new(buf, Rect { y, height: 1, ..area });
         if let RunState::Running { cancelling } = &run.state {
             let (elapsed, waiting) = run.clocks(now);
@@ -275,14 +280,85 @@ fn draw_run(look: &Styles, run: &CallRun, area: Rect, buf: &mut Buffer) {
     match &run.state {
         RunState::Answered { view, .. } => view.render(look, area, buf),
         RunState::Running { .. } => {
-            let rows = usize::from(area.height);
-            let from = run.logs.len().saturating_sub(rows);
-            for (i, line) in run.logs.iter().skip(from).enumerate() {
-                put(buf, area.x, area.y + i as u16, area.width, line, look.foreign);
+            let from = run.events.len().saturating_sub(usize::from(area.height));
+            for (y, event) in (area.y..).zip(run.events.iter().skip(from)) {
+                draw_event(look, run, event, Rect { y, height: 1, ..area }, buf);
             }
         }
         RunState::Failed(error) => draw(look, run, error, area, buf),
     }
+}
+
+/// Draws an event of a call: when, what, and what it said.
+fn draw_event(look: &Styles, run: &CallRun, event: &CallEvent, area: Rect, buf: &mut Buffer) {
+    let (word, style, text) = match event.kind {
+        CallEventKind::Progress => ("progress", look.accent, look.foreign),
+        CallEventKind::Log => ("log", look.muted, look.foreign),
+        CallEventKind::Asked => ("asks you", look.warning, look.text),
+        CallEventKind::Resumed => ("answered", look.ok, look.muted),
+    };
+    let at = format!("+{}", Dur(event.at.since(run.began)));
+    let mut pen = Pen::new(buf, area);
+    pen.cut(&at, 9, look.faint);
+    pen.column(10).cut(word, 9, style);
+    pen.column(20).write(&event.text, text);
+}
+
+// The time axis of a call: when it was sent, its progress and logs, when it waited for the user and
+// for what, and its end.
+
+/// Rows below the form from which the axis is drawn.
+const MIN_AXIS_ROWS: u16 = 9;
+
+fn draw_axis(look: &Styles, run: &CallRun, now: Timestamp, area: Rect, buf: &mut Buffer) {
+    let end = run.ended.unwrap_or(now).max(run.began);
+    let span = end.since(run.began);
+    let took = match run.ended {
+        Some(_) => format!(" {}", Dur(span)),
+        None => format!(" {}", Dur(Duration::from_millis(span.as_millis() as u64 / 100 * 100))),
+    };
+    let (start, took_cells) = ("sent ", took.width() as u16);
+    let mut pen = Pen::new(buf, area);
+    pen.skip(1).write(start, look.faint);
+    let x = pen.position();
+    let Some(cells) = area.width.checked_sub(x + took_cells + 1).filter(|cells| *cells >= 10)
+    else {
+        return;
+    };
+    let cell = |at: Timestamp| {
+        let share = at.since(run.began).as_secs_f64() / span.as_secs_f64().max(1e-6);
+        (share.clamp(0.0, 1.0) * f64::from(cells - 1)) as u16
+    };
+    let mut draw = |column: u16, text: &str, room: u16, style: Style| {
+        pen.column(x + column).cut(text, room, style);
+    };
+    draw(0, &look.sign("─", "-").repeat(cells.into()), cells, look.rule);
+    for event in &run.events {
+        let (sign, style) = match event.kind {
+            CallEventKind::Progress => (look.sign("●", "o"), look.accent),
+            CallEventKind::Log => (look.sign("·", "."), look.foreign),
+            CallEventKind::Asked | CallEventKind::Resumed => continue,
+        };
+        draw(cell(event.at), sign, 1, style);
+    }
+    for (from, to, what) in run.waits(end) {
+        let (from, to) = (cell(from), cell(to));
+        let wide = to - from + 1;
+        draw(from, &look.sign("░", "~").repeat(wide.into()), wide, look.warning);
+        let label = format!(" {what}: you ");
+        if label.width() as u16 + 2 <= wide {
+            draw(from + (wide - label.width() as u16) / 2, &label, wide, look.warning);
+        }
+    }
+    draw(0, look.sign("├", "|"), 1, look.rule);
+    let good = run.ending().is_none_or(|ending| ending.good);
+    let (sign, style) = match run.ended {
+        None => (look.sign("▶", ">"), look.accent),
+        Some(_) if good => (look.sign("┤", "|"), look.ok),
+        Some(_) => (look.sign("✗", "x"), look.error),
+    };
+    draw(cells - 1, sign, 1, style);
+    draw(cells, &took, took_cells, look.muted);
 }
 
 // A call without a result: the reason and the next step, in as many rows as they take.
@@ -311,7 +387,10 @@ pub(super) fn draw(look: &Styles, run: &CallRun, error: &Error, area: Rect, buf:
 
 /// The message, the next step, all violations, and the JSON-RPC error with its data.
 fn said(look: &Styles, run: &CallRun, error: &Error) -> Vec<(SafeText, Style)> {
-    let mut out = vec![(SafeText::block(&error.message), look.text)];
+    let mut out = Vec::new();
+    if !(run.cancelled && error.code == ErrorCode::Cancelled) {
+        out.push((SafeText::block(&error.message), look.text));
+    }
     if let Some(next) = run.ending().map(|ending| ending.next).filter(|next| !next.is_empty()) {
         let text = format!("{} {next}", look.sign("↳", ">"));
         out.push((SafeText::line(&text), look.muted));

@@ -1,5 +1,7 @@
-//! Export of a call as a command line, JSON-RPC, curl, or code in Rust, Python, TypeScript. Pure.
+//! Export of a call as a command line, JSON-RPC, curl, code in Rust, Python, TypeScript, or a page
+//! with its result. Pure.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -61,6 +63,64 @@ pub struct WrittenCall<'a> {
     pub validation: Validation,
     /// Where the server comes from, for the command line.
     pub origin: &'a ExportOrigin,
+}
+
+/// How a call ended, for a page.
+#[derive(Clone, Debug, Default)]
+pub struct SharedResult {
+    /// How it ended, in a few words.
+    pub ending: String,
+    /// The error, if there is no result.
+    pub error: Option<String>,
+    /// The result.
+    pub result: Option<Value>,
+}
+
+/// Longest text of a block on a page, in bytes.
+const MAX_BLOCK_BYTES: usize = 4 << 20;
+
+/// One HTML page with a call and its result. It loads nothing, and nothing on it runs.
+pub fn page(call: &WrittenCall<'_>, shared: &SharedResult) -> String {
+    let escaped = |text: &str| {
+        let text = base::text::SafeText::cut_block(text, MAX_BLOCK_BYTES);
+        text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    };
+    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
+    let title = escaped(&call.subject.canonical());
+    let mut body = format!("<h1>{title}</h1>\n<p>{}</p>\n", escaped(&shared.ending));
+    let mut section = |heading: &str, text: &str| {
+        let _ = write!(body, "<h2>{heading}</h2>\n<pre>{}</pre>\n", escaped(text));
+    };
+    section("Arguments", &pretty(call.arguments));
+    if let Some(error) = &shared.error {
+        section("Error", error);
+    }
+    let blocks = shared.result.as_ref().and_then(|result| result.get("content")?.as_array());
+    for block in blocks.into_iter().flatten() {
+        match block.get("text").and_then(Value::as_str) {
+            Some(text) => section("Result", text),
+            None => section("Result", &pretty(block)),
+        }
+    }
+    match &shared.result {
+        Some(result) if blocks.is_none() => section("Result", &pretty(result)),
+        Some(result) => {
+            if let Some(structured) = result.get("structuredContent") {
+                section("Structured result", &pretty(structured));
+            }
+        }
+        None => {}
+    }
+    section("Make it again", &call.command_line());
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n<style>\n\
+         :root {{ color-scheme: light dark }}\n\
+         body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }}\n\
+         h1 {{ font-size: 1.4rem }}\nh2 {{ font-size: 1rem; margin: 1.5rem 0 .3rem }}\n\
+         pre {{ white-space: pre-wrap; overflow-wrap: anywhere; padding: .8rem; border: 1px solid #8886; \
+         border-radius: .4rem }}\n</style>\n{body}</html>\n"
+    )
 }
 
 /// Where the servers of the dashboard come from, as far as a command line has to repeat it.

@@ -1,7 +1,7 @@
 //! External updates of a call screen: progress, logs, results, changed definitions, finished
 //! checks; and the draft of its form. No I/O.
 
-use super::run::{CallRun, Difference};
+use super::run::{CallEventKind, CallRun, Difference};
 use super::screen::{CallFocus, CallScreen};
 use super::subject::{CallSubject, SubjectKind};
 use crate::effect::Effect;
@@ -42,31 +42,31 @@ impl CallScreen {
     }
 
     /// Stores the progress of a call.
-    pub fn progress(&mut self, run: u64, progress: Progress) {
+    pub fn progress(&mut self, run: u64, progress: Progress, now: Timestamp) {
         if let Some(run) = self.run_of(run) {
-            run.progress = Some(progress);
+            run.take_progress(progress, now);
         }
     }
 
-    /// Updates a running call from the engine's view.
-    pub fn follow(&mut self, run: u64, call: &CallView, now: Timestamp) {
+    /// Updates a running call from the engine's view; `asked` says what the user is asked for.
+    pub fn follow(&mut self, run: u64, call: &CallView, asked: Option<SafeText>, now: Timestamp) {
         if let Some(run) = self.run_of(run) {
-            run.follow(call, now);
+            run.follow(call, asked, now);
         }
     }
 
     /// Adds a log notification of the server to its running calls.
-    pub fn log(&mut self, line: &SafeText) {
+    pub fn log(&mut self, line: &SafeText, now: Timestamp) {
         for run in self.runs.iter_mut().filter(|run| run.is_running()) {
-            run.log(line.clone());
+            run.add_event(CallEventKind::Log, line.clone(), now);
         }
     }
 
     /// Stores the result of a call.
     pub fn ended(&mut self, number: u64, result: Result<CallOutcome, Error>) -> Vec<Effect> {
-        let limits = self.subject.limits;
+        let (limits, now) = (self.subject.limits, self.now);
         let Some(run) = self.run_of(number) else { return Vec::new() };
-        run.end(result, &limits);
+        run.end(result, &limits, now);
         let recorded = run.outcome_word().zip(run.record);
         self.compare_again(number);
         let mut wanted = self.refreshed(number);

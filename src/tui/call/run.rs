@@ -1,5 +1,6 @@
 //! One call: its progress while it runs, and its outcome. Pure.
 
+use crate::call::export::SharedResult;
 use crate::prelude::*;
 use crate::result::ResultView;
 use config::ContentLimits;
@@ -7,8 +8,8 @@ use config::error::{Error, ErrorCode, Violation};
 use host::{AnswerSource, CallOutcome, CallView};
 use mcp::{Payload, Progress};
 
-/// Maximum number of log lines kept per call.
-const MAX_LOG_LINES: usize = 200;
+/// Maximum number of events kept per call.
+const MAX_CALL_EVENTS: usize = 200;
 
 /// One call.
 pub struct CallRun {
@@ -28,14 +29,64 @@ pub struct CallRun {
     pub progress: Option<Progress>,
     /// Time spent waiting for the user, and since when more is added while it is waiting.
     pub waiting: (Duration, Option<Timestamp>),
-    /// Log notifications of its server while it ran.
-    pub logs: Vec<SafeText>,
+    /// What happened while it ran, oldest first.
+    pub events: Vec<CallEvent>,
+    /// When it ended.
+    pub ended: Option<Timestamp>,
+    /// Whether the user cancelled it.
+    pub cancelled: bool,
     /// Why it was repeated automatically; `None` if the user made it.
     pub because: Option<SafeText>,
     /// How its result compares with the one before, for an automatic repetition.
     pub difference: Option<Difference>,
     /// Its state.
     pub state: RunState,
+}
+
+/// Something that happened while a call ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallEvent {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub kind: CallEventKind,
+    /// What it said.
+    pub text: SafeText,
+}
+
+/// The kind of a [`CallEvent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallEventKind {
+    /// `notifications/progress`
+    Progress,
+    /// A log notification of its server.
+    Log,
+    /// The server asked the user something; the clock of the call stands still.
+    Asked,
+    /// The user answered, and the call goes on.
+    Resumed,
+}
+
+impl CallEventKind {
+    /// Whether it may be dropped when there are too many.
+    const fn is_passing(self) -> bool {
+        match self {
+            Self::Progress | Self::Log => true,
+            Self::Asked | Self::Resumed => false,
+        }
+    }
+}
+
+/// Progress in words: `2 of 5 · half way`.
+fn progress_words(progress: &Progress) -> String {
+    let count = match progress.total {
+        Some(total) => format!("{} of {total}", progress.progress),
+        None => progress.progress.to_string(),
+    };
+    match &progress.message {
+        Some(message) => format!("{count} · {}", SafeText::cut(message, 300)),
+        None => count,
+    }
 }
 
 /// How a result compares with the one before.
@@ -104,7 +155,9 @@ impl CallRun {
             began,
             progress: None,
             waiting: (Duration::ZERO, None),
-            logs: Vec::new(),
+            events: Vec::new(),
+            ended: None,
+            cancelled: false,
             because: None,
             difference: None,
             state: RunState::Running { cancelling: false },
@@ -123,24 +176,73 @@ impl CallRun {
         (now.since(self.began).saturating_sub(waiting), waiting)
     }
 
-    /// Updates the call from the engine's view at `now`.
-    pub fn follow(&mut self, call: &CallView, now: Timestamp) {
+    /// Updates the call from the engine's view at `now`. While it waits for the user, `asked` says
+    /// for what.
+    pub fn follow(&mut self, call: &CallView, asked: Option<SafeText>, now: Timestamp) {
+        match (self.waiting.1.is_some(), call.is_waiting) {
+            (false, true) => {
+                let asked = asked.unwrap_or_else(|| SafeText::line("a request"));
+                self.add_event(CallEventKind::Asked, asked, now);
+            }
+            (true, false) => {
+                self.add_event(CallEventKind::Resumed, SafeText::line("it goes on"), now);
+            }
+            _ => {}
+        }
         self.waiting = (call.waiting, call.is_waiting.then_some(now));
         if call.progress.is_some() {
             self.progress.clone_from(&call.progress);
         }
     }
 
-    /// Adds a log line, dropping the oldest one beyond the limit.
-    pub fn log(&mut self, line: SafeText) {
-        if self.logs.len() == MAX_LOG_LINES {
-            self.logs.remove(0);
-        }
-        self.logs.push(line);
+    /// Stores the newest progress.
+    pub fn take_progress(&mut self, progress: Progress, now: Timestamp) {
+        let text = progress_words(&progress);
+        self.progress = Some(progress);
+        self.add_event(CallEventKind::Progress, SafeText::line(&text), now);
     }
 
-    /// Stores its outcome; the result is shown within the limits of its server.
-    pub fn end(&mut self, result: Result<CallOutcome, Error>, limits: &ContentLimits) {
+    /// Adds an event, dropping the oldest beyond the limit that is not about the user.
+    pub fn add_event(&mut self, kind: CallEventKind, text: SafeText, at: Timestamp) {
+        if self.events.len() >= MAX_CALL_EVENTS {
+            let passing = |event: &CallEvent| event.kind.is_passing();
+            let oldest = self.events.iter().position(passing).unwrap_or(0);
+            self.events.remove(oldest);
+        }
+        self.events.push(CallEvent { at, kind, text });
+    }
+
+    /// The times during which it waited for the user, and for what.
+    pub fn waits(&self, end: Timestamp) -> Vec<(Timestamp, Timestamp, &SafeText)> {
+        let mut waits: Vec<(Timestamp, Timestamp, &SafeText)> = Vec::new();
+        for event in &self.events {
+            match event.kind {
+                CallEventKind::Asked => waits.push((event.at, end, &event.text)),
+                CallEventKind::Resumed => {
+                    if let Some(last) = waits.last_mut() {
+                        last.1 = event.at;
+                    }
+                }
+                CallEventKind::Progress | CallEventKind::Log => {}
+            }
+        }
+        waits
+    }
+
+    /// Stores its outcome at `now`; the result is shown within the limits of its server.
+    pub fn end(
+        &mut self,
+        result: Result<CallOutcome, Error>,
+        limits: &ContentLimits,
+        now: Timestamp,
+    ) {
+        self.ended = Some(match &result {
+            Ok(outcome) => self.began.plus(outcome.duration + outcome.waiting),
+            Err(_) => now.max(self.began),
+        });
+        if self.waiting.1.take().is_some() {
+            self.add_event(CallEventKind::Resumed, SafeText::line("it goes on"), now);
+        }
         self.state = match result {
             Ok(outcome) => {
                 let view =
@@ -194,6 +296,14 @@ impl CallRun {
             RunState::Answered { outcome, .. } => Some(answered(outcome)),
             RunState::Failed(error) => {
                 let mut ending = failed(error);
+                if error.code == ErrorCode::Cancelled && self.cancelled {
+                    "cancelled by you".clone_into(&mut ending.words);
+                    "the server was told to stop".clone_into(&mut ending.next);
+                }
+                if error.code == ErrorCode::Cancelled {
+                    let ran = self.ended.map(|at| at.since(self.began)).unwrap_or_default();
+                    ending.words = format!("{} after {}", ending.words, Dur(ran));
+                }
                 if self.forced {
                     ending.words = format!("{} · {FORCED}", ending.words);
                 }
@@ -202,7 +312,7 @@ impl CallRun {
         }
     }
 
-    /// Outcome and duration in milliseconds for the history; 0 if it failed.
+    /// Outcome and duration in milliseconds for the history.
     pub fn outcome_word(&self) -> Option<(String, u64)> {
         match &self.state {
             RunState::Running { .. } => None,
@@ -210,8 +320,82 @@ impl CallRun {
                 let word = if outcome.is_error { "tool error" } else { "ok" };
                 Some((word.to_owned(), outcome.duration.as_millis() as u64))
             }
-            RunState::Failed(error) => Some((error.code.as_str().to_owned(), 0)),
+            RunState::Failed(error) => {
+                let ran = self.ended.map(|at| at.since(self.began)).unwrap_or_default();
+                Some((error.code.as_str().to_owned(), ran.as_millis() as u64))
+            }
         }
+    }
+}
+
+/// Why a call failed: what is known of it.
+#[derive(Clone, Debug)]
+pub struct WhyCall {
+    /// Its server.
+    pub server: ServerName,
+    /// The name of what was called.
+    pub label: SafeText,
+    /// The code of the error; `None` if the tool itself reported one.
+    pub code: Option<ErrorCode>,
+    /// How it ended, in a few words.
+    pub words: String,
+    /// The message of the error.
+    pub message: String,
+    /// What to do next.
+    pub next: String,
+    /// The JSON-RPC error, the violations and the last events.
+    pub details: Vec<SafeText>,
+}
+
+impl CallRun {
+    /// How it ended, for a page.
+    pub fn shared(&self) -> SharedResult {
+        let ending = self.ending().map(|ending| ending.words).unwrap_or_default();
+        let error = match &self.state {
+            RunState::Failed(error) => Some(error.message.clone()),
+            RunState::Running { .. } | RunState::Answered { .. } => None,
+        };
+        let result = self.result().map(|result| (**result).clone());
+        SharedResult { ending, error, result }
+    }
+
+    /// Why it failed; `None` if it did not.
+    pub fn why(&self, server: &ServerName, label: &SafeText) -> Option<WhyCall> {
+        /// Events that are told.
+        const MAX_TOLD_EVENTS: usize = 5;
+        let ending = self.ending().filter(|ending| !ending.good)?;
+        let (code, message, mut details) = match &self.state {
+            RunState::Running { .. } => return None,
+            RunState::Answered { view, .. } => (None, view.first_text(), Vec::new()),
+            RunState::Failed(error) => {
+                let violated = error.violations.iter();
+                let violated = violated.map(|one| format!("{}  {}", one.place(), one.message));
+                let mut details: Vec<SafeText> =
+                    violated.map(|text| SafeText::line(&text)).collect();
+                if let Some(rpc) = &error.rpc {
+                    let code = rpc.code.map_or_else(|| "no code".to_owned(), |c| c.to_string());
+                    let text = format!("JSON-RPC error {code}: {}", rpc.message);
+                    details.push(SafeText::cut(&text, 2_000));
+                    details.extend(
+                        rpc.data.as_ref().map(|data| SafeText::cut(&data.to_string(), 2_000)),
+                    );
+                }
+                (Some(error.code), error.message.clone(), details)
+            }
+        };
+        for event in &self.events[self.events.len().saturating_sub(MAX_TOLD_EVENTS)..] {
+            let at = Dur(event.at.since(self.began));
+            details.push(SafeText::line(&format!("+{at}  {}", event.text)));
+        }
+        Some(WhyCall {
+            server: server.clone(),
+            label: label.clone(),
+            code,
+            words: ending.words,
+            message,
+            next: ending.next,
+            details,
+        })
     }
 }
 
@@ -277,6 +461,8 @@ fn failed(error: &Error) -> EndedCall {
         ErrorCode::RateLimited => ("too many calls", "wait for running calls"),
         code => (code.as_str(), ""),
     };
-    let next = error.help.clone().unwrap_or_else(|| fallback.to_owned());
+    // Here a key leads to the reason; no shell is needed.
+    let help = error.help.clone().filter(|help| !help.contains("`mcpdeck "));
+    let next = help.unwrap_or_else(|| fallback.to_owned());
     EndedCall { good: false, words: word.to_owned(), next }
 }

@@ -2,15 +2,16 @@
 
 use crossterm::event::KeyEvent;
 
-use super::export::{Export, ExportOrigin, WrittenCall};
+use super::export::{Export, ExportOrigin, WrittenCall, page};
 use super::follow::Updates;
-use super::run::{CallRun, RunState};
+use super::run::{CallRun, RunState, WhyCall};
 use super::subject::{CallSubject, METHODS, SubjectKind};
 use crate::effect::{CallRequest, CallTarget, Effect, Existing, Order, ServerCommand};
 use crate::form::draw::Styles;
 use crate::form::{FormState, JsonView};
 use crate::keymap::{KeyScope, Keymap};
 use crate::message::{CallPurpose, CallToken, FormToken};
+use crate::pane::catalog::file_name;
 use crate::pane::{Cx, Gesture, Out, Ui};
 use crate::pick::{CallPick, Choice, LinePrompt, Pick};
 use crate::prelude::*;
@@ -73,6 +74,8 @@ pub struct CallScreen {
     pub(super) saving: Option<ResultFile>,
     /// Where the servers come from, for copied command lines.
     pub origin: ExportOrigin,
+    /// What was shared last, of any call: it is offered first.
+    pub shared: Option<CallPick>,
     /// JSON pointer of the field that a file is being read for.
     pub(super) filling: Option<String>,
     /// Whether to make the call as soon as the check on another thread passes.
@@ -115,6 +118,11 @@ impl CallScreen {
         self.runs.get(self.shown)
     }
 
+    /// Why the shown call failed; `None` if it did not.
+    pub fn why(&self) -> Option<WhyCall> {
+        self.run()?.why(&self.subject.server, &self.subject.label)
+    }
+
     /// The result view of the shown call.
     pub(super) fn view_mut(&mut self) -> Option<&mut ResultView> {
         self.runs.get_mut(self.shown)?.view_mut()
@@ -147,6 +155,7 @@ impl CallScreen {
             }
             Action::SaveForm => return vec![Effect::AskLine(LinePrompt::Name, String::new())],
             Action::CopyForm => return self.offer_exports(),
+            Action::Copy if self.focus == CallFocus::Result => return self.offer_exports(),
             Action::FillFile => return self.fill_file(),
             Action::Suggest => return self.suggest(),
             Action::Older => self.shown = self.shown.saturating_sub(1),
@@ -298,7 +307,8 @@ impl CallScreen {
         Effect::Call(self.token(CallPurpose::Run(run)), request)
     }
 
-    pub(super) const fn token(&self, what: CallPurpose) -> CallToken {
+    /// The token of a call of this screen.
+    pub const fn token(&self, what: CallPurpose) -> CallToken {
         CallToken { screen: self.number, what }
     }
 
@@ -318,6 +328,7 @@ impl CallScreen {
         match &mut run.state {
             RunState::Running { cancelling } => {
                 *cancelling = true;
+                run.cancelled = true;
                 let run = CallPurpose::Run(run.number);
                 vec![Effect::CancelCall(self.token(run))]
             }
@@ -521,9 +532,11 @@ impl CallScreen {
         let answered = || self.run().is_some_and(|run| run.view().is_some());
         match action {
             Action::CancelCall => self.run().is_some_and(CallRun::is_running),
+            Action::Why => self.run().and_then(CallRun::ending).is_some_and(|ending| !ending.good),
             Action::Switch => !self.runs.is_empty(),
             Action::Compare => self.runs.len() > 1 && answered(),
-            Action::Search | Action::NextTab | Action::Copy | Action::Save => answered(),
+            Action::Search | Action::NextTab | Action::Save => answered(),
+            Action::Copy => self.run().is_some_and(|run| !run.is_running()),
             Action::NextProblem => self.form.blocking() > 0,
             Action::Json | Action::Editor | Action::AddItem => {
                 self.subject.has_arguments(&self.form.document)
@@ -569,10 +582,32 @@ impl CallScreen {
             Export::Rust | Export::Python | Export::TypeScript => {
                 self.subject.kind != SubjectKind::Request
             }
-            _ => true,
+            Export::CommandLine | Export::JsonRpc | Export::Arguments => true,
         });
         let ways = ways.map(|way| choice(ink!("{}", way.name()), "", CallPick::Export(way)));
-        vec![Effect::Choose(ink!("copy as"), ways.collect())]
+        let mut all = Vec::new();
+        if self.shares_result() && self.run().is_some_and(|run| run.view().is_some()) {
+            all.push(choice(ink!("the value under the cursor"), "", CallPick::Value));
+            all.push(choice(ink!("the whole result"), "", CallPick::Whole));
+        }
+        all.extend(ways);
+        all.push(choice(ink!("mcp.json entry of its server"), "", CallPick::Entry));
+        if self.shares_result() {
+            all.push(choice(
+                ink!("HTML page with the result"),
+                "written to a file",
+                CallPick::Page,
+            ));
+        }
+        if let Some(last) = &self.shared {
+            all.sort_by_key(|choice| choice.pick != Pick::Call(last.clone()));
+        }
+        vec![Effect::Choose(ink!("copy as"), all)]
+    }
+
+    /// Whether the result is shared rather than the form.
+    fn shares_result(&self) -> bool {
+        self.focus == CallFocus::Result && self.run().is_some_and(|run| !run.is_running())
     }
 
     pub(super) fn suggest(&mut self) -> Vec<Effect> {
@@ -604,7 +639,22 @@ impl CallScreen {
     /// Applies a choice from a list, or a line that was typed.
     pub fn picked(&mut self, pick: CallPick) -> Vec<Effect> {
         match pick {
+            CallPick::Entry => {
+                let server = self.subject.server.clone();
+                vec![Effect::Pick(Pick::OnServer(Action::CopyEntry, server))]
+            }
+            CallPick::Page => {
+                let name =
+                    format!("{}.html", file_name(&SafeText::line(&self.subject.canonical())));
+                let content = self.page().into_bytes();
+                vec![Effect::Save { name: name.into(), content }]
+            }
             CallPick::Export(way) => vec![Effect::Copy(self.exported(way))],
+            CallPick::Value | CallPick::Whole => {
+                let action = if pick == CallPick::Value { Action::Copy } else { Action::CopyAll };
+                let wants = self.view_mut().and_then(|view| view.apply(action));
+                self.want(wants)
+            }
             CallPick::Suggestion(text) => {
                 self.form.replace_text(&text);
                 self.suggestions.clear();
@@ -630,15 +680,31 @@ impl CallScreen {
     }
 
     fn exported(&self, way: Export) -> String {
-        let arguments = self.form.arguments();
+        let run = self.run().filter(|_| self.shares_result());
+        let arguments = run.map_or_else(|| self.form.arguments(), |run| run.arguments.clone());
         let blocked = self.form.blocking() > 0 && self.form.schema_problem().is_none();
+        let forced = run.map_or(blocked, |run| run.forced);
         way.text(&WrittenCall {
             subject: &self.subject,
             uri: &self.subject.expanded(&arguments).unwrap_or_default(),
             arguments: &arguments,
-            validation: if blocked { Validation::Force } else { Validation::Enforce },
+            validation: if forced { Validation::Force } else { Validation::Enforce },
             origin: &self.origin,
         })
+    }
+
+    /// The shown call and its result as a page, without secrets.
+    fn page(&self) -> String {
+        let Some(run) = self.run() else { return String::new() };
+        let arguments = self.form.without_secrets(run.arguments.clone());
+        let written = WrittenCall {
+            subject: &self.subject,
+            uri: &self.subject.expanded(&arguments).unwrap_or_default(),
+            arguments: &arguments,
+            validation: if run.forced { Validation::Force } else { Validation::Enforce },
+            origin: &self.origin,
+        };
+        page(&written, &run.shared())
     }
 
     /// The call in the form it is saved in, without secrets.
@@ -706,7 +772,7 @@ impl Screen for CallScreen {
             || crate::pane::PaneId::ALL.into_iter().any(|pane| pane.action() == action)
             || matches!(
                 action,
-                A::NextPane | A::PreviousPane | A::Answer | A::Theme | A::Bell | A::Quit
+                A::NextPane | A::PreviousPane | A::Answer | A::Why | A::Theme | A::Bell | A::Quit
             )
     }
 

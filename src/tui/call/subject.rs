@@ -46,7 +46,7 @@ pub struct CallSubject {
     pub title: Option<SafeText>,
     /// Description to draw.
     pub description: Option<SafeText>,
-    /// Its behaviour: `reads`, `writes`, `destroys`, or empty if unknown.
+    /// Its annotation in words, or empty if there is none.
     pub manner: &'static str,
     /// Schema of the form.
     pub schema: Arc<Value>,
@@ -62,10 +62,11 @@ impl CallSubject {
     /// A tool.
     pub fn tool(server: &ServerName, tool: &Tool) -> Self {
         let manner = match (tool.hints.read_only, tool.hints.destructive) {
-            (Some(true), _) => "reads",
-            (_, Some(true)) => "destroys",
-            (Some(false), _) => "writes",
-            _ => "",
+            (Some(true), _) => "read-only",
+            (_, Some(true)) => "destructive",
+            (Some(false), Some(false)) => "additive",
+            (Some(false), None) => "not read-only",
+            (None, _) => "",
         };
         Self {
             title: tool.title.clone(),
@@ -159,7 +160,7 @@ impl CallSubject {
             kind,
             wire: Arc::clone(wire),
             label: label.clone(),
-            manner: "reads",
+            manner: "read-only",
             schema: Arc::new(closed(Map::new(), &[])),
             ..Self::default()
         }

@@ -15,7 +15,7 @@ use super::template::{expand, variables};
 use crate::effect::{CallRequest, CallTarget, Effect};
 use crate::keymap::Keymap;
 use crate::message::{CallPurpose, CallToken};
-use crate::pick::{CallPick, LinePrompt};
+use crate::pick::{CallPick, Choice, LinePrompt};
 use base::text::{SafeText, quoted};
 use base::{ServerName, Timestamp};
 use config::error::{Error, ErrorCode};
@@ -32,7 +32,7 @@ fn subject(kind: SubjectKind, wire: &str, schema: Value) -> CallSubject {
         label: SafeText::line(wire),
         title: None,
         description: Some(SafeText::line("Create several new entities")),
-        manner: "writes",
+        manner: "additive",
         schema: Arc::new(schema),
         bytes: 1_240,
         limits: config::ContentLimits::default(),
@@ -210,6 +210,7 @@ fn several_calls_run_at_once_and_each_can_be_cancelled() {
             total: Some(4.0),
             message: Some(SafeText::line("step")),
         },
+        Timestamp(2_000_000),
     );
     assert!(drawn(&mut screen, 100, 24).contains("75 %"));
     assert_eq!(
@@ -286,7 +287,7 @@ fn a_call_is_saved_and_copied_as_others_would_make_it() {
     let Some(Effect::SaveCall(name, call)) = intents.last() else { panic!("{intents:?}") };
     assert_eq!((name.as_str(), call.arguments_value()), ("mine", json!({"t": "it's"})));
     let Some(Effect::Choose(_, ways)) = press(&mut screen, "<ctrl-y>").pop() else { panic!() };
-    assert_eq!(ways.len(), Export::ALL.len() - 1, "curl needs an address");
+    assert_eq!(ways.len(), Export::ALL.len(), "curl needs an address, and there is the entry");
     let intents = screen.picked(CallPick::Export(Export::CommandLine));
     let expected = r#"mcpdeck call memory.add '{"t":"it'\''s"}'"#;
     assert_eq!(intents, [Effect::Copy(expected.to_owned())]);
@@ -422,4 +423,85 @@ fn drawing_never_panics_at_any_size() {
             drawn(&mut screen, width, height);
         }
     }
+}
+
+#[test]
+fn a_call_shows_what_happens_while_it_runs_and_where_its_time_went() {
+    let mut screen = screen(sum());
+    press(&mut screen, "2<f8>");
+    let step = Progress {
+        call: CallId(1),
+        progress: 1.0,
+        total: Some(2.0),
+        message: Some(SafeText::line("half way")),
+    };
+    screen.progress(1, step, Timestamp(1_000_000));
+    screen.log(&SafeText::line("found it"), Timestamp(1_500_000));
+    let mut view = host::CallView {
+        id: CallId(1),
+        server: ServerName::new("memory"),
+        method: "tools/call".into(),
+        target: SafeText::line("add"),
+        started: Timestamp(0),
+        waiting: Duration::ZERO,
+        is_waiting: true,
+        progress: None,
+    };
+    screen.follow(1, &view, Some(SafeText::line("sampling")), Timestamp(2_000_000));
+    let running = drawn(&mut screen, 100, 24);
+    for part in ["1 of 2 · half way", "found it", "asks you", "sent ├", "sampling: you", "▶"] {
+        assert!(running.contains(part), "{part}: {running}");
+    }
+    (view.is_waiting, view.waiting) = (false, Duration::from_secs(3));
+    screen.follow(1, &view, None, Timestamp(5_000_000));
+    let waits = screen.runs[0].waits(Timestamp(9_000_000));
+    assert_eq!(waits.len(), 1);
+    assert_eq!((waits[0].0, waits[0].1), (Timestamp(2_000_000), Timestamp(5_000_000)));
+    screen.ended(1, Ok(outcome(json!({"content": []}), false)));
+    let ended = drawn(&mut screen, 100, 24);
+    assert!(ended.contains("sent ├") && ended.contains('┤'), "{ended}");
+}
+
+#[test]
+fn a_call_that_the_user_cancelled_says_so_and_how_long_it_ran() {
+    let mut screen = screen(sum());
+    press(&mut screen, "2<f8><ctrl-x>");
+    screen.now_is(Timestamp(3_600_000));
+    let records = screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "by the caller")));
+    let ended = drawn(&mut screen, 100, 24);
+    assert!(ended.contains("cancelled by you after 1.6 s"), "{ended}");
+    assert!(!ended.contains("by the caller"), "{ended}");
+    let millis = records.iter().find_map(|record| match record {
+        Effect::Record(HistoryRecord::Ended { millis, .. }) => Some(*millis),
+        _ => None,
+    });
+    assert_eq!(millis, Some(1600));
+}
+
+#[test]
+fn a_result_is_shared_in_the_way_that_is_chosen_and_the_last_one_is_offered_first() {
+    let mut screen = screen(sum());
+    press(&mut screen, "2<f8>");
+    let text = "<b>3</b> & more";
+    let result = json!({"content": [{"type": "text", "text": text}]});
+    screen.ended(1, Ok(outcome(result, false)));
+    let offered = |screen: &mut CallScreen| match press(screen, "y").pop() {
+        Some(Effect::Choose(_, ways)) => ways,
+        other => panic!("{other:?}"),
+    };
+    let first = |ways: &[Choice]| ways.first().map(|way| way.words.to_string());
+    assert_eq!(first(&offered(&mut screen)).as_deref(), Some("the value under the cursor"));
+    assert_eq!(screen.picked(CallPick::Value), [Effect::Copy(text.to_owned())]);
+    let Some(Effect::Save { name, content }) = screen.picked(CallPick::Page).pop() else {
+        panic!("a page")
+    };
+    assert_eq!(name.to_str(), Some("memory-add.html"));
+    let page = String::from_utf8(content).expect("text");
+    assert!(
+        page.contains("&lt;b&gt;3&lt;/b&gt; &amp; more") && page.contains("mcpdeck call"),
+        "{page}"
+    );
+    assert!(!page.contains("<b>") && !page.contains("<script") && !page.contains("href"), "{page}");
+    screen.shared = Some(CallPick::Page);
+    assert_eq!(first(&offered(&mut screen)).as_deref(), Some("HTML page with the result"));
 }

@@ -8,9 +8,9 @@ use crate::form::editor::{Edits, JsonView, LineEditor, Popup, pretty};
 use crate::form::row::{Field, FieldKind, FormRow, RowKind, TYPES_SLOT};
 use crate::form::state::FormState;
 use crate::prelude::*;
-use crate::widget::Pen;
 use crate::widget::doc::wrap;
 use crate::widget::text_input::draw_area;
+use crate::widget::{Pen, json_line};
 use base::pointer;
 use base::text::json::plain;
 use schema::Types;
@@ -24,6 +24,8 @@ pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Styl
 
 /// Most rows of a line editor.
 const MAX_EDITOR: usize = 8;
+/// Least rows of the text box of a field that is shown first.
+const MIN_TEXT_BOX_ROWS: usize = 3;
 
 /// Draws the form in `area`: fields, JSON, the submit line, and an open list.
 pub fn form(state: &FormState, look: &Styles, submit: &str, area: Rect, buf: &mut Buffer) {
@@ -132,8 +134,12 @@ pub(super) enum FormSpot {
 fn editor_height(state: &FormState, row: usize) -> u16 {
     let is_edited = row == state.cursor() && state.json() != JsonView::Focused;
     let edited = state.editor.as_ref().filter(|_| is_edited);
+    let least = match state.rows().get(row) {
+        Some(row) if state.is_text_box(row) => MIN_TEXT_BOX_ROWS,
+        _ => 1,
+    };
     edited.map_or(1, |editor| match editor.edits {
-        Edits::Lines | Edits::Json => editor.area.lines().len().clamp(1, MAX_EDITOR) as u16,
+        Edits::Lines | Edits::Json => editor.area.lines().len().clamp(least, MAX_EDITOR) as u16,
         _ => 1,
     })
 }
@@ -177,7 +183,10 @@ fn draw_json(state: &FormState, look: &Styles, ruled: bool, area: Rect, buf: &mu
     };
     for (i, line) in shown.lines().take(usize::from(body.height)).enumerate() {
         let cut = SafeText::cut(line, usize::from(body.width) + 8);
-        put(buf, body.x, body.y + i as u16, body.width, &cut, look.text);
+        let mut pen = Pen::new(buf, Rect { y: body.y + i as u16, height: 1, ..body });
+        for (part, role) in json_line(&cut) {
+            pen.write(part, look.json(role));
+        }
     }
 }
 
@@ -546,6 +555,7 @@ pub(super) fn shown(
             (format!("+ add {what}{to}"), look.muted)
         }
         RowKind::More { hidden } => (format!("… {hidden} more, as JSON"), look.muted),
+        RowKind::Rest { summary } => (format!("{}{summary}", look.sign("▸ ", "> ")), look.muted),
         RowKind::Field { field, .. } => {
             let has_text = value.is_some_and(|v| !v.is_null() && *v != "");
             match state.drafts.get(&row.pointer) {
@@ -688,6 +698,7 @@ fn describe(row: &FormRow, exemplify: bool) -> String {
         RowKind::Field { field, .. } => hint(field, field.example().filter(|_| exemplify)),
         RowKind::AddKey => "adds an entry: type its name".to_owned(),
         RowKind::AddItem => "adds an item".to_owned(),
+        RowKind::Rest { .. } => "the rest of the answer: enter opens it".to_owned(),
         RowKind::More { hidden } => format!("{hidden} more; edit them as JSON"),
     }
 }

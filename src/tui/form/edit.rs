@@ -349,6 +349,10 @@ impl FormState {
         let blocking = self.problems().iter().filter(|problem| problem.weight < Weight::Note);
         let placed = blocking.filter_map(|problem| Some((problem.weight, problem.row?)));
         let gravest = placed.min().map(|(_, row)| row);
+        if gravest.is_none() && self.blocking() > 0 && self.has_rest() {
+            self.show_rest();
+            return self.go_to_gravest();
+        }
         self.go_to_problem(gravest)
     }
 
@@ -365,6 +369,7 @@ impl FormState {
                 self.fold(self.cursor, !folded);
             }
             RowKind::Choice { .. } => self.open_popup(String::new()),
+            RowKind::Rest { .. } => self.show_rest(),
             RowKind::Field { field, .. } => match field.kind {
                 FieldKind::Choice(_) | FieldKind::MultiChoice(_) => self.open_popup(String::new()),
                 _ => return None,

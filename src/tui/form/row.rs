@@ -59,6 +59,11 @@ pub enum RowKind {
     AddItem,
     /// Adds a key to an object; its name is typed here.
     AddKey,
+    /// All other fields of a form that shows one field first.
+    Rest {
+        /// Their values.
+        summary: SafeText,
+    },
     /// Members without rows of their own; edited as JSON.
     More {
         /// Their number.

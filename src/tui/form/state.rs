@@ -8,9 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::form::check::{CheckJob, CheckResult, Checks, HalfTyped, Problem, Weight, collect};
 use crate::form::editor::{Edits, JsonView, LineEditor, Popup, exact, pretty};
-use crate::form::row::{self, Decisions, Field, FieldDecision, FormRow, RowKind};
+use crate::form::row::{self, Decisions, Field, FieldDecision, FieldKind, FormRow, RowKind};
 use base::pointer;
-use base::text::json::weigh;
+use base::text::SafeText;
+use base::text::json::{plain as plain_text, weigh};
 use deck::FormDraft;
 use schema::{
     Defaults, SchemaDocument, SchemaLimits, SchemaProblem, SchemaVerdict, constants, seed,
@@ -19,6 +20,13 @@ use schema::{
 
 /// An earlier value, with the half-typed text and the decisions of that time.
 type Earlier = (Option<Value>, BTreeMap<String, HalfTyped>, Decisions);
+
+/// A field that is shown first, while the others are folded.
+#[derive(Clone, Debug)]
+struct FirstField {
+    pointer: String,
+    label: SafeText,
+}
 
 /// The contents of last time, and the places that the user has taken over since.
 #[derive(Debug, Default)]
@@ -48,6 +56,8 @@ pub struct FormState {
     /// The value it began with, from its schema.
     pub(super) seeded: Option<Value>,
     pub(super) last: LastTime,
+    /// The field that is shown first, and its label, until the rest is unfolded.
+    first: Option<FirstField>,
     checks: Checks,
     problems: Vec<Problem>,
 }
@@ -80,6 +90,55 @@ impl FormState {
         form.refresh();
         form.select(0);
         form
+    }
+
+    /// Shows only the text at `pointer`, as a text box with this label, and folds the other fields
+    /// until the user unfolds them; all are shown while there is no such text.
+    pub fn show_first(&mut self, pointer: &str, label: SafeText) {
+        self.first = Some(FirstField { pointer: pointer.to_owned(), label });
+        self.refresh();
+        self.select_place(pointer);
+    }
+
+    /// Unfolds the fields that were folded for the first one.
+    pub(super) fn show_rest(&mut self) {
+        if let Some(first) = self.first.take() {
+            self.refresh();
+            self.select_place(&first.pointer);
+            self.focus();
+        }
+    }
+
+    /// Whether a row is the text box of the field that is shown first.
+    pub(super) fn is_text_box(&self, row: &FormRow) -> bool {
+        self.first.as_ref().is_some_and(|first| first.pointer == row.pointer) && self.has_rest()
+    }
+
+    /// Whether fields are folded for the first one.
+    pub(super) fn has_rest(&self) -> bool {
+        self.rows.last().is_some_and(|last| matches!(last.kind, RowKind::Rest { .. }))
+    }
+
+    /// Folds all rows but that of the first field, if there is one.
+    fn fold_rest(&mut self) {
+        let Some(first) = &self.first else { return };
+        let is_first = |row: &FormRow| {
+            let kind = row.field().map(|field| &field.kind);
+            row.pointer == first.pointer && matches!(kind, Some(FieldKind::Text { .. }))
+        };
+        let Some(at) = self.rows.iter().position(is_first) else { return };
+        let mut row = self.rows.swap_remove(at);
+        (row.label, row.depth) = (first.label.clone(), 0);
+        let members = self.value.as_ref().and_then(Value::as_object).into_iter().flatten();
+        let plain = members.filter(|(_, value)| !value.is_object() && !value.is_array());
+        let words: Vec<String> =
+            plain.map(|(name, value)| format!("{name} {}", plain_text(value))).collect();
+        let rest = FormRow {
+            label: SafeText::line("more"),
+            kind: RowKind::Rest { summary: SafeText::cut(&words.join(" · "), 200) },
+            ..FormRow::default()
+        };
+        self.rows = vec![row, rest];
     }
 
     /// Sets the limits for checking, from the form's server.
@@ -296,6 +355,7 @@ impl FormState {
             self.rows.get(self.cursor).map(|row| (row.pointer.clone(), kind_rank(&row.kind)));
         let on_submit = !self.rows.is_empty() && self.is_on_submit();
         self.rows = row::rows(&self.document, self.value.as_ref(), &self.decisions);
+        self.fold_rest();
         self.cursor = match here {
             _ if on_submit => self.rows.len(),
             Some((pointer, rank)) => self.find(&pointer, rank),
@@ -580,7 +640,7 @@ const fn kind_rank(kind: &RowKind) -> usize {
     match kind {
         RowKind::Field { .. } => 0,
         RowKind::AddItem | RowKind::AddKey => 1,
-        RowKind::More { .. } => 2,
+        RowKind::More { .. } | RowKind::Rest { .. } => 2,
         RowKind::Choice { slot, .. } => slot.saturating_add(3),
     }
 }

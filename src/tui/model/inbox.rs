@@ -115,7 +115,7 @@ impl Todo {
 /// Label of a request kind, and the phrase for it; for a permission the caller adds the tool.
 fn spoken(kind: &RequestKind) -> (Ink, Ink) {
     match kind {
-        RequestKind::Sampling => (ink!("sampling"), ink!("asks for a completion")),
+        RequestKind::Sampling => (ink!("sampling"), ink!("asks for sampling")),
         RequestKind::Elicitation => (ink!("elicitation"), ink!("asks you")),
         RequestKind::UrlElicitation => (ink!("open a page"), ink!("asks you to open a page")),
         RequestKind::Roots => (ink!("roots"), ink!("asks for the roots")),

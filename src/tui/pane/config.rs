@@ -5,7 +5,7 @@ use crate::keymap::KeyScope;
 use crate::model::{InputState, InputView, Model};
 use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::prelude::*;
-use crate::widget::{Doc, DocView, Pen};
+use crate::widget::{Doc, DocView, Pen, json_line};
 use config::{ConfigChange, Diagnostic, EffectiveValue, FileScope, Severity, SourceFile};
 
 /// Fewest columns in which a problem is shown below its column.
@@ -201,7 +201,9 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
                 .filter(|d| d.at.file == file.path && d.at.line as usize == number)
                 .collect();
             let role = here.iter().map(|d| d.severity).max().map_or(Role::Faint, severity_role);
-            doc.line(vec![(ink!("{:>4} ", number), role), (Ink::from(line), Role::Text)]);
+            let mut parts = vec![(ink!("{:>4} ", number), role)];
+            parts.extend(json_line(line).into_iter().map(|(part, role)| (Ink::line(part), role)));
+            doc.line(parts);
             for diagnostic in here {
                 problems.push(doc.len() - 1);
                 // Below its column, or at the margin where it would not fit.
@@ -304,13 +306,14 @@ fn input_line(view: &InputView, doc: &mut Doc) {
     ]);
 }
 
-/// All effective values: those set in a file first, then defaults.
+/// All effective values: those set in a file by server, then the defaults of all, once.
 fn effective(model: &Model, doc: &mut Doc) {
     let situation = &model.situation;
     if situation.values.is_empty() {
         doc.text(0, &"not known yet", Role::Muted);
         return;
     }
+    let mut all_defaults = indexmap::IndexSet::new();
     for server in situation.values.iter().filter(|server| model.in_scope(&server.name)) {
         doc.heading(Model::name(&server.name));
         let hold = model.entry(&server.name).and_then(|entry| entry.hold.as_ref());
@@ -325,12 +328,13 @@ fn effective(model: &Model, doc: &mut Doc) {
         for value in set {
             value_lines(value, doc);
         }
-        let mut line = Vec::new();
-        for value in defaults {
-            line.push(format!("{} {}", value.key, value.value));
-        }
-        doc.text(2, &ink!("default  {}", Ink::line(&line.join(" · "))), Role::Faint);
+        let more = count(defaults.len(), "more key");
+        doc.text(2, &ink!("{} at the defaults below", more), Role::Faint);
+        all_defaults.extend(defaults.iter().map(|one| format!("{} {}", one.key, one.value)));
     }
+    let all: Vec<String> = all_defaults.into_iter().collect();
+    doc.heading("defaults");
+    doc.text(2, &Ink::line(&all.join(" · ")), Role::Faint);
 }
 
 fn value_lines(value: &EffectiveValue, doc: &mut Doc) {

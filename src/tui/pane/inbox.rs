@@ -185,7 +185,11 @@ pub fn deny_all(server: &ServerName, kind: Option<&RequestKind>, model: &Model, 
     }
     let open = count(denied.len(), "open request");
     let lines = vec![ink!("{} of this server will be denied", open)];
-    out.ask(ink!("deny all of {}?", name), lines, Effect::Order(Order::Deny(denied)));
+    out.ask(
+        ink!("deny all requests of server \"{}\"?", name),
+        lines,
+        Effect::Order(Order::Deny(denied)),
+    );
 }
 
 /// The refusal of a request kind, as sent on the wire.

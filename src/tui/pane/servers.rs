@@ -16,7 +16,7 @@ mod black_box;
 mod card;
 mod table;
 
-pub use black_box::{black_box, info_reader, reader, removals_seen};
+pub use black_box::{black_box, evidence, info_reader, reader, removals_seen};
 pub use card::{breaker_line, unstable};
 
 /// The servers pane.

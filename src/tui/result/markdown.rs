@@ -1,11 +1,12 @@
 //! Markdown as styled, wrapped lines. Only what terminals do well; links show their targets.
 
-use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Modifier, Style};
 use unicode_width::UnicodeWidthStr;
 
 use crate::form::draw::Styles;
 use crate::widget::doc::wrap;
+use crate::widget::json_line;
 use base::text::SafeText;
 
 /// Longest text rendered as Markdown, in bytes.
@@ -38,6 +39,7 @@ pub fn lines(text: &str, width: u16, look: &Styles) -> Vec<Vec<MarkdownSpan>> {
         lists: Vec::new(),
         quote: 0,
         code: false,
+        json: false,
         link: None,
     };
     let options =
@@ -62,6 +64,8 @@ struct Page<'a> {
     lists: Vec<Option<u64>>,
     quote: usize,
     code: bool,
+    /// Whether the code is JSON.
+    json: bool,
     link: Option<String>,
 }
 
@@ -76,8 +80,7 @@ impl Page<'_> {
             Event::End(tag) => self.end(tag),
             Event::Text(text) if self.code => {
                 for line in text.split_terminator('\n') {
-                    let style = self.look.json_string;
-                    self.raw(&format!("  {line}"), style);
+                    self.code_line(line);
                     self.end_line();
                 }
             }
@@ -112,9 +115,13 @@ impl Page<'_> {
             }
             Tag::Paragraph if self.lists.is_empty() => self.blank(),
             Tag::BlockQuote(_) => self.quote += 1,
-            Tag::CodeBlock(_) => {
+            Tag::CodeBlock(kind) => {
                 self.blank();
                 self.code = true;
+                self.json = match kind {
+                    CodeBlockKind::Fenced(language) => language.starts_with("json"),
+                    CodeBlockKind::Indented => false,
+                };
             }
             Tag::List(first) => {
                 if self.lists.is_empty() {
@@ -178,6 +185,17 @@ impl Page<'_> {
         }
     }
 
+    /// Adds a line of code; JSON is coloured by kind.
+    fn code_line(&mut self, line: &str) {
+        if !self.json {
+            return self.raw(&format!("  {line}"), self.look.json_string);
+        }
+        self.raw("  ", self.look.text);
+        for (part, role) in json_line(line) {
+            self.raw(part, self.look.json(role));
+        }
+    }
+
     /// Adds text to the line; what is wider than the page continues in the next lines.
     fn raw(&mut self, text: &str, style: Style) {
         self.margin();
@@ -193,6 +211,9 @@ impl Page<'_> {
                 self.end_line();
                 self.margin();
             }
+            // A blank after the last word of a line is not drawn: it would not fit.
+            let over = self.used + part.width() > self.width;
+            let part = if over { SafeText::line(part.trim_end()) } else { part };
             self.used += part.width();
             self.line.push((part, style));
         }
@@ -232,5 +253,40 @@ impl Page<'_> {
         if self.lines.last().is_some_and(|line| !line.is_empty()) {
             self.lines.push(Vec::new());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(text: &str, width: u16) -> Vec<String> {
+        let lines = lines(text, width, &Styles::default()).into_iter();
+        lines.map(|line| line.iter().map(|(text, _)| text.as_str()).collect()).collect()
+    }
+
+    #[test]
+    fn no_line_is_wider_than_its_region_and_no_word_is_lost() {
+        let text = "Write call NAME {\"key\": \"value\"} to make a **call** of the tool.";
+        for width in 8..80 {
+            let lines = texts(text, width);
+            assert!(
+                lines.iter().all(|line| line.width() <= usize::from(width)),
+                "{width}: {lines:?}"
+            );
+            let words = lines.join(" ");
+            let plain = text.replace("**", "");
+            for word in plain.split(' ').filter(|word| word.len() <= usize::from(width)) {
+                assert!(words.contains(word), "{width}: {word} of {lines:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn json_in_a_code_block_is_coloured_by_kind() {
+        let look = Styles { json_key: Style::new().bold(), ..Styles::default() };
+        let lines = lines("```json\n{\"a\": 1}\n```", 40, &look);
+        let key = lines.iter().flatten().find(|(text, _)| text.as_str() == "\"a\"");
+        assert_eq!(key.map(|(_, style)| *style), Some(look.json_key));
     }
 }

@@ -68,6 +68,12 @@ pub struct ResultView {
 }
 
 impl ResultView {
+    /// The beginning of its first text.
+    pub fn first_text(&self) -> String {
+        let text = self.result.pointer("/content/0/text").and_then(Value::as_str);
+        base::text::cut(text.unwrap_or_default(), 2_000).to_owned()
+    }
+
     /// A viewer of `result`; `violations` are those of its structured content.
     pub fn new(result: Payload, violations: Vec<Violation>) -> Self {
         let blocks = blocks(&result);

@@ -22,7 +22,7 @@ fn sampling_and_elicitation_of_the_reference_server_are_answered_by_keys() {
     let mut stage = Stage::on(Launch::file(Size::WIDE, &text).start(), "everything");
     stage::open_call(&mut stage.deck, "trigger-sampling-request");
     stage.deck.keys("good morning");
-    stage.asked_again("asks for a completion");
+    stage.asked_again("asks for sampling");
     stage.deck.wait("You are a helpful test server.");
     stage.deck.wait("good morning");
     // Some time goes by, and the screen shows it.
@@ -76,6 +76,9 @@ fn a_completion_shows_all_that_is_asked_and_goes_out_as_it_was_written() {
         stage.deck.wait(said);
     }
     stage.deck.keys("grey\rblue");
+    // Model and stop reason are behind "more".
+    stage.deck.keys("\t\r");
+    stage.deck.wait("stopReason");
     stage.deck.keys("\t");
     stage.deck.keys(" (me)\t");
     stage.deck.keys("!");
@@ -142,7 +145,7 @@ fn modern_questions_are_answered_by_calling_again() {
 #[test]
 fn an_answer_is_kept_picked_again_and_given_by_a_rule() {
     let mut stage = Stage::asker(Size::WIDE);
-    stage.asked("sample", "asks for a completion");
+    stage.asked("sample", "asks for sampling");
     stage.deck.keys("azure");
     stage.deck.keys("\x13");
     stage.deck.wait("keep this answer as");
@@ -163,7 +166,7 @@ fn an_answer_is_kept_picked_again_and_given_by_a_rule() {
     stage.deck.keys(CALL);
     stage::until("the rule answered", || stage.answers("sample").len() == 2);
     stage.deck.gone("1 waiting");
-    stage.asked_again("asks for a completion");
+    stage.asked_again("asks for sampling");
     stage.deck.decide("\x18");
     stage.deck.wait("reason (optional)");
     stage.deck.keys("enough\r");
@@ -210,7 +213,7 @@ fn a_registered_drafter_drafts_and_a_person_sends() {
     deck.keys(CALL);
     deck.wait("1 waiting");
     deck.keys(ANSWER);
-    deck.wait("asks for a completion");
+    deck.wait("asks for sampling");
     // The request is edited before it is used.
     deck.keys("\x1bo");
     deck.wait("the request as JSON");
@@ -239,7 +242,7 @@ fn no_stray_key_answers_anything() {
     stage.deck.keys("\x1b\x1b6");
     stage.deck.wait("1 item waiting");
     stage.deck.keys("\r");
-    stage.deck.wait("asks for a completion");
+    stage.deck.wait("asks for sampling");
     // In the answer Enter is a new line, and letters are letters.
     stage.deck.keys("\r\ryes\r\r");
     stage.deck.keys("\x1b");

@@ -371,7 +371,7 @@ fn every_tool_of_the_everything_server_that_needs_no_answer_is_called_by_keys() 
 fn every_tool_of_the_everything_server_that_asks_is_called_and_answered_by_keys() {
     let Some(mut deck) = real("everything") else { return };
     for (tool, keys, asks, answer, shows) in [
-        (ASKING[0], "good morning", "asks for a completion", "Good day\x12", "Good day"),
+        (ASKING[0], "good morning", "asks for sampling", "Good day\x12", "Good day"),
         // Declined; the others of its kinds are answered in the tests of approvals.
         (ASKING[1], "", "everything asks you", "\x18", "declined"),
         (ASKING[2], "https://a.example/x", "a.example", "\x18", "declin"),

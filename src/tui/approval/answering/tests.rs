@@ -202,9 +202,11 @@ fn a_page_that_no_browser_opens_is_accepted_only_when_the_person_says_so() {
 }
 
 #[test]
-fn model_and_stop_reason_are_fields_of_the_answer() {
+fn model_and_stop_reason_are_fields_of_the_answer_behind_more() {
     let mut answering = sampling();
     typed(&mut answering, "Hi");
+    answering.apply(Action::NextField);
+    answering.apply(Action::Open);
     answering.apply(Action::NextField);
     typed(&mut answering, " 2");
     answering.apply(Action::NextField);

@@ -67,6 +67,15 @@ fn info(ui: Ui<'_>, name: &ServerName) -> Doc {
     doc
 }
 
+/// What explains the state of a server: its exit, last output, findings with the offending text, and
+/// last messages.
+pub fn evidence(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
+    exit(server, model, doc);
+    stderr(server, model, doc);
+    findings(server, model, doc);
+    messages(server, model, glyphs, doc);
+}
+
 fn exit(server: &ServerView, model: &Model, doc: &mut Doc) {
     let Some(exit) = &server.exit else { return };
     doc.heading("last exit");

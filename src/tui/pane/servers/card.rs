@@ -7,6 +7,7 @@ use crate::pane::Ui;
 use crate::prelude::*;
 use crate::widget::doc::DocLine;
 use crate::widget::{Doc, width};
+use base::logs::LogSource;
 use config::Hold;
 use host::{
     AccountView, BreakerView, BuildEnd, BuildView, DevView, ServerState, ServerView, StartStep,
@@ -299,7 +300,9 @@ pub const fn step_word(step: StartStep) -> &'static str {
 
 fn last_stderr(server: &ServerView, model: &Model) -> Option<Timestamp> {
     let recent = model.logs.from(model.logs.end().saturating_sub(200));
-    let own = recent.filter(|(_, record)| record.server.as_ref() == Some(&server.name));
+    let own = recent.filter(|(_, record)| {
+        record.source == LogSource::Stderr && record.server.as_ref() == Some(&server.name)
+    });
     own.last().map(|(_, record)| record.at)
 }
 

@@ -182,7 +182,7 @@ fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Do
         MessageKind::Request => {
             let (word, role) = match pair {
                 Some(_) => (
-                    ui.spelled(&[KeyScope::Traffic], "answered; {jump-pair} goes there"),
+                    ui.spelled(&[KeyScope::Traffic], "answered; {jump-pair} shows the answer"),
                     Role::Text,
                 ),
                 None => (ink!("not answered"), Role::Busy),
@@ -190,7 +190,7 @@ fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Do
             doc.field("answer", word, role);
         }
         MessageKind::Response | MessageKind::Error if pair.is_some() => {
-            let word = ui.spelled(&[KeyScope::Traffic], "{jump-pair} goes there");
+            let word = ui.spelled(&[KeyScope::Traffic], "{jump-pair} shows it");
             doc.field("request", word, Role::Text);
         }
         _ => {}

@@ -93,7 +93,7 @@ fn with_editor(script: &str) -> Stage {
 #[test]
 fn an_answer_is_written_in_an_editor_and_pasted_whole() {
     let mut stage = with_editor("sed -i 's/draft/final/' \"$1\"\n");
-    stage.asked("sample", "asks for a completion");
+    stage.asked("sample", "asks for sampling");
     stage.deck.keys("my draft");
     stage.deck.wait("my draft");
     stage.deck.keys("\x0f");
@@ -101,7 +101,7 @@ fn an_answer_is_written_in_an_editor_and_pasted_whole() {
     stage.send("said: my final");
     assert_eq!(stage.answers("sample")[0]["result"]["content"]["text"], "my final");
     stage.deck.gone("1 waiting");
-    stage.asked_again("asks for a completion");
+    stage.asked_again("asks for sampling");
     let content = json!([{"type": "text", "text": "grey"}, {"type": "text", "text": "blue"}]);
     let whole = json!({"role": "assistant", "model": "pasted", "content": content, "stopReason": "maxTokens"});
     stage.deck.paste(&format!("{whole:#}"));
@@ -152,7 +152,7 @@ fn a_bell_rings_once_for_a_question_and_not_when_it_is_muted() {
     stage.call("sample");
     assert_eq!(stage.deck.raw().matches('\x07').count(), rung);
     stage.deck.keys(ANSWER);
-    stage.deck.wait("asks for a completion");
+    stage.deck.wait("asks for sampling");
     stage.refuse();
     stage.leave();
     stage::stop(&mut stage.deck);
@@ -176,7 +176,7 @@ fn a_question_that_outlives_its_call_says_so_and_is_answered_all_the_same() {
 #[test]
 fn a_call_that_is_given_up_takes_its_question_off_the_screen_and_keeps_the_draft() {
     let mut stage = Stage::asker(Size::WIDE);
-    stage.asked("sample", "asks for a completion");
+    stage.asked("sample", "asks for sampling");
     stage.deck.keys("almost done");
     stage.deck.wait("almost done");
     stage.deck.keys("\x1b");

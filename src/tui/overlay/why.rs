@@ -1,0 +1,443 @@
+//! Why something is red: one page with what happened, the last lines and messages around it, the
+//! likely cause, and what mends it as lines to choose from. The chosen one is applied with one key
+//! and the page goes on showing what becomes of it.
+
+use std::path::Path;
+
+use crate::call::WhyCall;
+use crate::effect::{ConfigCommand, Effect, FileChange, Order, ServerCommand};
+use crate::glyph::state_role;
+use crate::keymap::KeyScope;
+use crate::model::{Model, Todo};
+use crate::overlay::reader_width;
+use crate::pane::servers::evidence;
+use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::pick::Pick;
+use crate::prelude::*;
+use crate::screen::{Frame, Screen};
+use crate::user_command::{FilledCommand, UserCommand};
+use crate::widget::{Doc, DocView, Pen};
+use config::error::ErrorCode;
+use config::{Hold, TransportConfig};
+use host::{BreakerView, ServerState, ServerView, missing_variable};
+use mcp::RequestKind;
+
+/// Rows of the page above the lines to choose from.
+const MIN_PAGE_ROWS: u16 = 6;
+
+/// What a page explains.
+#[derive(Clone, Debug)]
+pub enum WhyAbout {
+    /// A server.
+    Server(ServerName),
+    /// A call that failed.
+    Call(Box<WhyCall>),
+}
+
+/// Something that mends it.
+#[derive(Clone, Debug, PartialEq)]
+struct WhyFix {
+    /// What it does.
+    words: Ink,
+    /// How, when it is chosen.
+    effects: Vec<Effect>,
+    /// Whether the page closes, as something else is shown.
+    leaves: bool,
+}
+
+/// The page.
+pub struct WhyDialog {
+    about: WhyAbout,
+    page: DocView,
+    fixes: Vec<WhyFix>,
+    selected: usize,
+    /// What was applied last.
+    applied: Option<Ink>,
+}
+
+impl WhyDialog {
+    /// A page about this.
+    pub fn new(about: WhyAbout) -> Self {
+        Self { about, page: DocView::default(), fixes: Vec::new(), selected: 0, applied: None }
+    }
+
+    fn server(&self) -> &ServerName {
+        match &self.about {
+            WhyAbout::Server(server) => server,
+            WhyAbout::Call(call) => &call.server,
+        }
+    }
+
+    /// Rows for the lines to choose from, with the one that says what was applied.
+    fn fix_rows(&self, height: u16) -> u16 {
+        let wanted = self.fixes.len() as u16 + 1 + u16::from(self.applied.is_some());
+        wanted.min(height.saturating_sub(MIN_PAGE_ROWS))
+    }
+
+    fn apply(&mut self, out: &mut Out) {
+        let Some(fix) = self.fixes.get(self.selected) else { return };
+        if fix.leaves {
+            out.close();
+        }
+        out.effects.extend(fix.effects.iter().cloned());
+        self.applied = Some(fix.words.clone());
+        self.page.top = 0;
+    }
+}
+
+impl Screen for WhyDialog {
+    fn scopes(&self) -> Vec<KeyScope> {
+        vec![KeyScope::Why, KeyScope::Reader]
+    }
+
+    fn frame(&self, whole: Rect) -> Option<Frame> {
+        let title = match &self.about {
+            WhyAbout::Server(server) => ink!("why: {}", Model::quoted(server)),
+            WhyAbout::Call(call) => ink!("why: {} on {}", &call.label, Model::quoted(&call.server)),
+        };
+        let rows = u16::try_from(self.page.doc.len()).unwrap_or(u16::MAX);
+        let rows = rows.saturating_add(self.fixes.len() as u16 + 6);
+        let height = rows.clamp(12, whole.height.saturating_sub(2).max(12));
+        Some((title, reader_width(whole) + 4, height))
+    }
+
+    fn takes_letters(&self) -> bool {
+        false
+    }
+
+    fn lets_through(&self, action: Action) -> bool {
+        !matches!(action, Action::Back | Action::Why | Action::Up | Action::Down | Action::Open)
+    }
+
+    fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) {
+        let height = ui.area.height.saturating_sub(self.fix_rows(ui.area.height));
+        match action {
+            Action::Back | Action::Why => out.close(),
+            Action::Open => self.apply(out),
+            Action::Up => self.selected = self.selected.saturating_sub(1),
+            Action::Down => {
+                self.selected = (self.selected + 1).min(self.fixes.len().saturating_sub(1));
+            }
+            Action::Copy => out.copy(self.page.doc.to_text()),
+            action => {
+                if let Some(delta) = action.steps(isize::try_from(height).unwrap_or(1)) {
+                    self.page.scroll(delta, height);
+                }
+            }
+        }
+    }
+
+    fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        let rows = self.fix_rows(ui.area.height);
+        let height = ui.area.height.saturating_sub(rows);
+        match gesture {
+            Gesture::Scroll { delta, .. } => self.page.scroll(delta, height),
+            Gesture::Click(at) | Gesture::DoubleClick(at) => {
+                let first = ui.area.y + height + 1 + u16::from(self.applied.is_some());
+                let Some(line) = at.y.checked_sub(first).map(usize::from) else { return };
+                if line < self.fixes.len() {
+                    let again = self.selected == line;
+                    self.selected = line;
+                    if again {
+                        self.apply(out);
+                    }
+                }
+            }
+        }
+    }
+
+    fn prepare(&mut self, ui: Ui<'_>) {
+        let width = reader_width(ui.area);
+        let mut doc = Doc::new(width);
+        match &self.about {
+            WhyAbout::Server(server) => explain_server(ui.cx, server, &mut doc),
+            WhyAbout::Call(call) => explain_call(ui.cx, call, &mut doc),
+        }
+        self.page.doc = doc;
+        self.fixes = match &self.about {
+            WhyAbout::Server(server) => server_fixes(ui.model, server),
+            WhyAbout::Call(call) => call_fixes(ui.model, call),
+        };
+        self.selected = self.selected.min(self.fixes.len().saturating_sub(1));
+    }
+
+    fn follow(&mut self, model: &Model) -> bool {
+        model.server(self.server()).is_some()
+    }
+
+    fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
+        let rows = self.fix_rows(area.height);
+        let height = area.height.saturating_sub(rows);
+        self.page.render(cx, Rect { height, ..area }, buf);
+        let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        let mut y = height;
+        if rows == 0 {
+            return;
+        }
+        pen.at(0, y).put(cx.glyphs.horizontal, cx.style(Role::Rule));
+        let title = cx.spelled(&[KeyScope::Why], " what mends it: {open} applies ");
+        pen.put(title, cx.style(Role::Muted)).rule(cx.glyphs.horizontal, cx.style(Role::Rule));
+        y += 1;
+        if let Some(applied) = &self.applied {
+            let (state, role) = now_is(cx, self.server());
+            pen.at(0, y).put(ink!("{} {}  ", cx.glyphs.check, applied), cx.style(Role::Ok));
+            pen.put(state, cx.style(role));
+            y += 1;
+        }
+        let room = usize::from(area.height.saturating_sub(y));
+        let top = self.selected.saturating_sub(room.saturating_sub(1));
+        for (line, fix) in self.fixes.iter().enumerate().skip(top).take(room) {
+            let here = line == self.selected;
+            let style = cx.style(if here { Role::Selection } else { Role::Text });
+            let mark = if here { cx.glyphs.cursor } else { " " };
+            let row = y + (line - top) as u16;
+            pen.at(0, row).put(ink!("{} ", mark), cx.style(Role::Accent));
+            pen.put(ink!(" {} ", &fix.words), style);
+        }
+    }
+}
+
+/// The state of a server in a few words, after a fix was applied.
+fn now_is(cx: &Cx<'_>, server: &ServerName) -> (Ink, Role) {
+    let Some(server) = cx.model.server(server) else { return (ink!(""), Role::Muted) };
+    let words = ink!("the server is {} {}", server.state.as_str(), cx.model.when(server.since));
+    (words, state_role(server.state))
+}
+
+fn paragraph(doc: &mut Doc, heading: &'static str, text: &Ink, role: Role) {
+    if !text.as_str().is_empty() {
+        doc.heading(heading);
+        doc.text(2, text, role);
+    }
+}
+
+fn explain_server(cx: Cx<'_>, name: &ServerName, doc: &mut Doc) {
+    let Some(server) = cx.model.server(name) else { return };
+    doc.heading("what happened");
+    let state = ink!("{} {}", server.state.as_str(), cx.model.when(server.since));
+    doc.text(2, &state, state_role(server.state));
+    if let Some(reason) = &server.reason {
+        let role = if server.state.is_up() { Role::Muted } else { Role::Error };
+        doc.text(2, reason, role);
+    }
+    paragraph(doc, "likely cause", &cause_of(cx.model, server), Role::Attention);
+    evidence(server, cx.model, cx.glyphs, doc);
+}
+
+/// The likely cause, as far as it is known, and what to do.
+fn cause_of(model: &Model, server: &ServerView) -> Ink {
+    match model.hold(&server.name) {
+        Some(Todo::Approval(_)) => return ink!("its command or address is not approved yet"),
+        Some(Todo::Input(id)) => return ink!("it waits for the input {}", Ink::line(&id)),
+        _ => {}
+    }
+    if let Some(help) = &server.help {
+        return Ink::from(help);
+    }
+    if model.policy.held.iter().any(|held| *held.server == *server.name.as_str()) {
+        return ink!("some of its definitions changed and are held until they are reviewed");
+    }
+    if let Some(found) = server.findings.back() {
+        return ink!("it breaks the protocol: {}", Ink::line(found.message.as_str()));
+    }
+    match &server.breaker {
+        BreakerView::Open { cause, .. } | BreakerView::HalfOpen { cause } => {
+            ink!("calls are turned away after failures in a row: {}", cause)
+        }
+        BreakerView::Closed if server.state == ServerState::Ready => ink!("nothing is wrong now"),
+        BreakerView::Closed => Ink::default(),
+    }
+}
+
+fn explain_call(cx: Cx<'_>, call: &WhyCall, doc: &mut Doc) {
+    doc.heading("what happened");
+    doc.text(2, &Ink::line(&call.words), Role::Error);
+    doc.text(2, &SafeText::block(&call.message), Role::Foreign);
+    paragraph(doc, "likely cause", &Ink::line(&call.next), Role::Attention);
+    if !call.details.is_empty() {
+        doc.heading("in detail");
+        for detail in &call.details {
+            doc.text(2, detail, Role::Foreign);
+        }
+    }
+    if let Some(server) = cx.model.server(&call.server) {
+        if server.state.is_up() {
+            evidence(server, cx.model, cx.glyphs, doc);
+        } else {
+            explain_server(cx, &call.server, doc);
+        }
+    }
+}
+
+fn fix(words: Ink, effects: Vec<Effect>) -> WhyFix {
+    WhyFix { words, effects, leaves: false }
+}
+
+fn leave(words: Ink, effects: Vec<Effect>) -> WhyFix {
+    WhyFix { words, effects, leaves: true }
+}
+
+fn order(name: &ServerName, command: ServerCommand) -> Vec<Effect> {
+    vec![Effect::Order(Order::Server(name.clone(), command))]
+}
+
+fn change(change: FileChange) -> Vec<Effect> {
+    vec![Effect::Config(ConfigCommand::Change(change))]
+}
+
+/// What mends a server, the likeliest first.
+fn server_fixes(model: &Model, name: &ServerName) -> Vec<WhyFix> {
+    let Some(server) = model.server(name) else { return Vec::new() };
+    if model.playback.is_some() {
+        return vec![diagnostics(name)];
+    }
+    let mut fixes = Vec::new();
+    let entry = model.entry(name);
+    if let Some(todo) = model.hold(name) {
+        let words = match entry.and_then(|entry| entry.hold.as_ref()) {
+            Some(Hold::Input(id)) => ink!("answer the input {}", Ink::line(id)),
+            _ => ink!("read and approve what it would run"),
+        };
+        fixes.push(leave(words, vec![Effect::Open(todo)]));
+    }
+    let mut pending = model.view.pending.values();
+    let sign_in = |kind: &RequestKind| *kind == RequestKind::SignIn;
+    if let Some(request) = pending.find(|one| one.server == *name && sign_in(&one.kind)) {
+        fixes.push(leave(ink!("sign in"), vec![Effect::Open(Todo::Request(request.id))]));
+    }
+    if !server.state.is_up()
+        && let Some(variable) = missing_variable(server.last_words())
+    {
+        let words = ink!("add {} to \"env\" of its entry", Ink::line(&variable));
+        let pass = FileChange::PassVariable { server: name.clone(), variable };
+        fixes.push(fix(words, change(pass)));
+    }
+    if let Some(folder) = unbuilt(model, server) {
+        let words = ink!("run `npm install` in {}", Ink::line(&folder));
+        fixes.push(fix(words, vec![npm_install(folder)]));
+    }
+    if model.policy.held.iter().any(|held| *held.server == *name.as_str()) {
+        let held = Effect::Open(Todo::Held(name.clone()));
+        fixes.push(leave(ink!("review what changed in its definitions"), vec![held]));
+    }
+    if let Some(entry) = entry.filter(|_| is_slow_start(server)) {
+        let seconds = doubled(entry.startup_timeout);
+        let set = set_seconds(name, "startupTimeout", seconds);
+        fixes.push(fix(ink!("raise \"startupTimeout\" to {} s", seconds), change(set)));
+    }
+    if !matches!(server.breaker, BreakerView::Closed) {
+        let reset = order(name, ServerCommand::ResetBreaker(None));
+        fixes.push(fix(ink!("let calls through again now"), reset));
+    }
+    let (word, command): (&'static str, _) = if server.state.is_up() {
+        ("restart it", ServerCommand::Restart)
+    } else {
+        ("start it again", ServerCommand::Restart)
+    };
+    fixes.push(fix(ink!("{}", word), order(name, command)));
+    let edit = Effect::Config(ConfigCommand::OpenEntry(name.clone()));
+    fixes.push(leave(ink!("edit its entry in a form"), vec![edit]));
+    if let Some((file, line)) = model.place_of(Some(name)) {
+        let words = ink!("open {} at line {}", Ink::line(&file.display().to_string()), line);
+        fixes.push(leave(words, vec![Effect::EditFile(file, line)]));
+    }
+    fixes.push(diagnostics(name));
+    fixes
+}
+
+fn diagnostics(name: &ServerName) -> WhyFix {
+    let pick = Effect::Pick(Pick::OnServer(Action::BlackBox, name.clone()));
+    leave(ink!("read all diagnostics of the server"), vec![pick])
+}
+
+/// What mends a failed call, the likeliest first.
+fn call_fixes(model: &Model, call: &WhyCall) -> Vec<WhyFix> {
+    let act = |action| vec![Effect::Pick(Pick::Action(action))];
+    let mut fixes = Vec::new();
+    let entry = model.entry(&call.server);
+    match call.code {
+        Some(ErrorCode::Timeout) => {
+            if let Some(entry) = entry {
+                let seconds = doubled(entry.request_timeout);
+                let set = set_seconds(&call.server, "timeout", seconds);
+                fixes.push(fix(
+                    ink!("raise \"timeout\" of its entry to {} s", seconds),
+                    change(set),
+                ));
+            }
+        }
+        Some(ErrorCode::PolicyBlocked | ErrorCode::PermissionDenied) => {
+            fixes.push(leave(ink!("look at the policy and its grants"), act(Action::Policy)));
+        }
+        Some(ErrorCode::CircuitOpen) => {
+            let reset = order(&call.server, ServerCommand::ResetBreaker(None));
+            fixes.push(fix(ink!("let calls through again now"), reset));
+        }
+        Some(ErrorCode::Validation) => {
+            fixes.push(leave(ink!("send it without validation"), act(Action::Force)));
+        }
+        _ => {}
+    }
+    let is_up = model.server(&call.server).is_some_and(|server| server.state.is_up());
+    if !is_up {
+        fixes.extend(server_fixes(model, &call.server));
+    }
+    fixes.push(leave(ink!("make the call again"), act(Action::Again)));
+    fixes.push(leave(ink!("edit its arguments"), act(Action::EditAgain)));
+    if is_up {
+        fixes.push(fix(ink!("restart the server"), order(&call.server, ServerCommand::Restart)));
+        fixes.push(diagnostics(&call.server));
+    }
+    fixes
+}
+
+/// Whether its start ended because it took too long.
+fn is_slow_start(server: &ServerView) -> bool {
+    let slow = |text: &SafeText| text.contains("within") || text.contains("timed out");
+    !server.state.is_up() && server.exit.is_none() && server.reason.as_ref().is_some_and(slow)
+}
+
+/// Twice a duration, in whole seconds.
+fn doubled(duration: Duration) -> u64 {
+    duration.as_secs().max(1).saturating_mul(2)
+}
+
+fn set_seconds(server: &ServerName, key: &str, seconds: u64) -> FileChange {
+    FileChange::Set {
+        server: server.clone(),
+        path: vec![key.to_owned()],
+        value: Some(Value::from(seconds)),
+    }
+}
+
+/// The folder of a program whose packages are not installed.
+fn unbuilt(model: &Model, server: &ServerView) -> Option<String> {
+    let lacks = |line: &SafeText| {
+        ["Cannot find module", "ERR_MODULE_NOT_FOUND", "Cannot find package"]
+            .iter()
+            .any(|words| line.contains(words))
+    };
+    if server.state.is_up() || !server.last_words().iter().any(lacks) {
+        return None;
+    }
+    let entry = model.entry(&server.name)?;
+    let TransportConfig::Stdio(launch) = &entry.transport else { return None };
+    let program = Path::new(&launch.command).file_stem()?.to_str()?;
+    let folder = launch.cwd.as_deref().or_else(|| entry.at.file.parent())?;
+    let is_node = ["node", "npm", "tsx", "bun", "ts-node"].contains(&program);
+    is_node.then(|| folder.display().to_string())
+}
+
+/// Runs `npm install` in a folder, with the terminal.
+fn npm_install(folder: String) -> Effect {
+    let command = UserCommand {
+        key: String::new(),
+        run: format!("cd {} && npm install", base::text::quoted(&folder)),
+        scope: String::new(),
+        help: String::new(),
+        confirm: false,
+        terminal: true,
+        name: "npm install".to_owned(),
+    };
+    Effect::Run(Box::new(FilledCommand { command, values: [None, None, None] }))
+}

@@ -1,0 +1,112 @@
+//! What the tools of each server cost a model: every request of a model carries the definitions of
+//! all tools it is offered. An estimate of four bytes a token.
+
+use crate::model::Model;
+use crate::overlay::TextReader;
+use crate::pane::Ui;
+use crate::prelude::*;
+use crate::widget::Doc;
+use host::ServerView;
+
+/// Columns of the bars.
+const MAX_BAR_CELLS: usize = 24;
+
+/// A page with the cost of all tools in scope.
+pub fn reader() -> TextReader {
+    TextReader::live(ink!("tokens: what the tools cost a model"), tokens)
+}
+
+/// The cost of one tool, in tokens.
+struct ToolCost {
+    label: SafeText,
+    tokens: usize,
+    /// Those of its description.
+    description: usize,
+}
+
+fn costs(server: &ServerView) -> Vec<ToolCost> {
+    let tools = server.capabilities.tools.iter().map(|tool| ToolCost {
+        label: tool.label.clone(),
+        tokens: tool.raw.to_string().len().div_ceil(4),
+        description: tool.description.as_ref().map_or(0, |text| text.len().div_ceil(4)),
+    });
+    let mut costs: Vec<ToolCost> = tools.collect();
+    costs.sort_by(|a, b| b.tokens.cmp(&a.tokens).then_with(|| a.label.cmp(&b.label)));
+    costs
+}
+
+fn tokens(ui: Ui<'_>) -> Doc {
+    let mut doc = Doc::new(ui.area.width);
+    let model = ui.model;
+    let mut servers: Vec<(&ServerView, Vec<ToolCost>)> = model
+        .servers()
+        .map(|server| (&**server, costs(server)))
+        .filter(|(_, costs)| !costs.is_empty())
+        .collect();
+    let sum = |costs: &[ToolCost]| costs.iter().map(|cost| cost.tokens).sum::<usize>();
+    servers.sort_by_key(|(_, costs)| std::cmp::Reverse(sum(costs)));
+    let total: usize = servers.iter().map(|(_, costs)| sum(costs)).sum();
+    if total == 0 {
+        doc.text(0, &"no server in scope offers a tool", Role::Muted);
+        return doc;
+    }
+    let all: usize = servers.iter().map(|(_, costs)| costs.len()).sum();
+    let words = ink!(
+        "{} cost about {} tokens of every request to a model that is offered all of them.",
+        count(all, "tool"),
+        total
+    );
+    doc.text(0, &words, Role::Text);
+    let longest = servers.iter().flat_map(|(server, costs)| costs.iter().map(move |c| (server, c)));
+    if let Some((server, cost)) = longest.max_by_key(|(_, cost)| cost.description) {
+        let name = Model::name(&server.name);
+        let words = ink!(
+            "The longest description is that of {}.{}: about {} tokens.",
+            name,
+            &cost.label,
+            cost.description
+        );
+        doc.text(0, &words, Role::Muted);
+    }
+    let most = servers.iter().flat_map(|(_, costs)| costs).map(|c| c.tokens).max().unwrap_or(1);
+    for (server, costs) in &servers {
+        let (own, share) = (sum(costs), sum(costs) * 100 / total);
+        let heading = ink!("{}   {} tokens · {} %", Model::name(&server.name), own, share);
+        doc.heading(heading);
+        for cost in costs {
+            line(ui, cost, most, &mut doc);
+        }
+    }
+    doc
+}
+
+/// One tool: its name, its cost, and a bar of which the description is the first part.
+fn line(ui: Ui<'_>, cost: &ToolCost, most: usize, doc: &mut Doc) {
+    let name_width = usize::from(doc.width()).saturating_sub(MAX_BAR_CELLS + 14).clamp(12, 40);
+    let cells = |tokens: usize| (tokens * MAX_BAR_CELLS).div_ceil(most.max(1)).min(MAX_BAR_CELLS);
+    let (all, described) = (cells(cost.tokens), cells(cost.description).min(cells(cost.tokens)));
+    let full = ui.glyphs.bar(4, 4);
+    let bar = |cells: usize| {
+        let mut bar = Ink::default();
+        for _ in 0..cells {
+            bar.push(full);
+        }
+        bar
+    };
+    let name = SafeText::cut(&cost.label, name_width);
+    doc.line(vec![
+        (ink!("  {}", pad(&name, name_width)), Role::Text),
+        (ink!(" {:>7}  ", cost.tokens), Role::Muted),
+        (bar(described), Role::Accent),
+        (bar(all - described), Role::Faint),
+    ]);
+}
+
+/// A text filled up with blanks.
+fn pad(text: &SafeText, cells: usize) -> Ink {
+    let mut padded = Ink::from(text);
+    for _ in usize::from(crate::widget::width(text))..cells {
+        padded.push(" ");
+    }
+    padded
+}
