@@ -41,7 +41,7 @@ use super::raw::Whole;
 use super::sessions::{ClientSession, SessionResponder};
 use super::state::Gateway;
 use super::store::ParkedCall;
-use super::tasks::{LongCall, TASK_DELAY, asked, can_answer};
+use super::tasks::{LongCall, TASK_TIMEOUT, asked, can_answer};
 use super::tokens::Client;
 use super::traces::TraceSpan;
 use base::ServerName;
@@ -244,7 +244,7 @@ impl Face {
             call.detach();
         }
         let mut forwarded = FuturesUnordered::new();
-        let long = tokio::time::sleep(TASK_DELAY);
+        let long = tokio::time::sleep(TASK_TIMEOUT);
         tokio::pin!(long);
         let mut may_become_task = is_tool && self.offers_tasks() && declares_tasks(context);
         loop {

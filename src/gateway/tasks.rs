@@ -21,12 +21,12 @@ use base::{Clock, Timestamp};
 use mcp::RequestKind;
 
 /// How long a call may take before it becomes a task: most are quicker, and need one answer only.
-pub(super) const TASK_DELAY: Duration = Duration::from_millis(600);
+pub(super) const TASK_TIMEOUT: Duration = Duration::from_millis(600);
 /// Most tasks of all clients, and of one; further calls are answered as if there were no tasks.
 const MAX_TASKS: usize = 1_000;
 const MAX_CLIENT_TASKS: usize = 100;
 /// How long a task is kept from its start; one that still runs is kept until it ends.
-const TASK_TTL: Duration = Duration::from_secs(3_600);
+const TASK_LIFETIME: Duration = Duration::from_secs(3_600);
 /// Most memory that results of ended tasks may take, in bytes; the oldest go first.
 const MAX_RESULT_BYTES: usize = 64 << 20;
 /// What clients are told to wait between two polls.
@@ -97,7 +97,7 @@ impl ClientTask {
             "status": state.stage.status(),
             "createdAt": self.created.to_rfc3339(),
             "lastUpdatedAt": state.updated.to_rfc3339(),
-            "ttlMs": TASK_TTL.as_millis() as u64,
+            "ttlMs": TASK_LIFETIME.as_millis() as u64,
             "pollIntervalMs": POLL_INTERVAL.as_millis() as u64,
         });
         if let Some(message) = &state.message {
@@ -185,7 +185,7 @@ impl ClientTasks {
     pub fn end_overdue(&self, now: Timestamp) {
         let mut tasks = self.tasks.lock();
         tasks.retain(|_, task| {
-            !task.state.lock().stage.is_over() || now.since(task.created) < TASK_TTL
+            !task.state.lock().stage.is_over() || now.since(task.created) < TASK_LIFETIME
         });
         let mut ended: Vec<EndedTask> = tasks
             .values()
