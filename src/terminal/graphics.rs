@@ -9,10 +9,10 @@ use std::io::Cursor;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use icy_sixel::EncodeOptions;
 use image::{ImageFormat, RgbaImage};
 
 use crate::prelude::*;
+use crate::sixel;
 use crate::theme::ColorDepth;
 
 /// The user's setting: `auto` (or nothing), `off`, `blocks`, `kitty`, `sixel`, `iterm2`.
@@ -318,7 +318,7 @@ pub fn encode(pixels: &RgbaImage, how: Graphics, cells: (u16, u16)) -> Option<En
             let id = fastrand::u32(1..);
             Some(Encoded { manner: PictureProtocol::Kept(id, cell), bytes: kitty(id, pixels)? })
         }
-        Graphics::Sixel(_, limits) => sixel(pixels, limits.colours).map(painted),
+        Graphics::Sixel(_, limits) => sixel::encode(pixels, limits.colours).map(painted),
         Graphics::Iterm2(_) => iterm2(pixels, cells).map(painted),
         Graphics::Off(_) | Graphics::Blocks(..) => None,
     }
@@ -344,14 +344,6 @@ fn kitty(id: u32, pixels: &RgbaImage) -> Option<Vec<u8>> {
         first.clear();
     }
     Some(out)
-}
-
-fn sixel(pixels: &RgbaImage, colours: u16) -> Option<Vec<u8>> {
-    let (width, height) = pixels.dimensions();
-    let options = EncodeOptions { max_colors: colours.clamp(2, 256), ..EncodeOptions::default() };
-    let text =
-        icy_sixel::sixel_encode(pixels.as_raw(), width as usize, height as usize, &options).ok()?;
-    Some(text.into_bytes())
 }
 
 fn iterm2(pixels: &RgbaImage, (columns, rows): (u16, u16)) -> Option<Vec<u8>> {

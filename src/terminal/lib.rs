@@ -53,5 +53,6 @@ mod prelude;
 pub mod search;
 pub mod session;
 pub mod signal;
+mod sixel;
 pub mod text_input;
 pub mod theme;
