@@ -41,7 +41,7 @@ use super::raw::Whole;
 use super::sessions::{ClientSession, SessionResponder};
 use super::state::Gateway;
 use super::store::ParkedCall;
-use super::tasks::{LongCall, TASK_TIMEOUT, asked, can_answer};
+use super::tasks::{LongCall, SYNC_WINDOW, asked, can_answer};
 use super::tokens::Client;
 use super::traces::TraceSpan;
 use base::ServerName;
@@ -244,7 +244,7 @@ impl Face {
             call.detach();
         }
         let mut forwarded = FuturesUnordered::new();
-        let long = tokio::time::sleep(TASK_TIMEOUT);
+        let long = tokio::time::sleep(SYNC_WINDOW);
         tokio::pin!(long);
         let mut may_become_task = is_tool && self.offers_tasks() && declares_tasks(context);
         loop {
@@ -300,7 +300,7 @@ impl Face {
                     let capabilities = context.client_capabilities().unwrap_or_default();
                     let (client, progress) = (client.clone(), progressed);
                     let long = LongCall { call, client, progress, capabilities };
-                    match self.gateway.begin_task(long) {
+                    match self.gateway.tasks.begin(self.gateway.host.clock(), long) {
                         Ok(created) => {
                             Whole::leave(&context.extensions, created);
                             return Ok(());

@@ -14,14 +14,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::bridge::{BridgedRequest, Parked};
 use super::outside::settled;
-use super::state::Gateway;
 use super::tokens::Client;
 use base::text::SafeText;
 use base::{Clock, Timestamp};
 use mcp::RequestKind;
 
 /// How long a call may take before it becomes a task: most are quicker, and need one answer only.
-pub(super) const TASK_TIMEOUT: Duration = Duration::from_millis(600);
+pub(super) const SYNC_WINDOW: Duration = Duration::from_millis(600);
 /// Most tasks of all clients, and of one; further calls are answered as if there were no tasks.
 const MAX_TASKS: usize = 1_000;
 const MAX_CLIENT_TASKS: usize = 100;
@@ -234,15 +233,15 @@ pub(super) struct LongCall {
     pub capabilities: ClientCapabilities,
 }
 
-impl Gateway {
+impl ClientTasks {
     /// Lets a call go on as a task. Returns the result that says so, or the call where there are
     /// too many tasks.
     ///
     /// # Errors
     /// The call, which is then answered as without tasks.
-    pub(super) fn begin_task(self: &Arc<Self>, long: LongCall) -> Result<Value, Box<LongCall>> {
+    pub fn begin(&self, clock: Clock, long: LongCall) -> Result<Value, Box<LongCall>> {
         let Ok(id) = base::file::random_hex::<16>() else { return Err(Box::new(long)) };
-        let now = self.host.clock().now();
+        let now = clock.now();
         let (responses, delivered) = mpsc::channel(RESPONSES_CAPACITY);
         let stage = Stage::Running(Map::new());
         let task = Arc::new(ClientTask {
@@ -253,63 +252,62 @@ impl Gateway {
             cancel: CancellationToken::new(),
             responses,
         });
-        if !self.tasks.insert(&task) {
+        if !self.insert(&task) {
             return Err(Box::new(long));
         }
         let created = task.created_result();
-        tokio::spawn(Arc::clone(self).drive(task, long, delivered));
+        tokio::spawn(drive(clock, task, long, delivered));
         Ok(created)
     }
+}
 
-    /// Runs a task until it ends.
-    async fn drive(
-        self: Arc<Self>,
-        task: Arc<ClientTask>,
-        long: LongCall,
-        mut delivered: mpsc::Receiver<Delivery>,
-    ) {
-        let LongCall { mut call, client, mut progress, capabilities } = long;
-        let clock = self.host.clock();
-        loop {
-            tokio::select! {
-                biased;
-                () = task.cancel.cancelled() => {
-                    call.cancel.cancel();
-                    task.change(&clock, |state| state.stage = Stage::Cancelled);
-                    return;
-                }
-                Some(report) = progress.recv() => {
-                    let message = report.message.map(|text| SafeText::line(&text).to_string());
-                    let counted = match report.total {
-                        Some(total) => format!("{} of {total}", report.progress),
-                        None => report.progress.to_string(),
-                    };
-                    task.change(&clock, |state| state.message = message.or(Some(counted)));
-                }
-                outcome = &mut call.outcome => {
-                    let stage = match settled(outcome, true, &call.target, &client) {
-                        Ok(result) => {
-                            let bytes = result.to_string().len();
-                            Stage::Completed(result, bytes)
-                        }
-                        Err(error) => Stage::Failed(error),
-                    };
-                    task.change(&clock, |state| state.stage = stage);
-                    return;
-                }
-                Some(ask) = call.line.asks.recv() => {
-                    if let Some(ask) = answerable(&capabilities, ask) {
-                        call.wait_for(ask, &mut InputResponses::new());
-                        task.change(&clock, |state| state.stage = Stage::Running(asked(&call)));
+/// Runs a task until it ends.
+async fn drive(
+    clock: Clock,
+    task: Arc<ClientTask>,
+    long: LongCall,
+    mut delivered: mpsc::Receiver<Delivery>,
+) {
+    let LongCall { mut call, client, mut progress, capabilities } = long;
+    loop {
+        tokio::select! {
+            biased;
+            () = task.cancel.cancelled() => {
+                call.cancel.cancel();
+                task.change(&clock, |state| state.stage = Stage::Cancelled);
+                return;
+            }
+            Some(report) = progress.recv() => {
+                let message = report.message.map(|text| SafeText::line(&text).to_string());
+                let counted = match report.total {
+                    Some(total) => format!("{} of {total}", report.progress),
+                    None => report.progress.to_string(),
+                };
+                task.change(&clock, |state| state.message = message.or(Some(counted)));
+            }
+            outcome = &mut call.outcome => {
+                let stage = match settled(outcome, true, &call.target, &client) {
+                    Ok(result) => {
+                        let bytes = result.to_string().len();
+                        Stage::Completed(result, bytes)
                     }
-                }
-                Some(delivery) = delivered.recv() => {
-                    for (key, response) in delivery.responses {
-                        call.respond(&key, response);
-                    }
+                    Err(error) => Stage::Failed(error),
+                };
+                task.change(&clock, |state| state.stage = stage);
+                return;
+            }
+            Some(ask) = call.line.asks.recv() => {
+                if let Some(ask) = answerable(&capabilities, ask) {
+                    call.wait_for(ask, &mut InputResponses::new());
                     task.change(&clock, |state| state.stage = Stage::Running(asked(&call)));
-                    let _ = delivery.taken.send(());
                 }
+            }
+            Some(delivery) = delivered.recv() => {
+                for (key, response) in delivery.responses {
+                    call.respond(&key, response);
+                }
+                task.change(&clock, |state| state.stage = Stage::Running(asked(&call)));
+                let _ = delivery.taken.send(());
             }
         }
     }
