@@ -425,7 +425,7 @@ impl App {
     fn explain(&mut self) {
         let shown = self.visible_call();
         let screens = &self.screens.calls.screens;
-        let call = shown.and_then(|shown| screens.get(shown)).and_then(|screen| screen.why());
+        let call = shown.and_then(|shown| screens.get(shown)).and_then(CallScreen::why);
         let server = || self.screens.open_server().or_else(|| self.target_server());
         let call = call.map(|call| WhyAbout::Call(Box::new(call)));
         let about = call.or_else(|| server().map(WhyAbout::Server));
