@@ -26,7 +26,7 @@ pub fn encode(pixels: &RgbaImage, colours: u16) -> Option<Vec<u8>> {
     if width == 0 || height == 0 {
         return None;
     }
-    let palette = Palette::from_pixels(pixels, colours.clamp(2, MAX_COLOURS));
+    let palette = SixelPalette::from_pixels(pixels, colours.clamp(2, MAX_COLOURS));
     // 1: what is not drawn keeps its colour. The raster attributes tell the size in advance.
     let mut out = format!("\x1bP0;1q\"1;1;{width};{height}").into_bytes();
     for (index, [r, g, b]) in palette.colours.iter().enumerate() {
@@ -46,7 +46,7 @@ pub fn encode(pixels: &RgbaImage, colours: u16) -> Option<Vec<u8>> {
 }
 
 /// Colours, and the nearest of them for each colour of a coarse cube.
-struct Palette {
+struct SixelPalette {
     colours: Vec<[u8; 3]>,
     nearest: Vec<u8>,
 }
@@ -68,7 +68,7 @@ fn channels(cell: usize) -> [usize; 3] {
     [(cell >> (2 * CHANNEL_BITS)) & mask, (cell >> CHANNEL_BITS) & mask, cell & mask]
 }
 
-impl Palette {
+impl SixelPalette {
     /// At most `most` colours for a picture, by median cut.
     fn from_pixels(pixels: &RgbaImage, most: u16) -> Self {
         let mut counts = vec![0_u32; CUBE_CELLS];
@@ -154,7 +154,7 @@ struct Band {
 }
 
 impl Band {
-    fn new(pixels: &RgbaImage, top: u32, palette: &Palette) -> Self {
+    fn new(pixels: &RgbaImage, top: u32, palette: &SixelPalette) -> Self {
         let (width, height) = pixels.dimensions();
         let mut columns = vec![None; palette.colours.len()];
         for y in top..height.min(top + BAND_ROWS) {
