@@ -115,12 +115,12 @@ impl SixelPalette {
     }
 
     /// The index of the colour of a pixel at this place, dithered; `None` when it is transparent.
-    fn index(&self, pixels: &RgbaImage, x: u32, y: u32) -> Option<u8> {
-        let [r, g, b, alpha] = pixels.get_pixel(x, y).0;
+    fn index(&self, pixels: &RgbaImage, column: u32, row: u32) -> Option<u8> {
+        let [r, g, b, alpha] = pixels.get_pixel(column, row).0;
         if alpha < MIN_ALPHA {
             return None;
         }
-        let moved = DITHER[y as usize % 4][x as usize % 4];
+        let moved = DITHER[row as usize % 4][column as usize % 4];
         let near = |value: u8| (i32::from(value) + moved).clamp(0, 255) as u8;
         Some(self.nearest[cell([near(r), near(g), near(b)])])
     }
