@@ -86,7 +86,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     ("Check and test", &["test", "load", "explain", "replay", "mock"]),
     ("Look back and share", &["open", "report", "scrub", "import", "schema"]),
-    ("Serve them to others", &["serve", "attach"]),
+    ("Serve them to others", &["serve", "attach", "connect", "disconnect", "sync"]),
     (
         "Administer",
         &[

@@ -211,7 +211,7 @@ fn filter(screen: &str) -> Option<&str> {
 
 /// The text after the mark of the selected row.
 fn selected(line: &str) -> Option<&str> {
-    line.split_once("│ ▸").map(|(_, row)| row)
+    line.strip_prefix(" ▸")
 }
 
 fn row_of(screen: &str) -> String {
@@ -270,7 +270,7 @@ fn call(deck: &mut Deck, row: &Row, (server, tool): (&str, &str), problems: &mut
 
 /// Whether the panes are shown without a call screen over them.
 fn is_dashboard(screen: &str) -> bool {
-    screen.contains("All servers")
+    screen.contains("q quit")
 }
 
 fn is_outcome(line: &str) -> bool {

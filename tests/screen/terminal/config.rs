@@ -253,7 +253,7 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     deck.keys("e");
     deck.wait("edit one");
     assert!(!deck.raw().contains("canary-61"), "a secret was shown");
-    deck.keys(&"\x1b[B".repeat(6));
+    deck.keys(&"\x1b[B".repeat(7));
     deck.wait("adds an item");
     deck.keys("\r--quiet");
     deck.wait("--quiet");

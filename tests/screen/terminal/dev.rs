@@ -30,6 +30,8 @@ fn launch(dev: &str) -> Launch {
 /// Fills the form of the one tool of `weather` and calls it.
 fn call(deck: &mut pty::Deck) {
     deck.wait("2 ready");
+    // The card of the first row.
+    deck.keys("g");
     deck.wait("1 file watched");
     deck.keys("2");
     deck.wait("4 tools of 2 servers");

@@ -288,7 +288,7 @@ fn in_the_form_of_an_entry_in_roots_and_in_an_input_a_printable_key_is_text_or_n
         move || asked(&keys)
     };
     only_text("input", inbox(1), "input token");
-    let change = "0iregion".chars().map(KeyCode::Char);
+    let change = "7iregion".chars().map(KeyCode::Char);
     let keys: Vec<KeyCode> =
         [KeyCode::Esc].into_iter().chain(change).chain([KeyCode::Enter]).collect();
     only_text("choice of an input", || asked(&keys), "input region");

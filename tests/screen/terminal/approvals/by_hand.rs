@@ -143,7 +143,7 @@ fn a_bell_rings_once_for_a_question_and_not_when_it_is_muted() {
     assert!(stage.deck.raw().contains('\x07'));
     stage.leave();
     stage.deck.keys("6\x18");
-    stage.deck.wait("deny all of asker?");
+    stage.deck.wait("deny all requests of server \"asker\"?");
     stage.deck.decide("y");
     stage.deck.wait("Nothing waits for you");
     stage.deck.keys("B");
@@ -182,7 +182,7 @@ fn a_call_that_is_given_up_takes_its_question_off_the_screen_and_keeps_the_draft
     stage.deck.keys("\x1b");
     stage.deck.wait("ctrl-x cancels");
     stage.deck.keys("\x18");
-    stage.deck.wait("cancelled by the caller");
+    stage.deck.wait("cancelled by you after");
     stage.deck.gone("1 waiting");
     stage::until("the server is told that nobody decided", || {
         stage.answers("sample").first().is_some_and(|answer| answer["error"]["code"] == -32000)

@@ -67,7 +67,7 @@ fn s29_a_storm_during_a_call_is_bounded_collapsed_and_denied_as_one() {
     stage.deck.wait(" asker          sampling");
     stage.deck.keys("z");
     stage.deck.keys("\x18");
-    stage.deck.wait("deny all of asker?");
+    stage.deck.wait("deny all requests of server \"asker\"?");
     stage.deck.decide("y");
     stage.deck.wait("denied 32");
     stage.deck.wait("Nothing waits for you");

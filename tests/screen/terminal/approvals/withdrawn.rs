@@ -98,7 +98,7 @@ fn u2_a_hundred_questions_of_five_servers_are_distinguished_denied_together_and_
     // One server's are denied as one.
     deck.keys("g");
     deck.keys("\x18");
-    deck.wait("deny all of ann?");
+    deck.wait("deny all requests of server \"ann\"?");
     deck.wait("20 open requests of this server");
     deck.decide("y");
     deck.wait("denied 20");
@@ -114,13 +114,13 @@ fn u2_a_hundred_questions_of_five_servers_are_distinguished_denied_together_and_
     // A question before a withdrawal, a yes after it: the stale ones are only counted.
     deck.keys("g");
     deck.keys("\x18");
-    deck.wait("deny all of dan?");
+    deck.wait("deny all requests of server \"dan\"?");
     // The question stands over the pane; behind it the server goes.
     pty::kill(dan);
     deck.wait("20 waiting");
     deck.decide("y");
     // What is said of it shares its line with the news that the server died, and may give way.
-    deck.gone("deny all of dan?");
+    deck.gone("deny all requests of server \"dan\"?");
     let answered = |name: &str| {
         let record = stage::record(&deck, name);
         let id = |message: &serde_json::Value| message["id"].as_str().map(str::to_owned);

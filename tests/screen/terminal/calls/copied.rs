@@ -141,7 +141,7 @@ fn a_call_is_saved_made_from_the_palette_and_from_the_command_line_and_found_in_
     deck.keys(":say");
     deck.wait("Make the saved call say");
     deck.keys(ENTER);
-    deck.wait(" ✓ ");
+    deck.wait("y share");
     assert_eq!(received(&deck, "\"text\":\"first\""), 1);
     assert_eq!(shell("mcpdeck call @say", deck.home()), (Some(0), "{\"text\":\"first\"}\n".into()));
     let (code, said) = shell("mcpdeck --check --calls -v", deck.home());

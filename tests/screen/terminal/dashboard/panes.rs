@@ -46,7 +46,7 @@ fn a_message_opens_as_json_that_folds_and_leads_to_its_other_half() {
     deck.keys("4/method:tools/list dir:out server:atlas\r");
     deck.wait("1 row of ");
     deck.keys("\r");
-    deck.wait("answered; p goes");
+    deck.wait("answered; p shows");
     deck.wait("method: \"tools/list\"");
     // The filter hides the answer: it is found all the same when it is lifted.
     deck.keys("\x1b");
