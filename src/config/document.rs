@@ -192,7 +192,7 @@ fn without(mut root: Value, place: &EntryPlace) -> Value {
 }
 
 /// A text whose assignments of secrets are masked, for TOML and YAML, where every value has a line
-/// with its name. JSON has [`crate::masked`].
+/// with its name. JSON has its own (`import::masked`).
 pub fn masked_lines(format: FileFormat, text: &str) -> String {
     let sign = if format == FileFormat::Toml { '=' } else { ':' };
     let mut out = String::with_capacity(text.len());
