@@ -48,6 +48,8 @@ fn sampling_and_elicitation_of_the_reference_server_are_answered_by_keys() {
     stage.deck.wait("Tuna, Salmon");
     stage.send("User provided the requested information");
     stage.deck.wait("Ada Lovelace");
+    // The choices are at the end of what the server says.
+    stage.deck.keys("G");
     stage.deck.wait("fish-2");
     stage.leave();
     stage.asked("trigger-elicitation-request", "everything asks you");

@@ -22,7 +22,7 @@ type Case<'a> = (&'a str, &'a str, Value, &'a str);
 
 /// A dashboard over one of the published servers; its data is in `data` of the home folder.
 fn real(server: &str) -> Option<Deck> {
-    let launch = Launch::file(Size(140, 44), "{}");
+    let launch = Launch::file(Size(139, 44), "{}");
     let data = launch.home().join("data");
     let mut entry = support::published(&data)?[server].take();
     entry.as_object_mut().unwrap().shift_remove("dependencies");
