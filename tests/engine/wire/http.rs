@@ -149,7 +149,13 @@ async fn a_server_that_refuses_connections_is_reported_to_be_gone() {
     })
     .await;
     let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    let url: url::Url = web.url.parse().unwrap();
     drop(web);
+    // Its task ends soon, and its port with it.
+    let at = (url.host_str().unwrap().to_owned(), url.port().unwrap());
+    while tokio::net::TcpStream::connect(&at).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
     let error = connected.session.request(echo("a"), call(1).context).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::ServerUnavailable);
     assert!(error.message.contains("cannot connect"), "{error}");
