@@ -30,7 +30,7 @@ pub const DEFAULT_CASES: usize = 300;
 pub const MAX_FUZZ_CASES: usize = 100_000;
 /// How long a call may take by default.
 pub const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(3);
-/// Most findings of one kind and tool that are told apart by their place.
+/// Most findings of one kind and tool that are reported one by one.
 const MAX_FINDINGS_PER_TOOL: usize = 8;
 /// Most tries to make one value smaller.
 const MAX_SHRINK_TRIES: usize = 12;
@@ -542,8 +542,13 @@ impl Fuzzer<'_> {
             let broken = match &after {
                 CallEnd::Hang => Some("does not answer any more".to_owned()),
                 CallEnd::Crash(how) => Some(format!("is gone ({how})")),
-                _ if !answers => Some("does not answer `ping` any more".to_owned()),
-                _ => None,
+                CallEnd::Done(_)
+                | CallEnd::ToolError { .. }
+                | CallEnd::RpcError { .. }
+                | CallEnd::Protocol(_)
+                | CallEnd::Blocked(_) => {
+                    (!answers).then(|| "does not answer `ping` any more".to_owned())
+                }
             };
             let _ = self.probe.restart().await;
             if let Some(how) = broken {
@@ -760,10 +765,7 @@ impl Fuzzer<'_> {
     /// Whether what the tool claims of itself is true, where the file says how that can be seen.
     async fn claims(&mut self, tool: &Tool, run: &ToolRun) {
         let Some(observer) = self.plan.settings.claims.get(&run.full).cloned() else { return };
-        let seen = |end: CallEnd| match end {
-            CallEnd::Done(outcome) => Some(value_of(&outcome.result)),
-            _ => None,
-        };
+        let seen = |end: CallEnd| end.into_outcome().map(|outcome| value_of(&outcome.result));
         let look = Value::Object(observer.arguments.clone());
         if self.probe.restart().await.is_err() {
             return;
@@ -885,10 +887,9 @@ impl Fuzzer<'_> {
             if self.probe.restart().await.is_err() {
                 return;
             }
-            let made = match self.probe.call(&maker.name, &maker.smallest.clone()).await {
-                CallEnd::Done(outcome) => value_of(&outcome.result),
-                _ => continue,
-            };
+            let made = self.probe.call(&maker.name, &maker.smallest.clone()).await;
+            let Some(made) = made.into_outcome() else { continue };
+            let made = value_of(&made.result);
             let given = leaves(&made);
             let links: Vec<(&ToolRun, String, Value)> =
                 runs.iter().flat_map(|taker| links(tools, maker, taker, &given)).collect();

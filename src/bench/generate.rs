@@ -44,9 +44,9 @@ const MAX_TEXT_CHARS: u64 = 20_000;
 /// Most items that a schema may ask for.
 const MAX_ITEMS: u64 = 200;
 /// Length of a text that is sent where the schema sets no limit.
-const HUGE_CHARS: usize = 100_000;
+const HUGE_TEXT_CHARS: usize = 100_000;
 /// Depth of a value that is sent where the schema sets no limit.
-const DEEP_LEVELS: usize = 100;
+const DEEP_LIST_LEVELS: usize = 100;
 /// Most cases that are made before the budget chooses.
 const MAX_CASES: usize = 5_000;
 
@@ -382,8 +382,8 @@ impl CaseMaker {
             for (what, text) in HOSTILE_TEXTS {
                 all.push(hostile(json!(text), what));
             }
-            if most > HUGE_CHARS as u64 {
-                all.push(hostile(json!("a".repeat(HUGE_CHARS)), "huge text"));
+            if most > HUGE_TEXT_CHARS as u64 {
+                all.push(hostile(json!("a".repeat(HUGE_TEXT_CHARS)), "huge text"));
             }
         }
         if least > 0 && least <= MAX_TEXT_CHARS {
@@ -563,7 +563,7 @@ impl CaseList<'_> {
         let unknown = child_pointer(place, "noSuchProperty");
         self.put(template, &unknown, differs(json!("x"), "an unknown property"));
         if merged.other("noSuchProperty").is_some_and(|conj| conj.is_empty()) && depth == 0 {
-            let deep = (0..DEEP_LEVELS).fold(json!(1), |inner, _| json!([inner]));
+            let deep = (0..DEEP_LIST_LEVELS).fold(json!(1), |inner, _| json!([inner]));
             self.put(template, &unknown, hostile(deep, "a deeply nested unknown property"));
         }
     }

@@ -292,18 +292,17 @@ fn suite_as_server(suite: &SuiteReport) -> ServerReport {
             at: step.at.clone(),
             ..finding(rule, &step.name, step.problems.join("; "))
         };
+        let done = |status| DoctorStep {
+            name: step.name.clone().into(),
+            status,
+            took: Some(step.took),
+            detail: step.problems.join("; "),
+        };
         match step.verdict {
             StepVerdict::Failed => server.findings.push(finds("test/failed")),
             StepVerdict::Flaky => server.findings.push(finds("test/flaky")),
-            StepVerdict::Passed | StepVerdict::Skipped => server.steps.push(DoctorStep {
-                name: step.name.clone().into(),
-                status: match step.verdict {
-                    StepVerdict::Skipped => DoctorStatus::Skipped,
-                    _ => DoctorStatus::Ok,
-                },
-                took: Some(step.took),
-                detail: step.problems.join("; "),
-            }),
+            StepVerdict::Passed => server.steps.push(done(DoctorStatus::Ok)),
+            StepVerdict::Skipped => server.steps.push(done(DoctorStatus::Skipped)),
         }
     }
     server

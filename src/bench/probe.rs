@@ -43,6 +43,21 @@ pub enum CallEnd {
     Blocked(String),
 }
 
+impl CallEnd {
+    /// The outcome of a call whose tool did what it was asked; `None` for any other end.
+    pub fn into_outcome(self) -> Option<CallOutcome> {
+        match self {
+            Self::Done(outcome) => Some(*outcome),
+            Self::ToolError { .. }
+            | Self::RpcError { .. }
+            | Self::Crash(_)
+            | Self::Hang
+            | Self::Protocol(_)
+            | Self::Blocked(_) => None,
+        }
+    }
+}
+
 /// How long the exit of a process takes to be seen.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(800);
 /// How long a breach of the protocol takes to be seen.

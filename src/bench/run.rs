@@ -408,7 +408,7 @@ impl SuitePlayer<'_> {
             let local = local.and_then(|rest| rest.strip_prefix(['.', ':', '/']));
             calls.push(MadeCall {
                 server: server.clone(),
-                kind: made.kind,
+                kind: made.kind.as_str(),
                 target: local.unwrap_or(&made.target).to_owned(),
                 arguments: made.arguments.clone(),
                 failed,
@@ -496,17 +496,17 @@ impl SuitePlayer<'_> {
         options.server = step.server.as_deref().map(ServerName::new);
         match step.target()? {
             StepTarget::Tool(name) => {
-                Ok(StepCall::make(host, "tool", name, object(&arguments), options).await)
+                Ok(StepCall::make(host, CallKind::Tool, name, object(&arguments), options).await)
             }
             StepTarget::Prompt(name) => {
-                Ok(StepCall::make(host, "prompt", name, object(&arguments), options).await)
+                Ok(StepCall::make(host, CallKind::Prompt, name, object(&arguments), options).await)
             }
             StepTarget::Resource(uri) => {
                 let uri = match resolved(&Value::String(uri.to_owned()), &self.values)? {
                     Value::String(uri) => uri,
                     other => other.to_string(),
                 };
-                Ok(StepCall::make(host, "resource", &uri, Value::Null, options).await)
+                Ok(StepCall::make(host, CallKind::Resource, &uri, Value::Null, options).await)
             }
             StepTarget::Saved(name) => {
                 let call = self.plan.saved.get(name)?;
@@ -518,11 +518,11 @@ impl SuitePlayer<'_> {
                 let seconds = call.timeout.and_then(|s| Duration::try_from_secs_f64(s).ok());
                 options.timeout = options.timeout.or(seconds);
                 let (kind, target) = match &call.target {
-                    SavedTarget::Tool { tool } => ("tool", tool),
-                    SavedTarget::Prompt { prompt } => ("prompt", prompt),
+                    SavedTarget::Tool { tool } => (CallKind::Tool, tool),
+                    SavedTarget::Prompt { prompt } => (CallKind::Prompt, prompt),
                     SavedTarget::Resource { resource, server } => {
                         options.server = server.as_deref().map(ServerName::new);
-                        ("resource", resource)
+                        (CallKind::Resource, resource)
                     }
                 };
                 Ok(StepCall::make(host, kind, target, Value::Object(all), options).await)
@@ -597,9 +597,28 @@ async fn logged(
     tokio::time::timeout(STDERR_TIMEOUT, looking).await.ok().flatten()
 }
 
+/// What a step calls.
+#[derive(Clone, Copy)]
+enum CallKind {
+    Tool,
+    Prompt,
+    Resource,
+}
+
+impl CallKind {
+    /// Its name in reports.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Resource => "resource",
+        }
+    }
+}
+
 /// A call that was made.
 struct StepCall {
-    kind: &'static str,
+    kind: CallKind,
     target: String,
     arguments: Value,
     outcome: Result<CallOutcome, Error>,
@@ -608,15 +627,15 @@ struct StepCall {
 impl StepCall {
     async fn make(
         host: &Host,
-        kind: &'static str,
+        kind: CallKind,
         target: &str,
         arguments: Value,
         options: CallOptions,
     ) -> Self {
         let outcome = match kind {
-            "tool" => host.call_tool_with(target, arguments.clone(), options).await,
-            "prompt" => host.get_prompt_with(target, arguments.clone(), options).await,
-            _ => host.get_resource_with(target, options).await,
+            CallKind::Tool => host.call_tool_with(target, arguments.clone(), options).await,
+            CallKind::Prompt => host.get_prompt_with(target, arguments.clone(), options).await,
+            CallKind::Resource => host.get_resource_with(target, options).await,
         };
         Self { kind, target: target.to_owned(), arguments, outcome }
     }

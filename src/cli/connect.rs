@@ -110,13 +110,11 @@ pub struct SyncArgs {
 fn parse_client(text: &str) -> Result<ImportHost, String> {
     let wanted = text.to_lowercase().replace([' ', '_'], "-");
     let plain = |name: &str| name.replace('-', "");
-    let short = |host: ImportHost| match host {
-        ImportHost::VsCode => "code",
-        ImportHost::GeminiCli => "gemini",
-        _ => "",
-    };
+    // What people call them in a terminal.
+    let short = [("code", ImportHost::VsCode), ("gemini", ImportHost::GeminiCli)];
     let found = ImportHost::ALL.iter().copied().find(|host| {
-        plain(&host.slug()) == plain(&wanted) || (!wanted.is_empty() && short(*host) == wanted)
+        plain(&host.slug()) == plain(&wanted)
+            || short.iter().any(|(name, meant)| *name == wanted && meant == host)
     });
     found.ok_or_else(|| {
         let names: Vec<String> = ImportHost::ALL.iter().map(|host| host.slug()).collect();

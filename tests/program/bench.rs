@@ -170,6 +170,27 @@ fn a_first_file_is_written_that_runs_and_is_not_overwritten() {
 }
 
 #[test]
+fn a_first_file_takes_no_refusal_of_a_made_up_word_for_a_fault() {
+    let choosy = json!({
+        "serverInfo": {"name": "choosy", "version": "1"}, "capabilities": {"prompts": {}},
+        "prompts": [
+            {"name": "kind", "arguments": [{"name": "type", "required": true}]},
+            {"name": "plain"},
+        ],
+        "gets": {"kind": {"error": {"code": -32602, "message": "must be Text or Blob"}}},
+    });
+    let bench = Bench::playing(&[("choosy", choosy)]);
+    assert_eq!(bench.run(&["test", "--init"], AT_MOST).code, Some(0));
+    let done = bench.run(&["test"], AT_MOST);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    // A prompt that needs nothing must be given.
+    let text = std::fs::read_to_string(bench.path().join("mcp.tests.json")).expect("written");
+    let file: Value = serde_json::from_str(&text).expect("JSON");
+    let may_fail = |n: usize| file["suites"]["choosy"]["steps"][n]["expect"]["mayFail"].clone();
+    assert_eq!((may_fail(0), may_fail(1)), (json!(true), Value::Null), "{file:#}");
+}
+
+#[test]
 fn what_cannot_be_used_is_refused_before_anything_starts() {
     let bench = notes();
     let missing = bench.run(&["test"], AT_MOST);
