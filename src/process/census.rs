@@ -191,8 +191,16 @@ pub(super) fn marked(pid: u32) -> Option<ProcessRow> {
 }
 
 /// One process, without its mark.
+///
+/// One read: the kernel gives such a file whole to a buffer that holds it, and a second read to see
+/// its end would cost as much again.
 pub(super) fn row(pid: u32) -> Option<ProcessRow> {
-    parse(pid, &std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+    use std::io::Read as _;
+    /// 52 numbers of at most 20 digits and a name of at most 64 bytes.
+    const MAX_STAT_BYTES: usize = 52 * 21 + 64 + 4;
+    let mut stat = [0; MAX_STAT_BYTES];
+    let length = std::fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut stat).ok()?;
+    parse(pid, stat.get(..length)?)
 }
 
 /// `/proc/PID/stat` (`proc_pid_stat(5)`). The name in parentheses may hold anything, so the fields

@@ -248,14 +248,22 @@ impl Watchman {
         (swept, self.leader.exterminate().await)
     }
 
-    /// Waits until two polls in a row find none; returns those left when the time is up.
+    /// Waits until two polls in a row find none; returns those left when the time is up. The second
+    /// follows at once: it is for what was forked while the first one read the table.
     async fn gone_within(&self, span: Duration) -> Vec<ProcessRow> {
         let until = Instant::now() + span;
         let mut empty = 0;
         loop {
             let left = self.leader.members().await;
-            empty = if left.is_empty() { empty + 1 } else { 0 };
-            if empty == 2 || (!left.is_empty() && Instant::now() >= until) {
+            if left.is_empty() {
+                empty += 1;
+                if empty == 2 {
+                    return left;
+                }
+                continue;
+            }
+            empty = 0;
+            if Instant::now() >= until {
                 return left;
             }
             sleep(POLL_INTERVAL).await;
