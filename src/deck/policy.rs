@@ -371,7 +371,7 @@ mod tests {
     fn what_is_no_whole_object_of_rules_is_a_problem_that_names_the_file() {
         let dir = tempfile::tempdir().expect("a folder");
         let config = dir.path().join("mcp.json");
-        let policies: [&[u8]; 19] = [
+        let policies: [&[u8]; 22] = [
             b"",
             b"  \n",
             b"\xef\xbb\xbf",
@@ -391,6 +391,9 @@ mod tests {
             b"{\"trifecta\": []}",
             b"{\"deny\": [\"a.t\"], \"deny\": []}",
             b"{\"deny\": [[\"a\"]]}",
+            b"{\"deny\": [\"\"]}",
+            b"{\"deny\": [\"a.t\", \"  \"]}",
+            b"{\"profiles\": {\"ci\": {\"allow\": [{\"servers\": [\"\"]}]}}}",
         ];
         for text in policies {
             let shown = String::from_utf8_lossy(text);

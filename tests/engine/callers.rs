@@ -158,6 +158,18 @@ async fn allowed_always_survives_a_restart_and_a_revoked_grant_counts_no_more() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_two_keepers_of_one_host_the_last_one_counts() {
+    let scene = Scene::new(json!({})).await;
+    let first = PolicyKeeper::open_for_user(&scene.host, &[scene.config()], &scene.env).await;
+    let keeper = scene.keeper().await;
+    keeper.grant(NewGrant { allowed_tools: vec!["a.*".into()], ..all(GrantKind::Always) }).unwrap();
+    assert_eq!(scene.code("a.read").await, "ok");
+    // It keeps no grants, and would end this one.
+    first.look_again().await;
+    assert_eq!(scene.code("a.read").await, "ok");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_denied_is_as_if_it_were_not_there() {
     let policy = json!({"deny": ["*.write", {"servers": "b"}]});
     let scene = Scene::new(policy).await;

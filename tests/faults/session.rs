@@ -27,16 +27,16 @@ const STUCK: Duration = Duration::from_secs(40);
 
 /// Plays the steps; returns the problems.
 pub async fn play(row: &Row, stage: &mut Stage) -> Vec<String> {
-    let files = vec![stage.config.clone()];
     let env = Environment { state_dir: Some(stage.state()), ..Environment::of_process() };
     let engine = Host::builder().startup(Startup::Available);
-    let deck = Deck::builder().files(files.clone()).environment(env.clone()).host(engine);
+    let mut deck = Deck::builder().files(vec![stage.config.clone()]).environment(env).host(engine);
+    deck.serves_others = true;
     let deck = match deck.open().await {
         Ok(deck) => deck,
         Err(error) => return vec![format!("the host does not start: {error}")],
     };
     let host = deck.host().clone();
-    let keeper = PolicyKeeper::open(&host, &files, &env).await;
+    let keeper = deck.policy().clone();
     let stop = Arc::new(AtomicBool::new(false));
     let pulse = tokio::spawn(pulse(host.clone(), Arc::clone(&stop), row.host.alone));
     let mut problems = Vec::new();

@@ -36,7 +36,8 @@ const MAX_POLICY_BYTES: u64 = 64 << 20;
 /// Most grants that exist only in a running host; the oldest gives way.
 const MAX_SESSION_GRANTS: usize = 10_000;
 
-/// Follows the files of a host's policy until the last clone of it is dropped.
+/// Follows the files of a host's policy until the last clone of it is dropped, or until another one
+/// is opened for the same host.
 #[derive(Clone)]
 pub struct PolicyKeeper {
     inner: Arc<KeeperInner>,
@@ -70,6 +71,8 @@ pub struct PolicyView {
 
 struct KeeperInner {
     host: Host,
+    /// Its number among those that took charge of the host's policy.
+    number: u64,
     configs: Vec<PathBuf>,
     /// Whether callers other than the user may come.
     serves_others: bool,
@@ -114,6 +117,7 @@ impl PolicyKeeper {
         let main = configs.last();
         let inner = Arc::new(KeeperInner {
             host: host.clone(),
+            number: host.take_charge_of_policy(),
             configs: configs.to_vec(),
             serves_others,
             grants: main.and_then(|main| GrantStore::of(main, env)),
@@ -351,7 +355,7 @@ impl KeeperInner {
     /// Reads all files again, records what servers offer, and sets the policy of the host.
     fn look(&self) {
         let mut state = self.state.lock();
-        if state.is_closed {
+        if state.is_closed || !self.host.is_in_charge_of_policy(self.number) {
             return;
         }
         // Taken before reading, so that a write in between counts as a change.

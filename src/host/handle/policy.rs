@@ -27,6 +27,18 @@ impl Host {
         self.inner.shared.policy.set(config, policy);
     }
 
+    /// Takes charge of the policy, for something that follows files: two that do so for one host
+    /// would undo each other's work, so that the last one counts. Returns the number to ask
+    /// [`Host::is_in_charge_of_policy`] with.
+    pub fn take_charge_of_policy(&self) -> u64 {
+        self.inner.shared.policy.take_charge()
+    }
+
+    /// Whether nobody has taken charge of the policy since this number was given.
+    pub fn is_in_charge_of_policy(&self, number: u64) -> bool {
+        self.inner.shared.policy.is_in_charge(number)
+    }
+
     /// Sets what keeps the grants that the user gives while a call waits for consent.
     pub fn grant_with(&self, granter: Granter) {
         self.inner.shared.policy.grant_with(granter);

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -109,6 +110,8 @@ pub struct CheckPoint {
     runs: Mutex<HashMap<CallerRun, (Taint, Instant)>>,
     blocked: Mutex<VecDeque<Blocked>>,
     granter: RwLock<Option<Granter>>,
+    /// How many have taken charge of the policy; the last of them is in charge.
+    keepers: AtomicU64,
 }
 
 /// Keeps a grant that the user gives while a call waits for consent.
@@ -130,7 +133,19 @@ impl CheckPoint {
             runs: Mutex::default(),
             blocked: Mutex::default(),
             granter: RwLock::default(),
+            keepers: AtomicU64::new(0),
         }
+    }
+
+    /// Takes charge of the policy; whoever was in charge before is no more. Returns the number to
+    /// ask [`CheckPoint::is_in_charge`] with.
+    pub fn take_charge(&self) -> u64 {
+        self.keepers.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Whether nobody has taken charge of the policy since this number was given.
+    pub fn is_in_charge(&self, number: u64) -> bool {
+        self.keepers.load(Ordering::SeqCst) == number
     }
 
     /// Sets what keeps the grants that the user gives while a call waits for consent.
