@@ -73,10 +73,10 @@ impl Sleep {
     const MIN_SLEEP_INTERVAL: Duration = Duration::from_secs(1);
 
     fn so_far(&self) -> Duration {
-        self.note(slept())
+        self.record(slept())
     }
 
-    fn note(&self, slept: Duration) -> Duration {
+    fn record(&self, slept: Duration) -> Duration {
         let known = Duration::from_micros(self.0.load(Ordering::Relaxed));
         if slept < known + Self::MIN_SLEEP_INTERVAL {
             return known;
@@ -124,11 +124,11 @@ mod tests {
     #[test]
     fn a_night_is_noticed_once_and_noise_is_not() {
         let sleep = Sleep(AtomicU64::new(0));
-        assert_eq!(sleep.note(SECOND / 2), Duration::ZERO, "noise");
+        assert_eq!(sleep.record(SECOND / 2), Duration::ZERO, "noise");
         let night = 8 * 3_600 * SECOND;
-        assert_eq!(sleep.note(night), night);
-        assert_eq!(sleep.note(night.saturating_sub(SECOND)), night, "held up in between");
-        assert_eq!(sleep.note(2 * night), 2 * night);
+        assert_eq!(sleep.record(night), night);
+        assert_eq!(sleep.record(night.saturating_sub(SECOND)), night, "held up in between");
+        assert_eq!(sleep.record(2 * night), 2 * night);
         // These clocks cannot be set, so no sleep appears while the machine is awake.
         let before = slept();
         assert!(slept().abs_diff(before) < SECOND);

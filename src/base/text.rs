@@ -212,7 +212,7 @@ fn mark(kind: HiddenKind, text: &str) -> String {
         // Control pictures stand in the order of the controls (U+2400 to U+241F).
         '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('␦').to_string(),
         '\u{7f}' => "␡".to_owned(),
-        _ => format!("⟨{}⟩", of(c)),
+        _ => format!("⟨{}⟩", abbreviation(c)),
     };
     match kind {
         HiddenKind::Control => text.chars().map(control).collect(),
@@ -227,7 +227,7 @@ fn mark(kind: HiddenKind, text: &str) -> String {
                 while rest.next_if_eq(&c).is_some() {
                     count += 1;
                 }
-                let _ = write!(out, "⟨{}{}⟩", of(c), times(count));
+                let _ = write!(out, "⟨{}{}⟩", abbreviation(c), times(count));
             }
             out
         }
@@ -283,7 +283,7 @@ const NAMES: &str = "\
     RLO=202e WJ=2060 LRI=2066 RLI=2067 FSI=2068 PDI=2069 BLANK=2800 BOM=feff";
 
 /// The usual abbreviation of a character, or `U+XXXX`.
-fn of(c: char) -> String {
+fn abbreviation(c: char) -> String {
     let code = format!("{:x}", u32::from(c));
     let mut names = NAMES.split(' ').filter_map(|name| name.split_once('='));
     match c {
@@ -301,7 +301,7 @@ fn of_run(kind: HiddenKind, text: &str) -> String {
     match kind {
         HiddenKind::Tag => format!("tags {:?}", spelt(text)),
         HiddenKind::Marks => "combining marks".to_owned(),
-        _ => text.chars().next().map(of).unwrap_or_default(),
+        _ => text.chars().next().map(abbreviation).unwrap_or_default(),
     }
 }
 

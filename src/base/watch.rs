@@ -24,7 +24,7 @@ pub struct Targets {
 
 impl Targets {
     /// The targets of absolute paths.
-    pub fn of(paths: &[PathBuf]) -> Self {
+    pub fn from_paths(paths: &[PathBuf]) -> Self {
         let mut out = Self::default();
         for path in paths {
             out.add(path);
@@ -105,7 +105,7 @@ struct WatchState {
 
 impl Fingerprint {
     /// The fingerprint of a file now, links followed.
-    pub fn of(path: &Path) -> Self {
+    pub fn from_path(path: &Path) -> Self {
         let state = std::fs::metadata(path).ok().map(|meta| WatchState {
             length: meta.len(),
             modified: meta.modified().ok(),
@@ -122,7 +122,7 @@ impl Fingerprint {
 
 /// The fingerprints of several files.
 pub fn fingerprints(paths: &[PathBuf]) -> Vec<Fingerprint> {
-    paths.iter().map(|path| Fingerprint::of(path)).collect()
+    paths.iter().map(|path| Fingerprint::from_path(path)).collect()
 }
 
 /// Device, inode and the time of the last change of either content or inode: a file replaced by one
@@ -252,7 +252,7 @@ mod tests {
         std::fs::write(root.join("..v1/mcp.json"), "{}").expect("written");
         symlink("..v1", root.join("..data")).expect("linked");
         symlink("..data/mcp.json", root.join("mcp.json")).expect("linked");
-        let targets = Targets::of(&[root.join("mcp.json")]);
+        let targets = Targets::from_paths(&[root.join("mcp.json")]);
         let expected = BTreeSet::from([root.clone(), root.join("..v1")]);
         assert_eq!(targets.folders, expected);
         assert_eq!(names(&targets), ["..data", "mcp.json"]);
@@ -262,7 +262,7 @@ mod tests {
     fn of_a_missing_path_the_deepest_folder_is_watched_for_the_next_name() {
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path().canonicalize().expect("a path");
-        let targets = Targets::of(&[root.join(".vscode/mcp.json")]);
+        let targets = Targets::from_paths(&[root.join(".vscode/mcp.json")]);
         assert_eq!(targets.folders, BTreeSet::from([root.clone()]));
         assert_eq!(names(&targets), [".vscode"]);
     }
@@ -272,7 +272,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         symlink("b", dir.path().join("a")).expect("linked");
         symlink("a", dir.path().join("b")).expect("linked");
-        let targets = Targets::of(&[dir.path().join("a/mcp.json")]);
+        let targets = Targets::from_paths(&[dir.path().join("a/mcp.json")]);
         assert!(!targets.folders.is_empty());
     }
 
@@ -281,9 +281,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("f");
         std::fs::write(&file, "1").expect("written");
-        let before = Fingerprint::of(&file);
+        let before = Fingerprint::from_path(&file);
         std::fs::write(dir.path().join("g"), "2").expect("written");
         std::fs::rename(dir.path().join("g"), &file).expect("renamed");
-        assert_ne!(Fingerprint::of(&file), before);
+        assert_ne!(Fingerprint::from_path(&file), before);
     }
 }

@@ -94,7 +94,7 @@ impl Cassette {
                         "the cassette has no run of the case `{name}`: record anew"
                     ));
                 }
-                Some(run) if run.asked != asked(settings, case) => {
+                Some(run) if run.asked != prompt_text(settings, case) => {
                     let why = "what is asked was changed since the cassette was recorded";
                     return Err(format!("the case `{name}`: {why}: record anew"));
                 }
@@ -108,7 +108,7 @@ impl Cassette {
 }
 
 /// What a case asks, as one text.
-fn asked(settings: &EvalSettings, case: &EvalCase) -> String {
+fn prompt_text(settings: &EvalSettings, case: &EvalCase) -> String {
     let system = settings.system.clone().unwrap_or_default();
     std::iter::once(system).chain(case.turns.iter().cloned()).collect::<Vec<_>>().join("\n\n")
 }
@@ -121,7 +121,7 @@ pub async fn evaluate(
     show: &(dyn Fn(&str) + Sync),
 ) -> Cassette {
     let who = Principal::new(Origin::Cli).model();
-    let catalog = ToolCatalog::of(host, &who);
+    let catalog = ToolCatalog::from_host(host, &who);
     let mut cassette = Cassette {
         models: plan.models.iter().map(|model| model.name().to_owned()).collect(),
         ..Cassette::default()
@@ -183,7 +183,7 @@ async fn one_run(
     who: &Principal,
 ) -> EvalRun {
     let began = Instant::now();
-    let mut run = EvalRun { asked: asked(settings, case), ..EvalRun::default() };
+    let mut run = EvalRun { asked: prompt_text(settings, case), ..EvalRun::default() };
     let mut prompt = ModelPrompt {
         system: settings.system.clone().unwrap_or_default(),
         messages: Vec::new(),

@@ -338,7 +338,7 @@ impl CaseMaker {
             (json!(["a"]), "a list instead of another type"),
             (json!({"a": 1}), "an object instead of another type"),
         ] {
-            let own = Types::of(&value);
+            let own = Types::from_value(&value);
             if own == Types::NULL || !kinds.contains(own) {
                 all.push(differs(value, what));
             }

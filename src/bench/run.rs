@@ -476,7 +476,7 @@ impl SuitePlayer<'_> {
             }
         }
         if let Some(asks) = &expect.asks {
-            let asked = self.stage.answers.asked();
+            let asked = self.stage.answers.requested_kinds();
             if asked != *asks {
                 let words = |kinds: &[deck::AskedKind]| {
                     serde_json::to_value(kinds).unwrap_or_default().to_string()

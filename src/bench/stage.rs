@@ -86,7 +86,7 @@ impl BenchAnswers {
     }
 
     /// What servers asked for since, in order.
-    pub fn asked(&self) -> Vec<AskedKind> {
+    pub fn requested_kinds(&self) -> Vec<AskedKind> {
         self.0.lock().asked.iter().map(|(_, kind)| *kind).collect()
     }
 }
@@ -99,7 +99,9 @@ impl RequestHandler for BenchAnswers {
     ) -> BoxFuture<'static, Option<Answer>> {
         let scripts = {
             let mut stack = self.0.lock();
-            if let Some(kind) = AskedKind::of(&request.kind).filter(|k| *k != AskedKind::Roots) {
+            if let Some(kind) =
+                AskedKind::from_request_kind(&request.kind).filter(|k| *k != AskedKind::Roots)
+            {
                 stack.asked.push((request.server.clone(), kind));
             }
             stack.scripts.clone()

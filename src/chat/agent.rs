@@ -210,7 +210,7 @@ impl Agent {
 
     /// The current system prompt with its costs.
     pub async fn system_prompt(&self) -> SystemPrompt {
-        let catalog = ToolCatalog::of(&self.host, &self.who);
+        let catalog = ToolCatalog::from_host(&self.host, &self.who);
         let is_fenced = self.model().is_fenced();
         SystemPrompt::compose((&self.host, &self.who), &catalog, is_fenced).await
     }
@@ -311,7 +311,7 @@ impl AgentTurn<'_> {
                 return Ok(self.stop(talk, reason));
             }
             self.rounds += 1;
-            let catalog = ToolCatalog::of(&agent.host, &agent.who);
+            let catalog = ToolCatalog::from_host(&agent.host, &agent.who);
             let is_fenced = self.model.is_fenced();
             let system = SystemPrompt::compose(who, &catalog, is_fenced);
             // Cancellable: servers may be slow to return their guidance.
@@ -739,7 +739,7 @@ fn refused(catalog: &ToolCatalog, call: &ToolCall, error: &Error) -> String {
     if error.code == ErrorCode::ToolNotFound || error.denial.is_some() && !was_asked {
         return no_tool(catalog, call);
     }
-    let outside = OutsideError::of(error);
+    let outside = OutsideError::from_error(error);
     let mut text = match error.code {
         ErrorCode::Cancelled => "the person cancelled the call".to_owned(),
         _ if error.denial == Some(Denial::Unasked) => {

@@ -13,14 +13,11 @@ use mcp::Tool;
 /// Maximum length of a tool description for the model, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 4_000;
 
-/// One tool.
 #[derive(Clone, Debug)]
 pub struct ChatTool {
     /// The name that the model calls.
     pub name: String,
-    /// Its server.
     pub server: ServerName,
-    /// The tool.
     pub tool: Arc<Tool>,
 }
 
@@ -51,7 +48,7 @@ pub struct ToolCatalog {
 
 impl ToolCatalog {
     /// The tools currently visible to a caller.
-    pub fn of(host: &Host, who: &Principal) -> Self {
+    pub fn from_host(host: &Host, who: &Principal) -> Self {
         let (mut tools, mut names) = (Vec::new(), HashSet::new());
         for (server, all) in host.offers(who) {
             for tool in &all.tools {

@@ -9,15 +9,11 @@ use crate::llm::TokenUsage;
 use crate::prompt::Cost;
 use base::ServerName;
 
-/// One event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ChatEvent {
     /// The next part of the model's text.
-    Text {
-        /// The text.
-        text: String,
-    },
+    Text { text: String },
     /// The model calls a tool.
     ToolCall {
         /// The id of the call.
@@ -28,7 +24,6 @@ pub enum ChatEvent {
         server: Option<ServerName>,
         /// The tool's name at its server.
         tool: Option<String>,
-        /// The arguments.
         arguments: Value,
     },
     /// The result of a call.

@@ -14,7 +14,6 @@ use base::text::SafeText;
 /// The complete input of one model request.
 #[derive(Clone, Debug, Default)]
 pub struct ModelPrompt {
-    /// The system prompt.
     pub system: String,
     /// The conversation, oldest first. The results of calls follow the message that made them.
     pub messages: Vec<ChatMessage>,
@@ -38,10 +37,7 @@ pub struct ToolSpec {
 #[serde(tag = "role", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ChatMessage {
     /// A message of the user.
-    User {
-        /// The text.
-        text: String,
-    },
+    User { text: String },
     /// An answer of the model.
     Assistant(ModelReply),
     /// The result of one call.
@@ -61,7 +57,6 @@ pub enum ChatMessage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ModelReply {
-    /// Its text.
     pub text: String,
     /// The calls it requests, in order.
     pub calls: Vec<ToolCall>,
@@ -154,7 +149,6 @@ pub struct TokenUsage {
     /// Of these, those that it put there at a price of its own.
     #[serde(default)]
     pub written: u64,
-    /// Output tokens.
     pub output: u64,
     /// Whether these are our estimates, because the provider sent no counts.
     pub is_estimate: bool,
@@ -175,13 +169,11 @@ impl TokenUsage {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelPrice {
-    /// Input.
     pub input: f64,
     /// Input from the cache; defaults to `input`.
     pub cached: Option<f64>,
     /// Input that is put into the cache; defaults to `input`.
     pub written: Option<f64>,
-    /// Output.
     pub output: f64,
 }
 
@@ -217,7 +209,6 @@ pub enum Delta {
     },
     /// The provider refused a tool, and is asked again without it.
     LeftOut {
-        /// The tool.
         tool: String,
         /// What happened, with the provider's words.
         why: SafeText,
@@ -231,7 +222,6 @@ pub(crate) type PendingReply<'a> = BoxFuture<'a, Result<ModelReply, LlmError>>;
 
 /// A language model. Dropping the future aborts the answer.
 pub trait LanguageModel: Send + Sync + 'static {
-    /// Its name.
     fn name(&self) -> &str;
 
     /// Context size in tokens: prompt and answer together.
@@ -281,11 +271,9 @@ pub enum LlmErrorKind {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LlmError {
-    /// The kind of error.
     pub kind: LlmErrorKind,
     /// The model.
     pub model: String,
-    /// The message.
     pub message: SafeText,
     /// Estimated number of tokens sent.
     pub tokens: u64,

@@ -28,7 +28,6 @@ const MAX_GUIDANCE_CHARS: usize = 4_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
-    /// The server.
     pub server: ServerName,
     /// Number of its tools that the model sees.
     pub tools: usize,
@@ -44,7 +43,6 @@ pub struct Cost {
     pub results: u64,
 }
 
-/// A system prompt.
 #[derive(Clone, Debug, Default)]
 pub struct SystemPrompt {
     /// The full text.

@@ -16,7 +16,6 @@ use mcp::{Direction, MessageKind};
 pub struct ToolChoice {
     /// `server.tool`
     pub tool: String,
-    /// Its arguments.
     pub arguments: Value,
 }
 

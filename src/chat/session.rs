@@ -24,7 +24,6 @@ use deck::{ChatStore, Clients, KeptChat};
 use host::{ApprovalRequest, Asker, Host, Principal, RequestHandler};
 use mcp::{Answer, ApprovalId, RequestKind};
 
-/// Limits of sessions.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLimits {
     /// Maximum number of sessions.
@@ -62,9 +61,7 @@ struct Log {
     covered: u64,
 }
 
-/// One session.
 pub struct ChatSession {
-    /// Its id.
     pub id: String,
     /// Random; differs after each start of the program.
     pub epoch: Arc<str>,

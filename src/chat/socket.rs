@@ -600,7 +600,6 @@ type OtherSession = (Arc<ChatSession>, ConnectedHow, u64);
 /// How a connection got its session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConnectedHow {
-    /// It is new.
     New,
     /// It goes on.
     Resumed,

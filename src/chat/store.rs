@@ -31,7 +31,6 @@ struct SessionContent<T> {
     talk: T,
 }
 
-/// The folder of sessions.
 #[derive(Clone)]
 pub struct SessionFolder(Arc<StateFolder>);
 

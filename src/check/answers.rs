@@ -88,7 +88,7 @@ impl AnswerScript {
 
 impl AnswerLine {
     fn takes(&self, server: &str, kind: &RequestKind, params: &Value) -> bool {
-        let asked = AskedKind::of(kind);
+        let asked = AskedKind::from_request_kind(kind);
         let entry = &self.entry;
         entry.server.as_deref().is_none_or(|s| s == server)
             && entry.kind.is_none_or(|k| asked == Some(k))

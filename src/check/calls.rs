@@ -18,9 +18,7 @@ use mcp::ListKind;
 pub struct PlannedCall {
     /// How it is named in a report.
     pub label: String,
-    /// Its target.
     pub target: ExpectTarget,
-    /// Its arguments.
     pub arguments: Map<String, Value>,
     /// Deadline instead of the server's.
     pub timeout: Option<Duration>,

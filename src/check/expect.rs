@@ -141,7 +141,7 @@ impl Expectations {
     /// # Errors
     /// When it cannot be read, or every problem in it, each with its line.
     pub fn load(path: &Path) -> Result<Self, String> {
-        Self::of(&WrittenText::load(path)?)
+        Self::from_written(&WrittenText::load(path)?)
     }
 
     /// Parses the text of a file.
@@ -149,10 +149,10 @@ impl Expectations {
     /// # Errors
     /// Every problem in it, each with its line.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Self::of(&WrittenText::new(FILE, text))
+        Self::from_written(&WrittenText::new(FILE, text))
     }
 
-    fn of(written: &WrittenText) -> Result<Self, String> {
+    fn from_written(written: &WrittenText) -> Result<Self, String> {
         let file: Self = written.decode()?;
         let mut wrong = Vec::new();
         let mut report = |pointer: &[&str], message: &str| {
@@ -238,7 +238,7 @@ fn unknown_rules(levels: &Levels, at: &[&str], report: &mut dyn FnMut(&[&str], &
 
 fn seen(subject: &CheckSubject) -> ServerExpectation {
     let resources: BTreeSet<&str> = resources(subject).filter(|uri| !uri.is_empty()).collect();
-    let prompts = subject.of(ListKind::Prompts).filter(|prompt| !prompt.id().is_empty());
+    let prompts = subject.entries_of(ListKind::Prompts).filter(|prompt| !prompt.id().is_empty());
     ServerExpectation {
         tools: subject.tools().map(|t| (t.id().to_owned(), seen_tool(&t))).collect(),
         prompts: prompts
@@ -255,7 +255,7 @@ fn seen(subject: &CheckSubject) -> ServerExpectation {
 /// URIs of resources, and those of templates.
 fn resources(subject: &CheckSubject) -> impl Iterator<Item = &str> {
     let lists = [ListKind::Resources, ListKind::ResourceTemplates];
-    lists.into_iter().flat_map(|list| subject.of(list)).map(|entry| entry.id())
+    lists.into_iter().flat_map(|list| subject.entries_of(list)).map(|entry| entry.id())
 }
 
 fn seen_tool(tool: &ListedEntry<'_>) -> ToolExpectation {
@@ -294,10 +294,12 @@ fn compare(expected: &ServerExpectation, subject: &CheckSubject) -> Vec<CheckFin
         }
     }
     for (name, wanted) in &expected.prompts {
-        if let Some(prompt) = subject.of(ListKind::Prompts).find(|prompt| prompt.id() == name) {
+        if let Some(prompt) =
+            subject.entries_of(ListKind::Prompts).find(|prompt| prompt.id() == name)
+        {
             compare_prompt(wanted, &prompt, &mut findings);
         } else {
-            let have = subject.of(ListKind::Prompts).map(|prompt| prompt.id());
+            let have = subject.entries_of(ListKind::Prompts).map(|prompt| prompt.id());
             findings.push(missing("expect/missing-prompt", ("prompts", "prompt"), name, have));
         }
     }

@@ -17,7 +17,6 @@ use base::text::json;
 use config::Severity;
 pub use human::{ReportDetail, Style};
 
-/// A format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::EnumString)]
 #[strum(serialize_all = "lowercase")]
 pub enum ReportFormat {
@@ -37,7 +36,6 @@ pub enum ReportFormat {
 /// A format and its destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportOutput {
-    /// The format.
     pub format: ReportFormat,
     /// The file; stdout without one.
     pub file: Option<PathBuf>,

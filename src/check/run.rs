@@ -76,7 +76,6 @@ impl Plan {
 
 /// The outcome of a run.
 pub struct CheckOutcome {
-    /// The report.
     pub report: Report,
     /// What was seen, for `--lock` and `--init`.
     pub subjects: Vec<CheckSubject>,

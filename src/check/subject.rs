@@ -148,13 +148,12 @@ impl CheckSubject {
     }
 
     /// The entries of one list.
-    pub fn of(&self, list: ListKind) -> impl Iterator<Item = ListedEntry<'_>> {
+    pub fn entries_of(&self, list: ListKind) -> impl Iterator<Item = ListedEntry<'_>> {
         self.entries().filter(move |entry| entry.list == list)
     }
 
-    /// Its tools.
     pub fn tools(&self) -> impl Iterator<Item = ListedEntry<'_>> {
-        self.of(ListKind::Tools)
+        self.entries_of(ListKind::Tools)
     }
 
     /// The subject of a server as the engine shows it.

@@ -246,7 +246,11 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
     let is_quiet = args.quiet;
     let show = move |suite: &SuiteReport| {
         if !is_quiet {
-            output::note(&format!("{}: {}", SafeText::line(&suite.name), suite.verdict.as_str()));
+            output::progress(&format!(
+                "{}: {}",
+                SafeText::line(&suite.name),
+                suite.verdict.as_str()
+            ));
         }
     };
     let done = signals::block_on(async |signals| run::run(&plan, &signals, &show).await);
@@ -286,7 +290,7 @@ fn evaluated(
     let cassette = if let Some(file) = file.filter(|file| file.exists()) {
         Cassette::load(file)?
     } else {
-        let made = asked(common, args, settings, source)?;
+        let made = ask_models(common, args, settings, source)?;
         if let Some(file) = file.filter(|_| made.incomplete.is_none()) {
             made.save(file)?;
             output::complain(&format!("wrote {}", spelled(file)));
@@ -315,7 +319,7 @@ fn evaluated(
 
 /// Asks the models.
 #[cfg(feature = "chat")]
-fn asked(
+fn ask_models(
     common: &Common,
     args: &TestArgs,
     settings: &::bench::cases::EvalSettings,
@@ -342,7 +346,7 @@ fn asked(
     let is_quiet = args.quiet;
     let show = move |what: &str| {
         if !is_quiet {
-            output::note(&SafeText::line(what));
+            output::progress(&SafeText::line(what));
         }
     };
     let made = signals::block_on(async |signals| {
@@ -382,7 +386,7 @@ fn fuzzed(
     let is_quiet = args.quiet;
     let show = move |tool: &str| {
         if !is_quiet {
-            output::note(&SafeText::line(tool));
+            output::progress(&SafeText::line(tool));
         }
     };
     let mut report = BenchReport::new(path.exists().then_some(path)).begun();

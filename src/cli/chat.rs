@@ -208,7 +208,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
         if let Some(prompt) = &args.prompt {
             return turn(scene, &agent, &mut talk, (prompt, &env), args.json).await;
         }
-        output::note(&format!("talking with {}; an empty line ends it", agent.model().name()));
+        output::progress(&format!("talking with {}; an empty line ends it", agent.model().name()));
         let mut exit = ExitStatus::Ok;
         loop {
             if std::io::stdin().is_terminal() && !args.json {
@@ -276,7 +276,7 @@ async fn turn(
         }
     };
     if let Some(recorder) = scene.recorder {
-        recorder.said(&text);
+        recorder.record_chat(&text);
     }
     let printed = Mutex::new(PrintedAnswer::default());
     let on_event = |event: ChatEvent| {
@@ -376,7 +376,7 @@ fn show(event: &ChatEvent, printed: &mut PrintedAnswer) {
         output::print("\n", ExitStatus::Ok);
     }
     match event {
-        ChatEvent::Done { .. } => output::note(&said),
+        ChatEvent::Done { .. } => output::progress(&said),
         _ => output::complain(&said),
     }
 }

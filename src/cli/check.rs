@@ -36,7 +36,6 @@ pub struct CheckRequest<'a> {
     pub demo: bool,
 }
 
-/// Files of one check.
 struct CheckFiles {
     expect: PathBuf,
     lock: PathBuf,

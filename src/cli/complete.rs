@@ -325,7 +325,7 @@ impl<'a> CompletionContext<'a> {
         let (common, name) = read(words);
         let env = load::environment(&common);
         let loaded = env.and_then(|env| load::load_files(&load::files(&common, &env), &env));
-        let kept = KeptDefinitions::of(&Environment::of_process());
+        let kept = KeptDefinitions::from_env(&Environment::of_process());
         // Errors in a file are reported when the completed command runs.
         Self { words, common, name, loaded: loaded.unwrap_or_default(), kept }
     }

@@ -226,7 +226,7 @@ fn refused(error: ReachError) -> ExitStatus {
 
 fn connections(env: &Environment) -> Result<Connections, ExitStatus> {
     let nowhere = "there is no folder to remember connections in: set MCPDECK_STATE_DIR";
-    Connections::of(env).ok_or_else(|| output::refuse(nowhere))
+    Connections::from_env(env).ok_or_else(|| output::refuse(nowhere))
 }
 
 /// The path under which clients find this program: that on `PATH`, which outlives an upgrade, when

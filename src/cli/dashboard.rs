@@ -41,7 +41,7 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, ExitStatus> {
 fn notebook() -> Notebook {
     type Seen = (ServerState, Arc<Capabilities>);
     let (kept, seen) =
-        (KeptDefinitions::of(&Environment::of_process()), Mutex::<Vec<Seen>>::default());
+        (KeptDefinitions::from_env(&Environment::of_process()), Mutex::<Vec<Seen>>::default());
     let same = |(a, b): (&Seen, &Seen)| a.0 == b.0 && Arc::ptr_eq(&a.1, &b.1);
     Arc::new(move |config, view| {
         let now = view.servers.values().map(|server| (server.state, server.capabilities.clone()));

@@ -42,7 +42,6 @@ pub struct Invocation<'a> {
 pub enum Callers {
     /// The user alone.
     User,
-    /// A model.
     Model,
 }
 
@@ -69,7 +68,7 @@ impl Scene<'_> {
     /// When the host is stopping.
     pub async fn widen(&self) -> Result<bool, Error> {
         let Some(all) = self.rest else { return Ok(false) };
-        output::note("it no longer has that: starting the other servers too");
+        output::progress("it no longer has that: starting the other servers too");
         self.host.reload(all.clone()).await?;
         started(self.host, all).await;
         self.policy.look_again().await;
@@ -106,7 +105,7 @@ impl Invocation<'_> {
     ) -> Result<ExitStatus, Error> {
         let common = self.common;
         source.config.answer_once(common.timeout);
-        let kept = KeptDefinitions::of(&Environment::of_process());
+        let kept = KeptDefinitions::from_env(&Environment::of_process());
         let (names, spared) = needed(&source, need, &kept);
         let rest = spared.then(|| source.config.clone());
         let wrong = |message| Error::new(ErrorCode::Configuration, message);
@@ -266,7 +265,7 @@ fn needed(source: &LoadedConfig, need: Need, kept: &KeptDefinitions) -> (Vec<Str
     let owner = owner(kept, &source.config, kind, &name).filter(|_| source.left_out.is_empty());
     let Some((server, age)) = owner else { return (Vec::new(), false) };
     let (shown, ago) = (SafeText::line(server.as_str()), Dur(age));
-    output::note(&format!("asking `{shown}` alone: no other server had that {ago} ago"));
+    output::progress(&format!("asking `{shown}` alone: no other server had that {ago} ago"));
     (vec![server.as_str().to_owned()], true)
 }
 

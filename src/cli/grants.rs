@@ -99,9 +99,10 @@ pub(super) fn parse_glob(text: &str) -> Result<String, String> {
 /// `mcpdeck grants`
 pub fn grants(common: &Common, args: &GrantsArgs) -> CommandResult {
     let (env, files) = load::here(common)?;
-    let store = files.last().and_then(|file| GrantStore::of(file, &env)).ok_or_else(|| {
-        output::refuse("there is no configuration, or no folder in which grants are kept")
-    })?;
+    let store =
+        files.last().and_then(|file| GrantStore::from_config(file, &env)).ok_or_else(|| {
+            output::refuse("there is no configuration, or no folder in which grants are kept")
+        })?;
     let now = Clock::system().now();
     let text = match &args.verb {
         None | Some(GrantsVerb::List) => {
@@ -126,7 +127,7 @@ pub fn grants(common: &Common, args: &GrantsArgs) -> CommandResult {
 /// Tells which patterns of a grant match nothing of the servers, by their lists as last seen.
 fn warn_unmatched(files: &[PathBuf], env: &Environment, grant: &Grant) {
     let Ok(loaded) = load::load_files(files, env) else { return };
-    let kept = KeptDefinitions::of(env);
+    let kept = KeptDefinitions::from_env(env);
     let servers = loaded.config.servers.values();
     let offered = servers.map(|server| {
         let lists = kept.lists(server).map(|(lists, _)| lists);

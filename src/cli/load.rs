@@ -146,7 +146,7 @@ pub fn demo() -> Result<LoadedConfig, Vec<Diagnostic>> {
 fn trusted(loaded: &Loaded, env: &Environment) -> Result<(), Vec<Diagnostic>> {
     let message = "there is no folder in which approvals could be kept";
     let nowhere = || vec![Diagnostic::new("start/untrusted", Severity::Error, message)];
-    let problems = TrustStore::of(env).ok_or_else(nowhere)?.diagnostics(loaded);
+    let problems = TrustStore::from_env(env).ok_or_else(nowhere)?.diagnostics(loaded);
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 

@@ -71,13 +71,15 @@ fn again(mut operation: OperationArgs<'_>, name: &str, mut words: ArgumentWords)
         operation.options.validation = Validation::Force;
     }
     Ok(match &call.target {
-        SavedTarget::Tool { tool: name } => tool(operation.of("tool", name), words),
-        SavedTarget::Prompt { prompt: name } => prompt_of(operation.of("prompt", name), words),
+        SavedTarget::Tool { tool: name } => tool(operation.with_target("tool", name), words),
+        SavedTarget::Prompt { prompt: name } => {
+            prompt_of(operation.with_target("prompt", name), words)
+        }
         SavedTarget::Resource { .. } if !empty => {
             printer.failure(&invalid("a saved resource takes no arguments"))
         }
         SavedTarget::Resource { resource, server } => {
-            resource_of(operation.of("uri", resource), server.as_deref())
+            resource_of(operation.with_target("uri", resource), server.as_deref())
         }
     })
 }
@@ -116,7 +118,7 @@ impl<'a> OperationArgs<'a> {
     }
 
     /// The same operation on another target.
-    fn of<'b>(self, noun: &'static str, target: &'b str) -> OperationArgs<'b>
+    fn with_target<'b>(self, noun: &'static str, target: &'b str) -> OperationArgs<'b>
     where
         'a: 'b,
     {
@@ -138,7 +140,10 @@ impl<'a> OperationArgs<'a> {
                 }
                 outcome => outcome,
             };
-            printer.finish(outcome, &Aside::of(host, invocation.common, &answers, began.elapsed()))
+            printer.finish(
+                outcome,
+                &Aside::from_host(host, invocation.common, &answers, began.elapsed()),
+            )
         });
         done.unwrap_or_else(|error| printer.failure(&error))
     }
@@ -161,9 +166,7 @@ async fn attempt(
 pub struct Prepared {
     /// `server.tool`
     pub canonical: String,
-    /// The server.
     pub server: ServerName,
-    /// The arguments.
     pub arguments: WrittenValue,
     /// Usage of the tool, as help for invalid arguments.
     takes: String,

@@ -66,7 +66,7 @@ pub struct Aside {
 impl Aside {
     /// Collects it from a host when the work is done; `answers` has replied to its servers, `took`
     /// is the duration of the work.
-    pub fn of(host: &Host, common: &Common, answers: &AnswerScript, took: Duration) -> Self {
+    pub fn from_host(host: &Host, common: &Common, answers: &AnswerScript, took: Duration) -> Self {
         let (denied, has_answers) = (answers.denied(), !answers.is_empty());
         if common.reveal {
             return Self { hidden: Redactor::default(), denied, has_answers, took };
@@ -174,7 +174,7 @@ impl Printer<'_> {
         let Some(path) = self.file else { return output::print_bytes(bytes, exit) };
         match std::fs::write(path, bytes) {
             Ok(()) => {
-                output::note(&format!("wrote {} bytes to {}", bytes.len(), path.display()));
+                output::progress(&format!("wrote {} bytes to {}", bytes.len(), path.display()));
                 exit
             }
             Err(error) => output::refuse(&format!("{}: {error}", path.display())),

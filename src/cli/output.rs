@@ -65,7 +65,7 @@ pub fn notices() {
 
 /// Writes progress of a command to stderr when that is a terminal; a program that reads stderr
 /// gets problems only.
-pub fn note(message: &str) {
+pub fn progress(message: &str) {
     if io::stderr().is_terminal() {
         complain(message);
     }
@@ -231,7 +231,6 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest line, in characters.
 const MAX_LINE_CHARS: usize = 79;
 
-/// The progress line.
 pub struct ProgressLine {
     on: bool,
     began: Instant,

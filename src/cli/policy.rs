@@ -150,7 +150,7 @@ fn clear(common: &Common, json: bool) -> CommandResult {
 fn profile_of(origin: &Origin) -> Option<String> {
     let Origin::Gateway(id) = origin else { return None };
     let state = config::Environment::of_process().state_dir?;
-    let tokens = gateway::ClientTokens::of(&state).list().ok()?;
+    let tokens = gateway::ClientTokens::from_state_dir(&state).list().ok()?;
     tokens.iter().find(|token| token.id == *id).map(|token| token.profile.clone())
 }
 

@@ -58,7 +58,7 @@ pub enum SecretVerb {
 /// `mcpdeck secret`
 pub fn secret(common: &Common, args: &SecretArgs) -> CommandResult {
     let (env, _) = load::here(common)?;
-    let store = SecretStore::of(&env)
+    let store = SecretStore::from_env(&env)
         .ok_or_else(|| output::refuse("there is no folder in which secrets could be kept"))?;
     let done = match &args.verb {
         SecretVerb::Set { name, keyring } => set(&store, keyring.then_some(&env), name),

@@ -290,7 +290,7 @@ impl Door {
             let file = SafeText::line(&token_file.display().to_string());
             output::complain(&format!("made a new token, which you alone can read in {file}"));
         }
-        let tokens = state.as_deref().map(ClientTokens::of).unwrap_or_default();
+        let tokens = state.as_deref().map(ClientTokens::from_state_dir).unwrap_or_default();
         // A file that cannot be used is told now, not when the first client is refused.
         let _ = tokens.list();
         let options = ServeOptions { clients, owner, tokens, profile, ..ServeOptions::default() };
@@ -331,7 +331,8 @@ fn store(
     }
     #[cfg(feature = "cluster")]
     {
-        let state = Environment::of_process().state_dir.map(|state| ClientTokens::of(&state));
+        let state =
+            Environment::of_process().state_dir.map(|state| ClientTokens::from_state_dir(&state));
         let tokens = state.as_ref().and_then(ClientTokens::path);
         let tokens = tokens.ok_or("there is no folder for the tokens: set MCPDECK_STATE_DIR")?;
         let store = gateway::Valkey::new(address, env, tokens, keeper.clone())?;
@@ -423,7 +424,8 @@ pub fn beside(
 /// Creates a token for a connected client; returns it and its id.
 pub fn token_for(profile: Option<&str>) -> Result<(Secret, String), ExitStatus> {
     let nowhere = || output::refuse("there is no folder to keep tokens in: set MCPDECK_STATE_DIR");
-    let store = ClientTokens::of(&Environment::of_process().state_dir.ok_or_else(nowhere)?);
+    let store =
+        ClientTokens::from_state_dir(&Environment::of_process().state_dir.ok_or_else(nowhere)?);
     let profile = profile.unwrap_or(DEFAULT_PROFILE);
     let made = store.create(profile, DEFAULT_SCOPES.to_vec(), None, Clock::system().now());
     made.map(|(token, record)| (token, record.id)).map_err(refused)
@@ -432,7 +434,7 @@ pub fn token_for(profile: Option<&str>) -> Result<(Secret, String), ExitStatus> 
 /// Revokes the token of a client that is no longer connected; one that is gone already is fine.
 pub fn revoke_quietly(id: &str) {
     if let Some(state) = Environment::of_process().state_dir
-        && let Err(problem) = ClientTokens::of(&state).revoke(id)
+        && let Err(problem) = ClientTokens::from_state_dir(&state).revoke(id)
     {
         output::complain(&SafeText::line(&format!("its token {id} is still valid: {problem}")));
     }
@@ -441,7 +443,8 @@ pub fn revoke_quietly(id: &str) {
 /// Creates, lists and revokes tokens.
 pub fn token(args: &TokenArgs) -> CommandResult {
     let nowhere = || output::refuse("there is no folder to keep tokens in: set MCPDECK_STATE_DIR");
-    let store = ClientTokens::of(&Environment::of_process().state_dir.ok_or_else(nowhere)?);
+    let store =
+        ClientTokens::from_state_dir(&Environment::of_process().state_dir.ok_or_else(nowhere)?);
     let text = match &args.command {
         TokenCommand::New { profile, scope, expires } => {
             let scopes = if scope.is_empty() { DEFAULT_SCOPES.to_vec() } else { scope.clone() };

@@ -16,7 +16,7 @@ use config::Environment;
 /// `mcpdeck trust`
 pub fn trust(common: &Common, args: &TrustArgs) -> CommandResult {
     let (env, files) = load::here(common)?;
-    let store = TrustStore::of(&env)
+    let store = TrustStore::from_env(&env)
         .ok_or_else(|| output::refuse("there is no folder in which approvals could be kept"))?;
     let passed = read(&files, &env, &store)?;
     let reviews = store.review(&passed.reviewed);

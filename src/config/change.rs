@@ -111,7 +111,7 @@ fn stdio(old: &StdioConfig, new: &StdioConfig, out: &mut Vec<String>) {
         ("inheritEnv", *inherit_env != new.inherit_env),
         ("limits", *limits != new.limits),
     ];
-    note(&settings, out);
+    push_differing(&settings, out);
     values("env", env, &new.env, out);
 }
 
@@ -119,11 +119,11 @@ fn http(old: &HttpConfig, new: &HttpConfig, out: &mut Vec<String>) {
     let HttpConfig { url, headers, oauth, tls } = old;
     let settings =
         [("url", *url != new.url), ("oauth", *oauth != new.oauth), ("tls", *tls != new.tls)];
-    note(&settings, out);
+    push_differing(&settings, out);
     values("headers", headers, &new.headers, out);
 }
 
-fn note(settings: &[(&str, bool)], out: &mut Vec<String>) {
+fn push_differing(settings: &[(&str, bool)], out: &mut Vec<String>) {
     let differing = settings.iter().filter(|(_, differs)| *differs);
     out.extend(differing.map(|(name, _)| (*name).to_owned()));
 }

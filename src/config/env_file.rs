@@ -72,7 +72,7 @@ pub(crate) fn parse(source: &SourceText, env: &Environment) -> (Vec<EnvLine>, Ve
         let expanded = if is_literal {
             Ok(Expanded { text: raw.clone(), ..Expanded::default() })
         } else {
-            expand(&raw, &ExpandScope { local: &local, ..ExpandScope::of(env) })
+            expand(&raw, &ExpandScope { local: &local, ..ExpandScope::from_env(env) })
         };
         match expanded {
             Ok(Expanded { text: value, via, .. }) => {

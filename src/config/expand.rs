@@ -42,7 +42,7 @@ pub(crate) struct ExpandScope<'a> {
 
 impl<'a> ExpandScope<'a> {
     /// The scope of an environment, without inputs.
-    pub(crate) fn of(env: &'a Environment) -> Self {
+    pub(crate) fn from_env(env: &'a Environment) -> Self {
         let workspace = env.cwd.clone();
         Self { env, workspace, inputs: &[], commands: &[], local: &[], stand_in: None }
     }
@@ -87,7 +87,9 @@ pub fn expand_argument(text: &str, env: &Environment) -> Result<Secret, String> 
     let words = |refused: Vec<ExpandError>| {
         refused.iter().map(|r| format!("{}; {}", r.message, r.help)).collect::<Vec<_>>().join("; ")
     };
-    expand(text, &ExpandScope::of(env)).map(|expanded| Secret::new(expanded.text)).map_err(words)
+    expand(text, &ExpandScope::from_env(env))
+        .map(|expanded| Secret::new(expanded.text))
+        .map_err(words)
 }
 
 struct Expansion<'a> {
@@ -381,8 +383,11 @@ mod tests {
             kind: InputKind::PromptString { password: true },
             default: None,
         });
-        let scope =
-            ExpandScope { workspace: "/w/p".into(), inputs: &inputs, ..ExpandScope::of(&env) };
+        let scope = ExpandScope {
+            workspace: "/w/p".into(),
+            inputs: &inputs,
+            ..ExpandScope::from_env(&env)
+        };
         expand(text, &scope)
             .map(|e| e.text)
             .map_err(|all| all.into_iter().map(|r| r.message).collect())
@@ -452,7 +457,7 @@ mod tests {
     #[test]
     fn the_place_of_a_nested_failure_is_exact() {
         let env = Environment::default();
-        let scope = ExpandScope::of(&env);
+        let scope = ExpandScope::from_env(&env);
         let text = "ab${X:-${Y}}";
         let refused = expand(text, &scope).expect_err("unset");
         assert_eq!(text.get(refused[0].range.clone()), Some("${Y}"));

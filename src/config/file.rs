@@ -114,8 +114,12 @@ pub(crate) fn read(source: &SourceText, env: &Environment) -> FileContent {
     });
     let (inputs, commands) = inputs(&root, &mut problems);
     let workspace = env.workspace_of(source.file());
-    let scope =
-        ExpandScope { workspace, inputs: &inputs, commands: &commands, ..ExpandScope::of(env) };
+    let scope = ExpandScope {
+        workspace,
+        inputs: &inputs,
+        commands: &commands,
+        ..ExpandScope::from_env(env)
+    };
     let folder = env.absolute(&project_of(source.file()));
     for entry in found {
         let server = server(&entry, &mut problems, (&scope, &folder), &mut out);

@@ -228,7 +228,7 @@ pub(crate) fn set_values(loaded: &Loaded, whole: &Value) -> Value {
     if !servers.is_empty() {
         defaults["servers"] = servers.into();
     }
-    kept(loaded, "", whole, Some(&defaults)).unwrap_or_default()
+    printed_part(loaded, "", whole, Some(&defaults)).unwrap_or_default()
 }
 
 /// The entry of a server with the same transport and nothing else set. What is run has no default:
@@ -244,14 +244,19 @@ fn defaults_of(server: &ServerConfig) -> Value {
 
 /// The part of a value that is printed: the kept parts of an object; all or nothing of a list,
 /// because half of the arguments would be a different command.
-fn kept(loaded: &Loaded, pointer: &str, value: &Value, default: Option<&Value>) -> Option<Value> {
+fn printed_part(
+    loaded: &Loaded,
+    pointer: &str,
+    value: &Value,
+    default: Option<&Value>,
+) -> Option<Value> {
     let is_set = |pointer: &str| loaded.origins.contains_key(pointer);
     if let Value::Object(map) = value
         && !map.is_empty()
     {
         let parts = map.iter().filter_map(|(key, value)| {
             let default = default.and_then(|all| all.get(key));
-            Some((key.clone(), kept(loaded, &child_pointer(pointer, key), value, default)?))
+            Some((key.clone(), printed_part(loaded, &child_pointer(pointer, key), value, default)?))
         });
         let parts: Map<_, _> = parts.collect();
         // A short form may set a whole object: `"cache": true`.

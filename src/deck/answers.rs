@@ -78,7 +78,7 @@ pub enum AskedKind {
 
 impl AskedKind {
     /// The kind of a request; `None` for those that no stored answer may decide.
-    pub const fn of(kind: &RequestKind) -> Option<Self> {
+    pub const fn from_request_kind(kind: &RequestKind) -> Option<Self> {
         match kind {
             RequestKind::Sampling => Some(Self::Sampling),
             RequestKind::Elicitation => Some(Self::Elicitation),

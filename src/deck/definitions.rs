@@ -29,7 +29,7 @@ pub struct KeptDefinitions {
 
 impl KeptDefinitions {
     /// Opens the definitions in the state folder of `env`.
-    pub fn of(env: &Environment) -> Self {
+    pub fn from_env(env: &Environment) -> Self {
         Self { folder: env.state_dir.as_ref().map(|state| state.join("definitions")) }
     }
 

@@ -103,7 +103,7 @@ impl History {
     /// Folds the records of a file in, skipping invalid lines.
     fn read(&mut self, path: &Path) {
         // A half-written line of a killed program is skipped, not treated as a broken file.
-        let bytes = Self::kept(path).load(|bytes| Ok(bytes.to_vec())).unwrap_or_default();
+        let bytes = Self::state_file(path).load(|bytes| Ok(bytes.to_vec())).unwrap_or_default();
         for line in String::from_utf8_lossy(&bytes).lines() {
             if let Ok(record) = serde_json::from_str(line) {
                 self.apply(&record);
@@ -153,7 +153,7 @@ impl History {
     }
 
     /// Calls of a target, newest first.
-    pub fn of(&self, target: &str) -> &[HistoryEntry] {
+    pub fn calls_of(&self, target: &str) -> &[HistoryEntry] {
         self.entries.get(target).map_or(&[], Vec::as_slice)
     }
 
@@ -193,7 +193,7 @@ impl History {
         alone(path, || Self::append_line(path, line))
     }
 
-    fn kept(path: &Path) -> StateFile {
+    fn state_file(path: &Path) -> StateFile {
         StateFile::new(path, Self::MAX_FILE_BYTES)
     }
 
@@ -202,7 +202,7 @@ impl History {
         options.read(true).append(true).create(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = Self::kept(path).open_anew(&options)?;
+        let mut file = Self::state_file(path).open_anew(&options)?;
         let before = file.metadata()?.len();
         if is_cut_short(&mut file)? {
             line.insert(0, '\n');
@@ -217,7 +217,7 @@ impl History {
 
     /// Keeps the newest records of a file, up to half of [`Self::MIN_COMPACTED_BYTES`].
     fn compact(path: &Path) -> io::Result<()> {
-        let all = Self::kept(path).load(|bytes| Ok(bytes.to_vec())).unwrap_or_default();
+        let all = Self::state_file(path).load(|bytes| Ok(bytes.to_vec())).unwrap_or_default();
         let cut = all.len().saturating_sub(Self::MIN_COMPACTED_BYTES as usize / 2);
         let rest = match memchr::memchr(b'\n', &all[cut..]) {
             // Another window has already compacted it.
@@ -350,7 +350,7 @@ mod tests {
         );
         assert!(all.iter().all(|entry| entry.at >= 300 - all.len() as u64));
         history.apply(&began(300, json!("x".repeat(History::MAX_RECORD_BYTES))));
-        assert_eq!(history.of("a.t")[0].arguments, Value::Null);
+        assert_eq!(history.calls_of("a.t")[0].arguments, Value::Null);
     }
 
     fn began(id: u64, arguments: Value) -> HistoryRecord {
@@ -374,12 +374,12 @@ mod tests {
             .expect("writable");
         let history = History::load(&path);
         let outcomes: Vec<_> =
-            history.of("a.t").iter().map(|e| (e.id, e.outcome.clone())).collect();
+            history.calls_of("a.t").iter().map(|e| (e.id, e.outcome.clone())).collect();
         assert_eq!(outcomes, [(2, None), (1, Some(("ok".to_owned(), 12)))]);
         assert_eq!(history.draft("a.t"), Some(&json!({"half": 1}).into()));
         // The next record does not become part of the line that was cut short.
         History::append(&path, &began(3, json!({"n": 3}))).expect("writable");
-        assert_eq!(History::load(&path).of("a.t").first().map(|e| e.id), Some(3));
+        assert_eq!(History::load(&path).calls_of("a.t").first().map(|e| e.id), Some(3));
     }
 
     #[test]
@@ -399,11 +399,11 @@ mod tests {
             text.push('\n');
         }
         std::fs::write(&path, text).expect("writable");
-        assert_eq!(History::load(&path).of("a.t1").len(), 1);
+        assert_eq!(History::load(&path).calls_of("a.t1").len(), 1);
         let again = History::load(&path);
         let kept = std::fs::metadata(&path).expect("there").len();
         assert!((1 << 20..=History::MIN_COMPACTED_BYTES / 2).contains(&kept), "{kept} bytes");
-        assert_eq!((again.of("a.t600").len(), again.of("a.t1").len()), (1, 0));
+        assert_eq!((again.calls_of("a.t600").len(), again.calls_of("a.t1").len()), (1, 0));
     }
 
     #[test]
@@ -415,7 +415,7 @@ mod tests {
             History::append(&path, &began(id, json!(id))).expect("writable");
             history.apply(&began(id, json!(id)));
         }
-        assert_eq!(history.of("a.t").len(), History::MAX_TARGET_CALLS);
+        assert_eq!(history.calls_of("a.t").len(), History::MAX_TARGET_CALLS);
         assert_eq!(History::load(&path), history);
         let mut bytes = std::fs::read(&path).expect("there");
         bytes.extend_from_slice(b"\xff\xfe broken\n");
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(History::load(&path), history, "bytes that are not text spoil their line alone");
         let huge = began(99, json!("x".repeat(History::MAX_RECORD_BYTES)));
         History::append(&path, &huge).expect("writable");
-        assert_eq!(History::load(&path).of("a.t")[0].arguments, Value::Null);
+        assert_eq!(History::load(&path).calls_of("a.t")[0].arguments, Value::Null);
     }
 }
 

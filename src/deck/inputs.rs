@@ -86,7 +86,7 @@ impl KeptInputs {
     /// Removes an answer from the keyring, if it is there.
     pub(super) fn forget(&mut self, id: &str) {
         if self.names.contains(id) {
-            self.note(id, false);
+            self.record(id, false);
             if let Some(keyring) = self.keyring.clone() {
                 let place = self.place(id);
                 tokio::spawn(async move { keyring.forget(&place).await });
@@ -95,7 +95,7 @@ impl KeptInputs {
     }
 
     /// Records whether this one is in the keyring. The others in the file may be another window's.
-    pub(super) fn note(&mut self, id: &str, is_kept: bool) {
+    pub(super) fn record(&mut self, id: &str, is_kept: bool) {
         let change = |names: &mut BTreeSet<String>| {
             if is_kept { names.insert(id.to_owned()) } else { names.remove(id) }
         };

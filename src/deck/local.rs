@@ -212,19 +212,19 @@ fn failed(error: &Error) -> Value {
 
 /// Executes an order; replies `{"done": ...}` with its message, or fails.
 async fn order(local: &Local, request: &Value) -> Result<Value, Error> {
-    let order: Order = asked(request, "order")?;
+    let order: Order = read_field(request, "order")?;
     Ok(json!({ "done": order.perform(local.operated()).await? }))
 }
 
 /// Makes a call under an id that was issued before; replies `{"ended": ...}` with the outcome.
 async fn call(local: &Local, request: &Value) -> Result<Value, Error> {
-    let call: CallRequest = asked(request, "request")?;
-    let options = CallOptions { id: Some(asked(request, "id")?), ..CallOptions::default() };
+    let call: CallRequest = read_field(request, "request")?;
+    let options = CallOptions { id: Some(read_field(request, "id")?), ..CallOptions::default() };
     let reveal = request["reveal"].as_bool().unwrap_or_default();
     Ok(json!({ "ended": call.run(&local.host, reveal, options).await }))
 }
 
-fn asked<T: DeserializeOwned>(request: &Value, key: &str) -> Result<T, Error> {
+fn read_field<T: DeserializeOwned>(request: &Value, key: &str) -> Result<T, Error> {
     T::deserialize(&request[key]).map_err(|error| {
         Error::new(ErrorCode::Configuration, format!("`{key}`: {error}"))
             .help("attach with the version of mcpdeck that the service runs")

@@ -124,16 +124,17 @@ impl Lock {
         let fail = |error: io::Error| format!("{}: {error}", base::text::path::spelled(path));
         let mut scan = Scan::open(path).map_err(fail)?;
         while scan.advance().map_err(fail)? {}
-        Ok(Self::of(scan.so_far().1))
+        Ok(Self::from_view(scan.so_far().1))
     }
 
     /// What the servers of a view offer. Servers whose lists are incomplete are left out.
-    pub fn of(view: &HostView) -> Self {
+    pub fn from_view(view: &HostView) -> Self {
         let whole = view
             .servers
             .values()
             .filter(|server| server.session.is_some() && server.capabilities.partial.is_empty());
-        let servers = whole.map(|server| (server.name.to_string(), LockedServer::of(server)));
+        let servers =
+            whole.map(|server| (server.name.to_string(), LockedServer::from_view(server)));
         Self { servers: servers.collect(), ..Self::default() }
     }
 }
@@ -164,7 +165,7 @@ impl LockedServer {
     }
 
     /// What a server of a view offers.
-    pub fn of(server: &ServerView) -> Self {
+    pub fn from_view(server: &ServerView) -> Self {
         let session = server.session.as_deref();
         let entries = ListKind::ALL.into_iter().flat_map(|kind| {
             server.capabilities.entries(kind).into_iter().map(move |(_, raw)| (kind, &**raw))

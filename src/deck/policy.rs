@@ -125,7 +125,7 @@ pub(crate) struct RulesMemory {
 
 impl RulesMemory {
     /// That of a configuration file. `None` without a state folder.
-    pub(crate) fn of(config: &Path, env: &Environment) -> Option<Self> {
+    pub(crate) fn from_config(config: &Path, env: &Environment) -> Option<Self> {
         let file = RightsFile::new(state_file(config, env, "rules")?);
         Some(Self { file, cwd: env.cwd.clone() })
     }
@@ -182,7 +182,7 @@ pub(crate) fn standing_policy(
     env: &Environment,
 ) -> Result<PolicyFile, Vec<String>> {
     let found = load_policy(configs)?;
-    let memory = configs.last().and_then(|main| RulesMemory::of(main, env));
+    let memory = configs.last().and_then(|main| RulesMemory::from_config(main, env));
     match memory.map_or(Ok(None), |memory| memory.lost()) {
         Ok(Some(lost)) => {
             let place = lost.source.as_deref().map(spelled).unwrap_or_default();
@@ -251,7 +251,7 @@ pub struct GrantStore {
 
 impl GrantStore {
     /// The store for a configuration file. `None` without a state folder.
-    pub fn of(config: &Path, env: &Environment) -> Option<Self> {
+    pub fn from_config(config: &Path, env: &Environment) -> Option<Self> {
         Some(Self { file: Arc::new(RightsFile::new(state_file(config, env, "grants")?)) })
     }
 

@@ -115,10 +115,11 @@ impl SavedCalls {
     /// # Errors
     /// Names the file, the position and what is wrong.
     pub fn load(path: &Path) -> Result<Self, String> {
-        WrittenText::find(path)?.map_or_else(|| Ok(Self::default()), |text| Self::of(&text))
+        WrittenText::find(path)?
+            .map_or_else(|| Ok(Self::default()), |text| Self::from_written(&text))
     }
 
-    fn of(text: &WrittenText) -> Result<Self, String> {
+    fn from_written(text: &WrittenText) -> Result<Self, String> {
         let value = text.value()?;
         let wrong = |pointer: &str, message: &str| Err(text.problem(pointer, message));
         if value.get("version").is_some_and(|version| *version != 1) {
@@ -262,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_broken_file_is_named_with_the_place_and_comments_are_allowed() {
-        let read = |text: &str| SavedCalls::of(&WrittenText::new("mcp.calls.json", text));
+        let read = |text: &str| SavedCalls::from_written(&WrittenText::new("mcp.calls.json", text));
         let good = "{ // mine\n \"calls\": {\"a\": {\"prompt\": \"x.y\"},}, }";
         assert_eq!(read(good).expect("comments").calls.len(), 1);
         for (text, place) in [

@@ -63,7 +63,7 @@ impl Situation {
     }
 
     /// Servers to ask the user about now: disabled ones are left out.
-    pub fn asked(&self) -> impl Iterator<Item = &Awaiting> {
+    pub fn needing_approval(&self) -> impl Iterator<Item = &Awaiting> {
         self.awaiting.iter().filter(|awaiting| !awaiting.disabled)
     }
 

@@ -110,7 +110,7 @@ impl DeckTask {
         if !files.is_empty() || keep_watching {
             host = host.follow_sources(poll_only);
         }
-        let host = host.memory(KeptDefinitions::of(&environment)).initialize().await?;
+        let host = host.memory(KeptDefinitions::from_env(&environment)).initialize().await?;
         let watch = (!files.is_empty()).then(|| {
             let options = WatchOptions { known: Some(known), poll_only, ..WatchOptions::default() };
             ConfigWatch::start(files.clone(), environment.clone(), options)
@@ -156,10 +156,10 @@ impl DeckTask {
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                Some(command) = commands.recv() => self.asked(command).await,
+                Some(command) = commands.recv() => self.handle(command).await,
                 Some(answer) = self.kept.next() => self.keyring_answered(answer).await,
                 Some(state) = next_state(&mut self.watch) => self.changed(state, false).await,
-                Some(view) = next_view(&mut offers) => self.note(&view),
+                Some(view) = next_view(&mut offers) => self.update_notebook(&view),
                 told = notices.next() => {
                     for notice in told {
                         self.send(DeckEvent::Notice(notice));
@@ -171,13 +171,13 @@ impl DeckTask {
         self.host.shutdown().await
     }
 
-    fn note(&self, view: &HostView) {
+    fn update_notebook(&self, view: &HostView) {
         if let (Some(notebook), Some(config)) = (&self.notebook, &self.running) {
             notebook(config, view);
         }
     }
 
-    async fn asked(&mut self, command: ConfigCommand) {
+    async fn handle(&mut self, command: ConfigCommand) {
         match command {
             ConfigCommand::Apply => {
                 if let Some((config, _)) = self.waiting.take() {
@@ -254,11 +254,11 @@ impl DeckTask {
                 }
             }
             KeyringAnswer::Found(id, Ok(None)) => {
-                self.kept.note(&id, false);
+                self.kept.record(&id, false);
                 self.publish();
             }
             KeyringAnswer::Kept(id, Ok(())) => {
-                self.kept.note(&id, true);
+                self.kept.record(&id, true);
                 self.publish();
             }
             KeyringAnswer::Found(_, Err(error)) | KeyringAnswer::Kept(_, Err(error)) => {
@@ -411,7 +411,8 @@ impl DeckTask {
             asks: self.mode(&self.passed.config) == ReloadMode::Ask,
             plan: self.waiting.as_ref().map(|(_, change)| change.clone()),
         };
-        let servers: Vec<_> = situation.asked().map(|a| a.review.server.clone()).collect();
+        let servers: Vec<_> =
+            situation.needing_approval().map(|a| a.review.server.clone()).collect();
         let inputs: Vec<_> = situation.wanted().map(|input| input.input.id.clone()).collect();
         self.send(DeckEvent::Situation(Arc::new(situation)));
         if !servers.is_empty() && servers != self.asked_for.0 {

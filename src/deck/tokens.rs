@@ -39,7 +39,7 @@ pub struct TokenFiles {
 pub fn accounts(env: &Environment) -> Option<Accounts> {
     let state = env.state_dir.as_ref()?;
     let files =
-        TokenFiles { secrets: SecretStore::of(env), ..TokenFiles::at(state.join("tokens")) };
+        TokenFiles { secrets: SecretStore::from_env(env), ..TokenFiles::at(state.join("tokens")) };
     Some(Accounts::new(Arc::new(files)))
 }
 
@@ -67,7 +67,7 @@ impl TokenFiles {
     /// The names of encrypted entries; `None` when the user has no secret store.
     fn encrypted(&self) -> io::Result<Option<Vec<String>>> {
         let Some(secrets) = &self.secrets else { return Ok(None) };
-        let names = secrets.own(KIND).map_err(io::Error::other)?;
+        let names = secrets.own_names(KIND).map_err(io::Error::other)?;
         let bare = |name: String| name.rsplit('/').next().unwrap_or_default().to_owned();
         Ok(names.map(|names| names.into_iter().map(bare).collect()))
     }
@@ -277,7 +277,7 @@ mod tests {
             config_dir: Some(dir.path().join("config")),
             ..Environment::default()
         };
-        let secrets = || SecretStore::of(&env).expect("a place");
+        let secrets = || SecretStore::from_env(&env).expect("a place");
         let open = || {
             let at = TokenFiles::at(dir.path().join("state/tokens"));
             TokenFiles { secrets: Some(secrets()), ..at }

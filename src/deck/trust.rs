@@ -53,7 +53,7 @@ struct Approvals {
 
 impl TrustStore {
     /// The store of the user. `None` without a state folder.
-    pub fn of(env: &Environment) -> Option<Self> {
+    pub fn from_env(env: &Environment) -> Option<Self> {
         env.state_dir.as_ref()?;
         Some(Self::or_session(env))
     }
@@ -73,12 +73,12 @@ impl TrustStore {
             .map(|server| {
                 let file = self.absolute(&server.at.file);
                 let kept = known.entry(file.clone()).or_insert_with(|| self.read(&file));
-                let salted = ApprovedContent::of(server, &loaded.origins, &kept.salt);
-                let unsalted = ApprovedContent::of(server, &loaded.origins, "");
+                let salted = ApprovedContent::from_entry(server, &loaded.origins, &kept.salt);
+                let unsalted = ApprovedContent::from_entry(server, &loaded.origins, "");
                 let kept =
-                    kept.servers.get(&server.name).map(|kept| TrustVerdict::of(kept, &salted));
+                    kept.servers.get(&server.name).map(|kept| TrustVerdict::compare(kept, &salted));
                 let here = self.session.get(&(file, server.name.clone()));
-                let here = here.map(|here| TrustVerdict::of(here, &unsalted));
+                let here = here.map(|here| TrustVerdict::compare(here, &unsalted));
                 // Approved in either store is approved; known to either store is not new.
                 let verdict = match kept {
                     Some(TrustVerdict::Approved) => TrustVerdict::Approved,
@@ -128,7 +128,8 @@ impl TrustStore {
         for (file, servers) in self.by_file(loaded, servers) {
             self.change(&file, |approvals| {
                 for server in servers {
-                    let content = ApprovedContent::of(server, &loaded.origins, &approvals.salt);
+                    let content =
+                        ApprovedContent::from_entry(server, &loaded.origins, &approvals.salt);
                     approvals.servers.insert(server.name.clone(), content);
                 }
                 true
@@ -142,7 +143,7 @@ impl TrustStore {
     fn change(&self, file: &Path, change: impl FnOnce(&mut Approvals) -> bool) -> io::Result<bool> {
         let missing =
             || io::Error::new(io::ErrorKind::NotFound, "there is no folder to keep it in");
-        let kept = self.kept(file).ok_or_else(missing)?;
+        let kept = self.approvals_file(file).ok_or_else(missing)?;
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {error}", spelled(kept.path())))
         };
@@ -163,7 +164,7 @@ impl TrustStore {
     pub fn approve_for_session(&mut self, loaded: &Loaded, servers: &[ServerName]) {
         for (file, servers) in self.by_file(loaded, servers) {
             for server in servers {
-                let content = ApprovedContent::of(server, &loaded.origins, "");
+                let content = ApprovedContent::from_entry(server, &loaded.origins, "");
                 self.session.insert((file.clone(), server.name.clone()), content);
             }
         }
@@ -201,7 +202,7 @@ impl TrustStore {
     }
 
     /// The file that stores the approvals for a configuration file.
-    fn kept(&self, file: &Path) -> Option<StateFile> {
+    fn approvals_file(&self, file: &Path) -> Option<StateFile> {
         let name = file_key(file);
         let folder = StateFolder::new(self.folder.as_ref()?);
         Some(folder.file(&format!("{name}.json"), MAX_FILE_BYTES).of_rights())
@@ -209,7 +210,8 @@ impl TrustStore {
 
     /// Reads the approvals for a file; an unusable store counts as nothing approved.
     fn read(&self, file: &Path) -> Approvals {
-        let kept = self.kept(file).and_then(|kept| kept.load(|b| Approvals::parse(b, file)));
+        let kept =
+            self.approvals_file(file).and_then(|kept| kept.load(|b| Approvals::parse(b, file)));
         kept.unwrap_or_else(|| Approvals::none(file))
     }
 }
@@ -257,7 +259,7 @@ struct Setting {
 
 impl ApprovedContent {
     /// The content of an entry, its hashes with this salt.
-    fn of(server: &ServerConfig, origins: &Origins, salt: &str) -> Self {
+    fn from_entry(server: &ServerConfig, origins: &Origins, salt: &str) -> Self {
         let base = child_pointer("/servers", server.name.as_str());
         let written = |pointer: &str| origins.get(&format!("{base}{pointer}"))?.template();
         let mut all = IndexMap::new();
@@ -375,7 +377,7 @@ pub struct ApprovalChange {
 }
 
 impl TrustVerdict {
-    fn of(before: &ApprovedContent, now: &ApprovedContent) -> Self {
+    fn compare(before: &ApprovedContent, now: &ApprovedContent) -> Self {
         if before == now { Self::Approved } else { Self::Changed(changes(before, now)) }
     }
 }

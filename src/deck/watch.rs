@@ -254,10 +254,10 @@ impl WatchTask {
                 .iter()
                 .map(|path| match before.iter().find(|print| print.path == *path) {
                     Some(print) => print.clone(),
-                    None => Fingerprint::of(path),
+                    None => Fingerprint::from_path(path),
                 })
                 .collect();
-            (prints, state, Targets::of(&all))
+            (prints, state, Targets::from_paths(&all))
         })
         .await?;
         self.seen = prints;

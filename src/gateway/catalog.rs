@@ -20,7 +20,6 @@ use mcp::Capabilities;
 pub(crate) struct ClientEntry {
     /// The name the client uses, or the URI.
     pub name: String,
-    /// Its server.
     pub server: ServerName,
     /// Its name or URI there.
     pub original: Arc<str>,
@@ -67,7 +66,7 @@ type ListSource = (ServerName, Arc<Capabilities>, Option<String>);
 
 impl Catalogs {
     /// The catalog of a view, with the overlays of a profile where there are any.
-    pub fn of(
+    pub fn for_view(
         &self,
         view: &HostView,
         shaped: Option<(&Principal, Arc<InForce>)>,

@@ -143,10 +143,10 @@ async fn admit(gateway: Arc<Gateway>, request: Request, next: Next) -> Response 
     }
     let opened = session_of(response.headers());
     if let (Some(opened), Some(store)) = (opened, &gateway.options.store) {
-        store.own(opened, &client.id).await;
+        store.set_owner(opened, &client.id).await;
     }
     if let Some(session) = opened.or(session.as_deref()) {
-        gateway.sessions.own(session, &client.id);
+        gateway.sessions.set_owner(session, &client.id);
     }
     response
 }

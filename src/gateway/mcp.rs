@@ -41,7 +41,7 @@ use super::raw::Whole;
 use super::sessions::{ClientSession, SessionResponder};
 use super::state::Gateway;
 use super::store::ParkedCall;
-use super::tasks::{LongCall, SYNC_WINDOW, asked, can_answer};
+use super::tasks::{LongCall, SYNC_WINDOW, can_answer, input_requests};
 use super::tokens::Client;
 use super::traces::TraceSpan;
 use base::ServerName;
@@ -143,7 +143,7 @@ impl Face {
         let view = self.gateway.host.snapshot();
         match &self.client {
             Some(client) => self.gateway.catalog(client, &view),
-            None => self.gateway.catalogs.of(&view, None),
+            None => self.gateway.catalogs.for_view(&view, None),
         }
     }
 
@@ -370,7 +370,7 @@ impl Face {
 
     /// Parks a call until the client provides input; answers with the input requests.
     fn park(&self, context: &RequestContext<RoleServer>, call: Parked) -> Result<(), ErrorData> {
-        let requests = asked(&call);
+        let requests = input_requests(&call);
         let good_for = about(&call.client, &call.target);
         let mut given = call.given.clone();
         let state = self.gateway.parked.park(call);

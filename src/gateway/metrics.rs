@@ -35,7 +35,7 @@ pub(crate) enum MetricsFormat {
 
 impl MetricsFormat {
     /// What `Accept` prefers.
-    pub fn of(accept: &str) -> Self {
+    pub fn from_accept(accept: &str) -> Self {
         let weight = |kind: &str| {
             let ranges = accept.split(',').map(|range| range.trim().to_ascii_lowercase());
             let weights = ranges.filter(|range| range.starts_with(kind)).map(|range| {
@@ -51,7 +51,6 @@ impl MetricsFormat {
         }
     }
 
-    /// Its content type.
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",

@@ -145,7 +145,7 @@ impl From<Outside> for rmcp::ErrorData {
 impl From<&Error> for Outside {
     fn from(error: &Error) -> Self {
         use StatusCode as S;
-        let outside = OutsideError::of(error);
+        let outside = OutsideError::from_error(error);
         let status = match (error.code, outside.code) {
             (ErrorCode::Ambiguous | ErrorCode::Cancelled, _) => S::CONFLICT,
             (ErrorCode::Validation, _) => S::UNPROCESSABLE_ENTITY,
@@ -179,7 +179,7 @@ pub(crate) fn settled(
     match outcome {
         Ok(outcome) => Ok(outcome.result.into_value()),
         Err(error) if is_tool && error.code == ErrorCode::Validation => {
-            let text = OutsideError::of(&error).message;
+            let text = OutsideError::from_error(&error).message;
             Ok(json!({"content": [{"type": "text", "text": text}], "isError": true}))
         }
         Err(error) => Err(Outside::about(&error, target, client).into()),

@@ -373,7 +373,7 @@ pub(crate) async fn metrics(
     if accept.split(',').any(|kind| kind.trim().starts_with("application/json")) {
         return Ok(Json(host_stats(&gateway.host, &gateway.options.clients)).into_response());
     }
-    let format = MetricsFormat::of(accept);
+    let format = MetricsFormat::from_accept(accept);
     let text = gateway.metrics.text(format).map_err(failed)?;
     Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
 }

@@ -409,7 +409,7 @@ impl ClientSessions {
     }
 
     /// Sets the owner of a session that is open here, unless it has one.
-    pub fn own(&self, id: &str, client: &Arc<str>) {
+    pub fn set_owner(&self, id: &str, client: &Arc<str>) {
         if let Some(open) = self.open.lock().get_mut(id) {
             open.owner.get_or_insert_with(|| Arc::clone(client));
         }
@@ -438,7 +438,6 @@ impl ClientSessions {
         unused.max().is_some_and(|(.., id)| open.remove(&id).is_some())
     }
 
-    /// Ends idle sessions.
     pub fn end_idle(&self) {
         self.open.lock().retain(|_, open| {
             let mut sent = open.session.sent.lock();
@@ -735,7 +734,7 @@ mod tests {
         for (n, id) in ids.iter().enumerate() {
             assert!(sessions.make_room("b"));
             sessions.open(Arc::clone(id)).expect("there is room");
-            sessions.own(id, &Arc::from(if n < 10 { "a" } else { "b" }));
+            sessions.set_owner(id, &Arc::from(if n < 10 { "a" } else { "b" }));
         }
         // The oldest of `b` listens.
         let stream = sessions.find(&ids[10]).expect("open").session.sent.lock().go_on(0, None);
@@ -743,7 +742,7 @@ mod tests {
         let ended: Vec<_> = ids.iter().filter(|id| sessions.owner(id).is_none()).collect();
         assert_eq!(ended, [&ids[11]]);
         sessions.open(Arc::clone(&ids[11])).expect("there is room");
-        sessions.own(&ids[11], &Arc::from("a"));
+        sessions.set_owner(&ids[11], &Arc::from("a"));
         assert!(sessions.make_room("b"), "its own sessions, which nobody uses, are no obstacle");
         assert!(sessions.owner(&ids[12]).is_none() && sessions.owner(&ids[0]).is_some());
         drop(stream);

@@ -213,7 +213,7 @@ impl Gateway {
     pub fn catalog(&self, client: &Client, view: &HostView) -> Arc<ClientCatalog> {
         let (principal, policy) = (client.principal(), self.host.in_force());
         let is_shaped = policy.profile(&principal).is_some_and(|it| !it.overlays.is_empty());
-        self.catalogs.of(view, is_shaped.then_some((&principal, policy)))
+        self.catalogs.for_view(view, is_shaped.then_some((&principal, policy)))
     }
 
     /// What the profile of a client changes of tools, if anything.

@@ -50,7 +50,7 @@ pub trait SharedStore: SessionStore + SharedLimits + ChatStore {
     async fn owner(&self, session: &str) -> Result<Option<String>, String>;
 
     /// Records the owner of a session.
-    async fn own(&self, session: &str, client: &str);
+    async fn set_owner(&self, session: &str, client: &str);
 
     /// Appends an event to a client's stream and keeps the whole stream for `keep`; returns the id
     /// from which the client can resume.

@@ -299,14 +299,14 @@ async fn drive(
             Some(ask) = call.line.asks.recv() => {
                 if let Some(ask) = answerable(&capabilities, ask) {
                     call.wait_for(ask, &mut InputResponses::new());
-                    task.change(&clock, |state| state.stage = Stage::Running(asked(&call)));
+                    task.change(&clock, |state| state.stage = Stage::Running(input_requests(&call)));
                 }
             }
             Some(delivery) = delivered.recv() => {
                 for (key, response) in delivery.responses {
                     call.respond(&key, response);
                 }
-                task.change(&clock, |state| state.stage = Stage::Running(asked(&call)));
+                task.change(&clock, |state| state.stage = Stage::Running(input_requests(&call)));
                 let _ = delivery.taken.send(());
             }
         }
@@ -314,7 +314,7 @@ async fn drive(
 }
 
 /// What a call asks its client, by key.
-pub(super) fn asked(call: &Parked) -> Map<String, Value> {
+pub(super) fn input_requests(call: &Parked) -> Map<String, Value> {
     let request = |ask: &BridgedRequest| json!({"method": ask.request.kind.method(), "params": &*ask.request.params});
     call.waiting.iter().map(|(key, ask)| (key.clone(), request(ask))).collect()
 }

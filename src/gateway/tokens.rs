@@ -144,7 +144,6 @@ pub struct TokenRecord {
     hash: String,
     /// The profile it acts under.
     pub profile: String,
-    /// Its scopes.
     pub scopes: Vec<AccessScope>,
     /// When it was created.
     pub created: Timestamp,
@@ -184,7 +183,7 @@ type ReadTokens = (Fingerprint, Arc<[TokenRecord]>);
 
 impl ClientTokens {
     /// The store in the user's state folder.
-    pub fn of(state: &Path) -> Self {
+    pub fn from_state_dir(state: &Path) -> Self {
         let folder = StateFolder::new(state.join("gateway"));
         let file = RightsFile::new(folder.file("tokens.json", MAX_FILE_BYTES).of_secrets());
         Self { file: Some(Arc::new(file)), ..Self::default() }
@@ -213,7 +212,7 @@ impl ClientTokens {
     /// When the file exists and never could be used; callers must then reject all tokens.
     pub fn list(&self) -> Result<Arc<[TokenRecord]>, String> {
         let Some(file) = &self.file else { return Ok(Arc::default()) };
-        let now = Fingerprint::of(file.path());
+        let now = Fingerprint::from_path(file.path());
         if let Some((then, tokens)) = &*self.read.lock()
             && *then == now
         {
@@ -316,8 +315,8 @@ mod tests {
         let now = Timestamp::default();
         for how in ["gone", "empty", "cut", "null", "readable by all", "folder", "link"] {
             let dir = tempfile::tempdir().expect("a folder");
-            let service = ClientTokens::of(dir.path());
-            let other = ClientTokens::of(dir.path());
+            let service = ClientTokens::from_state_dir(dir.path());
+            let other = ClientTokens::from_state_dir(dir.path());
             let made = other.create("default", Vec::new(), None, now).expect("made");
             let (token, id) = (made.0.expose().to_owned(), made.1.id);
             assert!(service.client(&token, now).is_some());
@@ -337,13 +336,17 @@ mod tests {
                     std::fs::set_permissions(&file, mode).expect("set");
                 }
             }
-            let started = ClientTokens::of(dir.path());
+            let started = ClientTokens::from_state_dir(dir.path());
             assert_eq!(started.list().is_ok(), how == "gone", "{how}: closed at a start");
             assert!(started.client(&token, now).is_none());
             assert!(service.client(&token, now).is_some(), "{how}");
             assert!(service.revoke(&id).expect("revoked"), "{how}");
             assert!(service.client(&token, now).is_none(), "{how}");
-            assert_eq!(ClientTokens::of(dir.path()).stored().expect("sound").len(), 0, "{how}");
+            assert_eq!(
+                ClientTokens::from_state_dir(dir.path()).stored().expect("sound").len(),
+                0,
+                "{how}"
+            );
         }
     }
 }

@@ -189,7 +189,7 @@ pub enum RuleKind {
 
 impl RuleKind {
     /// The rule kind that covers `kind`, if any.
-    pub const fn of(kind: &RequestKind) -> Option<Self> {
+    pub const fn from_request_kind(kind: &RequestKind) -> Option<Self> {
         match kind {
             RequestKind::Sampling => Some(Self::Sampling),
             RequestKind::Elicitation | RequestKind::UrlElicitation => Some(Self::Elicitation),

@@ -925,7 +925,7 @@ impl Host {
         let options = CallOptions { server: Some(server.clone()), ..CallOptions::default() };
         slot.wake(self.patience(&options).deadline).await?;
         let live = slot.live();
-        let own = PendingRequest::own(live.config.request_timeout);
+        let own = PendingRequest::internal(live.config.request_timeout);
         live.session()?.request(request, own).await.map(|_| ()).map_err(Error::advised)
     }
 }

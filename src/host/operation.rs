@@ -473,7 +473,7 @@ impl Operation {
             Box::pin(self.complies(&full)).await?;
         }
         if decision.effect == PolicyEffect::Ask {
-            Box::pin(self.asked(&admission, &decision, &full, flight)).await?;
+            Box::pin(self.ask_user(&admission, &decision, &full, flight)).await?;
         }
         Ok(permit)
     }
@@ -524,7 +524,7 @@ impl Operation {
     }
 
     /// Asks the user; the call's timeout is suspended meanwhile.
-    async fn asked(
+    async fn ask_user(
         &self,
         admission: &Admission,
         decision: &Decision,

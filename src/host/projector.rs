@@ -166,7 +166,7 @@ impl Projector {
         let again = flapped && matches!(record.fact, Fact::Listed { .. });
         let turned = !flapped && self.is_unstable(record.server.as_ref());
         if !again {
-            note(&record, turned, &mut self.sessions, &self.logs);
+            log_fact(&record, turned, &mut self.sessions, &self.logs);
         }
         self.kept.push(Arc::new(record));
     }
@@ -188,7 +188,7 @@ impl Projector {
 
 /// Logs a fact as one structured record, and adds facts of interest to the user to
 /// the log ring too. `sessions` counts the starts per server.
-fn note(
+fn log_fact(
     record: &Record,
     unstable: bool,
     sessions: &mut HashMap<ServerName, u64>,

@@ -196,7 +196,7 @@ pub struct ToolHints {
 
 impl ToolHints {
     /// Reads the hints of a tool as sent.
-    pub fn of(tool: &Value) -> Self {
+    pub fn from_tool(tool: &Value) -> Self {
         let hint = |key: &str| tool.get("annotations")?.get(key)?.as_bool();
         Self {
             read_only: hint("readOnlyHint"),
@@ -388,7 +388,7 @@ fn tool(entry: Entry<'_>) -> Tool {
             .get("outputSchema")
             .filter(|schema| schema.is_object())
             .map(|schema| Arc::new(schema.clone())),
-        hints: ToolHints::of(&shown),
+        hints: ToolHints::from_tool(&shown),
         raw: shown,
     }
 }

@@ -126,7 +126,7 @@ impl PendingRequest {
     }
 
     /// A request of the session itself, or of the host.
-    pub fn own(timeout: Duration) -> Arc<Self> {
+    pub fn internal(timeout: Duration) -> Arc<Self> {
         Self::new(None, (timeout, timeout), CancellationToken::new(), None)
     }
 

@@ -94,7 +94,7 @@ impl StderrTap {
         tail
     }
 
-    fn note(&self, chunk: &[u8], lines: u64, dropped: u64) {
+    fn record(&self, chunk: &[u8], lines: u64, dropped: u64) {
         let mut state = self.state.lock();
         state.view.bytes += chunk.len() as u64;
         state.view.lines += lines;
@@ -148,7 +148,7 @@ pub(super) async fn pump(
             }
         };
         let (lines, dropped) = cutter.feed(&buffer[..read]);
-        tap.note(&buffer[..read], lines, dropped);
+        tap.record(&buffer[..read], lines, dropped);
         if read == buffer.len() && read < CHUNK.1 {
             buffer.resize(CHUNK.1, 0);
         }

@@ -119,7 +119,7 @@ pub struct Connections {
 
 impl Connections {
     /// Those in the state folder of an environment; `None` without one.
-    pub fn of(env: &Environment) -> Option<Self> {
+    pub fn from_env(env: &Environment) -> Option<Self> {
         let state = env.state_dir.as_ref()?;
         Some(Self { folder: StateFolder::new(state.join("connections")) })
     }
@@ -441,7 +441,7 @@ mod tests {
             state_dir: Some(dir.path().join("state")),
             ..Environment::default()
         };
-        let connections = Connections::of(&env).expect("a state folder");
+        let connections = Connections::from_env(&env).expect("a state folder");
         (dir, env, connections)
     }
 

@@ -368,7 +368,7 @@ impl Adapter<'_> {
         if self.format.reads(keyword) {
             place.out.insert(keyword.to_owned(), value);
         } else {
-            place.notes.push(note(keyword, &value));
+            place.notes.push(keyword_note(keyword, &value));
             self.drop(keyword, pointer);
         }
     }
@@ -406,7 +406,7 @@ impl Adapter<'_> {
             return;
         }
         if !is_plain && self.refuse(SchemaForm::EnumValue, at, None) {
-            place.notes.push(note("one of", &Value::Array(distinct)));
+            place.notes.push(keyword_note("one of", &Value::Array(distinct)));
         } else {
             self.put(place, "enum", at, Value::Array(distinct));
         }
@@ -584,7 +584,7 @@ impl Adapter<'_> {
             return;
         }
         self.drop("prefixItems", &at);
-        place.notes.push(note("items, in this order", &Value::Array(written.clone())));
+        place.notes.push(keyword_note("items, in this order", &Value::Array(written.clone())));
         let mut kinds: Vec<Value> = Vec::new();
         for value in written.into_iter().chain(rest) {
             if !kinds.contains(&value) {
@@ -618,7 +618,7 @@ impl Adapter<'_> {
             let keyword = if self.format.reads(keyword) { keyword } else { "anyOf" };
             let is_taken = place.out.contains_key("anyOf") || place.out.contains_key("oneOf");
             if is_taken {
-                place.notes.push(note("and one of", &Value::Array(written)));
+                place.notes.push(keyword_note("and one of", &Value::Array(written)));
                 self.drop("a second list of alternatives", &at);
             } else if !written.is_empty() {
                 place.out.insert(keyword.to_owned(), Value::Array(written));
@@ -666,7 +666,7 @@ impl Adapter<'_> {
         for keyword in NEVER_READ {
             let found = nodes.iter().find_map(|node| self.raw(node)?.get(keyword));
             if let Some(value) = found.cloned() {
-                place.notes.push(note(keyword, &value));
+                place.notes.push(keyword_note(keyword, &value));
             }
         }
     }
@@ -769,8 +769,8 @@ fn types_of(nodes: &[SubSchema]) -> Option<Types> {
         return declared;
     }
     let values = nodes.iter().find_map(|node| match (node.value("const"), &node.options) {
-        (Some(value), _) => Some(Types::of(value)),
-        (None, Some(values)) => values.iter().map(Types::of).reduce(|a, b| a | b),
+        (Some(value), _) => Some(Types::from_value(value)),
+        (None, Some(values)) => values.iter().map(Types::from_value).reduce(|a, b| a | b),
         (None, None) => None,
     });
     let implied = || Some(implied_types(nodes)).filter(|types| !types.is_all());
@@ -810,7 +810,7 @@ fn is_valid(keyword: &str, value: &Value) -> bool {
     }
 }
 
-fn note(keyword: &str, value: &Value) -> String {
+fn keyword_note(keyword: &str, value: &Value) -> String {
     let text = match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),

@@ -34,7 +34,7 @@ bitflags::bitflags! {
 
 impl Types {
     /// The type of a value.
-    pub const fn of(value: &Value) -> Self {
+    pub const fn from_value(value: &Value) -> Self {
         match value {
             Value::Null => Self::NULL,
             Value::Bool(_) => Self::BOOLEAN,
@@ -246,7 +246,7 @@ impl SchemaDocument {
     }
 
     /// As which older draft it is read and why, if it is.
-    pub fn note(&self) -> Option<&str> {
+    pub fn draft_note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 

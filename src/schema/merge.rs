@@ -442,7 +442,7 @@ impl MergeJudge<'_> {
         let mut score = 0;
         let resolved = self.document.target(schema);
         for node in std::iter::once(schema).chain(resolved.map(|node| &**node)) {
-            if node.types.is_some_and(|types| types.contains(Types::of(value))) {
+            if node.types.is_some_and(|types| types.contains(Types::from_value(value))) {
                 score += 1;
             }
             let Value::Object(map) = value else { continue };
@@ -462,7 +462,7 @@ impl MergeJudge<'_> {
 }
 
 fn fits_itself(schema: &Schema, value: &Value) -> bool {
-    schema.types.is_none_or(|types| types.contains(Types::of(value)))
+    schema.types.is_none_or(|types| types.contains(Types::from_value(value)))
         && schema.value("const").is_none_or(|fixed| same(fixed, value))
         && schema.options.as_ref().is_none_or(|options| options.iter().any(|o| same(o, value)))
         && match value {

@@ -68,13 +68,13 @@ fn an_older_draft_without_its_name_is_read_as_that_draft_with_a_note() {
         let [note] = problems.as_slice() else { panic!("{problems:?}") };
         assert_eq!((note.kind, &*note.pointer), (SchemaProblemKind::OlderDraft, pointer));
         assert!(note.message.contains(draft), "{note}");
-        assert_eq!(document(schema.clone()).note(), Some(&*note.message));
+        assert_eq!(document(schema.clone()).draft_note(), Some(&*note.message));
         assert!(!Validator::compile(schema).expect("usable").check(&wrong).is_valid(), "{schema}");
         // A schema that names its draft is held to it.
         let mut named = schema.clone();
         named["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
         assert!(Validator::compile(&named).is_err(), "{named}");
-        assert_eq!(document(named).note(), None);
+        assert_eq!(document(named).draft_note(), None);
     }
     // A property of that name is no keyword, nor is data.
     let plain = json!({"properties": {"items": {"type": "string"}}, "default": {"items": [1]}});

@@ -13,10 +13,8 @@ use crate::text_input::TextInput;
 /// Which part of a pane has the focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BrowserPart {
-    /// The list.
     #[default]
     List,
-    /// The detail.
     Detail,
 }
 
@@ -132,7 +130,6 @@ pub struct Browser<I> {
     pub split: Split,
     /// Cells the list can use; it gets them as long as the detail keeps enough.
     pub wants: u16,
-    /// The detail.
     pub detail: DocView,
 }
 

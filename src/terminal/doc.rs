@@ -41,7 +41,6 @@ impl Doc {
         self.cut
     }
 
-    /// Its lines.
     pub fn lines(&self) -> &[DocLine] {
         &self.lines
     }
@@ -78,7 +77,7 @@ impl Doc {
     /// A title.
     pub fn heading(&mut self, text: impl Drawable) -> &mut Self {
         self.gap();
-        self.line(vec![(own(text), Role::Heading)])
+        self.line(vec![(to_ink(text), Role::Heading)])
     }
 
     /// A label and its value on one line; long values wrap under themselves.
@@ -257,7 +256,7 @@ impl DocView {
     }
 }
 
-fn own(text: impl Drawable) -> Ink {
+fn to_ink(text: impl Drawable) -> Ink {
     let mut ink = Ink::default();
     ink.push(text);
     ink

@@ -5,7 +5,6 @@ use crate::prelude::*;
 /// What the mouse did inside a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gesture {
-    /// One click.
     Click(Position),
     /// The second of two clicks.
     DoubleClick(Position),

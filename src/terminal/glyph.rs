@@ -64,15 +64,11 @@ glyphs! {
     arrow: GlyphText = "▸", ">";
     /// Branches on.
     branch: GlyphText = "├", "+";
-    /// Last branch.
     last_branch: GlyphText = "└", "`";
     /// Separates facts on one line.
     dot: GlyphText = "·", "-";
-    /// Descending.
     descending: GlyphText = "↓", "v";
-    /// Ascending.
     ascending: GlyphText = "↑", "^";
-    /// A mark.
     mark: GlyphText = "*", "*";
     /// The thumb of a scroll bar.
     thumb: GlyphText = "┃", "#";

@@ -294,7 +294,6 @@ const MAX_CHUNK_BYTES: usize = 4_096;
 pub struct Encoded {
     /// How the terminal treats it.
     pub manner: PictureProtocol,
-    /// The bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -370,7 +369,6 @@ pub struct Placement {
     pub area: Rect,
     /// Rows of the picture above the first that is shown.
     pub skip: u16,
-    /// The picture.
     pub picture: Arc<Encoded>,
 }
 
@@ -599,7 +597,7 @@ mod placed_tests {
         Arc::new(Encoded { manner, bytes: b"<picture>".to_vec() })
     }
 
-    fn kept(id: u32) -> Arc<Encoded> {
+    fn kept_picture(id: u32) -> Arc<Encoded> {
         picture(PictureProtocol::Kept(id, CellPixels { width: 10, height: 20 }))
     }
 
@@ -617,7 +615,7 @@ mod placed_tests {
     #[test]
     fn a_kept_picture_is_sent_once_moved_in_one_step_and_taken_away_at_last() {
         let mut placed = Placed::default();
-        let chart = kept(7);
+        let chart = kept_picture(7);
         let put = "\x1b[5;3H\x1b_Ga=p,i=7,p=1,x=0,y=0,w=60,h=60,c=6,r=3,C=1,q=2\x1b\\";
         let shown = frame(&mut placed, &[at(&chart, 4, 3, 0)]);
         assert_eq!(shown, (String::new(), format!("<picture>{put}")));
@@ -646,7 +644,7 @@ mod placed_tests {
     #[test]
     fn after_the_screen_was_cleared_everything_is_sent_again() {
         let mut placed = Placed::default();
-        let chart = kept(7);
+        let chart = kept_picture(7);
         let first = frame(&mut placed, &[at(&chart, 4, 3, 0)]);
         assert_eq!(placed.forget(), b"\x1b_Ga=d,d=I,i=7,q=2\x1b\\");
         assert_eq!(frame(&mut placed, &[at(&chart, 4, 3, 0)]), first);
@@ -656,9 +654,9 @@ mod placed_tests {
     fn the_terminal_is_not_left_to_keep_every_picture_ever_shown() {
         let mut placed = Placed::default();
         for id in 1..=u32::try_from(MAX_STORED_PICTURES).unwrap() {
-            assert!(!frame(&mut placed, &[at(&kept(id), 0, 1, 0)]).1.contains("d=I"));
+            assert!(!frame(&mut placed, &[at(&kept_picture(id), 0, 1, 0)]).1.contains("d=I"));
         }
-        let (_, after) = frame(&mut placed, &[at(&kept(99), 0, 1, 0)]);
+        let (_, after) = frame(&mut placed, &[at(&kept_picture(99), 0, 1, 0)]);
         assert!(after.ends_with("\x1b_Ga=d,d=I,i=1,q=2\x1b\\"), "{after}");
     }
 }

@@ -82,7 +82,7 @@ pub struct InkSlice<'a>(&'a str);
 
 impl<'a> InkSlice<'a> {
     /// The part of `whole` between two byte offsets; clamped to character boundaries.
-    pub fn of<T: Drawable + ?Sized>(whole: &'a T, from: usize, to: usize) -> Self {
+    pub fn new<T: Drawable + ?Sized>(whole: &'a T, from: usize, to: usize) -> Self {
         InkSlice(whole.text()).part(from, to)
     }
 
@@ -91,7 +91,6 @@ impl<'a> InkSlice<'a> {
         self.0
     }
 
-    /// A part of it.
     #[must_use]
     pub fn part(&self, from: usize, to: usize) -> Self {
         let text = self.0;
@@ -136,7 +135,7 @@ mod tests {
     #[test]
     fn a_piece_that_would_cut_a_character_is_empty_instead_of_a_panic() {
         let whole = SafeText::line("aé");
-        assert_eq!(InkSlice::of(&whole, 0, 2).as_str(), "");
-        assert_eq!(InkSlice::of(&whole, 1, 99).as_str(), "é");
+        assert_eq!(InkSlice::new(&whole, 0, 2).as_str(), "");
+        assert_eq!(InkSlice::new(&whole, 1, 99).as_str(), "é");
     }
 }

@@ -69,7 +69,6 @@ look! {
     faint: Faint;
     /// Names of fields.
     label: Heading;
-    /// The one accent.
     accent: Accent;
     /// The row that has the focus.
     selection: Selection;
@@ -83,13 +82,10 @@ look! {
     ok: Ok;
     /// Text from a server.
     foreign: Foreign;
-    /// Rules.
     rule: Rule;
     /// JSON: names of members.
     json_key: JsonKey;
-    /// JSON: strings.
     json_string: JsonString;
-    /// JSON: numbers.
     json_number: JsonNumber;
     /// JSON: `true`, `false`, `null`.
     json_literal: JsonLiteral;

@@ -167,7 +167,7 @@ impl<'a> Pen<'a> {
     ) -> &mut Self {
         let (start, whole) = (self.x, text.text());
         let cells = cells.min(self.room());
-        self.middle(InkSlice::of(&text, 0, usize::MAX), cells, style);
+        self.middle(InkSlice::new(&text, 0, usize::MAX), cells, style);
         let all = whole.width() as u16;
         // Text without its middle keeps its beginning at the left and its end at the right.
         let head = if all > cells { cells.saturating_sub(1) / 2 } else { all };

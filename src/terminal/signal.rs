@@ -49,7 +49,6 @@ mod unix {
             ]))
         }
 
-        /// The next signal.
         pub async fn next(&mut self) -> Signal {
             std::future::poll_fn(|cx| {
                 let mut all = self.0.iter_mut();

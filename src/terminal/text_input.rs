@@ -77,7 +77,6 @@ impl TextInput {
         Self { area, editing: false }
     }
 
-    /// The text.
     pub fn text(&self) -> &str {
         &self.area.lines()[0]
     }

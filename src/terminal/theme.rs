@@ -54,9 +54,7 @@ named! {
         Outbound = "outbound",
         /// JSON: names of members.
         JsonKey = "json-key",
-        /// JSON: strings.
         JsonString = "json-string",
-        /// JSON: numbers.
         JsonNumber = "json-number",
         /// JSON: `true`, `false`, `null`.
         JsonLiteral = "json-literal",
@@ -196,7 +194,6 @@ impl Theme {
         self.raised
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

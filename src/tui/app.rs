@@ -233,7 +233,7 @@ impl App {
         if let Some(screen) = beside.and_then(|number| self.screens.calls.screens.get_mut(number)) {
             screen.lay_out(area, &ui.styles());
         }
-        self.moment.note(self.decision(), self.model.now);
+        self.moment.record(self.decision(), self.model.now);
     }
 
     /// Updates lists: before a frame, and before a key that arrives before the next frame.

@@ -61,7 +61,6 @@ struct ChatEntry {
     lines: Vec<ChatLine>,
 }
 
-/// The chat screen.
 #[derive(Debug, Default)]
 pub struct ChatScreen {
     /// Model and profile.
@@ -170,7 +169,7 @@ impl ChatScreen {
                 self.end_text();
                 self.is_busy = false;
                 self.status = SafeText::default();
-                let note = note(event);
+                let note = turn_note(event);
                 self.push(ChatPart::Note(SafeText::cut(&note, 400)));
                 self.turn = event.clone();
             }
@@ -388,7 +387,6 @@ impl ChatScreen {
         self.above = self.above.saturating_add_signed(rows.saturating_neg()).min(most);
     }
 
-    /// Types one key.
     fn type_key(&mut self, key: KeyEvent) {
         if let Some((typed, found)) = &mut self.search {
             if typed.key(key) {
@@ -435,7 +433,7 @@ fn is_newline(key: KeyEvent) -> bool {
 }
 
 /// The note on how a turn ended and what it cost.
-fn note(done: &Value) -> String {
+fn turn_note(done: &Value) -> String {
     let about = if done["usage"]["isEstimate"] == true { "about " } else { "" };
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     let calls = count(number(&done["toolCalls"]) as usize, "call");

@@ -70,15 +70,12 @@ pub enum Effect {
     Save {
         /// Name or path.
         name: PathBuf,
-        /// Content.
         content: Vec<u8>,
     },
     /// Write a file named by the user; `~` is the home directory, a relative path is resolved
     /// against the working directory.
     SaveAs {
-        /// Path.
         path: PathBuf,
-        /// Content.
         content: ResultFile,
         /// What to do if the file exists.
         existing: Existing,
@@ -91,7 +88,6 @@ pub enum Effect {
     Edit {
         /// Identifies the form when the text comes back.
         token: FormToken,
-        /// The text.
         text: String,
         /// Suffix of the temporary file, for example `.json`.
         suffix: &'static str,
@@ -140,7 +136,6 @@ pub enum Existing {
 pub enum Baseline {
     /// The lock file beside the configuration.
     Lock,
-    /// A recording.
     Recording(PathBuf),
 }
 

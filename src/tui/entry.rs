@@ -29,7 +29,6 @@ enum EditTopic {
 
 /// Something being edited in a form.
 pub struct FormScreen {
-    /// The form.
     form: FormState,
     about: EditTopic,
     /// The initial value of the form.
@@ -51,8 +50,12 @@ impl FormScreen {
         let title = SafeText::line(&format!("roots shared with {server}"));
         let place = SafeText::line("folders it may look at");
         let began = roots::value(shared);
-        let mut screen =
-            Self::of(roots::schema(), began, EditTopic::Roots(server, home), (title, place));
+        let mut screen = Self::from_schema(
+            roots::schema(),
+            began,
+            EditTopic::Roots(server, home),
+            (title, place),
+        );
         screen.form.select_place("/roots/0");
         screen
     }
@@ -69,7 +72,7 @@ impl FormScreen {
         };
         let note = "*** is hidden, and kept unless you type over it";
         let place = SafeText::line(&format!("{}   {note}", file.display()));
-        Self::of(
+        Self::from_schema(
             entry_schema(entry),
             Value::Object(value),
             EditTopic::Entry(before),
@@ -77,7 +80,12 @@ impl FormScreen {
         )
     }
 
-    fn of(schema: Value, began: Value, about: EditTopic, said: (SafeText, SafeText)) -> Self {
+    fn from_schema(
+        schema: Value,
+        began: Value,
+        about: EditTopic,
+        said: (SafeText, SafeText),
+    ) -> Self {
         let mut form = FormState::with_value(&Arc::new(schema), Some(began.clone()));
         form.apply(Action::FirstField);
         let (title, place) = said;

@@ -94,7 +94,7 @@ impl Filter {
     /// # Errors
     /// The word that is not understood, and what is accepted instead.
     pub fn parse(text: &str, now: &Zoned) -> Result<Self, String> {
-        Self::of(words(text), now)
+        Self::from_words(words(text), now)
     }
 
     /// Parses a filter for log lines; also returns the remaining search text in lower case.
@@ -107,13 +107,13 @@ impl Filter {
             bare.split_once(':').is_some_and(|(key, _)| OF_LOGS.contains(&key))
         };
         let needle: Vec<&str> = words(text).filter(|word| !filters(word)).collect();
-        let filter = Self::of(words(text).filter(filters), now)?;
+        let filter = Self::from_words(words(text).filter(filters), now)?;
         // Text without a filter is searched verbatim, including blanks.
         let needle = if filter.is_empty() { text.to_owned() } else { needle.join(" ") };
         Ok((filter, needle.to_ascii_lowercase()))
     }
 
-    fn of<'a>(words: impl Iterator<Item = &'a str>, now: &Zoned) -> Result<Self, String> {
+    fn from_words<'a>(words: impl Iterator<Item = &'a str>, now: &Zoned) -> Result<Self, String> {
         let mut terms = Vec::new();
         for word in words {
             let bare = word.trim_start_matches(['-', '!']);

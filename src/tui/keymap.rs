@@ -39,7 +39,6 @@ named! {
         Metrics = "metrics",
         /// The cache pane.
         Cache = "cache",
-        /// The inbox.
         Inbox = "inbox",
         /// The configuration pane.
         Config = "config",
@@ -69,7 +68,6 @@ named! {
         Form = "form",
         /// Lines of its form that take no text.
         FormLine = "form-line",
-        /// Its result.
         Result = "result",
         /// The answering screen.
         Answer = "answer",

@@ -6,7 +6,6 @@ use ratatui::layout::{Layout as Split, Position, Rect};
 /// The regions of the whole screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// The whole.
     pub whole: Rect,
     /// Name, file, counts.
     pub header: Rect,

@@ -99,7 +99,6 @@ pub struct Model {
     pub policy: Arc<PolicyView>,
     /// Subscriptions and tasks.
     pub watched: Watched,
-    /// The cache.
     pub cache: CacheView,
     /// Memory and CPU use by server.
     pub usage: HashMap<ServerName, Usage>,
@@ -124,13 +123,11 @@ pub struct Model {
     wake: Cell<Option<Timestamp>>,
 }
 
-/// State of the engine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum EngineState {
     /// Being built.
     #[default]
     Starting,
-    /// Running.
     Running,
     /// It could not be built; the problems are in [`Model::rejected`] or here.
     Failed(SafeText),
@@ -349,7 +346,7 @@ impl Model {
     pub fn time_in(at: Timestamp, cells: u16) -> Ink {
         let time = Self::time_of_day(at);
         let end = if cells < 12 { 8 } else { usize::MAX };
-        ink!("{}", terminal::ink::InkSlice::of(&time, 0, end))
+        ink!("{}", terminal::ink::InkSlice::new(&time, 0, end))
     }
 
     /// Local time of day: `14:03:59.120`.

@@ -12,22 +12,17 @@ named! {
     /// The panes, with their titles on the tabs.
     #[derive(Default)]
     pub enum PaneId {
-        /// Servers.
         #[default]
         Servers = "Servers",
-        /// Tools.
         Tools = "Tools",
         /// Resources and templates.
         Resources = "Resources",
-        /// Prompts.
         Prompts = "Prompts",
         /// Messages.
         Traffic = "Traffic",
-        /// Logs.
         Logs = "Logs",
         /// Counts and latencies.
         Metrics = "Metrics",
-        /// The cache.
         Cache = "Cache",
         /// What waits for the user.
         Inbox = "Inbox",
@@ -95,7 +90,7 @@ impl PaneId {
     }
 
     /// The pane of this scope, if it is one.
-    pub fn of(scope: KeyScope) -> Option<Self> {
+    pub fn from_scope(scope: KeyScope) -> Option<Self> {
         Self::by_title(scope.name())
     }
 
@@ -113,7 +108,6 @@ pub const fn when(condition: bool, reason: &'static str) -> Availability {
     if condition { Ok(()) } else { Err(reason) }
 }
 
-/// A pane.
 pub trait Pane {
     /// Where its keys are bound, innermost first.
     fn scopes(&self) -> &'static [KeyScope];

@@ -13,7 +13,6 @@ use mcp::ListKind;
 /// What picking a row does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pick {
-    /// An action.
     Action(Action),
     /// Narrow everything to a server.
     Server(ServerName),
@@ -118,7 +117,6 @@ pub enum FilterPick {
     Use(String),
     /// Save a filter under a name.
     Save {
-        /// The name.
         name: String,
         /// The filter.
         text: String,

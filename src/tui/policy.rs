@@ -54,7 +54,6 @@ struct Differs {
     renamed_from: Option<String>,
 }
 
-/// The screen.
 #[derive(Default)]
 pub struct PolicyScreen {
     browser: Browser<PolicyRow>,
@@ -90,7 +89,7 @@ impl PolicyScreen {
             (None, _) => model.policy.held.iter().map(Differs::held).collect(),
             (Some(_), Some(Ok(known))) => {
                 let all = servers().flat_map(|server| {
-                    let now = LockedServer::of(server);
+                    let now = LockedServer::from_view(server);
                     let partial = server.capabilities.partial.iter().map(|(list, _)| *list);
                     let partial: Vec<ListKind> = partial.collect();
                     let before = known.servers.get(server.name.as_str());
@@ -198,8 +197,9 @@ impl PolicyScreen {
             }
             (Some(Baseline::Lock), _) if accept => {
                 let server = model.view.servers.get(one.server.as_str());
-                let now =
-                    Box::new(server.map(|server| LockedServer::of(server)).unwrap_or_default());
+                let now = Box::new(
+                    server.map(|server| LockedServer::from_view(server)).unwrap_or_default(),
+                );
                 out.say(ink!("{} accepted in mcp.lock.json", one.name()));
                 let change = LockChange::Accept(one.server.clone(), one.place.clone(), now);
                 out.effect(Effect::Lock(change));
@@ -245,7 +245,7 @@ fn write_lock(model: &Model, out: &mut Out) {
     if model.playback.is_some() {
         return out.warn(ink!("a recording writes no lock file"));
     }
-    let now = Lock::of(&model.view);
+    let now = Lock::from_view(&model.view);
     let servers = count(now.servers.len(), "server");
     let lines = vec![
         ink!("Everything that {} offer now is accepted.", servers),

@@ -17,7 +17,6 @@ pub struct Prefs {
     pub pane: Option<String>,
     /// Server everything was narrowed to.
     pub scope: Option<String>,
-    /// Theme.
     pub theme: Option<String>,
     /// Filter text by pane.
     pub filters: BTreeMap<String, String>,

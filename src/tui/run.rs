@@ -39,7 +39,6 @@ const INTERRUPTED_EXIT_CODE: u8 = 130;
 /// Changes the level of the program's own log.
 pub type HostLogLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
 
-/// Options of the dashboard.
 pub struct DashboardOptions {
     /// Record everything to this new file.
     pub record: Option<PathBuf>,
@@ -124,7 +123,6 @@ struct Dashboard {
     chat: Option<mpsc::Sender<ChatCommand>>,
 }
 
-/// The stages of leaving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LeavingStage {
     /// The servers are being stopped; the screen shows it.
@@ -420,7 +418,7 @@ impl Dashboard {
             Effect::Chat(command) => {
                 if let (ChatCommand::Say(text, _), Some((_, recorder))) = (&command, &self.recorder)
                 {
-                    recorder.said(text);
+                    recorder.record_chat(text);
                 }
                 if let Some(chat) = &self.chat {
                     // A user does not fill the queue; if it is full, commands are dropped.

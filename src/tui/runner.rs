@@ -228,12 +228,12 @@ impl Runner {
                 let file = self.files.prefs.as_ref();
                 let known = std::mem::replace(&mut self.prefs, (*prefs).clone());
                 let written = file.map(|file| state::write_prefs(file, &prefs, &known));
-                self.kept("preferences", written);
+                self.report_unstored("preferences", written);
             }
             Effect::Record(record) => {
                 let file = self.files.history.as_ref();
                 let written = file.map(|file| History::append(file, &record));
-                self.kept("calls and drafts", written);
+                self.report_unstored("calls and drafts", written);
             }
             Effect::SaveCall(name, call) => self.save_call(&name, *call),
             Effect::ReadFile(token, path) => {
@@ -265,7 +265,7 @@ impl Runner {
     }
 
     /// Reports data that could not be stored beyond the session: once shown, always logged.
-    fn kept(&mut self, what: &'static str, written: Option<std::io::Result<()>>) {
+    fn report_unstored(&mut self, what: &'static str, written: Option<std::io::Result<()>>) {
         let Some(Err(error)) = written else { return };
         tracing::warn!(%error, "not kept: {what}");
         if self.not_kept.insert(what) {

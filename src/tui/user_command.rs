@@ -30,7 +30,6 @@ const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserCommand {
-    /// Its key.
     pub key: String,
     /// The shell command line.
     pub run: String,
@@ -46,7 +45,6 @@ pub struct UserCommand {
     /// Whether it gets the terminal.
     #[serde(default)]
     pub terminal: bool,
-    /// Its name.
     #[serde(skip)]
     pub name: String,
 }
@@ -58,7 +56,6 @@ fn global() -> String {
 /// A command with the values of its placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilledCommand {
-    /// The command.
     pub command: UserCommand,
     /// Values, in the order of [`PLACES`].
     pub values: [Option<String>; 3],

@@ -283,6 +283,29 @@ fn names_of_limits_say_what_they_limit() {
     assert!(broken.is_empty(), "constants that do not say what they limit:\n{}", broken.join("\n"));
 }
 
+/// Names that do not say what a function does: a constructor is `new`, `from_x` or `parse`, the rest
+/// verbs, or nouns that say what is given.
+const VAGUE: &[&str] = &["of", "said", "asked", "kept", "note", "own"];
+
+#[test]
+fn names_of_functions_say_what_they_do() {
+    let mut broken = Vec::new();
+    for (path, text) in sources() {
+        for (at, line) in code(&text) {
+            for (before, _) in
+                line.match_indices("fn ").filter(|(at, _)| !line[..*at].ends_with(is_word))
+            {
+                let named: String =
+                    line[before + 3..].chars().take_while(|c| is_word(*c)).collect();
+                if VAGUE.contains(&named.as_str()) {
+                    broken.push(format!("src/{}:{}: `{named}`", relative(&path), at + 1));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "functions that do not say what they do:\n{}", broken.join("\n"));
+}
+
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }

@@ -58,7 +58,7 @@ impl Scene {
     }
 
     fn store(&self) -> GrantStore {
-        GrantStore::of(&self.config(), &self.env).unwrap()
+        GrantStore::from_config(&self.config(), &self.env).unwrap()
     }
 
     async fn call(&self, tool: &str) -> Result<CallOutcome, Error> {
@@ -68,7 +68,7 @@ impl Scene {
     async fn code(&self, tool: &str) -> &'static str {
         match self.call(tool).await {
             Ok(_) => "ok",
-            Err(error) => OutsideError::of(&error).code.as_str(),
+            Err(error) => OutsideError::from_error(&error).code.as_str(),
         }
     }
 
@@ -178,7 +178,11 @@ async fn what_is_denied_is_as_if_it_were_not_there() {
     assert_eq!(scene.sees(), ["a.read", "a.fetch"]);
     let words = async |tool: &str| {
         let error = scene.call(tool).await.expect_err("it is not there");
-        (OutsideError::of(&error).code, error.message.replace(tool, "X"), error.candidates.clone())
+        (
+            OutsideError::from_error(&error).code,
+            error.message.replace(tool, "X"),
+            error.candidates.clone(),
+        )
     };
     let (none, hidden) = (words("a.wrute").await, words("a.write").await);
     assert_eq!((none.0, &none.1), (hidden.0, &hidden.1));
@@ -238,7 +242,7 @@ async fn a_person_is_asked_while_the_clock_of_the_caller_stands_still() {
     let pending = scene.host.snapshot().pending.values().next().cloned().unwrap();
     scene.host.answer(pending.id, Answer::Result(json!({"action": "decline"}))).unwrap();
     let error = calling.await.unwrap().expect_err("refused");
-    assert_eq!(OutsideError::of(&error).code, OutsideCode::PermissionDenied);
+    assert_eq!(OutsideError::from_error(&error).code, OutsideCode::PermissionDenied);
 }
 
 #[tokio::test(start_paused = true)]
@@ -431,7 +435,7 @@ async fn limits_hold_for_others_and_never_for_the_person() {
         scene.host.call_tool_with("a.read", json!({}), run()).await.expect("five a run");
     }
     let error = scene.host.call_tool_with("a.read", json!({}), run()).await.expect_err("spent");
-    assert_eq!(OutsideError::of(&error).code, OutsideCode::BudgetExceeded);
+    assert_eq!(OutsideError::from_error(&error).code, OutsideCode::BudgetExceeded);
     assert_eq!(scene.host.end_budget(&principal, "r1"), Some(Budget { calls: 5, spent: 5 }));
     scene.host.call_tool_with("a.read", json!({}), run()).await.expect("a new run");
 
@@ -452,9 +456,9 @@ async fn limits_hold_for_others_and_never_for_the_person() {
     let slow = CallOptions { timeout: Some(Duration::from_secs(3_600)), ..client() };
     let error = scene.host.call_tool_with("a.read", json!({}), slow).await.expect_err("too slow");
     assert_eq!(started.elapsed(), Duration::from_secs(30));
-    assert_eq!(OutsideError::of(&error).code.as_str(), "ERR_TOOL_TIMEOUT");
+    assert_eq!(OutsideError::from_error(&error).code.as_str(), "ERR_TOOL_TIMEOUT");
     let error = scene.call("a.read").await.expect_err("it was turned away");
-    assert_eq!(OutsideError::of(&error).code.as_str(), "ERR_SERVER_UNAVAILABLE");
+    assert_eq!(OutsideError::from_error(&error).code.as_str(), "ERR_SERVER_UNAVAILABLE");
 }
 
 #[tokio::test(start_paused = true)]
@@ -848,7 +852,7 @@ async fn a_policy_service_that_says_no_or_nothing_blocks_unless_it_may_fail_open
         let (scene, _keeper) = complying(url, json!({"timeout": 0.3})).await;
         let error = scene.call("a.read").await.expect_err("it is blocked");
         assert!(error.message.contains(words), "{status} {body}: {}", error.message);
-        let outside = OutsideError::of(&error);
+        let outside = OutsideError::from_error(&error);
         assert_eq!(
             (outside.code, &*outside.message),
             (OutsideCode::PermissionDenied, "Compliance Blocked")
@@ -928,7 +932,7 @@ fn secrets_are_kept_encrypted_and_a_new_key_reads_what_the_old_one_wrote() {
         config_dir: Some(folder.path().join("config")),
         ..Environment::default()
     };
-    let store = SecretStore::of(&env).unwrap();
+    let store = SecretStore::from_env(&env).unwrap();
     assert!(store.get("token").unwrap().is_none());
     store.set("token", &Secret::new("hunter2 is long")).unwrap();
     store.set("other", &Secret::new("x")).unwrap();
@@ -941,10 +945,10 @@ fn secrets_are_kept_encrypted_and_a_new_key_reads_what_the_old_one_wrote() {
     env.vars.insert(PASSPHRASE.into(), Secret::new("correct horse"));
     assert_eq!(store.rotate(Some(&Secret::new("correct horse"))).unwrap(), 2);
     assert!(store.get("token").is_err(), "it needs its passphrase now");
-    let with = SecretStore::of(&env).unwrap();
+    let with = SecretStore::from_env(&env).unwrap();
     assert_eq!(with.get("token").unwrap().unwrap().expose(), "hunter2 is long");
     env.vars.insert(PASSPHRASE.into(), Secret::new("wrong"));
-    let wrong = SecretStore::of(&env).unwrap();
+    let wrong = SecretStore::from_env(&env).unwrap();
     assert!(wrong.get("token").is_err() && wrong.set("new", &Secret::new("x")).is_err());
     assert_eq!(with.rotate(None).unwrap(), 2);
     assert_eq!(store.get("token").unwrap().unwrap().expose(), "hunter2 is long");
@@ -968,7 +972,7 @@ fn a_configuration_takes_secrets_from_the_file_and_from_helpers_of_the_user_alon
         config_dir: Some(folder.path().join("config")),
         ..Environment::default()
     };
-    SecretStore::of(&env).unwrap().set("token", &Secret::new("s3cret value")).unwrap();
+    SecretStore::from_env(&env).unwrap().set("token", &Secret::new("s3cret value")).unwrap();
     env.sources = secret_sources(&env);
     let text = r#"{"servers": {"a": {"command": "x", "env": {
         "A": "${secret:token}", "B": "${secret:none:-${secret:token}!}", "C": "${cmd:say:hi}"}}}}"#;

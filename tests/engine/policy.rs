@@ -55,7 +55,7 @@ fn call(policy: &Policy, who: &Principal, tool: &str) -> Decision {
 }
 
 fn code(decision: &Decision) -> &'static str {
-    OutsideError::of(&decision.refusal("s.t", TargetKind::Tool)).code.as_str()
+    OutsideError::from_error(&decision.refusal("s.t", TargetKind::Tool)).code.as_str()
 }
 
 #[test]
@@ -459,7 +459,7 @@ async fn limits_are_exact_and_say_when_to_come_back() {
     let Err(LimitRefusal::PerMinute(wait)) = admit("s.t", None) else { panic!("sixty a minute") };
     assert_eq!(wait, Duration::from_secs(1), "one more each second");
     let error = LimitRefusal::PerMinute(wait).error();
-    let outside = OutsideError::of(&error);
+    let outside = OutsideError::from_error(&error);
     assert_eq!((outside.code.as_str(), outside.retry_after_ms), ("ERR_RATE_LIMITED", Some(1_000)));
     assert!(admit("s.other", None).is_ok(), "by tool");
     tokio::time::advance(wait).await;
@@ -520,14 +520,14 @@ fn an_error_outside_holds_no_path_no_command_and_no_value() {
         "exit code 1: /home/ada/bin/server --token s3cret: No such file",
     );
     error = error.help("see /var/log/x");
-    let outside = OutsideError::of(&error);
+    let outside = OutsideError::from_error(&error);
     let text = serde_json::to_string(&outside).expect("JSON");
     assert_eq!(
         text,
         r#"{"code":"ERR_SERVER_UNAVAILABLE","message":"the server is not available"}"#
     );
     error.outage = Some("is starting".to_owned());
-    assert_eq!(OutsideError::of(&error).message, "the server is starting");
+    assert_eq!(OutsideError::from_error(&error).message, "the server is starting");
     let codes = [
         (ErrorCode::Timeout, "ERR_TOOL_TIMEOUT"),
         (ErrorCode::ToolNotFound, "ERR_TOOL_NOT_FOUND"),
@@ -539,7 +539,7 @@ fn an_error_outside_holds_no_path_no_command_and_no_value() {
         (ErrorCode::Cancelled, "ERR_TOOL_FAILED"),
     ];
     for (ours, theirs) in codes {
-        assert_eq!(OutsideError::of(&Error::new(ours, "x")).code.as_str(), theirs);
+        assert_eq!(OutsideError::from_error(&Error::new(ours, "x")).code.as_str(), theirs);
     }
 }
 

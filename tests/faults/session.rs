@@ -324,7 +324,7 @@ async fn call(host: &Host, call: &CallStep) -> Result<(), String> {
         }
         Err(error) => {
             let wanted = call.error.as_deref().unwrap_or(if call.either { "*" } else { "" });
-            let outside = OutsideError::of(&error).code.as_str();
+            let outside = OutsideError::from_error(&error).code.as_str();
             if wanted != "*" && wanted != error.code.as_str() && wanted != outside {
                 return Err(format!("{:?} ({outside}): {error}", error.code));
             }

@@ -35,7 +35,7 @@ use tokio::net::TcpStream;
 struct Willing(Arc<AtomicUsize>);
 
 impl Willing {
-    fn asked(&self) -> usize {
+    fn times_asked(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 }
@@ -88,7 +88,7 @@ impl Rig {
         accounts.authorizer(&"guarded".into(), &config).unwrap().unwrap()
     }
 
-    fn kept(&self) -> Option<StoredToken> {
+    fn stored_token(&self) -> Option<StoredToken> {
         self.store().find(&self.mock.url().parse().unwrap()).unwrap()
     }
 
@@ -105,7 +105,7 @@ async fn a_server_that_asks_is_signed_in_to_once_and_its_token_is_refreshed_befo
     let host = rig.host(rig.accounts()).await.unwrap();
     assert_eq!(host.call_tool("guarded.t", json!({})).await.unwrap().text(), "done");
     host.shutdown().await;
-    let first = rig.kept().unwrap();
+    let first = rig.stored_token().unwrap();
     assert_eq!(
         (first.scopes.as_slice(), first.left(first.obtained_at)),
         (&["read".into()][..], Some(3600))
@@ -118,8 +118,8 @@ async fn a_server_that_asks_is_signed_in_to_once_and_its_token_is_refreshed_befo
     let host = rig.host(rig.nobody()).await.unwrap();
     assert_eq!(host.call_tool("guarded.t", json!({})).await.unwrap().text(), "done");
     host.shutdown().await;
-    assert_ne!(rig.kept().unwrap().refresh_token, first.refresh_token);
-    assert_eq!((rig.person.asked(), rig.mock.count("POST /register")), (1, 1));
+    assert_ne!(rig.stored_token().unwrap().refresh_token, first.refresh_token);
+    assert_eq!((rig.person.times_asked(), rig.mock.count("POST /register")), (1, 1));
     assert_eq!(rig.mock.count("POST /token"), 2);
 }
 
@@ -139,7 +139,7 @@ async fn the_tokens_it_was_signed_in_with_are_masked_like_the_secrets_of_its_ent
     let rig = Rig::new().await;
     let host = rig.host(rig.accounts()).await.unwrap();
     host.call_tool("guarded.t", json!({})).await.unwrap();
-    let kept = rig.kept().unwrap();
+    let kept = rig.stored_token().unwrap();
     let redactor = Redactor::new(host.secrets(&"guarded".into()));
     let echoed = format!("Authorization: Bearer {}", kept.access_token);
     assert_eq!(redactor.redact(&echoed), "Authorization: Bearer ***");
@@ -190,7 +190,7 @@ async fn signing_in_again_registers_no_other_client() {
     for _ in 0..3 {
         rig.authorizer(&rig.nobody()).sign_in(&rig.person, Vec::new()).await.unwrap();
     }
-    assert_eq!((rig.person.asked(), rig.mock.count("POST /register")), (3, 1));
+    assert_eq!((rig.person.times_asked(), rig.mock.count("POST /register")), (3, 1));
 }
 
 #[tokio::test]
@@ -228,7 +228,7 @@ async fn a_scope_that_is_never_given_is_asked_for_three_times_at_most() {
     rig.mock.world().insatiable = true;
     let error = host.call_tool("guarded.t", json!({})).await.err().unwrap();
     assert!(error.to_string().contains("`admin`, which 3 tokens did not have"), "{error}");
-    assert_eq!(rig.person.asked(), 3, "one for the start, two for the call");
+    assert_eq!(rig.person.times_asked(), 3, "one for the start, two for the call");
     host.shutdown().await;
 }
 
@@ -247,7 +247,7 @@ async fn a_refused_refresh_token_never_costs_the_newer_one_of_a_sibling() {
     }
     let host = rig.host(rig.nobody()).await.unwrap();
     host.shutdown().await;
-    assert_eq!(rig.kept().unwrap().refresh_token.as_deref(), Some("newer"));
+    assert_eq!(rig.stored_token().unwrap().refresh_token.as_deref(), Some("newer"));
     assert_eq!(rig.mock.count("POST /token"), 1);
 }
 
@@ -344,7 +344,7 @@ async fn what_is_not_safe_is_refused_before_the_browser() {
         bend(&mut rig.mock.world());
         let error = rig.host(rig.accounts()).await.map(drop).unwrap_err().to_string();
         assert!(error.contains(said), "{what}: {error}");
-        assert_eq!(rig.person.asked(), 0, "{what}: a browser was opened");
+        assert_eq!(rig.person.times_asked(), 0, "{what}: a browser was opened");
         assert_eq!(rig.mock.count("POST /token"), 0, "{what}");
     }
 }

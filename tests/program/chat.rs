@@ -54,7 +54,7 @@ impl Scene {
             let server = world.server(server);
             *server.start.lock().unwrap() = Duration::ZERO;
             server.lists(ListKind::Tools, &tools);
-            server.answers(|request, _| async move { Ok(said(&request)) });
+            server.answers(|request, _| async move { Ok(echo(&request)) });
         }
         let host = world.host(config(&[("a", &[]), ("b", &[])])).person_answers();
         let host = host.initialize().await.unwrap();
@@ -126,7 +126,7 @@ impl Scene {
 }
 
 /// Tool and arguments, as a result.
-fn said(request: &Request) -> Value {
+fn echo(request: &Request) -> Value {
     let Request::CallTool { name, arguments } = request else { return json!({}) };
     json!({"content": [{"type": "text", "text": format!("{name} got {arguments}")}]})
 }

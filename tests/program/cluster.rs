@@ -325,7 +325,7 @@ impl World {
 
     /// Creates a token of a profile at one replica, and waits until the other knows it.
     async fn token(&self, replica: usize, profile: &str) -> String {
-        let tokens = ClientTokens::of(&self.replicas[replica].state());
+        let tokens = ClientTokens::from_state_dir(&self.replicas[replica].state());
         let scopes = DEFAULT_SCOPES.to_vec();
         let (token, _) = tokens.create(profile, scopes, None, Clock::system().now()).unwrap();
         self.heard(token.expose(), 200).await;
@@ -669,7 +669,7 @@ async fn a_definition_that_is_reviewed_at_one_replica_is_reviewed_at_all() {
         let host = Host::builder().config_text(config).initialize().await.unwrap();
         let keeper = PolicyKeeper::open(&host, std::slice::from_ref(&file), &env).await;
         let address = format!("redis://:${{env:STORE_PASSWORD}}@127.0.0.1:{}/2", world.store_port);
-        let tokens = ClientTokens::of(&state);
+        let tokens = ClientTokens::from_state_dir(&state);
         let store = Valkey::new(&address, &env, tokens.path().unwrap(), keeper.clone()).unwrap();
         replicas.push((host, keeper, store));
     }
@@ -842,7 +842,7 @@ async fn no_call_is_lost_and_no_limit_exceeded_when_a_replica_and_the_store_end_
     let clients = set("MCPDECK_CLUSTER_CLIENTS", 24) as usize;
     let part = Duration::from_secs(set("MCPDECK_CLUSTER_SECONDS", 8)) / 4;
     let world = World::open().await;
-    let tokens = ClientTokens::of(&world.replicas[0].state());
+    let tokens = ClientTokens::from_state_dir(&world.replicas[0].state());
     let made = (0..clients).map(|_| {
         let scopes = DEFAULT_SCOPES.to_vec();
         tokens.create("worker", scopes, None, Clock::system().now()).unwrap().0.expose().to_owned()

@@ -1366,7 +1366,7 @@ impl Window {
         let rules = Rules::compile(&config).unwrap().into();
         host.set_policy(config, Policy { rules, ..Policy::default() });
         let folder = tempfile::tempdir().unwrap();
-        let tokens = ClientTokens::of(folder.path());
+        let tokens = ClientTokens::from_state_dir(folder.path());
         let scopes = DEFAULT_SCOPES.to_vec();
         let (token, _) = tokens.create("reader", scopes, None, host.clock().now()).unwrap();
         let clients = mcpdeck::deck::Clients::default();

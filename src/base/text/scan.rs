@@ -326,7 +326,7 @@ struct Ranges(Box<[(char, char)]>);
 
 impl Ranges {
     /// The set named by a bracket expression in `regex` syntax.
-    fn of(class: &str) -> Self {
+    fn parse(class: &str) -> Self {
         let ranges = match regex_syntax::parse(class).map(regex_syntax::hir::Hir::into_kind) {
             Ok(HirKind::Class(Class::Unicode(set))) => {
                 set.ranges().iter().map(|range| (range.start(), range.end())).collect()
@@ -366,12 +366,12 @@ const PREPENDED_CLASS: &str = "[\u{d4e}\u{111c2}\u{111c3}\u{113d1}\u{1193f}\u{11
 fn tables() -> &'static Tables {
     static TABLES: OnceLock<Tables> = OnceLock::new();
     TABLES.get_or_init(|| Tables {
-        marks: Ranges::of(MARKS_CLASS),
-        format: Ranges::of(FORMAT_CLASS),
-        unassigned: Ranges::of(UNASSIGNED_CLASS),
-        emoji: Ranges::of(EMOJI_CLASS),
-        linkers: Ranges::of(LINKER_CLASS),
-        prepended: Ranges::of(PREPENDED_CLASS),
+        marks: Ranges::parse(MARKS_CLASS),
+        format: Ranges::parse(FORMAT_CLASS),
+        unassigned: Ranges::parse(UNASSIGNED_CLASS),
+        emoji: Ranges::parse(EMOJI_CLASS),
+        linkers: Ranges::parse(LINKER_CLASS),
+        prepended: Ranges::parse(PREPENDED_CLASS),
     })
 }
 
@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn every_class_is_known_to_the_tables() {
         for class in [MARKS_CLASS, FORMAT_CLASS, UNASSIGNED_CLASS, EMOJI_CLASS] {
-            assert!(Ranges::of(class).0.len() > 10, "{class}");
+            assert!(Ranges::parse(class).0.len() > 10, "{class}");
         }
         assert!(tables().marks.has('\u{301}') && !tables().marks.has('a'));
         assert!(tables().unassigned.has('\u{fffe}') && tables().emoji.has('❤'));

@@ -13,7 +13,7 @@ const VERSION: &str = "2023-06-01";
 pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRequest {
     let messages = prompt.messages.iter().map(|message| match message {
         ChatMessage::User { text } => ("user", vec![json!({"type": "text", "text": text})]),
-        ChatMessage::Assistant(reply) => ("assistant", said(reply)),
+        ChatMessage::Assistant(reply) => ("assistant", reply_content(reply)),
         ChatMessage::Tool { id, text, is_error, .. } => (
             "user",
             vec![json!({
@@ -55,7 +55,7 @@ pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRe
 }
 
 /// The content blocks of an answer for the history; signed reasoning must come first.
-fn said(reply: &ModelReply) -> Vec<Value> {
+fn reply_content(reply: &ModelReply) -> Vec<Value> {
     let mut content = reply.carried.clone();
     if !reply.text.is_empty() {
         content.push(json!({"type": "text", "text": reply.text}));

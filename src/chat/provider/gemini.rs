@@ -9,7 +9,7 @@ pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRe
     let unread = unread(&prompt.messages);
     let contents = prompt.messages.iter().map(|message| match message {
         ChatMessage::User { text } => ("user", vec![json!({"text": text})]),
-        ChatMessage::Assistant(reply) => ("model", said(reply)),
+        ChatMessage::Assistant(reply) => ("model", reply_parts(reply)),
         ChatMessage::Tool { id, text, .. } if unread.contains(&id.as_str()) => {
             ("user", vec![json!({"text": format!("Your last call failed: {text}")})])
         }
@@ -47,7 +47,7 @@ fn unread(messages: &[ChatMessage]) -> Vec<&str> {
     replies.flatten().filter(|call| call.problem.is_some()).map(|call| call.id.as_str()).collect()
 }
 
-fn said(reply: &ModelReply) -> Vec<Value> {
+fn reply_parts(reply: &ModelReply) -> Vec<Value> {
     let mut parts = Vec::new();
     if !reply.text.is_empty() {
         parts.push(json!({"text": reply.text}));

@@ -14,7 +14,7 @@ pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRe
     let asked = prompt.messages.iter().rposition(is_asked).unwrap_or_default();
     messages.extend(prompt.messages.iter().enumerate().map(|(at, message)| match message {
         ChatMessage::User { text } => json!({"role": "user", "content": text}),
-        ChatMessage::Assistant(reply) => said(reply, at > asked),
+        ChatMessage::Assistant(reply) => reply_message(reply, at > asked),
         ChatMessage::Tool { id, text, .. } => {
             json!({"role": "tool", "tool_call_id": id, "content": text})
         }
@@ -43,7 +43,7 @@ pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRe
     }
 }
 
-fn said(reply: &ModelReply, is_current: bool) -> Value {
+fn reply_message(reply: &ModelReply, is_current: bool) -> Value {
     let mut message = json!({"role": "assistant", "content": reply.text});
     if !reply.calls.is_empty() {
         let calls = reply.calls.iter().map(|call| {

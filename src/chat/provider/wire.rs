@@ -67,7 +67,6 @@ impl Provider {
 /// Configuration of a model.
 #[derive(Clone, Debug)]
 pub struct RemoteConfig {
-    /// The provider.
     pub provider: Provider,
     /// The address before `/messages`, `/chat/completions` or `/models/...`.
     pub base_url: Url,

@@ -98,7 +98,6 @@ impl ClientMessage {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AttachedFile {
-    /// Its name.
     pub(super) name: String,
     /// Its content.
     pub(super) text: String,

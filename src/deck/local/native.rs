@@ -213,7 +213,7 @@ async fn run(
     let budget = match kind {
         "host_begin_run" => host
             .begin_run(principal, run.as_str(), message.calls)
-            .map_err(|error| OutsideError::of(&error))?,
+            .map_err(|error| OutsideError::from_error(&error))?,
         "host_end_run" => host.end_run(principal, run.as_str()),
         _ => host.run_budget(principal, run.as_str()),
     };
@@ -262,7 +262,7 @@ async fn call(local: &Local, principal: &Principal, message: NativeMessage) -> N
     let arguments = Value::Object(message.arguments.unwrap_or_default());
     let call = Box::pin(host.call_tool_with(&message.tool, arguments, options));
     let outcome = clients.call(principal, &message.tool, &cancel, call).await;
-    let outcome = outcome.map_err(|error| OutsideError::of(&error))?;
+    let outcome = outcome.map_err(|error| OutsideError::from_error(&error))?;
     let provenance = json!(outcome.provenance());
     Ok(json!({"result": outcome.result.into_value(), "provenance": provenance}))
 }

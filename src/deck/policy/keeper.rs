@@ -120,9 +120,9 @@ impl PolicyKeeper {
             number: host.take_charge_of_policy(),
             configs: configs.to_vec(),
             serves_others,
-            grants: main.and_then(|main| GrantStore::of(main, env)),
+            grants: main.and_then(|main| GrantStore::from_config(main, env)),
             pins: main.and_then(|main| state_file(main, env, "pins")).map(RightsFile::new),
-            memory: main.and_then(|main| RulesMemory::of(main, env)),
+            memory: main.and_then(|main| RulesMemory::from_config(main, env)),
             state: Mutex::default(),
         });
         let facts = host.facts();
@@ -169,7 +169,7 @@ impl PolicyKeeper {
 
     /// The files of grants and pins, with the kind of each.
     pub fn files(&self) -> Vec<(&'static str, PathBuf)> {
-        self.inner.kept().collect()
+        self.inner.stores().collect()
     }
 
     /// Problems with the files, one sentence each. What was read before stays in force; where
@@ -339,7 +339,7 @@ impl KeeperInner {
         Ok(grant)
     }
 
-    fn kept(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+    fn stores(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
         let grants = self.grants.as_ref().map(|grants| ("grants", grants.path().to_owned()));
         let pins = self.pins.as_ref().map(|pins| ("pins", pins.path().to_owned()));
         grants.into_iter().chain(pins)
@@ -348,8 +348,8 @@ impl KeeperInner {
     fn files(&self) -> Vec<Fingerprint> {
         let beside = |config: &PathBuf| config.with_file_name(POLICY_FILE);
         let rules = self.configs.iter().flat_map(|config| [config.clone(), beside(config)]);
-        let kept = self.kept().map(|(_, path)| path);
-        rules.chain(kept).map(|path| Fingerprint::of(&path)).collect()
+        let kept = self.stores().map(|(_, path)| path);
+        rules.chain(kept).map(|path| Fingerprint::from_path(&path)).collect()
     }
 
     /// Reads all files again, records what servers offer, and sets the policy of the host.

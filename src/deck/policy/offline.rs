@@ -37,7 +37,8 @@ impl Offline {
         let PolicyFile { rules, config: written, .. } = standing_policy(configs, env)?;
         let main = configs.last().map_or(Path::new("mcp.json"), PathBuf::as_path);
         let one = |problem| vec![problem];
-        let grants = GrantStore::of(main, env).map_or_else(|| Ok(Vec::new()), |s| s.list(now));
+        let grants =
+            GrantStore::from_config(main, env).map_or_else(|| Ok(Vec::new()), |s| s.list(now));
         let pins = state_file(main, env, "pins").map(RightsFile::<Pins>::new);
         let pins = match pins {
             Some(file) => file.read().map_err(one)?,
@@ -71,7 +72,7 @@ impl Offline {
     /// The rules and grants that match nothing of the servers, by their lists as last seen; a server
     /// that was never seen may offer anything.
     pub fn unmatched(&self, env: &Environment) -> Vec<String> {
-        let kept = KeptDefinitions::of(env);
+        let kept = KeptDefinitions::from_env(env);
         let servers = self.config.servers.values();
         let lists: Vec<_> =
             servers.map(|it| (&it.name, kept.lists(it).map(|(lists, _)| lists))).collect();
@@ -127,7 +128,7 @@ impl Offline {
         });
         let target = PolicyTarget {
             kind,
-            hints: tool.map(|tool| ToolHints::of(&tool.definition)).unwrap_or_default(),
+            hints: tool.map(|tool| ToolHints::from_tool(&tool.definition)).unwrap_or_default(),
             // As last seen, which may differ from what was reviewed.
             definition: tool.map(|tool| tool.seen.last().unwrap_or(&tool.digest)),
             about: about.as_ref(),

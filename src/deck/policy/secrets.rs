@@ -75,7 +75,7 @@ pub struct SecretStore {
 impl SecretStore {
     /// The store of the user. `None` without a state folder. The key comes from the passphrase in
     /// the environment, else from the key file.
-    pub fn of(env: &Environment) -> Option<Self> {
+    pub fn from_env(env: &Environment) -> Option<Self> {
         let folder = env.state_dir.as_ref()?;
         let own = env.config_dir.as_ref().map_or_else(|| folder.clone(), |dir| dir.join("mcpdeck"));
         let named = env.var(KEY_FILE).filter(|name| !name.is_empty());
@@ -105,7 +105,7 @@ impl SecretStore {
     ///
     /// # Errors
     /// When the file cannot be trusted.
-    pub fn own(&self, kind: &str) -> Result<Option<Vec<String>>, String> {
+    pub fn own_names(&self, kind: &str) -> Result<Option<Vec<String>>, String> {
         let content = self.read()?;
         let start = own_name(kind, "");
         let names = content.secrets.into_keys().filter(|name| name.starts_with(&start));
@@ -317,7 +317,7 @@ mod tests {
     fn a_rotation_that_is_cut_short_leaves_every_secret_readable() {
         let dir = tempfile::tempdir().expect("a folder");
         let state_dir = Some(dir.path().to_path_buf());
-        let store = SecretStore::of(&Environment { state_dir, ..Environment::default() });
+        let store = SecretStore::from_env(&Environment { state_dir, ..Environment::default() });
         let store = store.expect("a store");
         let value = Some(Secret::new("one"));
         store.set("a", &Secret::new("one")).expect("kept");
@@ -340,7 +340,7 @@ mod tests {
     fn a_name_that_no_reference_can_hold_is_refused() {
         let dir = tempfile::tempdir().expect("a folder");
         let state_dir = Some(dir.path().to_path_buf());
-        let store = SecretStore::of(&Environment { state_dir, ..Environment::default() });
+        let store = SecretStore::from_env(&Environment { state_dir, ..Environment::default() });
         let store = store.expect("a store");
         for name in ["", "a}b", "a\nb", "a:-b"] {
             assert!(store.set(name, &Secret::new("x")).is_err(), "{name:?}");

@@ -50,7 +50,7 @@ pub fn secret_sources(env: &Environment) -> Sources {
 fn look_up(env: &Environment, scheme: &str, name: &str) -> Result<Secret, String> {
     match scheme {
         "secret" => {
-            let store = SecretStore::of(env).ok_or("there is no folder with secrets")?;
+            let store = SecretStore::from_env(env).ok_or("there is no folder with secrets")?;
             store.get(name)?.ok_or_else(|| format!("there is no secret `{name}`"))
         }
         "keyring" => {

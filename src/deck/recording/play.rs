@@ -193,7 +193,7 @@ impl Player {
     }
 
     /// Calls up to the current position, with their end if it has passed.
-    fn asked(&self) -> impl Iterator<Item = (u64, &RecordedOperation, Option<Timestamp>)> {
+    fn calls_so_far(&self) -> impl Iterator<Item = (u64, &RecordedOperation, Option<Timestamp>)> {
         let asked = self.operations.iter().filter(|(_, operation)| {
             operation.asked <= self.at
                 && operation.direction == Direction::Out
@@ -205,7 +205,7 @@ impl Player {
 
     /// Calls that were in flight at this moment.
     pub fn calls(&self) -> Vec<CallView> {
-        let open = self.asked().filter(|(_, _, ended)| ended.is_none());
+        let open = self.calls_so_far().filter(|(_, _, ended)| ended.is_none());
         let call = |(number, of, _): (u64, &RecordedOperation, _)| CallView {
             id: CallId(number),
             server: of.server.clone(),
@@ -223,7 +223,7 @@ impl Player {
     pub fn metrics(&self) -> Vec<(ServerName, ServerMetrics)> {
         let mut servers: BTreeMap<ServerName, (Metrics, BTreeMap<String, Metrics>)> =
             BTreeMap::new();
-        for (_, of, ended) in self.asked() {
+        for (_, of, ended) in self.calls_so_far() {
             let (total, targets) = servers.entry(of.server.clone()).or_default();
             let ending = match of.outcome {
                 RecordedOutcome::Ok | RecordedOutcome::Open => Ending::Success,

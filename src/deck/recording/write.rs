@@ -66,7 +66,7 @@ impl Recorder {
             #[cfg(target_os = "linux")]
             let _ = rustix::process::nice(WRITER_NICENESS);
             let done = runtime
-                .block_on(HostReader::of(&host, chat_receiver).record(&mut output, &stopped));
+                .block_on(HostReader::new(&host, chat_receiver).record(&mut output, &stopped));
             host.traffic().keep_whole(0);
             done.and(output.close())
         })?;
@@ -74,7 +74,7 @@ impl Recorder {
     }
 
     /// Records a message of the user to a model; dropped when the queue is full.
-    pub fn said(&self, text: &str) {
+    pub fn record_chat(&self, text: &str) {
         let _ = self.said.try_send((self.clock.now(), text.to_owned()));
     }
 
@@ -113,7 +113,7 @@ struct HostReader<'a> {
 }
 
 impl<'a> HostReader<'a> {
-    fn of(host: &'a Host, said: mpsc::Receiver<(Timestamp, String)>) -> Self {
+    fn new(host: &'a Host, said: mpsc::Receiver<(Timestamp, String)>) -> Self {
         let fact = host.facts().span().start;
         Self { host, fact, frame: 0, log: 0, said, latest: Timestamp(0) }
     }
@@ -226,7 +226,7 @@ impl RecordingFile {
             scrubbed: false,
             servers,
         };
-        let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, own(path)?);
+        let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, create_private(path)?);
         let (path, text) = (path.to_owned(), Vec::new());
         let mut output =
             Self { path, file, text, header, bytes: 0, most: MAX_FILE_BYTES, packing: None };
@@ -268,10 +268,10 @@ impl RecordingFile {
         std::fs::rename(&self.path, &aside)?;
         self.packing = Some(std::thread::spawn(move || {
             let _ = std::fs::remove_file(&packed);
-            pack(&aside, own(&packed)?)?;
+            pack(&aside, create_private(&packed)?)?;
             std::fs::remove_file(&aside)
         }));
-        self.file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, own(&self.path)?);
+        self.file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, create_private(&self.path)?);
         self.header.began = base::Clock::system().now();
         self.begin()?;
         Ok(true)
@@ -291,7 +291,7 @@ impl RecordingFile {
         }
         let mut part = self.path.clone().into_os_string();
         part.push(".part");
-        pack(&self.path, own(part.as_ref())?)?;
+        pack(&self.path, create_private(part.as_ref())?)?;
         std::fs::rename(part, &self.path)
     }
 }
@@ -302,7 +302,7 @@ fn is_packed(path: &Path) -> bool {
 }
 
 /// Creates a new file readable only by the user.
-fn own(path: &Path) -> io::Result<File> {
+fn create_private(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);
     #[cfg(unix)]

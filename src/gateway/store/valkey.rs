@@ -272,7 +272,7 @@ impl Valkey {
 
     /// Synchronizes a file with its copy in the store; returns whether the file was written.
     async fn join(&self, document: &SharedFile, version: Option<&String>) -> Result<bool, String> {
-        let now = (Fingerprint::of(&document.path), version.cloned());
+        let now = (Fingerprint::from_path(&document.path), version.cloned());
         if document.same.lock().as_ref() == Some(&now) {
             return Ok(false);
         }
@@ -391,7 +391,7 @@ fn join_file(path: &Path, theirs: Option<&str>) -> Result<Joined, String> {
             replace_private(path, text.as_bytes()).map_err(|e| fail(e.to_string()))?;
         }
         let push = text.clone().filter(|_| joined != theirs);
-        Ok(Joined { file: Fingerprint::of(path), is_written, text, push })
+        Ok(Joined { file: Fingerprint::from_path(path), is_written, text, push })
     })
 }
 
@@ -411,7 +411,7 @@ impl SharedStore for Valkey {
         self.connection.clone().hget(key("session", session), "owner").await.map_err(words)
     }
 
-    async fn own(&self, session: &str, client: &str) {
+    async fn set_owner(&self, session: &str, client: &str) {
         let key = key("session", session);
         let owned: RedisResult<()> = self.connection.clone().hset(key, "owner", client).await;
         if let Err(error) = owned {

@@ -47,7 +47,7 @@ pub trait CallsInFlight: Send + Sync + 'static {
     /// Looks up a call.
     fn find(&self, server: &ServerName, call: CallId) -> Option<CallInFlight>;
     /// Learns that a server asked something during one of these calls, without saying which.
-    fn asked(&self, server: &ServerName, calls: &[CallId]);
+    fn record_question(&self, server: &ServerName, calls: &[CallId]);
 }
 
 /// A call in flight, for display.
@@ -316,11 +316,11 @@ pub(crate) async fn decide(
     asked: ServerRequest,
     asker: Option<Asker>,
 ) -> Answer {
-    if RuleKind::of(&asked.kind).is_some()
+    if RuleKind::from_request_kind(&asked.kind).is_some()
         && !asked.candidates.is_empty()
         && let Some(calls) = approvals.calls.get()
     {
-        calls.asked(&asked.server, &asked.candidates);
+        calls.record_question(&asked.server, &asked.candidates);
     }
     let mut open = match OpenPlace::take(Arc::clone(&approvals), &asked) {
         Ok(open) => open,
@@ -471,7 +471,7 @@ fn refusal(kind: &RequestKind, why: &str) -> Answer {
 
 /// The answer when nobody was asked: an error that says so, never a refusal in a person's name.
 fn unanswered(kind: &RequestKind, why: &str) -> Answer {
-    match RuleKind::of(kind) {
+    match RuleKind::from_request_kind(kind) {
         Some(of) => {
             let message = format!("`{}` was answered by nobody: {why}", of.method());
             Answer::Refuse { code: UNANSWERED_CODE, message }

@@ -136,7 +136,7 @@ impl SourceMatcher {
                 let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
                 let path = entry.into_path();
                 if !is_folder {
-                    found.files.insert(path.clone(), Fingerprint::of(&path));
+                    found.files.insert(path.clone(), Fingerprint::from_path(&path));
                 } else if found.folders.len() < MAX_FOLDERS {
                     found.folders.insert(path);
                 } else {

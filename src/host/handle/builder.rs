@@ -215,9 +215,9 @@ impl CallsInFlight for AskingCalls {
         self.slot(server)?.call_in_flight(call)
     }
 
-    fn asked(&self, server: &ServerName, calls: &[CallId]) {
+    fn record_question(&self, server: &ServerName, calls: &[CallId]) {
         if let Some(slot) = self.slot(server) {
-            slot.turns.asked(calls);
+            slot.turns.record_question(calls);
         }
     }
 }

@@ -300,7 +300,7 @@ impl OfOrigin {
             };
             (server_len, (0..self.grants.len()).filter(is_covered).collect())
         };
-        self.known.of(full, |(known, _)| *known == server_len, find).1
+        self.known.get_or_find(full, |(known, _)| *known == server_len, find).1
     }
 }
 

@@ -339,7 +339,7 @@ pub struct OutsideError {
 impl OutsideError {
     /// Converts an error for an outside caller. Drops the host's messages about a server, which may
     /// contain its command line, a path or a line of its log.
-    pub fn of(error: &Error) -> Self {
+    pub fn from_error(error: &Error) -> Self {
         use OutsideCode as Code;
         let own = || error.message.clone();
         let (code, message) = match (error.code, error.denial) {

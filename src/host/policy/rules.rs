@@ -63,7 +63,12 @@ impl<V: Clone> Memo<V> {
     }
 
     /// The entry of `full` if it `fits`, otherwise the result of `find`.
-    pub(super) fn of(&self, full: &str, fits: impl Fn(&V) -> bool, find: impl FnOnce() -> V) -> V {
+    pub(super) fn get_or_find(
+        &self,
+        full: &str,
+        fits: impl Fn(&V) -> bool,
+        find: impl FnOnce() -> V,
+    ) -> V {
         if let Some(known) = self.0.read().get(full).filter(|known| fits(known)) {
             return known.clone();
         }
@@ -269,7 +274,7 @@ impl Rules {
 impl Layer {
     /// The matching rules of this layer; `full` is `server.name`, or the normalized URI.
     fn verdict(&self, target: &PolicyTarget<'_>, full: &str, servers: &[ServerName]) -> FirstRules {
-        let [deny, allow, ask] = [&self.deny, &self.allow, &self.ask].map(|l| l.of(target.kind));
+        let [deny, allow, ask] = [&self.deny, &self.allow, &self.ask].map(|l| l.globs(target.kind));
         if [deny, allow, ask].iter().all(|globs| globs.rules.is_empty()) {
             return FirstRules::default();
         }
@@ -284,19 +289,21 @@ impl Layer {
         }
         let (hints, server_len) = (target.hints, target.server.len());
         let fits = |known: &MatchedRules| known.hints == hints && known.server_len == server_len;
-        self.known.of(full, fits, || MatchedRules { hints, server_len, rules: find() }).rules
+        self.known
+            .get_or_find(full, fits, || MatchedRules { hints, server_len, rules: find() })
+            .rules
     }
 }
 
 impl List {
-    fn of(&self, kind: TargetKind) -> &Globs {
+    fn globs(&self, kind: TargetKind) -> &Globs {
         &self.0[kind as usize]
     }
 
     fn entries(&self) -> impl Iterator<Item = (TargetKind, &RuleGlob)> {
         use TargetKind::{Prompt, Resource, Server, Tool};
         let kinds = [Tool, Prompt, Resource, Server].into_iter();
-        kinds.flat_map(|kind| self.of(kind).rules.iter().map(move |entry| (kind, entry)))
+        kinds.flat_map(|kind| self.globs(kind).rules.iter().map(move |entry| (kind, entry)))
     }
 
     fn compile(at: &str, rules: &[RuleConfig], problems: &mut Vec<String>) -> Self {

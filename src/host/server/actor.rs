@@ -516,7 +516,7 @@ impl<'a> Actor<'a> {
 
     /// Sends a request and discards the result.
     fn ask(&self, opened: &Opened, request: Request) {
-        let own = PendingRequest::own(self.config.request_timeout);
+        let own = PendingRequest::internal(self.config.request_timeout);
         let asked = opened.session.request(request, own);
         self.wait_for(Addressee::Server, asked.map(|_| Happened::Nothing));
     }
@@ -525,7 +525,7 @@ impl<'a> Actor<'a> {
     /// and fetches the lists again.
     fn renewed(&mut self) {
         let Some(opened) = self.current.clone() else { return };
-        self.note("the server lost the session; a new one was opened in its place");
+        self.log_info("the server lost the session; a new one was opened in its place");
         let offered = opened.session.view();
         for kind in ListKind::ALL {
             if offered.offers(kind) {

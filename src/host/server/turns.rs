@@ -87,8 +87,8 @@ impl Turns {
     }
 
     /// Records that the server asked something during one of these calls.
-    pub fn asked(&self, calls: &[CallId]) {
-        self.state.lock().asked(calls);
+    pub fn record_question(&self, calls: &[CallId]) {
+        self.state.lock().record_question(calls);
         self.changed.notify_waiters();
     }
 }
@@ -127,7 +127,7 @@ impl TurnsState {
         true
     }
 
-    fn asked(&mut self, calls: &[CallId]) {
+    fn record_question(&mut self, calls: &[CallId]) {
         let found = match calls {
             [_] => Certainty::Seen,
             _ => Certainty::Suspected,
@@ -200,7 +200,7 @@ mod tests {
         let ((one, of_a), (two, of_b)) = (call(1, "a"), call(2, "b"));
         let first = turns.take(one, &long, &of_a).await;
         let second = turns.take(two, &ask, &of_b).await;
-        turns.asked(&[one, two]);
+        turns.record_question(&[one, two]);
         drop((first, second));
 
         let first = turns.take(one, &long, &of_a).await;
@@ -210,7 +210,7 @@ mod tests {
         assert!(turns.take(one, &long, &of_a).now_or_never().is_none());
         let own = call(3, "b");
         let own = turns.take(own.0, &long, &own.1).await;
-        turns.asked(&[two]);
+        turns.record_question(&[two]);
         let held = of_b.hold();
         let first = turns.take(one, &long, &of_a).await;
         drop((held, first, second, own));

@@ -445,14 +445,18 @@ impl Authorizer {
         let mut done = SignedOut { token: None, revoked: Ok(()), had_client: false };
         // A server whose issuer moved may have several.
         for _ in 0..Self::MAX_TOKENS {
-            let Some(known) = store.find(&self.site.address).map_err(kept)? else { break };
+            let Some(known) = store.find(&self.site.address).map_err(token_file_failure)? else {
+                break;
+            };
             {
                 let _guard = self.lock(&known).await?;
                 // Another process may have refreshed it meanwhile.
-                if store.find(&self.site.address).map_err(kept)?.as_ref() != Some(&known) {
+                if store.find(&self.site.address).map_err(token_file_failure)?.as_ref()
+                    != Some(&known)
+                {
                     continue;
                 }
-                store.remove(&known).map_err(kept)?;
+                store.remove(&known).map_err(token_file_failure)?;
             }
             let client = known.client.used(self.site.config.client_secret.as_ref());
             let key = self.site.config.private_key.as_ref();
@@ -461,9 +465,9 @@ impl Authorizer {
             done.revoked = done.revoked.and(revoked);
             done.token.get_or_insert(known);
         }
-        for client in store.clients(&self.site.address).map_err(kept)? {
+        for client in store.clients(&self.site.address).map_err(token_file_failure)? {
             done.had_client |= client.origin == ClientOrigin::Registered;
-            store.remove_client(&client).map_err(kept)?;
+            store.remove_client(&client).map_err(token_file_failure)?;
         }
         self.hold(None);
         Ok(done)
@@ -474,7 +478,7 @@ impl Authorizer {
     /// # Errors
     /// When the store cannot be read.
     pub fn state(&self) -> Result<Option<StoredToken>, AuthFailure> {
-        let found = self.site.store.find(&self.site.address).map_err(kept)?;
+        let found = self.site.store.find(&self.site.address).map_err(token_file_failure)?;
         // One that cannot be sent is as good as none: signing in again repairs it.
         Ok(found.filter(|token| is_sendable(&token.access_token)))
     }
@@ -501,11 +505,11 @@ impl Authorizer {
     async fn lock(&self, token: &StoredToken) -> Result<Box<dyn Send>, AuthFailure> {
         let (store, token) = (Arc::clone(&self.site.store), token.clone());
         let locked = tokio::task::spawn_blocking(move || store.lock(&token)).await;
-        locked.map_err(AuthFailure::failed)?.map_err(kept)
+        locked.map_err(AuthFailure::failed)?.map_err(token_file_failure)
     }
 
     async fn keep(&self, token: &StoredToken) -> Result<(), AuthFailure> {
-        self.site.store.save(token).map_err(kept)?;
+        self.site.store.save(token).map_err(token_file_failure)?;
         self.hold(Some(token.clone()));
         Ok(())
     }
@@ -585,7 +589,7 @@ impl Authorizer {
                 }
                 let is_registered = current.client.origin == ClientOrigin::Registered;
                 if is_client_refusal(&code) {
-                    self.site.store.remove_client(&current.client).map_err(kept)?;
+                    self.site.store.remove_client(&current.client).map_err(token_file_failure)?;
                 } else if code != "invalid_grant" {
                     return Err(NotGranted::Code(code).into_failure(endpoint));
                 }
@@ -601,6 +605,6 @@ impl Authorizer {
     }
 }
 
-fn kept(error: io::Error) -> AuthFailure {
+fn token_file_failure(error: io::Error) -> AuthFailure {
     AuthFailure::Failed(format!("the token file: {error}"))
 }

@@ -349,7 +349,7 @@ impl Documents {
     /// Notes which resource a document is for. One that is for this server, or for a path above it,
     /// is given to rmcp as for this server: it compares letter by letter, and stumbles over a last
     /// slash. What a token is asked for is what the document says.
-    fn note(&self, at: &http::Uri, body: &mut Vec<u8>) {
+    fn record(&self, at: &http::Uri, body: &mut Vec<u8>) {
         let Ok(mut document) = serde_json::from_slice::<Value>(body) else { return };
         let Some(resource) = document["resource"].as_str().map(str::to_owned) else { return };
         let is_ours = Url::parse(&resource).is_ok_and(|url| describes(&url, &self.address));
@@ -381,7 +381,7 @@ impl OAuthHttpClient for Documents {
             let response = self.exchange.run(kind, request.request).await;
             let mut response = response.map_err(OAuthHttpClientError::from)?;
             if kind == StepKind::ResourceMetadata && response.status() == StatusCode::OK {
-                self.note(&at, response.body_mut());
+                self.record(&at, response.body_mut());
             }
             Ok(response)
         })

@@ -112,7 +112,9 @@ impl Site {
         loop {
             let ChosenClient { client, is_kept } =
                 self.client(&found, kept.take(), &loopback).await?;
-            self.store.save_client(&client.kept()).map_err(AuthFailure::failed)?;
+            self.store
+                .save_client(&client.without_configured_secret())
+                .map_err(AuthFailure::failed)?;
             *self.unanswered.lock() = is_kept.then(|| client.clone());
             let done = self.attempt(prompt, &found, &client, &loopback).await;
             if let Err(NotSignedIn::Unanswered(failure)) = done {
@@ -292,7 +294,7 @@ impl Site {
             issuer: found.issuer.clone(),
             server: self.address.to_string(),
             resource: found.resource.clone(),
-            client: by.client.kept(),
+            client: by.client.without_configured_secret(),
             proof_key: by.proof.map(|key| key.stored().to_owned()),
             token_endpoint: found.metadata.token_endpoint.clone(),
             revocation_endpoint: found.revocation_endpoint(),

@@ -116,7 +116,7 @@ impl fmt::Debug for StoredClient {
 
 impl StoredClient {
     /// As stored: a configured secret is not copied, because a copy would go stale.
-    pub(super) fn kept(&self) -> Self {
+    pub(super) fn without_configured_secret(&self) -> Self {
         let configured = self.origin == ClientOrigin::Configured;
         Self { secret: self.secret.clone().filter(|_| !configured), ..self.clone() }
     }

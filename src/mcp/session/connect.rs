@@ -226,7 +226,7 @@ fn note_gaps(core: &Core, result: &Value, method: &str) {
 impl Core {
     /// One round trip of a handshake.
     async fn shake(&self, rpc: RpcRequest, meta: &Map<String, Value>) -> Result<Value, Error> {
-        let own = PendingRequest::own(Duration::MAX);
+        let own = PendingRequest::internal(Duration::MAX);
         Ok(self.round_trip_with(&rpc, &own, meta).await?.into_value())
     }
 
@@ -306,7 +306,7 @@ fn run(live: &LiveSession) {
     {
         let core = Arc::clone(core);
         live.spawn(async move {
-            let own = PendingRequest::own(Duration::from_secs(30));
+            let own = PendingRequest::internal(Duration::from_secs(30));
             if let Err(error) = core.round_trip(set_level(level), &own).await {
                 tracing::warn!(server = %core.tap.context.server, %error, "log level not set");
             }
@@ -380,7 +380,7 @@ impl ReceivedSoFar {
     }
 
     /// Records that a handshake request was sent.
-    pub fn asked(&self, method: &str) {
+    pub fn record_request(&self, method: &str) {
         self.with(|s| s.asked = Some(method.to_owned()));
     }
 

@@ -102,7 +102,7 @@ impl Fetch<'_> {
         let params = cursor.map(|cursor| json!({"cursor": cursor}));
         let rpc = RpcRequest::new(kind.method(), None, params);
         // The caller has its own deadline for the whole list.
-        let own = PendingRequest::own(limits.max_call);
+        let own = PendingRequest::internal(limits.max_call);
         let mut result = core.round_trip(rpc, &own).await?.into_value();
         self.bytes += own.bytes.totals().0;
         let next = match result.get_mut("nextCursor").map(Value::take) {

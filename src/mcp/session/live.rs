@@ -381,7 +381,7 @@ impl Core {
             };
             let params = json!({"notifications": filter});
             let rpc = RpcRequest::new("subscriptions/listen", None, Some(params));
-            let own = PendingRequest::own(Duration::MAX);
+            let own = PendingRequest::internal(Duration::MAX);
             let began = Instant::now();
             let ended = tokio::select! {
                 ended = self.round_trip(rpc, &own) => ended,

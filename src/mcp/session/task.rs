@@ -338,7 +338,8 @@ impl Unwanted {
         let (core, cancel_request) = (Arc::clone(&self.core), self.about("tasks/cancel"));
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         Some(runtime.spawn(async move {
-            let _ = core.round_trip(cancel_request, &PendingRequest::own(CANCEL_TIMEOUT)).await;
+            let _ =
+                core.round_trip(cancel_request, &PendingRequest::internal(CANCEL_TIMEOUT)).await;
         }))
     }
 }

@@ -35,7 +35,7 @@ impl Coding {
     ///
     /// # Errors
     /// Names a coding that cannot be decoded.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, String> {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Result<Self, String> {
         let named = |value: &http::HeaderValue| value.to_str().unwrap_or("?").to_ascii_lowercase();
         let given = headers.get_all(CONTENT_ENCODING).iter().map(named).collect::<Vec<_>>();
         let given = given.join(",");
@@ -70,7 +70,7 @@ fn refusal(coding: &str) -> String {
 
 /// The decoded body of a response; an error in place of one that cannot be decoded.
 pub(crate) fn decoded(response: reqwest::Response) -> DecodedBody {
-    let coding = Coding::of(response.headers());
+    let coding = Coding::from_headers(response.headers());
     let body = response.bytes_stream().map_err(io::Error::other).boxed();
     match coding {
         Ok(coding) => decode(body, coding),
@@ -305,7 +305,7 @@ mod tests {
         let of = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_ENCODING, value.parse().unwrap());
-            Coding::of(&headers)
+            Coding::from_headers(&headers)
         };
         assert_eq!(of("GZIP"), Ok(Coding::Gzip));
         assert_eq!(of("identity"), Ok(Coding::Identity));

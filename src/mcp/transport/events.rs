@@ -62,7 +62,7 @@ impl ReopenPauses {
     }
 
     /// The pause where the server asks for none.
-    pub(crate) const fn own(&self) -> Duration {
+    pub(crate) const fn fallback(&self) -> Duration {
         self.own
     }
 }
@@ -94,10 +94,10 @@ impl SseEvents {
     pub fn new(response: reqwest::Response, limit: usize) -> Self {
         let mut returned = false;
         let bytes = decoded(response).map_ok(move |chunk| line_feeds(chunk, &mut returned)).boxed();
-        Self::of(Box::new(StreamReader::new(bytes)), limit)
+        Self::from_text(Box::new(StreamReader::new(bytes)), limit)
     }
 
-    fn of(text: Box<dyn AsyncRead + Send + Unpin>, limit: usize) -> Self {
+    fn from_text(text: Box<dyn AsyncRead + Send + Unpin>, limit: usize) -> Self {
         Self {
             lines: LineSplitter::new(text, limit),
             limit,
@@ -226,7 +226,7 @@ mod tests {
             let pieces: Vec<_> =
                 pieces.map(|piece| Ok::<_, io::Error>(line_feeds(piece, &mut returned))).collect();
             let reader = StreamReader::new(futures::stream::iter(pieces));
-            let (mut events, mut found) = (SseEvents::of(Box::new(reader), 100), Vec::new());
+            let (mut events, mut found) = (SseEvents::from_text(Box::new(reader), 100), Vec::new());
             while let Some(event) = events.next().await.expect("read") {
                 let data = String::from_utf8(event.data).expect("text").replace(' ', "");
                 found.push(format!("{} {data} {}", event.kind, event.id.unwrap_or_default()));

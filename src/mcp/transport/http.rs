@@ -186,7 +186,7 @@ impl Http {
         if status == StatusCode::ACCEPTED {
             return Ok(());
         }
-        let coding = Coding::of(response.headers());
+        let coding = Coding::from_headers(response.headers());
         if let Some(coding) = coding.map_err(SendError::Refused)?.name() {
             self.tolerate(
                 &format!("answers are compressed ({coding}), which was not asked for"),
@@ -215,7 +215,7 @@ impl Http {
         let mut failed = 0;
         while self.tap.is_pending(id) {
             let Some(last) = mark.id.clone() else { return Err(closed_early()) };
-            let asked = mark.retry.take().unwrap_or(pauses.own());
+            let asked = mark.retry.take().unwrap_or(pauses.fallback());
             tokio::time::sleep(asked.max(least)).await;
             match self.get(Some(&last)).await {
                 Ok(Some(response)) => {
@@ -251,7 +251,7 @@ impl Http {
                 Err(_) => pauses.after_failure(),
             };
             drop(http);
-            let asked = mark.retry.take().unwrap_or(pauses.own());
+            let asked = mark.retry.take().unwrap_or(pauses.fallback());
             tokio::time::sleep(asked.max(least)).await;
         }
     }

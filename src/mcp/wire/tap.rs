@@ -243,7 +243,7 @@ impl Tap {
         let method = method_name(&rpc.method);
         let shakes = rpc.is_handshake();
         if shakes {
-            self.context.seen.asked(&rpc.method);
+            self.context.seen.record_request(&rpc.method);
         }
         let mut table = self.table.lock();
         let id = table.next_id;

@@ -215,7 +215,7 @@ pub(super) fn send_next(answering: &mut AnswerScreen, left: Option<u32>, out: &m
     answering.stop_waiting();
     let request = &answering.request;
     if let (Some(Effect::Order(Order::Answer(_, answer))), Some(kind)) =
-        (&wanted, RuleKind::of(&request.kind))
+        (&wanted, RuleKind::from_request_kind(&request.kind))
     {
         let rule = match answer {
             Answer::Result(result) => ApprovalRule::Canned(result.clone()),

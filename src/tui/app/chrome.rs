@@ -67,7 +67,7 @@ pub(super) fn header(
     if let Some(problem) = problem {
         // File and line only; the help shows the whole message.
         let at = problem.as_str().find(": ").unwrap_or(problem.as_str().len());
-        let place = terminal::ink::InkSlice::of(problem, 0, at);
+        let place = terminal::ink::InkSlice::new(problem, 0, at);
         right.push((ink!("{} {}", cx.glyphs.warning, place), Role::Warning));
     }
     playback::marks(cx, &mut right);

@@ -448,7 +448,7 @@ impl App {
         let mut text = match fresh {
             None | Some(Todo::Request(_) | Todo::Held(_)) => return,
             Some(Todo::Approval(_)) => {
-                let asked = self.model.situation.asked().count();
+                let asked = self.model.situation.needing_approval().count();
                 let s = if asked == 1 { "s" } else { "" };
                 ink!("{} await{} your approval", count(asked, "command"), s)
             }

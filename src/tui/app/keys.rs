@@ -286,7 +286,7 @@ pub(super) fn elsewhere(app: &App, action: Action) -> Option<PaneId> {
     if app.look.keymap.scopes_of(action).any(|scope| everywhere(&scope)) {
         return None;
     }
-    app.look.keymap.scopes_of(action).find_map(PaneId::of)
+    app.look.keymap.scopes_of(action).find_map(PaneId::from_scope)
 }
 
 /// The help: the keys of the open screen, or every key that works now and any problem with the

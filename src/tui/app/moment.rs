@@ -18,7 +18,7 @@ pub struct DrawnDecision {
 
 impl DrawnDecision {
     /// Records the decision shown by the current frame.
-    pub fn note(&mut self, decision: Option<String>, now: Timestamp) {
+    pub fn record(&mut self, decision: Option<String>, now: Timestamp) {
         self.shown = decision.map(|decision| match &self.shown {
             Some((before, since)) if *before == decision => (decision, *since),
             _ => (decision, now),

@@ -26,7 +26,6 @@ pub enum OpenScreen {
     Call(usize),
     /// An answer to this request.
     Answer(ApprovalId),
-    /// The chat.
     Chat,
     /// Any other screen or dialog, dropped when it is closed.
     Own(Box<dyn Screen>),
@@ -406,7 +405,8 @@ impl Screens {
 
     /// Loads the arguments of a past call into its form.
     pub fn open_past(&mut self, target: &str, id: u64, model: &Model, out: &mut Out) {
-        let entry = self.calls.history.of(target).iter().find(|entry| entry.id == id).cloned();
+        let entry =
+            self.calls.history.calls_of(target).iter().find(|entry| entry.id == id).cloned();
         let mut views = model.view.servers.iter();
         let subject = views.find_map(|(server, view)| named(server, view, target));
         let (Some(entry), Some(subject)) = (entry, subject) else {
@@ -454,7 +454,7 @@ impl Screens {
                 none if none.is_empty() => out.warn(ink!("the request offers no tools")),
                 choices => out.choose(ink!("call a tool"), choices),
             },
-            Action::SendAlways if RuleKind::of(&request.kind).is_none() => {
+            Action::SendAlways if RuleKind::from_request_kind(&request.kind).is_none() => {
                 out.warn(ink!("no rule covers this kind of request"));
             }
             Action::SendAlways => {

@@ -24,13 +24,12 @@ use schema::Defaults;
 mod answer;
 mod offer;
 
-pub use offer::{Offer, kept as kept_offers};
+pub use offer::{Offer, stored_offers as kept_offers};
 
 /// The content of a request, parsed.
 pub enum Says {
     /// A sampling request.
     Sampling(SamplingReading),
-    /// An elicitation.
     Elicitation(ElicitationReading),
     /// Anything else, to be shown as JSON.
     Other,
@@ -78,7 +77,6 @@ pub enum Drafting {
 
 /// A request being answered.
 pub struct AnswerScreen {
-    /// The request.
     pub request: Arc<ApprovalRequest>,
     /// Its parameters as edited by the user; also the input for a drafting model.
     pub params: Arc<Value>,

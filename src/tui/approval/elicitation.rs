@@ -15,7 +15,6 @@ use schema::{SchemaDocument, parameters};
 pub struct ElicitationReading {
     /// The message of the server.
     pub message: SafeText,
-    /// What it asks for.
     pub asks: Asks,
     /// Warnings for the user.
     pub warnings: Vec<String>,
@@ -24,7 +23,6 @@ pub struct ElicitationReading {
 /// What an elicitation asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asks {
-    /// A form.
     Form(AskedForm),
     /// A visit to a URL.
     Url(UrlReading),
@@ -33,7 +31,6 @@ pub enum Asks {
 /// A form that is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedForm {
-    /// Its schema.
     pub schema: Arc<Value>,
     /// Its number of fields.
     pub fields: usize,

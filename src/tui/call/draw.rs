@@ -77,7 +77,6 @@ impl CallScreen {
         }
     }
 
-    /// Draws the screen.
     pub fn draw(
         &self,
         keymap: &Keymap,
@@ -369,7 +368,7 @@ const MAX_DATA_CHARS: usize = 20_000;
 /// Draws a failed call; if not everything fits, the last line says where the rest is.
 pub(super) fn draw(look: &Styles, run: &CallRun, error: &Error, area: Rect, buf: &mut Buffer) {
     let room = area.width.max(8);
-    let texts = said(look, run, error);
+    let texts = error_lines(look, run, error);
     let mut rows = texts.iter().flat_map(|(text, style)| {
         text.lines().flat_map(move |line| wrap(line, room)).map(move |row| (row, *style))
     });
@@ -386,7 +385,7 @@ pub(super) fn draw(look: &Styles, run: &CallRun, error: &Error, area: Rect, buf:
 }
 
 /// The message, the next step, all violations, and the JSON-RPC error with its data.
-fn said(look: &Styles, run: &CallRun, error: &Error) -> Vec<(SafeText, Style)> {
+fn error_lines(look: &Styles, run: &CallRun, error: &Error) -> Vec<(SafeText, Style)> {
     let mut out = Vec::new();
     if !(run.cancelled && error.code == ErrorCode::Cancelled) {
         out.push((SafeText::block(&error.message), look.text));

@@ -55,7 +55,6 @@ impl Export {
 pub struct WrittenCall<'a> {
     /// The subject of the call.
     pub subject: &'a CallSubject,
-    /// Its arguments.
     pub arguments: &'a Value,
     /// The expanded template, or the URI of a resource.
     pub uri: &'a str,
@@ -72,7 +71,6 @@ pub struct SharedResult {
     pub ending: String,
     /// The error, if there is no result.
     pub error: Option<String>,
-    /// The result.
     pub result: Option<Value>,
 }
 

@@ -11,7 +11,6 @@ use mcp::{Payload, Progress};
 /// Maximum number of events kept per call.
 const MAX_CALL_EVENTS: usize = 200;
 
-/// One call.
 pub struct CallRun {
     /// Its number on this screen, from 1.
     pub number: u64,
@@ -39,7 +38,6 @@ pub struct CallRun {
     pub because: Option<SafeText>,
     /// How its result compares with the one before, for an automatic repetition.
     pub difference: Option<Difference>,
-    /// Its state.
     pub state: RunState,
 }
 
@@ -123,7 +121,6 @@ pub enum RunState {
     },
     /// Answered, possibly with an error of the tool.
     Answered {
-        /// The outcome.
         outcome: Box<CallOutcome>,
         /// Its viewer.
         view: Box<ResultView>,
@@ -331,7 +328,6 @@ impl CallRun {
 /// Why a call failed: what is known of it.
 #[derive(Clone, Debug)]
 pub struct WhyCall {
-    /// Its server.
     pub server: ServerName,
     /// The name of what was called.
     pub label: SafeText,

@@ -27,10 +27,8 @@ use terminal::graphics::Placement;
 /// The part of the call screen that has the keyboard focus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallFocus {
-    /// The form.
     #[default]
     Form,
-    /// The result.
     Result,
 }
 
@@ -41,7 +39,6 @@ pub struct CallScreen {
     pub number: usize,
     /// The subject of its calls.
     pub subject: CallSubject,
-    /// The form.
     pub form: FormState,
     /// The calls, oldest first.
     pub runs: Vec<CallRun>,

@@ -34,9 +34,7 @@ pub const METHODS: &str = "completion/complete logging/setLevel ping prompts/get
 /// The subject of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallSubject {
-    /// Its server.
     pub server: ServerName,
-    /// Its kind.
     pub kind: SubjectKind,
     /// Name, URI or template on the wire.
     pub wire: Arc<str>,
@@ -59,7 +57,6 @@ pub struct CallSubject {
 }
 
 impl CallSubject {
-    /// A tool.
     pub fn tool(server: &ServerName, tool: &Tool) -> Self {
         let manner = match (tool.hints.read_only, tool.hints.destructive) {
             (Some(true), _) => "read-only",

@@ -9,7 +9,6 @@ use base::text::json::plain;
 /// One variable of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
     pub name: String,
     /// `*`: a list or object becomes several parts.
     pub explode: bool,

@@ -272,7 +272,7 @@ fn u4_a_half_filled_form_comes_back_and_an_interrupted_call_is_not_sent_again() 
     let mut second = CallScreen::new(subject, &history, Timestamp(9));
     assert_eq!(second.form.arguments(), json!({"a": 8}), "what was called with is replaced");
     assert_eq!(second.in_flight(), 0);
-    let past = history.of(&second.subject.key())[0].clone();
+    let past = history.calls_of(&second.subject.key())[0].clone();
     assert_eq!(past.outcome, None, "nobody knows how it ended");
     second.take_past(past.arguments);
     assert_eq!(second.form.arguments(), json!({"a": 7}));

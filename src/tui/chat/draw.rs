@@ -141,7 +141,6 @@ impl ChatScreen {
         TextReader::new(ink!("context: {} tokens", limit), doc)
     }
 
-    /// Draws the screen.
     pub(super) fn draw(&self, look: &Styles, area: Rect, buf: &mut Buffer) {
         let area = area.intersection(buf.area);
         if area.height < 6 || area.width < 20 {

@@ -31,9 +31,7 @@ pub enum ChatCommand {
 named! {
     /// The kinds of choices, with the titles of their lists.
     pub enum Choose {
-        /// A conversation.
         Conversation = "conversations",
-        /// A model.
         Model = "models",
         /// A profile of the policy.
         Profile = "profiles",

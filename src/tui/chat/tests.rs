@@ -30,7 +30,7 @@ fn text(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-fn said(text: &str, at: Option<u64>) -> Value {
+fn message(text: &str, at: Option<u64>) -> Value {
     json!({"type": "message", "text": text, "at": at})
 }
 
@@ -87,13 +87,14 @@ fn a_call_is_one_line_unfolds_to_its_result_and_opens() {
 #[test]
 fn a_message_is_written_again_and_replaces_what_followed() {
     let done = json!({"type": "done", "reason": "end"});
-    let mut screen = screen(&[said("one", None), text("1"), done.clone(), said("two", None), done]);
+    let mut screen =
+        screen(&[message("one", None), text("1"), done.clone(), message("two", None), done]);
     act(&mut screen, Action::EditAgain);
     act(&mut screen, Action::EditAgain);
     screen.type_key(KeyEvent::from(KeyCode::Char('!')));
     let wanted = ChatCommand::Say("one!".to_owned(), Some(0));
     assert_eq!(act(&mut screen, Action::Send), Some(wanted));
-    screen.event(&said("one!", Some(0)));
+    screen.event(&message("one!", Some(0)));
     assert_eq!((screen.said.len(), screen.entries.len()), (1, 1));
     assert_eq!(act(&mut screen, Action::Send), None, "nothing is typed");
     assert_eq!(act(&mut screen, Action::CancelCall), Some(ChatCommand::Abort));
@@ -125,7 +126,7 @@ fn a_search_goes_up_from_match_to_match_and_shows_each() {
 
 #[test]
 fn the_export_is_markdown() {
-    let mut events = vec![said("how warm?", None)];
+    let mut events = vec![message("how warm?", None)];
     events.extend(call("1"));
     events.push(text("It is **42**."));
     events.push(

@@ -192,7 +192,6 @@ pub enum Weight {
     Note,
 }
 
-/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// JSON pointer of its place.

@@ -281,10 +281,10 @@ impl Sheet<'_> {
     /// Draws the hint of the row that has the focus, below its value.
     fn hint(&mut self, row: usize, body: Rect, area: Rect) {
         let indent = hint_indent(self.state, row);
-        for (y, (text, style)) in (area.y..area.bottom()).zip(hint_lines(self.state, row, body)) {
+        for (y, (text, tone)) in (area.y..area.bottom()).zip(hint_lines(self.state, row, body)) {
             put(self.buf, area.x, y, 1, self.look.sign("▎", "|"), self.look.accent);
             let x = area.x + indent;
-            put(self.buf, x, y, area.right().saturating_sub(x), &text, style.of(self.look));
+            put(self.buf, x, y, area.right().saturating_sub(x), &text, tone.style(self.look));
         }
     }
 
@@ -424,7 +424,7 @@ enum HintTone {
 }
 
 impl HintTone {
-    const fn of(self, look: &Styles) -> Style {
+    const fn style(self, look: &Styles) -> Style {
         match self {
             Self::Last => look.accent,
             Self::Warning => look.warning,

@@ -12,13 +12,10 @@ pub use base::text::json::exact;
 /// What a line editor edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edits {
-    /// Text.
     Text,
     /// Multi-line text.
     Lines,
-    /// A number.
     Number,
-    /// JSON.
     Json,
     /// The name of a new key.
     NewKey,
@@ -28,7 +25,7 @@ pub enum Edits {
 
 impl Edits {
     /// What a line editor edits in a field of this kind; `None` if it has no line editor.
-    pub(super) const fn of(kind: &FieldKind) -> Option<Self> {
+    pub(super) const fn from_kind(kind: &FieldKind) -> Option<Self> {
         match kind {
             FieldKind::Text { multiline: true, .. } => Some(Self::Lines),
             FieldKind::Text { .. } => Some(Self::Text),
@@ -43,7 +40,6 @@ impl Edits {
 pub struct LineEditor {
     /// JSON pointer of the place; empty for the whole value.
     pub pointer: String,
-    /// What it edits.
     pub edits: Edits,
     /// The text.
     pub area: TextArea<'static>,

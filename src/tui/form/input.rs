@@ -73,7 +73,7 @@ impl FormState {
         let (edits, text) = match &row.kind {
             RowKind::AddKey => (Edits::NewKey, Some(String::new())),
             RowKind::Field { field, .. } => {
-                (Edits::of(&field.kind)?, text_of(&field.kind, self.at(&row.pointer)))
+                (Edits::from_kind(&field.kind)?, text_of(&field.kind, self.at(&row.pointer)))
             }
             _ => return None,
         };
@@ -172,7 +172,7 @@ impl FormState {
                 FieldKind::Object { .. } => self.enter_object(&at),
                 FieldKind::Bool | FieldKind::Choice(_) | FieldKind::MultiChoice(_) => return false,
                 kind => {
-                    if let Some(edits) = Edits::of(kind) {
+                    if let Some(edits) = Edits::from_kind(kind) {
                         self.begin_anew(at, edits);
                     }
                 }

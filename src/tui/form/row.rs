@@ -29,7 +29,6 @@ pub struct FormRow {
     pub required: bool,
     /// Whether the place can be removed from its parent (an item, an extra key).
     pub removable: bool,
-    /// Its kind.
     pub kind: RowKind,
 }
 
@@ -49,7 +48,6 @@ pub enum RowKind {
     },
     /// A field; for a container, the row above its members.
     Field {
-        /// The field.
         field: Box<Field>,
         /// Whether it is folded; `None` if it is not a container.
         folded: Option<bool>,
@@ -198,7 +196,7 @@ impl Builder<'_> {
         let choices: Vec<Types> = all.into_iter().filter(|t| types.contains(*t)).collect();
         let decided = self.decisions.get(&place.pointer).and_then(|decision| decision.of_type);
         let active = match value.filter(|v| !v.is_null()) {
-            Some(value) => choices.iter().position(|t| *t == Types::of(value)),
+            Some(value) => choices.iter().position(|t| *t == Types::from_value(value)),
             None => Some(decided.filter(|at| *at < choices.len()).unwrap_or(0)),
         };
         let Some(active) = active else { return };
@@ -365,14 +363,12 @@ impl FormRow {
 /// How a place is edited.
 #[derive(Clone, Debug)]
 pub enum FieldKind {
-    /// Text.
     Text {
         /// Whether several lines are likely.
         multiline: bool,
         /// `format`, or `contentEncoding` (`base64`).
         format: Option<String>,
     },
-    /// A number.
     Number,
     /// `true` or `false`.
     Bool,
@@ -382,7 +378,6 @@ pub enum FieldKind {
     MultiChoice(Arc<Vec<Value>>),
     /// Always the same value.
     Const(Value),
-    /// An object.
     Object {
         /// Whether keys can be added.
         open: bool,
@@ -528,7 +523,7 @@ fn kind_of(merged: &Merged, value: Option<&Value>, document: &SchemaDocument) ->
         Types::OBJECT => FieldKind::Object { open: !merged.closed || !merged.patterns.is_empty() },
         Types::ARRAY => array(merged, value, document),
         // Several types: use that of the value, otherwise JSON.
-        _ => match value.map(Types::of) {
+        _ => match value.map(Types::from_value) {
             Some(one) if merged.typed && types.contains(one) => {
                 let mut narrowed = merged.clone();
                 narrowed.types = one;

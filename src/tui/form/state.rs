@@ -547,7 +547,7 @@ impl FormState {
                 continue;
             }
             let field = self.field_at(&at);
-            let edits = field.and_then(|field| Edits::of(&field.kind));
+            let edits = field.and_then(|field| Edits::from_kind(&field.kind));
             if let Some(edits @ (Edits::Number | Edits::Json)) = edits {
                 self.take_typed(&at, edits, text);
             }

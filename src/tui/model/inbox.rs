@@ -38,7 +38,7 @@ impl Model {
     /// The same without the requests of servers.
     pub fn inbox_of_configuration(&self) -> impl Iterator<Item = Todo> {
         let now = &self.situation;
-        let approvals = now.asked().map(|one| Todo::Approval(one.review.server.clone()));
+        let approvals = now.needing_approval().map(|one| Todo::Approval(one.review.server.clone()));
         let inputs = now.wanted().map(|view| Todo::Input(view.input.id.clone()));
         let held: BTreeSet<&str> = self.policy.held.iter().map(|one| &*one.server).collect();
         let held = held.into_iter().map(|server| Todo::Held(ServerName::new(server)));
@@ -86,7 +86,7 @@ impl Todo {
     pub fn words(&self, model: &Model) -> (Ink, Ink) {
         match self {
             Self::Request(id) => match model.view.pending.get(id) {
-                Some(request) => (kind_word(&request.kind), said(request)),
+                Some(request) => (kind_word(&request.kind), request_text(request)),
                 None => Default::default(),
             },
             Self::Approval(server) => {
@@ -145,7 +145,7 @@ pub fn who_asks(request: &ApprovalRequest) -> (Ink, Ink) {
 }
 
 /// The text of a request, cut to what a row shows.
-fn said(request: &ApprovalRequest) -> Ink {
+fn request_text(request: &ApprovalRequest) -> Ink {
     let params = &request.params;
     let text = match request.kind {
         RequestKind::SignIn => params.get("issuer").and_then(Value::as_str),

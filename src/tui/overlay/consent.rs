@@ -28,7 +28,6 @@ pub struct Consent {
 /// One server's command that awaits approval.
 struct CommandBlock {
     awaiting: Awaiting,
-    /// Its lines.
     lines: Range<usize>,
     /// End of the lines that were on the screen without a gap.
     read_to: usize,

@@ -28,7 +28,6 @@ const MIN_PAGE_ROWS: u16 = 6;
 /// What a page explains.
 #[derive(Clone, Debug)]
 pub enum WhyAbout {
-    /// A server.
     Server(ServerName),
     /// A call that failed.
     Call(Box<WhyCall>),

@@ -19,7 +19,6 @@ impl PartialEq for CacheRow {
     }
 }
 
-/// The cache pane.
 #[derive(Default)]
 pub struct CachePane {
     browser: Browser<Arc<CacheRow>>,

@@ -24,9 +24,7 @@ pub enum EntryChange {
 /// One entry of a list of a server.
 #[derive(Clone, Debug)]
 pub struct CatalogEntry {
-    /// Its server.
     pub server: ServerName,
-    /// Its list.
     pub list: ListKind,
     /// Its name or URI on the wire.
     pub wire: Arc<str>,
@@ -54,7 +52,7 @@ pub struct CatalogEntry {
 
 impl CatalogEntry {
     /// Fills in what all lists have in common; the rest is empty.
-    pub fn of(
+    pub fn new(
         server: &ServerView,
         list: ListKind,
         wire: &Arc<str>,

@@ -19,7 +19,6 @@ mod detail;
 
 pub use detail::rule;
 
-/// The inbox.
 #[derive(Default)]
 pub struct InboxPane {
     browser: Browser<InboxRow>,
@@ -244,7 +243,6 @@ pub struct InboxGroup {
     pub kind: Option<RequestKind>,
 }
 
-/// A row.
 #[derive(Clone, Debug)]
 pub enum InboxRow {
     /// A request that waits.

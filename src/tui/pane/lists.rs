@@ -69,7 +69,7 @@ fn tools(server: &ServerView) -> Vec<CatalogEntry> {
         size: tokens(&tool.raw) as u64,
         names: format!("{} {}", tool.title.as_deref().unwrap_or_default(), server.name),
         description: tool.description.clone(),
-        ..CatalogEntry::of(server, ListKind::Tools, &tool.name, &tool.label, &tool.raw)
+        ..CatalogEntry::new(server, ListKind::Tools, &tool.name, &tool.label, &tool.raw)
     };
     server.capabilities.tools.iter().map(|tool| entry(tool)).collect()
 }
@@ -105,7 +105,7 @@ fn tool_detail(entry: &CatalogEntry, server: &ServerView, model: &Model, doc: &m
 
 /// The members of a schema as a tree.
 fn members(schema: &SchemaDocument, none: &'static str, doc: &mut Doc) {
-    if let Some(note) = schema.note() {
+    if let Some(note) = schema.draft_note() {
         doc.text(2, &Ink::line(note), Role::Faint);
     }
     let (lines, is_cut) = tree(schema);
@@ -167,14 +167,14 @@ fn resources(server: &ServerView) -> Vec<CatalogEntry> {
         number: one.size.map_or_else(Ink::default, |size| ink!("{}", Bytes(size))),
         names: names(&one.name, one.title.as_ref()),
         description: one.description.clone(),
-        ..CatalogEntry::of(server, ListKind::Resources, &one.uri, &one.label, &one.raw)
+        ..CatalogEntry::new(server, ListKind::Resources, &one.uri, &one.label, &one.raw)
     });
     let templates = lists.templates.iter().map(|one| CatalogEntry {
         note: Ink::from(one.title.as_ref().unwrap_or(&one.name)),
         marks: ink!("template"),
         names: names(&one.name, one.title.as_ref()),
         description: one.description.clone(),
-        ..CatalogEntry::of(server, ListKind::ResourceTemplates, &one.uri, &one.label, &one.raw)
+        ..CatalogEntry::new(server, ListKind::ResourceTemplates, &one.uri, &one.label, &one.raw)
     });
     resources.chain(templates).collect()
 }
@@ -217,7 +217,7 @@ fn prompts(server: &ServerView) -> Vec<CatalogEntry> {
             size: tokens(&prompt.raw) as u64,
             names: format!("{} {}", prompt.title.as_deref().unwrap_or_default(), server.name),
             description: prompt.description.clone(),
-            ..CatalogEntry::of(server, ListKind::Prompts, &prompt.name, &prompt.label, &prompt.raw)
+            ..CatalogEntry::new(server, ListKind::Prompts, &prompt.name, &prompt.label, &prompt.raw)
         }
     });
     prompts.collect()

@@ -36,7 +36,6 @@ const MAX_RECORD_LINES: usize = 50;
 /// Most rows examined by one search.
 const MAX_SEARCHED_ROWS: usize = 500_000;
 
-/// The logs pane.
 #[derive(Default)]
 pub struct LogsPane {
     stream: StreamList,
@@ -225,7 +224,7 @@ impl LogsPane {
             let from = offset + if self.wrap { 0 } else { skip(part, self.shift) };
             draw_text(
                 cx,
-                InkSlice::of(&record.text, from, offset + part.len()),
+                InkSlice::new(&record.text, from, offset + part.len()),
                 &self.stream.needle,
                 text_role,
                 &mut pen,

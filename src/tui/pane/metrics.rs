@@ -82,7 +82,6 @@ impl Column {
     }
 }
 
-/// The metrics pane.
 #[derive(Default)]
 pub struct MetricsPane {
     browser: Browser<Arc<MetricsRow>>,

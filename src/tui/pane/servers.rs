@@ -19,7 +19,6 @@ mod table;
 pub use black_box::{black_box, evidence, info_reader, reader, removals_seen};
 pub use card::{breaker_line, unstable};
 
-/// The servers pane.
 #[derive(Default)]
 pub struct ServersPane {
     list: ListState<ServerName>,

@@ -15,7 +15,6 @@ pub mod waterfall;
 /// Most messages in one export.
 const MAX_EXPORTED_MESSAGES: usize = 100_000;
 
-/// The traffic pane.
 #[derive(Default)]
 pub struct TrafficPane {
     stream: StreamList,
@@ -52,7 +51,7 @@ impl TrafficPane {
         let listed = listed.flat_map(|seq| {
             let folded = self
                 .groups
-                .of(seq)
+                .group_of(seq)
                 .filter(|group| group.head == seq && !self.groups.is_open(group.head));
             let below = folded.map(|group| group.below.as_slice()).unwrap_or_default();
             std::iter::once(seq).chain(below.iter().copied())
@@ -148,7 +147,7 @@ impl TrafficPane {
     /// Unfolds, folds or toggles the selected row; returns whether it has several messages.
     fn fold(&mut self, open: Option<bool>) -> bool {
         let Some(seq) = self.stream.selected() else { return false };
-        let Some(head) = self.groups.of(seq).map(|group| group.head) else { return false };
+        let Some(head) = self.groups.group_of(seq).map(|group| group.head) else { return false };
         let open = open.unwrap_or(!self.groups.is_open(head));
         let Some(group) = self.groups.set_open(head, open) else { return false };
         self.stream.follow = false;
@@ -163,7 +162,7 @@ impl TrafficPane {
 
     /// Unfolds the row that hides a message; returns whether there was one.
     fn unfolded(&mut self, seq: u64) -> bool {
-        let Some(head) = self.groups.of(seq).map(|group| group.head) else { return false };
+        let Some(head) = self.groups.group_of(seq).map(|group| group.head) else { return false };
         let Some(group) = self.groups.set_open(head, true) else { return false };
         self.stream.unfold(group.head, &group.below);
         true
@@ -304,7 +303,7 @@ impl Pane for TrafficPane {
             }
             Action::Fold => when(
                 self.split.part == BrowserPart::Detail
-                    || self.stream.selected().and_then(|seq| self.groups.of(seq)).is_some(),
+                    || self.stream.selected().and_then(|seq| self.groups.group_of(seq)).is_some(),
                 "the row is one message; {open} opens it",
             ),
             Action::JumpPair => when(

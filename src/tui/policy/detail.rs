@@ -23,7 +23,7 @@ impl PolicyScreen {
         match row {
             PolicyRow::Title(section) => {
                 pen.put(section.name(), style(Role::Heading)).skip(2);
-                pen.put(self.note(*section, cx.model), style(Role::Muted));
+                pen.put(self.section_note(*section, cx.model), style(Role::Muted));
             }
             PolicyRow::Warning(at) => {
                 let text = policy.warnings.get(*at).map(|text| Ink::line(text)).unwrap_or_default();
@@ -68,7 +68,7 @@ impl PolicyScreen {
     }
 
     /// The note beside the title of a section.
-    fn note(&self, section: Section, model: &Model) -> Ink {
+    fn section_note(&self, section: Section, model: &Model) -> Ink {
         let none = match section {
             Section::Definitions => match &self.known {
                 _ if !self.differs.is_empty() => return ink!("{}", self.differs.len()),

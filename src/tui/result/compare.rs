@@ -61,7 +61,6 @@ pub(super) struct CompareLayout {
 /// A part of a line in one row.
 #[derive(Clone, Debug)]
 struct Slice {
-    /// Which line.
     line: usize,
     /// The part, in bytes of its text.
     part: Range<usize>,

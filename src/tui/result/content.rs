@@ -24,7 +24,6 @@ pub struct Block {
     pub kind: BlockKind,
 }
 
-/// What a block is.
 #[derive(Clone, Debug)]
 pub enum BlockKind {
     /// Text; drawn as Markdown when it looks like it.
@@ -377,7 +376,7 @@ mod binary_tests {
     use super::*;
 
     fn binary(text: &str) -> Binary {
-        Binary::new(SharedText::own(text.to_owned()))
+        Binary::new(SharedText::from_text(text.to_owned()))
     }
 
     #[test]

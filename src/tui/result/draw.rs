@@ -257,7 +257,7 @@ impl ResultView {
             return Laid::Lines(markdown::lines(raw, self.width, &self.look));
         }
         let shown = if self.plain { None } else { indented(raw) };
-        self.lay_rows(shown.map_or_else(|| text.clone(), SharedText::own))
+        self.lay_rows(shown.map_or_else(|| text.clone(), SharedText::from_text))
     }
 
     fn lay_rows(&self, text: SharedText) -> Laid {
@@ -282,7 +282,7 @@ impl ResultView {
         let raw = self.result.pointer(&block.pointer).unwrap_or(NOTHING);
         let (text, cut) = pretty(raw, 64 << 10);
         let more = if cut { "\n… the rest is in the raw view" } else { "" };
-        self.lay_rows(SharedText::own(format!("{reason}\n{text}{more}")))
+        self.lay_rows(SharedText::from_text(format!("{reason}\n{text}{more}")))
     }
 
     /// A job for another thread on a visible picture; its outcome goes to

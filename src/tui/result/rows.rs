@@ -37,7 +37,7 @@ impl SharedText {
     }
 
     /// Text of our own.
-    pub fn own(text: String) -> Self {
+    pub fn from_text(text: String) -> Self {
         Self { payload: Value::String(text).into(), pointer: String::new() }
     }
 

@@ -31,7 +31,6 @@ pub struct TreeRow<'a> {
     pub depth: usize,
     /// Its key, or nothing for the root.
     pub key: Option<TreeKey<'a>>,
-    /// Its value.
     pub value: &'a Value,
     /// Whether it is unfolded; `None` if it has no children.
     pub open: Option<bool>,

@@ -25,7 +25,7 @@ impl Setup {
         };
         env.vars.insert("TOKEN".into(), Secret::new("canary-from-variable"));
         env.vars.insert("OTHER".into(), Secret::new("other"));
-        let store = TrustStore::of(&env).expect("a store");
+        let store = TrustStore::from_env(&env).expect("a store");
         Self { dir, env, store }
     }
 
@@ -73,7 +73,7 @@ fn what_was_approved_stays_approved_and_nothing_else_is() {
     assert_eq!(setup.verdict(ENTRY), TrustVerdict::New);
     setup.approve(ENTRY);
     assert_eq!(setup.verdict(ENTRY), TrustVerdict::Approved);
-    let again = TrustStore::of(&setup.env).expect("a store");
+    let again = TrustStore::from_env(&setup.env).expect("a store");
     assert!(again.unapproved(&setup.load(ENTRY)).is_empty(), "remembered beyond the process");
     let other = Path::new("elsewhere/mcp.json");
     let text = format!("{{\"servers\":{{\"a\":{ENTRY}}}}}");

@@ -95,7 +95,7 @@ async fn a_guarded_deck_asks_for_trust_and_for_inputs_before_anything_runs() {
     .await;
     let name = ServerName::new("one");
     assert_eq!(
-        shown.asked().map(|a| a.review.server.clone()).collect::<Vec<_>>(),
+        shown.needing_approval().map(|a| a.review.server.clone()).collect::<Vec<_>>(),
         std::slice::from_ref(&name)
     );
     let asked = until(&mut deck, |event| match event {

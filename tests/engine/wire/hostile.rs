@@ -19,11 +19,11 @@ fn tap() -> (Arc<Tap>, Rig) {
 fn messages(line: &[u8]) -> usize {
     let (tap, rig) = tap();
     tap.line(line, None);
-    asked(&rig)
+    requests_received(&rig)
 }
 
 /// The number of requests received.
-fn asked(rig: &Rig) -> usize {
+fn requests_received(rig: &Rig) -> usize {
     rig.traffic()
         .iter()
         .filter(|r| r.direction == Direction::In && r.kind == MessageKind::Request)
@@ -128,7 +128,7 @@ async fn an_answer_whose_text_has_line_breaks_in_it_is_cut_where_it_ends() {
     let (tap, rig) = tap();
     let spread = "{\"jsonrpc\":\"2.0\",\n\"id\":1,\n\"method\":\"ping\"}\n{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\nrest";
     tap.line(spread.as_bytes(), None);
-    assert_eq!(asked(&rig), 2);
+    assert_eq!(requests_received(&rig), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -66,7 +66,7 @@ async fn metadata_of_another_resource_is_refused_with_the_true_reason() {
         // A call says the same.
         let failed = rig.host(rig.nobody()).await.err().unwrap();
         assert!(failed.to_string().contains(&said), "{failed}");
-        assert_eq!((rig.person.asked(), rig.mock.count("POST /token")), (0, 0));
+        assert_eq!((rig.person.times_asked(), rig.mock.count("POST /token")), (0, 0));
     }
 }
 
@@ -103,7 +103,7 @@ async fn a_token_that_cannot_be_sent_is_refused_and_one_that_was_kept_is_none() 
     let auth = rig.authorizer(&rig.nobody());
     let error = auth.sign_in(&rig.person, Vec::new()).await.unwrap_err();
     assert!(error.to_string().contains("characters that no header may"), "{error}");
-    assert_eq!(rig.kept(), None);
+    assert_eq!(rig.stored_token(), None);
 
     let kept = StoredToken { access_token: "a\nb".into(), ..rig.mock.token(60) };
     rig.store().save(&kept).unwrap();

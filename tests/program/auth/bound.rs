@@ -25,7 +25,7 @@ async fn a_server_that_wants_bound_tokens_gets_a_fresh_proof_with_every_request(
         let at_server = proofs.iter().filter(|proof| proof.path == "/mcp");
         assert!(at_server.clone().count() >= 3);
         assert!(at_server.clone().all(|proof| proof.claims["ath"].is_string()));
-        assert_eq!(rig.person.asked(), 1);
+        assert_eq!(rig.person.times_asked(), 1);
     }
 }
 
@@ -42,7 +42,7 @@ async fn a_bound_token_is_refreshed_with_its_key_by_another_process_too() {
     let host = rig.host(rig.nobody()).await.unwrap();
     assert_eq!(host.call_tool("guarded.t", json!({})).await.unwrap().text(), "done");
     host.shutdown().await;
-    let kept = rig.kept().unwrap();
+    let kept = rig.stored_token().unwrap();
     assert_eq!(kept.proof_key, first.proof_key);
     assert_ne!(kept.access_token, first.access_token);
     let proofs = rig.mock.world().proofs.clone();
@@ -57,7 +57,7 @@ async fn a_token_that_is_not_bound_is_refused_where_one_is_wanted() {
     let auth = rig.authorizer(&rig.nobody());
     let refused = auth.sign_in(&rig.person, Vec::new()).await;
     assert!(matches!(&refused, Err(AuthFailure::Refused(why)) if why.contains("not bound")));
-    assert!(rig.kept().is_none());
+    assert!(rig.stored_token().is_none());
 }
 
 #[tokio::test]

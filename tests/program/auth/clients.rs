@@ -70,7 +70,7 @@ async fn a_client_that_was_used_and_is_refused_at_its_refresh_is_registered_anew
     let error = auth.refresh_now().await.unwrap_err();
     assert!(matches!(error, AuthFailure::SignInNeeded(..)), "{error}");
     assert_eq!(rig.client(), None);
-    assert_eq!(rig.kept().unwrap().refresh_token, None, "it is that client's");
+    assert_eq!(rig.stored_token().unwrap().refresh_token, None, "it is that client's");
     let token = auth.sign_in(&rig.person, Vec::new()).await.unwrap();
     assert_eq!(token.client.id, "registered-2");
 }
@@ -159,7 +159,7 @@ async fn signing_out_forgets_the_client_and_every_token_also_where_there_is_none
     rig.store().save(&before).unwrap();
     rig.store().save(&token).unwrap();
     assert_eq!(auth.sign_out().await.unwrap().token, Some(token));
-    assert_eq!(rig.kept(), None);
+    assert_eq!(rig.stored_token(), None);
 }
 
 const NOT_BY_NUMBER: &str =
@@ -184,7 +184,7 @@ async fn a_redirect_that_is_refused_by_number_is_tried_by_name() {
     for part in ["invalid_redirect_uri: use localhost", "none for `localhost`", "`redirectUri`"] {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
-    assert_eq!(rig.person.asked(), 0);
+    assert_eq!(rig.person.times_asked(), 0);
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ async fn until(host: &Host, what: impl FnMut(&Arc<HostView>) -> bool) {
     seen.expect("it does not hang").unwrap();
 }
 
-async fn asked(host: &Host) -> Arc<ApprovalRequest> {
+async fn pending_request(host: &Host) -> Arc<ApprovalRequest> {
     until(host, |view| !view.pending.is_empty()).await;
     let view = host.view();
     let view = view.borrow();
@@ -52,7 +52,7 @@ async fn browse(asked: &ApprovalRequest) {
 async fn signing_in_waits_in_the_inbox_and_the_server_starts_when_the_browser_is_back() {
     let rig = Rig::new().await;
     let host = rig.with_person().await;
-    let asked = asked(&host).await;
+    let asked = pending_request(&host).await;
     assert_eq!((&asked.kind, asked.server.as_str()), (&RequestKind::SignIn, "guarded"));
     assert_eq!(asked.params["issuer"], json!(rig.mock.world().base));
     assert_eq!(asked.params["scopes"], json!(["read"]));
@@ -101,7 +101,7 @@ async fn signing_in_waits_in_the_inbox_and_the_server_starts_when_the_browser_is
 async fn an_address_pasted_from_another_machine_ends_the_sign_in_too() {
     let rig = Rig::new().await;
     let host = rig.with_person().await;
-    let asked = asked(&host).await;
+    let asked = pending_request(&host).await;
     let address = crate::auth::program::ends_at(asked.params["url"].as_str().unwrap()).await;
     let answer = json!({"action": "accept", "content": {"address": address}});
     host.answer(asked.id, Answer::Result(answer)).unwrap();
@@ -113,7 +113,7 @@ async fn an_address_pasted_from_another_machine_ends_the_sign_in_too() {
 async fn the_port_of_a_registered_client_is_none_that_a_system_gives_to_connections() {
     let rig = Rig::new().await;
     let host = rig.with_person().await;
-    let asked = asked(&host).await;
+    let asked = pending_request(&host).await;
     let back = reqwest::Url::parse(asked.params["redirectUri"].as_str().unwrap()).unwrap();
     assert!((1024..32_768).contains(&back.port().unwrap()), "{back}");
     host.shutdown().await;
@@ -123,18 +123,19 @@ async fn the_port_of_a_registered_client_is_none_that_a_system_gives_to_connecti
 async fn not_now_is_not_asked_again_until_somebody_wants_to_sign_in() {
     let rig = Rig::new().await;
     let host = rig.with_person().await;
-    host.answer(asked(&host).await.id, Answer::Result(json!({"action": "decline"}))).unwrap();
+    host.answer(pending_request(&host).await.id, Answer::Result(json!({"action": "decline"})))
+        .unwrap();
     until(&host, |view| view.pending.is_empty()).await;
     for _ in 0..3 {
         host.restart(&guarded()).await.unwrap_err();
     }
     assert!(host.view().borrow().pending.is_empty());
     host.sign_in(&guarded()).unwrap();
-    asked(&host).await;
+    pending_request(&host).await;
     host.stop(&guarded()).await.unwrap();
     until(&host, |view| view.pending.is_empty()).await;
     host.sign_in(&guarded()).unwrap();
-    browse(&*asked(&host).await).await;
+    browse(&*pending_request(&host).await).await;
     ready(&host).await;
     assert_eq!(rig.mock.count("POST /register"), 1);
     host.shutdown().await;
@@ -158,7 +159,7 @@ async fn a_revoked_refresh_token_is_one_request_however_many_calls_meet_it() {
     assert_eq!(rig.mock.count("POST /token"), 1);
     let expires = |view: &HostView| view.servers[&guarded()].account.as_ref().unwrap().expires;
     let before = expires(&host.view().borrow());
-    browse(&*asked(&host).await).await;
+    browse(&*pending_request(&host).await).await;
     until(&host, |view| view.pending.is_empty() && expires(view) != before).await;
     // A server that wants a token is well: no breaker has opened.
     assert_eq!(host.call_tool("guarded.t", json!({})).await.unwrap().text(), "done");
@@ -171,17 +172,17 @@ async fn a_hundred_restarts_open_no_browser_and_register_one_client() {
     let rig = Rig::new().await;
     for _ in 0..50 {
         let host = rig.with_person().await;
-        asked(&host).await;
+        pending_request(&host).await;
         host.shutdown().await;
     }
     assert_eq!((rig.mock.count("GET /authorize "), rig.mock.count("POST /register")), (0, 1));
     let host = rig.with_person().await;
-    browse(&*asked(&host).await).await;
+    browse(&*pending_request(&host).await).await;
     ready(&host).await;
     host.shutdown().await;
     // Its token ends before each of the others.
     for _ in 0..50 {
-        let token = rig.kept().unwrap();
+        let token = rig.stored_token().unwrap();
         rig.store().save(&StoredToken { obtained_at: 0, ..token }).unwrap();
         let host = rig.with_person().await;
         ready(&host).await;
@@ -197,13 +198,13 @@ async fn a_token_is_refreshed_and_revoked_when_somebody_says_so() {
     rig.store().save(&rig.mock.token(60)).unwrap();
     let host = rig.with_person().await;
     host.refresh_token(&guarded()).await.unwrap();
-    assert_eq!(rig.kept().unwrap().refresh_token.as_deref(), Some("refresh-1-good"));
+    assert_eq!(rig.stored_token().unwrap().refresh_token.as_deref(), Some("refresh-1-good"));
     assert_eq!(host.call_tool("guarded.t", json!({})).await.unwrap().text(), "done");
     let authorization = host.authorization(&guarded()).await.unwrap();
     assert_eq!(authorization.issuer, rig.mock.world().base);
 
     assert_eq!(host.sign_out(&guarded()).await.unwrap(), None);
-    assert_eq!((rig.mock.count("POST /revoke"), rig.kept()), (1, None));
+    assert_eq!((rig.mock.count("POST /revoke"), rig.stored_token()), (1, None));
     let signed_out = |view: &Arc<HostView>| {
         let server = &view.servers[&guarded()];
         server.state == ServerState::Unavailable && server.account.is_none()

@@ -40,7 +40,7 @@ async fn of_five_processes_that_refresh_one_token_one_posts_and_all_succeed() {
         assert_eq!(code, Some(0), "{text}");
     }
     assert_eq!(rig.mock.count("POST /token"), 1);
-    assert_eq!(rig.kept().unwrap().refresh_token.as_deref(), Some("refresh-1-good"));
+    assert_eq!(rig.stored_token().unwrap().refresh_token.as_deref(), Some("refresh-1-good"));
 }
 
 /// Starts `login --no-browser`; gives the address it shows.
@@ -111,7 +111,7 @@ async fn login_takes_a_pasted_address_status_shows_it_and_logout_revokes_it() {
     let (text, code) = run(&rig, &["logout", "guarded"]).await;
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("did not answer within 5 s"), "{text}");
-    assert_eq!((rig.mock.count("POST /revoke"), rig.kept()), (1, None));
+    assert_eq!((rig.mock.count("POST /revoke"), rig.stored_token()), (1, None));
     let (text, _) = run(&rig, &["logout", "guarded"]).await;
     assert_eq!(text, "guarded: was not signed in\n");
 }

@@ -42,8 +42,8 @@ async fn the_file_of_a_workload_is_read_anew_for_every_token() {
         fs::write(&file, text).unwrap();
         assert_eq!(auth.refresh_now().await.is_ok(), is_good, "{text:?}");
     }
-    let token = rig.kept().unwrap();
-    assert_eq!((token.refresh_token, rig.person.asked()), (None, 0));
+    let token = rig.stored_token().unwrap();
+    assert_eq!((token.refresh_token, rig.person.times_asked()), (None, 0));
 }
 
 #[tokio::test]

@@ -191,7 +191,7 @@ fn call(name: &'static str) -> Answer {
     Answer::Stream(vec![Piece::Call(name, "{}")])
 }
 
-fn said(events: &[Value]) -> String {
+fn answer_text(events: &[Value]) -> String {
     events.iter().filter(|e| e["type"] == "text").filter_map(|e| e["text"].as_str()).collect()
 }
 
@@ -209,13 +209,13 @@ async fn a_basic_chat_streams_text_and_remembers() {
     let service = Service::new(usual(vec![text("Hello there."), text("Still here.")])).await;
     let mut client = service.connect().await;
     let events = client.ask("hi").await;
-    assert_eq!((said(&events).as_str(), reason(&events)), ("Hello there.", "end"));
+    assert_eq!((answer_text(&events).as_str(), reason(&events)), ("Hello there.", "end"));
     assert!(events.iter().filter(|event| event["type"] == "text").count() > 1, "it streams");
     let numbers: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
     find(&events, "processing");
     find(&events, "complete");
-    assert_eq!(said(&client.ask("and now?").await), "Still here.");
+    assert_eq!(answer_text(&client.ask("and now?").await), "Still here.");
     let second = service.provider.requests()[1].body["messages"].to_string();
     assert!(second.contains("Hello there.") && second.contains("and now?"), "{second}");
 
@@ -243,7 +243,7 @@ async fn a_client_that_the_operator_pauses_waits_and_goes_on_when_it_is_resumed(
 
     assert!(!service.clients.pause("cli"));
     let events = client.until("done").await;
-    assert_eq!((said(&events).as_str(), reason(&events)), ("It is 42.", "end"));
+    assert_eq!((answer_text(&events).as_str(), reason(&events)), ("It is 42.", "end"));
     let known = &service.clients.list()[0];
     assert_eq!((known.calls, known.failed), (1, 0));
 
@@ -293,14 +293,14 @@ async fn a_tool_is_called_in_the_middle_and_its_failure_is_reported() {
     let events = client.ask("how warm?").await;
     assert_eq!(find(&events, "toolCall")["server"], "a");
     assert_eq!(find(&events, "toolResult")["text"], "42 degrees");
-    assert_eq!(said(&events), "It is 42.");
+    assert_eq!(answer_text(&events), "It is 42.");
     service.world.server("a").answers(|_, _| async {
         Ok(json!({"isError": true, "content": [{"type": "text", "text": "no sensor"}]}))
     });
     let events = client.ask("and outside?").await;
     let result = find(&events, "toolResult");
     assert_eq!((&result["isError"], &result["text"]), (&json!(true), &json!("no sensor")));
-    assert_eq!((said(&events).as_str(), reason(&events)), ("It failed.", "end"));
+    assert_eq!((answer_text(&events).as_str(), reason(&events)), ("It failed.", "end"));
 }
 
 #[tokio::test]
@@ -352,11 +352,11 @@ async fn a_model_that_fails_is_asked_again_and_a_failed_turn_ends_no_session() {
     let mut client = service.connect().await;
     let events = client.ask("hi").await;
     assert!(find(&events, "retrying")["message"].as_str().unwrap().contains("overloaded"));
-    assert_eq!(said(&events), "Better.");
+    assert_eq!(answer_text(&events), "Better.");
     let events = client.ask("again").await;
     assert_eq!(reason(&events), "failed");
     assert_eq!(find(&events, "error")["code"], "refused");
-    assert_eq!(said(&client.ask("once more").await), "Well.");
+    assert_eq!(answer_text(&client.ask("once more").await), "Well.");
 }
 
 #[tokio::test]
@@ -371,7 +371,7 @@ async fn a_turn_is_aborted_and_one_at_a_time_is_taken() {
     assert_eq!(client.until("error").await.last().unwrap()["code"], "busy");
     client.send(json!({"type": "abort"})).await;
     assert_eq!(reason(&client.until("done").await), "aborted");
-    assert_eq!(said(&client.ask("hello?").await), "Yes?");
+    assert_eq!(answer_text(&client.ask("hello?").await), "Yes?");
     client.send(json!({"type": "abort"})).await;
     assert_eq!(client.until("error").await[0]["code"], "idle");
 }
@@ -399,7 +399,7 @@ async fn a_client_that_comes_back_gets_what_it_missed() {
     client.resume(&id, seen).await;
     let events = client.until("done").await;
     assert_eq!(events[0]["seq"], seen + 1, "nothing is missing and nothing comes twice");
-    assert_eq!(said(&events), "It is 42.");
+    assert_eq!(answer_text(&events), "It is 42.");
     assert_eq!(service.sessions.count(), 1, "the unused session is gone");
 
     let mut other = service.open().await;
@@ -439,7 +439,7 @@ async fn a_session_goes_on_after_the_program_was_started_again() {
     let messages = truncated["snapshot"]["messages"].as_array().unwrap();
     let roles: Vec<_> = messages.iter().map(|m| m["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user"]);
-    assert_eq!(said(&back.ask("hello?").await), "Still 42.");
+    assert_eq!(answer_text(&back.ask("hello?").await), "Still 42.");
     let sent = again.provider.requests().pop().unwrap().body["messages"].to_string();
     assert!(sent.contains("42 degrees") && sent.contains("and outside?"), "{sent}");
     assert!(back.seen > seen, "numbers go on");
@@ -509,7 +509,7 @@ async fn a_tool_that_was_made_up_and_a_malformed_block_are_reported() {
     assert_eq!(find(&events, "unknownTool")["tool"], "a__reed");
     assert!(find(&events, "toolResult")["text"].as_str().unwrap().contains("nearest are: a__read"));
     find(&events, "malformedCall");
-    assert_eq!((said(&events).as_str(), reason(&events)), ("Never mind.", "end"));
+    assert_eq!((answer_text(&events).as_str(), reason(&events)), ("Never mind.", "end"));
     assert_eq!(events.last().unwrap()["unknownTools"]["a__reed"], 1);
 }
 
@@ -522,7 +522,7 @@ async fn a_history_that_is_too_long_is_summarised() {
     client.ask(&"Listen to this. ".repeat(500)).await;
     let events = client.ask(&"And to that. ".repeat(400)).await;
     find(&events, "summarised");
-    assert_eq!(said(&events), "Good.");
+    assert_eq!(answer_text(&events), "Good.");
     let last = service.provider.requests().pop().unwrap().body["messages"].to_string();
     assert!(last.contains("They talked.") && !last.contains("Listen to this."), "{last}");
 }

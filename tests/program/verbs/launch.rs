@@ -25,7 +25,7 @@ fn on_path(bench: &Bench, args: &[&str]) -> Finished {
     finish(command, AT_MOST)
 }
 
-fn said(bench: &Bench, name: &str) -> Vec<String> {
+fn logged_lines(bench: &Bench, name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(bench.path().join(format!("{name}.log")));
     text.unwrap_or_default().lines().map(str::to_owned).collect()
 }
@@ -57,7 +57,7 @@ fn a_container_is_limited_ended_by_its_id_and_what_an_earlier_host_left_is_ended
     bench.write("left", &format!("dead01 4194999\nbeef02 {ours}\n"));
     let done = on_path(&bench, &["call", "boxed.fine"]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    let said = said(&bench, "docker");
+    let said = logged_lines(&bench, "docker");
     let entry = said[0].split("mcpdeck.entry=").nth(1).expect("by its label");
     let entry = entry.split(' ').next().unwrap();
     assert!(said[0].starts_with("ps ") && said[1] == "kill dead01", "{said:?}");
@@ -130,7 +130,7 @@ fn the_command_line_of_a_container_is_what_is_approved() {
     for word in ["docker", "no-new-privileges", "{cidfile}", "image:1", "--env API_KEY"] {
         assert!(shown.contains(word), "{word}: {shown}");
     }
-    assert!(said(&bench, "docker").is_empty(), "nothing ran");
+    assert!(logged_lines(&bench, "docker").is_empty(), "nothing ran");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_package_is_run_by_uvx_with_its_version() {
         let done = on_path(&bench, &["call", &format!("{server}.fine")]);
         assert_eq!(done.code, Some(0), "{done:?}");
         let line = format!("--from some-server==1.2 {program} {}", script.display());
-        assert_eq!(said(&bench, "uvx").last(), Some(&line));
+        assert_eq!(logged_lines(&bench, "uvx").last(), Some(&line));
     }
     bench.servers(&json!({"a": {"launch": {}}}));
     let refused = bench.run(&["config"], AT_MOST);

@@ -36,7 +36,7 @@ fn sampling_and_elicitation_of_the_reference_server_are_answered_by_keys() {
     stage.deck.wait("Good morning to you");
     stage.deck.wait("waiting for you");
     stage.leave();
-    stage.asked("trigger-elicitation-request", "everything asks you");
+    stage.open_question("trigger-elicitation-request", "everything asks you");
     // Text, a choice of yes or no, a default that stays, an address, a page, a day; numbers and
     // choices as the server proposes them, and one list of titled choices changed.
     stage.deck.keys("Ada Lovelace\r \x1b[B\r");
@@ -52,7 +52,7 @@ fn sampling_and_elicitation_of_the_reference_server_are_answered_by_keys() {
     stage.deck.keys("G");
     stage.deck.wait("fish-2");
     stage.leave();
-    stage.asked("trigger-elicitation-request", "everything asks you");
+    stage.open_question("trigger-elicitation-request", "everything asks you");
     stage.deck.decide("\x18");
     stage.deck.wait("declined");
     stage.end();
@@ -99,7 +99,7 @@ fn a_completion_shows_all_that_is_asked_and_goes_out_as_it_was_written() {
 fn a_tool_call_is_filled_in_and_goes_out_as_a_block() {
     // Wide enough for the JSON beside the form.
     let mut stage = Stage::asker(Size(134, 40));
-    stage.asked("use_tool", "it wants a tool call");
+    stage.open_question("use_tool", "it wants a tool call");
     stage.deck.wait("uses look_up");
     stage.deck.wait("result of c0");
     stage.deck.keys("\x1bt");
@@ -121,7 +121,7 @@ fn a_tool_call_is_filled_in_and_goes_out_as_a_block() {
 
 #[test]
 fn modern_questions_are_answered_by_calling_again() {
-    let mut stage = Stage::of("modern", Size::WIDE, "{}");
+    let mut stage = Stage::from_play("modern", Size::WIDE, "{}");
     stage::open_call(&mut stage.deck, "ask");
     stage.deck.keys(CALL);
     stage.deck.wait("2 waiting");
@@ -159,7 +159,7 @@ fn modern_questions_are_answered_by_calling_again() {
 #[test]
 fn an_answer_is_kept_picked_again_and_given_by_a_rule() {
     let mut stage = Stage::asker(Size::WIDE);
-    stage.asked("sample", "asks for sampling");
+    stage.open_question("sample", "asks for sampling");
     stage.deck.keys("azure");
     stage.deck.keys("\x13");
     stage.deck.wait("keep this answer as");
@@ -273,8 +273,8 @@ fn no_stray_key_answers_anything() {
 
 #[test]
 fn the_time_left_counts_down_and_can_be_made_longer() {
-    let mut stage = Stage::of("asker", Size::WIDE, r#"{"maxWaiting": 90}"#);
-    stage.asked("sample", "1m 28s to answer; the timeout of the call is paused");
+    let mut stage = Stage::from_play("asker", Size::WIDE, r#"{"maxWaiting": 90}"#);
+    stage.open_question("sample", "1m 28s to answer; the timeout of the call is paused");
     stage.deck.wait("1m 27s to answer");
     stage.deck.keys("\x1bm");
     stage.deck.wait("11m");

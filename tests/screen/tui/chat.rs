@@ -64,7 +64,7 @@ fn talked() -> App {
 }
 
 /// What an action asks of the chat.
-fn asked(effects: Vec<Effect>) -> Option<ChatCommand> {
+fn chat_command(effects: Vec<Effect>) -> Option<ChatCommand> {
     effects.into_iter().find_map(|effect| match effect {
         Effect::Chat(command) => Some(command),
         _ => None,
@@ -105,7 +105,7 @@ fn what_was_typed_is_sent_and_lists_lead_to_commands() {
     let sent = press(&mut app, KeyCode::Enter, KeyModifiers::SHIFT);
     assert!(sent.is_empty(), "shift-enter begins a line: {sent:?}");
     press(&mut app, KeyCode::Char('?'), KeyModifiers::NONE);
-    let said = asked(press(&mut app, KeyCode::Enter, KeyModifiers::NONE));
+    let said = chat_command(press(&mut app, KeyCode::Enter, KeyModifiers::NONE));
     assert_eq!(said, Some(ChatCommand::Say("thanks q?\n!\n?".to_owned(), None)));
     for (code, modifiers, wanted) in [
         (KeyCode::F(2), KeyModifiers::NONE, ChatCommand::List(Choose::Model)),
@@ -114,13 +114,13 @@ fn what_was_typed_is_sent_and_lists_lead_to_commands() {
         (KeyCode::F(6), KeyModifiers::NONE, ChatCommand::Branch(None)),
         (KeyCode::Char('t'), KeyModifiers::CONTROL, ChatCommand::List(Choose::Conversation)),
     ] {
-        assert_eq!(asked(press(&mut app, code, modifiers)), Some(wanted));
+        assert_eq!(chat_command(press(&mut app, code, modifiers)), Some(wanted));
     }
     let other = ChatCommand::Model("other".to_owned());
     let choices = vec![(SafeText::line("other"), other.clone())];
     app.update(Message::Chat(ChatNews::Choices(Choose::Model, choices)));
     assert!(draw(&mut app, 120, 40).contains("models"));
-    assert_eq!(asked(press(&mut app, KeyCode::Enter, KeyModifiers::NONE)), Some(other));
+    assert_eq!(chat_command(press(&mut app, KeyCode::Enter, KeyModifiers::NONE)), Some(other));
 }
 
 #[test]

@@ -347,7 +347,7 @@ fn with_saved(calls: &[(&str, SavedCall)]) -> App {
     app
 }
 
-fn asked(effects: &[Effect]) -> Option<&CallRequest> {
+fn requested_call(effects: &[Effect]) -> Option<&CallRequest> {
     effects.iter().find_map(|effect| match effect {
         Effect::Call(_, request) => Some(request),
         _ => None,
@@ -367,7 +367,7 @@ fn what_servers_offer_is_found_by_a_part_of_its_name_from_anywhere() {
         let palette = draw(&mut app, 120, 40);
         assert!(palette.contains("commands"), "{palette}");
         // What has nothing to fill in is read at once; the others only open.
-        let reads = asked(&key(&mut app, KeyCode::Enter, NONE)).is_some();
+        let reads = requested_call(&key(&mut app, KeyCode::Enter, NONE)).is_some();
         assert_eq!(reads, typed == ":todo.md", "{typed}");
         let screen = draw(&mut app, 120, 40);
         assert!(screen.contains(head) && app.has_screen(), "{typed}: {screen}");
@@ -383,14 +383,14 @@ fn a_saved_call_whose_name_is_typed_whole_comes_first_and_is_made() {
     let mut app = with_saved(&names.map(|name| (name, call.clone())));
     types(&mut app, ":read_file");
     let effects = key(&mut app, KeyCode::Enter, NONE);
-    let request = asked(&effects).expect("it is made");
+    let request = requested_call(&effects).expect("it is made");
     assert_eq!(request.target, CallTarget::Tool("read_file".into(), arguments.clone()));
     assert_eq!(request.validation, Validation::Enforce);
     // The second row opens it, filled in, and sends nothing.
     let mut app = with_saved(&[("Oslo", call)]);
     types(&mut app, ":oslo");
     press(&mut app, KeyCode::Down, NONE);
-    assert_eq!(asked(&key(&mut app, KeyCode::Enter, NONE)), None);
+    assert_eq!(requested_call(&key(&mut app, KeyCode::Enter, NONE)), None);
     assert!(draw(&mut app, 120, 40).contains("/tmp/x"));
 }
 
@@ -400,7 +400,7 @@ fn a_saved_call_is_given_its_own_time_and_keeps_it_when_it_is_saved_again() {
     let mut app = with_saved(&[("slow", SavedCall { timeout: Some(90.0), ..call })]);
     types(&mut app, ":slow");
     let effects = key(&mut app, KeyCode::Enter, NONE);
-    let time = |effects: &[Effect]| asked(effects).and_then(|request| request.timeout);
+    let time = |effects: &[Effect]| requested_call(effects).and_then(|request| request.timeout);
     assert_eq!(time(&effects), Some(Duration::from_secs(90)));
     press(&mut app, KeyCode::Char('s'), KeyModifiers::CONTROL);
     types(&mut app, "slower");
@@ -420,11 +420,11 @@ fn a_saved_call_that_goes_past_validation_does_so_and_one_that_does_not_fit_is_n
     let mut app = with_saved(&calls);
     types(&mut app, ":forced");
     let effects = key(&mut app, KeyCode::Enter, NONE);
-    assert_eq!(asked(&effects).map(|request| request.validation), Some(Validation::Force));
+    assert_eq!(requested_call(&effects).map(|request| request.validation), Some(Validation::Force));
     assert!(draw(&mut app, 120, 40).contains("sent without validation"));
     let mut app = with_saved(&calls);
     types(&mut app, ":wrong");
-    assert_eq!(asked(&key(&mut app, KeyCode::Enter, NONE)), None);
+    assert_eq!(requested_call(&key(&mut app, KeyCode::Enter, NONE)), None);
     let screen = draw(&mut app, 120, 40);
     assert!(screen.contains("the form has 1 problem"), "{screen}");
 }

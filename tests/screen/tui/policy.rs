@@ -160,7 +160,7 @@ fn a_grant_is_taken_back_and_a_client_is_paused_cut_or_revoked() {
 fn definitions_are_compared_with_the_lock_file_and_with_a_recording() {
     let mut app = screen();
     assert_eq!(key(&mut app, 'v'), [Effect::Baseline(Baseline::Lock)]);
-    let mut lock = Lock::of(&app.model.view);
+    let mut lock = Lock::from_view(&app.model.view);
     let server = lock.servers.get_mut("filesystem").unwrap();
     let (name, tool) = server.tools.iter_mut().next().unwrap();
     tool["description"] = "Other words.".into();
@@ -182,7 +182,7 @@ fn definitions_are_compared_with_the_lock_file_and_with_a_recording() {
     };
     assert_eq!((server.as_str(), place), ("filesystem", &DriftPlace::Entry(ListKind::Tools, name)));
     lock.servers.get_mut(server).unwrap().accept(place, now);
-    assert_eq!(lock, Lock::of(&app.model.view));
+    assert_eq!(lock, Lock::from_view(&app.model.view));
     app.update(Message::Baseline(Baseline::Lock, Ok(lock)));
     assert!(!draw(&mut app, 200, 60).contains("Other words."));
 

@@ -126,7 +126,7 @@ impl ApprovalQueue {
 
     /// Applies the session rule for a request and counts its use; `None` when there is none.
     pub(super) fn use_rule(&self, server: &ServerName, kind: &RequestKind) -> Option<ApprovalRule> {
-        let kind = RuleKind::of(kind)?;
+        let kind = RuleKind::from_request_kind(kind)?;
         let mut inner = self.inner.lock();
         let rules = &mut inner.servers.get_mut(server)?.session;
         let rule = rules.get_mut(&kind)?;
@@ -151,7 +151,7 @@ impl ApprovalQueue {
         server: &ServerName,
         kind: &RequestKind,
     ) -> Option<ApprovalRule> {
-        let kind = RuleKind::of(kind)?;
+        let kind = RuleKind::from_request_kind(kind)?;
         let inner = self.inner.lock();
         let approvals = &inner.servers.get(server)?.approvals;
         Some(match kind {

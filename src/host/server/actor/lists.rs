@@ -161,14 +161,14 @@ impl Actor<'_> {
         self.shared.cache.invalidate(&reason, self.shared.clock.now(), |key| {
             key.server == self.slot.name && key.params == params
         });
-        self.note(&format!("resource updated: {uri}"));
+        self.log_info(&format!("resource updated: {uri}"));
         // Sent after the invalidation, so that receivers read the new version.
         let (server, kind) = (self.slot.name.clone(), NoticeKind::Updated { uri: uri.into() });
         let _ = self.shared.notices.send(Notice { server, kind });
     }
 
     /// Adds an informational record to the server's log.
-    pub(super) fn note(&self, text: &str) {
+    pub(super) fn log_info(&self, text: &str) {
         self.log(LogLevel::Info, text);
     }
 

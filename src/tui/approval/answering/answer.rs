@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::offer::{Offer, kept};
+use super::offer::{Offer, stored_offers};
 use super::{
     AnswerScreen, AnsweringStage, Drafting, Over, REACH, Says, TEXT, edited_as_json, read,
 };
@@ -186,7 +186,7 @@ impl AnswerScreen {
         Some(Effect::KeepAnswer(Box::new(ScriptedAnswer {
             name: Some(name),
             server: Some(self.request.server.as_str().to_owned()),
-            kind: AskedKind::of(&self.request.kind),
+            kind: AskedKind::from_request_kind(&self.request.kind),
             matches: None,
             times: None,
             reply: AnswerReply::Result(answer),
@@ -362,7 +362,7 @@ impl AnswerScreen {
     /// All answers the draft can start from.
     pub fn offers(&self, answers: &Answers, entry: Option<&ApprovalRules>) -> Vec<Offer> {
         let server = self.request.server.as_str();
-        let mut offers = kept(server, &self.request.kind, answers, entry);
+        let mut offers = stored_offers(server, &self.request.kind, answers, entry);
         let built_in =
             |name: &str, result| Offer { name: name.to_owned(), origin: "built in", result };
         let completion = |text: &str, stop: &str| {

@@ -9,23 +9,21 @@ use mcp::RequestKind;
 /// An answer a draft can start from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Its name.
     pub name: String,
     /// Where it comes from.
     pub origin: &'static str,
-    /// The result.
     pub result: Value,
 }
 
 /// Kept answers, then the entry's, for one kind of request of one server.
-pub fn kept(
+pub fn stored_offers(
     server: &str,
     kind: &RequestKind,
     answers: &Answers,
     entry: Option<&ApprovalRules>,
 ) -> Vec<Offer> {
     let mut offers = Vec::new();
-    if let Some(asked) = AskedKind::of(kind) {
+    if let Some(asked) = AskedKind::from_request_kind(kind) {
         for (n, answer) in answers.answers.iter().enumerate() {
             let name = answer.name.clone().unwrap_or_else(|| format!("answer {}", n + 1));
             if let (true, Ok(result)) = (answer.suits(server, asked), answer.reply.result()) {
@@ -33,7 +31,7 @@ pub fn kept(
             }
         }
     }
-    let rule = entry.zip(RuleKind::of(kind)).map(|(rules, kind)| match kind {
+    let rule = entry.zip(RuleKind::from_request_kind(kind)).map(|(rules, kind)| match kind {
         RuleKind::Sampling => &rules.sampling,
         RuleKind::Elicitation => &rules.elicitation,
     });

@@ -47,7 +47,7 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &BrowserRegions, 
         let marked = pane.marked.contains(&seq);
         pen.put(if marked { cx.glyphs.mark } else { " " }, cx.style(Role::Accent));
         // A row of a single message is drawn like a message.
-        let group = pane.groups.of(seq).filter(|group| !group.below.is_empty());
+        let group = pane.groups.group_of(seq).filter(|group| !group.below.is_empty());
         let open = group.is_some_and(|group| pane.groups.is_open(group.head));
         let is_request = pane.groups.rows == TrafficRows::Requests;
         draw(record, seq, group.map(|group| (group, open, is_request)), cx, columns, pen);
@@ -354,7 +354,7 @@ impl Groups {
     }
 
     /// The row that a message belongs to, if it shares one.
-    pub fn of(&self, seq: u64) -> Option<&TrafficGroup> {
+    pub fn group_of(&self, seq: u64) -> Option<&TrafficGroup> {
         self.by_head.get(self.members.get(&seq).unwrap_or(&seq))
     }
 

@@ -180,7 +180,7 @@ impl Waterfall {
             self.rows[window].iter().filter_map(|number| operations.get(*number)).collect();
         let now = if cx.model.playback.is_some() { operations.latest() } else { cx.model.now };
         let center = self.selected(cx.model).map(|operation| operation.asked);
-        let axis = Axis::of(&shown, now, (self.zoom, center), list);
+        let axis = Axis::new(&shown, now, (self.zoom, center), list);
         let path = self.critical_path(operations);
         axis.render(cx, axis_line, buf);
         let style = cx.selection(true);
@@ -377,7 +377,7 @@ struct Axis {
 
 impl Axis {
     /// `zoom` halves what is shown so many times, around `center`.
-    fn of(
+    fn new(
         shown: &[&RecordedOperation],
         now: Timestamp,
         (zoom, center): (u32, Option<Timestamp>),

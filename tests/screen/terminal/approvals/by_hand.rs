@@ -54,7 +54,7 @@ fn every_kind_of_field_is_filled_in_and_goes_out_typed_in_both_eras() {
     fill_every_kind(&mut stage.deck);
     assert_eq!(stage.answer("kinds")["result"]["content"], every_kind());
     stage.end();
-    let mut stage = Stage::of("modern", Size::SMALL, "{}");
+    let mut stage = Stage::from_play("modern", Size::SMALL, "{}");
     stage.call("kinds");
     stage.deck.keys(ANSWER);
     fill_every_kind(&mut stage.deck);
@@ -66,7 +66,7 @@ fn every_kind_of_field_is_filled_in_and_goes_out_typed_in_both_eras() {
 
 #[test]
 fn roots_of_a_modern_server_are_given_when_it_asks_inside_its_result() {
-    let mut stage = Stage::of("modern", Size::WIDE, "{}");
+    let mut stage = Stage::from_play("modern", Size::WIDE, "{}");
     stage.deck.keys("6f");
     stage.deck.wait("roots shared with modern");
     stage.deck.keys("/srv/data\tData");
@@ -93,7 +93,7 @@ fn with_editor(script: &str) -> Stage {
 #[test]
 fn an_answer_is_written_in_an_editor_and_pasted_whole() {
     let mut stage = with_editor("sed -i 's/draft/final/' \"$1\"\n");
-    stage.asked("sample", "asks for sampling");
+    stage.open_question("sample", "asks for sampling");
     stage.deck.keys("my draft");
     stage.deck.wait("my draft");
     stage.deck.keys("\x0f");
@@ -118,7 +118,7 @@ fn what_is_written_in_an_editor_outlives_the_server() {
     let script = "echo 'from outside' > \"$1\"\n: > open\nwhile [ ! -e go ]; do sleep 0.05; done\n";
     let mut stage = with_editor(script);
     let pid = stage.deck.pid_of("asker");
-    stage.asked("midway", "Left or right?");
+    stage.open_question("midway", "Left or right?");
     stage.deck.keys("\x0f");
     let open = stage.deck.home().join("open");
     pty::until("the editor is open", || open.exists());
@@ -176,7 +176,7 @@ fn a_question_that_outlives_its_call_says_so_and_is_answered_all_the_same() {
 #[test]
 fn a_call_that_is_given_up_takes_its_question_off_the_screen_and_keeps_the_draft() {
     let mut stage = Stage::asker(Size::WIDE);
-    stage.asked("sample", "asks for sampling");
+    stage.open_question("sample", "asks for sampling");
     stage.deck.keys("almost done");
     stage.deck.wait("almost done");
     stage.deck.keys("\x1b");

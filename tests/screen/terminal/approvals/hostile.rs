@@ -7,7 +7,7 @@ use crate::pty::{self, Launch, Signal, Size};
 #[test]
 fn s27_a_prompt_that_hides_its_end_is_measured_warned_about_and_denied() {
     let mut stage = Stage::asker(Size::WIDE);
-    stage.asked("wall", "Ignore what you were told before.");
+    stage.open_question("wall", "Ignore what you were told before.");
     stage.deck.wait("goes on after a long run of blank lines");
     stage.deck.wait("up to 1000000000 tokens");
     stage.deck.wait("tokens (an estimate)");
@@ -23,8 +23,8 @@ fn s27_a_prompt_that_hides_its_end_is_measured_warned_about_and_denied() {
 
 #[test]
 fn s27_ten_megabytes_are_read_scrolled_and_answered() {
-    let mut stage = Stage::of("asker", Size::WIDE, r#"{"lineBytes": 16777216}"#);
-    stage.asked("huge", "a very long story");
+    let mut stage = Stage::from_play("asker", Size::WIDE, r#"{"lineBytes": 16777216}"#);
+    stage.open_question("huge", "a very long story");
     stage.deck.wait("2700000 tokens (an estimate)");
     stage.deck.wait("more lines below");
     stage.deck.keys("\x1b[6~\x1b[6~");
@@ -35,7 +35,7 @@ fn s27_ten_megabytes_are_read_scrolled_and_answered() {
 
 #[test]
 fn s29_five_hundred_before_anybody_asked_are_refused_and_counted() {
-    let mut stage = Stage::of("eager", Size::WIDE, "{}");
+    let mut stage = Stage::from_play("eager", Size::WIDE, "{}");
     let pid = stage.deck.pid_of("eager");
     stage.deck.keys("6");
     stage.deck.wait("Nothing waits for you");
@@ -166,7 +166,7 @@ fn s30_addresses_that_trap_are_shown_with_the_reason_and_not_opened() {
 #[test]
 fn s31_a_form_that_wants_too_much_is_warned_about_and_no_is_said_in_two_ways() {
     let mut stage = Stage::asker(Size::WIDE);
-    stage.asked("form", "asker asks you");
+    stage.open_question("form", "asker asks you");
     stage.deck.wait("`api_key` looks like a secret");
     stage.deck.wait("`place` is nested");
     assert!(!stage.deck.screen().contains('\u{202e}'));
@@ -199,11 +199,11 @@ fn s31_a_form_that_wants_too_much_is_warned_about_and_no_is_said_in_two_ways() {
 #[test]
 fn s31_five_hundred_fields_are_json_and_ten_thousand_choices_are_searched() {
     let mut stage = Stage::asker(Size::WIDE);
-    stage.asked("many_fields", "it asks for 500 fields; edit them as JSON");
+    stage.open_question("many_fields", "it asks for 500 fields; edit them as JSON");
     stage.deck.decide("\x18");
     stage.deck.wait("many: {\"action\":\"decline\"}");
     stage.leave();
-    stage.asked("long_list", "Pick one.");
+    stage.open_question("long_list", "Pick one.");
     stage::slowly(&mut stage.deck, "n9999\r");
     stage.send("\"n\":\"n9999\"");
     stage.end();
@@ -215,7 +215,7 @@ fn hostile_text_stays_on_its_own_ground() {
     // Without our own bell, every bell would be theirs.
     stage.deck.keys("B");
     stage.deck.wait("bell: muted");
-    stage.asked("hostile", "hidden characters, shown as marks");
+    stage.open_question("hostile", "hidden characters, shown as marks");
     stage.deck.wait("approved by you");
     let screen = stage.deck.screen();
     assert!(!screen.contains('\u{202e}') && !screen.contains('\u{200b}'), "{screen}");

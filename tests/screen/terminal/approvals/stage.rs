@@ -43,10 +43,10 @@ pub fn config(entries: &[String]) -> String {
 
 impl Stage {
     pub fn asker(size: Size) -> Self {
-        Self::of("asker", size, "{}")
+        Self::from_play("asker", size, "{}")
     }
 
-    pub fn of(play: &str, size: Size, limits: &str) -> Self {
+    pub fn from_play(play: &str, size: Size, limits: &str) -> Self {
         let text = config(&[entry(play, play, limits)]);
         Self::on(Launch::file(size, &text).start(), play)
     }
@@ -65,7 +65,7 @@ impl Stage {
     }
 
     /// Calls a tool and opens what its server asks, which reads like this.
-    pub fn asked(&mut self, tool: &str, says: &str) {
+    pub fn open_question(&mut self, tool: &str, says: &str) {
         open_call(&mut self.deck, tool);
         self.asked_again(says);
     }

@@ -8,7 +8,7 @@ use crate::pty::{self, Launch, Signal, Size};
 fn half_written() -> (Stage, i32) {
     let mut stage = Stage::asker(Size::WIDE);
     let pid = stage.deck.pid_of("asker");
-    stage.asked("midway", "Left or right?");
+    stage.open_question("midway", "Left or right?");
     stage.deck.keys("I would rather");
     stage.deck.wait("I would rather");
     (stage, pid)
