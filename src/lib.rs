@@ -85,6 +85,8 @@ pub use mcp;
 pub use process;
 pub use schema;
 
+#[cfg(feature = "apps")]
+pub use ::apps;
 #[cfg(feature = "bench")]
 pub use ::bench;
 #[cfg(feature = "chat")]

@@ -51,7 +51,7 @@ impl ToolCatalog {
     pub fn from_host(host: &Host, who: &Principal) -> Self {
         let (mut tools, mut names) = (Vec::new(), HashSet::new());
         for (server, all) in host.offers(who) {
-            for tool in &all.tools {
+            for tool in all.tools.iter().filter(|tool| tool.is_for_models()) {
                 let mut name = exposed_name(Some(&server), &tool.name);
                 if !names.insert(name.clone()) {
                     name = hashed_name(&name, &format!("{server}\0{}", tool.name));

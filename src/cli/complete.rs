@@ -59,6 +59,10 @@ const VALUES: &[(&str, &str, Completer)] = &[
     ("status", "servers", servers),
     ("call", "name", calls),
     ("call", "arguments", tool_arguments),
+    #[cfg(feature = "apps")]
+    ("app", "name", calls),
+    #[cfg(feature = "apps")]
+    ("app", "arguments", tool_arguments),
     ("load", "name", calls),
     ("load", "arguments", tool_arguments),
     ("read", "uri", resources),

@@ -19,7 +19,7 @@ use host::{Drafter, Host, HostBuilder, ServerState};
 use mcp::Capabilities;
 use tui::app::Setup;
 use tui::chat::port::OpenChat;
-use tui::{DashboardOptions, DashboardSource, ExportOrigin, HostLogLevel, Show, Start};
+use tui::{DashboardOptions, DashboardSource, ExportOrigin, HostLogLevel, OpenApp, Show, Start};
 
 /// Runs the dashboard until the user quits.
 pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, ExitStatus> {
@@ -93,6 +93,9 @@ fn show(
     clients: Option<Clients>,
 ) -> Result<ExitCode, ExitStatus> {
     let (drafter, chat) = models(cli)?;
+    let apps: Option<OpenApp> = None;
+    #[cfg(feature = "apps")]
+    let apps: Option<OpenApp> = apps.or_else(|| Some(super::app::in_dashboard()));
     let options = DashboardOptions {
         record: cli.common.record.clone(),
         setup: Setup {
@@ -114,6 +117,7 @@ fn show(
         clients,
         show: show_of_demo(cli),
         chat,
+        apps,
     };
     tui::run(source, options).map_err(|error| {
         output::complain(&error.to_string());

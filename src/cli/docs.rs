@@ -82,7 +82,7 @@ fn shown(text: Result<String, String>) -> ExitStatus {
 const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Use the servers",
-        &["list", "call", "read", "prompt", "request", "status", "login", "logout", "chat"],
+        &["list", "call", "app", "read", "prompt", "request", "status", "login", "logout", "chat"],
     ),
     ("Check and test", &["test", "load", "explain", "replay", "mock"]),
     ("Look back and share", &["open", "report", "scrub", "import", "schema"]),

@@ -52,7 +52,8 @@ pub enum GrantsVerb {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("how long").required(true).args(["for_time", "always", "deny"]))]
 pub struct AddArgs {
-    /// Caller: gateway:TOKEN, browser:https://ORIGIN or chat:SESSION; `gateway:*` for all tokens.
+    /// Caller: gateway:TOKEN, browser:https://ORIGIN, chat:SESSION or app:SERVER; `gateway:*` for
+    /// all tokens.
     #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
     pub origin: String,
     /// The caller's profile.
@@ -80,7 +81,10 @@ fn parse_origin(text: &str) -> Result<String, String> {
     match Origin::parse(text) {
         Some(origin) if !origin.is_person() => Ok(text.to_owned()),
         Some(_) => Err("you need no grant".to_owned()),
-        None => Err("write gateway:TOKEN, browser:https://ORIGIN or chat:SESSION".to_owned()),
+        None => {
+            Err("write gateway:TOKEN, browser:https://ORIGIN, chat:SESSION or app:SERVER"
+                .to_owned())
+        }
     }
 }
 

@@ -6,6 +6,8 @@
     reason = "its readers are its authors: a doc stands where it says more than the name"
 )]
 
+#[cfg(feature = "apps")]
+mod app;
 pub mod args;
 #[cfg(feature = "bench")]
 mod bench;
@@ -115,7 +117,7 @@ fn mistake(mut error: clap::Error) -> ExitStatus {
     match (error.kind(), verb) {
         // Words after `--` are a command to run here, so clap's tip to use `--` is misleading.
         (ErrorKind::UnknownArgument, _) => _ = error.remove(ContextKind::Suggested),
-        (ErrorKind::MissingRequiredArgument, Some("call" | "read" | "prompt")) => {
+        (ErrorKind::MissingRequiredArgument, Some("call" | "app" | "read" | "prompt")) => {
             let tip = "`mcpdeck list` shows what there is".to_owned().into();
             error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
         }
@@ -134,6 +136,8 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::List(args)) => look::list(&cli.common, &args, telemetry),
         Some(Verb::Status(args)) => look::status(&cli.common, &args, telemetry),
         Some(Verb::Call(args)) => operate::call(&cli.common, &args, telemetry).into(),
+        #[cfg(feature = "apps")]
+        Some(Verb::App(args)) => app::app(&cli.common, &args, telemetry).into(),
         #[cfg(feature = "bench")]
         Some(Verb::Test(args)) => bench::test(&cli.common, &args, telemetry),
         Some(Verb::Load(args)) => load_test::load_test(&cli.common, &args, telemetry),

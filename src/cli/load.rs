@@ -300,6 +300,8 @@ fn settle_verb(verb: &mut Verb) -> Result<(), String> {
         Verb::List(args) => (&mut args.servers, &mut args.one),
         Verb::Status(args) => (&mut args.servers, &mut args.one),
         Verb::Call(args) => (no_words, &mut args.ask.one),
+        #[cfg(feature = "apps")]
+        Verb::App(args) => (no_words, &mut args.ask.one),
         Verb::Load(args) => (no_words, &mut args.one),
         #[cfg(feature = "bench")]
         Verb::Test(args) => (no_words, &mut args.one),

@@ -146,33 +146,52 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
     out
 }
 
-/// One entry of a list: its name, description and input schema.
-type ListedRow<'a> = (&'a SafeText, Option<&'a SafeText>, SchemaDocument);
+/// One entry of a list.
+struct ListedRow<'a> {
+    name: &'a SafeText,
+    says: Option<&'a SafeText>,
+    schema: SchemaDocument,
+    /// What else is known of it, for `--long`.
+    more: Vec<String>,
+}
 
 fn tool_row(tool: &Arc<Tool>) -> ListedRow<'_> {
-    (&tool.label, tool.description.as_ref(), SchemaDocument::new(&tool.input_schema))
+    let mut more = Vec::new();
+    if let Some(uri) = tool.app() {
+        more.push(format!("app: {}", SafeText::line(uri)));
+    }
+    if !tool.is_for_models() {
+        more.push("for apps only: models are not offered it".to_owned());
+    }
+    let (says, schema) = (tool.description.as_ref(), SchemaDocument::new(&tool.input_schema));
+    ListedRow { name: &tool.label, says, schema, more }
 }
 
 fn prompt_row(prompt: &Arc<Prompt>) -> ListedRow<'_> {
-    (&prompt.label, prompt.description.as_ref(), values::prompt_schema(prompt))
+    let (says, schema) = (prompt.description.as_ref(), values::prompt_schema(prompt));
+    ListedRow { name: &prompt.label, says, schema, more: Vec::new() }
 }
 
 fn resource_row(resource: &Arc<Resource>) -> ListedRow<'_> {
-    (&resource.label, Some(&resource.name), SchemaDocument::default())
+    let (says, schema) = (Some(&resource.name), SchemaDocument::default());
+    ListedRow { name: &resource.label, says, schema, more: Vec::new() }
 }
 
 fn section(out: &mut String, kind: ListKind, rows: &[ListedRow<'_>], long: bool) {
     if rows.is_empty() {
         return;
     }
-    let width = rows.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0).min(40);
+    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).min(40);
     let _ = writeln!(out, "  {}s", kind.noun());
-    for (name, says, schema) in rows {
+    for ListedRow { name, says, schema, more } in rows {
         let says = says.map(|says| values::first_line(says)).unwrap_or_default();
         let line = format!("    {:width$}  {says}", name.as_str());
         let _ = writeln!(out, "{}", line.trim_end());
         if long {
             values::write_parameters(out, schema);
+            for line in more {
+                let _ = writeln!(out, "        {line}");
+            }
         }
     }
 }

@@ -38,8 +38,8 @@ pub enum PolicyVerb {
     /// Show whether a caller may call a tool, and which rule decides; exits with 1 when it may not.
     Why {
         /// Caller: gateway:TOKEN (gateway:owner is your own token), browser:https://ORIGIN, the
-        /// model of a chat (chat:cli, chat:dashboard, chat:gateway:TOKEN), cli, dashboard, check or
-        /// library.
+        /// model of a chat (chat:cli, chat:dashboard, chat:gateway:TOKEN), the app of a server
+        /// (app:SERVER), cli, dashboard, check or library.
         #[arg(value_name = "ORIGIN")]
         origin: String,
         /// Target: server.tool, or a URI with --read.
@@ -84,7 +84,8 @@ pub enum PolicyVerb {
 
 /// How a caller is written.
 const ORIGINS: &str = "gateway:TOKEN, browser:https://ORIGIN, chat:CALLER (chat:cli, \
-                       chat:dashboard, chat:gateway:TOKEN), cli, dashboard, check or library";
+                       chat:dashboard, chat:gateway:TOKEN), app:SERVER, cli, dashboard, check or \
+                       library";
 
 /// A call in a file.
 #[derive(Deserialize)]

@@ -13,7 +13,7 @@ use host::{
     HostView, InForce, OverlayConfig, Principal, ServerState, ServerView, TargetKind, exposed_name,
     hashed_name, resolve_name,
 };
-use mcp::Capabilities;
+use mcp::{APP_URIS, Capabilities, app_of};
 
 /// One tool, prompt, resource or template as a client sees it.
 #[derive(Debug)]
@@ -121,6 +121,8 @@ impl ClientCatalog {
         overlay: impl Fn(&ServerName, &str) -> Option<OverlayConfig>,
     ) -> Self {
         let mut out = Self::default();
+        // The server of each page of tools: a client reads it by its URI alone.
+        let mut apps: HashMap<String, &ServerName> = HashMap::new();
         let alone = sources.len() == 1;
         for (server, capabilities, reason) in sources {
             let prefix = (!alone).then_some(server);
@@ -144,6 +146,12 @@ impl ClientCatalog {
                     object.insert("name".to_owned(), json!(name));
                 }
                 let is_tool = kind == TargetKind::Tool;
+                if is_tool
+                    && let Some(uri) = app_of(&raw).map(str::to_owned)
+                    && *apps.entry(uri.clone()).or_insert(server) != server
+                {
+                    raw["_meta"]["ui"]["resourceUri"] = own_uri(server, &uri).into();
+                }
                 if let Some(execution) = raw.get_mut("execution").and_then(Value::as_object_mut)
                     && execution.get("taskSupport").is_some_and(|support| support == "required")
                 {
@@ -209,6 +217,21 @@ impl ClientEntry {
         Self { name: uri.to_string(), server: server.clone(), original: Arc::clone(uri), raw }
     }
 }
+
+/// The URI, or URI template, of a resource of this server whose own one is that of another server.
+pub(super) fn own_uri(server: &ServerName, uri: &str) -> String {
+    let name = url::form_urlencoded::byte_serialize(server.as_str().as_bytes());
+    let name = name.collect::<String>();
+    match uri.strip_prefix(APP_URIS) {
+        Some(rest) => format!("{OWN_APP_URIS}{name}/{rest}"),
+        None => format!("{OWN_URIS}{name}/{uri}"),
+    }
+}
+
+/// The beginning of all such URIs.
+pub(super) const OWN_URIS: &str = "mcpdeck://";
+/// The beginning of those of pages of tools, by whose scheme clients know them.
+pub(super) const OWN_APP_URIS: &str = "ui://mcpdeck/";
 
 /// Adds to a tool's description why it is unavailable; tools of stopped servers stay listed.
 fn unavailable_because(raw: &mut Value, reason: &str) {

@@ -9,6 +9,7 @@ use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
 use host::{AccessScope, PolicyAction, TargetKind, ToolExposure, exposed_name};
+use mcp::is_for_models;
 
 /// Results of a search: the default and the maximum.
 const FIND_DEFAULT_TOOLS: usize = 5;
@@ -164,7 +165,12 @@ fn may_search(gateway: &Gateway, client: &Client) -> bool {
 fn seen_tools(gateway: &Gateway, client: &Client, catalog: &ClientCatalog) -> Vec<usize> {
     let principal = client.principal();
     let is_seen = |entry: &ClientEntry| {
-        gateway.host.is_visible(&principal, &entry.server, (TargetKind::Tool, &entry.original))
+        is_for_models(&entry.raw)
+            && gateway.host.is_visible(
+                &principal,
+                &entry.server,
+                (TargetKind::Tool, &entry.original),
+            )
     };
     let tools = catalog.tools.iter().enumerate();
     tools.filter(|(_, entry)| is_seen(entry)).map(|(at, _)| at).collect()

@@ -32,7 +32,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::accept::JsonOnly;
 use super::bridge::{BridgedRequest, Parked};
-use super::catalog::{ClientCatalog, ClientEntry};
+use super::catalog::{ClientCatalog, ClientEntry, OWN_APP_URIS, OWN_URIS, own_uri};
 use super::exposure::{OwnCall, SEARCH_INSTRUCTIONS, listed, listing, own_call, own_tools};
 use super::follow::{Interest, Recipient, follow, log_level, logged_during, next_notice};
 use super::found::ToolListing;
@@ -47,7 +47,9 @@ use super::traces::TraceSpan;
 use base::ServerName;
 use config::error::Error;
 use host::{AccessScope, CallOptions, CallOutcome, PolicyAction, RunId, TargetKind, fit_template};
-use mcp::{Answer, CLIENT_NAME, HOPS_KEY, vendor_meta};
+use mcp::{
+    APP_URIS, APPS_EXTENSION, Answer, CLIENT_NAME, HOPS_KEY, app_of, is_for_models, vendor_meta,
+};
 
 /// Queue size for progress notifications of one call; further ones are dropped.
 const PROGRESS_CAPACITY: usize = 16;
@@ -169,6 +171,9 @@ impl Face {
         let mut known = HashSet::new();
         let entries = self.gateway.seen_by(&client, kind, entries);
         let entries = entries.filter(|it| shown.holds(&it.server, &it.original));
+        // Without the extension, a tool for the pages of its server is of no use.
+        let has_apps = kind != TargetKind::Tool || shows_apps(context);
+        let entries = entries.filter(|it| has_apps || is_for_models(&it.raw));
         // If several servers list a URI, it is that of the first visible one; the others are listed
         // under a URI of their own.
         let entries = entries.map(|entry| {
@@ -390,15 +395,6 @@ impl Face {
     }
 }
 
-/// The URI, or URI template, of a resource of this server whose own one is that of another server.
-pub(super) fn own_uri(server: &ServerName, uri: &str) -> String {
-    let name = url::form_urlencoded::byte_serialize(server.as_str().as_bytes());
-    format!("{OWN_URIS}{}/{uri}", name.collect::<String>())
-}
-
-/// The beginning of all such URIs.
-const OWN_URIS: &str = "mcpdeck://";
-
 /// Replaces the URI of a server's resource in its contents by that under which it was read.
 fn rename(result: &mut Value, original: &str, uri: &str) {
     for content in result["contents"].as_array_mut().into_iter().flatten() {
@@ -425,6 +421,12 @@ impl Face {
     }
 }
 
+/// Whether the client shows the pages of tools (MCP Apps).
+fn shows_apps(context: &RequestContext<RoleServer>) -> bool {
+    let extensions = context.client_capabilities().and_then(|all| all.extensions);
+    extensions.is_some_and(|all| all.contains_key(APPS_EXTENSION))
+}
+
 /// Whether the client can follow a task (2026-07-28).
 fn declares_tasks(context: &RequestContext<RoleServer>) -> bool {
     is_modern(context)
@@ -445,6 +447,11 @@ impl Gateway {
         if let Some(found) = self.named_in(client, uri) {
             return Some(found);
         }
+        // Servers need not list the pages of their tools.
+        let mut tools = self.seen_by(client, TargetKind::Tool, &catalog.tools);
+        if let Some(entry) = tools.find(|entry| app_of(&entry.raw) == Some(uri)) {
+            return Some((entry.server.clone(), uri.into()));
+        }
         let fits = self
             .seen_by(client, kind, &catalog.templates)
             .filter_map(|entry| Some((fit_template(&entry.original, uri)?, entry)));
@@ -464,11 +471,15 @@ impl Gateway {
 
     /// The visible server that a URI names ([`own_uri`]), and the URI there.
     fn named_in(&self, client: &Client, uri: &str) -> Option<(ServerName, Arc<str>)> {
-        uri.strip_prefix(OWN_URIS)?;
+        let is_app = uri.starts_with(OWN_APP_URIS);
+        if !is_app && !uri.starts_with(OWN_URIS) {
+            return None;
+        }
+        let start = if is_app { APP_URIS } else { "" };
         let (view, principal) = (self.host.snapshot(), client.principal());
         view.servers.keys().find_map(|server| {
-            let own = uri.strip_prefix(&own_uri(server, ""))?;
-            let is_visible = self.host.is_visible(&principal, server, (TargetKind::Resource, own));
+            let own = format!("{start}{}", uri.strip_prefix(&own_uri(server, start))?);
+            let is_visible = self.host.is_visible(&principal, server, (TargetKind::Resource, &own));
             is_visible.then(|| (server.clone(), own.into()))
         })
     }
@@ -642,6 +653,12 @@ impl ServerHandler for Face {
         if self.offers_tasks() {
             let tasks = ServerCapabilities::builder().enable_tasks().build();
             capabilities.extensions = tasks.extensions;
+        }
+        let view = self.gateway.host.snapshot();
+        let mut tools = view.servers.values().flat_map(|server| &server.capabilities.tools);
+        if tools.any(|tool| tool.app().is_some()) {
+            let extensions = capabilities.extensions.get_or_insert_default();
+            extensions.insert(APPS_EXTENSION.to_owned(), serde_json::Map::new());
         }
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("mcpdeck", env!("CARGO_PKG_VERSION")))

@@ -8,8 +8,8 @@ use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::catalog::ClientEntry;
-use super::mcp::{McpOperation, own_uri};
+use super::catalog::{ClientEntry, own_uri};
+use super::mcp::McpOperation;
 use super::outside::Outside;
 use super::rest::{RestAnswer, absent_path, body, options};
 use super::state::Gateway;

@@ -36,6 +36,8 @@ pub enum Origin {
     Browser(String),
     /// The model of a chat, by the caller it works for: `cli`, `dashboard`, `gateway:ID`.
     Chat(String),
+    /// The page of a tool (MCP Apps), by the server that it is from.
+    App(String),
 }
 
 impl Origin {
@@ -47,7 +49,7 @@ impl Origin {
         match self {
             Self::Library | Self::Dashboard | Self::Check | Self::Cli => true,
             Self::Gateway(id) => id == Self::OWNER,
-            Self::Browser(_) | Self::Chat(_) => false,
+            Self::Browser(_) | Self::Chat(_) | Self::App(_) => false,
         }
     }
 
@@ -66,6 +68,7 @@ impl Origin {
             Self::Gateway(id) => ("gateway", Some(id)),
             Self::Browser(id) => ("browser", Some(id)),
             Self::Chat(id) => ("chat", Some(id)),
+            Self::App(id) => ("app", Some(id)),
         }
     }
 
@@ -81,6 +84,7 @@ impl Origin {
                 ("gateway", id) => Self::Gateway(id.to_owned()),
                 ("browser", id) => Self::Browser(id.to_owned()),
                 ("chat", id) => Self::Chat(id.to_owned()),
+                ("app", id) => Self::App(id.to_owned()),
                 _ => return None,
             },
         })

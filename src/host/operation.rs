@@ -585,7 +585,8 @@ impl Operation {
     fn has_own_user(&self) -> bool {
         let principal = self.options.principal();
         principal.is_person()
-            || matches!(principal.origin, Origin::Chat(_)) && principal.client().is_none()
+            || matches!(principal.origin, Origin::Chat(_) | Origin::App(_))
+                && principal.client().is_none()
     }
 
     /// Records what the caller's run has read.

@@ -49,6 +49,10 @@ impl Routes {
                     routes.canonical.insert(full, (Arc::clone(slot), Arc::clone(&name)));
                 }
                 routes.tools.push((slot.name.clone(), name));
+                // Servers need not list the pages of their tools.
+                if let Some(uri) = tool.app() {
+                    routes.resources.entry(uri.into()).or_default().push(Arc::clone(slot));
+                }
             }
             for prompt in &all.prompts {
                 routes.prompts.push((slot.name.clone(), Arc::clone(&prompt.name)));

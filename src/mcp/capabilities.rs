@@ -165,6 +165,21 @@ impl Tool {
         self.raw["execution"]["taskSupport"] == "required"
     }
 
+    /// The URI of the page that shows what the tool answers (MCP Apps), if it has one.
+    pub fn app(&self) -> Option<&str> {
+        app_of(&self.raw)
+    }
+
+    /// Whether a model may be offered it: tools may be meant for the pages of their server alone.
+    pub fn is_for_models(&self) -> bool {
+        is_visible_to(&self.raw, "model")
+    }
+
+    /// Whether the pages of its server may call it.
+    pub fn is_for_apps(&self) -> bool {
+        is_visible_to(&self.raw, "app")
+    }
+
     /// The tool under another definition; its name and its hints stay.
     #[must_use]
     pub fn with_definition(&self, raw: Value) -> Self {
@@ -178,6 +193,33 @@ impl Tool {
             ..self.clone()
         }
     }
+}
+
+/// The extension of MCP Apps (SEP-1865) in `capabilities.extensions`.
+pub const APPS_EXTENSION: &str = "io.modelcontextprotocol/ui";
+/// The media type of its pages.
+pub const APP_MEDIA_TYPE: &str = "text/html;profile=mcp-app";
+/// The beginning of the URI of each of its pages.
+pub const APP_URIS: &str = "ui://";
+
+/// The URI of the page in the definition of a tool, if it has one.
+pub fn app_of(tool: &Value) -> Option<&str> {
+    let meta = tool.get("_meta")?;
+    // The flat key is that of servers from before the extension was final.
+    let uri = meta.pointer("/ui/resourceUri").or_else(|| meta.get("ui/resourceUri"))?.as_str()?;
+    uri.starts_with(APP_URIS).then_some(uri)
+}
+
+/// Whether the definition of a tool offers it to a model, or to pages: `who` is the word of
+/// `_meta.ui.visibility`.
+fn is_visible_to(tool: &Value, who: &str) -> bool {
+    let words = tool.pointer("/_meta/ui/visibility").and_then(Value::as_array);
+    words.is_none_or(|words| words.iter().any(|word| word == who))
+}
+
+/// Whether the definition of a tool may be shown to a model.
+pub fn is_for_models(tool: &Value) -> bool {
+    is_visible_to(tool, "model")
 }
 
 /// `annotations` of a tool: hints, not promises.

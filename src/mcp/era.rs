@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::capabilities::ListKind;
+use crate::capabilities::{APP_MEDIA_TYPE, APPS_EXTENSION, ListKind};
 use base::SafeText;
 
 /// Protocol era.
@@ -109,11 +109,16 @@ fn info() -> Value {
 /// The client capabilities of the host, as far as `version` knows them.
 fn capabilities(version: &str) -> Value {
     let newest = version >= LEGACY;
-    json!({
+    let mut all = json!({
         "roots": {"listChanged": true},
         "sampling": if newest { json!({"tools": {}, "context": {}}) } else { json!({}) },
         "elicitation": if newest { json!({"form": {}, "url": {}}) } else { json!({}) },
-    })
+    });
+    if newest {
+        // Some servers list their tools with apps to no other client.
+        all["extensions"] = json!({APPS_EXTENSION: {"mimeTypes": [APP_MEDIA_TYPE]}});
+    }
+    all
 }
 
 /// The keys of a caller's `_meta` that are meant for the server, not for the connection: neither the

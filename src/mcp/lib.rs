@@ -22,8 +22,8 @@ pub use auth::{
 pub use capabilities::diff::{every_difference, is_set_keyword};
 pub use capabilities::schema_kind;
 pub use capabilities::{
-    Capabilities, FieldChange, ListChanges, ListKind, Prompt, RejectedEntry, Resource, Risk, Tool,
-    ToolHints,
+    APP_MEDIA_TYPE, APP_URIS, APPS_EXTENSION, Capabilities, FieldChange, ListChanges, ListKind,
+    Prompt, RejectedEntry, Resource, Risk, Tool, ToolHints, app_of, is_for_models,
 };
 pub use era::{CLIENT_NAME, Era, HOPS_KEY, SessionView, vendor_meta};
 pub use id::{ApprovalId, CallId};

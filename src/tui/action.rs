@@ -177,6 +177,7 @@ actions! {
     Newer = "newer", "newer", "Show the next call";
     Compare = "compare", "compare", "Compare with the previous result";
     Search = "search", "search", "Search the result";
+    OpenApp = "open-app", "app", "Show the result in the app of the tool, a page in the browser";
     Subscribe = "subscribe", "subscribe", "Subscribe to the resource, or stop";
     NextField = "next-field", "next", "Go to the next line or field";
     PreviousField = "previous-field", "previous", "Go to the previous line or field";

@@ -45,6 +45,8 @@ pub enum Effect {
     Run(Box<FilledCommand>),
     /// Make a call.
     Call(CallToken, CallRequest),
+    /// Show a result in the app of its tool.
+    OpenApp(Box<AppRequest>),
     /// Cancel a call; the server is notified.
     CancelCall(CallToken),
     /// Ask the registered model for a draft, with the parameters if they were edited.
@@ -120,6 +122,19 @@ pub enum Effect {
     Quit,
     /// Quit without waiting for anything.
     QuitNow,
+}
+
+/// A result to show in the app of its tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AppRequest {
+    /// The server.
+    pub server: ServerName,
+    /// The tool, by its name there.
+    pub tool: Arc<str>,
+    /// What was sent.
+    pub arguments: Value,
+    /// What came back.
+    pub result: Value,
 }
 
 /// What to do with a file that already exists.

@@ -62,8 +62,10 @@ pub mod widget;
 pub use terminal::{chord, graphics, ink, input, look, theme};
 
 pub use call::export::{ExportOrigin, Start};
+pub use effect::AppRequest;
 pub use engine::DashboardSource;
 pub use run::{DashboardOptions, HostLogLevel, Show, run};
+pub use runner::OpenApp;
 
 /// The key table as Markdown, including the user's keymap file.
 ///

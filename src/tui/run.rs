@@ -20,7 +20,7 @@ use crate::engine::{DashboardSource, Engine, OpenedDeck};
 use crate::message::Message;
 use crate::pacer::Pacer;
 use crate::prelude::*;
-use crate::runner::{Runner, SessionFiles, forward};
+use crate::runner::{OpenApp, Runner, SessionFiles, forward};
 use crate::state::{Places, read_prefs};
 use base::LogLevel;
 use base::clock::Clock;
@@ -59,6 +59,8 @@ pub struct DashboardOptions {
     pub show: Option<Show>,
     /// Opens a chat with a model, if one is available.
     pub chat: Option<OpenChat>,
+    /// Shows results in the apps of their tools, in builds that can.
+    pub apps: Option<OpenApp>,
 }
 
 /// Acts on the servers until it is stopped.
@@ -194,9 +196,8 @@ impl Dashboard {
         draw(&mut session, &app)?;
         let (input_sender, mut inputs) = mpsc::channel(256);
         let (opened_sender, mut opened) = mpsc::channel(1);
-        let runner = Runner::new(messages.clone(), files, options.reveal);
-        #[cfg(unix)]
-        let mut runner = runner;
+        let mut runner = Runner::new(messages.clone(), files, options.reveal);
+        runner.apps = options.apps.take();
         #[cfg(unix)]
         if let DashboardSource::Attached(socket) = &source {
             runner.remote = Some(AttachedSocket(socket.clone()));

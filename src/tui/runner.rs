@@ -3,12 +3,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::effect::{Baseline, CallRequest, Effect, Existing, LockChange};
+use crate::effect::{AppRequest, Baseline, CallRequest, Effect, Existing, LockChange};
 use crate::message::{CallToken, Message};
 use crate::prefs::Prefs;
 use crate::result::{PictureJob, ResultFile};
@@ -36,6 +38,10 @@ pub struct SessionFiles {
     pub lock: Option<PathBuf>,
 }
 
+/// Shows a result in the app of its tool.
+pub type OpenApp =
+    Arc<dyn Fn(Host, AppRequest) -> BoxFuture<'static, Result<(), Error>> + Send + Sync>;
+
 /// Performs effects that need no terminal.
 pub struct Runner {
     /// The open deck with its engine, once there is one.
@@ -43,6 +49,8 @@ pub struct Runner {
     /// The attached service, when there is no engine in this process.
     #[cfg(unix)]
     pub remote: Option<crate::attached::AttachedSocket>,
+    /// Shows results in the apps of their tools, in builds that can.
+    pub apps: Option<OpenApp>,
     messages: mpsc::Sender<Message>,
     files: SessionFiles,
     /// The preferences as they were last read or written here.
@@ -62,6 +70,7 @@ impl Runner {
             opened: None,
             #[cfg(unix)]
             remote: None,
+            apps: None,
             messages,
             files,
             prefs,
@@ -94,6 +103,19 @@ impl Runner {
                 Err(error) => self.send(Message::Drafted(id, Err(error))),
             },
             Effect::KeepAnswer(answer) => self.keep_answer(*answer),
+            Effect::OpenApp(request) => match (self.deck(), &self.apps) {
+                (Err(error), _) => self.send(Message::Failed(error)),
+                (Ok(_), None) => self.send(failed("this build shows no apps")),
+                (Ok(deck), Some(open)) => {
+                    let opened = open(deck.host, *request);
+                    self.later(async move {
+                        Some(match opened.await {
+                            Ok(()) => done("the app is open in the browser"),
+                            Err(error) => Message::Failed(error),
+                        })
+                    });
+                }
+            },
             Effect::OpenUrl(id, url) => {
                 self.later(async move { Some(Message::Opened(id, open_browser(url).await)) });
             }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates that print through `cli` only, and those that must not.
-const SILENT: &[&str] = &["terminal", "tui", "gateway", "chat"];
+const SILENT: &[&str] = &["terminal", "tui", "gateway", "chat", "apps"];
 
 fn sources() -> Vec<(PathBuf, String)> {
     fn walk(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
@@ -74,6 +74,7 @@ fn the_engine_depends_on_no_front_end() {
         "check",
         "gateway",
         "chat",
+        "apps",
     ];
     for crate_name in ["base", "schema", "config", "process", "mcp", "host", "deck"] {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(crate_name);
@@ -110,7 +111,7 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
     // Queues are bounded (invariant 6).
     (
         "unbounded",
-        &["base", "schema", "config", "mcp", "process", "host", "deck", "gateway", "chat"],
+        &["base", "schema", "config", "mcp", "process", "host", "deck", "gateway", "chat", "apps"],
         &[],
     ),
     // stdout belongs to the command line and to the terminal session (invariant 7).

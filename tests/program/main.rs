@@ -7,6 +7,9 @@
 #[path = "../engine/fake.rs"]
 #[expect(dead_code, reason = "shared with the tests of the engine")]
 mod fake;
+#[cfg(any(feature = "chat", feature = "apps"))]
+#[path = "../support/page.rs"]
+mod page;
 #[path = "../support/port.rs"]
 mod port;
 #[cfg(feature = "chat")]
@@ -18,6 +21,8 @@ mod pty;
 #[path = "../support/helpers.rs"]
 mod support;
 
+#[cfg(feature = "apps")]
+mod apps;
 mod arguments;
 mod auth;
 #[cfg(feature = "bench")]

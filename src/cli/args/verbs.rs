@@ -18,6 +18,10 @@ pub enum Verb {
     /// @file, or - for stdin.
     #[command(after_help = CALL_EXAMPLES)]
     Call(CallArgs),
+    /// Call a tool and show its app, the page that its server offers for the answer, in a browser.
+    #[cfg(feature = "apps")]
+    #[command(after_help = crate::app::EXAMPLES)]
+    App(crate::app::AppArgs),
     /// Call a tool many times in parallel; print rate, latencies and errors.
     Load(LoadArgs),
     /// Run the suites of mcp.tests.json against the servers; report as --check does.

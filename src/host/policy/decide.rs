@@ -132,7 +132,9 @@ impl Policy {
         let own = self.rules.verdict_of(&principal.profile, target, &full);
         // Denials that depend on the caller come first: they reveal nothing about the target.
         let mut decision = match &principal.origin {
-            Origin::Chat(_) => self.of_model(principal, action, (target, &full), &own, now),
+            Origin::Chat(_) | Origin::App(_) => {
+                self.of_model(principal, action, (target, &full), &own, now)
+            }
             _ if principal.is_person() => self.of_person(principal, action, (target, &full), now),
             _ => self.granted(principal, action, (target, &full), &own, now),
         };
@@ -183,7 +185,7 @@ impl Policy {
         }
     }
 
-    /// Decides for the model of a chat: what is granted or listed by its profile is permitted; else
+    /// Decides for the model of a chat, and for the page of a tool: what is granted or listed by its profile is permitted; else
     /// it may list and read, and the user is asked about a tool that is not annotated as read-only.
     fn of_model(
         &self,
@@ -299,9 +301,11 @@ impl Decision {
         let rule = self.rule.as_deref().unwrap_or_default();
         match self.reason {
             Reason::Person => "the user may do everything".to_owned(),
-            Reason::Model => "a model may list, read, and call what only reads".to_owned(),
+            Reason::Model => {
+                "a model or an app may list, read, and call what only reads".to_owned()
+            }
             Reason::NotReadOnly => {
-                "a model calls a tool that is not annotated as read-only".to_owned()
+                "a tool that is not annotated as read-only, called by no person".to_owned()
             }
             Reason::NoProfile => format!("the policy has no profile `{rule}`"),
             Reason::Granted => format!("{rule} permits it"),

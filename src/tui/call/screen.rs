@@ -6,7 +6,7 @@ use super::export::{Export, ExportOrigin, WrittenCall, page};
 use super::follow::Updates;
 use super::run::{CallRun, RunState, WhyCall};
 use super::subject::{CallSubject, METHODS, SubjectKind};
-use crate::effect::{CallRequest, CallTarget, Effect, Existing, Order, ServerCommand};
+use crate::effect::{AppRequest, CallRequest, CallTarget, Effect, Existing, Order, ServerCommand};
 use crate::form::draw::Styles;
 use crate::form::{FormState, JsonView};
 use crate::keymap::{KeyScope, Keymap};
@@ -160,6 +160,7 @@ impl CallScreen {
             Action::Compare => return self.compare(),
             Action::Search => return vec![Effect::AskLine(LinePrompt::Search, String::new())],
             Action::Subscribe => return self.subscribe(),
+            Action::OpenApp => return self.open_app(),
             Action::Back => return self.back(),
             action if self.focus == CallFocus::Result => {
                 let wants = self.view_mut().and_then(|view| view.apply(action));
@@ -534,6 +535,7 @@ impl CallScreen {
             Action::Compare => self.runs.len() > 1 && answered(),
             Action::Search | Action::NextTab | Action::Save => answered(),
             Action::Copy => self.run().is_some_and(|run| !run.is_running()),
+            Action::OpenApp => self.subject.has_app && answered(),
             Action::NextProblem => self.form.blocking() > 0,
             Action::Json | Action::Editor | Action::AddItem => {
                 self.subject.has_arguments(&self.form.document)
@@ -600,6 +602,23 @@ impl CallScreen {
             all.sort_by_key(|choice| choice.pick != Pick::Call(last.clone()));
         }
         vec![Effect::Choose(ink!("copy as"), all)]
+    }
+
+    /// Shows the result in the app of the tool.
+    fn open_app(&self) -> Vec<Effect> {
+        if !self.subject.has_app {
+            return say("its server offers no app for this");
+        }
+        let Some(CallRun { arguments, state: RunState::Answered { outcome, .. }, .. }) = self.run()
+        else {
+            return say("an app shows a result; there is none yet");
+        };
+        vec![Effect::OpenApp(Box::new(AppRequest {
+            server: self.subject.server.clone(),
+            tool: Arc::clone(&self.subject.wire),
+            arguments: arguments.clone(),
+            result: (*outcome.result).clone(),
+        }))]
     }
 
     /// Whether the result is shared rather than the form.

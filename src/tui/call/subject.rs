@@ -52,6 +52,8 @@ pub struct CallSubject {
     pub bytes: usize,
     /// Limits for content sent by its server.
     pub limits: ContentLimits,
+    /// Whether its results can be shown in an app.
+    pub has_app: bool,
     /// Command line or URL of its server, for copying.
     pub target: SafeText,
 }
@@ -70,6 +72,7 @@ impl CallSubject {
             description: tool.description.clone(),
             manner,
             schema: Arc::clone(&tool.input_schema),
+            has_app: tool.app().is_some(),
             bytes: tool.raw.to_string().len(),
             ..Self::bare(server, SubjectKind::Tool, &tool.name, &tool.label)
         }

@@ -35,6 +35,7 @@ fn subject(kind: SubjectKind, wire: &str, schema: Value) -> CallSubject {
         manner: "additive",
         schema: Arc::new(schema),
         bytes: 1_240,
+        has_app: false,
         limits: config::ContentLimits::default(),
         target: SafeText::line("npx -y server-memory"),
     }

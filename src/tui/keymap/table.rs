@@ -212,6 +212,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&[S::Result], "v", A::SideBySide, 0),
     word(&[S::Result], ".", A::Again, "again"),
     bind(&[S::Result], "e", A::EditAgain, 0),
+    word(&[S::Result], "o", A::OpenApp, "app"),
     bind(&[S::Result], "S", A::Subscribe, 0),
     bind(&[S::Result], "[", A::Older, 0),
     bind(&[S::Result], "]", A::Newer, 0),

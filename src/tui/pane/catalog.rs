@@ -415,7 +415,7 @@ impl Pane for CatalogPane {
                 name: longest(|e| Ink::from(&e.label), 48),
                 server: if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 },
                 note: longest(|e| e.note.clone(), 60),
-                marks: longest(|e| e.marks.clone(), 11),
+                marks: longest(|e| e.marks.clone(), 15),
                 number: longest(|e| e.number.clone(), 10).max(number.len() as u16),
             },
         );

@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::prelude::*;
 use crate::widget::Doc;
 use host::ServerView;
-use mcp::{ListKind, Tool, ToolHints};
+use mcp::{ListKind, Tool};
 use schema::{SchemaDocument, SchemaLine, signature, tree};
 
 /// The tools pane.
@@ -64,7 +64,7 @@ fn description(text: Option<&SafeText>, doc: &mut Doc) {
 fn tools(server: &ServerView) -> Vec<CatalogEntry> {
     let entry = |tool: &Tool| CatalogEntry {
         note: Ink::line(&signature(&SchemaDocument::new(&tool.input_schema))),
-        marks: marks(tool.hints),
+        marks: marks(tool),
         number: ink!("{}", tokens(&tool.raw)),
         size: tokens(&tool.raw) as u64,
         names: format!("{} {}", tool.title.as_deref().unwrap_or_default(), server.name),
@@ -74,12 +74,17 @@ fn tools(server: &ServerView) -> Vec<CatalogEntry> {
     server.capabilities.tools.iter().map(|tool| entry(tool)).collect()
 }
 
-fn marks(hints: ToolHints) -> Ink {
-    match (hints.read_only, hints.destructive) {
-        (Some(true), _) => ink!("read-only"),
-        (_, Some(true)) => ink!("destructive"),
-        (Some(false), Some(false)) => ink!("additive"),
-        _ => ink!(""),
+fn marks(tool: &Tool) -> Ink {
+    let manner = match (tool.hints.read_only, tool.hints.destructive) {
+        (Some(true), _) => "read-only",
+        (_, Some(true)) => "destructive",
+        (Some(false), Some(false)) => "additive",
+        _ => "",
+    };
+    match (manner, tool.app()) {
+        ("", Some(_)) => ink!("app"),
+        (manner, Some(_)) => ink!("{} app", manner),
+        (manner, None) => ink!("{}", manner),
     }
 }
 
@@ -91,6 +96,11 @@ fn tool_detail(entry: &CatalogEntry, server: &ServerView, model: &Model, doc: &m
     let cost = ink!("   about {} tokens of context ({})", size.div_ceil(4), Bytes(size as u64));
     doc.line(vec![(Model::name(&entry.server), Role::Muted), (cost, Role::Muted)]);
     hints(tool, doc);
+    if let Some(uri) = tool.app() {
+        let only: &'static str =
+            if tool.is_for_models() { "" } else { "; models are not offered it" };
+        doc.text(0, &ink!("app {}{}", Ink::line(uri), only), Role::Muted);
+    }
     if let Some(breaker) = server.tool_breakers.get(&tool.label) {
         super::servers::breaker_line(breaker, model, doc);
     }

@@ -45,6 +45,7 @@ fn screen(schema: &Value) -> CallScreen {
         manner: "",
         schema: Arc::new(schema.clone()),
         bytes: 0,
+        has_app: false,
         limits: mcpdeck::config::ContentLimits::default(),
         target: SafeText::line("corpus"),
     };

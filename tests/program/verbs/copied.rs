@@ -52,6 +52,7 @@ fn subject(kind: SubjectKind, wire: &str) -> CallSubject {
         manner: "",
         schema: Arc::new(json!({"type": "object"})),
         bytes: 0,
+        has_app: false,
         limits: ContentLimits::default(),
         target: SafeText::default(),
     }
