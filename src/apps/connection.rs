@@ -274,7 +274,7 @@ impl AppConnection {
             None => Ok(()),
             Some(method) if message.get("id").is_none() => self.noticed(method, params).await,
             Some(method) if is_id && message["jsonrpc"] == "2.0" => {
-                self.asked(method, (id, params), work).await
+                self.answer_request(method, (id, params), work).await
             }
             Some(_) => {
                 let result = Err((INVALID_REQUEST, "no JSON-RPC request".to_owned()));
@@ -325,7 +325,7 @@ impl AppConnection {
         }
     }
 
-    async fn asked(
+    async fn answer_request(
         &mut self,
         method: &str,
         (id, params): (&Value, &Value),
@@ -549,7 +549,7 @@ impl AppConnection {
 fn refused(error: &Error) -> (i64, String) {
     match &error.rpc {
         Some(rpc) => (rpc.code.unwrap_or(NOT_DONE), rpc.message.clone()),
-        None => (NOT_DONE, OutsideError::of(error).message),
+        None => (NOT_DONE, OutsideError::from_error(error).message),
     }
 }
 

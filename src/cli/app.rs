@@ -118,7 +118,7 @@ async fn show(
         let outcome = host.call_tool_with(&prepared.canonical, arguments, options).await;
         said.send_replace(match &outcome {
             Ok(outcome) => CalledTool::Answered((*outcome.result).clone()),
-            Err(error) => CalledTool::Failed(OutsideError::of(error).message),
+            Err(error) => CalledTool::Failed(OutsideError::from_error(error).message),
         });
         // The object with the address is all that a program reads.
         match outcome {
@@ -129,7 +129,9 @@ async fn show(
                     ExitStatus::Ok
                 }
             }
-            outcome => printer.finish(outcome, &Aside::of(host, common, answers, began.elapsed())),
+            outcome => {
+                printer.finish(outcome, &Aside::from_host(host, common, answers, began.elapsed()))
+            }
         }
     };
     let watched = async {

@@ -110,7 +110,7 @@ fn script(reach: &str, domains: &Value) -> Value {
 struct Shown {
     child: Child,
     said: Value,
-    logs: mpsc::UnboundedReceiver<Value>,
+    logs: mpsc::Receiver<Value>,
 }
 
 impl Shown {
@@ -122,13 +122,13 @@ impl Shown {
         let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
         lines.read_line(&mut line).unwrap();
         let said = serde_json::from_str(&line).expect("one JSON object");
-        let (sender, logs) = mpsc::unbounded_channel();
+        let (sender, logs) = mpsc::channel(1_000);
         let lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 let text = line.split_once("the app: ").map(|(_, text)| text);
                 if let Some(logged) = text.and_then(|text| serde_json::from_str(text).ok()) {
-                    let _ = sender.send(logged);
+                    let _ = sender.blocking_send(logged);
                 }
             }
         });
@@ -309,8 +309,8 @@ impl GatewaySession {
             self.id = Some(id.to_str().unwrap().to_owned());
         }
         let text = answer.text().await.unwrap();
-        let data = text.lines().filter_map(|line| line.strip_prefix("data:"));
-        let data = data.filter(|data| !data.trim().is_empty()).last().unwrap_or(&text);
+        let mut data = text.lines().rev().filter_map(|line| line.strip_prefix("data:"));
+        let data = data.find(|data| !data.trim().is_empty()).unwrap_or(&text);
         serde_json::from_str(data).unwrap_or_default()
     }
 

@@ -368,8 +368,10 @@ fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<RuleGlob>; 4]) -> Result
     };
     let (servers, tools) = (list(&rule.servers), list(&rule.tools));
     let (prompts, resources) = (list(&rule.prompts), list(&rule.resources));
-    let mut patterns = [&servers, &tools, &prompts, &resources].into_iter().flatten().flatten();
-    if patterns.any(|pattern| pattern.trim().is_empty()) {
+    let has_blank = [&servers, &tools, &prompts, &resources]
+        .iter()
+        .any(|names| names.iter().flatten().any(|pattern| pattern.trim().is_empty()));
+    if has_blank {
         return Err(
             "a pattern is blank, which matches nothing; name what is meant, or remove it".into()
         );
