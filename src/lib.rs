@@ -21,6 +21,16 @@
 //! # }).unwrap();
 //! ```
 //!
+//! # In a build of yours
+//! The default features are those of the binary. A host takes `default-features = false`: 201 packages
+//! for servers that are started by a command, and 58 more with the feature `http` for those that are
+//! reached over HTTP or a WebSocket (TLS, signing in).
+//!
+//! Two features of `serde_json` come with it, and cargo switches features on for a whole build. With
+//! `preserve_order` the objects of every `serde_json::Value` keep the order of their keys: what servers
+//! send is shown and passed on as it was written. `unbounded_depth` only adds a method that lifts the
+//! limit on nesting, which the engine calls where its own limit applies; nothing else changes by it.
+//!
 //! # Architecture
 //! ```text
 //! main -> cli --+------------+-------------+------------+   front ends: know a terminal, stdout,

@@ -4,6 +4,7 @@
 
 mod decide;
 mod grants;
+mod hook;
 mod limits;
 mod overlay;
 mod pins;

@@ -1,6 +1,7 @@
 //! Identifiers the engine hands out. Unique within one host, never reused.
 
 use std::fmt;
+use std::sync::Arc;
 
 use base::text::SafePart;
 use serde::{Deserialize, Serialize};
@@ -31,3 +32,13 @@ id!(
     /// One request of a server that waits for the user or a callback.
     ApprovalId
 );
+
+/// The id of a request on the wire, as its sender chose it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RequestId {
+    /// A whole number.
+    Number(i64),
+    /// A string.
+    String(Arc<str>),
+}

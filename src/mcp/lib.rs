@@ -1,4 +1,5 @@
 //! An MCP client session: JSON-RPC over pipes and HTTP, both eras, the tap. Knows nothing of hosts.
+//! Without the feature `http` only servers with pipes can be reached.
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
@@ -26,7 +27,7 @@ pub use capabilities::{
     Prompt, RejectedEntry, Resource, Risk, Tool, ToolHints, app_of, is_for_models,
 };
 pub use era::{CLIENT_NAME, Era, HOPS_KEY, SessionView, vendor_meta};
-pub use id::{ApprovalId, CallId};
+pub use id::{ApprovalId, CallId, RequestId};
 pub use notice::{Answer, InputPlace, Notice, NoticeKind, Progress, RequestKind};
 pub use payload::Payload;
 pub use pending::{ByteCount, Claim, PendingRequest};
@@ -35,8 +36,8 @@ pub use session::{
     Responder, ServerRequest, SessionContext, SessionEvent, SessionHandle, attempts, connect,
 };
 pub use traffic::{Direction, Finding, FindingKind, MessageKind, TrafficRecord};
+#[cfg(feature = "http")]
 pub use transport::events::{SseEvent, SseEvents};
-pub use transport::remote::client_builder;
-pub use transport::remote::provide_tls;
-pub use transport::remote::unreachable_reason;
+#[cfg(feature = "http")]
+pub use transport::remote::{client_builder, provide_tls, unreachable_reason};
 pub use wire::tap::Tap;

@@ -7,7 +7,7 @@
 //! - pass every message that arrives to [`Tap::line`](super::wire::tap::Tap::line) as text without
 //!   a line break, in order of arrival, and the number of bytes read to
 //!   [`Tap::arrived`](super::wire::tap::Tap::arrived);
-//! - account for unsolicited bytes with `remote::Unasked`, and pause as long as it says;
+//! - account for unsolicited bytes with [`unasked::Unasked`], and pause as long as it says;
 //! - when the connection ends, report it with [`Tap::ended`](super::wire::tap::Tap::ended);
 //! - open it in [`session::connect`](super::session::connect).
 //!
@@ -19,12 +19,19 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+#[cfg(feature = "http")]
 pub(crate) mod coding;
+#[cfg(feature = "http")]
 pub(crate) mod events;
+#[cfg(feature = "http")]
 pub mod http;
 pub mod pipe;
+#[cfg(feature = "http")]
 pub mod remote;
+#[cfg(feature = "http")]
 pub(crate) mod sse;
+pub mod unasked;
+#[cfg(feature = "http")]
 pub(crate) mod websocket;
 
 /// Carries messages to one server.
@@ -77,9 +84,6 @@ pub struct Outgoing {
     /// Headers sent with it over HTTP.
     pub headers: Vec<(String, String)>,
 }
-
-/// The error text for a server that requires a token.
-const UNAUTHORIZED: &str = "the server asks for authorisation (HTTP 401)";
 
 /// Why a message was not sent.
 #[derive(Clone, Debug, thiserror::Error)]

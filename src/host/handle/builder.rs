@@ -329,3 +329,17 @@ pub(super) fn not_started(slot: &Slot, live: &Live) -> Error {
     };
     Error::new(ErrorCode::ServerStartup, message).server(&slot.name)
 }
+
+#[cfg(all(test, not(feature = "http")))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_over_http_is_refused_by_a_build_without_it() {
+        let text = r#"{"servers": {"far": {"url": "http://127.0.0.1:9/mcp"}}}"#.to_owned();
+        let host = Host::builder().config_text(text).startup(Startup::All).initialize().await;
+        let Err(error) = host else { panic!("it cannot be reached") };
+        assert_eq!(error.code, ErrorCode::ServerStartup);
+        assert!(error.to_string().contains("built without HTTP (the feature `http`"), "{error}");
+    }
+}

@@ -180,7 +180,7 @@ impl SignInPrompt for Inbox {
             "message": format!("{server} wants you to sign in at {issuer}, for: {asks}"),
             "issuer": request.issuer,
             "scopes": request.scopes,
-            "url": request.url,
+            "url": request.url.as_str(),
             "redirectUri": request.redirect_uri,
         });
         let own = own_request(request.server, RequestKind::SignIn, params);

@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use reqwest::{RequestBuilder, Response, StatusCode};
 
+use super::account::{Authorization, SignInPrompt, SignedOut};
 use super::challenge::{challenge_of, parameter, wants_nonce};
 use super::client::is_client_refusal;
-use super::discovery::{Authorization, RequestedAccess, Site};
+use super::discovery::{RequestedAccess, Site};
 use super::fresh::now;
 use super::grant::{self, NotGranted, OAuthClient, TokenClient};
 use super::proof::ProofKey;
-use super::sign_in::{SIGN_IN_TIMEOUT, SignInPrompt};
-use super::step::{AuthEvent, AuthFailure, AuthListener, AuthReporter, AuthStep, StepKind};
+use super::report::{AuthListener, AuthReporter};
+use super::sign_in::SIGN_IN_TIMEOUT;
+use super::step::{AuthEvent, AuthFailure, AuthStep, StepKind};
 use super::token::{ClientOrigin, StoredToken, TokenStore, account_address, is_sendable};
 use crate::transport::remote;
 use base::text::quoted;
@@ -141,17 +143,6 @@ impl std::fmt::Debug for Authorizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Authorizer").field("server", &self.site.server).finish_non_exhaustive()
     }
-}
-
-/// What signing out has done.
-#[derive(Debug)]
-pub struct SignedOut {
-    /// The token that was forgotten.
-    pub token: Option<StoredToken>,
-    /// The outcome of its revocation.
-    pub revoked: Result<(), AuthFailure>,
-    /// Whether the host had registered a client, which was forgotten too.
-    pub had_client: bool,
 }
 
 /// Why a request got no response.

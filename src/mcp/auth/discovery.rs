@@ -11,10 +11,10 @@ use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
-use serde::Serialize;
 use serde_json::{Value, json};
 use url::Url;
 
+use super::account::Authorization;
 use super::challenge::{self, challenge_of, parameter};
 use super::grant::TokenClient;
 use super::proof::ProofKey;
@@ -48,24 +48,6 @@ pub(super) struct RequestedAccess {
     pub(super) challenge: Option<String>,
     /// Scopes to ask for; those of the entry or the challenge when empty.
     pub(super) scopes: Vec<String>,
-}
-
-/// Where a server sends users to sign in, according to its current metadata.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Authorization {
-    /// Who issues tokens.
-    pub issuer: String,
-    /// Where the user signs in.
-    pub authorization_endpoint: String,
-    /// Where codes and refresh tokens are exchanged.
-    pub token_endpoint: String,
-    /// Where clients are registered, when that is possible.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub registration_endpoint: Option<String>,
-    /// Where tokens are revoked, when that is possible.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub revocation_endpoint: Option<String>,
 }
 
 /// An authorization server, found and checked.

@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use futures::future::BoxFuture;
 use rmcp::transport::auth::AuthorizationMetadata;
 use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
 use url::Url;
 
+use super::account::{SignIn, SignInPrompt};
 use super::client::{ChosenClient, PageSecrets, authorization_url, client_auth, is_client_refusal};
 use super::discovery::{FoundIssuer, RequestedAccess, Site};
 use super::fresh::{now, random_text};
@@ -20,63 +20,8 @@ use super::proof::ProofKey;
 use super::redirect::{Loopback, RedirectTarget};
 use super::step::{AuthFailure, AuthStep, StepKind};
 use super::token::{ClientAuth, ClientOrigin, StoredClient, StoredToken};
-use base::{SafeText, Secret, ServerName};
+use base::{SafeText, Secret};
 use config::{OAuthGrant, TlsConfig};
-
-/// A sign-in that waits for the user.
-#[derive(Clone, Debug)]
-pub struct SignIn {
-    /// The server that requires it.
-    pub server: ServerName,
-    /// Who asks for the user's name and password.
-    pub issuer: SafeText,
-    /// What the token will allow.
-    pub scopes: Vec<SafeText>,
-    /// The address to open; checked to be a web address.
-    pub url: Url,
-    /// Where the browser is redirected to.
-    pub redirect_uri: String,
-}
-
-/// Describes scopes in words: those of `OpenID` Connect Core 1.0 (sections 5.4 and 11), and those
-/// that join a verb to a noun, such as `repo:read`. Others are kept as they are.
-pub fn scopes_in_words<'a>(scopes: impl IntoIterator<Item = &'a str>) -> String {
-    const VERBS: [&str; 8] =
-        ["admin", "call", "create", "delete", "list", "manage", "read", "write"];
-    let words = |scope: &str| {
-        let known = match scope {
-            "openid" => "who you are",
-            "profile" => "your name and picture",
-            "email" => "your email address",
-            "address" => "your postal address",
-            "phone" => "your phone number",
-            "offline_access" => "staying signed in while you are away",
-            _ => {
-                let (first, second) = scope.split_once([':', '.'])?;
-                let verb = |word: &str| VERBS.contains(&word);
-                return match (verb(first), verb(second)) {
-                    (true, false) => Some(format!("{first} {second} ({scope})")),
-                    (false, true) => Some(format!("{second} {first} ({scope})")),
-                    _ => None,
-                };
-            }
-        };
-        Some(format!("{known} ({scope})"))
-    };
-    let words = scopes.into_iter().map(|scope| words(scope).unwrap_or_else(|| scope.to_owned()));
-    let words: Vec<String> = words.collect();
-    if words.is_empty() { "nothing in particular".to_owned() } else { words.join(", ") }
-}
-
-/// Shows a sign-in to the user.
-pub trait SignInPrompt: Send + Sync + 'static {
-    /// Shows it. Returns `None` when the browser will be redirected to `redirect_uri` by itself, or
-    /// else the address that the user pasted. Dropped when the redirect arrives.
-    ///
-    /// # Errors
-    /// Why the user declined.
-    fn sign_in(&self, request: SignIn) -> BoxFuture<'static, Result<Option<String>, String>>;
-}
 
 /// Why a sign-in gave no token.
 enum NotSignedIn {
@@ -417,18 +362,3 @@ fn query(url: &Url, name: &str) -> Option<String> {
 
 /// Longest wait for the user, so that an abandoned sign-in ends.
 pub(super) const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scopes_are_said_in_words_and_keep_their_names() {
-        assert_eq!(
-            scopes_in_words(["openid", "offline_access", "repo:read", "write.files", "a:b"]),
-            "who you are (openid), staying signed in while you are away (offline_access), \
-             read repo (repo:read), write files (write.files), a:b"
-        );
-        assert_eq!(scopes_in_words([]), "nothing in particular");
-    }
-}

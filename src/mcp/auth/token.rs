@@ -5,6 +5,7 @@ use std::{fmt, io};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+#[cfg(feature = "http")]
 use base::Secret;
 
 /// A token for one resource from one issuer, with everything needed to refresh and revoke it.
@@ -114,6 +115,7 @@ impl fmt::Debug for StoredClient {
     }
 }
 
+#[cfg(feature = "http")]
 impl StoredClient {
     /// As stored: a configured secret is not copied, because a copy would go stale.
     pub(super) fn without_configured_secret(&self) -> Self {
@@ -177,6 +179,7 @@ pub fn account_address(url: &Url) -> Url {
 }
 
 /// Whether a token can be sent in a header (RFC 6749, appendix A.12).
+#[cfg(feature = "http")]
 pub(super) fn is_sendable(token: &str) -> bool {
     let is_visible = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
     token.trim() == token && token.bytes().all(is_visible)

@@ -14,14 +14,19 @@ use super::live::{Core, LiveSession};
 use super::message::{RpcRequest, set_level};
 use super::{Attempt, ConnectError, Endpoint, SessionContext, SessionHandle};
 use crate::pending::PendingRequest;
+#[cfg(feature = "http")]
 use crate::transport::http::Http;
 use crate::transport::pipe::PipeTransport;
+#[cfg(feature = "http")]
 use crate::transport::remote::{RemoteServer, Streams};
-use crate::transport::{Outgoing, SendError, Transport, sse, websocket};
+use crate::transport::{Outgoing, SendError, Transport};
+#[cfg(feature = "http")]
+use crate::transport::{sse, websocket};
 use crate::wire::tap::Tap;
 use crate::{Era, FindingKind, SessionView, era};
 use base::human::count;
 use base::{Redactor, SafeText};
+#[cfg(feature = "http")]
 use config::HttpConfig;
 use config::error::{Error, ErrorCode};
 
@@ -56,10 +61,22 @@ pub async fn connect(
     context.seen.open();
     let tap = Tap::new(context);
     let transport: Arc<dyn Transport> = match endpoint {
-        Endpoint::Sse(config) => streams(&tap, &config, false).await?,
-        Endpoint::WebSocket(config) => streams(&tap, &config, true).await?,
         Endpoint::Pipe { read, write } => PipeTransport::open(&tap, read, write),
+        #[cfg(feature = "http")]
+        Endpoint::Sse(config) => streams(&tap, &config, false).await?,
+        #[cfg(feature = "http")]
+        Endpoint::WebSocket(config) => streams(&tap, &config, true).await?,
+        #[cfg(feature = "http")]
         Endpoint::Http(config) => Http::open(&tap, &config).map_err(|e| unusable(&e, &tap))?,
+        #[cfg(not(feature = "http"))]
+        Endpoint::Sse(config) | Endpoint::WebSocket(config) | Endpoint::Http(config) => {
+            let message = format!(
+                "{} cannot be reached: this program was built without HTTP (the feature `http` of \
+                 mcpdeck)",
+                config.url.origin().ascii_serialization()
+            );
+            return Err(unusable(&SendError::Refused(message), &tap));
+        }
     };
     tap.send_through(&transport);
     let opening = LiveSession::open(Arc::clone(&tap), transport);
@@ -79,6 +96,7 @@ pub async fn connect(
 }
 
 /// Opens an SSE or WebSocket connection, adapted to a pair of streams.
+#[cfg(feature = "http")]
 async fn streams(
     tap: &Arc<Tap>,
     config: &HttpConfig,

@@ -18,7 +18,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::coding::{Coding, decoded};
 use super::events::{ReopenPauses, SseEvent, SseEvents};
-use super::remote::{Posts, RemoteServer, Unasked};
+use super::remote::{Posts, RemoteServer};
+use super::unasked::Unasked;
 use super::{Outgoing, SendError, Transport};
 use crate::FindingKind;
 use crate::wire::tap::Tap;

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::remote::Unasked;
+use super::unasked::Unasked;
 use super::{Outgoing, SendError, Transport};
 use crate::wire::tap::Tap;
 

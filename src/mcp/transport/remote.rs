@@ -21,16 +21,18 @@ use tokio::task::JoinSet;
 use tokio_util::io::StreamReader;
 use url::Url;
 
-use super::{SendError, UNAUTHORIZED};
+use super::SendError;
 use crate::auth::NotSent;
 use crate::wire::tap::Tap;
 use base::address::is_loopback;
-use base::allowance::Allowance;
 use base::{Redactor, SafeText};
 use config::{HttpConfig, TlsConfig};
 
 /// Chunks received from the server that may wait to be read.
 const PIECE_CAPACITY: usize = 16;
+/// The error text for a server that requires a token.
+const UNAUTHORIZED: &str = "the server asks for authorisation (HTTP 401)";
+
 /// Bytes of outgoing messages that may wait to be sent.
 const OUTGOING_CAPACITY: usize = 64 << 10;
 
@@ -422,38 +424,6 @@ fn of_alert(alert: &str) -> Option<&'static str> {
         )
     } else {
         None
-    }
-}
-
-// Unsolicited data of a server: read at a limited rate, reported when it is a flood. Owns the
-// account of one connection; the reader does the waiting.
-
-/// The account of one connection.
-#[derive(Debug)]
-pub struct Unasked {
-    allowance: Allowance,
-    /// How long reading has been held back in total.
-    held: Duration,
-}
-
-impl Default for Unasked {
-    fn default() -> Self {
-        Self { allowance: Allowance::of_bytes(), held: Duration::ZERO }
-    }
-}
-
-impl Unasked {
-    /// Reading held back for longer than this is reported: one large message is not a flood.
-    const FLOOD_TIMEOUT: Duration = Duration::from_secs(1);
-
-    /// Accounts for unsolicited bytes; returns how long to pause before reading more.
-    pub fn spend(&mut self, bytes: usize, tap: &Tap) -> Option<Duration> {
-        let pause = self.allowance.spend(bytes as f64)?;
-        self.held += pause;
-        if self.held >= Self::FLOOD_TIMEOUT {
-            tap.floods();
-        }
-        Some(pause)
     }
 }
 

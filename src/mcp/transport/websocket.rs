@@ -18,7 +18,8 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 use url::Url;
 
-use super::remote::{Incoming, RemoteServer, Streams, Unasked, ended, streams};
+use super::remote::{Incoming, RemoteServer, Streams, ended, streams};
+use super::unasked::Unasked;
 use crate::transport::SendError;
 use crate::wire::tap::Tap;
 use base::SafeText;

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex, bytes};
-use rmcp::model::RequestId;
 use serde_json::{Map, Value};
 
 use crate::capabilities::schema_kind;
+use crate::id::RequestId;
 use base::SafeText;
 use config::error::RpcError;
 
@@ -95,8 +95,9 @@ pub fn classify(value: Value, notes: &mut Vec<String>) -> Inbound {
     }
 }
 
-/// An id that can be matched: an integer or a string. Whole floats count as integers.
-fn request_id(id: &Value, notes: &mut Vec<String>) -> Option<RequestId> {
+/// An id that can be matched: an integer or a string. Whole floats count as integers. What is odd
+/// about it is added to `notes`.
+pub fn request_id(id: &Value, notes: &mut Vec<String>) -> Option<RequestId> {
     match id {
         Value::Number(number) => number.as_i64().map(RequestId::Number).or_else(|| {
             notes.push(format!("id {number} is not an integer"));

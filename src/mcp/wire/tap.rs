@@ -15,7 +15,6 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rmcp::model::RequestId;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -25,6 +24,7 @@ use super::json::ParseBudget;
 use super::message::Spread;
 use super::pump::Pump;
 use crate::FindingKind;
+use crate::id::RequestId;
 use crate::pending::PendingRequest;
 use crate::session::message::RpcRequest;
 use crate::session::{SessionContext, SessionEvent};

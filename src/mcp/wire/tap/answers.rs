@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rmcp::model::RequestId;
 use tokio::sync::Notify;
 
 use super::Tap;
 use super::inbound::InboundContext;
 use super::record::id_text;
 use super::table::{Abandoned, LISTEN, RoundTrip, RoundTripResult, TaskCall, full_name};
+use crate::id::RequestId;
 use crate::pending::PendingRequest;
 use crate::traffic::{MessageKind, TrafficRecord};
 use crate::transport::SendError;

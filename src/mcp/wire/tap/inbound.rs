@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use rmcp::model::RequestId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -14,11 +13,12 @@ use super::record::{JunkWindow, id_text, method_name};
 use super::requests::{RequestDecision, decided, is_of_sessions, judge, kind};
 use super::table::{RoundTrip, ServerRequestEntry};
 use crate::capabilities::ListKind;
+use crate::id::RequestId;
 use crate::pending::PendingRequest;
 use crate::session::{ServerRequest, SessionEvent};
 use crate::traffic::{MessageKind, TrafficRecord};
 use crate::wire::json::Flaw;
-use crate::wire::message::{Inbound, Outcome, classify};
+use crate::wire::message::{Inbound, Outcome, classify, request_id};
 use crate::wire::{json, message};
 use crate::{Answer, CallId, Claim, Finding, FindingKind, Notice, NoticeKind, Payload, payload};
 use base::text::cut;
@@ -543,7 +543,7 @@ impl Tap {
     /// Legacy: the server no longer wants our answer. Modern: it ends one of our requests.
     fn cancelled(&self, params: &Value, source: &InboundContext<'_>) {
         const METHOD: &str = "notifications/cancelled";
-        let id = params.get("requestId").and_then(|id| RequestId::deserialize(id).ok());
+        let id = params.get("requestId").and_then(|id| request_id(id, &mut Vec::new()));
         let Some(id) = id else { return self.unusable(METHOD, "it names no `requestId`", source) };
         let reason = params.get("reason").and_then(Value::as_str).map(|text| cut(text, 1 << 10));
         let mut table = self.table.lock();

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use rmcp::model::RequestId;
 use tokio::time::Instant;
 
+use crate::id::RequestId;
 use crate::session::SessionContext;
 use crate::traffic::{Direction, MessageKind, TrafficRecord};
 use crate::{Finding, FindingKind};

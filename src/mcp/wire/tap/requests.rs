@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use rmcp::model::RequestId;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::record::{id_text, method_name};
 use super::table::PendingTable;
+use crate::id::RequestId;
 use crate::pending::PendingRequest;
 use crate::session::{ServerRequest, SessionContext};
 use crate::{Answer, FindingKind, RequestKind};

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use rmcp::model::RequestId;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::id::RequestId;
 use crate::pending::PendingRequest;
 use crate::{CallId, Claim, Payload};
 use base::SafeText;
