@@ -66,6 +66,7 @@ impl fmt::Display for Position {
 
 /// The origin of one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ValueOrigin {
     /// The place in a file.
     pub at: Position,
@@ -91,6 +92,7 @@ pub type Origins = BTreeMap<String, ValueOrigin>;
 
 /// A span of a snippet, in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SnippetMark {
     /// First character, counted from 0.
     pub start: u32,

@@ -89,6 +89,7 @@ pub enum Edit {
 
 /// Why an edit was not made. The file is unchanged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum EditError {
     /// The file has syntax errors, so the place to edit is unknown.
     #[error("{}", .0.first().map_or("the file cannot be parsed".into(), ToString::to_string))]

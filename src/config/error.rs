@@ -122,6 +122,7 @@ pub struct Error(Box<ErrorBody>);
 /// The fields of an [`Error`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ErrorBody {
     /// Stable code.
     pub code: ErrorCode,
@@ -166,6 +167,7 @@ pub struct ErrorBody {
 /// What was not granted to a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Denial {
     /// No access to the target at all.
     NotGranted,

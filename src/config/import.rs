@@ -37,6 +37,7 @@ pub struct Imported {
 
 /// What happens to a server whose name is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Conflict {
     /// Keeps our entry.
     #[default]
@@ -178,6 +179,7 @@ fn insert(out: &mut Map<String, Value>, key: &str, value: Option<Value>) {
 /// A program that keeps a list of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "title_case")]
+#[non_exhaustive]
 pub enum ImportHost {
     /// Claude Desktop.
     ClaudeDesktop,
@@ -305,6 +307,7 @@ impl ImportHost {
 
 /// A file of another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ImportFile {
     /// The program.
     pub host: ImportHost,

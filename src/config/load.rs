@@ -43,6 +43,7 @@ pub struct Loaded {
 
 /// An input without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InputNeed {
     /// The input.
     pub input: InputConfig,

@@ -62,6 +62,7 @@ pub fn source_files(files: &[PathBuf], env: &Environment, loaded: &Loaded) -> Ve
 
 /// The values of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ServerValues {
     /// The server.
     pub name: ServerName,
@@ -71,6 +72,7 @@ pub struct ServerValues {
 
 /// One value in effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EffectiveValue {
     /// Where it is, as in the file: `args[1]`, `env.TOKEN`, `limits.depth`.
     pub key: String,

@@ -33,6 +33,7 @@ pub fn server_entries(servers: impl Iterator<Item = impl Borrow<ServerConfig>>) 
 
 /// How much of the effective configuration is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PrintDetail {
     /// What a file sets, and what differs from its default for another reason.
     Set,

@@ -24,6 +24,7 @@ pub const MAX_WORDS: usize = 100_000;
 
 /// A value with its byte range.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SyntaxNode {
     /// Byte offsets in the file.
     pub range: Range<usize>,
@@ -50,6 +51,7 @@ pub enum NodeKind {
 
 /// A key and its value.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SyntaxMember {
     /// Unescaped.
     pub key: String,

@@ -65,6 +65,7 @@ pub struct ScriptedAnswer {
 /// What a server asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum AskedKind {
     /// `sampling/createMessage`
     Sampling,
@@ -92,6 +93,7 @@ impl AskedKind {
 /// What is answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum AnswerReply {
     /// The result exactly as it is sent.
     Result(Value),

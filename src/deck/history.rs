@@ -21,6 +21,7 @@ use base::text::json::weigh;
 /// One line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum HistoryRecord {
     /// A call began.
     #[serde(rename_all = "camelCase")]

@@ -25,6 +25,7 @@ pub const FORMAT_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(title = "Lock file of mcpdeck --check")]
+#[non_exhaustive]
 pub struct Lock {
     /// Version of this shape: 1.
     pub lock_version: u32,
@@ -35,6 +36,7 @@ pub struct Lock {
 /// What one server offered when it was reviewed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct LockedServer {
     /// `serverInfo`
     #[serde(skip_serializing_if = "Value::is_null")]

@@ -120,6 +120,7 @@ pub enum ClientOrder {
 /// A decision about the policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum PolicyOrder {
     /// Accepts or refuses a definition as it was shown.
     Review {

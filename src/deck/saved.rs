@@ -32,6 +32,7 @@ pub const SAVED_CALLS_FILE: &str = "mcp.calls.json";
 
 /// All saved calls of one project, in file order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SavedCalls {
     /// Version of the format; 1.
     #[serde(default = "version")]

@@ -367,6 +367,7 @@ pub enum TrustVerdict {
 /// One difference from what was approved. Values are escaped; for values of the environment and of
 /// headers, only the fact that they differ is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ApprovalChange {
     /// Setting, as in the file, for example `args[1]` or `env.PATH`.
     pub field: String,
@@ -474,6 +475,7 @@ fn escape_hidden(text: &str) -> String {
 
 /// What decides about approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TrustGate {
     /// Everything in the files may run, without approval (`--trust`).
     Open,
@@ -483,6 +485,7 @@ pub enum TrustGate {
 
 /// A server that awaits approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Awaiting {
     /// The review to show.
     pub review: Review,
@@ -496,6 +499,7 @@ pub struct Awaiting {
 
 /// A configuration that went through the gate.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Passed {
     /// What to run: every server, some of them held.
     pub config: McpConfig,

@@ -149,6 +149,7 @@ impl fmt::Debug for Asker {
 )]
 #[serde(rename_all = "camelCase")]
 #[strum(serialize_all = "camelCase")]
+#[non_exhaustive]
 pub enum ConsentReach {
     /// This call alone.
     #[default]

@@ -20,6 +20,7 @@ use mcp::{CallId, Finding, Payload, Progress};
 /// The origin of a call; permissions and limits depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Origin {
     /// The program that embeds the library.
     #[default]
@@ -104,6 +105,7 @@ impl fmt::Display for Origin {
 /// Whether arguments must match the schema before they are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Validation {
     /// Reject arguments that violate the schema.
     #[default]
@@ -234,6 +236,7 @@ pub struct CallOutcome {
 /// The caller of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Caller {
     /// Where the call came from.
     pub origin: Origin,
@@ -248,6 +251,7 @@ pub struct Caller {
 /// Source and cost of a result, for its recipient.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Provenance {
     /// The server that answered.
     pub server: ServerName,

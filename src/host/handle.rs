@@ -76,6 +76,7 @@ impl Drop for HostInner {
 
 /// How a shutdown went.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ShutdownReport {
     /// How each process ended.
     pub exits: Vec<(ServerName, ExitView)>,

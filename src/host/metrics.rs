@@ -21,6 +21,7 @@ pub struct Metrics {
 
 /// How a request ended, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ending {
     /// With a result.
     Success,
@@ -54,6 +55,7 @@ pub struct LastFailure {
 /// A snapshot of [`Metrics`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct MetricsView {
     /// Requests started.
     pub requests: u64,
@@ -89,6 +91,7 @@ pub struct MetricsView {
 
 /// Latency of answered requests; in JSON, milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LatencyView {
     /// Shortest.
     #[serde(with = "millis")]

@@ -13,6 +13,7 @@ use mcp::Capabilities;
 
 /// How a pattern is read when the name of one server begins with that of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reading<'s> {
     /// It denies, or asks: any item that it can mean.
     Wide,
@@ -98,6 +99,7 @@ fn spellings(server: &str, name: &str) -> [String; 4] {
 
 /// What a server offers, for `meets`.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct OfferedNames {
     /// The server.
     pub server: ServerName,

@@ -117,6 +117,7 @@ pub enum StepStatus {
 
 /// A step of the current or last start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct StepView {
     /// The step.
     pub step: StartStep,
@@ -379,6 +380,7 @@ impl ServerView {
 
 /// Everything a front end displays.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct HostView {
     /// Sequence number of the last fact folded in.
     pub seq: u64,

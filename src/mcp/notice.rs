@@ -104,6 +104,7 @@ impl RequestKind {
 
 /// The place of a request among the inputs of one `input_required` result (2026-07-28, SEP-2322).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InputPlace {
     /// Its key in `inputRequests`.
     pub key: Arc<str>,

@@ -23,6 +23,7 @@ use config::error::Error;
 use config::{HttpConfig, OutsideCalls, ProtocolChoice, WireLimits};
 
 /// Where the bytes come from and go to.
+#[non_exhaustive]
 pub enum Endpoint {
     /// stdin and stdout of a child, or an in-memory pipe in tests.
     Pipe {

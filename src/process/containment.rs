@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 /// the levels differ in what happens when the *host* is killed with SIGKILL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Containment {
     /// Windows: a job object that is closed, and so killed, with the host.
     Job,

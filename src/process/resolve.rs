@@ -18,6 +18,7 @@ use std::io::Read;
 
 /// Why a process could not be started.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SpawnError {
     /// Code [`ErrorCode::ServerStartup`], what happened, what to do.
     pub error: Error,

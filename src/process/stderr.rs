@@ -33,6 +33,7 @@ const CHUNK: (usize, usize) = (4 << 10, 64 << 10);
 /// Totals of a server's stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct StderrView {
     /// Bytes read.
     pub bytes: u64,

@@ -27,6 +27,7 @@ const WRAPPER: &str = "input";
 
 /// What had to change for a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SchemaChange {
     /// JSON pointer of the place within the original.
     pub pointer: String,

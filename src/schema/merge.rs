@@ -14,6 +14,7 @@ pub type Conj = Vec<SubSchema>;
 
 /// A choice among alternatives at one place.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Union {
     /// The alternatives, without those for `null` only.
     pub variants: Vec<SubSchema>,
@@ -26,6 +27,7 @@ pub struct Union {
 /// Everything that applies to one place.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of a schema")]
+#[non_exhaustive]
 pub struct Merged {
     /// Possible types.
     pub types: Types,

@@ -23,6 +23,7 @@ pub struct Outline<'a> {
 
 /// A property of a place.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct OutlineProperty {
     /// Whether it is required whichever alternative is chosen.
     pub required: bool,

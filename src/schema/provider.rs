@@ -4,6 +4,7 @@
 
 /// The rules of a provider for the definitions of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ToolFormat {
     /// `OpenAI`
     OpenAi,
@@ -19,6 +20,7 @@ pub enum ToolFormat {
 
 /// A form of schema that some providers refuse or cannot read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SchemaForm {
     /// The root says no `"type": "object"`.
     RootType,

@@ -11,6 +11,7 @@ use base::pointer::child_pointer;
 
 /// Which defaults are written into the initial value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Defaults {
     /// Those of required places; the others are shown but not sent.
     #[default]

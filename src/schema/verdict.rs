@@ -6,6 +6,7 @@ use base::Violation;
 
 /// Whether `format` is asserted or an annotation (JSON Schema 2020-12, validation, section 7.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Formats {
     /// As in the dialect: asserted up to draft-07, an annotation since 2019-09. Used by the engine
     /// for calls.

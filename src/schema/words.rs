@@ -23,6 +23,7 @@ const MAX_TREE_LINES: usize = 400;
 
 /// How types are spelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TypeStyle {
     /// As in code: `"a" | "b"`, `[string]`, `integer | null`, `any`.
     Signature,
@@ -219,6 +220,7 @@ fn list_text(document: &SchemaDocument, way: &Merged, style: TypeStyle, depth: u
 
 /// A line of a schema shown as a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SchemaLine {
     /// How deep it is nested, from 1; 0 for the root, if it is not an object.
     pub depth: usize,

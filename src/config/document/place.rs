@@ -7,6 +7,7 @@ use crate::{Diagnostic, Severity};
 
 /// Where an entry is in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EntryPlace {
     /// The keys of the objects around it, outermost first.
     pub path: Vec<String>,

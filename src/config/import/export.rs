@@ -21,6 +21,7 @@ pub struct ExportScope<'a> {
 
 /// An entry in the words of another program.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ExportedEntry {
     /// The entry.
     pub value: Value,

@@ -19,6 +19,7 @@ use mcp::Direction;
 
 /// An export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ExportFormat {
     /// One self-contained page, to attach to an issue.
     Html,

@@ -45,6 +45,7 @@ impl RecordedOutcome {
 
 /// One request and its outcome.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct RecordedOperation {
     /// The server.
     pub server: ServerName,

@@ -151,6 +151,7 @@ impl Scan {
 
 /// What happened between two moments, or everything up to one.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct PlayedPart {
     /// Whether this replaces all earlier parts.
     pub is_whole: bool,

@@ -353,6 +353,7 @@ static LOOKS: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// Counts of what was masked, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Scrubbed {
     /// Lines of the recording.
     pub lines: u64,

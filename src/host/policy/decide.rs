@@ -48,6 +48,7 @@ pub enum PolicyEffect {
 /// The reason of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Reason {
     /// The user may do everything.
     Person,
@@ -86,6 +87,7 @@ pub enum Reason {
 /// A decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Decision {
     /// The effect.
     pub effect: PolicyEffect,

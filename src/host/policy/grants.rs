@@ -87,6 +87,7 @@ pub struct Grant {
 /// The definitions of one server that an `ALLOW_ALWAYS` was given for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Covers {
     /// Digest of the command line or address.
     pub command: Digest,

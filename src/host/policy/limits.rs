@@ -90,6 +90,7 @@ pub struct Budget {
 
 /// The run that a call is counted in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CountedRun {
     /// The one that its caller names.
     Named(Arc<str>),
@@ -186,6 +187,7 @@ impl TryFrom<String> for RunId {
 
 /// Why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LimitRefusal {
     /// The arguments are larger than this limit, in bytes.
     Arguments(usize),

@@ -20,6 +20,7 @@ const MIN_RESULT_BYTES: usize = 256;
 /// are applied one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct OverlayConfig {
     /// Which tools: a name or a glob over `server.tool`.
     pub tool: String,
@@ -48,6 +49,7 @@ pub struct OverlayConfig {
 /// Changes of one parameter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ParameterOverlay {
     /// The value that is always sent. Callers neither see nor give the parameter.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]

@@ -121,6 +121,7 @@ pub struct Definition {
 /// Why an item is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum HeldReason {
     /// The server has not been seen before, and its definitions are not stored yet.
     Unseen,
@@ -181,6 +182,7 @@ pub struct PinnedServer {
 /// The reviewed definition of one tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PinnedTool {
     /// Digest of the reviewed definition.
     pub digest: Digest,
@@ -197,6 +199,7 @@ pub struct PinnedTool {
 /// A held tool, for review by the user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct HeldTool {
     /// Its server.
     pub server: String,

@@ -156,6 +156,7 @@ impl AccessScope {
 /// The requested action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum PolicyAction {
     /// See it in a list.
     List,

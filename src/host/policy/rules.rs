@@ -118,6 +118,7 @@ struct RuleGlob {
 
 /// A rule or grant that matches nothing that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unmatched {
     /// The rule, as [`crate::policy::Decision::rule`] names it, or the pattern of a grant.
     pub rule: Arc<str>,
@@ -511,6 +512,7 @@ pub struct PolicyConfig {
 /// The rules of one profile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ProfileConfig {
     /// What the profile may use without a grant, and the model of a chat without a question;
     /// anything else is hidden from it.
@@ -562,6 +564,7 @@ pub enum ToolExposure {
     untagged,
     expecting = "a rule is a glob such as \"files.read_*\", or an object with `servers`, `tools`, `prompts`, `resources`, `readOnly`, `destructive` or `openWorld`"
 )]
+#[non_exhaustive]
 pub enum RuleConfig {
     /// Tools by their canonical name, `server.tool`.
     Tools(String),
@@ -572,6 +575,7 @@ pub enum RuleConfig {
 /// The criteria of a rule. All that are given must match.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RuleMatch {
     /// Servers by name. Alone, matches all their items; with `tools` or `prompts`, those are names
     /// within the servers.
@@ -605,6 +609,7 @@ pub struct RuleMatch {
 /// One glob or several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a glob, or a list of globs")]
+#[non_exhaustive]
 pub enum GlobList {
     /// One glob.
     One(String),
@@ -652,6 +657,7 @@ pub struct LimitsConfig {
 /// data outside: that call requires the user's consent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TrifectaConfig {
     /// Whether the rule is enabled.
     pub enabled: bool,
@@ -677,6 +683,7 @@ impl Default for TrifectaConfig {
 /// It answers `{"passed": true}`, or false with a `reason`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct HookConfig {
     /// Its address.
     pub url: String,

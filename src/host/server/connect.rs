@@ -37,6 +37,7 @@ pub trait Connector: Send + Sync + 'static {
 
 /// The server to open, and its context.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct OpenRequest {
     /// The server.
     pub config: Arc<ServerConfig>,
@@ -134,6 +135,7 @@ pub trait ProcessHandle: Send + Sync + 'static {
 
 /// How to stop a process.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct StopPlan {
     /// Time limit of each stage (`shutdownTimeout`, `stop`).
     pub grace: Grace,

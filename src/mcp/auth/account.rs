@@ -67,6 +67,7 @@ pub trait SignInPrompt: Send + Sync + 'static {
 /// Where a server sends users to sign in, according to its current metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Authorization {
     /// Who issues tokens.
     pub issuer: String,

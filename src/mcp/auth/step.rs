@@ -9,6 +9,7 @@ use base::SafeText;
 
 /// One step, as the doctor, the log and `mcpdeck login` show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AuthStep {
     /// What was done.
     pub kind: StepKind,

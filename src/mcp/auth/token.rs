@@ -71,6 +71,7 @@ pub struct StoredClient {
 /// How a client authenticates at the token endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ClientAuth {
     /// `none`: by its id alone
     None,
@@ -85,6 +86,7 @@ pub enum ClientAuth {
 /// Where a client comes from, in the order of the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ClientOrigin {
     /// Registered manually, `oauth.clientId`
     Configured,
