@@ -202,6 +202,7 @@ pub struct CallView {
 
 /// The outcome of a completed call. A tool error (`isError`) is an outcome, not an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CallOutcome {
     /// The call.
     pub call: CallId,
@@ -286,6 +287,30 @@ pub enum AnswerSource {
 }
 
 impl CallOutcome {
+    /// A server's result of a call to `target`, without findings and timings.
+    pub fn new(
+        call: CallId,
+        server: impl Into<ServerName>,
+        target: impl Into<String>,
+        result: impl Into<Payload>,
+    ) -> Self {
+        Self {
+            call,
+            server: server.into(),
+            target: target.into(),
+            result: result.into(),
+            is_error: false,
+            output_violations: Vec::new(),
+            guard_warnings: Vec::new(),
+            forced: false,
+            duration: Duration::ZERO,
+            waiting: Duration::ZERO,
+            findings: Vec::new(),
+            source: AnswerSource::Server,
+            caller: Caller::default(),
+        }
+    }
+
     /// Source and cost of the result.
     pub fn provenance(&self) -> Provenance {
         let Caller { origin, profile, rule, version } = self.caller.clone();
@@ -337,21 +362,7 @@ mod tests {
     use super::*;
 
     fn text(result: Value) -> String {
-        let outcome = CallOutcome {
-            call: CallId(1),
-            server: ServerName::new("a"),
-            target: "t".to_owned(),
-            result: result.into(),
-            is_error: false,
-            output_violations: Vec::new(),
-            guard_warnings: Vec::new(),
-            forced: false,
-            duration: Duration::ZERO,
-            waiting: Duration::ZERO,
-            findings: Vec::new(),
-            source: AnswerSource::Server,
-            caller: Caller::default(),
-        };
+        let outcome = CallOutcome::new(CallId(1), "a", "t", result);
         outcome.text()
     }
 

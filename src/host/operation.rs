@@ -386,20 +386,11 @@ impl Operation {
 
     /// An outcome without warnings, violations and timings.
     fn bare_outcome(&self, live: &Live, result: Payload, source: AnswerSource) -> CallOutcome {
+        let target = self.target.to_string();
         CallOutcome {
-            call: self.id,
-            server: self.slot.name.clone(),
-            target: self.target.to_string(),
-            result,
-            is_error: false,
-            output_violations: Vec::new(),
-            guard_warnings: Vec::new(),
-            forced: false,
-            duration: Duration::ZERO,
-            findings: Vec::new(),
-            waiting: Duration::ZERO,
             source,
             caller: self.caller(live),
+            ..CallOutcome::new(self.id, self.slot.name.clone(), target, result)
         }
     }
 

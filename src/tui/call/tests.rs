@@ -20,7 +20,7 @@ use base::text::{SafeText, quoted};
 use base::{ServerName, Timestamp};
 use config::error::{Error, ErrorCode};
 use deck::{History, HistoryRecord};
-use host::{AnswerSource, CallOutcome, Validation};
+use host::{CallOutcome, Validation};
 use mcp::{CallId, Progress};
 use terminal::look::Styles;
 
@@ -89,21 +89,11 @@ fn named(name: &str) -> KeyEvent {
 }
 
 fn outcome(result: Value, is_error: bool) -> CallOutcome {
-    CallOutcome {
-        call: CallId(1),
-        server: ServerName::new("memory"),
-        target: "add".into(),
-        result: result.into(),
-        is_error,
-        output_violations: Vec::new(),
-        guard_warnings: Vec::new(),
-        forced: false,
-        duration: Duration::from_millis(12),
-        waiting: Duration::from_secs(48),
-        findings: Vec::new(),
-        source: AnswerSource::Server,
-        caller: host::Caller::default(),
-    }
+    let mut outcome = CallOutcome::new(CallId(1), "memory", "add", result);
+    outcome.is_error = is_error;
+    outcome.duration = Duration::from_millis(12);
+    outcome.waiting = Duration::from_secs(48);
+    outcome
 }
 
 fn drawn(screen: &mut CallScreen, width: u16, height: u16) -> String {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::time::Duration;
 
-use mcpdeck::host::{AnswerSource, CallOutcome, Caller, ServerMetrics};
+use mcpdeck::host::{CallOutcome, ServerMetrics};
 use mcpdeck::mcp::CallId;
 use mcpdeck::tui::app::App;
 use ratatui::style::{Color, Modifier};
@@ -169,21 +169,8 @@ fn the_pictures_of_a_call_with_its_result_are_what_the_program_draws() {
             "content": [{ "type": "text", "text": "# Today\n\n- water the *plants*\n- call Ada" }],
             "structuredContent": { "lines": 4, "changed": "2026-09-21", "tags": ["home", "calls"] },
         });
-        let outcome = CallOutcome {
-            call: CallId(1),
-            server: "filesystem".into(),
-            target: "read_file".into(),
-            result: result.into(),
-            is_error: false,
-            output_violations: Vec::new(),
-            guard_warnings: Vec::new(),
-            forced: false,
-            duration: Duration::from_millis(12),
-            waiting: Duration::ZERO,
-            findings: Vec::new(),
-            source: AnswerSource::Server,
-            caller: Caller::default(),
-        };
+        let mut outcome = CallOutcome::new(CallId(1), "filesystem", "read_file", result);
+        outcome.duration = Duration::from_millis(12);
         app.update(Message::CallEnded(token, Box::new(Ok(outcome))));
         let drawn = picture(&mut app, width, height, 0..height);
         is_kept(&format!("call-{width}x{height}"), &drawn);
