@@ -138,3 +138,8 @@ pub use config::McpConfig;
 pub use config::error::{Error, ErrorCode};
 pub use deck::{Deck, DeckEvent};
 pub use host::{Host, HostBuilder, Startup};
+
+/// The Rust of the README is compiled with the examples of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExamples;

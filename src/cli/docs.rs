@@ -223,18 +223,24 @@ macro_rules! topic {
 }
 
 /// Every topic with a text of its own.
-pub const TOPICS: [Topic; 11] = [
+pub const TOPICS: [Topic; 17] = [
     topic!("configuration", "mcp.json: its keys, references, inputs"),
+    topic!("dashboard", "the screen: tabs, keys of your own, signing in"),
     topic!("calls", "calling tools, answering servers"),
     topic!("check", "checks for CI: formats, verdicts, expectations"),
     topic!("tests", "suites of steps, fuzzing, coverage"),
     topic!("dev", "what happens while you edit a file or a server"),
     topic!("trust", "what may run without asking"),
+    topic!("oauth", "servers elsewhere, and signing in to them"),
     topic!("serve", "the gateway to all servers: clients, tokens, grants, the operator"),
+    topic!("permissions", "who may do what: rules, grants, reviews"),
     topic!("clients", "other MCP clients: connect them, take their servers over"),
     topic!("chat", "chat with a model that calls the tools"),
+    topic!("recordings", "record, look back, replay, share"),
+    topic!("library", "from Rust, Python, Node and any other language"),
     topic!("environment", "variables, files, exit codes"),
     topic!("protection", "what is protected, and what is not"),
+    topic!("systems", "Windows and macOS, completion, what measures it"),
 ];
 
 /// The topics as a list, including `keys`, which is generated.

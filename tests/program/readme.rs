@@ -7,13 +7,14 @@ use std::time::Duration;
 use crate::support::Bench;
 use serde_json::json;
 
-fn readme() -> String {
+/// The text of the README.
+pub(crate) fn readme() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
     fs::read_to_string(path).expect("there is a README")
 }
 
 /// The fenced blocks of one language.
-fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+pub(crate) fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let open = format!("```{language}\n");
     let starts = text.match_indices(&open).map(|(at, found)| at + found.len());
     starts.filter_map(|at| text[at..].find("```").map(|end| &text[at..at + end])).collect()
@@ -111,13 +112,31 @@ fn every_command_of_the_readme_is_one_the_program_has() {
     assert!(checked > 8, "the README shows commands");
 }
 
-/// The command lines of the README that begin with the program's name.
+/// The command lines of a text that begin with the program's name.
 fn commands(text: &str) -> Vec<String> {
-    let shell = blocks(text, "sh").join("\n");
-    let yaml = blocks(text, "yaml").join("\n");
-    let steps = yaml.lines().filter_map(|line| line.trim().strip_prefix("run: "));
-    let lines = shell.lines().chain(steps).map(|line| line.split(" #").next().unwrap_or_default());
+    let steps = text.lines().map(|line| line.trim().trim_start_matches("- run: "));
+    let lines = steps.map(|line| line.split(" #").next().unwrap_or_default());
     lines.filter(|line| line.starts_with("mcpdeck")).map(|line| line.trim().to_owned()).collect()
+}
+
+/// The words of a command line, as a shell splits it: those between single quotes are one.
+fn words(line: &str) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for (at, part) in line.split('\'').enumerate() {
+        if at % 2 == 0 {
+            out.extend(part.split_whitespace().map(str::to_owned));
+        } else {
+            out.push(part.to_owned());
+        }
+    }
+    out
+}
+
+/// The text of a topic of the help.
+fn topic(name: &str) -> String {
+    let done = Bench::new().run(&["help", name], Duration::from_secs(60));
+    assert_eq!(done.code, Some(0), "{name}: {done:?}");
+    done.stdout
 }
 
 /// A folder in which the commands of the README have what they name.
@@ -140,7 +159,10 @@ fn surroundings() -> Bench {
 
 #[test]
 fn the_commands_of_the_readme_run() {
-    let all = commands(&readme());
+    let help = topic("check");
+    let workflow = commands(&help).into_iter().find(|line| line.contains("github")).unwrap();
+    let mut all = commands(&blocks(&readme(), "sh").join("\n"));
+    all.push(workflow);
     // These open the dashboard; the tests in a pseudo-terminal do that.
     let screen = |line: &str| {
         ["mcpdeck", "mcpdeck --demo"].contains(&line) || line.starts_with("mcpdeck -- ")
@@ -148,7 +170,8 @@ fn the_commands_of_the_readme_run() {
     let mut run = 0;
     for line in all.iter().filter(|line| !screen(line)) {
         let bench = surroundings();
-        let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+        let words = words(line);
+        let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
         let is_test = words.first() == Some(&"test");
         if is_test && !words.contains(&"--init") {
             let made = bench.run(&["test", "--init"], Duration::from_secs(60));
@@ -175,10 +198,12 @@ fn the_commands_of_the_readme_run() {
 }
 
 #[test]
-fn the_expectations_of_the_readme_are_checked_as_it_says() {
+fn the_expectations_of_the_help_are_checked_as_it_says() {
     let bench = surroundings();
-    let text = readme();
-    let sample = blocks(&text, "json")[0];
+    let text = topic("check");
+    let begin = text.find("  {\n    \"rules\"").unwrap();
+    let end = begin + text[begin..].find("\n  }\n").unwrap() + 4;
+    let sample = &text[begin..end];
     bench.write("mcp.expect.json", sample);
     let done = bench.run(&["--check", "--format", "json"], Duration::from_secs(60));
     assert_eq!(done.code, Some(0), "{done:?}");
@@ -186,6 +211,42 @@ fn the_expectations_of_the_readme_are_checked_as_it_says() {
     let done = bench.run(&["--check", "--format", "json"], Duration::from_secs(60));
     assert_eq!(done.code, Some(1), "{done:?}");
     assert!(done.stdout.contains("expect/sample"), "{done:?}");
+}
+
+#[test]
+fn the_policy_of_the_readme_decides_as_it_says() {
+    let bench = surroundings();
+    bench.write("mcpdeck.policy.json", blocks(&readme(), "json")[0]);
+    let why = ["policy", "why", "--profile", "agent", "gateway:x", "memory.search_nodes"];
+    let done = bench.run(&why, Duration::from_secs(60));
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stdout.contains("offered as `remember`, `query` is \"Ada\""), "{done:?}");
+}
+
+#[cfg(all(feature = "chat", feature = "demo"))]
+#[test]
+fn the_first_example_of_the_chat_gives_what_the_tool_says() {
+    let shell = blocks(&readme(), "sh").join("\n");
+    let all = commands(&shell);
+    let line = all.iter().find(|line| line.starts_with("mcpdeck chat")).unwrap();
+    let words = words(line);
+    let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
+    let done = Bench::new().run(&words, Duration::from_secs(60));
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stdout.contains("**atlas__weather** gave:"), "{done:?}");
+    assert!(done.stdout.contains("celsius"), "{done:?}");
+}
+
+#[test]
+fn the_readme_is_short_and_every_picture_and_file_of_it_is_there() {
+    let text = readme();
+    assert!(text.lines().count() <= 250, "{} lines: move some to a topic", text.lines().count());
+    for (at, found) in text.match_indices("](") {
+        let rest = &text[at + found.len()..];
+        let target = &rest[..rest.find(')').unwrap()];
+        let is_there = Path::new(env!("CARGO_MANIFEST_DIR")).join(target).exists();
+        assert!(is_there || target.starts_with("https://"), "{target}");
+    }
 }
 
 #[test]
@@ -200,20 +261,24 @@ fn the_table_of_exit_codes_is_the_one_of_the_help() {
 }
 
 #[test]
-fn every_topic_that_is_named_is_there() {
+fn every_topic_is_named_and_what_is_named_is_there() {
     let text = readme();
     let named = text.match_indices("mcpdeck help ").map(|(at, found)| {
         let rest = &text[at + found.len()..];
         &rest[..rest.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(rest.len())]
     });
     let mut topics: Vec<&str> = named.collect();
-    let (_, list) = text.split_once("with a topic the rest:").expect("the list of topics");
-    topics.extend(
-        list.split("`. ").next().into_iter().flat_map(|all| all.split('`').skip(1).step_by(2)),
-    );
-    assert!(topics.len() > 10, "{topics:?}");
-    for topic in topics {
-        let done = Bench::new().run(&["help", topic], Duration::from_secs(60));
-        assert_eq!(done.code, Some(0), "{topic}: {done:?}");
+    let (_, list) = text.split_once("and topics: `mcpdeck help ").expect("the list of topics");
+    let list = list.split("`.").next().unwrap_or_default();
+    topics.extend(list.split('`').skip(2).step_by(2));
+    assert!(topics.len() > 20, "{topics:?}");
+    for name in &topics {
+        topic(name);
+    }
+    let help = Bench::new().run(&["help"], Duration::from_secs(60)).stdout;
+    let (_, listed) = help.split_once("\nTopics").expect("the topics");
+    for line in listed.lines().skip(1) {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        assert!(topics.contains(&name), "the README does not name `mcpdeck help {name}`");
     }
 }

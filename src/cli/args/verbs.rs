@@ -110,8 +110,9 @@ pub enum Verb {
     },
     /// Print the manual page.
     Man,
-    /// Explain a topic (configuration, calls, check, tests, dev, trust, serve, clients, chat, keys,
-    /// environment, protection) or a command.
+    /// Explain a topic (configuration, dashboard, calls, check, tests, dev, trust, oauth, serve,
+    /// permissions, clients, chat, recordings, library, keys, environment, protection, systems) or a
+    /// command.
     Help {
         /// The topic or command, such as `grants add`; lists all topics when left out.
         topic: Vec<String>,

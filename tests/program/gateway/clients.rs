@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::Service;
 use super::team::{asking, serve};
+use crate::readme::{blocks, readme};
 use serde_json::json;
 
 /// The same story in each language: a service is started, everything is used once, it ends.
@@ -155,4 +156,89 @@ fn a_node_program_uses_everything_and_leaves_nothing() {
     let client = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clients/typescript/mcpdeck.js");
     std::fs::write(&script, NODE.replace("@CLIENT@", client)).unwrap();
     play(&service, "node", &script);
+}
+
+/// The servers that the snippets of the README use.
+fn remembering(folder: &Path) {
+    let tool = json!({
+        "name": "search_nodes", "description": "Finds nodes that match a text.",
+        "inputSchema": {"type": "object", "required": ["query"], "properties": {
+            "query": {"type": "string"}}},
+    });
+    let script = json!({
+        "serverInfo": {"name": "memory", "version": "1"}, "capabilities": {"tools": {}},
+        "tools": [tool], "calls": {"search_nodes": {"text": "found ${arguments.query}"}},
+    });
+    std::fs::write(folder.join("memory.json"), script.to_string()).unwrap();
+    let config = json!({"servers": {"memory": {
+        "command": env!("CARGO_BIN_EXE_mcpdeck"), "args": ["mock", folder.join("memory.json")],
+        "startupTimeout": 45,
+    }}});
+    std::fs::write(folder.join("mcp.json"), config.to_string()).unwrap();
+}
+
+/// Runs a snippet in a folder, where `mcpdeck` is the built program; what it prints.
+fn snippet(folder: &Path, interpreter: &str, arguments: &[&str], token: &str) -> String {
+    let own = Path::new(env!("CARGO_BIN_EXE_mcpdeck")).parent().unwrap().to_owned();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(own).chain(std::env::split_paths(&path));
+    let out = Command::new(interpreter)
+        .args(arguments)
+        .current_dir(folder)
+        .env("PATH", std::env::join_paths(all).unwrap())
+        .env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("src/clients/python"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("MCPDECK_STATE_DIR", folder.join("own-state"))
+        .env("MCPDECK_CONFIG_DIR", folder.join("own-config"))
+        .env("NO_PROXY", "127.0.0.1")
+        .env("TOKEN", token)
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+#[test]
+fn the_python_of_the_readme_runs() {
+    if !has("python3") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    remembering(folder.path());
+    std::fs::write(folder.path().join("snippet.py"), blocks(&readme(), "python")[0]).unwrap();
+    let printed = snippet(folder.path(), "python3", &["snippet.py"], "");
+    assert_eq!(printed.trim(), "memory ['search_nodes']\nfound Ada");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_javascript_of_the_readme_runs() {
+    if !has("node") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    remembering(folder.path());
+    std::fs::write(folder.path().join("snippet.mjs"), blocks(&readme(), "js")[0]).unwrap();
+    // As after `npm install` of that folder.
+    let modules = folder.path().join("node_modules");
+    std::fs::create_dir(&modules).unwrap();
+    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/clients/typescript");
+    std::os::unix::fs::symlink(client, modules.join("mcpdeck-client")).unwrap();
+    assert_eq!(snippet(folder.path(), "node", &["snippet.mjs"], "").trim(), "found Ada");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_curl_of_the_readme_runs() {
+    if !has("curl") {
+        return;
+    }
+    let service = serve(remembering, &json!({}));
+    let text = readme();
+    let block = blocks(&text, "bash")[0];
+    let call =
+        block[block.find("\ncurl ").unwrap()..].replace("http://127.0.0.1:7337", &service.url);
+    let answer = snippet(&service.folder, "sh", &["-c", &call], &service.token);
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["content"][0]["text"], "found Ada", "{answer}");
 }
