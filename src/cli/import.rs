@@ -11,10 +11,13 @@ use super::args::ImportArgs;
 use super::output::{self, CommandResult, ExitStatus, problems};
 use base::{SafeText, Secret, ServerName};
 use config::{
-    Conflict, Diagnostic, Environment, FileFormat, ImportHost, Imported, import_places,
+    Conflict, Diagnostic, Environment, FileFormat, ImportHost, Imported, Severity, import_places,
     is_secret_name, merge_import, preview_import, read_import, write_with_backup,
 };
-use reach::starts_deck;
+use reach::{Bundle, PublishedServer, ReachError, ServerInput, starts_deck};
+
+/// Largest `server.json`, in bytes.
+const MAX_PUBLISHED_BYTES: u64 = 1 << 20;
 
 /// A file without servers.
 const EMPTY: &str = "{\n  \"servers\": {}\n}\n";
@@ -75,6 +78,13 @@ fn read_any(
     if let Some(host) = host {
         return read_import(host, path, env);
     }
+    let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
+    if matches!(end.as_deref(), Some("mcpb" | "dxt")) {
+        return bundled(path, env).map_err(|error| vec![unusable(path, &error.0)]);
+    }
+    if let Some(published) = published(path, env) {
+        return published.map_err(|why| vec![unusable(path, &why)]);
+    }
     let hosts: &[ImportHost] = match FileFormat::from_path(path) {
         FileFormat::Toml => &[ImportHost::Codex],
         FileFormat::Yaml => &[ImportHost::Goose, ImportHost::Continue],
@@ -103,6 +113,54 @@ fn read_any(
         problem.help = Some(format!("files of these are read: {}", names.join(", ")));
     }
     Err(problems)
+}
+
+fn unusable(path: &Path, why: &str) -> Diagnostic {
+    let why = SafeText::line(why);
+    let mut problem = Diagnostic::new("import/unusable", Severity::Error, why.as_str());
+    path.clone_into(&mut problem.at.file);
+    problem
+}
+
+/// The server of a bundle, which is unpacked into the state folder.
+fn bundled(path: &Path, env: &Environment) -> Result<Imported, ReachError> {
+    let bundle = Bundle::open(&env.absolute(path))?;
+    let folder = bundle.folder(env)?;
+    let entry = bundle.entry(&folder, env)?;
+    bundle.unpack(&folder)?;
+    let used = entry.to_string();
+    let inputs = bundle.inputs.iter();
+    let inputs = inputs.filter(|input| used.contains(&format!("${{input:{}}}", input.id)));
+    Ok(Imported {
+        servers: vec![(ServerName::new(&bundle.name), entry)],
+        inputs: inputs.map(ServerInput::declaration).collect(),
+        notes: vec![format!("`{}` was unpacked into {}", bundle.name, folder.display())],
+    })
+}
+
+/// The server of a `server.json`, as a registry has it; `None` when the file is no such thing.
+fn published(path: &Path, env: &Environment) -> Option<Result<Imported, String>> {
+    let text = base::file::read_text(&env.absolute(path), MAX_PUBLISHED_BYTES).ok()??;
+    let root: Value = serde_json::from_str(config::without_mark(&text)).ok()?;
+    let own = root.get("server").unwrap_or(&root);
+    own.get("name").filter(|_| own.get("packages").is_some() || own.get("remotes").is_some())?;
+    let read = || {
+        let server = PublishedServer::parse(&root)?;
+        let way = server
+            .first_way()
+            .ok_or_else(|| format!("it cannot be run from here: {}", server.refused.join("; ")))?;
+        let others = server.ways.iter().filter(|other| !std::ptr::eq(*other, way));
+        let mut notes: Vec<String> = server.refused.clone();
+        notes.extend(
+            others.map(|other| format!("`{}` could also be had as {}", server.name, other.kind)),
+        );
+        Ok(Imported {
+            servers: vec![(ServerName::new(&server.short_name()), way.entry.clone())],
+            inputs: way.needed().map(ServerInput::declaration).collect(),
+            notes,
+        })
+    };
+    Some(read())
 }
 
 /// What was imported so far.

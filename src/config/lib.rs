@@ -50,7 +50,7 @@ pub use environment::{Environment, Sources, input_variable};
 pub use expand::expand_argument;
 pub use graph::{cycle_in_words, dependency_cycles};
 pub use hazards::dangers;
-pub use hazards::is_hidden;
+pub use hazards::{is_hidden, is_hook};
 pub use import::{
     Conflict, ExportScope, ExportedEntry, ImportFile, ImportHost, Imported, client_entry,
     import_places, merge_import, preview_import, read_import, read_import_text, server_templates,

@@ -1,11 +1,18 @@
 //! The world around a configuration: the files of other MCP clients, which reach the servers
-//! through the deck or are kept equal to its file. Knows files and formats, no screen.
+//! through the deck or are kept equal to its file; bundles; what a registry publishes. Knows files and
+//! formats, no screen.
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
+mod bundle;
 mod connections;
+mod server_json;
 
+pub use bundle::Bundle;
 pub use connections::{
     ClientChange, ConnectionKind, ConnectionRecord, Connections, MAX_CLIENT_FILE_BYTES, ReachError,
     WrittenEntry, is_installed, read_client, servers_of_files, starts_deck,
+};
+pub use server_json::{
+    PublishedBundle, PublishedServer, ServerInput, ServerWay, package_way, short_server_name,
 };

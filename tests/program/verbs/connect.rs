@@ -216,6 +216,29 @@ fn copies_follow_the_file_and_drift_is_told() {
 }
 
 #[test]
+fn import_reads_what_a_registry_publishes_and_refuses_what_is_hostile() {
+    let bench = Bench::new();
+    let server = |package: Value| {
+        json!({"name": "io.example/weather-mcp", "version": "1.2.3", "packages": [package]})
+            .to_string()
+    };
+    let good = json!({"registryType": "npm", "identifier": "@example/weather", "version": "1.2.3",
+        "environmentVariables": [{"name": "API_KEY", "isRequired": true, "isSecret": true}]});
+    bench.write("server.json", &server(good));
+    let done = run(&bench, &["import", "server.json"]);
+    let file = done.json();
+    assert_eq!(file["servers"]["weather"]["args"][1], "@example/weather@1.2.3", "{done:?}");
+    assert_eq!(file["inputs"][0]["password"], true, "{done:?}");
+    let bad = json!({"registryType": "npm", "identifier": "--eval=x", "version": "1.2.3"});
+    bench.write("server.json", &server(bad));
+    let done = run(&bench, &["import", "server.json"]);
+    assert!(done.code == Some(2) && done.stderr.contains("`identifier`"), "{done:?}");
+    bench.write("x.mcpb", "no archive");
+    let done = run(&bench, &["import", "x.mcpb"]);
+    assert!(done.code == Some(2) && done.stderr.contains("ZIP"), "{done:?}");
+}
+
+#[test]
 fn import_leaves_the_deck_itself_out_and_reads_yaml() {
     let bench = machine();
     assert_eq!(run(&bench, &["connect", "cursor", "-y"]).code, Some(0));

@@ -1,0 +1,772 @@
+//! `server.json`, as a registry of MCP servers publishes it, read strictly into what could be run.
+//! Nothing in it is trusted: text is cut and made safe, names and addresses have to look like ones,
+//! and an argument can never become an option of the program that starts the server. Pure.
+
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use base::SafeText;
+use base::address::is_loopback;
+use config::{is_hidden, is_hook, is_secret_name};
+
+/// Most ways to run one server, most inputs and arguments of each.
+const MAX_WAYS: usize = 16;
+const MAX_PARTS: usize = 64;
+
+/// Longest name, and longest text, in characters.
+const MAX_NAME_CHARS: usize = 200;
+const MAX_TEXT_CHARS: usize = 400;
+
+/// A server as a registry describes it.
+#[derive(Clone, Debug)]
+pub struct PublishedServer {
+    /// Its name: a publisher in reverse DNS, `/`, and what the publisher calls it.
+    pub name: String,
+    /// The pinned version.
+    pub version: String,
+    /// What it is for.
+    pub description: SafeText,
+    /// The address of its repository or site.
+    pub site: Option<SafeText>,
+    /// What the registry says of it: `active`, `deprecated`, `deleted`.
+    pub status: SafeText,
+    /// The ways to run or reach it, in the registry's order.
+    pub ways: Vec<ServerWay>,
+    /// Ways that cannot be used, with the reason.
+    pub refused: Vec<String>,
+}
+
+/// One way to run or reach a server.
+#[derive(Clone, Debug)]
+pub struct ServerWay {
+    /// What it is: `npm`, `pypi`, `oci`, `nuget`, `mcpb`, `remote`.
+    pub kind: &'static str,
+    /// The transport: `stdio`, `http`, `sse`.
+    pub transport: &'static str,
+    /// What names the package, image or address, with its version: `weather@1.2.3`.
+    pub pin: String,
+    /// The same without the version, to find an older one in an entry.
+    pub stem: String,
+    /// Its entry, with inputs as `${input:ID}`; null for a bundle, whose manifest has it.
+    pub entry: Value,
+    /// What it needs.
+    pub inputs: Vec<ServerInput>,
+    /// A bundle to download and unpack before the entry can be used, with its SHA-256.
+    pub bundle: Option<PublishedBundle>,
+}
+
+/// A bundle that a registry names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedBundle {
+    /// Its address.
+    pub url: Url,
+    /// The SHA-256 of its bytes, in hexadecimal digits.
+    pub sha256: String,
+}
+
+/// A value that a server needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerInput {
+    /// Its id in `${input:ID}`.
+    pub id: String,
+    /// What it is.
+    pub description: SafeText,
+    /// Whether the server does not work without it.
+    pub is_required: bool,
+    /// Whether it must not be shown.
+    pub is_secret: bool,
+    /// The value it has when none is given.
+    pub default: Option<String>,
+    /// The only values it may have; any when empty.
+    pub choices: Vec<String>,
+}
+
+impl ServerInput {
+    /// The input as `mcp.json` declares it.
+    pub fn declaration(&self) -> Value {
+        let mut out = json!({ "id": self.id, "description": self.description.as_str() });
+        if self.choices.is_empty() {
+            out["type"] = json!("promptString");
+        } else {
+            out["type"] = json!("pickString");
+            out["options"] = json!(self.choices);
+        }
+        if self.is_secret {
+            out["password"] = json!(true);
+        }
+        if let Some(default) = &self.default {
+            out["default"] = json!(default);
+        }
+        out
+    }
+}
+
+impl ServerWay {
+    /// The inputs that its entry refers to.
+    pub fn needed(&self) -> impl Iterator<Item = &ServerInput> {
+        let entry = self.entry.to_string();
+        let is_used =
+            move |input: &&ServerInput| entry.contains(&format!("${{input:{}}}", input.id));
+        self.inputs.iter().filter(is_used)
+    }
+}
+
+impl PublishedServer {
+    /// The publisher: the part of the name before the slash.
+    pub fn publisher(&self) -> &str {
+        self.name.split_once('/').map_or(self.name.as_str(), |(publisher, _)| publisher)
+    }
+
+    /// A short name for the configuration.
+    pub fn short_name(&self) -> String {
+        short_server_name(&self.name)
+    }
+
+    /// Its first way that needs no download, as an entry with declared inputs.
+    pub fn first_way(&self) -> Option<&ServerWay> {
+        self.ways.iter().find(|way| way.bundle.is_none())
+    }
+
+    /// Reads one element of a registry's answer, or a `server.json` by itself.
+    ///
+    /// # Errors
+    /// Which field is wrong, and what is expected there.
+    pub fn parse(value: &Value) -> Result<Self, String> {
+        // The registry wraps the document, and tells its own part beside it.
+        let server = value.get("server").filter(|server| server.is_object()).unwrap_or(value);
+        let name = text(server, "name")?.ok_or("`name` is missing")?;
+        if !is_server_name(&name) {
+            return Err("`name` is not PUBLISHER/NAME in letters, digits, `.`, `_` and `-`".into());
+        }
+        let version = match text(server, "version")? {
+            Some(version) => version,
+            None => server
+                .pointer("/version_detail/version")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+        };
+        if !is_version(&version) {
+            return Err("`version` is not one version, such as 1.2.3".to_owned());
+        }
+        let official = value.pointer("/_meta/io.modelcontextprotocol.registry~1official");
+        let status = official
+            .and_then(|meta| meta.get("status"))
+            .or_else(|| server.get("status"))
+            .and_then(Value::as_str)
+            .unwrap_or("active");
+        let site = server
+            .pointer("/repository/url")
+            .or_else(|| server.get("websiteUrl"))
+            .and_then(Value::as_str)
+            .filter(|site| !site.is_empty());
+        let mut out = Self {
+            name,
+            version,
+            description: SafeText::cut(
+                &text(server, "description")?.unwrap_or_default(),
+                MAX_TEXT_CHARS,
+            ),
+            site: site.map(|site| SafeText::cut(site, MAX_NAME_CHARS)),
+            status: SafeText::cut(status, 20),
+            ways: Vec::new(),
+            refused: Vec::new(),
+        };
+        let own = out.short_name();
+        let lists = [("packages", true), ("remotes", false)];
+        for (key, is_package) in lists {
+            let list = match server.get(key) {
+                None | Some(Value::Null) => continue,
+                Some(Value::Array(list)) => list,
+                Some(_) => return Err(format!("`{key}` is not a list")),
+            };
+            for (at, part) in list.iter().take(MAX_WAYS).enumerate() {
+                let way = if is_package { package(part, &own) } else { remote(part, &own) };
+                match way {
+                    Ok(way) => out.ways.push(way),
+                    Err(why) => out.refused.push(format!("{key}[{at}]: {why}")),
+                }
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// A short name for the configuration: without the publisher, and what every server is called.
+pub fn short_server_name(name: &str) -> String {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let short = last
+        .trim_start_matches("mcp-server-")
+        .trim_start_matches("server-")
+        .trim_end_matches("-mcp-server")
+        .trim_end_matches("-server")
+        .trim_end_matches("-mcp");
+    if short.is_empty() { last.to_owned() } else { short.to_owned() }
+}
+
+/// A text of an object; `None` when it is missing.
+fn text(of: &Value, key: &str) -> Result<Option<String>, String> {
+    match of.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.len() <= 1 << 16 => Ok(Some(text.clone())),
+        Some(Value::String(_)) => Err(format!("`{key}` is too long")),
+        Some(_) => Err(format!("`{key}` is not a text")),
+    }
+}
+
+fn is_plain(text: &str, extra: &str) -> bool {
+    !text.is_empty()
+        && text.chars().count() <= MAX_NAME_CHARS
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || extra.contains(c))
+        && !text.starts_with('-')
+        && !text.split(['/', '\\']).any(|part| part.is_empty() || part.trim_matches('.').is_empty())
+}
+
+fn is_server_name(name: &str) -> bool {
+    is_plain(name, "._-/") && name.matches('/').count() == 1
+}
+
+/// One version, not a range or a tag that moves.
+fn is_version(version: &str) -> bool {
+    is_plain(version, ".+-_") && version.contains(|c: char| c.is_ascii_digit())
+}
+
+/// The entry of a package by its name and version: `npm`, `pypi` or `oci`.
+///
+/// # Errors
+/// When the name or the version is not one of a package.
+pub fn package_way(kind: &str, name: &str, version: &str) -> Result<ServerWay, String> {
+    let part = json!({ "registryType": kind, "identifier": name, "version": version });
+    package(&part, "")
+}
+
+/// A program that starts packages, and how the package is named to it.
+fn package(part: &Value, server: &str) -> Result<ServerWay, String> {
+    let kind = text(part, "registryType")?.or(text(part, "registry_name")?).unwrap_or_default();
+    let identifier = text(part, "identifier")?.or(text(part, "name")?).unwrap_or_default();
+    let version = text(part, "version")?.unwrap_or_default();
+    if let Some(transport) = part.pointer("/transport/type").and_then(Value::as_str)
+        && transport != "stdio"
+    {
+        let transport = SafeText::cut(transport, 40);
+        return Err(format!("a package that is reached over {transport}; only stdio is started"));
+    }
+    let exact = || {
+        if is_version(&version) {
+            Ok(())
+        } else {
+            Err("`version` is not one version, such as 1.2.3".to_owned())
+        }
+    };
+    let mut parts = Parts { server, inputs: Vec::new() };
+    let own = parts.arguments(part, "packageArguments")?;
+    let runtime = parts.arguments(part, "runtimeArguments")?;
+    let env = parts.variables(part, "environmentVariables")?;
+    // What a program that starts packages takes from a stranger could be anything but its own
+    // options: those of containers alone are taken, and only harmless ones.
+    if !runtime.is_empty() && kind != "oci" {
+        return Err(
+            "`runtimeArguments` are options of the program that starts the package, which \
+                    are not taken from a registry"
+                .to_owned(),
+        );
+    }
+    let (kind, command, args): (&'static str, &str, Vec<Value>) = match kind.as_str() {
+        "npm" => {
+            exact()?;
+            let bare = identifier.strip_prefix('@').unwrap_or(&identifier);
+            if !is_plain(bare, "._-/") || bare.matches('/').count() > 1 {
+                return Err("`identifier` is not the name of an npm package".to_owned());
+            }
+            ("npm", "npx", vec![json!("-y"), json!(format!("{identifier}@{version}"))])
+        }
+        "pypi" => {
+            exact()?;
+            if !is_plain(&identifier, "._-") {
+                return Err("`identifier` is not the name of a Python package".to_owned());
+            }
+            ("pypi", "uvx", vec![json!(format!("{identifier}@{version}"))])
+        }
+        "nuget" => {
+            exact()?;
+            if !is_plain(&identifier, "._-") {
+                return Err("`identifier` is not the name of a NuGet package".to_owned());
+            }
+            (
+                "nuget",
+                "dnx",
+                vec![json!(format!("{identifier}@{version}")), json!("--yes"), json!("--")],
+            )
+        }
+        "oci" | "docker" => return container(&identifier, &version, parts, (own, &runtime, env)),
+        "mcpb" => {
+            let url = address(&identifier)?;
+            let sha256 = text(part, "fileSha256")?.unwrap_or_default().to_lowercase();
+            if sha256.len() != 64 || !sha256.chars().all(|c| c.is_ascii_hexdigit()) {
+                return Err(
+                    "`fileSha256` is not a SHA-256, so the bundle cannot be verified".into()
+                );
+            }
+            let bundle = Some(PublishedBundle { url, sha256 });
+            let inputs = parts.inputs;
+            return Ok(ServerWay {
+                kind: "mcpb",
+                transport: "stdio",
+                pin: identifier.clone(),
+                stem: identifier,
+                entry: Value::Null,
+                inputs,
+                bundle,
+            });
+        }
+        other => {
+            let other = SafeText::cut(other, 40);
+            return Err(format!("packages of `{other}` are not known here"));
+        }
+    };
+    let mut entry = Map::new();
+    entry.insert("command".to_owned(), json!(command));
+    entry.insert("args".to_owned(), [args, own].concat().into());
+    if !env.is_empty() {
+        entry.insert("env".to_owned(), Value::Object(env));
+    }
+    Ok(ServerWay {
+        kind,
+        transport: "stdio",
+        pin: format!("{identifier}@{version}"),
+        stem: format!("{identifier}@"),
+        entry: Value::Object(entry),
+        inputs: parts.inputs,
+        bundle: None,
+    })
+}
+
+/// A container, with what its variables need and nothing of this machine.
+fn container(
+    identifier: &str,
+    version: &str,
+    parts: Parts<'_>,
+    (own, runtime, env): (Vec<Value>, &[Value], Map<String, Value>),
+) -> Result<ServerWay, String> {
+    if !runtime.is_empty() {
+        return Err(
+            "`runtimeArguments` would give the container a part of this machine, which is \
+                    not taken from a registry; write such an entry yourself"
+                .to_owned(),
+        );
+    }
+    let tagged = identifier.rsplit('/').next().is_some_and(|last| last.contains([':', '@']));
+    let image = match (tagged, version.is_empty()) {
+        (true, _) => identifier.to_owned(),
+        (false, false) => format!("{identifier}:{version}"),
+        (false, true) => return Err("the image has no version".to_owned()),
+    };
+    if !is_plain(&image.replace("://", " "), "._-/:@+") {
+        return Err("`identifier` is not the name of an image".to_owned());
+    }
+    let mut args = vec![json!("run"), json!("-i"), json!("--rm")];
+    for name in env.keys() {
+        args.extend([json!("-e"), json!(name)]);
+    }
+    args.push(json!(image));
+    args.extend(own);
+    let mut entry = json!({ "command": "docker", "args": args });
+    if !env.is_empty() {
+        entry["env"] = Value::Object(env);
+    }
+    let name = image.split('@').next().unwrap_or(&image);
+    let folder = name.rfind('/').map_or(0, |at| at + 1);
+    let end = name[folder..].find(':').map_or(name.len(), |at| folder + at);
+    Ok(ServerWay {
+        kind: "oci",
+        transport: "stdio",
+        stem: name[..end].to_owned(),
+        pin: image,
+        entry,
+        inputs: parts.inputs,
+        bundle: None,
+    })
+}
+
+fn remote(part: &Value, server: &str) -> Result<ServerWay, String> {
+    let kind = text(part, "type")?.or(text(part, "transport_type")?).unwrap_or_default();
+    let transport = match kind.as_str() {
+        "streamable-http" | "http" => "http",
+        "sse" => "sse",
+        other => return Err(format!("`{}` is not a transport", SafeText::cut(other, 40))),
+    };
+    let mut parts = Parts { server, inputs: Vec::new() };
+    let written = text(part, "url")?.ok_or("`url` is missing")?;
+    let url = parts.template(&written, part.get("variables"))?;
+    // The address with its variables filled in has to be one; they must not choose the host.
+    let host = written.split("://").nth(1).unwrap_or_default();
+    let host = host.split(['/', '?', '#']).next().unwrap_or_default();
+    if host.contains(['{', '}']) {
+        return Err("a variable in `url` would choose the host".to_owned());
+    }
+    address(&written.replace(['{', '}'], ""))?;
+    let headers = parts.variables(part, "headers")?;
+    let mut entry = json!({ "type": transport, "url": url });
+    if !headers.is_empty() {
+        entry["headers"] = Value::Object(headers);
+    }
+    Ok(ServerWay {
+        kind: "remote",
+        transport,
+        pin: written.clone(),
+        stem: written,
+        entry,
+        inputs: parts.inputs,
+        bundle: None,
+    })
+}
+
+/// An address that is encrypted, or on this machine.
+fn address(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("the address is none: {error}"))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("the address has a user name in it".to_owned());
+    }
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if is_loopback(&url) => Ok(url),
+        scheme => {
+            let scheme = SafeText::cut(scheme, 20);
+            Err(format!("the address is `{scheme}:`, and https is expected"))
+        }
+    }
+}
+
+/// What the parts of a package need.
+struct Parts<'p> {
+    /// The server, whose name keeps its inputs apart from those of others.
+    server: &'p str,
+    inputs: Vec<ServerInput>,
+}
+
+impl Parts<'_> {
+    /// The arguments under a key, in order.
+    fn arguments(&mut self, part: &Value, key: &str) -> Result<Vec<Value>, String> {
+        let list = match part.get(key) {
+            None | Some(Value::Null) => return Ok(Vec::new()),
+            Some(Value::Array(list)) => list,
+            Some(_) => return Err(format!("`{key}` is not a list")),
+        };
+        if list.len() > MAX_PARTS {
+            return Err(format!("`{key}` has more than {MAX_PARTS} elements"));
+        }
+        let mut out = Vec::new();
+        for argument in list {
+            let name = text(argument, "name")?;
+            let hint = text(argument, "valueHint")?;
+            let label = name.clone().or(hint).unwrap_or_else(|| "argument".to_owned());
+            let label = label.trim_start_matches('-').to_owned();
+            let value = self.value(argument, &label, false)?;
+            match argument.get("type").and_then(Value::as_str) {
+                Some("named") => {
+                    let name =
+                        name.ok_or_else(|| format!("a named element of `{key}` has no name"))?;
+                    if !is_plain(name.trim_start_matches('-'), "._-") {
+                        return Err(format!("a name in `{key}` is not that of an option"));
+                    }
+                    if let Some(value) = value {
+                        out.extend([json!(name), json!(value)]);
+                    } else if argument.get("value").is_none() && argument["isRequired"] == true {
+                        out.push(json!(name));
+                    }
+                }
+                Some("positional") | None => out.extend(value.map(Value::from)),
+                Some(other) => {
+                    let other = SafeText::cut(other, 40);
+                    return Err(format!("`{other}` is not a kind of argument"));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// The variables or headers under a key.
+    fn variables(&mut self, part: &Value, key: &str) -> Result<Map<String, Value>, String> {
+        let list = match part.get(key) {
+            None | Some(Value::Null) => return Ok(Map::new()),
+            Some(Value::Array(list)) => list,
+            Some(_) => return Err(format!("`{key}` is not a list")),
+        };
+        if list.len() > MAX_PARTS {
+            return Err(format!("`{key}` has more than {MAX_PARTS} elements"));
+        }
+        let mut out = Map::new();
+        for variable in list {
+            let name = text(variable, "name")?
+                .ok_or_else(|| format!("an element of `{key}` has no name"))?;
+            let extra = if key == "headers" { "-" } else { "_" };
+            if !is_plain(&name, &format!("_{extra}")) {
+                return Err(format!("a name in `{key}` is not in letters, digits and `{extra}`"));
+            }
+            if is_hook(&name, "") {
+                return Err(format!("`{name}` would change how programs are loaded"));
+            }
+            if let Some(value) = self.value(variable, &name, true)? {
+                out.insert(name, json!(value));
+            }
+        }
+        Ok(out)
+    }
+
+    /// The value of an argument, a variable or a header, with its inputs; `None` when it is optional
+    /// and has none.
+    fn value(&mut self, of: &Value, label: &str, is_named: bool) -> Result<Option<String>, String> {
+        if let Some(value) = text(of, "value")? {
+            if value.chars().any(is_hidden) {
+                return Err(format!("the value of `{label}` has control or invisible characters"));
+            }
+            return self.template(&value, of.get("variables")).map(Some);
+        }
+        let is_required = of["isRequired"] == true || of["is_required"] == true;
+        let default = scalar(of.get("default"))?;
+        // One that stands under a name can be taken out again.
+        if !is_required && default.is_none() && !(is_named && of["isSecret"] == true) {
+            // Offered, and left out unless somebody wants it.
+            self.input(of, label)?;
+            return Ok(None);
+        }
+        Ok(Some(self.input(of, label)?))
+    }
+
+    /// A text with its `{name}` as inputs; all else in it is literal.
+    fn template(&mut self, text: &str, variables: Option<&Value>) -> Result<String, String> {
+        let (mut out, mut literal, mut rest) = (String::new(), String::new(), text);
+        while let Some((before, after)) = rest.split_once('{') {
+            let Some((name, then)) = after.split_once('}') else { break };
+            literal.push_str(before);
+            match variables.and_then(|all| all.get(name)) {
+                Some(variable) if is_plain(name, "._-") => {
+                    // `$` would make what follows literal.
+                    if literal.ends_with('$') {
+                        return Err("a `$` stands before a variable".to_owned());
+                    }
+                    out.push_str(&literal.replace("${", "$${"));
+                    literal.clear();
+                    out.push_str(&self.input(variable, name)?);
+                }
+                _ => literal.extend(["{", name, "}"]),
+            }
+            rest = then;
+        }
+        literal.push_str(rest);
+        out.push_str(&literal.replace("${", "$${"));
+        Ok(out)
+    }
+
+    /// An input, and the reference to it.
+    fn input(&mut self, of: &Value, label: &str) -> Result<String, String> {
+        let id: String = label
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+            .take(60)
+            .collect();
+        let id = id.trim_matches('-');
+        if id.is_empty() {
+            return Err("a value has no name by which it could be asked for".to_owned());
+        }
+        let id = format!("{}-{id}", self.server);
+        if self.inputs.len() >= MAX_PARTS {
+            return Err(format!("more than {MAX_PARTS} values are needed"));
+        }
+        let choices = match of.get("choices") {
+            Some(Value::Array(list)) => {
+                list.iter().filter_map(Value::as_str).take(MAX_PARTS).map(str::to_owned).collect()
+            }
+            _ => Vec::new(),
+        };
+        let input = ServerInput {
+            description: SafeText::cut(
+                &text(of, "description")?.unwrap_or_default(),
+                MAX_TEXT_CHARS,
+            ),
+            is_required: of["isRequired"] == true || of["is_required"] == true,
+            is_secret: of["isSecret"] == true || of["is_secret"] == true || is_secret_name(label),
+            default: scalar(of.get("default"))?,
+            choices,
+            id: id.clone(),
+        };
+        if !self.inputs.iter().any(|known| known.id == id) {
+            self.inputs.push(input);
+        }
+        Ok(format!("${{input:{id}}}"))
+    }
+}
+
+fn scalar(value: Option<&Value>) -> Result<Option<String>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(other @ (Value::Number(_) | Value::Bool(_))) => Ok(Some(other.to_string())),
+        Some(_) => Err("a default is not a text".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(value: &Value) -> Result<PublishedServer, String> {
+        PublishedServer::parse(value)
+    }
+
+    fn with(package: Value) -> Result<PublishedServer, String> {
+        parse(&json!({"name": "io.example/weather-mcp", "version": "1.2.3", "packages": [package]}))
+    }
+
+    /// The reason why a package is refused.
+    fn refusal(package: Value) -> String {
+        let server = with(package).expect("the server itself is fine");
+        assert!(server.ways.is_empty(), "{:?}", server.ways);
+        server.refused.join("; ")
+    }
+
+    #[test]
+    fn packages_become_entries_with_pinned_versions() {
+        let server = with(json!({
+            "registryType": "npm", "identifier": "@example/weather", "version": "1.2.3",
+            "transport": {"type": "stdio"},
+            "packageArguments": [
+                {"type": "named", "name": "--units", "value": "metric"},
+                {"type": "positional", "valueHint": "folder", "isRequired": true},
+                {"type": "positional", "valueHint": "extra"},
+                {"type": "positional", "value": "${HOME}/{place}", "variables": {"place": {"default": "x"}}},
+            ],
+            "environmentVariables": [
+                {"name": "API_KEY", "isRequired": true, "isSecret": true, "description": "Key\u{1b}[31m"},
+                {"name": "REGION", "default": "eu"},
+                {"name": "UNUSED"},
+            ],
+        }))
+        .expect("read");
+        assert_eq!((server.short_name().as_str(), server.publisher()), ("weather", "io.example"));
+        let way = &server.ways[0];
+        assert_eq!(
+            way.entry,
+            json!({"command": "npx", "args": ["-y", "@example/weather@1.2.3", "--units", "metric",
+                "${input:weather-folder}", "$${HOME}/${input:weather-place}"],
+                "env": {"API_KEY": "${input:weather-api-key}", "REGION": "${input:weather-region}"}})
+        );
+        let needed: Vec<_> = way.needed().map(|input| input.id.as_str()).collect();
+        assert_eq!(
+            needed,
+            ["weather-folder", "weather-place", "weather-api-key", "weather-region"]
+        );
+        assert!(way.inputs.iter().all(|input| !input.description.contains('\u{1b}')));
+        let pypi = with(json!({"registryType": "pypi", "identifier": "weather", "version": "0.1"}));
+        assert_eq!(pypi.expect("read").ways[0].entry["args"], json!(["weather@0.1"]));
+        let oci = with(json!({"registryType": "oci", "identifier": "ghcr.io/a/b:1.0",
+            "environmentVariables": [{"name": "T", "isRequired": true}]}));
+        assert_eq!(
+            oci.expect("read").ways[0].entry["args"],
+            json!(["run", "-i", "--rm", "-e", "T", "ghcr.io/a/b:1.0"])
+        );
+        let remote = parse(&json!({"server": {"name": "a.b/c", "version": "1", "remotes": [
+            {"type": "streamable-http", "url": "https://h.example/{t}/mcp", "variables": {"t": {}},
+             "headers": [{"name": "X-Key", "isSecret": true, "isRequired": true}]}]}}));
+        assert_eq!(
+            remote.expect("read").ways[0].entry,
+            json!({"type": "http", "url": "https://h.example/${input:c-t}/mcp",
+                "headers": {"X-Key": "${input:c-x-key}"}})
+        );
+    }
+
+    #[test]
+    fn hostile_entries_are_refused_with_the_field() {
+        for (name, version) in [
+            ("io.example/../../etc", "1"),
+            ("noslash", "1"),
+            ("a/b/c", "1"),
+            ("io.ex\u{430}mple/x", "1"),
+            ("io.example/x\u{1b}[2J", "1"),
+            ("-rf/x", "1"),
+            ("io.example/x", "latest"),
+            ("io.example/x", "^1.0"),
+            ("io.example/x", "1;rm -rf /"),
+            ("io.example/x", ""),
+        ] {
+            assert!(parse(&json!({"name": name, "version": version})).is_err(), "{name} {version}");
+        }
+        for wrong in [
+            json!(null),
+            json!([]),
+            json!({"name": 1}),
+            json!({"name": "a/b", "version": "1", "packages": {}}),
+        ] {
+            assert!(parse(&wrong).is_err(), "{wrong}");
+        }
+        let npm = |identifier: &str, version: &str| json!({"registryType": "npm", "identifier": identifier, "version": version});
+        for (package, words) in [
+            (npm("x --registry=http://evil", "1.0.0"), "identifier"),
+            (npm("--eval=process.exit()", "1.0.0"), "identifier"),
+            (npm("../../x", "1.0.0"), "identifier"),
+            (npm("file:/tmp/x", "1.0.0"), "identifier"),
+            (npm("git+ssh://evil/x", "1.0.0"), "identifier"),
+            (npm("x", "latest"), "version"),
+            (npm("x", "*"), "version"),
+            (json!({"registryType": "cargo", "identifier": "x", "version": "1"}), "`cargo`"),
+            (json!({"registryType": 7}), "registryType"),
+            (json!({"registryType": "oci", "identifier": "x"}), "no version"),
+            (json!({"registryType": "oci", "identifier": "-v=/:/host:1"}), "image"),
+            (
+                json!({"registryType": "oci", "identifier": "x:1",
+                "runtimeArguments": [{"type": "named", "name": "-v", "value": "/:/host"}]}),
+                "runtimeArguments",
+            ),
+            (
+                json!({"registryType": "npm", "identifier": "x", "version": "1.0.0",
+                "runtimeArguments": [{"type": "positional", "value": "-c"}]}),
+                "runtimeArguments",
+            ),
+            (
+                json!({"registryType": "npm", "identifier": "x", "version": "1.0.0",
+                "environmentVariables": [{"name": "LD_PRELOAD", "value": "/tmp/x.so"}]}),
+                "LD_PRELOAD",
+            ),
+            (
+                json!({"registryType": "npm", "identifier": "x", "version": "1.0.0",
+                "environmentVariables": [{"name": "A=B", "value": "x"}]}),
+                "environmentVariables",
+            ),
+            (
+                json!({"registryType": "npm", "identifier": "x", "version": "1.0.0",
+                "packageArguments": [{"type": "named", "name": "--x y", "value": "1"}]}),
+                "option",
+            ),
+            (
+                json!({"registryType": "npm", "identifier": "x", "version": "1.0.0", "transport": {"type": "sse"}}),
+                "stdio",
+            ),
+            (json!({"registryType": "mcpb", "identifier": "https://h.example/x.mcpb"}), "SHA-256"),
+            (
+                json!({"registryType": "mcpb", "identifier": "http://h.example/x.mcpb", "fileSha256": "0".repeat(64)}),
+                "https",
+            ),
+        ] {
+            let why = refusal(package.clone());
+            assert!(why.contains(words), "{package}: {why}");
+        }
+        for (url, words) in [
+            ("javascript:alert(1)", "https"),
+            ("file:///etc/passwd", "https"),
+            ("http://h.example/mcp", "https"),
+            ("https://user:pass@h.example/mcp", "user name"),
+            ("https://{host}/mcp", "host"),
+        ] {
+            let server = parse(
+                &json!({"name": "a/b", "version": "1", "remotes": [{"type": "sse", "url": url}]}),
+            )
+            .expect("read");
+            assert!(server.refused[0].contains(words), "{url}: {:?}", server.refused);
+        }
+        let many: Vec<Value> = (0..100).map(|n| json!({"name": format!("V{n}")})).collect();
+        let why = refusal(
+            json!({"registryType": "npm", "identifier": "x", "version": "1.0.0", "environmentVariables": many}),
+        );
+        assert!(why.contains("more than"), "{why}");
+    }
+}
