@@ -93,6 +93,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "config",
             "trust",
             "policy",
+            "audit",
             "grants",
             "token",
             "secret",

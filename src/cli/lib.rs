@@ -9,6 +9,7 @@
 #[cfg(feature = "apps")]
 mod app;
 pub mod args;
+mod audit;
 #[cfg(feature = "bench")]
 mod bench;
 #[cfg(feature = "chat")]
@@ -148,6 +149,7 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Trust(args)) => trust::trust(&cli.common, &args).into(),
         Some(Verb::Secret(args)) => secret::secret(&cli.common, &args).into(),
         Some(Verb::Grants(args)) => grants::grants(&cli.common, &args).into(),
+        Some(Verb::Audit(args)) => audit::audit(&cli.common, &args).into(),
         Some(Verb::Policy(args)) => policy::policy(&cli.common, &args).into(),
         Some(Verb::Login(args)) => login::login(&cli.common, &args).into(),
         Some(Verb::Logout { server }) => login::logout(&cli.common, &server).into(),

@@ -11,13 +11,14 @@ use serde_json::json;
 use super::args::Common;
 use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
-use ::deck::{Offline, Recording, RecordingLine, clear_policy};
+use ::deck::{Offline, QuotaFile, Recording, RecordingLine, clear_policy, load_policy};
 use base::file::read_text;
+use base::human::count;
 use base::text::path::spelled;
 use base::{Clock, SafeText};
 use host::{
     DEFAULT_PROFILE, Decision, Origin, OverlayConfig, PolicyAction, PolicyEffect, Principal,
-    TargetKind,
+    QuotaCounter, QuotaUse, TargetKind,
 };
 use mcp::{Direction, MessageKind};
 
@@ -68,6 +69,8 @@ pub enum PolicyVerb {
         #[arg(long, value_name = "NAME")]
         profile: Option<String>,
     },
+    /// Show the limits and quotas of callers other than you, and what is used of the quotas today.
+    Limits,
     /// End every rule: writes a policy file without rules beside the configuration, for running
     /// services too. The old file is set aside.
     Clear,
@@ -124,9 +127,71 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> CommandResult {
         PolicyVerb::Test { file, origin, profile } => {
             test(&open(common)?, file, (origin, profile.as_deref()), args.json)
         }
+        PolicyVerb::Limits => limits(common, args.json),
         PolicyVerb::Clear => clear(common, args.json),
         PolicyVerb::Suggest { file, profile } => suggest(file, profile),
     }
+}
+
+/// Shows what callers may use, and what they have used today.
+fn limits(common: &Common, json: bool) -> CommandResult {
+    let (env, files) = load::here(common)?;
+    let policy = load_policy(&files).map_err(|all| output::refuse(&all.join("\n")))?;
+    let kept = files.last().and_then(|main| QuotaFile::for_config(main, &env));
+    let used = kept.map(|file| file.read()).unwrap_or_default();
+    let today = QuotaCounter::new(Clock::system()).today();
+    let used: Vec<_> = used.into_iter().filter(|one| one.day == today).collect();
+    let quotas = policy.rules.quotas().view(&used);
+    let named = policy.config.profiles.keys().map(String::as_str);
+    let named = named.filter(|name| *name != DEFAULT_PROFILE);
+    let profiles = std::iter::once(DEFAULT_PROFILE).chain(named);
+    let profiles = profiles.map(|name| (name, policy.config.limits_of(name)));
+    if json {
+        let profiles = profiles.map(|(name, limits)| {
+            json!({
+                "profile": name, "callsPerRun": limits.calls_per_run,
+                "callsAtOnce": limits.calls_at_once, "callsPerMinute": limits.calls_per_minute,
+                "callTimeoutMs": limits.call_timeout.as_millis() as u64,
+                "argumentBytes": limits.argument_bytes,
+            })
+        });
+        let profiles: Vec<_> = profiles.collect();
+        let object = json!({"profiles": profiles, "quotas": quotas});
+        return Ok(output::json(&object, ExitStatus::Ok));
+    }
+    let rows = profiles.map(|(name, limits)| {
+        [
+            format!("profile {}", SafeText::line(name)),
+            format!("{} per minute and tool", limits.calls_per_minute),
+            format!("{} at once", limits.calls_at_once),
+            format!("{} in a run", limits.calls_per_run),
+        ]
+    });
+    let mut text = output::table("", rows);
+    for quota in &quotas {
+        let limits = &quota.limits;
+        let parts = [
+            limits.calls_per_minute.map(|calls| format!("{calls} calls per minute")),
+            limits.calls_per_day.map(|calls| format!("{calls} calls per day")),
+            limits.result_tokens_per_day.map(|all| format!("{all} tokens of results per day")),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let _ = writeln!(text, "quota {}: {}", SafeText::line(&quota.quota), parts.join(", "));
+        text.push_str(&output::table("  ", quota.used.iter().map(used_row)));
+    }
+    if !quotas.is_empty() {
+        text.push_str("The next day begins at midnight UTC.\n");
+    }
+    Ok(output::print(&text, ExitStatus::Ok))
+}
+
+fn used_row(one: &QuotaUse) -> [String; 3] {
+    let whose = if one.whose.is_empty() { "all" } else { &one.whose };
+    [
+        SafeText::line(whose).to_string(),
+        format!("{} today", count(one.calls, "call")),
+        count(one.result_tokens, "token").to_string(),
+    ]
 }
 
 /// Writes a policy file without rules.

@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
 mod answers;
+mod audit;
 mod browser;
 mod chats;
 mod clients;
@@ -32,6 +33,7 @@ mod watch;
 mod written;
 
 pub use answers::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
+pub use audit::{AuditLog, AuditPlace, AuditReport, read_audit, verify_audit};
 pub use browser::open_browser;
 pub use chats::Stored;
 pub use chats::{ChatStore, KeptChat};
@@ -52,9 +54,9 @@ pub use order::{
     CallRequest, CallTarget, ClientOrder, Operated, Order, PolicyOrder, ServerCommand,
 };
 pub use policy::{
-    GrantStore, NEW_PASSPHRASE, Offline, PASSPHRASE, PolicyKeeper, PolicyView, RightsContent,
-    RightsFile, SecretStore, clear_policy, keyring_place, load_policy, policy_schema,
-    secret_sources, system_keyring,
+    GrantStore, NEW_PASSPHRASE, Offline, PASSPHRASE, PolicyKeeper, PolicyView, QuotaFile,
+    RightsContent, RightsFile, SecretStore, clear_policy, keyring_place, load_policy,
+    policy_schema, secret_sources, system_keyring,
 };
 pub use recording::{
     ExportFormat, PlayedPart, Player, RecordedOperation, RecordedOperations, RecordedOutcome,

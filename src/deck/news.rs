@@ -189,6 +189,9 @@ async fn rounds<T: From<News>>(of: Operated, updates: &UpdateCollector, to: mpsc
         // First, because it is slow: what is read after it is newer.
         if now >= usage_at {
             usage_at = now + USAGE_INTERVAL;
+            if !host.policy().rules.quotas().is_empty() {
+                decided.mark_changed();
+            }
             let host = host.clone();
             // Reads the process table: keep it off the runtime's threads.
             let usage = tokio::task::spawn_blocking(move || usage(&host)).await;

@@ -4,11 +4,13 @@
 mod file;
 mod keeper;
 mod offline;
+mod quotas;
 pub(crate) mod secrets;
 mod sources;
 
 pub use keeper::{PolicyKeeper, PolicyView};
 pub use offline::Offline;
+pub use quotas::QuotaFile;
 pub use secrets::{NEW_PASSPHRASE, PASSPHRASE, SecretStore};
 pub use sources::{keyring_place, secret_sources, system_keyring};
 

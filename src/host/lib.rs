@@ -43,13 +43,14 @@ pub use naming::{
 };
 pub use pattern::{NamePatterns, OfferedNames, Reading};
 pub use policy::{
-    AccessScope, Blocked, Budget, CountedRun, Covers, DEFAULT_PROFILE, Decision, Definition,
-    Digest, GlobList, Grant, GrantId, GrantKind, Grants, HeldReason, HeldTool, HookConfig, InForce,
-    Lease, LimitClaim, LimitRefusal, Limiter, Limits, LimitsConfig, NewGrant, OutsideCode,
-    OutsideError, OverlayConfig, ParameterOverlay, PinnedServer, PinnedTool, Pins, Policy,
-    PolicyAction, PolicyConfig, PolicyEffect, PolicyTarget, Principal, ProfileConfig, Reason,
-    RuleConfig, RuleMatch, Rules, RunId, ServerDigests, SharedLimits, TargetKind, ToolExposure,
-    TrifectaConfig, Unmatched, unmatched_tools,
+    AccessScope, AuditConfig, AuditEvent, AuditKind, AuditSink, Blocked, Budget, CountedRun,
+    Covers, DEFAULT_PROFILE, Decision, Definition, Digest, GlobList, Grant, GrantId, GrantKind,
+    Grants, HeldReason, HeldTool, HookConfig, InForce, Lease, LimitClaim, LimitRefusal, Limiter,
+    Limits, LimitsConfig, NewGrant, OutsideCode, OutsideError, OverlayConfig, ParameterOverlay,
+    PinnedServer, PinnedTool, Pins, Policy, PolicyAction, PolicyConfig, PolicyEffect, PolicyTarget,
+    Principal, ProfileConfig, QuotaConfig, QuotaCounter, QuotaLimits, QuotaPer, QuotaUse,
+    QuotaView, Quotas, Reason, RuleConfig, RuleMatch, Rules, RunId, ServerDigests, SharedLimits,
+    TargetKind, ToolExposure, TrifectaConfig, Unmatched, unmatched_tools,
 };
 pub use router::fit_template;
 

@@ -4,7 +4,7 @@
 mod arguments;
 mod breakers;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -19,16 +19,17 @@ use super::call::{AnswerSource, CallOptions, CallOutcome, CallView, Caller, Orig
 use super::metrics::Ending;
 use super::naming::{canonical_name, is_any};
 use super::policy::{
-    Admission, Decision, Digest, Permit, PolicyAction, PolicyEffect, PolicyTarget, Reason,
-    TargetKind,
+    Admission, AuditEvent, AuditKind, AuditSink, Decision, Digest, Permit, PolicyAction,
+    PolicyEffect, PolicyTarget, QuotaHold, Reason, TargetKind, hash_of_result, hash_of_value,
+    is_refusal, not_audited,
 };
 use super::server::command::Command;
 use super::server::slot::{InFlight, Live, Slot};
 use super::server::turns::{CalledTarget, TurnGuard};
 use super::shared::HostShared;
 use arguments::CheckedArguments;
-use base::SafeText;
 use base::human::Dur;
+use base::{Clock, SafeText};
 use config::OnTimeout;
 use config::error::{Denial, Error, ErrorCode};
 use mcp::{CallId, Payload, PendingRequest, Request, RequestKind, Tool};
@@ -77,6 +78,7 @@ impl Operation {
     pub async fn run(mut self) -> Result<CallOutcome, Error> {
         let live = self.slot.live();
         if let Some(kept) = self.fresh_answer(&live) {
+            self.audit_kept(&kept)?;
             return Ok(kept);
         }
         let version = self.shared.cache.version();
@@ -149,8 +151,12 @@ impl Operation {
         let tool = self.tool(live);
         let checked = self.check_arguments(live, tool.as_ref(), flight).await?;
         let permit = self.permitted(tool.as_ref(), flight).await?;
+        flight.audit_call(self)?;
         let answer = self.rounds(tool.as_deref(), flight).await?;
-        drop(permit);
+        if let Some(permit) = permit {
+            let text = || answer.whole().map(str::len);
+            permit.received(|| text().unwrap_or_else(|| base::text::json::weigh(&*answer)));
+        }
         self.has_read(tool.as_ref());
         Ok((checked, answer, tool))
     }
@@ -445,10 +451,7 @@ impl Operation {
         tool: Option<&Arc<Tool>>,
         flight: &Flight,
     ) -> Result<Option<Permit>, Error> {
-        let full = match self.request {
-            Request::ReadResource { .. } | Request::Complete { .. } => self.target.to_string(),
-            _ => canonical_name(&self.slot.name, &self.target),
-        };
+        let full = self.full_name();
         let Some(admission) = self.admission.clone() else {
             if self.has_to_comply() {
                 Box::pin(self.complies(&full)).await?;
@@ -502,16 +505,23 @@ impl Operation {
         let run = is_call.then(|| self.options.counted_in());
         let (counted, run) = (principal.accountable(), run.as_ref());
         let limits = point.in_force().config.limits_for(principal, run);
-        let permit = point.limiter.admit_shared(&counted, full, run, (bytes, &limits)).await;
-        let permit = permit.map_err(|refusal| {
-            let error = refusal.error();
+        let logged = |error: Error| {
             tracing::warn!(
                 target: "mcpdeck::policy", action = "limited", principal = %principal,
                 "{full:?}: {}", error.message
             );
             error
-        })?;
-        Ok(Some(permit))
+        };
+        let rules = &point.in_force().policy.rules;
+        let quota = point.quotas.take(rules.quotas(), &counted, &self.policy_target(None));
+        let quota = quota.map_err(|refusal| logged(refusal.error()))?;
+        match point.limiter.admit_shared(&counted, full, run, (bytes, &limits)).await {
+            Ok(permit) => Ok(Some(permit.counted_in(quota))),
+            Err(refusal) => {
+                quota.into_iter().for_each(QuotaHold::refund);
+                Err(logged(refusal.error()))
+            }
+        }
     }
 
     /// Asks the user; the call's timeout is suspended meanwhile.
@@ -597,6 +607,41 @@ impl Operation {
         };
         let hints = tool.map(|tool| tool.hints).unwrap_or_default();
         PolicyTarget { kind, hints, ..PolicyTarget::tool(self.slot.name.as_str(), &self.target) }
+    }
+
+    // The audit log.
+
+    /// The event of this operation, if there is an audit log.
+    fn audit(&self, kind: AuditKind) -> Option<(Arc<dyn AuditSink>, AuditEvent)> {
+        let sink = self.shared.policy.audit()?;
+        let rule = match &self.admission {
+            Some(admission) => admission.decision.words(),
+            None => Decision::new(PolicyEffect::Allow, Reason::Person, None).words(),
+        };
+        let principal = self.options.principal();
+        let event = AuditEvent::new(kind, self.shared.clock.now(), &principal)
+            .of_call(self.id, self.method, &self.full_name())
+            .of_run(self.options.run.as_deref(), self.options.trace.as_deref())
+            .decided(true, &rule);
+        Some((sink, event))
+    }
+
+    /// Audits an answer from the cache.
+    fn audit_kept(&self, kept: &CallOutcome) -> Result<(), Error> {
+        let Some((sink, mut event)) = self.audit(AuditKind::End) else { return Ok(()) };
+        event.status = Some(Ending::Success.as_str().to_owned());
+        event.arguments = self.arguments().map(|arguments| hash_of_value(arguments));
+        event.result = Some(hash_of_result(&kept.result));
+        event.took(Duration::ZERO, Duration::ZERO);
+        sink.write(&event).map_err(|why| not_audited(&why).request(self.label()))
+    }
+
+    /// The target for the policy and its log: `server.tool`, or a URI.
+    fn full_name(&self) -> String {
+        match self.request {
+            Request::ReadResource { .. } | Request::Complete { .. } => self.target.to_string(),
+            _ => canonical_name(&self.slot.name, &self.target),
+        }
     }
 
     // The cache: fresh results instead of a request, stale ones instead of an error.
@@ -688,6 +733,41 @@ struct Flight {
     key: Arc<str>,
     began: Instant,
     ended: bool,
+    audit: Option<Box<FlightAudit>>,
+}
+
+/// What the audit log is told of a call in flight.
+struct FlightAudit {
+    sink: Arc<dyn AuditSink>,
+    clock: Clock,
+    /// As it began.
+    event: AuditEvent,
+    /// The event before the request was sent.
+    call: OnceLock<Box<AuditEvent>>,
+}
+
+impl FlightAudit {
+    /// Tells how it ended.
+    fn end(
+        self,
+        (ending, error): (Ending, Option<&Error>),
+        result: Option<String>,
+        (took, waited): (Duration, Duration),
+    ) {
+        let call = self.call.into_inner();
+        let is_sent = call.is_some();
+        let mut event = call.map_or(self.event, |call| *call);
+        event.event = AuditKind::End;
+        event.at = self.clock.now().to_rfc3339();
+        if let Some(error) = error.filter(|error| is_refusal(error, is_sent)) {
+            event = event.decided(false, &error.message);
+        }
+        event.status = Some(ending.as_str().to_owned());
+        event.result = result;
+        event.took(took, waited);
+        // What was written before it was sent stands; the next call is refused.
+        let _ = self.sink.write(&event);
+    }
 }
 
 impl Flight {
@@ -729,7 +809,23 @@ impl Flight {
         slot.calls().insert(*id, Arc::clone(&row));
         let key = slot.ledger().begin(operation.method, &operation.target, started);
         let (slot, session) = (Arc::clone(slot), live.generation);
-        Self { slot, row, session, key, began: Instant::now(), ended: false }
+        let clock = operation.shared.clock;
+        let audit = operation.audit(AuditKind::Call);
+        let audit = audit.map(|(sink, event)| {
+            Box::new(FlightAudit { sink, clock, event, call: OnceLock::new() })
+        });
+        Self { slot, row, session, key, began: Instant::now(), ended: false, audit }
+    }
+
+    /// Tells the audit log that the request will be sent.
+    fn audit_call(&self, operation: &Operation) -> Result<(), Error> {
+        let Some(audit) = &self.audit else { return Ok(()) };
+        let mut event = audit.event.clone();
+        event.at = audit.clock.now().to_rfc3339();
+        event.arguments = operation.arguments().map(|arguments| hash_of_value(arguments));
+        audit.sink.write(&event).map_err(|why| not_audited(&why))?;
+        let _ = audit.call.set(Box::new(event));
+        Ok(())
     }
 
     /// The request, for the session.
@@ -756,19 +852,28 @@ impl Flight {
             result = outcome.as_ref().ok().and_then(|o| serde_json::to_string(&o.result).ok());
         }
         let error = outcome.as_ref().err();
-        self.finish(ending, error, (arguments.as_deref(), result.as_deref()));
+        if let Some(audit) = &mut self.audit {
+            let arguments = || operation.arguments().map(|arguments| hash_of_value(arguments));
+            audit.event.arguments = arguments().filter(|_| audit.call.get().is_none());
+        }
+        let hash = outcome.as_ref().ok().filter(|_| self.audit.is_some());
+        let hash = hash.map(|outcome| hash_of_result(&outcome.result));
+        self.finish(ending, error, (arguments.as_deref(), result.as_deref(), hash));
     }
 
     fn finish(
         &mut self,
         ending: Ending,
         error: Option<&Error>,
-        (arguments, result): (Option<&str>, Option<&str>),
+        (arguments, result, hash): (Option<&str>, Option<&str>, Option<String>),
     ) {
         self.ended = true;
         let id = self.row.view.id;
         self.slot.calls().remove(&id);
         let took = self.took();
+        if let Some(audit) = self.audit.take() {
+            audit.end((ending, error), hash, (took, self.row.pending.waited()));
+        }
         let (received, sent) = self.row.pending.bytes.totals();
         let mut ledger = self.slot.ledger();
         ledger.end(&self.key, ending, took, self.row.view.started.plus(took));
@@ -802,7 +907,7 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         if !self.ended {
-            self.finish(Ending::Failed(ErrorCode::Cancelled), None, (None, None));
+            self.finish(Ending::Failed(ErrorCode::Cancelled), None, (None, None, None));
         }
     }
 }

@@ -2,7 +2,9 @@
 //! and connections (invariant 11), and the check point for every operation of callers other than
 //! the user. Accesses no files: rules, grants and pins come from the deck.
 
+mod audit;
 mod decide;
+mod globs;
 mod grants;
 mod hook;
 mod limits;
@@ -10,10 +12,14 @@ mod overlay;
 mod pins;
 mod point;
 mod principal;
+mod quotas;
 mod rules;
 
+pub use audit::{AuditConfig, AuditEvent, AuditKind, AuditSink};
+pub(crate) use audit::{hash_of_result, hash_of_value, is_refusal, not_audited};
 pub(crate) use decide::absent;
 pub use decide::{Decision, Policy, PolicyEffect, Reason};
+pub use globs::GlobList;
 pub use grants::{Covers, Grant, GrantId, GrantKind, Grants, NewGrant, unmatched_tools};
 pub use limits::{
     Budget, CountedRun, Lease, LimitClaim, LimitRefusal, Limiter, Limits, Permit, RunId,
@@ -26,7 +32,10 @@ pub use principal::{
     AccessScope, DEFAULT_PROFILE, OutsideCode, OutsideError, PolicyAction, PolicyTarget, Principal,
     ServerDigests, TargetKind,
 };
+pub use quotas::{
+    QuotaConfig, QuotaCounter, QuotaHold, QuotaLimits, QuotaPer, QuotaUse, QuotaView, Quotas,
+};
 pub use rules::{
-    GlobList, HookConfig, LimitsConfig, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch, Rules,
+    HookConfig, LimitsConfig, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch, Rules,
     ToolExposure, TrifectaConfig, Unmatched,
 };

@@ -30,6 +30,7 @@ enum PolicyRow {
     Client(String),
     Grant(GrantId),
     Limits(usize),
+    Quota(usize),
     Blocked(Timestamp, SafeText),
 }
 
@@ -137,6 +138,7 @@ impl PolicyScreen {
                 }
                 Section::Limits => {
                     rows.extend((0..model.policy.limits.len()).map(PolicyRow::Limits));
+                    rows.extend((0..model.policy.quotas.len()).map(PolicyRow::Quota));
                 }
                 Section::Blocked => {
                     let blocked = model.blocked.iter().rev().take(MAX_DENIALS);

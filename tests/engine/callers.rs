@@ -990,3 +990,125 @@ fn a_configuration_takes_secrets_from_the_file_and_from_helpers_of_the_user_alon
     let value = |name: &str| stdio.env[name].expose().to_owned();
     assert_eq!([value("A"), value("B"), value("C")], ["s3cret value", "s3cret value!", "got hi"]);
 }
+
+#[tokio::test]
+async fn every_call_is_audited_before_it_is_sent_and_when_it_ends() {
+    let policy = json!({"audit": {"file": "log/audit.jsonl"}, "deny": ["*.write"]});
+    let scene = Scene::new(policy).await;
+    let keeper = scene.keeper().await;
+    keeper.grant(all(SESSION)).unwrap();
+    let options = CallOptions {
+        session: Some("tab".into()),
+        run: Some("run 1".into()),
+        trace: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
+        ..client()
+    };
+    let arguments = json!({"b": 2, "a": [{"d": 4, "c": 3}]});
+    scene.host.call_tool_with("a.read", arguments, options).await.expect("it may");
+    assert_eq!(scene.code("a.write").await, "ERR_TOOL_NOT_FOUND");
+    assert_eq!(scene.code("nobody\u{1b}[2J.has").await, "ERR_TOOL_NOT_FOUND");
+    let tight = CallOptions { run: Some("run 2".into()), ..client() };
+    scene.host.create_budget(&tight.principal(), "run 2", 0).unwrap();
+    scene.host.call_tool_with("b.read", json!({}), tight).await.expect_err("the run is over");
+    scene.host.call_tool("b.write", json!({})).await.expect("the person");
+    // A caller that is gone before the answer.
+    scene.world.server("a").answers(|_, _| std::future::pending());
+    let call = scene.host.call_tool_with("a.fetch", json!({}), client());
+    tokio::time::timeout(Duration::from_millis(50), call).await.expect_err("no answer");
+
+    let file = scene.folder.path().join("log/audit.jsonl");
+    let mut events = Vec::new();
+    mcpdeck::deck::read_audit(&file, &mut |event| events.push(event)).unwrap();
+    let rows: Vec<_> = events
+        .iter()
+        .map(|event| {
+            ["event", "caller", "target", "allowed", "status"]
+                .map(|key| event[key].to_string().trim_matches('"').to_owned())
+                .join(" ")
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            "call gateway:t1 a.read true null",
+            "end gateway:t1 a.read true ok",
+            "refused gateway:t1 a.write false null",
+            "refused gateway:t1 nobody\u{241b}[2J.has false null",
+            "end gateway:t1 b.read false BudgetExceeded",
+            "call library b.write true null",
+            "end library b.write true ok",
+            "call gateway:t1 a.fetch true null",
+            "end gateway:t1 a.fetch true Cancelled",
+        ],
+        "{events:#?}"
+    );
+    let end = &events[1];
+    let hash = "dfcc3037d858ec890482c2fdaa91e66a257ad17667d6c7b8e255c8cc0f9cd443";
+    assert_eq!((&end["arguments"], &events[0]["arguments"]), (&json!(hash), &json!(hash)));
+    assert_eq!((&end["session"], &end["run"]), (&json!("tab"), &json!("run 1")));
+    assert!(end["trace"].as_str().unwrap().starts_with("00-4bf9"), "{end}");
+    assert!(end["rule"].as_str().unwrap().contains("permits it"), "{end}");
+    assert!(end["result"].is_string() && end["durationMs"].is_number(), "{end}");
+    assert!(events[2]["rule"].as_str().unwrap().contains("policy/deny/0 (*.write)"), "{events:?}");
+    assert!(events[4]["rule"].as_str().unwrap().contains("callsPerRun"), "{events:?}");
+    mcpdeck::deck::verify_audit(&file, None).expect("unbroken");
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_be_audited_is_not_made() {
+    let scene = Scene::new(json!({"audit": {"file": "log"}})).await;
+    let file = scene.folder.path().join("log");
+    std::fs::create_dir(&file).unwrap();
+    let keeper = scene.keeper().await;
+    keeper.grant(all(SESSION)).unwrap();
+    let told = keeper.notices().join("\n");
+    assert!(told.contains("log: it is a folder; calls cannot be audited"), "{told}");
+    let refused = scene.call("a.read").await.expect_err("it cannot be audited");
+    assert!(refused.message.contains("the audit log cannot be written"), "{}", refused.message);
+    let outside = OutsideError::of(&refused);
+    let place = scene.folder.path().to_string_lossy().into_owned();
+    assert!(!outside.message.contains(&place), "no path goes out: {outside}");
+    scene.host.call_tool("a.read", json!({})).await.expect_err("the person neither");
+    std::fs::remove_dir(&file).unwrap();
+    assert_eq!(scene.code("a.read").await, "ok");
+    assert_eq!(keeper.notices(), [""; 0]);
+    // Without the setting nothing is audited any more.
+    std::fs::write(scene.folder.path().join("mcpdeck.policy.json"), "{}").unwrap();
+    keeper.look_again().await;
+    let before = std::fs::metadata(&file).unwrap().len();
+    assert_eq!(scene.code("a.read").await, "ok");
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_counts_over_restarts_and_says_when_it_begins_anew() {
+    let quotas = json!([{"tools": ["a.*"], "callsPerDay": 2}, {"callsPerMinute": 3}]);
+    let scene = Scene::new(json!({"quotas": quotas})).await;
+    let keeper = scene.keeper().await;
+    keeper.grant(all(SESSION)).unwrap();
+    for _ in 0..2 {
+        assert_eq!(scene.code("a.read").await, "ok");
+    }
+    let refused = scene.call("a.fetch").await.expect_err("two were made");
+    let outside = OutsideError::of(&refused);
+    assert_eq!(outside.code.as_str(), "ERR_BUDGET_EXCEEDED");
+    assert!(outside.message.contains("quota `a.* per client` of 2 calls per day"), "{outside}");
+    assert!(outside.retry_after_ms.is_some_and(|wait| (1..=86_400_000).contains(&wait)));
+    assert_eq!(scene.code("b.read").await, "ok");
+    let refused = scene.call("b.read").await.expect_err("three in a minute");
+    assert_eq!(refused.code, ErrorCode::RateLimited);
+    assert!(refused.retry_after.is_some_and(|wait| wait <= Duration::from_secs(20)));
+    for _ in 0..5 {
+        scene.host.call_tool("a.read", json!({})).await.expect("the person has no quota");
+    }
+    let view = keeper.view();
+    assert_eq!(view.quotas[0].used[0].calls, 2, "{view:?}");
+    assert!(view.quotas[0].used[0].result_tokens > 0, "{view:?}");
+    drop(keeper);
+
+    let host = scene.world.host(config(&[("a", &[]), ("b", &[])])).initialize().await.unwrap();
+    let keeper = PolicyKeeper::open(&host, &[scene.config()], &scene.env).await;
+    keeper.grant(all(SESSION)).unwrap();
+    let refused = host.call_tool_with("a.read", json!({}), client()).await.expect_err("yet");
+    assert_eq!(refused.code, ErrorCode::BudgetExceeded);
+}

@@ -54,6 +54,8 @@ pub enum Verb {
     Secret(crate::secret::SecretArgs),
     /// Show how the policy decides about a call and which rule applies.
     Policy(crate::policy::PolicyArgs),
+    /// Check and show the audit log of a policy: who called what, allowed or not, by which rule.
+    Audit(crate::audit::AuditArgs),
     /// Sign in to a server with OAuth, in the browser or by pasting the address it redirects to.
     Login(LoginArgs),
     /// Sign out of a server: revoke its token and delete it.

@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::quotas::QuotaFile;
+use crate::audit::{AuditLog, AuditPlace, NoAuditPlace};
 use crate::policy::{
     GrantStore, LOST_RULES_END, POLICY_FILE, PolicyFile, RightsFile, RulesMemory, Standing,
     granted, load_policy, of_session, state_file,
@@ -22,7 +24,7 @@ use base::watch::Fingerprint;
 use config::Environment;
 use host::{
     DEFAULT_PROFILE, Digest, Fact, Grant, GrantId, GrantKind, Grants, HeldTool, Host, Limits,
-    NewGrant, OfferedNames, Pins, Policy, PolicyConfig, Rules, ServerView, Unmatched,
+    NewGrant, OfferedNames, Pins, Policy, PolicyConfig, QuotaView, Rules, ServerView, Unmatched,
     unmatched_tools,
 };
 use mcp::Capabilities;
@@ -52,6 +54,7 @@ struct Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
+        self.inner.keep_quotas();
         self.inner.state.lock().is_closed = true;
     }
 }
@@ -65,6 +68,9 @@ pub struct PolicyView {
     pub held: Vec<HeldTool>,
     /// Limits of callers other than the user: the default profile first, then the named ones.
     pub limits: Vec<(String, Limits)>,
+    /// The quotas of callers other than the user, and what is used of them today.
+    #[serde(default)]
+    pub quotas: Vec<QuotaView>,
     /// Problems with the files, and rules that match nothing.
     pub warnings: Vec<String>,
 }
@@ -79,6 +85,8 @@ struct KeeperInner {
     grants: Option<GrantStore>,
     pins: Option<RightsFile<Pins>>,
     memory: Option<RulesMemory>,
+    audit_place: AuditPlace,
+    quotas: Option<QuotaFile>,
     state: Mutex<KeeperState>,
 }
 
@@ -91,6 +99,7 @@ struct KeeperState {
     pins: Pins,
     files: Vec<Fingerprint>,
     notices: Vec<String>,
+    audit: Option<Arc<AuditLog>>,
     is_closed: bool,
 }
 
@@ -123,6 +132,8 @@ impl PolicyKeeper {
             grants: main.and_then(|main| GrantStore::from_config(main, env)),
             pins: main.and_then(|main| state_file(main, env, "pins")).map(RightsFile::new),
             memory: main.and_then(|main| RulesMemory::from_config(main, env)),
+            audit_place: AuditPlace::new(main.map(PathBuf::as_path), env),
+            quotas: main.and_then(|main| QuotaFile::for_config(main, env)),
             state: Mutex::default(),
         });
         let facts = host.facts();
@@ -151,7 +162,10 @@ impl PolicyKeeper {
                         let is_news = |fact| matches!(fact, &Fact::Listed { .. } | &Fact::Reloaded(_));
                         new.missed > 0 || new.items.iter().any(|record| is_news(&record.fact))
                     }
-                    _ = tick.tick() => following.state.lock().files != following.files(),
+                    _ = tick.tick() => {
+                        following.share_quotas().await;
+                        following.state.lock().files != following.files()
+                    }
                 };
                 if news {
                     following.look_async().await;
@@ -175,7 +189,9 @@ impl PolicyKeeper {
     /// Problems with the files, one sentence each. What was read before stays in force; where
     /// nothing could be read yet, only the user's own actions are permitted.
     pub fn notices(&self) -> Vec<String> {
-        self.inner.state.lock().notices.clone()
+        let state = self.inner.state.lock();
+        let audit = state.audit.as_ref().and_then(|log| log.problem());
+        state.notices.iter().cloned().chain(audit).collect()
     }
 
     /// Problems with the files ([`PolicyKeeper::notices`]), and the rules that match nothing the
@@ -246,6 +262,7 @@ impl PolicyKeeper {
             grants: self.grants(),
             held: self.held(),
             limits: limits.map(|p| (p.to_owned(), in_force.config.limits_of(p))).collect(),
+            quotas: in_force.policy.rules.quotas().view(&self.inner.host.quotas().used()),
             warnings: self.warnings(),
         }
     }
@@ -366,6 +383,7 @@ impl KeeperInner {
         let rules = self.rules(&mut state, &mut notices);
         let mut closed = rules.is_none();
         let rules = rules.unwrap_or_else(|| unusable(&self.configs));
+        self.audit(&mut state, &rules, &mut notices);
         let is_for_many = self.serves_others || rules.rules.applies_to_person();
         let mut grants = state.session.clone();
         if let Some(store) = self.grants.as_ref().filter(|_| is_for_many) {
@@ -425,6 +443,64 @@ impl KeeperInner {
             closed: closed.then(|| notices.join("; ").into()),
         };
         self.host.set_policy(rules.config, policy);
+        drop(state);
+        self.keep_quotas();
+    }
+
+    /// Whether anything is counted in quotas.
+    fn has_quotas(&self) -> bool {
+        self.serves_others && !self.host.policy().rules.quotas().is_empty()
+    }
+
+    /// Keeps what is used of quotas, and takes in what other programs have used.
+    fn keep_quotas(&self) {
+        if let Some(file) = self.quotas.as_ref().filter(|_| self.has_quotas()) {
+            file.share(self.host.quotas());
+        }
+    }
+
+    /// As [`KeeperInner::keep_quotas`], in the store that replicas share, if there is one.
+    async fn share_quotas(self: &Arc<Self>) {
+        if !self.has_quotas() {
+            return;
+        }
+        let counter = self.host.quotas();
+        let Some(shared) = self.host.shared_limits() else {
+            let inner = Arc::clone(self);
+            let _ = tokio::task::spawn_blocking(move || inner.keep_quotas()).await;
+            return;
+        };
+        let new = counter.take_new();
+        match shared.add_quota_use(counter.today(), new.clone()).await {
+            Ok(used) => counter.take_over(&used),
+            Err(error) => {
+                counter.put_back(&new);
+                tracing::warn!(target: "mcpdeck::policy", action = "not shared", "{error}");
+            }
+        }
+    }
+
+    /// Opens the audit log that the policy asks for, and ends one that it does not ask for any more.
+    fn audit(&self, state: &mut KeeperState, policy: &PolicyFile, notices: &mut Vec<String>) {
+        let before = state.audit.take();
+        let (Some(config), Some(path)) = (&policy.config.audit, self.audit_place.of_policy(policy))
+        else {
+            self.host.audit_with(None);
+            return;
+        };
+        match path {
+            Ok(path) => {
+                let same = before.filter(|log| log.is_for(&path, config));
+                let log = same.unwrap_or_else(|| Arc::new(AuditLog::new(path, config)));
+                self.host.audit_with(Some(log.clone()));
+                log.prepare();
+                state.audit = Some(log);
+            }
+            Err(problem) => {
+                notices.push(format!("{problem}; calls cannot be audited, so they are refused"));
+                self.host.audit_with(Some(Arc::new(NoAuditPlace(problem))));
+            }
+        }
     }
 
     /// The rules in force; `None` when none could be read yet.

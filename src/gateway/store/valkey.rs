@@ -32,7 +32,7 @@ use base::state::StateFile;
 use base::watch::Fingerprint;
 use config::{Environment, expand_argument};
 use deck::{ChatStore, KeptChat, PolicyKeeper};
-use host::{Lease, LimitClaim, LimitRefusal, SharedLimits};
+use host::{Lease, LimitClaim, LimitRefusal, QuotaUse, SharedLimits};
 
 /// The reason for being unavailable before the first exchange.
 const NEW: &str = "not reached yet";
@@ -304,6 +304,38 @@ impl Valkey {
         }
     }
 
+    /// One hash for each day: a field for the calls, and one for the tokens, of everybody's quotas.
+    async fn quota_use(&self, day: u64, new: Vec<QuotaUse>) -> Result<Vec<QuotaUse>, String> {
+        /// A day is kept until no clock that is a little slow asks for it any more.
+        const DAY_LIFETIME: Duration = Duration::from_secs(2 * 86_400);
+        let key = key("quotas", &day.to_string());
+        let mut pipe = ::redis::pipe();
+        for one in new.iter().filter(|one| one.day == day) {
+            let field = |what: char| format!("{what}{}\u{1f}{}", one.quota, one.whose);
+            pipe.hincr(&key, field('c'), one.calls).ignore();
+            pipe.hincr(&key, field('t'), one.result_tokens).ignore();
+        }
+        pipe.expire(&key, DAY_LIFETIME.as_secs() as i64).ignore().hgetall(&key);
+        let all = pipe.query_async(&mut self.connection.clone()).await;
+        let (all,): (HashMap<String, u64>,) = all.map_err(words)?;
+        let mut used: HashMap<&str, QuotaUse> = HashMap::new();
+        for (field, number) in &all {
+            let Some((what, rest)) = field.split_at_checked(1) else { continue };
+            let Some((quota, whose)) = rest.split_once('\u{1f}') else { continue };
+            let one = used.entry(rest).or_insert_with(|| QuotaUse {
+                quota: quota.into(),
+                whose: whose.into(),
+                day,
+                ..QuotaUse::default()
+            });
+            match what {
+                "c" => one.calls = *number,
+                _ => one.result_tokens = *number,
+            }
+        }
+        Ok(used.into_values().collect())
+    }
+
     async fn counted(&self, claim: LimitClaim<'_>) -> Result<Lease, LimitRefusal> {
         let number = self.counted.fetch_add(1, Ordering::Relaxed);
         let member = format!("{} {number}", self.replica);
@@ -398,6 +430,14 @@ fn join_file(path: &Path, theirs: Option<&str>) -> Result<Joined, String> {
 impl SharedLimits for Valkey {
     fn admit<'a>(&'a self, claim: LimitClaim<'a>) -> BoxFuture<'a, Result<Lease, LimitRefusal>> {
         Box::pin(self.counted(claim))
+    }
+
+    fn add_quota_use(
+        &self,
+        day: u64,
+        new: Vec<QuotaUse>,
+    ) -> BoxFuture<'_, Result<Vec<QuotaUse>, String>> {
+        Box::pin(self.quota_use(day, new))
     }
 }
 

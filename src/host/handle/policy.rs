@@ -9,9 +9,11 @@ use tokio::sync::watch;
 
 use crate::call::CallOptions;
 use crate::handle::Host;
+use crate::naming::canonical_name;
 use crate::policy::{
-    Blocked, Budget, Decision, Definition, Granter, InForce, LimitRefusal, Policy, PolicyAction,
-    PolicyConfig, Principal, Reason, ServerDigests, SharedLimits, TargetKind, absent,
+    AuditSink, Blocked, Budget, Decision, Definition, Granter, InForce, LimitRefusal, Policy,
+    PolicyAction, PolicyConfig, Principal, QuotaCounter, Reason, ServerDigests, SharedLimits,
+    TargetKind, absent,
 };
 use crate::server::slot::Slot;
 use crate::validators::schema_limits;
@@ -44,9 +46,25 @@ impl Host {
         self.inner.shared.policy.grant_with(granter);
     }
 
+    /// Tells every operation of every caller to this audit log, which has to take it before anything
+    /// is sent; ends the audit with `None`.
+    pub fn audit_with(&self, sink: Option<Arc<dyn AuditSink>>) {
+        self.inner.shared.policy.audit_with(sink);
+    }
+
     /// Counts calls of callers other than the user in this shared store too.
     pub fn share_limits(&self, shared: Arc<dyn SharedLimits>) {
         self.inner.shared.policy.limiter.share(shared);
+    }
+
+    /// Where the quotas of callers other than the user are counted.
+    pub fn quotas(&self) -> &Arc<QuotaCounter> {
+        &self.inner.shared.policy.quotas
+    }
+
+    /// The counters that are shared with other processes, if there are any.
+    pub fn shared_limits(&self) -> Option<&Arc<dyn SharedLimits>> {
+        self.inner.shared.policy.limiter.shared()
     }
 
     /// The current policy.
@@ -119,7 +137,13 @@ impl Host {
         if decision.is_visible() {
             return slot.map(|_| decision).map_err(|_| absent(asked, kind));
         }
-        point.block(principal, action, asked, &decision);
+        let full = match kind {
+            TargetKind::Tool | TargetKind::Prompt if !server.as_str().is_empty() => {
+                canonical_name(server, name)
+            }
+            _ => asked.to_owned(),
+        };
+        point.refuse(principal, action, &full, &decision);
         let is_there =
             |slot: &Arc<Slot>| kind != TargetKind::Tool || slot.live().tool(name).is_some();
         // A missing tool is reported as absent, not as changed.

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::quotas::{QuotaHold, QuotaUse};
 use super::rules::{LimitsConfig, PolicyConfig};
 use crate::call::Origin;
 use crate::policy::principal::Principal;
@@ -283,6 +284,14 @@ pub type Lease = Box<dyn std::any::Any + Send + Sync>;
 pub trait SharedLimits: Send + Sync + 'static {
     /// Counts a call and admits it, or refuses it; a refused call does not count.
     fn admit<'a>(&'a self, claim: LimitClaim<'a>) -> BoxFuture<'a, Result<Lease, LimitRefusal>>;
+
+    /// Adds what was used of quotas on a day (days since 1970-01-01 UTC); returns what all processes
+    /// have used on it.
+    fn add_quota_use(
+        &self,
+        day: u64,
+        new: Vec<QuotaUse>,
+    ) -> BoxFuture<'_, Result<Vec<QuotaUse>, String>>;
 }
 
 type LimitKey = (Arc<str>, Arc<str>);
@@ -316,6 +325,23 @@ pub struct Permit {
     limiter: Arc<Limiter>,
     origin: Arc<str>,
     lease: Option<Lease>,
+    quota: Option<QuotaHold>,
+}
+
+impl Permit {
+    /// The same, which counts in quotas too.
+    #[must_use]
+    pub fn counted_in(mut self, quota: Option<QuotaHold>) -> Self {
+        self.quota = quota;
+        self
+    }
+
+    /// Counts a result in its quotas.
+    pub fn received(&self, bytes: impl FnOnce() -> usize) {
+        if let Some(quota) = &self.quota {
+            quota.received(bytes());
+        }
+    }
 }
 
 impl Drop for Permit {
@@ -373,12 +399,17 @@ impl Limiter {
             *used = Instant::now();
         }
         *inner.under_way.entry(Arc::clone(&origin)).or_default() += 1;
-        Ok(Permit { limiter: Arc::clone(self), origin, lease: None })
+        Ok(Permit { limiter: Arc::clone(self), origin, lease: None, quota: None })
     }
 
     /// Sets the shared counters, which are checked before the local ones. A no-op if already set.
     pub fn share(&self, shared: Arc<dyn SharedLimits>) {
         let _ = self.shared.set(shared);
+    }
+
+    /// The shared counters, if there are any.
+    pub fn shared(&self) -> Option<&Arc<dyn SharedLimits>> {
+        self.shared.get()
     }
 
     /// Like [`Limiter::admit`], after checking the counters shared by replicas.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::audit::{AuditEvent, AuditSink};
 use super::decide::{Decision, Policy, PolicyEffect, Reason, Taint, Trifecta, absent};
 use super::grants::{GrantKind, NewGrant};
 use super::hook::PolicyHook;
@@ -21,6 +22,7 @@ use super::pins::{Definition, Digest};
 use super::principal::{
     AccessScope, PolicyAction, PolicyTarget, Principal, ServerDigests, TargetKind,
 };
+use super::quotas::QuotaCounter;
 use super::rules::{PolicyConfig, ProfileConfig};
 use crate::approvals::ConsentReach;
 use crate::call::{CallOptions, Origin};
@@ -105,12 +107,15 @@ pub struct CheckPoint {
     in_force: watch::Sender<Arc<InForce>>,
     /// Counts calls and budgets.
     pub limiter: Arc<Limiter>,
+    /// Counts what is used of quotas.
+    pub quotas: Arc<QuotaCounter>,
     seen: Mutex<HashMap<ServerName, Arc<SeenDefinitions>>>,
     runs: Mutex<HashMap<CallerRun, (Taint, Instant)>>,
     blocked: Mutex<VecDeque<Blocked>>,
     granter: RwLock<Option<Granter>>,
     /// How many have taken charge of the policy; the last of them is in charge.
     keepers: AtomicU64,
+    audit: RwLock<Option<Arc<dyn AuditSink>>>,
 }
 
 /// Keeps a grant that the user gives while a call waits for consent.
@@ -128,11 +133,13 @@ impl CheckPoint {
             clock,
             in_force: watch::Sender::new(Arc::default()),
             limiter: Arc::default(),
+            quotas: Arc::new(QuotaCounter::new(clock)),
             seen: Mutex::default(),
             runs: Mutex::default(),
             blocked: Mutex::default(),
             granter: RwLock::default(),
             keepers: AtomicU64::new(0),
+            audit: RwLock::default(),
         }
     }
 
@@ -150,6 +157,16 @@ impl CheckPoint {
     /// Sets what keeps the grants that the user gives while a call waits for consent.
     pub fn grant_with(&self, granter: Granter) {
         *self.granter.write() = Some(granter);
+    }
+
+    /// Sets the audit log, or ends it.
+    pub fn audit_with(&self, sink: Option<Arc<dyn AuditSink>>) {
+        *self.audit.write() = sink;
+    }
+
+    /// The audit log, if there is one.
+    pub(crate) fn audit(&self) -> Option<Arc<dyn AuditSink>> {
+        self.audit.read().clone()
     }
 
     /// Keeps a consent that reaches further than one call, as a grant for the caller and the tool.
@@ -333,7 +350,7 @@ impl CheckPoint {
             }
             Err(error) if error.code == ErrorCode::Ambiguous => Err(error),
             Err(error) => {
-                self.block(&principal, action, asked, &denied);
+                self.refuse(&principal, action, asked, &denied);
                 if let Err(down) = route
                     && down.code == ErrorCode::ServerUnavailable
                     && let Some(slot) = down.server.as_ref().and_then(|s| routes.server(s).ok())
@@ -393,7 +410,7 @@ impl CheckPoint {
             Err(_) => self.unknown(&principal, action, kind, (Some(&ServerName::new("")), asked)),
         };
         if !decision.is_visible() {
-            self.block(&principal, action, asked, &decision);
+            self.refuse(&principal, action, asked, &decision);
             if reveals(&principal) && slot.is_ok() {
                 return Err(decision.explained(asked));
             }
@@ -404,6 +421,23 @@ impl CheckPoint {
             Err(error) if error.code == ErrorCode::ServerUnavailable => Err(error),
             // Does not reveal the names of the servers.
             Err(_) => Err(absent(asked, kind)),
+        }
+    }
+
+    /// Records, logs and audits a request that is refused before it has become an operation.
+    pub fn refuse(
+        &self,
+        principal: &Principal,
+        action: PolicyAction,
+        asked: &str,
+        decision: &Decision,
+    ) {
+        self.block(principal, action, asked, decision);
+        if let Some(audit) = self.audit() {
+            let now = self.clock.now();
+            // Nothing is sent, so nothing is lost but the line, and the operator is told of that.
+            let why = decision.words();
+            let _ = audit.write(&AuditEvent::refused(now, principal, (action, asked), &why));
         }
     }
 

@@ -177,6 +177,20 @@ pub enum PolicyAction {
 }
 
 impl PolicyAction {
+    /// The method of the protocol, or a name like one.
+    pub(super) const fn method(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Call => "tools/call",
+            Self::Read => "resources/read",
+            Self::Prompt => "prompts/get",
+            Self::Complete => "completion/complete",
+            Self::Subscribe => "resources/subscribe",
+            Self::Connect => "server/connect",
+            Self::ReadTab => "tab/read",
+        }
+    }
+
     /// The scopes that permit it; one of them suffices.
     pub(super) const fn scopes(self, kind: TargetKind) -> &'static [AccessScope] {
         use AccessScope::{

@@ -9,8 +9,11 @@ use parking_lot::RwLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::audit::AuditConfig;
+use super::globs::GlobList;
 use super::overlay::OverlayConfig;
 use super::principal::{PolicyTarget, TargetKind};
+use super::quotas::{QuotaConfig, Quotas};
 use crate::pattern::{NamePatterns, OfferedNames, Reading, meant_by, meets};
 use base::ServerName;
 use base::secret::percent_decoded;
@@ -24,6 +27,7 @@ pub struct Rules {
     pub(super) applies_to_person: bool,
     pub(super) all: Layer,
     pub(super) profiles: HashMap<Box<str>, Layer>,
+    quotas: Quotas,
     /// The configured servers, to read patterns that begin with the name of one.
     servers: RwLock<Arc<[ServerName]>>,
 }
@@ -167,14 +171,21 @@ impl Rules {
                 ));
             }
         }
+        problems.extend(config.audit.iter().flat_map(AuditConfig::problems));
         let applies_to_person = config.applies_to_person;
-        let rules = Self { applies_to_person, all, profiles, servers: RwLock::default() };
+        let quotas = Quotas::compile(&config.quotas, &mut problems);
+        let rules = Self { applies_to_person, all, profiles, quotas, servers: RwLock::default() };
         if problems.is_empty() { Ok(rules) } else { Err(problems) }
     }
 
     /// Whether they apply to the user too.
     pub const fn applies_to_person(&self) -> bool {
         self.applies_to_person
+    }
+
+    /// The quotas of callers other than the user.
+    pub const fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 
     /// Reads the patterns of rules for these servers: one that permits and begins with the name of a
@@ -500,11 +511,18 @@ pub struct PolicyConfig {
     pub deny: Vec<RuleConfig>,
     /// Limits of callers other than the user.
     pub limits: LimitsConfig,
+    /// What callers other than the user may use in a minute and in a day, by client, profile and
+    /// tool.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub quotas: Vec<QuotaConfig>,
     /// The rule about private data, untrusted content and tools that send data outside.
     pub trifecta: TrifectaConfig,
     /// A policy service that is asked before every call, read and prompt of every caller that the
     /// policy binds, and of your own token of `serve`.
     pub hook: Option<HookConfig>,
+    /// The audit log of every call, read and prompt, yours too. Without it there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditConfig>,
     /// Rules of single profiles, in addition to the global ones.
     pub profiles: BTreeMap<String, ProfileConfig>,
 }
@@ -604,29 +622,6 @@ pub struct RuleMatch {
     /// A comment, without effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-}
-
-/// One glob or several.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a glob, or a list of globs")]
-#[non_exhaustive]
-pub enum GlobList {
-    /// One glob.
-    One(String),
-    /// Any of these globs.
-    Many(Vec<String>),
-}
-
-impl GlobList {
-    /// The globs.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        match self {
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Many(many) => many,
-        }
-        .iter()
-        .map(String::as_str)
-    }
 }
 
 /// Limits of callers other than the user. An omitted one defaults to that of the whole policy, or

@@ -7,7 +7,7 @@ use crate::pane::Cx;
 use crate::prelude::*;
 use crate::widget::{Doc, Pen, changed, width};
 use deck::{ClientView, DriftPlace};
-use host::{Grant, GrantId, GrantKind, HeldReason, Limits};
+use host::{Grant, GrantId, GrantKind, HeldReason, Limits, QuotaView};
 
 impl PolicyScreen {
     /// Draws a row.
@@ -60,6 +60,12 @@ impl PolicyScreen {
                 let note = ink!("{}/run  {} at once", limits.calls_per_run, limits.calls_at_once);
                 two((" ", Role::Text), Ink::line(profile), note, Role::Muted);
             }
+            PolicyRow::Quota(at) => {
+                let Some(quota) = policy.quotas.get(*at) else { return };
+                let (note, is_used_up) = quota_note(quota);
+                let role = if is_used_up { Role::Warning } else { Role::Muted };
+                two((" ", Role::Text), Ink::line(&quota.quota), note, role);
+            }
             PolicyRow::Blocked(at, target) => {
                 let time = Model::time_of_day(*at);
                 two((" ", Role::Text), Ink::from(target), time, Role::Faint);
@@ -99,6 +105,7 @@ impl PolicyScreen {
                 let (profile, limits) = model.policy.limits.get(*at)?;
                 limits_detail(profile, limits, doc);
             }
+            PolicyRow::Quota(at) => quota_detail(model.policy.quotas.get(*at)?, doc),
             PolicyRow::Blocked(at, target) => {
                 let mut all = model.blocked.iter();
                 let one = all.find(|one| one.at == *at && one.target == *target)?;
@@ -136,7 +143,8 @@ fn about(section: Section, cx: &Cx<'_>, doc: &mut Doc) {
              {revoke} takes a grant back."
         }
         Section::Limits => {
-            "Limits of callers other than you, by profile; `limits` in the policy changes them."
+            "Limits of callers other than you, by profile, and their quotas of a minute and a day \
+             with what is used today; `limits` and `quotas` in the policy change them."
         }
         Section::Blocked => "What callers asked for and did not get, newest first.",
     };
@@ -264,4 +272,42 @@ fn limits_detail(profile: &str, limits: &Limits, doc: &mut Doc) {
     doc.field("a minute", ink!("{} of one tool", limits.calls_per_minute), Role::Text);
     doc.field("one call", ink!("{}", Dur(limits.call_timeout)), Role::Text);
     doc.field("arguments", ink!("{}", Bytes(limits.argument_bytes as u64)), Role::Text);
+}
+
+/// How much of a quota is used by whoever used most of it, and whether that is all.
+fn quota_note(quota: &QuotaView) -> (Ink, bool) {
+    let most = |used: fn(&host::QuotaUse) -> u64| quota.used.iter().map(used).max().unwrap_or(0);
+    let (calls, tokens) = (most(|one| one.calls), most(|one| one.result_tokens));
+    let limits = &quota.limits;
+    match (limits.calls_per_day, limits.result_tokens_per_day, limits.calls_per_minute) {
+        (Some(all), _, _) => (ink!("{}/{} today", calls, all), calls >= all),
+        (None, Some(all), _) => (ink!("{}/{} tokens today", tokens, all), tokens >= all),
+        (None, None, Some(all)) => (ink!("{} a minute", all), false),
+        (None, None, None) => (ink!(""), false),
+    }
+}
+
+fn quota_detail(quota: &QuotaView, doc: &mut Doc) {
+    doc.heading(Ink::line(&quota.quota)).gap();
+    let limits = &quota.limits;
+    if let Some(calls) = limits.calls_per_minute {
+        doc.field("a minute", ink!("{}", count(calls as usize, "call")), Role::Text);
+    }
+    if let Some(calls) = limits.calls_per_day {
+        doc.field("a day", ink!("{}", count(calls, "call")), Role::Text);
+    }
+    if let Some(tokens) = limits.result_tokens_per_day {
+        doc.field("results", ink!("{} a day", count(tokens, "token")), Role::Text);
+    }
+    doc.gap();
+    if quota.used.is_empty() {
+        doc.text(0, &"Nothing is used today.", Role::Muted);
+        return;
+    }
+    doc.text(0, &"Used today, until midnight UTC:", Role::Muted);
+    for one in &quota.used {
+        let whose = if one.whose.is_empty() { "all" } else { &one.whose };
+        let (calls, tokens) = (count(one.calls, "call"), count(one.result_tokens, "token"));
+        doc.text(2, &ink!("{}  {}, {}", Ink::line(whose), calls, tokens), Role::Text);
+    }
 }

@@ -460,3 +460,53 @@ fn the_description_of_rest_has_every_route_with_an_operation_and_a_schema() {
         }
     }
 }
+
+#[test]
+fn calls_through_a_service_and_a_verb_beside_it_are_one_audit_log() {
+    let policy = json!({
+        "audit": {"file": "audit.jsonl"},
+        "profiles": {"ci": {"allow": ["greeter.*"]}},
+    });
+    let service = Service::under(&policy);
+    let body = json!({"arguments": {"name": "Ada"}});
+    let client = service.client("ci");
+    assert_eq!(client.send("POST", "/tools/greeter__greet/call", &body).status, 200);
+    assert_eq!(client.send("POST", "/tools/vendor__odd/call", &json!({})).status, 404);
+    service.verb(&["call", "greeter.greet", "name=Bo"]);
+    let shown: Value = serde_json::from_str(&service.verb(&["audit", "show", "--json"])).unwrap();
+    let rows: Vec<String> = shown["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| format!("{} {} {}", event["caller"], event["target"], event["allowed"]))
+        .collect();
+    let own = |rest: &str| format!("\"{}\" {rest}", client.origin);
+    let wanted = [
+        own("\"greeter.greet\" true"),
+        own("\"vendor.odd\" false"),
+        "\"cli\" \"greeter.greet\" true".to_owned(),
+    ];
+    assert_eq!(rows, wanted, "{shown}");
+    let text = std::fs::read_to_string(service.folder.join("audit.jsonl")).unwrap();
+    assert!(!text.contains("Ada") && !text.contains("Bo"), "no argument, no result: {text}");
+    assert!(!text.contains(&client.token), "no token");
+    let table = service.verb(&["audit", "show", "--refused"]);
+    assert!(table.contains("vendor.odd") && !table.contains("greeter"), "{table}");
+    let verified = service.verb(&["audit", "verify"]);
+    assert!(verified.starts_with("unbroken: 5 lines in 1 file, numbers 1 to 5"), "{verified}");
+    let end = verified.split("end: ").nth(1).unwrap().trim();
+    service.verb(&["audit", "verify", "--end", end]);
+
+    let changed = text.replacen("\"allowed\":false", "\"allowed\":true", 1);
+    assert_ne!(changed, text);
+    std::fs::write(service.folder.join("audit.jsonl"), changed).unwrap();
+    let out = super::program()
+        .args(["audit", "verify", "-c"])
+        .arg(service.folder.join("mcp.json"))
+        .env("MCPDECK_STATE_DIR", service.state())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{told}");
+    assert!(told.contains("audit.jsonl:4: the line before it was changed"), "{told}");
+}

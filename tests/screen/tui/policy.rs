@@ -5,7 +5,7 @@ use std::time::Duration;
 use mcpdeck::deck::{ClientView, DriftPlace, Lock, News, PolicyView};
 use mcpdeck::host::{
     Blocked, Definition, Digest, Grant, GrantId, GrantKind, Limits, Origin, Pins, PolicyAction,
-    Principal,
+    Principal, QuotaLimits, QuotaUse, QuotaView,
 };
 use mcpdeck::mcp::ListKind;
 use mcpdeck::tui::effect::{Baseline, LockChange, Order, PolicyOrder};
@@ -53,6 +53,17 @@ fn policy() -> PolicyView {
         ],
         held: pins.review("filesystem", "", &after),
         limits: vec![("default".into(), Limits::default())],
+        quotas: vec![QuotaView {
+            quota: "github.* per client".into(),
+            limits: QuotaLimits { calls_per_day: Some(100), ..QuotaLimits::default() },
+            used: vec![QuotaUse {
+                quota: "github.* per client".into(),
+                whose: "gateway:ci".into(),
+                day: 20_000,
+                calls: 42,
+                result_tokens: 9_000,
+            }],
+        }],
         warnings: vec!["policy/deny/0: no tool is called `filesystm.*`".into()],
     }
 }
