@@ -100,7 +100,7 @@ pub fn audit(common: &Common, args: &AuditArgs) -> CommandResult {
                 return Ok(output::json(&object, ExitStatus::Ok));
             }
             if events.is_empty() {
-                output::note(&format!("nothing in {} fits", spelled(&file)));
+                output::progress(&format!("nothing in {} fits", spelled(&file)));
             }
             Ok(output::print(&table(&events), ExitStatus::Ok))
         }

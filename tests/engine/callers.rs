@@ -1065,7 +1065,7 @@ async fn a_call_that_cannot_be_audited_is_not_made() {
     assert!(told.contains("log: it is a folder; calls cannot be audited"), "{told}");
     let refused = scene.call("a.read").await.expect_err("it cannot be audited");
     assert!(refused.message.contains("the audit log cannot be written"), "{}", refused.message);
-    let outside = OutsideError::of(&refused);
+    let outside = OutsideError::from_error(&refused);
     let place = scene.folder.path().to_string_lossy().into_owned();
     assert!(!outside.message.contains(&place), "no path goes out: {outside}");
     scene.host.call_tool("a.read", json!({})).await.expect_err("the person neither");
@@ -1090,7 +1090,7 @@ async fn a_quota_counts_over_restarts_and_says_when_it_begins_anew() {
         assert_eq!(scene.code("a.read").await, "ok");
     }
     let refused = scene.call("a.fetch").await.expect_err("two were made");
-    let outside = OutsideError::of(&refused);
+    let outside = OutsideError::from_error(&refused);
     assert_eq!(outside.code.as_str(), "ERR_BUDGET_EXCEEDED");
     assert!(outside.message.contains("quota `a.* per client` of 2 calls per day"), "{outside}");
     assert!(outside.retry_after_ms.is_some_and(|wait| (1..=86_400_000).contains(&wait)));

@@ -48,7 +48,7 @@ impl QuotaFile {
     pub fn share(&self, counter: &QuotaCounter) {
         let mut seen = self.seen.lock();
         let new = counter.take_new();
-        let now = Fingerprint::of(self.file.path());
+        let now = Fingerprint::from_path(self.file.path());
         if new.is_empty() && seen.as_ref() == Some(&now) {
             return;
         }
@@ -69,7 +69,7 @@ impl QuotaFile {
                 tracing::warn!(target: "mcpdeck::policy", action = "not kept", "{error}");
             }
         }
-        *seen = Some(Fingerprint::of(self.file.path()));
+        *seen = Some(Fingerprint::from_path(self.file.path()));
     }
 }
 

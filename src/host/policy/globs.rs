@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 /// One glob or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a glob, or a list of globs")]
+#[non_exhaustive]
 pub enum GlobList {
     /// One glob.
     One(String),
