@@ -1,5 +1,5 @@
-//! What the operator must hear about files that hold secrets or rights: not usable, set aside,
-//! gone. One bounded list for the process; the command line prints it, a deck passes it on.
+//! What the operator must hear about files: those that hold secrets or rights and are not usable,
+//! set aside or gone, and recordings that are damaged. One bounded list for the process; the command line prints it, a deck passes it on.
 
 use std::sync::{Arc, LazyLock};
 

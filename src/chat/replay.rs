@@ -35,6 +35,8 @@ pub struct Replay {
     pub servers: Vec<ServerName>,
     /// The turns, oldest first.
     pub turns: Vec<ReplayTurn>,
+    /// What could not be read of the recording, in a sentence.
+    pub losses: Option<String>,
 }
 
 impl Replay {
@@ -44,7 +46,9 @@ impl Replay {
     /// When it cannot be read, or no chat was recorded.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut out = Self::default();
-        for line in Recording::open(path)? {
+        let recording = Recording::open(path)?;
+        let losses = recording.losses();
+        for line in recording {
             let frame = match line? {
                 RecordingLine::Chat { text, .. } => {
                     out.turns.push(ReplayTurn { message: text, calls: Vec::new() });
@@ -67,8 +71,13 @@ impl Replay {
                 arguments: message["params"]["arguments"].clone(),
             });
         }
+        out.losses = losses.words();
         if out.turns.is_empty() {
-            let message = "no chat was recorded: make one with `mcpdeck chat --record FILE`";
+            let nothing = "no chat was recorded: make one with `mcpdeck chat --record FILE`";
+            let message = match &out.losses {
+                Some(lost) => format!("{nothing}; {lost}"),
+                None => nothing.to_owned(),
+            };
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         Ok(out)

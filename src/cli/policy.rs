@@ -369,7 +369,10 @@ fn of_recording(recording: Recording) -> std::io::Result<Vec<PolicyCall>> {
 fn recorded(file: &Path) -> Result<Vec<PolicyCall>, String> {
     let shown = base::text::path::spelled(file);
     if let Ok(recording) = Recording::open(file) {
-        return of_recording(recording).map_err(|error| format!("{shown}: {error}"));
+        let losses = recording.losses();
+        let calls = of_recording(recording).map_err(|error| format!("{shown}: {error}"))?;
+        crate::recording::told(&losses, file);
+        return Ok(calls);
     }
     let text = read_text(file, 64 << 20).map_err(|error| format!("{shown}: {error}"))?;
     let text = text.ok_or_else(|| format!("{shown}: there is no such file"))?;

@@ -140,7 +140,7 @@ fn created(path: &Path) -> Result<File, ExitStatus> {
 }
 
 /// Says what could not be read of a recording.
-fn told(losses: &RecordingLosses, file: &Path) {
+pub fn told(losses: &RecordingLosses, file: &Path) {
     if let Some(lost) = losses.words() {
         output::complain(&format!("{}: {lost}", spelled(file)));
     }
@@ -230,7 +230,9 @@ fn recorded(args: &ReplayArgs) -> Result<(String, Vec<DiffedOperation>), ExitSta
 fn operations(file: &Path) -> std::io::Result<BTreeMap<String, Vec<DiffedOperation>>> {
     let mut open: Vec<((String, Value), String, Value)> = Vec::new();
     let mut out: BTreeMap<String, Vec<DiffedOperation>> = BTreeMap::new();
-    for line in Recording::open(file)? {
+    let recording = Recording::open(file)?;
+    let losses = recording.losses();
+    for line in recording {
         let RecordingLine::Frame(frame) = line? else { continue };
         let Ok(message) = serde_json::from_str::<Value>(&frame.body) else { continue };
         let id = (frame.server.to_string(), message["id"].clone());
@@ -252,6 +254,7 @@ fn operations(file: &Path) -> std::io::Result<BTreeMap<String, Vec<DiffedOperati
             _ => {}
         }
     }
+    told(&losses, file);
     Ok(out)
 }
 

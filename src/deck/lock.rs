@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::recording::Scan;
 use crate::written::WrittenText;
 use base::atomic::{Readers, replace};
+use base::notices::notify;
 use base::text::json;
 use host::{HostView, ServerView};
 use mcp::{FieldChange, ListKind, every_difference, is_set_keyword};
@@ -126,6 +127,9 @@ impl Lock {
         let fail = |error: io::Error| format!("{}: {error}", base::text::path::spelled(path));
         let mut scan = Scan::open(path).map_err(fail)?;
         while scan.advance().map_err(fail)? {}
+        if let Some(lost) = scan.losses() {
+            notify(&format!("{}: {lost}", base::text::path::spelled(path)));
+        }
         Ok(Self::from_view(scan.so_far().1))
     }
 

@@ -133,7 +133,11 @@ fn play_here(options: MockOptions) -> Result<i32, Box<dyn std::error::Error>> {
         (Some(text), _) => script = ServerScript::parse(text, "script")?,
         (None, Some(path)) => match Recording::open(path) {
             Ok(recording) => {
+                let losses = recording.losses();
                 let read = RecordedServer::read(recording, options.recording);
+                if let Some(lost) = losses.words() {
+                    writeln!(std::io::stderr(), "mcpdeck mock: {}: {lost}", spelled(path))?;
+                }
                 recorded = Some(read.map_err(|message| format!("{}: {message}", spelled(path)))?);
             }
             Err(_) => script = ServerScript::read(path)?,

@@ -905,6 +905,11 @@ fn a_recorded_chat_is_asked_again_of_another_model_with_the_recorded_tools() {
     for part in ["OTHER TOOLS", "greeter.greet, greeter.greet", "1 call failed", "1 message, 1 "] {
         assert!(done.stdout.contains(part), "{part}\n{}", done.stdout);
     }
+    // What could not be read is told.
+    let damaged = std::fs::read_to_string(&recording).unwrap() + "{}\n";
+    std::fs::write(&recording, damaged).unwrap();
+    let (done, _) = again(vec![text("Hello.")], &[]);
+    assert!(done.stderr.contains("chat.jsonl: line "), "{done:#?}");
     let nothing = bench.write("empty.jsonl", "");
     let arguments = ["--provider", "embedded", "--replay", nothing.to_str().unwrap()];
     let done = chat_in(&bench, &arguments, &[]);

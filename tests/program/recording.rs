@@ -243,6 +243,34 @@ fn a_broken_line_is_left_out_and_told_and_no_file_is_overwritten() {
 }
 
 #[test]
+fn every_reader_of_a_damaged_recording_says_what_was_lost() {
+    let place = Place::new();
+    place.record();
+    let text = std::fs::read_to_string(place.path("a.jsonl")).unwrap();
+    let mut damaged: Vec<&str> = text.lines().collect();
+    damaged.insert(2, r#"{"type":"frame","at":"#);
+    std::fs::write(place.path("line.jsonl"), damaged.join("\n") + "\n").unwrap();
+    let echo = ["-c", "live.json", "--record", "whole.jsonl.gz", "call", "counter.echo", "word=hi"];
+    place.ok(&echo);
+    let packed = std::fs::read(place.path("whole.jsonl.gz")).unwrap();
+    std::fs::write(place.path("cut.jsonl.gz"), &packed[..packed.len() - 9]).unwrap();
+    for (file, lost) in [("line.jsonl", "line 3 is broken"), ("cut.jsonl.gz", "is damaged or ends")]
+    {
+        for args in [
+            &["-c", "live.json", "replay", file][..],
+            &["-c", "live.json", "policy", "test", file, "--origin", "cli"],
+            &["policy", "suggest", file],
+            &["mock", file],
+        ] {
+            let read = place.run(args);
+            let says = String::from_utf8_lossy(&read.stderr).into_owned();
+            assert!(says.contains(&format!("{file}: ")) && says.contains(lost), "{args:?}: {says}");
+            assert_eq!(read.status.code(), Some(0), "{args:?}: {says}");
+        }
+    }
+}
+
+#[test]
 fn a_report_does_not_replace_its_own_recording() {
     let place = Place::new();
     place.record();

@@ -27,6 +27,9 @@ use host::{Origin, Principal};
 pub(super) fn read(file: &Path) -> Result<(Replay, LoadedConfig), String> {
     let shown = base::text::path::spelled(file);
     let replay = Replay::read(file).map_err(|error| format!("{shown}: {error}"))?;
+    if let Some(lost) = &replay.losses {
+        output::complain(&format!("{shown}: {lost}"));
+    }
     let exe = std::env::current_exe().map_err(|error| error.to_string())?;
     let path = std::path::absolute(file).map_err(|error| error.to_string())?;
     let played = replay.servers.iter().map(|name| {
