@@ -25,7 +25,9 @@ use base::human::{self, Bytes};
 use base::text::SafeText;
 use config::error::{Denial, Error, ErrorCode};
 use deck::Clients;
-use host::{Asker, CallOptions, CallOutcome, Host, OutsideError, Principal, canonical_name};
+use host::{
+    Asker, CallOptions, CallOutcome, Host, OutsideError, Principal, TraceContext, canonical_name,
+};
 
 /// Limits at which a turn stops.
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +144,7 @@ pub struct Agent {
     limits: TurnLimits,
     clients: Clients,
     asker: Option<Asker>,
+    trace: TraceContext,
     /// Calls of tools that do not exist, by model and name.
     unknown: Mutex<BTreeMap<String, BTreeMap<String, u64>>>,
     running: Mutex<HashMap<String, CancellationToken>>,
@@ -158,6 +161,7 @@ impl Agent {
             limits: TurnLimits::default(),
             clients: Clients::default(),
             asker: None,
+            trace: TraceContext::default(),
             unknown: Mutex::default(),
             running: Mutex::default(),
         }
@@ -184,12 +188,20 @@ impl Agent {
         self
     }
 
+    /// Sets the trace that its calls belong to.
+    #[must_use]
+    pub fn trace(mut self, trace: TraceContext) -> Self {
+        self.trace = trace;
+        self
+    }
+
     /// A copy with another model and caller.
     #[must_use]
     pub fn like(&self, model: Arc<dyn LanguageModel>, who: Principal) -> Self {
         let unknown = Mutex::new(self.unknown.lock().clone());
         let new = Self::new(self.host.clone(), who, model).limits(self.limits);
-        Self { unknown, ..new.clients(self.clients.clone()).asker(self.asker.clone()) }
+        let new = new.clients(self.clients.clone()).asker(self.asker.clone());
+        Self { unknown, ..new.trace(self.trace.clone()) }
     }
 
     /// The caller of its calls: the model.
@@ -675,6 +687,8 @@ impl AgentTurn<'_> {
             run: Some(Arc::clone(&self.run)),
             server: Some(entry.server.clone()),
             asker: self.agent.asker.clone(),
+            trace: self.agent.trace.parent.clone(),
+            meta: self.agent.trace.more.clone(),
             ..CallOptions::default()
         };
         let begun = tokio::time::Instant::now();

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::args::{AskArgs, Common};
 use super::deck::{Invocation, Need, Scene};
-use super::operate::{ArgumentWords, Prepared, prepare, words};
+use super::operate::{ArgumentWords, Prepared, prepare, trace_context, words};
 use super::outcome::{Aside, Printer};
 use super::output::{CommandResult, ExitStatus};
 use super::{consent, output};
@@ -107,11 +107,14 @@ async fn show(
     };
     announce(args, &page).await;
     let called = async {
+        let trace = trace_context();
         let options = CallOptions {
             origin,
             server: Some(server),
             numbers: Some(prepared.arguments.numbers.into()),
             asker: consent::at_terminal(),
+            trace: trace.parent,
+            meta: trace.more,
             ..CallOptions::default()
         };
         let began = Instant::now();

@@ -203,6 +203,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
         }
         let lines = StdinLines::default();
         let agent = Agent::new(scene.host.clone(), who, model).limits(limits);
+        let agent = agent.trace(super::operate::trace_context());
         let agent = agent.asker(lines.asker().filter(|_| !args.consent.allow_reads));
         let mut talk = Conversation::default();
         if let Some(prompt) = &args.prompt {

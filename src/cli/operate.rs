@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::args::{AskArgs, CallArgs, Common, PromptArgs, ReadArgs, RequestArgs};
 use super::deck::{Invocation, Need, Scene};
@@ -20,8 +20,8 @@ use base::text::quoted;
 use base::{SafeText, ServerName};
 use config::error::{Error, ErrorCode};
 use host::{
-    CallOptions, CallOutcome, Host, Origin, ServerState, TargetKind, Validation, canonical_name,
-    split_name,
+    CallOptions, CallOutcome, Host, Origin, ServerState, TargetKind, TraceContext, Validation,
+    canonical_name, parse_traceparent, split_name,
 };
 use schema::SchemaDocument;
 
@@ -113,7 +113,9 @@ impl<'a> OperationArgs<'a> {
         let answers = args.answers.as_deref().map(AnswerScript::load).transpose().map_err(invalid);
         let answers = printer.need(answers)?.unwrap_or_default();
         let asker = consent::at_terminal();
-        let options = CallOptions { origin: Origin::Cli, asker, ..CallOptions::default() };
+        let TraceContext { parent: trace, more: meta } = trace_context();
+        let options =
+            CallOptions { origin: Origin::Cli, asker, trace, meta, ..CallOptions::default() };
         Ok(Self { invocation, printer, answers, options })
     }
 
@@ -147,6 +149,24 @@ impl<'a> OperationArgs<'a> {
         });
         done.unwrap_or_else(|error| printer.failure(&error))
     }
+}
+
+/// The trace that this process is part of, as its caller says in the environment (OpenTelemetry,
+/// environment variables as propagation carriers).
+pub fn trace_context() -> TraceContext {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let Some(written) = variable("TRACEPARENT") else { return TraceContext::default() };
+    let Some(parent) = parse_traceparent(&written) else {
+        output::complain("TRACEPARENT is not of the form 00-TRACE-SPAN-FLAGS; it is left out");
+        return TraceContext::default();
+    };
+    let more = [("tracestate", "TRACESTATE"), ("baggage", "BAGGAGE")];
+    let more = more.into_iter().filter_map(|(key, name)| {
+        let value = variable(name)?;
+        Some((key.to_owned(), Value::from(value)))
+    });
+    let more: Map<String, Value> = more.collect();
+    TraceContext { parent: Some(parent), more: (!more.is_empty()).then(|| Arc::new(more)) }
 }
 
 /// Runs `work`; retries with all servers when the only one started no longer has the target.

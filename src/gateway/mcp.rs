@@ -46,7 +46,10 @@ use super::tokens::Client;
 use super::traces::TraceSpan;
 use base::ServerName;
 use config::error::Error;
-use host::{AccessScope, CallOptions, CallOutcome, PolicyAction, RunId, TargetKind, fit_template};
+use host::{
+    AccessScope, CallOptions, CallOutcome, PolicyAction, RunId, TargetKind, fit_template,
+    parse_traceparent,
+};
 use mcp::{
     APP_URIS, APPS_EXTENSION, Answer, CLIENT_NAME, HOPS_KEY, app_of, is_for_models, vendor_meta,
 };
@@ -355,7 +358,7 @@ impl Face {
             return Err(ErrorData::invalid_request(message, None));
         }
         let trace = context.meta.get("traceparent").and_then(Value::as_str);
-        let trace = trace.and_then(super::traces::parent);
+        let trace = trace.and_then(parse_traceparent);
         let run = context.meta.get("runId").map(RunId::deserialize).transpose();
         let run = run.map_err(|why| ErrorData::invalid_params(format!("`runId`: {why}"), None))?;
         let run = run.map(RunId::into_name);

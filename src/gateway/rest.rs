@@ -286,7 +286,7 @@ pub(crate) async fn call(
     let what = (PolicyAction::Call, TargetKind::Tool);
     let (server, tool) = gateway.find(&client, what, name).await?;
     let trace = headers.get("traceparent").and_then(|value| value.to_str().ok());
-    let trace = trace.and_then(super::traces::parent);
+    let trace = trace.and_then(host::parse_traceparent);
     let run = request.run.map(RunId::into_name);
     let id = gateway.host.next_call_id();
     let options = CallOptions { id: Some(id), run, trace, ..options };

@@ -131,16 +131,6 @@ impl TraceSpan {
     }
 }
 
-/// Validates a caller's `traceparent` (W3C Trace Context, version 00).
-pub(super) fn parent(text: &str) -> Option<Arc<str>> {
-    let digits = |text: &&str| text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    let parts: Vec<&str> = text.split('-').filter(digits).collect();
-    let [version, trace, span, flags] = parts[..] else { return None };
-    let sizes = [version.len(), trace.len(), span.len(), flags.len()];
-    let is_one = sizes == [2, 32, 16, 2] && version == "00" && text.len() == 55;
-    is_one.then(|| text.into())
-}
-
 fn is_sampled(parent: &str) -> bool {
     parent.get(53..).and_then(|flags| u8::from_str_radix(flags, 16).ok()).is_none_or(|f| f & 1 == 1)
 }

@@ -178,6 +178,25 @@ impl CallOptions {
     }
 }
 
+/// Validates a caller's `traceparent` (W3C Trace Context, version 00); `None` for anything else.
+pub fn parse_traceparent(text: &str) -> Option<Arc<str>> {
+    let digits = |text: &&str| text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let parts: Vec<&str> = text.split('-').filter(digits).collect();
+    let [version, trace, span, flags] = parts[..] else { return None };
+    let sizes = [version.len(), trace.len(), span.len(), flags.len()];
+    let is_one = sizes == [2, 32, 16, 2] && version == "00" && text.len() == 55;
+    is_one.then(|| text.into())
+}
+
+/// The trace that calls belong to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TraceContext {
+    /// The caller's span (W3C `traceparent`).
+    pub parent: Option<Arc<str>>,
+    /// What goes with it in `_meta`: `tracestate`, `baggage`.
+    pub more: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
+}
+
 /// A call in flight, for display.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallView {

@@ -32,7 +32,8 @@ pub use approvals::{
 pub use breaker::BreakerView;
 pub use cache::{CacheEntryView, CacheKey, CacheView};
 pub use call::{
-    AnswerSource, CallOptions, CallOutcome, CallView, Caller, Origin, Provenance, Validation,
+    AnswerSource, CallOptions, CallOutcome, CallView, Caller, Origin, Provenance, TraceContext,
+    Validation, parse_traceparent,
 };
 pub use dev::{BuildEnd, BuildView, DevView};
 pub use fact::{Fact, Record};

@@ -585,3 +585,35 @@ fn a_misspelt_command_names_the_nearest() {
     assert_eq!(done.code, Some(2));
     assert!(done.stderr.contains("did you mean `mcpdeck list`"), "{done:?}");
 }
+
+#[test]
+fn a_call_is_part_of_the_trace_that_the_environment_names() {
+    let echo = json!({
+        "tools": [{"name": "meta", "inputSchema": {"type": "object"}}],
+        "calls": {"meta": {"text": "${params._meta}"}},
+        "reads": {"note://a": {"answer": {"contents": [
+            {"uri": "note://a", "text": "${params._meta.traceparent:-none}"}]}}},
+        "resources": [{"uri": "note://a", "name": "a"}],
+    });
+    let bench = Bench::playing(&[("echo", echo)]);
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let call = |args: &[&str], parent: &str| {
+        let mut command = bench.command(args);
+        command.env("TRACEPARENT", parent).env("TRACESTATE", "a=b").env("BAGGAGE", "user=1");
+        crate::support::finish(command, AT_MOST)
+    };
+    let done = call(&["call", "meta"], trace);
+    let meta: Value = serde_json::from_str(&done.stdout).expect("JSON");
+    let told = [&meta["traceparent"], &meta["tracestate"], &meta["baggage"]];
+    assert_eq!(told, ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "a=b", "user=1"]);
+    assert_eq!(call(&["read", "note://a"], trace).stdout.trim(), trace);
+    #[cfg(feature = "chat")]
+    {
+        let chat = ["chat", "--provider", "embedded", "--allow-all", "-p", "call meta {}"];
+        assert!(call(&chat, trace).stdout.contains(trace));
+    }
+    let wrong = call(&["call", "meta"], "not-a-trace");
+    assert!(wrong.stderr.contains("TRACEPARENT"), "{wrong:?}");
+    let meta: Value = serde_json::from_str(&wrong.stdout).expect("JSON");
+    assert_eq!((meta.get("traceparent"), meta.get("tracestate")), (None, None));
+}
