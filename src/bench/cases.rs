@@ -34,6 +34,9 @@ pub struct EvalSettings {
     /// The system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
+    /// The model that judges answers where a case has `judge` [default: the one that was asked].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judge: Option<String>,
     /// Smallest share of the runs of a case that must pass [default: 1].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
@@ -69,6 +72,9 @@ pub struct EvalCase {
     /// A regular expression that the last answer must match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// What the last answer must fulfil, in words; a model judges it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judge: Option<String>,
     /// What a tool returns instead of being called, by tool: a text, or JSON.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     #[schemars(with = "BTreeMap<String, Value>")]
@@ -206,9 +212,52 @@ pub struct EvalRun {
     pub output_tokens: u64,
     /// How long it took, in milliseconds.
     pub millis: u64,
+    /// What it cost, in dollars, where the price of the model is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+    /// What the judge says of the last answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<EvalJudgement>,
     /// Why it was not finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// The word of a judge about one answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EvalJudgement {
+    /// What was asked for.
+    pub criterion: String,
+    /// Whether the answer fulfils it.
+    pub passed: bool,
+    /// Why.
+    pub reason: String,
+    /// Tokens that the judge sent and received.
+    pub tokens: u64,
+    /// What it cost, in dollars, where the price of the model is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+}
+
+impl EvalJudgement {
+    /// Reads the answer of a judge: a line that begins with PASS or FAIL, and a reason. What is none
+    /// is no pass.
+    pub fn parse(criterion: &str, answer: &str) -> Self {
+        let mut lines = answer.lines().map(|line| line.trim_matches(['*', '#', '`', ' ']));
+        let line = lines.find(|line| !line.is_empty()).unwrap_or_default();
+        let word = line.get(..4).unwrap_or_default().to_ascii_uppercase();
+        let ends = !line[word.len()..].starts_with(|c: char| c.is_alphanumeric());
+        let rest = line[word.len()..].trim_start_matches(['*', ':', '.', '-', ' ']);
+        let rest = if rest.is_empty() { lines.find(|line| !line.is_empty()) } else { Some(rest) };
+        let (passed, reason) = match word.as_str() {
+            "PASS" if ends => (true, rest.unwrap_or_default().to_owned()),
+            "FAIL" if ends => (false, rest.unwrap_or("no reason").to_owned()),
+            _ => (false, format!("the judge gave no verdict: {}", brief(line, 120))),
+        };
+        let criterion = criterion.to_owned();
+        Self { criterion, passed, reason: brief(&reason, 300), ..Self::default() }
+    }
 }
 
 /// A share with its 95 % interval (Wilson).
@@ -324,6 +373,9 @@ pub struct ModelScore {
     pub input_tokens: u64,
     /// Tokens received.
     pub output_tokens: u64,
+    /// What the runs and their judge cost, in dollars; `None` where a price is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
     /// Mean time of a run, in milliseconds.
     pub mean_millis: u64,
     /// The cases.
@@ -439,6 +491,7 @@ fn matched(case: &EvalCase, run: &EvalRun) -> Matched {
     };
     let pattern = case.text.as_deref().and_then(|text| regex::Regex::new(text).ok());
     let text_fits = pattern.is_none_or(|pattern| pattern.is_match(&run.text));
+    let judged = case.judge.as_ref().and(run.judgement.as_ref());
     let names = |names: &[String]| brief(&names.join(", "), 120);
     let why = if let Some(error) = &run.error {
         brief(error, 200)
@@ -453,6 +506,10 @@ fn matched(case: &EvalCase, run: &EvalRun) -> Matched {
         wrong
     } else if !text_fits {
         format!("the answer does not match: {}", brief(&run.text, 120))
+    } else if case.judge.is_some() && judged.is_none() {
+        "the answer was not judged".to_owned()
+    } else if let Some(judged) = judged.filter(|judged| !judged.passed) {
+        format!("the judge: {}", brief(&judged.reason, 200))
     } else {
         String::new()
     };
@@ -478,6 +535,7 @@ pub fn score(
     let (mut expected, mut called, mut right) = (0, 0, 0);
     let (mut right_arguments, mut all_arguments, mut millis) = (0, 0, 0);
     let mut confusions: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut cost = Some(0.0);
     for (name, case) in &settings.cases {
         let own: Vec<&EvalRun> =
             runs.iter().filter(|run| run.case == *name && run.model == model).collect();
@@ -494,6 +552,8 @@ pub fn score(
             out.input_tokens += run.input_tokens;
             out.output_tokens += run.output_tokens;
             millis += run.millis;
+            let judged = run.judgement.as_ref().map_or(Some(0.0), |judged| judged.cost);
+            cost = cost.zip(run.cost).zip(judged).map(|((all, run), judged)| all + run + judged);
             for call in &run.calls {
                 out.tools.entry(call.tool.clone()).or_default().called += 1;
             }
@@ -538,6 +598,7 @@ pub fn score(
     out.precision = EvalRate::new(right, called);
     out.recall = EvalRate::new(right, expected);
     out.arguments = EvalRate::new(right_arguments, all_arguments);
+    out.cost = cost.filter(|_| all > 0);
     out.mean_millis = millis.checked_div(all as u64).unwrap_or_default();
     out.confusions = confusions
         .into_iter()
@@ -632,12 +693,13 @@ pub fn eval_text(report: &EvalReport) -> String {
             .collect();
         let _ = writeln!(
             out,
-            "  pass{}; arguments {}; {}, {} tokens in, {} out, {} ms a run",
+            "  pass{}; arguments {}; {}, {} tokens in, {} out{}, {} ms a run",
             powers.join(", "),
             model.arguments.text(),
             count(model.rounds, "request"),
             model.input_tokens,
             model.output_tokens,
+            model.cost.map(|cost| format!(", ${cost:.4}")).unwrap_or_default(),
             model.mean_millis,
         );
         for case in &model.cases {
@@ -733,6 +795,31 @@ mod tests {
         wrong["n"] = json!(9);
         let one = matched(&case, &run(&[("s.a", wrong)]));
         assert_eq!((one.arguments, one.why.as_str()), ((4, 5), "s.a: `n` is 9"));
+    }
+
+    #[test]
+    fn a_judge_passes_an_answer_in_so_many_words_only() {
+        for (answer, passed, reason) in [
+            ("PASS: it names Oslo", true, "it names Oslo"),
+            ("\n**FAIL** - no city", false, "no city"),
+            ("pass", true, ""),
+            ("FAIL", false, "no reason"),
+            ("PASS\nIt names the city.", true, "It names the city."),
+            ("PASSABLE, I think", false, "the judge gave no verdict: PASSABLE, I think"),
+            ("It passes.", false, "the judge gave no verdict: It passes."),
+            ("\u{e9}\u{e9}\u{e9}", false, "the judge gave no verdict: \u{e9}\u{e9}\u{e9}"),
+            ("", false, "the judge gave no verdict: "),
+        ] {
+            let judged = EvalJudgement::parse("names a city", answer);
+            assert_eq!((judged.passed, judged.reason.as_str()), (passed, reason), "{answer}");
+        }
+        let case = case(json!({"turns": ["x"], "tools": ["s.a"], "judge": "names a city"}));
+        let mut one = run(&[("s.a", json!({}))]);
+        assert_eq!(matched(&case, &one).why, "the answer was not judged");
+        one.judgement = Some(EvalJudgement::parse("names a city", "FAIL: none"));
+        assert_eq!(matched(&case, &one).why, "the judge: none");
+        one.judgement = Some(EvalJudgement::parse("names a city", "PASS: Oslo"));
+        assert!(matched(&case, &one).passed);
     }
 
     #[test]

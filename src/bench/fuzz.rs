@@ -1,6 +1,7 @@
 //! Fuzzing: cases from each `inputSchema` against a copy of the server, verdicts, shrinking.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -66,6 +67,17 @@ pub struct FuzzSettings {
     /// Tools that are never called; globs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skip: Vec<String>,
+    /// The folder that a server works in, by server, relative to this file: each copy of the server
+    /// gets a copy of it, made anew at each start. What leads into it (arguments, values of `env`,
+    /// `cwd`) leads into that copy.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub folders: IndexMap<String, PathBuf>,
+}
+
+/// The folder that relative paths of a file of tests begin at.
+pub fn folder_of(tests: &Path) -> PathBuf {
+    tests.parent().map(Path::to_owned).unwrap_or_default()
 }
 
 /// The tool that shows the effect of another.
@@ -88,6 +100,8 @@ pub struct FuzzPlan {
     pub tools: Vec<String>,
     /// What the file says.
     pub settings: FuzzSettings,
+    /// The folder of the file: relative paths in it begin there.
+    pub beside: PathBuf,
     /// What the cases are drawn with.
     pub seed: u64,
     /// Most calls of a tool.
@@ -225,7 +239,9 @@ pub async fn fuzz(
         if plan.source.config.servers.get(&server).is_none_or(|entry| entry.disabled) {
             continue;
         }
-        let started = ServerProbe::start(&plan.source, &server, plan.timeout).await;
+        let folder = plan.settings.folders.get(server.as_str());
+        let folder = folder.map(|folder| plan.beside.join(folder));
+        let started = ServerProbe::start(&plan.source, &server, (plan.timeout, folder)).await;
         let probe = match started {
             Ok(probe) => probe,
             Err(why) => {
@@ -1125,9 +1141,16 @@ static LEAKS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
 fn leak(text: &str, arguments: &Value) -> Option<&'static str> {
     let given = arguments.to_string();
     let found = LEAKS.iter().find(|(_, pattern)| {
-        pattern.find(text).is_some_and(|found| !given.contains(found.as_str()))
+        let mut found = pattern.find_iter(text).map(|found| found.as_str());
+        found.any(|found| !given.contains(found) && !is_prose(found))
     });
     found.map(|(what, _)| *what)
+}
+
+/// Whether it is the name of an argument and a word of what is said about it: `password: expected`.
+fn is_prose(found: &str) -> bool {
+    let said = found.split_once(':').map(|(_, said)| said.trim_matches(['"', '\'', ' ']));
+    said.is_some_and(|said| !said.is_empty() && said.chars().all(char::is_alphabetic))
 }
 
 #[cfg(test)]
@@ -1149,6 +1172,9 @@ mod tests {
         assert_eq!(leak("thread 'main' panicked at src/main.rs:1:1", &none), Some("a stack trace"));
         assert_eq!(leak("cannot reach postgres://app:hunter22@db/x", &none), Some("a credential"));
         assert_eq!(leak("password=correct-horse", &none), Some("a credential"));
+        assert_eq!(leak("login.password: hunter22", &none), Some("a credential"));
+        assert_eq!(leak("settings.password: expected a text, found an object", &none), None);
+        assert_eq!(leak("api_key: \"required\"", &none), None);
         assert_eq!(leak("no note `at 12:30`", &none), None);
         assert_eq!(leak("no such file at the path /tmp/a", &none), None);
         assert_eq!(

@@ -1,26 +1,93 @@
-//! A first `mcp.tests.json` from what servers offer and from saved calls. Makes no call.
+//! A first `mcp.tests.json` from what servers offer, from recordings and from saved calls. Makes no
+//! call.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use crate::file::{StepExpectation, TestFile, TestStep, TestSuite};
 use crate::fuzz::{FuzzCall, FuzzFinding};
 use crate::generate::CaseMaker;
+use base::ServerName;
 use check::subject::brief;
 use deck::{SavedCalls, SavedTarget};
 use host::{HostView, canonical_name};
+use mcp::Tool;
 
 /// Why a step for a tool that may change something is not made at first.
 const NOT_READ_ONLY: &str = "not annotated read-only: remove `skip` when it may be called";
 
-/// A file with one suite for each server: a step for each tool, prompt and resource, and for each
-/// saved call. Steps that may change something are written with `skip`.
-pub fn first_file(view: &HostView, saved: &SavedCalls) -> TestFile {
+/// Why a recorded call is not made at first.
+const MASKED: &str = "the recording has masked values: write them, and remove `skip`";
+/// What stands for a masked value in a recording.
+const MASK: &str = "***";
+/// Most steps of a server that are made from recordings.
+const MAX_RECORDED_STEPS: usize = 200;
+
+/// A call, read or prompt of a recording.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordedCall {
+    /// The server.
+    pub server: String,
+    /// The method.
+    pub method: String,
+    /// Its parameters.
+    pub params: Value,
+    /// Whether it failed.
+    pub is_error: bool,
+}
+
+impl RecordedCall {
+    /// The step that makes it again; `None` for any other method.
+    fn step(&self, server: &ServerName, tools: &[Arc<Tool>]) -> Option<TestStep> {
+        let name = self.params["name"].as_str();
+        let arguments = self.params["arguments"].as_object().cloned().unwrap_or_default();
+        let is_masked = Value::Object(arguments.clone()).to_string().contains(MASK);
+        let is_error = self.is_error.then_some(true);
+        let mut step = TestStep {
+            name: Some("recorded".to_owned()),
+            arguments,
+            skip: is_masked.then(|| MASKED.to_owned()),
+            expect: StepExpectation { is_error, ..StepExpectation::default() },
+            ..TestStep::default()
+        };
+        match self.method.as_str() {
+            "tools/call" => {
+                let tool = tools.iter().find(|tool| Some(&*tool.name) == name)?;
+                // What was refused once must be sent, to be refused again.
+                step.force = self.is_error;
+                step.tool = Some(canonical_name(server, &tool.name));
+                if tool.hints.read_only != Some(true) {
+                    step.skip.get_or_insert(NOT_READ_ONLY.to_owned());
+                }
+            }
+            "prompts/get" => step.prompt = Some(canonical_name(server, name?)),
+            "resources/read" => {
+                step.resource = Some(self.params["uri"].as_str()?.to_owned());
+                step.server = Some(server.to_string());
+            }
+            _ => return None,
+        }
+        Some(step)
+    }
+}
+
+/// A file with one suite for each server: a step for each recorded call, saved call, tool, prompt and
+/// resource, each once. Steps that may change something are written with `skip`.
+pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]) -> TestFile {
     let mut file = TestFile::default();
     for (name, server) in &view.servers {
         let mut suite = TestSuite::default();
         let mut called: HashSet<String> = HashSet::new();
+        for call in recorded.iter().filter(|call| call.server == name.as_str()) {
+            let Some(step) = call.step(name, &server.capabilities.tools) else { continue };
+            if suite.steps.len() < MAX_RECORDED_STEPS && !suite.steps.contains(&step) {
+                called.extend(call.params["name"].as_str().map(str::to_owned));
+                called.extend(step.resource.clone());
+                suite.steps.push(step);
+            }
+        }
         for (call, tool) in saved.calls.iter().filter_map(|(name, call)| {
             let SavedTarget::Tool { tool } = &call.target else { return None };
             Some((name, tool))
@@ -54,7 +121,7 @@ pub fn first_file(view: &HostView, saved: &SavedCalls) -> TestFile {
                 ..TestStep::default()
             });
         }
-        for prompt in &lists.prompts {
+        for prompt in lists.prompts.iter().filter(|it| !called.contains(it.name.as_ref())) {
             let needed = prompt.arguments.iter().filter(|argument| argument.required);
             let arguments: Map<String, Value> =
                 needed.map(|a| (a.name.to_string(), Value::from("a"))).collect();
@@ -67,7 +134,8 @@ pub fn first_file(view: &HostView, saved: &SavedCalls) -> TestFile {
                 ..TestStep::default()
             });
         }
-        for resource in lists.resources.iter().take(MAX_RESOURCE_STEPS) {
+        let unread = lists.resources.iter().filter(|it| !called.contains(it.uri.as_ref()));
+        for resource in unread.take(MAX_RESOURCE_STEPS) {
             suite.steps.push(TestStep {
                 resource: Some(resource.uri.to_string()),
                 server: Some(name.to_string()),

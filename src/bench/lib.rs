@@ -18,9 +18,11 @@ pub mod judge;
 pub mod outcome;
 pub mod probe;
 pub mod run;
+pub mod scratch;
 pub mod snapshot;
 pub mod stage;
 pub mod value;
+pub mod watch;
 
 pub use file::{TESTS_FILE, TestFile};
 pub use outcome::BenchReport;

@@ -1,10 +1,12 @@
 //! One copy of a server that is fuzzed: calls, how they end, restarts.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::scratch::ScratchFolder;
 use crate::stage::{BenchSource, BenchStage, options};
 use base::ServerName;
 use check::run::CheckSignals;
@@ -74,6 +76,8 @@ pub struct ServerProbe {
     timeout: Duration,
     /// The folder of the copy, for temporary files.
     _folder: tempfile::TempDir,
+    /// What it works in instead of its own folder.
+    scratch: Option<ScratchFolder>,
     /// How many calls were made.
     pub calls: u64,
     /// Time spent in calls.
@@ -81,18 +85,29 @@ pub struct ServerProbe {
 }
 
 impl ServerProbe {
-    /// Starts a copy: with a folder for temporary files of its own, without the guard, the breaker
-    /// and restarts of the configuration.
+    /// Starts a copy: with a folder for temporary files of its own, with a copy of the folder that it
+    /// works in, if one is given, and without the guard, the breaker and restarts of the configuration.
     ///
     /// # Errors
     /// Why it did not start.
     pub async fn start(
         source: &BenchSource,
         server: &ServerName,
-        timeout: Duration,
+        (timeout, working): (Duration, Option<PathBuf>),
     ) -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut source = source.narrowed(std::slice::from_ref(server));
+        let scratch = working.map(|from| ScratchFolder::new(&from, folder.path())).transpose()?;
+        if let (Some(scratch), Some(entry)) = (&scratch, source.config.servers.get_mut(server)) {
+            let beside = entry.at.file.parent().filter(|it| !it.as_os_str().is_empty());
+            let beside = beside.unwrap_or(Path::new("."));
+            let beside = std::path::absolute(beside).map_err(|error| error.to_string())?;
+            let TransportConfig::Stdio(stdio) = &mut entry.transport else {
+                return Err("`fuzz.folders`: the server is no process of this machine".to_owned());
+            };
+            scratch.enter(stdio, &beside)?;
+            scratch.copy()?;
+        }
         for entry in source.config.servers.values_mut() {
             entry.guard = GuardPolicy { default: GuardMode::Off, ..GuardPolicy::default() };
             entry.breaker.threshold = u32::MAX;
@@ -117,6 +132,7 @@ impl ServerProbe {
             server: server.clone(),
             timeout,
             _folder: folder,
+            scratch,
             calls: 0,
             spent: Duration::ZERO,
         })
@@ -138,7 +154,17 @@ impl ServerProbe {
     /// Why it is not ready again.
     pub async fn restart(&self) -> Result<(), String> {
         let server = &self.server;
-        let restarted = self.host().restart(server).await;
+        let restarted = match &self.scratch {
+            None => self.host().restart(server).await,
+            Some(scratch) => {
+                let stopped = self.host().stop(server).await;
+                stopped.map_err(|error| error.message.clone())?;
+                let scratch = scratch.clone();
+                let copied = tokio::task::spawn_blocking(move || scratch.copy()).await;
+                copied.map_err(|error| error.to_string())??;
+                self.host().start(server).await
+            }
+        };
         restarted.map_err(|error| format!("the server does not start again: {}", error.message))?;
         let mut view = self.host().view();
         let ready = view.wait_for(|view| {

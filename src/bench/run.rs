@@ -11,7 +11,9 @@ use tokio::time::Instant;
 
 use crate::coverage::MadeCall;
 use crate::file::{LoadedTests, ServerUse, StepExpectation, StepTarget, TestStep, TestSuite};
-use crate::fuzz::{DEFAULT_CALL_TIMEOUT, DEFAULT_CASES, DEFAULT_SEED, FuzzFinding, FuzzPlan, fuzz};
+use crate::fuzz::{
+    DEFAULT_CALL_TIMEOUT, DEFAULT_CASES, DEFAULT_SEED, FuzzFinding, FuzzPlan, folder_of, fuzz,
+};
 use crate::judge::{judge_error, judge_outcome, settled};
 use crate::outcome::{BenchReport, StepReport, StepVerdict, SuiteReport};
 use crate::snapshot::Snapshots;
@@ -232,6 +234,18 @@ async fn alone(
         stage.close(signals).await;
     }
     all
+}
+
+/// The chosen suites that work with one of these servers, as far as that can be told.
+pub fn touched(plan: &BenchPlan, changed: &[ServerName]) -> HashSet<String> {
+    let suites = plan.tests.file.suites.iter();
+    let chosen = suites.filter(|(name, suite)| plan.choice.takes(name, suite));
+    let touched = chosen.filter(|(_, suite)| {
+        let names = servers(plan, &[suite]);
+        let names = plan.source.narrowed(&names).config.servers;
+        names.keys().any(|name| changed.contains(name))
+    });
+    touched.map(|(name, _)| name.clone()).collect()
 }
 
 /// The servers that suites name; none when one of them could be answered by any server.
@@ -537,6 +551,7 @@ impl SuitePlayer<'_> {
             source: self.plan.source.clone(),
             tools: vec![tools.to_owned()],
             settings: self.plan.tests.file.fuzz.clone(),
+            beside: folder_of(&self.plan.tests.path),
             seed: step.seed.unwrap_or(DEFAULT_SEED),
             cases: step.cases.unwrap_or(DEFAULT_CASES),
             timeout: step.timeout_ms.map_or(DEFAULT_CALL_TIMEOUT, Duration::from_millis),

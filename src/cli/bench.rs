@@ -14,21 +14,24 @@ use ::bench::coverage::coverage;
 use ::bench::file::{LoadedTests, TESTS_FILE, TestFile, TestSuite};
 use ::bench::fuzz::{
     DEFAULT_CALL_TIMEOUT, DEFAULT_CASES, DEFAULT_SEED, FuzzPlan, FuzzReport, FuzzSettings,
-    FuzzedTool, MAX_FUZZ_CASES, fuzz,
+    FuzzedTool, MAX_FUZZ_CASES, folder_of, fuzz,
 };
+use ::bench::init::RecordedCall;
 use ::bench::outcome::{BenchStyle, SuiteReport, html, human};
 use ::bench::run::{self, BenchPlan, SuiteChoice};
 use ::bench::snapshot::Snapshots;
 use ::bench::stage::{BenchSource, BenchStage};
+use ::bench::watch::{SavedSource, SavedWatch};
 use ::bench::{BenchReport, init};
 use ::check::report::{ReportFormat, Style};
+use ::check::run::CheckSignals;
 use ::check::{CheckVerdict, Severity};
 use ::deck::{SavedCall, SavedCalls};
-use base::SafeText;
 use base::human::count;
 use base::state::StateFile;
 use base::text::json;
 use base::text::path::spelled;
+use base::{SafeText, ServerName};
 use config::Environment;
 
 pub const EXAMPLES: &str = "\
@@ -38,6 +41,7 @@ Examples:
   mcpdeck test --suite notes -v       one suite, with every step
   mcpdeck test --only-failed          the suites that failed in the last run
   mcpdeck test --update               keep new snapshots
+  mcpdeck test --watch                again whenever a source or the file is saved
   mcpdeck test --fuzz                 look for faults in every read-only tool
   mcpdeck test --fuzz=notes.create --seed 7 --save
   mcpdeck test --eval --model NAME    does a model choose the right tools?
@@ -65,13 +69,22 @@ pub struct TestArgs {
     /// Keep the values of steps with `snapshot` instead of comparing them.
     #[arg(long)]
     pub update: bool,
+    /// Go on: run again what is touched whenever sources of a server (`dev.watch` of its entry) or
+    /// the file of tests are saved.
+    #[arg(long, conflicts_with_all = ["init", "fuzz", "update", "only_failed"])]
+    pub watch: bool,
     /// Also show which tools, parameters, enum values, alternatives of schemas, error paths, prompts
     /// and resources the steps reached.
     #[arg(long)]
     pub coverage: bool,
-    /// Write a first file from what the servers offer and from mcp.calls.json; calls nothing.
+    /// Write a first file from what the servers offer, from recordings (--from) and from
+    /// mcp.calls.json; calls nothing.
     #[arg(long, conflicts_with_all = ["suite", "tag", "only_failed", "update", "coverage"])]
     pub init: bool,
+    /// With --init: make a step of each call, read and prompt of this recording (`--record`); may be
+    /// given several times.
+    #[arg(long, value_name = "RECORDING", requires = "init", value_hint = ValueHint::FilePath)]
+    pub from: Vec<PathBuf>,
     /// Call tools with valid and invalid arguments made from their schemas, on a copy of their
     /// server, instead of running the suites: this tool (a name or glob, `server.tool`; may be given
     /// several times), else every tool. Only tools annotated read-only, or named, are called.
@@ -131,9 +144,14 @@ pub struct EvalArgs {
     /// Keep every run in this file; when it exists, score its runs, without a model or a server.
     #[arg(long, value_name = "FILE", requires = "eval", value_hint = ValueHint::FilePath)]
     pub cassette: Option<PathBuf>,
-    /// Stop when this many tokens were sent and received.
-    #[arg(long, value_name = "TOKENS", requires = "eval")]
-    pub budget: Option<u64>,
+    /// Stop when so many tokens were sent and received, or so many dollars were spent (`$0.50`), as
+    /// far as the prices in settings.json say.
+    #[arg(long, value_name = "TOKENS|$DOLLARS", requires = "eval", value_parser = budget)]
+    pub budget: Option<::bench::eval::EvalBudget>,
+    /// The model that judges answers where a case has `judge` [default: that of the file, else the
+    /// one that is asked].
+    #[arg(long, value_name = "MODEL", requires = "eval")]
+    pub judge: Option<String>,
     /// Compare with an earlier JSON report: is the difference more than noise?
     #[arg(long, value_name = "REPORT", requires = "eval", value_hint = ValueHint::FilePath)]
     pub compare: Option<PathBuf>,
@@ -147,6 +165,20 @@ fn runs(text: &str) -> Result<usize, String> {
     let most = ::bench::cases::MAX_EVAL_RUNS;
     let many = text.parse().ok().filter(|many| (1..=most).contains(many));
     many.ok_or_else(|| format!("write a number from 1 to {most}"))
+}
+
+#[cfg(feature = "chat")]
+fn budget(text: &str) -> Result<::bench::eval::EvalBudget, String> {
+    use ::bench::eval::EvalBudget;
+    if let Some(dollars) = text.strip_prefix('$') {
+        let amount =
+            dollars.parse().ok().filter(|amount: &f64| amount.is_finite() && *amount > 0.0);
+        return amount.map(EvalBudget::Dollars).ok_or_else(|| "write an amount: $0.50".to_owned());
+    }
+    let tokens = text.parse().ok().filter(|tokens| *tokens > 0);
+    tokens
+        .map(EvalBudget::Tokens)
+        .ok_or_else(|| "write tokens (200000) or dollars ($0.50)".to_owned())
 }
 
 fn cases(text: &str) -> Result<usize, String> {
@@ -220,7 +252,19 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
         timeout: common.timeout,
     };
     if args.init {
-        return write_first(&path, bench, &saved);
+        let mut calls = Vec::new();
+        for file in &args.from {
+            let read = super::recording::operations(file);
+            let read = read.map_err(|error| format!("{}: {error}", spelled(file)))?;
+            calls.extend(read.into_iter().flat_map(|(server, operations)| {
+                operations.into_iter().map(move |operation| operation.into_call(&server))
+            }));
+            if calls.is_empty() {
+                let file = spelled(file);
+                return Err(format!("{file}: no call, read or prompt was answered in it"));
+            }
+        }
+        return write_first(&path, bench, (&saved, &calls));
     }
     if let Some(tools) = &args.fuzz {
         let calls = operate::saved_path(source.path.as_deref());
@@ -233,41 +277,132 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
         ));
     }
     #[cfg(feature = "chat")]
+    if args.eval.eval && args.watch {
+        return Err("--watch runs suites: leave out --eval".to_owned());
+    }
+    #[cfg(feature = "chat")]
     if args.eval.eval {
         return evaluated(common, args, &outputs, bench, &path);
     }
-    let tests = LoadedTests::load(&path)?;
-    let failed = FailedSuites::new(&path);
-    let only = args.only_failed.then(|| failed.read());
-    let choice = SuiteChoice { names: args.suite.clone(), tags: args.tag.clone(), only };
-    chosen(&tests.file, &choice, args)?;
-    let snapshots = Snapshots::load(&path, args.update)?;
-    let plan = BenchPlan { source: bench, tests, choice, saved, snapshots };
-    let is_quiet = args.quiet;
-    let show = move |suite: &SuiteReport| {
-        if !is_quiet {
-            output::progress(&format!(
-                "{}: {}",
-                SafeText::line(&suite.name),
-                suite.verdict.as_str()
-            ));
+    let run =
+        SuiteRun { common, args, outputs: &outputs, path: &path, failed: FailedSuites::new(&path) };
+    let done = signals::block_on(async |signals| {
+        if args.watch {
+            run.watched(bench, saved, &signals).await
+        } else {
+            let plan = run.plan(bench, saved)?;
+            run.once(&plan, &signals).await
         }
-    };
-    let done = signals::block_on(async |signals| run::run(&plan, &signals, &show).await);
-    let mut outcome = done.map_err(|error| error.to_string())??;
-    if args.coverage {
-        outcome.report.coverage = Some(coverage(&outcome.offers, &outcome.calls));
+    });
+    done.map_err(|error| error.to_string())?
+}
+
+/// Runs the suites of a file.
+struct SuiteRun<'a> {
+    common: &'a Common,
+    args: &'a TestArgs,
+    outputs: &'a [TestOutput],
+    path: &'a Path,
+    failed: FailedSuites,
+}
+
+impl SuiteRun<'_> {
+    /// What is to be run, as the file says now.
+    ///
+    /// # Errors
+    /// When the file cannot be used, or the arguments choose no suite of it.
+    fn plan(&self, source: BenchSource, saved: SavedCalls) -> Result<BenchPlan, String> {
+        let (path, args) = (self.path, self.args);
+        let tests = LoadedTests::load(path)?;
+        let only = args.only_failed.then(|| self.failed.read());
+        let choice = SuiteChoice { names: args.suite.clone(), tags: args.tag.clone(), only };
+        chosen(&tests.file, &choice, args)?;
+        let snapshots = Snapshots::load(path, args.update)?;
+        Ok(BenchPlan { source, tests, choice, saved, snapshots })
     }
-    for notice in &outcome.notices {
-        output::complain(&SafeText::line(notice));
+
+    /// Runs it and reports.
+    async fn once(&self, plan: &BenchPlan, signals: &CheckSignals) -> Result<ExitStatus, String> {
+        let is_quiet = self.args.quiet;
+        let show = move |suite: &SuiteReport| {
+            if !is_quiet {
+                let name = SafeText::line(&suite.name);
+                output::progress(&format!("{name}: {}", suite.verdict.as_str()));
+            }
+        };
+        let mut outcome = run::run(plan, signals, &show).await?;
+        if self.args.coverage {
+            outcome.report.coverage = Some(coverage(&outcome.offers, &outcome.calls));
+        }
+        for notice in &outcome.notices {
+            output::complain(&SafeText::line(notice));
+        }
+        if let Some(path) = &outcome.written {
+            output::complain(&format!("wrote {}", spelled(path)));
+        }
+        if !outcome.interrupted {
+            self.failed.write(&outcome.report);
+        }
+        Ok(finish(self.common, self.args, self.outputs, (&outcome.report, outcome.interrupted)))
     }
-    if let Some(path) = &outcome.written {
-        output::complain(&format!("wrote {}", spelled(path)));
+
+    /// Runs it now, and what is touched whenever something is saved, until the user ends it.
+    async fn watched(
+        &self,
+        source: BenchSource,
+        saved: SavedCalls,
+        signals: &CheckSignals,
+    ) -> Result<ExitStatus, String> {
+        let opening = Box::pin(SavedWatch::open(source.clone(), self.path));
+        let mut watch = match signals.stop.run_until_cancelled(opening).await {
+            Some(watch) => watch.map_err(|error| error.message.clone())?,
+            None => return Ok(deck::interrupted()),
+        };
+        let watched: Vec<String> = watch.servers().iter().map(ToString::to_string).collect();
+        let file = spelled(self.path);
+        output::complain(&match watched.as_slice() {
+            [] => format!("watches {file}; no entry has `dev.watch`, so no sources are watched"),
+            names => {
+                format!("watches {file} and the sources of {}", SafeText::line(&names.join(", ")))
+            }
+        });
+        let mut changed: Option<Vec<ServerName>> = None;
+        loop {
+            let ran = match self.plan(source.clone(), saved.clone()) {
+                Err(message) => Err(message),
+                Ok(mut plan) => {
+                    let touched = changed.as_ref().map(|changed| run::touched(&plan, changed));
+                    if touched.as_ref().is_some_and(HashSet::is_empty) {
+                        output::complain("no suite works with it");
+                        Ok(ExitStatus::Ok)
+                    } else {
+                        plan.choice.only = touched.or(plan.choice.only);
+                        Box::pin(self.once(&plan, signals)).await
+                    }
+                }
+            };
+            // A file that cannot be used is mended, and then run.
+            if let Err(message) = ran {
+                output::complain(&message);
+            }
+            changed = loop {
+                match signals.stop.run_until_cancelled(watch.next()).await {
+                    None => {
+                        watch.close(signals).await;
+                        return Ok(deck::interrupted());
+                    }
+                    Some(SavedSource::Tests) => break None,
+                    Some(SavedSource::Servers(names)) => break Some(names),
+                    Some(SavedSource::Broken(name, lines)) => {
+                        output::complain(&format!("the build of {name} failed:"));
+                        for line in &lines {
+                            output::complain(&format!("  {line}"));
+                        }
+                    }
+                }
+            };
+        }
     }
-    if !outcome.interrupted {
-        failed.write(&outcome.report);
-    }
-    Ok(finish(common, args, &outputs, (&outcome.report, outcome.interrupted)))
 }
 
 /// `--eval`
@@ -325,7 +460,9 @@ fn ask_models(
     settings: &::bench::cases::EvalSettings,
     source: BenchSource,
 ) -> Result<::bench::eval::Cassette, String> {
-    use ::bench::eval::{EvalPlan, evaluate};
+    use ::bench::eval::{EvalBudget, EvalPlan, evaluate};
+    use ::chat::LanguageModel;
+    use std::sync::Arc;
     let env = load::environment(common).unwrap_or_default();
     let mut names: Vec<Option<String>> = settings.models.iter().cloned().map(Some).collect();
     if names.is_empty() || args.eval.model.model.is_some() {
@@ -336,9 +473,25 @@ fn ask_models(
         which.model = name;
         which.settings(&env)?.model(&env)
     };
+    let models: Vec<Arc<dyn LanguageModel>> =
+        names.into_iter().map(model).collect::<Result<_, String>>()?;
+    let is_judged = settings.cases.values().any(|case| case.judge.is_some());
+    let judge = args.eval.judge.clone().or_else(|| settings.judge.clone()).filter(|_| is_judged);
+    let judge = judge.map(|name| model(Some(name))).transpose()?;
+    if let Some(EvalBudget::Dollars(_)) = args.eval.budget
+        && let Some(free) = models.iter().chain(&judge).find(|model| model.price().is_none())
+    {
+        let name = SafeText::line(free.name());
+        return Err(format!(
+            "--budget: the price of {name} is not known; give it in settings.json: {{\"chat\": \
+             {{\"prices\": {{\"{name}\": {{\"input\": DOLLARS, \"output\": DOLLARS}}}}}}}}, for a \
+             million tokens"
+        ));
+    }
     let plan = EvalPlan {
         settings,
-        models: names.into_iter().map(model).collect::<Result<_, String>>()?,
+        models,
+        judge,
         runs: args.eval.runs.unwrap_or_else(|| settings.many()),
         distractors: args.eval.distractors,
         budget: args.eval.budget,
@@ -378,6 +531,7 @@ fn fuzzed(
         source,
         tools: tools.to_vec(),
         settings,
+        beside: folder_of(path),
         seed: args.seed,
         cases: args.cases,
         fresh: args.fresh,
@@ -487,7 +641,11 @@ fn chosen(file: &TestFile, choice: &SuiteChoice, args: &TestArgs) -> Result<(), 
 }
 
 /// Writes a first file.
-fn write_first(path: &Path, source: BenchSource, saved: &SavedCalls) -> Result<ExitStatus, String> {
+fn write_first(
+    path: &Path,
+    source: BenchSource,
+    (saved, recorded): (&SavedCalls, &[RecordedCall]),
+) -> Result<ExitStatus, String> {
     let shown = spelled(path);
     if path.exists() {
         return Err(format!("{shown} exists; remove it first, or name another file"));
@@ -502,7 +660,7 @@ fn write_first(path: &Path, source: BenchSource, saved: &SavedCalls) -> Result<E
         };
         let (failed, view) = (stage.failed(), stage.host().snapshot());
         stage.close(&signals).await;
-        Ok(Some((failed, init::first_file(&view, saved))))
+        Ok(Some((failed, init::first_file(&view, saved, recorded))))
     });
     let Some((failed, file)) = made.map_err(|error| error.to_string())?? else {
         return Ok(deck::interrupted());

@@ -198,10 +198,20 @@ pub fn report(args: &ReportArgs) -> CommandResult {
 }
 
 /// One recorded operation.
-struct DiffedOperation {
+pub struct DiffedOperation {
     method: String,
     params: Value,
     result: Result<Value, Value>,
+}
+
+#[cfg(feature = "bench")]
+impl DiffedOperation {
+    /// The same for a test.
+    pub fn into_call(self, server: &str) -> ::bench::init::RecordedCall {
+        let is_error = self.result.as_ref().map_or(true, |result| result["isError"] == true);
+        let Self { method, params, .. } = self;
+        ::bench::init::RecordedCall { server: server.to_owned(), method, params, is_error }
+    }
 }
 
 /// The recorded operations of the server that `args` names, or of the only one that has any.
@@ -227,7 +237,7 @@ fn recorded(args: &ReplayArgs) -> Result<(String, Vec<DiffedOperation>), ExitSta
 }
 
 /// The operations of a recording that were answered, by server.
-fn operations(file: &Path) -> std::io::Result<BTreeMap<String, Vec<DiffedOperation>>> {
+pub fn operations(file: &Path) -> std::io::Result<BTreeMap<String, Vec<DiffedOperation>>> {
     let mut open: Vec<((String, Value), String, Value)> = Vec::new();
     let mut out: BTreeMap<String, Vec<DiffedOperation>> = BTreeMap::new();
     let recording = Recording::open(file)?;

@@ -419,3 +419,230 @@ fn models_of_known_rates_are_scored_and_a_cassette_gives_the_same_report() {
     assert_eq!(stale.code, Some(2));
     assert!(stale.stderr.contains("record anew"), "{stale:?}");
 }
+
+#[cfg(feature = "chat")]
+#[test]
+fn a_judge_and_prices_count_and_dollars_end_the_runs() {
+    use crate::provider::{Answer, Piece, Provider};
+    let bench = notes();
+    let mut file = json!({"suites": {}, "eval": {"minPass": 0, "cases": {"counts": {
+        "turns": ["How many notes are there?"], "tools": ["notes.list"],
+        "judge": "says how many"}}}});
+    bench.write("mcp.tests.json", &file.to_string());
+    let say = |text: &'static str| Answer::Stream(vec![Piece::Text(text)]);
+    let call = || Answer::Stream(vec![Piece::Call("notes__list", "{}")]);
+    let script = || {
+        let told = [say("there are none"), say("PASS: it says none")];
+        let vague = [say("there may be some"), say("**FAIL**: no number")];
+        let runs = std::iter::once(call()).chain(told).chain([call()]).chain(vague);
+        Provider::new(runs.collect())
+    };
+    let eval = |provider: &Provider, more: &[&str]| {
+        let words = ["test", "--eval", "--runs", "2", "--format", "json"];
+        let model = ["--provider", "openai", "--base-url", &provider.url, "--model", "scripted"];
+        bench.run(&[&words[..], &model, more].concat(), AT_MOST)
+    };
+    let provider = script();
+    let done = eval(&provider, &["--cassette", "runs.json"]);
+    let report = done.json();
+    let score = &report["eval"]["models"][0];
+    assert_eq!(score["cases"][0]["passed"], 1, "{score:#}");
+    assert_eq!(score["runs"][1]["why"], "the judge: no number");
+    assert_eq!(score.get("cost"), None, "the price is not known");
+    let judged = provider.requests().into_iter().nth(2).expect("the judge is asked").body;
+    let judged = judged["messages"].to_string();
+    for part in ["says how many", "notes.list", "there are none"] {
+        assert!(judged.contains(part), "{judged}");
+    }
+    // The word of the judge is in the cassette, for this criterion alone.
+    let again =
+        bench.run(&["test", "--eval", "--cassette", "runs.json", "--format", "json"], AT_MOST);
+    assert_eq!(again.stdout, done.stdout);
+    file["eval"]["cases"]["counts"]["judge"] = json!("is polite");
+    bench.write("mcp.tests.json", &file.to_string());
+    let stale = bench.run(&["test", "--eval", "--cassette", "runs.json"], AT_MOST);
+    assert!(stale.stderr.contains("what is judged was changed"), "{stale:?}");
+
+    let unpriced = eval(&script(), &["--budget", "$1"]);
+    assert!(unpriced.stderr.contains("the price of scripted is not known"), "{unpriced:?}");
+    let folder = bench.path().join(".config/mcpdeck");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let prices = json!({"chat": {"prices": {"scripted": {"input": 1_000_000, "output": 0}}}});
+    std::fs::write(folder.join("settings.json"), prices.to_string()).expect("writable");
+    let priced = eval(&script(), &[]).json();
+    // Three requests a run, each of 11 tokens.
+    assert_eq!(priced["eval"]["models"][0]["cost"], 66.0, "{priced:#}");
+    let ended = eval(&script(), &["--budget", "$20"]).json();
+    assert_eq!(ended["eval"]["incomplete"], "the budget is spent", "{ended:#}");
+    assert_eq!(ended["eval"]["models"][0]["cases"][0]["runs"], 1);
+    let wrong = eval(&script(), &["--budget", "much"]);
+    assert!(wrong.stderr.contains("write tokens"), "{wrong:?}");
+}
+
+#[test]
+fn recorded_calls_become_steps_of_a_first_file() {
+    let bench = notes();
+    let call = |args: &[&str]| {
+        let done = bench.run(&[args, &["--record", "a.jsonl"]].concat(), AT_MOST);
+        assert!(bench.path().join("a.jsonl").exists(), "{done:?}");
+        std::fs::rename(bench.path().join("a.jsonl"), bench.path().join(args[1])).expect("moved");
+    };
+    call(&["call", "notes.read", "id=77", "--force"]);
+    call(&["call", "notes.create", "title=recorded"]);
+    let init = ["test", "--init", "--from", "notes.read", "--from", "notes.create"];
+    let done = bench.run(&init, AT_MOST);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let text = std::fs::read_to_string(bench.path().join("mcp.tests.json")).expect("written");
+    let file: Value = serde_json::from_str(&text).expect("JSON");
+    let steps = file["suites"]["notes"]["steps"].as_array().expect("steps");
+    let recorded: Vec<&Value> = steps.iter().filter(|step| step["name"] == "recorded").collect();
+    assert_eq!(recorded.len(), 2, "{file:#}");
+    assert_eq!(recorded[0]["arguments"], json!({"id": 77}));
+    assert_eq!(recorded[0]["expect"], json!({"isError": true}));
+    assert_eq!(recorded[1]["arguments"], json!({"title": "recorded"}));
+    assert!(recorded[1]["skip"].as_str().is_some_and(|why| why.contains("read-only")));
+    let reads = steps.iter().filter(|step| step["tool"] == "notes.read").count();
+    assert_eq!(reads, 1, "a recorded tool needs no made-up call: {file:#}");
+    assert_eq!(bench.run(&["test"], AT_MOST).code, Some(0));
+    let none = bench.run(&["test", "other.json", "--init", "--from", "mcp.json"], AT_MOST);
+    assert!(none.stderr.contains("not a recording"), "{none:?}");
+}
+
+/// A server that writes into its folder, and answers only when it found one file there at its start.
+const KEEPER: &str = r#"
+import json, os, sys
+folder = sys.argv[1]
+found = len(os.listdir(folder))
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request:
+        continue
+    method, params = request["method"], request.get("params", {})
+    if method == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "keeper", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": "keep", "inputSchema": {"type": "object",
+            "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 9}}},
+            "annotations": {"readOnlyHint": True}}]}
+    elif method == "tools/call":
+        open(os.path.join(folder, str(len(os.listdir(folder)))), "w").close()
+        result = {"content": [{"type": "text", "text": "invalid"}], "isError": found != 1}
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"],
+            "error": {"code": -32601, "message": "no"}}), flush=True)
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"#;
+
+#[test]
+fn each_fresh_copy_of_a_server_has_its_own_copy_of_its_folder() {
+    let bench = Bench::new();
+    let script = bench.write("keeper.py", KEEPER);
+    let data = bench.path().join("data");
+    std::fs::create_dir(&data).expect("a folder");
+    std::fs::write(data.join("first"), "").expect("writable");
+    bench.servers(&json!({"keeper": {"command": "python3", "args": [script, "data"],
+        "env": {crate::support::MARK: bench.mark()}}}));
+    let file = json!({"suites": {}, "fuzz": {"accepted": "off", "folders": {"keeper": "data"}}});
+    bench.write("mcp.tests.json", &file.to_string());
+    let fuzz = ["test", "--fuzz", "--fresh", "--cases", "6", "--format", "json"];
+    let done = bench.run(&fuzz, AT_MOST);
+    let report = done.json();
+    assert_eq!(report["fuzz"]["findings"], json!([]), "every start finds one file: {report:#}");
+    assert!(report["fuzz"]["calls"].as_u64().is_some_and(|calls| calls > 4), "{report:#}");
+    assert_eq!(report["fuzz"]["tools"][0]["note"], Value::Null, "it is answered: {report:#}");
+    assert_eq!(std::fs::read_dir(&data).expect("a folder").count(), 1, "it is left alone");
+    // A folder that nothing leads into is no folder of this server.
+    std::fs::create_dir(bench.path().join("other")).expect("a folder");
+    bench.write("mcp.tests.json", &file.to_string().replace("\"data\"", "\"other\""));
+    let done = bench.run(&fuzz, AT_MOST);
+    let why = done.json()["fuzz"]["failed"]["keeper"].to_string();
+    assert!(why.contains("leads into"), "{why}");
+}
+
+/// A process whose lines are read as they come, on both outputs.
+#[cfg(unix)]
+struct Watching {
+    child: std::process::Child,
+    lines: std::sync::mpsc::Receiver<String>,
+}
+
+#[cfg(unix)]
+impl Watching {
+    fn new(bench: &Bench, args: &[&str]) -> Self {
+        use std::io::BufRead as _;
+        use std::process::Stdio;
+        let mut command = bench.command(args);
+        command.env("MCPDECK_WATCH", "poll").stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let (sender, lines) = std::sync::mpsc::sync_channel(1_000);
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let outputs: [Box<dyn std::io::Read + Send>; 2] =
+            [Box::new(out.expect("piped")), Box::new(err.expect("piped"))];
+        for output in outputs {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                let lines = std::io::BufReader::new(output).lines().map_while(Result::ok);
+                lines.for_each(|line| _ = sender.send(line));
+            });
+        }
+        Self { child, lines }
+    }
+
+    /// Reads up to a line that holds this; gives all of them.
+    fn until(&self, what: &str) -> String {
+        let mut read = String::new();
+        loop {
+            let line = self.lines.recv_timeout(AT_MOST);
+            let line = line.unwrap_or_else(|_| panic!("never: {what}\n{read}"));
+            read += &line;
+            read.push('\n');
+            if line.contains(what) {
+                return read;
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_saved_source_runs_the_suites_of_its_server_again() {
+    let bench = Bench::new();
+    let entry = |name: &str| {
+        let script = bench.write(&format!("{name}.py"), NOTES);
+        json!({"command": "python3", "args": [script], "env": {crate::support::MARK: bench.mark()},
+            "dev": {"watch": [format!("{name}.py")]}})
+    };
+    bench.servers(&json!({"one": entry("one"), "two": entry("two")}));
+    let step = |tool: &str| json!({"steps": [{"tool": tool}]});
+    let file = json!({"suites": {"of one": step("one.list"), "of two": step("two.list")}});
+    bench.write("mcp.tests.json", &file.to_string());
+    let mut watching = Watching::new(&bench, &["test", "--watch"]);
+    let first = watching.until("2 steps in 2 suites: 2 passed");
+    assert!(first.contains("watches") && first.contains("the sources of one, two"), "{first}");
+    // Only what works with the changed server runs again; it sees the change.
+    bench.write("two.py", &NOTES.replace("Lists", "Shows").replace("\"list\"", "\"lists\""));
+    let second = watching.until("1 step in 1 suite");
+    assert!(second.contains("of two") && !second.contains("of one"), "{second}");
+    assert!(second.contains("FAILED") || second.contains("failed"), "{second}");
+    // A file that cannot be used is told, and mended.
+    bench.write("mcp.tests.json", "{");
+    watching.until("mcp.tests.json:1:");
+    let file = json!({"suites": {"other": step("one.list")}});
+    bench.write("mcp.tests.json", &file.to_string());
+    let third = watching.until("1 step in 1 suite: 1 passed");
+    assert!(third.contains("other"), "{third}");
+    let id = rustix::process::Pid::from_child(&watching.child);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it lives");
+    assert_eq!(watching.child.wait().expect("it ends").code(), Some(130));
+    bench.expect_nothing_left(Duration::from_secs(20));
+}
