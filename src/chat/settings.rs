@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use strum::VariantArray as _;
 use url::Url;
 
@@ -27,6 +28,9 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 struct File {
     #[serde(default)]
     chat: ChatSettings,
+    /// The registry of servers, which `add` and `search` read.
+    #[serde(default, rename = "registry")]
+    _registry: IgnoredAny,
 }
 
 /// The model and its connection.

@@ -71,8 +71,10 @@ const VALUES: &[(&str, &str, Completer)] = &[
     ("prompt", "arguments", prompt_arguments),
     ("explain", "rule", rules),
     ("help", "topic", topics),
+    ("remove", "servers", servers),
     ("trust approve", "servers", servers),
     ("trust revoke", "servers", servers),
+    ("upgrade", "servers", servers),
 ];
 
 /// The command line with completers for these words, the last of which is being completed.

@@ -188,7 +188,10 @@ impl ClientChoice {
 }
 
 /// Asks at the terminal.
-fn confirm(question: &str) -> Result<bool, ExitStatus> {
+///
+/// # Errors
+/// When there is no terminal: a script says `--yes`.
+pub fn confirm(question: &str) -> Result<bool, ExitStatus> {
     if !std::io::stdin().is_terminal() {
         return Err(output::refuse("nothing was changed: confirm with `--yes`"));
     }

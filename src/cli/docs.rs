@@ -79,13 +79,14 @@ fn shown(text: Result<String, String>) -> ExitStatus {
 }
 
 /// The commands by what they are for; one that is not named here is in the last group.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Use the servers",
         &["list", "call", "app", "read", "prompt", "request", "status", "login", "logout", "chat"],
     ),
+    ("Find and add servers", &["search", "add", "upgrade", "remove", "import"]),
     ("Check and test", &["test", "load", "explain", "replay", "mock"]),
-    ("Look back and share", &["open", "report", "scrub", "import", "schema"]),
+    ("Look back and share", &["open", "report", "scrub", "schema"]),
     ("Serve them to others", &["serve", "attach", "connect", "disconnect", "sync"]),
     (
         "Administer",
@@ -224,7 +225,7 @@ macro_rules! topic {
 }
 
 /// Every topic with a text of its own.
-pub const TOPICS: [Topic; 17] = [
+pub const TOPICS: [Topic; 18] = [
     topic!("configuration", "mcp.json: its keys, references, inputs"),
     topic!("dashboard", "the screen: tabs, keys of your own, signing in"),
     topic!("calls", "calling tools, answering servers"),
@@ -236,6 +237,7 @@ pub const TOPICS: [Topic; 17] = [
     topic!("serve", "the gateway to all servers: clients, tokens, grants, the operator"),
     topic!("permissions", "who may do what: rules, grants, reviews"),
     topic!("clients", "other MCP clients: connect them, take their servers over"),
+    topic!("registry", "find, add, upgrade and remove servers"),
     topic!("chat", "chat with a model that calls the tools"),
     topic!("recordings", "record, look back, replay, share"),
     topic!("library", "from Rust, Python, Node and any other language"),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::add::source::MAX_PUBLISHED_BYTES;
 use super::args::ImportArgs;
 use super::output::{self, CommandResult, ExitStatus, problems};
 use base::{SafeText, Secret, ServerName};
@@ -15,9 +16,6 @@ use config::{
     is_secret_name, merge_import, preview_import, read_import, write_with_backup,
 };
 use reach::{Bundle, PublishedServer, ReachError, ServerInput, starts_deck};
-
-/// Largest `server.json`, in bytes.
-const MAX_PUBLISHED_BYTES: u64 = 1 << 20;
 
 /// A file without servers.
 const EMPTY: &str = "{\n  \"servers\": {}\n}\n";

@@ -6,6 +6,7 @@
     reason = "its readers are its authors: a doc stands where it says more than the name"
 )]
 
+mod add;
 #[cfg(feature = "apps")]
 mod app;
 pub mod args;
@@ -42,6 +43,7 @@ mod serve;
 mod signals;
 pub mod telemetry;
 mod trust;
+mod upgrade;
 mod values;
 
 use clap::Parser;
@@ -153,6 +155,10 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(Verb::Policy(args)) => policy::policy(&cli.common, &args).into(),
         Some(Verb::Login(args)) => login::login(&cli.common, &args).into(),
         Some(Verb::Logout { server }) => login::logout(&cli.common, &server).into(),
+        Some(Verb::Search(args)) => add::search(&args).into(),
+        Some(Verb::Add(args)) => add::add(&cli.common, &args, telemetry).into(),
+        Some(Verb::Upgrade(args)) => upgrade::upgrade(&cli.common, &args, telemetry).into(),
+        Some(Verb::Remove(args)) => upgrade::remove(&cli.common, &args).into(),
         Some(Verb::Import(args)) => import::import(&args).into(),
         Some(Verb::Connect(args)) => connect::connect(&cli.common, &args, telemetry).into(),
         Some(Verb::Disconnect(args)) => connect::disconnect(&cli.common, &args).into(),

@@ -152,6 +152,11 @@ const SERVER_KEYS: &[KnownKey] = &[
     key("public", List(&Text), "Names of variables and headers whose values are not secret"),
     key("guard", GUARD_SETTING, "What happens to suspicious arguments").default("\"warn\""),
     key("approvals", Object(&APPROVALS), "What happens to requests of the server"),
+    key(
+        "origin",
+        Object(&ORIGIN),
+        "Where the entry came from: `mcpdeck add` writes it, `mcpdeck upgrade` reads it",
+    ),
 ];
 
 const OAUTH_SETTING: Shape = Either(&[Flag, Object(&OAUTH)]);
@@ -219,6 +224,12 @@ const GUARD_MODES: &[(&str, &str)] = &[
 
 const RULES: &[(&str, &str)] =
     &[("ask", "a person or the application decides"), ("deny", "refused at once")];
+
+static ORIGIN: ObjectShape = ObjectShape::new("origin", "`origin`").keys(&[
+    key("registry", Text, "Name of the server in the registry"),
+    key("version", Text, "The version that was added"),
+    key("kind", Text, "Which of its packages or addresses: npm, pypi, oci, nuget, mcpb, remote"),
+]);
 
 static LAUNCH: ObjectShape = ObjectShape::new("launch", "`launch`").keys(&[
     key(

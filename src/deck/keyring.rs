@@ -133,7 +133,7 @@ impl Keyring {
 ///
 /// # Errors
 /// Why there is no usable output: it cannot be run, fails, or times out.
-pub(super) async fn run_program(
+pub async fn run_program(
     program: &Path,
     args: &[String],
     input: &str,

@@ -43,7 +43,7 @@ pub use definitions::KeptDefinitions;
 pub use files::{load_json, parse_json};
 pub use handle::{Alongside, Deck, DeckBuilder};
 pub use history::{FormDraft, History, HistoryRecord};
-pub use keyring::Keyring;
+pub use keyring::{Keyring, run_program};
 #[cfg(unix)]
 pub use local::native::{NATIVE_MESSAGES, native_schema};
 #[cfg(unix)]

@@ -1,5 +1,7 @@
 //! The headless commands over real processes: typed arguments, one JSON object, exit codes.
 
+#[cfg(target_os = "linux")]
+mod add;
 // SSL_CERT_FILE is a matter of this system; others keep authorities in a store of their own.
 #[cfg(target_os = "linux")]
 mod certificates;

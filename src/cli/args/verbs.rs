@@ -64,6 +64,16 @@ pub enum Verb {
         #[arg(value_name = "SERVER")]
         server: String,
     },
+    /// Look for servers in the registry.
+    Search(crate::add::SearchArgs),
+    /// Add a server of the registry, a package, a bundle, an address or a command: show what it would
+    /// run, ask for what it needs, check it, and write it.
+    #[command(after_help = crate::add::EXAMPLES)]
+    Add(crate::add::AddServerArgs),
+    /// Show what a newer version of a server changes in its tools, and take it.
+    Upgrade(crate::upgrade::UpgradeArgs),
+    /// Remove servers from the configuration.
+    Remove(crate::upgrade::RemoveArgs),
     /// Find configurations of other MCP hosts; print them as one mcp.json or merge them into yours.
     Import(ImportArgs),
     /// Let another MCP client (Claude Code, Cursor, VS Code, Codex ...) reach every server through the
@@ -113,7 +123,7 @@ pub enum Verb {
     /// Print the manual page.
     Man,
     /// Explain a topic (configuration, dashboard, calls, check, tests, dev, trust, oauth, serve,
-    /// permissions, clients, chat, recordings, library, keys, environment, protection, systems) or a
+    /// permissions, clients, registry, chat, recordings, library, keys, environment, protection, systems) or a
     /// command.
     Help {
         /// The topic or command, such as `grants add`; lists all topics when left out.

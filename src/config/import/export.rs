@@ -330,7 +330,8 @@ impl Writer<'_> {
             _ => {}
         }
         // What people write for people, or what only this program does.
-        let quiet = ["description", "icon", "public", "secrets", "dependencies", "dependsOn"];
+        let quiet =
+            ["description", "icon", "public", "secrets", "dependencies", "dependsOn", "origin"];
         self.left.retain(|key, _| !quiet.contains(&key.as_str()));
         if !self.left.is_empty() {
             let names: Vec<&str> = self.left.keys().map(String::as_str).collect();

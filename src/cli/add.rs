@@ -1,0 +1,331 @@
+//! `add` and `search`: servers from a registry, a package, a bundle, an address or a command. Shows
+//! what would run, asks for what it needs, and checks it before anything is written or trusted.
+
+pub mod inputs;
+pub mod source;
+pub mod trial;
+
+use std::fmt::Write as _;
+
+use clap::{Args, ValueHint};
+use serde_json::{Value, json};
+use url::Url;
+
+use self::inputs::{SettledEntry, answers, parse_input, settle};
+use self::source::{AvailableServer, ServerOrigin};
+use self::trial::{FileDraft, raw_entry, run_trial};
+use crate::args::{Common, OneServer};
+use crate::connect::confirm;
+use crate::output::{self, CommandResult, ExitStatus};
+use crate::telemetry::Telemetry;
+use crate::{load, signals};
+use ::deck::{Review, SecretStore};
+use base::text::path::spelled;
+use base::{SafeText, Secret, ServerName};
+use config::{Edit, Environment};
+use reach::{ReachError, ServerInput};
+
+/// Most servers that a search shows.
+const MAX_SHOWN: usize = 30;
+
+/// Examples below the help of `add`.
+pub const EXAMPLES: &str = "\
+Examples:
+  mcpdeck add io.example/weather            by its name in the registry
+  mcpdeck add weather@1.2.3 --via npm       a version of it, as an npm package
+  mcpdeck add npm:@example/weather --input API_KEY=...
+  mcpdeck add pypi:mcp-server-time
+  mcpdeck add docker:images.example/weather:1.2.3
+  mcpdeck add weather.mcpb
+  mcpdeck add weather --url https://weather.example/mcp
+  mcpdeck add weather -- python3 server.py";
+
+/// Where servers are looked for.
+#[derive(Clone, Debug, Args)]
+pub struct RegistryArgs {
+    /// Address of the registry of MCP servers [default: `registry` in settings.json].
+    #[arg(long, value_name = "URL", env = "MCPDECK_REGISTRY", value_hint = ValueHint::Url)]
+    pub registry: Option<Url>,
+}
+
+/// `mcpdeck search`
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    /// Words of the name or the description.
+    #[arg(value_name = "WORD", required = true)]
+    words: Vec<String>,
+    #[command(flatten)]
+    registry: RegistryArgs,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `mcpdeck add`
+#[derive(Debug, Args)]
+pub struct AddServerArgs {
+    /// A name in the registry, npm:NAME, pypi:NAME, docker:IMAGE:TAG, a bundle (.mcpb, .dxt) or a
+    /// server.json; with --url or a command, the name of the entry.
+    #[arg(value_name = "SOURCE")]
+    source: Option<String>,
+    /// The name of the entry.
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// Which of the packages and addresses of a server: npm, pypi, oci, nuget, mcpb or remote.
+    #[arg(long, value_name = "KIND")]
+    via: Option<String>,
+    /// An answer to what the server needs; `MCPDECK_INPUT_<ID>` is one too. Secrets are stored.
+    #[arg(long, value_name = "ID=VALUE", value_parser = parse_input)]
+    input: Vec<(String, Secret)>,
+    #[command(flatten)]
+    registry: RegistryArgs,
+    /// Add it without starting it for a check.
+    #[arg(long)]
+    no_check: bool,
+    /// Only show what it is and what it would run.
+    #[arg(long, conflicts_with = "yes")]
+    dry_run: bool,
+    /// Start, check, write and trust it without asking; not when it cannot be started.
+    #[arg(long, short = 'y')]
+    yes: bool,
+    /// A server by its address or command.
+    #[command(flatten)]
+    one: OneServer,
+}
+
+/// `mcpdeck search`
+pub fn search(args: &SearchArgs) -> CommandResult {
+    let env = Environment::of_process();
+    let registry = source::registry(args.registry.registry.as_ref(), &env).map_err(refused)?;
+    let found = wait_for(registry.search(&args.words, MAX_SHOWN))?;
+    for why in &found.refused {
+        output::complain(&format!("left out: {why}"));
+    }
+    if args.json {
+        let servers = found.servers.iter().map(|server| {
+            let ways = server
+                .ways
+                .iter()
+                .map(|way| json!({ "kind": way.kind, "transport": way.transport, "pin": way.pin }));
+            json!({
+                "name": server.name, "version": server.version, "publisher": server.publisher(),
+                "description": server.description.as_str(), "status": server.status.as_str(),
+                "ways": ways.collect::<Vec<_>>(), "refused": server.refused,
+            })
+        });
+        let object = json!({ "servers": servers.collect::<Vec<_>>(), "isCut": found.is_cut });
+        return Ok(output::json(&object, ExitStatus::Ok));
+    }
+    if found.servers.is_empty() {
+        output::complain("the registry has nothing with these words in its name");
+        return Ok(ExitStatus::Failed);
+    }
+    let head = ["name", "version", "as", "about"].map(str::to_owned);
+    let rows = found.servers.iter().map(|server| {
+        let mut kinds: Vec<&str> = server.ways.iter().map(|way| way.kind).collect();
+        kinds.dedup();
+        let kinds = if kinds.is_empty() { "-".to_owned() } else { kinds.join(" ") };
+        let about = base::text::cut(server.description.as_str(), 80).to_string();
+        [server.name.clone(), server.version.clone(), kinds, about]
+    });
+    if found.is_cut {
+        output::complain("there are more; use more words");
+    }
+    Ok(output::print(&output::table("", std::iter::once(head).chain(rows)), ExitStatus::Ok))
+}
+
+/// Runs what asks a registry; Ctrl-C ends it.
+pub fn wait_for<T>(work: impl Future<Output = Result<T, ReachError>>) -> Result<T, ExitStatus> {
+    let done = signals::block_on(async |signals| {
+        tokio::select! {
+            done = work => Some(done),
+            () = signals.stop.cancelled() => None,
+        }
+    });
+    match done.map_err(|error| output::refuse(&error.to_string()))? {
+        Some(done) => done.map_err(refused),
+        None => Err(crate::deck::interrupted()),
+    }
+}
+
+pub fn refused(error: ReachError) -> ExitStatus {
+    output::refuse(&SafeText::line(&error.0))
+}
+
+/// `mcpdeck add`
+pub fn add(common: &Common, args: &AddServerArgs, telemetry: &Telemetry) -> CommandResult {
+    let env = load::environment(common).map_err(|found| output::problems(&found))?;
+    let file = FileDraft::open(common, &env)?;
+    let mut server = available(args, &env)?;
+    server.given.extend(args.input.iter().cloned());
+    let name = ServerName::new(args.name.as_deref().unwrap_or(&server.name));
+    if raw_entry(&file.path, &file.after, &name).is_ok() {
+        let (name, path) = (SafeText::line(name.as_str()), spelled(&file.path));
+        return Err(output::refuse(&format!(
+            "there is already a server `{name}` in {path}; `--as NAME` adds this one under another \
+             name, `mcpdeck upgrade {name}` renews that one"
+        )));
+    }
+    let declared: Vec<Value> = server.needed().map(ServerInput::declaration).collect();
+    let plain = file.edited(&edits(&name, &server.entry, &declared))?;
+    let review = plain.review(&name, &env)?;
+    output::print(&described(&name, &server, &review), ExitStatus::Ok);
+    if args.dry_run {
+        return Ok(ExitStatus::Ok);
+    }
+    let needed: Vec<&ServerInput> = server.needed().collect();
+    let answers = answers(&needed, &server.given, (&env, !args.yes))?;
+    let settled = settle(&server.entry, &server.inputs, &answers, false);
+    if !args.no_check && settled.open.is_empty() {
+        let tried = settle(&server.entry, &server.inputs, &answers, true);
+        let draft = file.edited(&edits(&name, &tried.entry, &tried.declared))?;
+        if !args.yes && !confirm("start it, to check it?")? {
+            return Ok(ExitStatus::Ok);
+        }
+        server.unpack()?;
+        let mut env = env.clone();
+        env.inputs.extend(answers.iter().cloned());
+        let trial = run_trial((common, telemetry), &draft, &name, (None, &env))?;
+        trial.print(common);
+        if !trial.is_whole() {
+            if args.yes {
+                output::complain(
+                    "not added: it could not be checked; --no-check adds it unstarted",
+                );
+                return Err(ExitStatus::Unavailable);
+            }
+            if !confirm("it could not be checked; go on all the same?")? {
+                return Ok(ExitStatus::Ok);
+            }
+        }
+    }
+    let draft = file.edited(&edits(&name, &settled.entry, &settled.declared))?;
+    output::print(&draft.patch(), ExitStatus::Ok);
+    let path = spelled(&draft.path).into_owned();
+    let question = format!("add `{}` to {path}, and trust it?", SafeText::line(name.as_str()));
+    if !args.yes && !confirm(&question)? {
+        return Ok(ExitStatus::Ok);
+    }
+    server.unpack()?;
+    keep_secrets(&settled, &env)?;
+    draft.write(std::slice::from_ref(&name), &env)?;
+    remind(&settled);
+    Ok(ExitStatus::Ok)
+}
+
+/// The server that the arguments name.
+fn available(args: &AddServerArgs, env: &Environment) -> Result<AvailableServer, ExitStatus> {
+    if args.one.is_named() {
+        let name = args.source.as_deref();
+        return source::direct(name, &args.one, env).map_err(refused);
+    }
+    let Some(word) = &args.source else {
+        return Err(output::refuse(
+            "name a server: its name in the registry, npm:NAME, pypi:NAME, docker:IMAGE:TAG, a \
+             bundle, `--url URL` or `-- COMMAND`",
+        ));
+    };
+    if word.contains("://") {
+        let one = OneServer { url: Some(word.clone()), ..args.one.clone() };
+        return source::direct(None, &one, env).map_err(refused);
+    }
+    let origin = ServerOrigin::parse(word);
+    let registry = args.registry.registry.as_ref();
+    wait_for(source::find(&origin, args.via.as_deref(), (registry, env)))
+}
+
+impl AvailableServer {
+    /// The inputs that its entry refers to.
+    pub fn needed(&self) -> impl Iterator<Item = &ServerInput> {
+        let entry = self.entry.to_string();
+        self.inputs.iter().filter(move |input| entry.contains(&format!("${{input:{}}}", input.id)))
+    }
+
+    /// Unpacks its bundle, if it is one.
+    ///
+    /// # Errors
+    /// When the bundle is not sound, or cannot be written.
+    pub fn unpack(&self) -> Result<(), ExitStatus> {
+        let Some((bundle, folder)) = &self.bundle else { return Ok(()) };
+        bundle.unpack(folder).map_err(refused)
+    }
+}
+
+/// The edits that add an entry.
+fn edits(name: &ServerName, entry: &Value, declared: &[Value]) -> Vec<Edit> {
+    let inputs = declared.iter().map(|input| Edit::AddInput { input: input.clone() });
+    inputs.chain([Edit::Add { name: name.clone(), entry: entry.clone() }]).collect()
+}
+
+/// Stores the secrets of an entry.
+///
+/// # Errors
+/// When there is no store, or it cannot be written.
+pub fn keep_secrets(settled: &SettledEntry, env: &Environment) -> Result<(), ExitStatus> {
+    if settled.secrets.is_empty() {
+        return Ok(());
+    }
+    let store = SecretStore::from_env(env)
+        .ok_or_else(|| output::refuse("there is no folder in which secrets could be kept"))?;
+    for (name, value) in &settled.secrets {
+        store.set(name, value).map_err(|why| output::refuse(&why))?;
+        output::complain(&format!("`{name}` is kept in the store of `mcpdeck secret`"));
+    }
+    Ok(())
+}
+
+/// Says which inputs are still to be answered.
+pub fn remind(settled: &SettledEntry) {
+    for id in &settled.open {
+        let variable = config::input_variable(id);
+        output::complain(&format!(
+            "it needs `{id}` before it starts, so it was not checked: the dashboard asks for it, and \
+             {variable} answers it"
+        ));
+    }
+}
+
+/// What a server is, runs and needs, for people.
+fn described(name: &ServerName, server: &AvailableServer, review: &Review) -> String {
+    let mut out = format!("{}\n", SafeText::line(name.as_str()));
+    let mut line = |label: &str, text: &str| {
+        let _ = writeln!(out, "  {label:10} {}", SafeText::line(text));
+    };
+    for (label, text) in &server.facts {
+        line(label, text.as_str());
+    }
+    let is_command = |label: &str| {
+        ["command", "args", "url"].iter().any(|key| {
+            label.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+        })
+    };
+    let words: Vec<&str> = review
+        .shown
+        .iter()
+        .filter(|(label, _)| is_command(label))
+        .map(|(_, value)| value.as_str())
+        .collect();
+    line("runs", &words.join(" "));
+    for (label, value) in review.shown.iter().filter(|(label, _)| !is_command(label)) {
+        line("with", &format!("{label} {value}"));
+    }
+    for input in server.needed() {
+        let mut text = input.id.clone();
+        for (word, is_so) in [("secret", input.is_secret), ("required", input.is_required)] {
+            if is_so {
+                let _ = write!(text, ", {word}");
+            }
+        }
+        if let Some(default) = &input.default {
+            let _ = write!(text, ", else {default}");
+        }
+        if !input.description.is_empty() {
+            let _ = write!(text, ": {}", input.description);
+        }
+        line("needs", &text);
+    }
+    for danger in &review.dangers {
+        line("careful", danger);
+    }
+    out
+}

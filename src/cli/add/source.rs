@@ -1,0 +1,475 @@
+//! From the words of `add` to a server that could be added: what it is, who publishes it, what it
+//! would run, what it needs. Runs nothing of it and writes nothing.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::args::OneServer;
+use ::deck::{load_json, parse_json, run_program};
+use base::{SafeText, Secret};
+use config::{Environment, Pairs, is_secret_name, single_command, without_mark};
+use reach::{
+    Bundle, PublishedServer, ReachError, Registry, ServerInput, ServerWay, package_way,
+    short_server_name,
+};
+
+/// How long `npm` and `uv` may look for the newest version of a package.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(60);
+/// Largest `server.json`, in bytes.
+pub const MAX_PUBLISHED_BYTES: u64 = 1 << 20;
+/// Largest settings file, in bytes.
+const MAX_SETTINGS_BYTES: u64 = 1 << 20;
+/// Most servers of a search for one name.
+const MAX_FOUND: usize = 50;
+
+/// Where a server comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerOrigin {
+    /// A name in the registry, or a part of one.
+    Registry {
+        /// The name.
+        name: String,
+        /// The version; else the newest.
+        version: Option<String>,
+    },
+    /// A package: `npm`, `pypi` or `oci`.
+    Package {
+        /// Its kind.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// The version; else the newest.
+        version: Option<String>,
+    },
+    /// A bundle or a `server.json`.
+    File(PathBuf),
+}
+
+impl ServerOrigin {
+    /// Reads the word on the command line.
+    pub fn parse(word: &str) -> Self {
+        let kinds = [("npm:", "npm"), ("pypi:", "pypi"), ("docker:", "oci"), ("oci:", "oci")];
+        for (prefix, kind) in kinds {
+            if let Some(rest) = word.strip_prefix(prefix) {
+                let (name, version) = if kind == "oci" {
+                    (rest.to_owned(), None)
+                } else if let Some((name, version)) = rest.split_once("==") {
+                    (name.to_owned(), Some(version.to_owned()))
+                } else {
+                    versioned(rest)
+                };
+                return Self::Package { kind, name, version };
+            }
+        }
+        let end = Path::new(word).extension().map(|end| end.to_string_lossy().to_lowercase());
+        if matches!(end.as_deref(), Some("mcpb" | "dxt" | "json")) {
+            return Self::File(PathBuf::from(word));
+        }
+        let (name, version) = versioned(word);
+        Self::Registry { name, version }
+    }
+}
+
+/// `NAME@VERSION`; a name may begin with `@`.
+fn versioned(word: &str) -> (String, Option<String>) {
+    match word.rfind('@').filter(|at| *at > 0) {
+        Some(at) => (word[..at].to_owned(), Some(word[at + 1..].to_owned())),
+        None => (word.to_owned(), None),
+    }
+}
+
+/// A server that could be added.
+#[derive(Debug)]
+pub struct AvailableServer {
+    /// Its name in the configuration, unless another is wanted.
+    pub name: String,
+    /// What is shown of it: a label and a text.
+    pub facts: Vec<(&'static str, SafeText)>,
+    /// Its entry, with inputs as `${input:ID}`.
+    pub entry: Value,
+    /// What it needs.
+    pub inputs: Vec<ServerInput>,
+    /// Answers that were given with the command, by input.
+    pub given: Vec<(String, Secret)>,
+    /// A bundle to unpack first, and its folder.
+    pub bundle: Option<(Bundle, PathBuf)>,
+}
+
+/// Settings that are not of one part.
+#[derive(Debug, Default, Deserialize)]
+struct RegistrySettings {
+    registry: Option<String>,
+}
+
+/// The registry: that of the command or of `MCPDECK_REGISTRY`, else that of `settings.json`.
+///
+/// # Errors
+/// When none is named, or its address cannot be used.
+pub fn registry(named: Option<&Url>, env: &Environment) -> Result<Registry, ReachError> {
+    if let Some(url) = named {
+        return Registry::new(url.clone());
+    }
+    let path = env.config_dir.as_ref().map(|folder| folder.join("mcpdeck").join("settings.json"));
+    let settings: Option<RegistrySettings> = match &path {
+        Some(path) => load_json(path, MAX_SETTINGS_BYTES, |text| parse_json(text.as_bytes()))
+            .map_err(ReachError)?,
+        None => None,
+    };
+    let shown = path.as_deref().map_or("settings.json".into(), base::text::path::spelled);
+    let Some(text) = settings.and_then(|settings| settings.registry) else {
+        return Err(ReachError(format!(
+            "no registry of MCP servers is named: use --registry URL, MCPDECK_REGISTRY, or \
+             {{\"registry\": \"URL\"}} in {shown}; packages need none (npm:NAME, pypi:NAME, \
+             docker:IMAGE:TAG)"
+        )));
+    };
+    let url = Url::parse(&text)
+        .map_err(|error| ReachError(format!("{shown}: `registry` is not an address: {error}")))?;
+    Registry::new(url)
+}
+
+/// The server that a command or an address names.
+///
+/// # Errors
+/// When the command or address cannot be used.
+pub fn direct(
+    name: Option<&str>,
+    one: &OneServer,
+    env: &Environment,
+) -> Result<AvailableServer, ReachError> {
+    let loaded = one.load(env).unwrap_or_else(|| single_command(&[], &Pairs::default(), env));
+    let loaded = loaded.map_err(|problems| {
+        let all: Vec<String> = problems.iter().map(|problem| problem.message.clone()).collect();
+        ReachError(all.join("; "))
+    })?;
+    let own = loaded.config.servers.keys().next().map(|own| own.as_str().to_owned());
+    let name = name.map(str::to_owned).or(own).unwrap_or_else(|| "server".to_owned());
+    let literal = |word: &String| word.replace("${", "$${");
+    let (mut entry, key, values) = if let Some(url) = &one.url {
+        let is_sse = Url::parse(url).is_ok_and(|url| url.path().ends_with("/sse"));
+        let kind = if url.starts_with("ws") {
+            "websocket"
+        } else if is_sse {
+            "sse"
+        } else {
+            "http"
+        };
+        (json!({ "type": kind, "url": literal(url) }), "headers", &one.given.header)
+    } else {
+        let words: Vec<String> = one.command.iter().map(literal).collect();
+        (json!({ "command": words[0], "args": words[1..] }), "env", &one.given.env)
+    };
+    let (mut inputs, mut given) = (Vec::new(), Vec::new());
+    for (field, value) in values {
+        if is_secret_name(field) && !value.contains("${") {
+            // Kept in the store, not in the file.
+            let id = format!("{name}-{}", field.to_lowercase().replace('_', "-"));
+            entry[key][field] = json!(format!("${{input:{id}}}"));
+            given.push((id.clone(), Secret::new(value.as_str())));
+            inputs.push(ServerInput {
+                description: SafeText::line(field),
+                is_required: true,
+                is_secret: true,
+                default: None,
+                choices: Vec::new(),
+                id,
+            });
+        } else {
+            entry[key][field] = json!(value);
+        }
+    }
+    Ok(AvailableServer { name, facts: Vec::new(), entry, inputs, given, bundle: None })
+}
+
+/// The server of an origin.
+///
+/// # Errors
+/// When it cannot be found or used, or several fit.
+pub async fn find(
+    origin: &ServerOrigin,
+    via: Option<&str>,
+    (address, env): (Option<&Url>, &Environment),
+) -> Result<AvailableServer, ReachError> {
+    match origin {
+        ServerOrigin::Package { kind, name, version } => {
+            let version = match (*kind, version) {
+                ("oci", _) => String::new(),
+                (_, Some(version)) => version.clone(),
+                (kind, None) => newest(kind, name, env).await?,
+            };
+            if *kind == "oci" {
+                pinned_image(name)?;
+            }
+            let way = package_way(kind, name, &version).map_err(ReachError)?;
+            let short = way.stem.trim_end_matches('@').rsplit('/').next().unwrap_or_default();
+            let facts = vec![fact("what", &format!("{kind} package {}", way.pin))];
+            Ok(AvailableServer {
+                name: short_server_name(short),
+                facts,
+                entry: way.entry,
+                inputs: way.inputs,
+                given: Vec::new(),
+                bundle: None,
+            })
+        }
+        ServerOrigin::File(path) => {
+            let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
+            if end.as_deref() != Some("json") {
+                return bundled(Bundle::open(&env.absolute(path))?, env);
+            }
+            let server = read_published(path, env)?;
+            published(&server, via, None, env).await
+        }
+        ServerOrigin::Registry { name, version } => {
+            let registry = registry(address, env)?;
+            let name = whole_name(&registry, name).await?;
+            let server = registry.server(&name, version.as_deref()).await?;
+            published(&server, via, Some(&registry), env).await
+        }
+    }
+}
+
+/// A `server.json`.
+fn read_published(path: &Path, env: &Environment) -> Result<PublishedServer, ReachError> {
+    let at = |why: &dyn std::fmt::Display| {
+        ReachError(format!("{}: {why}", base::text::path::spelled(path)))
+    };
+    let text = base::file::read_text(&env.absolute(path), MAX_PUBLISHED_BYTES)
+        .map_err(|error| at(&error))?
+        .ok_or_else(|| at(&"there is no such file"))?;
+    let root: Value = serde_json::from_str(without_mark(&text)).map_err(|error| at(&error))?;
+    PublishedServer::parse(&root).map_err(|why| at(&format!("it is not a server.json: {why}")))
+}
+
+/// The whole name of a server of which a part is known.
+async fn whole_name(registry: &Registry, name: &str) -> Result<String, ReachError> {
+    if name.contains('/') {
+        return Ok(name.to_owned());
+    }
+    let found = registry.search(&[name.to_owned()], MAX_FOUND).await?;
+    let mut exact = found.servers.iter().filter(|server| {
+        server.short_name() == name || server.name.rsplit('/').next() == Some(name)
+    });
+    if let (Some(server), None) = (exact.next(), exact.next()) {
+        return Ok(server.name.clone());
+    }
+    let shown = SafeText::cut(name, 80);
+    let names: Vec<&str> = found.servers.iter().map(|server| server.name.as_str()).collect();
+    let rest = if names.len() > 10 || found.is_cut { " ..." } else { "" };
+    Err(ReachError(if names.is_empty() {
+        format!("the registry {} has no server `{shown}`", registry.address())
+    } else {
+        let names = names[..names.len().min(10)].join(", ");
+        format!("write the whole name; `{shown}` is in {names}{rest}")
+    }))
+}
+
+/// A server of a registry, by one of its ways.
+async fn published(
+    server: &PublishedServer,
+    via: Option<&str>,
+    registry: Option<&Registry>,
+    env: &Environment,
+) -> Result<AvailableServer, ReachError> {
+    let way = way(server, via)?;
+    let mut out = match (&way.bundle, registry) {
+        (Some(bundle), Some(registry)) => {
+            let bytes = registry.bundle(bundle).await?;
+            let bundle = Bundle::from_bytes(bytes)
+                .map_err(|why| ReachError(format!("{}: {why}", bundle.url)))?;
+            bundled(bundle, env)?
+        }
+        (Some(bundle), None) => {
+            return Err(ReachError(format!(
+                "it is a bundle: download {} and add that file",
+                bundle.url
+            )));
+        }
+        (None, _) => AvailableServer {
+            name: String::new(),
+            facts: Vec::new(),
+            entry: way.entry.clone(),
+            inputs: way.inputs.clone(),
+            given: Vec::new(),
+            bundle: None,
+        },
+    };
+    if registry.is_some() {
+        out.entry["origin"] = json!({
+            "registry": server.name, "version": server.version, "kind": way.kind,
+        });
+    }
+    out.name = server.short_name();
+    out.facts = vec![
+        fact("name", &format!("{} {}", server.name, server.version)),
+        fact("publisher", server.publisher()),
+    ];
+    if !server.description.is_empty() {
+        out.facts.push(("about", server.description.clone()));
+    }
+    out.facts.extend(server.site.clone().map(|site| ("site", site)));
+    let over = format!("{} over {}: {}", way.kind, way.transport, way.pin);
+    out.facts.push(fact("what", &over));
+    if server.status.as_str() != "active" {
+        let status = format!("the registry says that it is {}", server.status);
+        out.facts.push(fact("careful", &status));
+    }
+    let others = server.ways.iter().filter(|other| !std::ptr::eq(*other, way));
+    out.facts.extend(others.map(|other| {
+        fact("also", &format!("{} over {}: --via {}", other.kind, other.transport, other.kind))
+    }));
+    out.facts.extend(server.refused.iter().map(|why| fact("left out", why)));
+    Ok(out)
+}
+
+/// The way that is wanted, else the first.
+pub fn way<'s>(
+    server: &'s PublishedServer,
+    via: Option<&str>,
+) -> Result<&'s ServerWay, ReachError> {
+    let found = server.ways.iter().find(|way| via.is_none_or(|via| via == way.kind));
+    found.ok_or_else(|| {
+        let kinds: Vec<&str> = server.ways.iter().map(|way| way.kind).collect();
+        let refused = server.refused.join("; ");
+        ReachError(match (via, kinds.is_empty()) {
+            (Some(via), false) => {
+                format!("`{}` has no {via}; --via takes {}", server.name, kinds.join(", "))
+            }
+            _ if refused.is_empty() => {
+                format!("`{}` names neither a package nor an address", server.name)
+            }
+            _ => format!("`{}` cannot be run from here: {refused}", server.name),
+        })
+    })
+}
+
+fn bundled(bundle: Bundle, env: &Environment) -> Result<AvailableServer, ReachError> {
+    let folder = bundle.folder(env)?;
+    let entry = bundle.entry(&folder, env)?;
+    let mut facts = vec![fact("name", &format!("{} {}", bundle.name, bundle.version))];
+    let texts = [("publisher", &bundle.author), ("about", &bundle.description)];
+    facts.extend(
+        texts.into_iter().filter(|(_, text)| !text.is_empty()).map(|(l, t)| (l, t.clone())),
+    );
+    facts.push(fact("what", &format!("bundle, unpacked into {}", folder.display())));
+    Ok(AvailableServer {
+        name: short_server_name(&bundle.name),
+        facts,
+        entry,
+        inputs: bundle.inputs.clone(),
+        given: Vec::new(),
+        bundle: Some((bundle, folder)),
+    })
+}
+
+fn fact(label: &'static str, text: &str) -> (&'static str, SafeText) {
+    (label, SafeText::cut(text, 400))
+}
+
+/// Refuses an image whose tag moves.
+fn pinned_image(image: &str) -> Result<(), ReachError> {
+    let last = image.rsplit('/').next().unwrap_or_default();
+    let tag = last.split_once(':').map(|(_, tag)| tag);
+    if image.contains("@sha256:") || tag.is_some_and(|tag| !tag.is_empty() && tag != "latest") {
+        return Ok(());
+    }
+    Err(ReachError(format!(
+        "`{}` does not say which image: write docker:IMAGE:TAG with a tag that does not move, or \
+         docker:IMAGE@sha256:DIGEST",
+        SafeText::cut(image, 100)
+    )))
+}
+
+/// The newest version of a package, as the user's own `npm` or `uv` sees it.
+///
+/// # Errors
+/// When the program is not there, or knows no such package.
+pub async fn newest(kind: &str, name: &str, env: &Environment) -> Result<String, ReachError> {
+    // The name is one before it is given to a program.
+    package_way(kind, name, "1.0.0").map_err(ReachError)?;
+    let (program, args, input): (_, Vec<&str>, String) = match kind {
+        "npm" => ("npm", vec!["view", "--json", "--", name, "version"], String::new()),
+        "pypi" => {
+            let args = "pip compile --quiet --no-deps --no-header --no-annotate -";
+            ("uv", args.split(' ').collect(), format!("{name}\n"))
+        }
+        other => {
+            return Err(ReachError(format!("the newest version of {other} is not known here")));
+        }
+    };
+    let failed = |why: &str| {
+        let why = SafeText::line(why);
+        ReachError(format!(
+            "which version of `{name}` is the newest cannot be found out with `{program}` ({why}); \
+             write it: {kind}:{name}@VERSION"
+        ))
+    };
+    let path = program_path(program, env).ok_or_else(|| failed("it is not on PATH"))?;
+    let args: Vec<String> = args.into_iter().map(str::to_owned).collect();
+    let out =
+        run_program(&path, &args, &input, VERSION_TIMEOUT).await.map_err(|why| failed(&why))?;
+    let found = if kind == "npm" {
+        let value: Value = serde_json::from_str(out.trim()).unwrap_or_default();
+        value.as_str().map(str::to_owned)
+    } else {
+        out.lines().find_map(|line| line.split_once("==")).map(|(_, version)| version.to_owned())
+    };
+    let version = found.map(|version| version.trim().to_owned()).unwrap_or_default();
+    package_way(kind, name, &version)
+        .map_err(|_| failed("its answer has no version"))
+        .map(|_| version)
+}
+
+/// The path of a program on `PATH`.
+fn program_path(program: &str, env: &Environment) -> Option<PathBuf> {
+    let ends: &[&str] = if cfg!(windows) { &[".cmd", ".exe"] } else { &[""] };
+    std::env::split_paths(env.var("PATH").unwrap_or_default())
+        .flat_map(|folder| ends.iter().map(move |end| folder.join(format!("{program}{end}"))))
+        .find(|path| path.is_absolute() && path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_registry_packages_images_and_files() {
+        let registry = |name: &str, version: Option<&str>| ServerOrigin::Registry {
+            name: name.to_owned(),
+            version: version.map(str::to_owned),
+        };
+        let package = |kind, name: &str, version: Option<&str>| ServerOrigin::Package {
+            kind,
+            name: name.to_owned(),
+            version: version.map(str::to_owned),
+        };
+        for (word, origin) in [
+            ("weather", registry("weather", None)),
+            ("io.example/weather@1.2", registry("io.example/weather", Some("1.2"))),
+            ("npm:@a/b", package("npm", "@a/b", None)),
+            ("npm:@a/b@1.0.0", package("npm", "@a/b", Some("1.0.0"))),
+            ("pypi:mcp-server-time==1.0", package("pypi", "mcp-server-time", Some("1.0"))),
+            ("pypi:x@2", package("pypi", "x", Some("2"))),
+            ("docker:i.example/a/b:1@sha256:0", package("oci", "i.example/a/b:1@sha256:0", None)),
+            ("a/b.mcpb", ServerOrigin::File("a/b.mcpb".into())),
+            ("b.DXT", ServerOrigin::File("b.DXT".into())),
+            ("./server.json", ServerOrigin::File("./server.json".into())),
+        ] {
+            assert_eq!(ServerOrigin::parse(word), origin, "{word}");
+        }
+    }
+
+    #[test]
+    fn images_are_pinned_by_a_tag_or_a_digest() {
+        for image in ["a/b:1.0", "h:5000/a:2", "a@sha256:00"] {
+            assert!(pinned_image(image).is_ok(), "{image}");
+        }
+        for image in ["a/b", "a:latest", "h:5000/a", "a:"] {
+            assert!(pinned_image(image).is_err(), "{image}");
+        }
+    }
+}
