@@ -183,7 +183,8 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
                     serve_stdio(host.clone(), bridge, who, stop).await
                 } else {
                     let store = store(args, &env, &keeper)?;
-                    over_http(args, host.clone(), bridge, (clients, store), stop).await
+                    let beside = (clients, store, env.clone());
+                    over_http(args, host.clone(), bridge, beside, stop).await
                 }
             };
             tokio::pin!(serving);
@@ -275,7 +276,9 @@ impl Door {
         clients: Clients,
         profile: Option<String>,
     ) -> Result<Self, String> {
-        let state = Environment::of_process().state_dir;
+        let mut environment = Environment::of_process();
+        environment.sources = ::deck::secret_sources(&environment);
+        let state = environment.state_dir.clone();
         let none = "there is no folder for the token: name a file with --token-file";
         let token_file = match token_file {
             Some(file) => file.to_owned(),
@@ -293,7 +296,14 @@ impl Door {
         let tokens = state.as_deref().map(ClientTokens::from_state_dir).unwrap_or_default();
         // A file that cannot be used is told now, not when the first client is refused.
         let _ = tokens.list();
-        let options = ServeOptions { clients, owner, tokens, profile, ..ServeOptions::default() };
+        let options = ServeOptions {
+            clients,
+            owner,
+            tokens,
+            profile,
+            environment,
+            ..ServeOptions::default()
+        };
         Ok(Self { listener, options, url: format!("http://{address}"), token_file })
     }
 }
@@ -354,7 +364,7 @@ async fn over_http(
     args: &ServeArgs,
     host: Host,
     bridge: Bridge,
-    (clients, store): (Clients, Option<Arc<dyn SharedStore>>),
+    (clients, store, environment): (Clients, Option<Arc<dyn SharedStore>>, Environment),
     stop: CancellationToken,
 ) -> Result<(), String> {
     let file = args.token_file.as_deref();
@@ -363,6 +373,7 @@ async fn over_http(
     #[cfg(feature = "chat")]
     let chats = (store.clone().map(|store| store as _), door.options.clients.clone());
     door.options.store = store;
+    door.options.environment = environment;
     door.options.allowed_hosts.clone_from(&args.allow_host);
     door.options.allowed_origins.clone_from(&args.allow_origin);
     if let Some(collector) = &args.otlp {

@@ -13,11 +13,15 @@ use futures::StreamExt as _;
 
 use super::accept::as_rpc;
 use super::outside::Outside;
+use super::sign_in::METADATA_PATH;
 use super::state::Gateway;
 use super::tokens::Client;
+use base::Timestamp;
 use host::OutsideCode;
 
 const SESSION: &str = "mcp-session-id";
+/// How paths of the metadata begin that name the resource too.
+const METADATA_BELOW: &str = "/.well-known/oauth-protected-resource/";
 
 /// Largest request body, in bytes.
 pub(super) const MAX_BODY_BYTES: usize = 4 << 20;
@@ -90,14 +94,17 @@ async fn arrived(request: Request) -> Result<Request, Outside> {
 
 /// Passes a request on with its [`Client`] as an extension, or refuses it.
 async fn admit(gateway: Arc<Gateway>, request: Request, next: Next) -> Response {
-    if request.uri().path() == "/healthz" {
+    let path = request.uri().path();
+    if path == "/healthz" || path == METADATA_PATH || path.starts_with(METADATA_BELOW) {
         return next.run(request).await;
     }
-    let Some(mut client) = bearer(request.headers()).and_then(|token| gateway.client(token)) else {
-        let message = "send `Authorization: Bearer TOKEN`; the operator has the token file";
-        let refused =
-            Outside::new(OutsideCode::PermissionDenied, StatusCode::UNAUTHORIZED, message);
-        return ([(header::WWW_AUTHENTICATE, "Bearer")], refused).into_response();
+    let client = match bearer(request.headers()) {
+        Some(token) => gateway.authenticate(token).await.map_err(Some),
+        None => Err(None),
+    };
+    let mut client = match client {
+        Ok(client) => client,
+        Err(refusal) => return gateway.challenge(refusal),
     };
     let path = request.uri().path();
     if gateway.is_away() && path != "/readyz" {
@@ -106,7 +113,8 @@ async fn admit(gateway: Arc<Gateway>, request: Request, next: Next) -> Response 
     let is_mcp = is_mcp(path);
     let profile = path.strip_prefix("/mcp/p/");
     if let Some(profile) = profile.map(|profile| profile.strip_suffix('/').unwrap_or(profile)) {
-        if profile != &*client.profile && !client.is_owner {
+        let is_own = client.profiles.iter().any(|own| **own == *profile);
+        if !is_own && !client.is_owner {
             let message = "the token belongs to another profile";
             return Outside::new(OutsideCode::PermissionDenied, StatusCode::FORBIDDEN, message)
                 .into_response();
@@ -136,7 +144,7 @@ async fn admit(gateway: Arc<Gateway>, request: Request, next: Next) -> Response 
     if !is_mcp {
         return response;
     }
-    let mut response = until_cut(response, &client);
+    let mut response = until_cut(response, &client, gateway.host.clock().now());
     if is_delete && response.status() == StatusCode::ACCEPTED {
         // The status that the official Python client expects for an ended session.
         *response.status_mut() = StatusCode::NO_CONTENT;
@@ -170,8 +178,8 @@ pub(crate) async fn site(
     }
 }
 
-/// Ends a response that is an event stream when its client is cut.
-fn until_cut(response: Response, client: &Client) -> Response {
+/// Ends a response that is an event stream when its client is cut, or its token ends.
+fn until_cut(response: Response, client: &Client, now: Timestamp) -> Response {
     let is_stream = response
         .headers()
         .get(header::CONTENT_TYPE)
@@ -179,9 +187,15 @@ fn until_cut(response: Response, client: &Client) -> Response {
     if !is_stream {
         return response;
     }
-    let cut = client.cut.clone();
-    response
-        .map(|body| Body::from_stream(body.into_data_stream().take_until(cut.cancelled_owned())))
+    let (cut, left) = (client.cut.clone(), client.expires.map(|end| end.since(now)));
+    let ended = async move {
+        match left {
+            Some(left) => _ = tokio::time::timeout(left, cut.cancelled()).await,
+            None => cut.cancelled().await,
+        }
+    };
+    let ended = Box::pin(ended);
+    response.map(|body| Body::from_stream(body.into_data_stream().take_until(ended)))
 }
 
 /// Whether a request without a session may open one: from 2026-07-28 on sessions do not exist.

@@ -29,6 +29,7 @@ mod replies;
 mod rest;
 mod search;
 mod sessions;
+mod sign_in;
 mod state;
 mod store;
 mod tasks;
@@ -105,6 +106,8 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(rest::ready))
+        .route(sign_in::METADATA_PATH, get(sign_in::metadata))
+        .route("/.well-known/oauth-protected-resource/{*path}", get(sign_in::metadata))
         .route("/openapi.json", get(rest::openapi))
         .route("/tools", get(rest::tools))
         .route("/tools/{*path}", post(rest::call))

@@ -14,12 +14,14 @@ use super::metrics::GatewayMetrics;
 use super::outside::Outside;
 use super::questions::Questions;
 use super::sessions::ClientSessions;
+use super::sign_in::{IssuedTokens, SIGNED_IN_PREFIX};
 use super::store::{EXCHANGE_INTERVAL, SharedStore};
 use super::tasks::ClientTasks;
 use super::tokens::{Client, ClientTokens, OwnerToken};
 use super::traces::Traces;
 use base::text::nearest;
 use base::{LogLevel, ServerName};
+use config::Environment;
 use deck::Clients;
 use host::{
     Host, HostView, Origin, OverlayConfig, PolicyAction, ServerState, ServerView, TargetKind,
@@ -35,6 +37,10 @@ const STARTING_TIMEOUT: Duration = Duration::from_secs(50);
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 /// Housekeeping ticks between two renewals of the open sessions in the shared store.
 const RENEWAL_TICKS: u32 = 240;
+
+/// Why the token of a caller that signed in cannot be revoked here.
+const ENDED_BY_ISSUER: &str = "its token is from its issuer: end it there, or keep the caller out \
+                               with `mcpdeck grants add --deny`";
 
 /// Whether any server has neither started nor failed yet. Servers that start on demand already have
 /// lists and do not count; nor do servers held for the operator, possibly for hours.
@@ -70,6 +76,8 @@ pub struct ServeOptions {
     pub traces: Traces,
     /// The store shared with other replicas, if any.
     pub store: Option<Arc<dyn SharedStore>>,
+    /// Where references of the policy are looked up.
+    pub environment: Environment,
 }
 
 /// State shared by all requests.
@@ -88,6 +96,7 @@ pub(crate) struct Gateway {
     pub shutdown: CancellationToken,
     pub metrics: GatewayMetrics,
     pub sessions: Arc<ClientSessions>,
+    pub sign_in: IssuedTokens,
     /// Set once all servers have started, or the wait for them timed out.
     started: OnceCell<()>,
 }
@@ -109,6 +118,9 @@ impl Gateway {
         }
         let tokens = options.tokens.clone();
         options.clients.revoke_with(move |id| {
+            if id.starts_with(SIGNED_IN_PREFIX) {
+                return Err(ENDED_BY_ISSUER.to_owned());
+            }
             let found = tokens.revoke(id)?;
             found.then_some(()).ok_or_else(|| "it has no token that could be revoked".to_owned())
         });
@@ -128,6 +140,7 @@ impl Gateway {
             shutdown: CancellationToken::new(),
             sessions: Arc::new(ClientSessions::new(options.store.clone())),
             started: OnceCell::new(),
+            sign_in: IssuedTokens::new(std::mem::take(&mut options.environment)),
             options,
         })
     }
@@ -202,6 +215,7 @@ impl Gateway {
         for client in self.options.clients.list() {
             if let Origin::Gateway(id) = &client.principal.origin
                 && !client.principal.is_person()
+                && !id.starts_with(SIGNED_IN_PREFIX)
                 && !tokens.iter().any(|token| token.id == *id && !token.is_over(now))
             {
                 self.options.clients.cut(&client.principal.origin.to_string());

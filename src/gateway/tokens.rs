@@ -44,11 +44,15 @@ pub struct Client {
     pub is_named: bool,
     /// Whether it is the operator's own token, which carries every scope.
     pub is_owner: bool,
-    scopes: Vec<AccessScope>,
+    pub(crate) scopes: Vec<AccessScope>,
     /// Its MCP session, if any.
     pub(crate) session: Option<Arc<str>>,
     /// Cancels its streams and calls.
     pub cut: CancellationToken,
+    /// The profiles that its path may name.
+    pub(crate) profiles: Arc<[Arc<str>]>,
+    /// When its token ends, if it has signed in.
+    pub(crate) expires: Option<Timestamp>,
 }
 
 impl Client {
@@ -58,7 +62,18 @@ impl Client {
         let (id, scopes) = (Origin::OWNER.into(), Vec::new());
         let is_named = profile.is_some();
         let profile = profile.unwrap_or_else(|| DEFAULT_PROFILE.into());
-        Self { id, profile, is_named, is_owner: true, scopes, session: None, cut }
+        let (profiles, expires) = (Arc::default(), None);
+        Self {
+            id,
+            profile,
+            is_named,
+            is_owner: true,
+            scopes,
+            session: None,
+            cut,
+            profiles,
+            expires,
+        }
     }
 
     /// The origin of its calls, for the engine.
@@ -274,6 +289,8 @@ impl ClientTokens {
         Some(Client {
             id: found.id.as_str().into(),
             profile: found.profile.as_str().into(),
+            profiles: [found.profile.as_str().into()].into(),
+            expires: None,
             is_named: true,
             is_owner: false,
             scopes: found.scopes.clone(),

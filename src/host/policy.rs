@@ -14,6 +14,7 @@ mod point;
 mod principal;
 mod quotas;
 mod rules;
+mod sign_in;
 
 pub use audit::{AuditConfig, AuditEvent, AuditKind, AuditSink};
 pub(crate) use audit::{hash_of_result, hash_of_value, is_refusal, not_audited};
@@ -38,4 +39,7 @@ pub use quotas::{
 pub use rules::{
     HookConfig, LimitsConfig, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch, Rules,
     ToolExposure, TrifectaConfig, Unmatched,
+};
+pub use sign_in::{
+    IntrospectionConfig, ProfileMatch, SignInConfig, SignatureAlgorithm, is_safe_address,
 };

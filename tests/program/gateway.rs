@@ -1,6 +1,7 @@
 //! `mcpdeck serve` end to end: the program itself, over HTTP and over a pipe.
 
 mod clients;
+mod sign_in;
 mod tasks;
 mod team;
 

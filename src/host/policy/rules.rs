@@ -8,12 +8,14 @@ use globset::{Glob, GlobSet};
 use parking_lot::RwLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::audit::AuditConfig;
 use super::globs::GlobList;
 use super::overlay::OverlayConfig;
 use super::principal::{PolicyTarget, TargetKind};
 use super::quotas::{QuotaConfig, Quotas};
+use super::sign_in::{ProfileMatch, SignInConfig};
 use crate::pattern::{NamePatterns, OfferedNames, Reading, meant_by, meets};
 use base::ServerName;
 use base::secret::percent_decoded;
@@ -172,6 +174,18 @@ impl Rules {
             }
         }
         problems.extend(config.audit.iter().flat_map(AuditConfig::problems));
+        problems.extend(config.sign_in.iter().flat_map(SignInConfig::problems));
+        for (name, profile) in &config.profiles {
+            let Some(matches) = &profile.matches else { continue };
+            let wrong = matches.problems().into_iter();
+            problems.extend(wrong.map(|it| format!("policy/profiles/{name}/match: {it}")));
+            if config.sign_in.is_none() {
+                problems.push(format!(
+                    "policy/profiles/{name}/match: it counts only for callers that sign in: set \
+                     `signIn`"
+                ));
+            }
+        }
         let applies_to_person = config.applies_to_person;
         let quotas = Quotas::compile(&config.quotas, &mut problems);
         let rules = Self { applies_to_person, all, profiles, quotas, servers: RwLock::default() };
@@ -523,6 +537,9 @@ pub struct PolicyConfig {
     /// The audit log of every call, read and prompt, yours too. Without it there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditConfig>,
+    /// Where callers of `mcpdeck serve` may sign in, besides with the tokens of `mcpdeck token`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sign_in: Option<SignInConfig>,
     /// Rules of single profiles, in addition to the global ones.
     pub profiles: BTreeMap<String, ProfileConfig>,
 }
@@ -532,6 +549,10 @@ pub struct PolicyConfig {
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ProfileConfig {
+    /// Which callers that signed in have this profile; the first by name, of several, unless their
+    /// path names another (`/mcp/p/NAME`).
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    pub matches: Option<ProfileMatch>,
     /// What the profile may use without a grant, and the model of a chat without a question;
     /// anything else is hidden from it.
     pub allow: Vec<RuleConfig>,
@@ -549,6 +570,18 @@ pub struct ProfileConfig {
     pub expose_tokens: Option<u32>,
     /// What it changes of tools as its callers see them.
     pub overlays: Vec<OverlayConfig>,
+}
+
+impl PolicyConfig {
+    /// The profiles that the claims of a signed-in caller give, in the order of their names.
+    pub fn profiles_of_claims(&self, claims: &Value) -> Vec<Arc<str>> {
+        let groups = self.sign_in.as_ref().and_then(|it| it.groups.as_deref()).unwrap_or("groups");
+        let fits = |wanted: &Option<ProfileMatch>| {
+            wanted.as_ref().is_some_and(|wanted| wanted.fits(claims, groups))
+        };
+        let profiles = self.profiles.iter().filter(|(_, profile)| fits(&profile.matches));
+        profiles.map(|(name, _)| name.as_str().into()).collect()
+    }
 }
 
 impl ProfileConfig {

@@ -1,0 +1,344 @@
+//! Callers that sign in at an issuer of ours: what their tokens give them, and what no token does.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use serde_json::{Value, json};
+
+use super::{POLL, Service, initialize};
+
+/// Whom the tokens are for.
+const AUDIENCE: &str = "https://deck.example/mcp";
+
+fn encoded(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// A key of an issuer.
+struct Signer {
+    id: String,
+    pair: EcdsaKeyPair,
+}
+
+impl Signer {
+    fn new(id: &str) -> Self {
+        let (algorithm, random) = (&ECDSA_P256_SHA256_FIXED_SIGNING, SystemRandom::new());
+        let made = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
+        let pair = EcdsaKeyPair::from_pkcs8(algorithm, made.as_ref(), &random).unwrap();
+        Self { id: id.to_owned(), pair }
+    }
+
+    fn jwk(&self) -> Value {
+        let point = self.pair.public_key().as_ref();
+        let (x, y) = (encoded(&point[1..33]), encoded(&point[33..]));
+        json!({"kty": "EC", "crv": "P-256", "kid": self.id, "use": "sig", "x": x, "y": y})
+    }
+
+    fn sign(&self, header: &Value, claims: &Value) -> String {
+        let signed = format!("{}.{}", encoded(header.to_string()), encoded(claims.to_string()));
+        let sign = self.pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+        format!("{signed}.{}", encoded(sign))
+    }
+
+    fn token(&self, claims: &Value) -> String {
+        self.sign(&json!({"alg": "ES256", "kid": self.id, "typ": "at+jwt"}), claims)
+    }
+}
+
+/// What an issuer publishes, and what it was asked.
+#[derive(Default)]
+struct Published {
+    keys: Vec<Value>,
+    /// Opaque tokens, with what it says about them.
+    opaque: Vec<(String, Value)>,
+    asked: Vec<String>,
+}
+
+#[derive(Clone)]
+struct Issuer {
+    url: String,
+    published: Arc<Mutex<Published>>,
+}
+
+impl Issuer {
+    fn start(keys: &[&Signer]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let issuer = Self { url, published: Arc::default() };
+        issuer.publish(keys);
+        let own = issuer.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let own = own.clone();
+                std::thread::spawn(move || own.answer(&stream));
+            }
+        });
+        issuer
+    }
+
+    fn publish(&self, keys: &[&Signer]) {
+        let mut published = self.published.lock().unwrap();
+        published.keys = keys.iter().map(|key| key.jwk()).collect();
+        // What must not be taken for a key that signs.
+        published.keys.push(json!({"kty": "oct", "kid": "secret", "k": "c2VjcmV0"}));
+        published.keys.push(json!({"kty": "future", "kid": "odd"}));
+    }
+
+    fn answer(&self, stream: &TcpStream) -> Option<()> {
+        let mut from = BufReader::new(stream);
+        let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
+        let mut auth = String::new();
+        from.read_line(&mut first).ok()?;
+        while from.read_line(&mut line).ok()? > 2 {
+            let (name, value) = line.split_once(": ")?;
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" => length = value.trim().parse().ok()?,
+                "authorization" => value.trim().clone_into(&mut auth),
+                _ => {}
+            }
+            line.clear();
+        }
+        let mut body = vec![0; length];
+        from.read_exact(&mut body).ok()?;
+        let body = String::from_utf8(body).ok()?;
+        let url = &self.url;
+        let mut published = self.published.lock().unwrap();
+        published.asked.push(first.clone());
+        let answer = match first.split(' ').nth(1)? {
+            "/.well-known/openid-configuration" => json!({
+                "issuer": url, "jwks_uri": format!("{url}/keys"),
+                "introspection_endpoint": format!("{url}/introspect"),
+            }),
+            "/keys" => json!({"keys": published.keys}),
+            "/introspect" => {
+                let expected = base64::engine::general_purpose::STANDARD.encode("deck:s%2Fcret");
+                assert_eq!(auth, format!("Basic {expected}"));
+                let token = body.strip_prefix("token=")?.split('&').next()?.to_owned();
+                let known = published.opaque.iter().find(|(known, _)| *known == token);
+                known.map_or(json!({"active": false}), |(_, claims)| claims.clone())
+            }
+            _ => json!({}),
+        };
+        drop(published);
+        let text = answer.to_string();
+        let head =
+            format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}", text.len());
+        (&mut &*stream).write_all(format!("{head}\r\n\r\n{text}").as_bytes()).ok()
+    }
+
+    fn claims(&self, subject: &str, more: &Value) -> Value {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let now = now.as_secs();
+        let mut claims = json!({
+            "iss": self.url, "aud": AUDIENCE, "sub": subject, "iat": now, "exp": now + 600,
+        });
+        claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        claims
+    }
+
+    /// A service whose callers sign in here.
+    fn service(&self, more: &Value, args: &[&str]) -> Service {
+        let mut sign_in = json!({"issuer": self.url, "audience": AUDIENCE});
+        sign_in.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let policy = json!({
+            "signIn": sign_in,
+            "profiles": {
+                "platform": {"match": {"group": "platform"}, "allow": ["greeter.*"]},
+                "reader": {"match": {"group": ["read*", "platform"]},
+                           "allow": [{"resources": "*"}]},
+            },
+        });
+        Service::with(&policy, args)
+    }
+}
+
+fn tools(service: &Service, token: &str) -> (u16, Vec<String>) {
+    let auth = format!("Bearer {token}");
+    let answer = service.send("GET", "/tools", &[("Authorization", &auth)], "");
+    let listed = if answer.status == 200 { answer.json() } else { Value::Null };
+    let names = listed["tools"].as_array().into_iter().flatten();
+    (answer.status, names.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect())
+}
+
+fn call(service: &Service, token: &str) -> super::Answer {
+    let auth = format!("Bearer {token}");
+    let headers = [("Authorization", auth.as_str()), ("Content-Type", "application/json")];
+    let body = json!({"arguments": {"name": "Ada"}}).to_string();
+    service.send("POST", "/tools/greeter__greet/call", &headers, &body)
+}
+
+#[test]
+fn a_caller_signs_in_with_what_its_groups_give_and_its_token_goes_no_further() {
+    let signer = Signer::new("one");
+    let issuer = Issuer::start(&[&signer]);
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("traffic.jsonl");
+    let service = issuer.service(&json!({}), &["--record", record.to_str().unwrap()]);
+    // How to sign in is said to whoever asks, and to whoever comes without a token.
+    let well_known = "/.well-known/oauth-protected-resource";
+    for path in [well_known.to_owned(), format!("{well_known}/mcp")] {
+        let metadata = service.send("GET", &path, &[], "");
+        assert_eq!(metadata.status, 200, "{metadata:?}");
+        let metadata = metadata.json();
+        assert_eq!(metadata["resource"], AUDIENCE);
+        assert_eq!(metadata["authorization_servers"], json!([issuer.url]));
+    }
+    let refused = service.mcp("", &[], &initialize());
+    let challenge = refused.header("www-authenticate").unwrap().to_owned();
+    let address = format!("https://deck.example{well_known}/mcp");
+    assert_eq!(refused.status, 401);
+    assert!(challenge.contains(&format!("resource_metadata=\"{address}\"")), "{challenge}");
+
+    let platform = signer.token(&issuer.claims("alice", &json!({"groups": ["platform", "x"]})));
+    let (status, seen) = tools(&service, &platform);
+    assert_eq!((status, seen.is_empty()), (200, false));
+    assert!(seen.iter().all(|name| name.starts_with("greeter__")), "{seen:?}");
+    assert_eq!(call(&service, &platform).status, 200);
+    let session = service.session(&platform);
+    // The other profile of its groups by its path, and no third one.
+    let auth = format!("Bearer {platform}");
+    for (path, status) in [("/mcp/p/reader", 200), ("/mcp/p/other", 403)] {
+        let headers = [
+            ("Authorization", auth.as_str()),
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+        ];
+        let answer = service.send("POST", path, &headers, &initialize().to_string());
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+    }
+    // A session belongs to whoever opened it, whatever token comes later.
+    let other = signer.token(&issuer.claims("bob", &json!({"groups": ["platform"]})));
+    let ping = json!({"jsonrpc": "2.0", "id": 7, "method": "ping"});
+    let with = [("Mcp-Session-Id", session.as_str())];
+    assert_eq!(service.mcp(&other, &with, &ping).status, 404);
+    let renewed = signer.token(&issuer.claims("alice", &json!({"groups": ["platform"], "jti": 2})));
+    assert_eq!(service.mcp(&renewed, &with, &ping).status, 200);
+    // Without a group nothing is permitted; the name of the operator is a name like any other.
+    let nobody = signer.token(&issuer.claims("owner", &json!({})));
+    let refused = call(&service, &nobody);
+    assert_eq!(refused.status, 403, "{refused:?}");
+    assert!(format!("{refused:?}").contains("gateway:user/owner"), "{refused:?}");
+    // Local tokens stay.
+    let local = service.client("platform");
+    assert_eq!(call(&service, &local.token).status, 200);
+
+    let state = service.state();
+    drop(service);
+    let traffic = std::fs::read_to_string(&record).unwrap();
+    assert!(traffic.contains("Hello Ada"), "it was recorded");
+    let payload = platform.split('.').nth(1).unwrap();
+    for (what, text) in [("traffic", traffic), ("state", all_text(&state))] {
+        assert!(!text.contains(payload), "no token in {what}");
+    }
+}
+
+fn all_text(folder: &std::path::Path) -> String {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let text = entries.map(|entry| match entry.path() {
+        path if path.is_dir() => all_text(&path),
+        path => String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned(),
+    });
+    text.collect()
+}
+
+#[test]
+fn tokens_of_others_and_forged_ones_are_refused_and_keys_rotate() {
+    let (one, two, foreign) = (Signer::new("one"), Signer::new("two"), Signer::new("one"));
+    let issuer = Issuer::start(&[&one]);
+    let service = issuer.service(&json!({}), &[]);
+    let groups = json!({"groups": ["platform"]});
+    let claims = issuer.claims("alice", &groups);
+    let good = one.token(&claims);
+    assert_eq!(call(&service, &good).status, 200);
+    let with = |change: Value| {
+        one.token(&issuer.claims("alice", &{
+            let mut all = groups.clone();
+            all.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            all
+        }))
+    };
+    let forged = |header: Value| one.sign(&header, &claims);
+    let hmac = {
+        let header = encoded(json!({"alg": "HS256", "kid": "one"}).to_string());
+        let signed = format!("{header}.{}", encoded(claims.to_string()));
+        let public = one.pair.public_key().as_ref();
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, public);
+        let sign = encoded(ring::hmac::sign(&key, signed.as_bytes()));
+        format!("{signed}.{sign}")
+    };
+    let unsigned =
+        format!("{}.{}.", encoded(json!({"alg": "none"}).to_string()), encoded(claims.to_string()));
+    for (token, why) in [
+        (with(json!({"aud": "https://other.example/mcp"})), "another audience"),
+        (with(json!({"aud": null})), "another audience"),
+        (with(json!({"iss": "https://id.example"})), "another issuer"),
+        (with(json!({"exp": 1})), "has expired"),
+        (with(json!({"exp": null})), "never ends"),
+        (with(json!({"nbf": 99_999_999_999_u64})), "not valid yet"),
+        (with(json!({"sub": ""})), "not whose it is"),
+        (foreign.token(&claims), "signed by no key"),
+        (forged(json!({"alg": "ES256", "kid": "none such"})), "signed by no key"),
+        (forged(json!({"alg": "RS256", "kid": "one"})), "signed by no key"),
+        (forged(json!({"alg": "HS256", "kid": "secret"})), "algorithm"),
+        (forged(json!({"alg": "ES256", "kid": "one", "crit": ["exp"]})), "crit"),
+        (hmac, "algorithm"),
+        (unsigned, "algorithm"),
+        ("opaque".to_owned(), "unknown here"),
+        ("x".repeat(17_000), "too long"),
+    ] {
+        let refused = call(&service, &token);
+        assert_eq!(refused.status, 401, "{why}: {refused:?}");
+        let challenge = refused.header("www-authenticate").unwrap();
+        assert!(challenge.contains("error=\"invalid_token\""), "{challenge}");
+        assert!(challenge.contains(why), "{why}: {challenge}");
+    }
+    // The issuer begins to sign with another key, and takes the first one back.
+    issuer.publish(&[&two]);
+    let rotated = two.token(&claims);
+    while call(&service, &rotated).status != 200 {
+        std::thread::park_timeout(POLL);
+    }
+    assert_eq!(call(&service, &good).status, 401);
+}
+
+#[test]
+fn the_issuer_is_asked_about_opaque_tokens() {
+    let issuer = Issuer::start(&[]);
+    let more = json!({"introspection": {"clientId": "deck", "clientSecret": "${env:DECK_SECRET}"}});
+    // The program reads its environment when it starts.
+    let service = {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secrets.env");
+        std::fs::write(&file, "DECK_SECRET=s/cret\n").unwrap();
+        issuer.service(&more, &["--env-file", file.to_str().unwrap()])
+    };
+    let active = |more: Value| {
+        let mut claims = issuer.claims("alice", &json!({"active": true, "groups": ["platform"]}));
+        claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        claims
+    };
+    let mut unnamed = active(json!({}));
+    unnamed.as_object_mut().unwrap().shift_remove("iss");
+    issuer.published.lock().unwrap().opaque = vec![
+        ("good".to_owned(), active(json!({}))),
+        ("unnamed".to_owned(), unnamed),
+        ("ended".to_owned(), active(json!({"active": false}))),
+        ("foreign".to_owned(), active(json!({"aud": "https://other.example"}))),
+        ("text".to_owned(), active(json!({"active": "true"}))),
+    ];
+    for (token, status) in
+        [("good", 200), ("unnamed", 200), ("ended", 401), ("foreign", 401), ("text", 401)]
+    {
+        let answer = call(&service, token);
+        assert_eq!(answer.status, status, "{token}: {answer:?}");
+    }
+    assert_eq!(call(&service, "good").status, 200);
+    let asked = issuer.published.lock().unwrap().asked.clone();
+    let asked = asked.iter().filter(|line| line.contains("/introspect")).count();
+    assert_eq!(asked, 5, "an answer is used for a while");
+}
