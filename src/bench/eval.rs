@@ -306,7 +306,13 @@ async fn one_run(
                 run.calls.push(EvalCall { tool, arguments });
                 let text = base::SafeText::cut_block(&text, MAX_RESULT_CHARS).to_string();
                 let (id, name) = (call.id, call.name);
-                prompt.messages.push(ChatMessage::Tool { id, name, text, is_error });
+                prompt.messages.push(ChatMessage::Tool {
+                    id,
+                    name,
+                    text,
+                    is_error,
+                    media: Vec::new(),
+                });
             }
         }
     }

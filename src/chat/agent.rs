@@ -10,6 +10,7 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::{ChatTool, ToolCatalog};
@@ -19,6 +20,7 @@ use crate::llm::{
     ChatMessage, Delta, LanguageModel, LlmError, LlmErrorKind, ModelPrompt, ModelReply, OnDelta,
     Stop, TokenUsage, ToolCall,
 };
+use crate::media::{self, ResultMedia, ToolMedia};
 use crate::prompt::{Cost, SystemPrompt, inner, marked};
 use base::ServerName;
 use base::human::{self, Bytes};
@@ -28,6 +30,7 @@ use deck::Clients;
 use host::{
     Asker, CallOptions, CallOutcome, Host, OutsideError, Principal, TraceContext, canonical_name,
 };
+use mcp::Progress;
 
 /// Limits at which a turn stops.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +67,13 @@ impl Default for TurnLimits {
 
 /// Maximum size of a call's result, in bytes; longer ones are shortened.
 const MAX_RESULT_BYTES: usize = 200_000;
+/// Least time between two reports of the progress of one call, but for the last one.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+/// Reports of progress that wait; the newest is dropped when there are more.
+const PROGRESS_CAPACITY: usize = 8;
+
+/// A call's text and pictures for the model, or why there are none.
+type CallContent = Result<(String, Vec<ToolMedia>), String>;
 
 /// The conversation so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -253,6 +263,7 @@ impl Agent {
             spent_before: talk.spent,
             costs: Vec::new(),
             results: BTreeMap::new(),
+            dollars: BTreeMap::new(),
             same: HashMap::new(),
             failures: HashMap::new(),
         };
@@ -277,6 +288,7 @@ impl Agent {
         let unknown_tools = self.unknown.lock().get(model.name()).cloned().unwrap_or_default();
         on_event(ChatEvent::Done {
             reason,
+            message: reason.in_words().to_owned(),
             rounds: turn.rounds,
             tool_calls: turn.calls,
             usage: turn.usage,
@@ -305,6 +317,8 @@ struct AgentTurn<'a> {
     costs: Vec<Cost>,
     /// Calls of each server and the tokens of their results.
     results: BTreeMap<ServerName, (u32, u64)>,
+    /// What each server's part of the prompts has cost, in dollars.
+    dollars: BTreeMap<ServerName, f64>,
     /// The last result of each call, and how often in a row it was returned.
     same: HashMap<String, (String, u32)>,
     /// Failures in a row, by tool.
@@ -323,6 +337,10 @@ impl AgentTurn<'_> {
                 return Ok(self.stop(talk, reason));
             }
             self.rounds += 1;
+            if self.cancel.run_until_cancelled(self.model.prepare()).await.is_none() {
+                return Ok(DoneReason::Aborted);
+            }
+            let limit = self.model.context();
             let catalog = ToolCatalog::from_host(&agent.host, &agent.who);
             let is_fenced = self.model.is_fenced();
             let system = SystemPrompt::compose(who, &catalog, is_fenced);
@@ -341,10 +359,22 @@ impl AgentTurn<'_> {
                 return Ok(DoneReason::Aborted);
             }
             prompt.messages.clone_from(&talk.messages);
-            let Some(reply) = self.ask(talk, &prompt).await? else {
-                return Ok(DoneReason::Aborted);
+            let asked = self.ask(talk, &prompt).await;
+            let reply = match asked {
+                Ok(Some(reply)) => reply,
+                Ok(None) => return Ok(DoneReason::Aborted),
+                // The provider named a size that is less than what was known.
+                Err(error)
+                    if error.kind == LlmErrorKind::TooLong && self.model.context() < limit =>
+                {
+                    let why = format!("the model takes {} tokens", self.model.context());
+                    (self.on_event)(ChatEvent::status(StatusKind::Retrying, why));
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             self.usage.add(reply.usage);
+            self.bill(&prompt, reply.usage);
             let (calls, stop) = (reply.calls.clone(), reply.stop);
             let is_empty = reply.text.trim().is_empty();
             talk.messages.push(ChatMessage::Assistant(reply));
@@ -374,8 +404,21 @@ impl AgentTurn<'_> {
         for cost in &mut costs {
             (cost.calls, cost.results) =
                 self.results.get(&cost.server).copied().unwrap_or_default();
+            cost.dollars = self.dollars.get(&cost.server).copied();
         }
         costs
+    }
+
+    /// Shares the cost of a prompt among the servers, by their parts of it.
+    fn bill(&mut self, prompt: &ModelPrompt, usage: TokenUsage) {
+        let Some(price) = self.model.price() else { return };
+        let paid = price.cost(TokenUsage { output: 0, ..usage });
+        let whole = context::of_prompt(prompt).max(1) as f64;
+        for cost in &self.costs {
+            let results = self.results.get(&cost.server).map_or(0, |(_, tokens)| *tokens);
+            let part = (cost.definitions + cost.guidance + results) as f64 / whole;
+            *self.dollars.entry(cost.server.clone()).or_default() += paid * part.min(1.0);
+        }
     }
 
     /// The reason not to ask the model again, if any.
@@ -408,6 +451,15 @@ impl AgentTurn<'_> {
             }
             DoneReason::Loop => "the same call gave the same result again and again".to_owned(),
             DoneReason::ToolErrors => "a tool failed several times in a row".to_owned(),
+            DoneReason::Budget
+                if self.agent.limits.cost.is_some() && self.model.price().is_none() =>
+            {
+                let name = self.model.name();
+                format!(
+                    "the price of {name} is not known, and the conversation may not cost more \
+                         than was said"
+                )
+            }
             DoneReason::Budget
                 if self.agent.limits.cost.is_some_and(|most| self.cost() >= most) =>
             {
@@ -588,6 +640,7 @@ impl AgentTurn<'_> {
                 talk.messages.push(message);
             }
         }
+        media::drop_old(&mut talk.messages);
         stop
     }
 
@@ -627,8 +680,10 @@ impl AgentTurn<'_> {
         call: &ToolCall,
     ) -> (ChatMessage, Option<DoneReason>) {
         let (result, [active, human], stop) = self.make(catalog, call).await;
-        let is_error = result.is_err();
-        let (Ok(text) | Err(text)) = result;
+        let (is_error, text, media) = match result {
+            Ok((text, media)) => (false, text, media),
+            Err(text) => (true, text, Vec::new()),
+        };
         let mut text = SafeText::block(&text).to_string();
         context::shorten(&mut text, MAX_RESULT_BYTES);
         (self.on_event)(ChatEvent::ToolResult {
@@ -640,7 +695,7 @@ impl AgentTurn<'_> {
             human_ms: human.as_millis() as u64,
         });
         let (id, name) = (call.id.clone(), call.name.clone());
-        (ChatMessage::Tool { id, name, text: marked(&text), is_error }, stop)
+        (ChatMessage::Tool { id, name, text: marked(&text), is_error, media }, stop)
     }
 
     /// Returns the result or the failure, the time that the call and the user took, and a reason to
@@ -649,7 +704,7 @@ impl AgentTurn<'_> {
         &self,
         catalog: &ToolCatalog,
         call: &ToolCall,
-    ) -> (Result<String, String>, [Duration; 2], Option<DoneReason>) {
+    ) -> (CallContent, [Duration; 2], Option<DoneReason>) {
         let none = Duration::ZERO;
         let found = catalog.find(&call.name);
         (self.on_event)(ChatEvent::ToolCall {
@@ -679,7 +734,9 @@ impl AgentTurn<'_> {
         let cancel = self.cancel.child_token();
         self.agent.running.lock().insert(call.id.clone(), cancel.clone());
         let who = &self.agent.who;
+        let (progress, coming) = mpsc::channel(PROGRESS_CAPACITY);
         let options = CallOptions {
+            progress: Some(progress),
             cancel: cancel.clone(),
             origin: who.origin.clone(),
             profile: who.is_named.then(|| Arc::clone(&who.profile)),
@@ -696,12 +753,13 @@ impl AgentTurn<'_> {
         let label = canonical_name(&entry.server, &entry.tool.name);
         let made = Box::pin(self.agent.host.call_tool_with(&entry.tool.name, arguments, options));
         let client = who.accountable();
-        let outcome = self.agent.clients.call(&client, &label, &cancel, made).await;
+        let outcome = self.agent.clients.call(&client, &label, &cancel, made);
+        let outcome = self.reported(call, coming, outcome).await;
         self.agent.running.lock().remove(&call.id);
         match outcome {
             Ok(outcome) => {
-                let text = text_of(&outcome);
-                let result = if outcome.is_error { Err(text) } else { Ok(text) };
+                let (text, media) = content_of(&outcome, |mime| self.model.takes(mime));
+                let result = if outcome.is_error { Err(text) } else { Ok((text, media)) };
                 (result, [outcome.duration, outcome.waiting], None)
             }
             Err(error) => {
@@ -718,6 +776,38 @@ impl AgentTurn<'_> {
                 }
                 (Err(refused(catalog, call, &error)), took, stop)
             }
+        }
+    }
+
+    /// Waits for a call, and reports its progress meanwhile: events are kept, so they are fewer than
+    /// what the engine passes on.
+    async fn reported<T>(
+        &self,
+        call: &ToolCall,
+        mut coming: mpsc::Receiver<Progress>,
+        made: impl Future<Output = T>,
+    ) -> T {
+        tokio::pin!(made);
+        let mut next = tokio::time::Instant::now();
+        loop {
+            let progress = tokio::select! {
+                biased;
+                Some(progress) = coming.recv() => progress,
+                outcome = &mut made => return outcome,
+            };
+            let now = tokio::time::Instant::now();
+            let is_last = progress.total.is_some_and(|total| progress.progress >= total);
+            if now < next && !is_last {
+                continue;
+            }
+            next = now + PROGRESS_INTERVAL;
+            (self.on_event)(ChatEvent::ToolProgress {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                message: progress_in_words(&progress),
+                progress: progress.progress,
+                total: progress.total,
+            });
         }
     }
 
@@ -789,12 +879,26 @@ fn not_made(call: &ToolCall, reason: DoneReason) -> ChatMessage {
         _ => "the turn was stopped",
     };
     let (id, name) = (call.id.clone(), call.name.clone());
-    ChatMessage::Tool { id, name, text: format!("not called: {why}"), is_error: true }
+    let text = format!("not called: {why}");
+    ChatMessage::Tool { id, name, text, is_error: true, media: Vec::new() }
 }
 
-/// A result as text: its text blocks, else its structured content; links with what is known of
-/// their resources; binary data by type and size.
-fn text_of(outcome: &CallOutcome) -> String {
+/// How far a call is.
+fn progress_in_words(progress: &Progress) -> String {
+    let mut text = match progress.total {
+        Some(total) => format!("{} of {total}", progress.progress),
+        None => progress.progress.to_string(),
+    };
+    if let Some(message) = progress.message.as_deref().filter(|message| !message.is_empty()) {
+        let _ = write!(text, ": {message}");
+    }
+    SafeText::cut(&text, 200).to_string()
+}
+
+/// A result for the model. As text: its text blocks, else its structured content; links with what is
+/// known of their resources; binary data by type and size. And the pictures and sounds that it takes.
+fn content_of(outcome: &CallOutcome, takes: impl Fn(&str) -> bool) -> (String, Vec<ToolMedia>) {
+    let mut media = ResultMedia::default();
     let mut text = outcome.text();
     let result: &Value = &outcome.result;
     if text.is_empty()
@@ -809,12 +913,13 @@ fn text_of(outcome: &CallOutcome) -> String {
             Some("resource") => match block["resource"]["blob"].as_str() {
                 Some(blob) => {
                     let uri = block["resource"]["uri"].as_str().unwrap_or_default();
-                    format!("[resource {uri}] {}", binary(&block["resource"], blob))
+                    let mime = block["resource"]["mimeType"].as_str();
+                    format!("[resource {uri}] {}", media.take(mime, blob, &takes))
                 }
                 None => continue,
             },
             _ => match block.get("data").and_then(Value::as_str) {
-                Some(data) => binary(block, data),
+                Some(data) => media.take(block["mimeType"].as_str(), data, &takes),
                 None => continue,
             },
         };
@@ -823,12 +928,10 @@ fn text_of(outcome: &CallOutcome) -> String {
         }
         text.push_str(&more);
     }
-    if text.is_empty() { "done; it returned nothing".to_owned() } else { text }
-}
-
-fn binary(block: &Value, data: &str) -> String {
-    let kind = block["mimeType"].as_str().unwrap_or("data");
-    format!("[{kind}, {}]", Bytes(data.len() as u64 * 3 / 4))
+    if text.is_empty() {
+        "done; it returned nothing".clone_into(&mut text);
+    }
+    (text, media.media)
 }
 
 /// A link to a resource, a line for each thing known.

@@ -1,6 +1,7 @@
 //! Fitting a prompt into a model's context: token estimates, and shortening of messages. Pure.
 
 use crate::llm::{ChatMessage, ModelPrompt, ModelReply};
+use crate::media::ToolMedia;
 use base::text::cut;
 
 /// Share of the context that a prompt may use, in percent; the rest is for the answer.
@@ -24,9 +25,16 @@ pub fn of_reply(reply: &ModelReply) -> u64 {
 
 fn of_message(message: &ChatMessage) -> u64 {
     4 + match message {
-        ChatMessage::User { text } | ChatMessage::Tool { text, .. } => of_text(text),
+        ChatMessage::User { text } => of_text(text),
+        ChatMessage::Tool { text, media, .. } => {
+            of_text(text) + media.iter().map(ToolMedia::tokens).sum::<u64>()
+        }
         ChatMessage::Assistant(reply) => {
-            let carried = reply.carried.iter().map(|block| of_text(&block.to_string()));
+            // Some blocks only keep the places of the text and the calls.
+            let is_own =
+                |block: &&serde_json::Value| block["type"] != "text" && block["type"] != "tool_use";
+            let carried = reply.carried.iter().filter(is_own);
+            let carried = carried.map(|block| of_text(&block.to_string()));
             of_reply(reply) + carried.sum::<u64>()
         }
     }
@@ -70,7 +78,16 @@ pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
         if over == 0 {
             return PromptFit::Fits(shortened);
         }
+        // Pictures that the model has seen go first.
+        if let ChatMessage::Tool { media, .. } = &mut messages[at]
+            && !media.is_empty()
+        {
+            media.clear();
+            shortened += 1;
+        }
+        let over = of_messages(messages).saturating_sub(room);
         if let ChatMessage::Tool { text, .. } = &mut messages[at]
+            && over > 0
             && text.len() > MIN_SHORTENED_BYTES
         {
             // With room for the note of what was cut.
@@ -149,7 +166,7 @@ mod tests {
 
     fn result(size: usize) -> ChatMessage {
         let (id, name) = ("1".to_owned(), "t".to_owned());
-        ChatMessage::Tool { id, name, text: "x".repeat(size), is_error: false }
+        ChatMessage::Tool { id, name, text: "x".repeat(size), is_error: false, media: Vec::new() }
     }
 
     fn size(message: &ChatMessage) -> usize {

@@ -32,10 +32,7 @@ impl LanguageModel for Embedded {
     fn reply<'a>(&'a self, prompt: &'a ModelPrompt, on: OnDelta<'a>) -> PendingReply<'a> {
         Box::pin(async move {
             let mut reply = answer(prompt);
-            for word in reply.text.split_inclusive(' ') {
-                on(Delta::Text(word.to_owned()));
-                tokio::task::yield_now().await;
-            }
+            stream(&reply.text, on).await;
             reply.usage = TokenUsage {
                 input: context::of_prompt(prompt),
                 output: context::of_reply(&reply),
@@ -47,7 +44,21 @@ impl LanguageModel for Embedded {
     }
 }
 
-fn answer(prompt: &ModelPrompt) -> ModelReply {
+/// Reports a text word by word.
+pub(crate) async fn stream(text: &str, on: OnDelta<'_>) {
+    for word in text.split_inclusive(' ') {
+        on(Delta::Text(word.to_owned()));
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Whether a message calls a tool in the syntax of this model.
+pub(crate) fn is_command(prompt: &ModelPrompt, asked: &str) -> bool {
+    asked.lines().any(|line| call(line.trim(), prompt).is_some())
+}
+
+/// The answer to a prompt.
+pub(crate) fn answer(prompt: &ModelPrompt) -> ModelReply {
     let text = |text: String| ModelReply { text, ..ModelReply::default() };
     let results: Vec<&ChatMessage> = prompt
         .messages

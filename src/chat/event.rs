@@ -26,6 +26,20 @@ pub enum ChatEvent {
         tool: Option<String>,
         arguments: Value,
     },
+    /// A running call tells how far it is.
+    ToolProgress {
+        /// The call.
+        id: String,
+        /// The name that the model called.
+        name: String,
+        /// How far it is, in words.
+        message: String,
+        /// Progress so far.
+        progress: f64,
+        /// Total, where the server tells it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        total: Option<f64>,
+    },
     /// The result of a call.
     ToolResult {
         /// The call.
@@ -67,6 +81,8 @@ pub enum ChatEvent {
     Done {
         /// Why.
         reason: DoneReason,
+        /// The same in words.
+        message: String,
         /// Number of model requests.
         rounds: u32,
         /// Number of tool calls.
@@ -159,6 +175,23 @@ pub enum DoneReason {
 }
 
 impl DoneReason {
+    /// Why, in words: what is missing from the answer, or what stopped it.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::End => "the answer is complete",
+            Self::Length => "the answer was cut off at its maximum length",
+            Self::Filtered => "the provider's content filter cut the answer off",
+            Self::Refused => "the model refused to answer",
+            Self::Empty => "the model gave an empty answer",
+            Self::Aborted => "you stopped the answer",
+            Self::Rounds => "stopped: the model was asked as often as it may be in one turn",
+            Self::Loop => "stopped: the same call gave the same result again and again",
+            Self::ToolErrors => "stopped: a tool failed several times in a row",
+            Self::Budget => "stopped: the budget is spent",
+            Self::Failed => "the model failed to answer",
+        }
+    }
+
     /// Whether the model completed its answer.
     pub const fn is_end(self) -> bool {
         matches!(self, Self::End)
@@ -167,10 +200,7 @@ impl DoneReason {
     /// What is missing from an answer that ended by itself, if anything is.
     pub const fn shortcoming(self) -> Option<&'static str> {
         match self {
-            Self::Length => Some("the answer was cut off at its maximum length"),
-            Self::Filtered => Some("the provider's content filter cut the answer off"),
-            Self::Refused => Some("the model refused to answer"),
-            Self::Empty => Some("the model gave an empty answer"),
+            Self::Length | Self::Filtered | Self::Refused | Self::Empty => Some(self.in_words()),
             Self::End
             | Self::Aborted
             | Self::Rounds

@@ -1,7 +1,8 @@
 //! The chat: a language model that calls tools through the engine, so that policy, approvals,
 //! limits and recordings apply to it as to every other caller.
 //!
-//! `llm` defines what a model is, `provider` implements it over HTTP, `embedded` without a network;
+//! `llm` defines what a model is, `provider` implements it over HTTP, `embedded` and `scripted`
+//! without a network;
 //! `agent` runs a turn: model, calls, results, model again; `session`, `store` and `socket` serve
 //! `serve --chat` and the dashboard; `replay` reads recordings. Independent of the terminal.
 
@@ -20,9 +21,11 @@ pub mod event;
 pub mod fence;
 pub mod files;
 pub mod llm;
+pub mod media;
 pub mod prompt;
 pub mod provider;
 pub mod replay;
+pub mod scripted;
 pub mod session;
 pub mod settings;
 #[cfg(feature = "gateway")]
@@ -35,4 +38,5 @@ pub use embedded::Embedded;
 pub use event::{ChatEvent, DoneReason, StatusKind};
 pub use llm::{ChatMessage, LanguageModel, LlmError, LlmErrorKind};
 pub use provider::{Provider, ProviderModel, RemoteConfig};
+pub use scripted::Scripted;
 pub use settings::ChatSettings;

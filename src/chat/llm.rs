@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::media::ToolMedia;
 use base::text::SafeText;
 
 /// The complete input of one model request.
@@ -50,6 +51,10 @@ pub enum ChatMessage {
         text: String,
         /// Whether the call failed.
         is_error: bool,
+        /// Its pictures and sounds, for a model that takes them. They are not stored: the text
+        /// names them.
+        #[serde(skip)]
+        media: Vec<ToolMedia>,
     },
 }
 
@@ -227,9 +232,25 @@ pub trait LanguageModel: Send + Sync + 'static {
     /// Context size in tokens: prompt and answer together.
     fn context(&self) -> u64;
 
+    /// Learns what the provider tells of the model, such as its context, before the first prompt is
+    /// made for it. Does nothing when it is known.
+    fn prepare(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Messages to try it with.
+    fn suggestions(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What it costs, if that is known.
     fn price(&self) -> Option<ModelPrice> {
         None
+    }
+
+    /// Whether it takes pictures or sound of this MIME type, in results of tools.
+    fn takes(&self, _mime: &str) -> bool {
+        false
     }
 
     /// Whether it calls tools by fenced blocks in its text.

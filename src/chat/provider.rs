@@ -7,17 +7,22 @@
 //! its errors; and adds 21 packages.
 
 mod anthropic;
+mod facts;
 mod gemini;
 mod offer;
+mod ollama;
 mod openai;
 mod wire;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Response, StatusCode};
-use serde_json::Value;
+use reqwest::{RequestBuilder, Response, StatusCode};
+use serde_json::{Value, json};
 
 use crate::context;
 use crate::fence::{self, Fence};
@@ -29,10 +34,11 @@ use base::address::is_loopback;
 use base::secret::Redactor;
 use base::text::SafeText;
 use config::TlsConfig;
-use mcp::{SseEvents, client_builder, unreachable_reason};
+use facts::{ASSUMED_CONTEXT_TOKENS, ModelFacts};
+use mcp::{ResponseLines, SseEvents, client_builder, unreachable_reason};
 use offer::ToolOffer;
-use wire::{Fault, ProviderRequest, ReplyReader};
-pub use wire::{Provider, RemoteConfig};
+use wire::{Fault, ProviderRequest, ReplyReader, RequestPlan};
+pub use wire::{MediaKind, Provider, RemoteConfig};
 
 /// A model of a provider, reached over HTTP.
 #[derive(Debug)]
@@ -41,6 +47,36 @@ pub struct ProviderModel {
     http: reqwest::Client,
     redactor: Redactor,
     offer: ToolOffer,
+    /// What was learned of the model; `None` until the provider could be asked.
+    facts: Mutex<Option<ModelFacts>>,
+    /// The context that Ollama was asked for last, in tokens.
+    window: AtomicU64,
+}
+
+/// The events of an answer as they come.
+enum AnswerStream {
+    Events(SseEvents),
+    /// A JSON value on each line.
+    Lines(ResponseLines),
+}
+
+impl AnswerStream {
+    async fn fill(&mut self) -> std::io::Result<usize> {
+        match self {
+            Self::Events(events) => events.fill().await,
+            Self::Lines(lines) => lines.fill().await,
+        }
+    }
+
+    /// The next event that is complete; `Err` with the length of one over the limit.
+    fn next_complete(&mut self) -> Option<Result<Vec<u8>, u64>> {
+        match self {
+            Self::Events(events) => {
+                events.next_complete().map(|event| event.over.map_or(Ok(event.data), Err))
+            }
+            Self::Lines(lines) => lines.next_complete(),
+        }
+    }
 }
 
 impl ProviderModel {
@@ -52,12 +88,27 @@ impl ProviderModel {
     const MAX_ERROR_BYTES: usize = 64 << 10;
     /// Maximum size of an event in an answer, in bytes.
     const MAX_EVENT_BYTES: usize = 8 << 20;
+    /// Limit for a description or a list of models, in bytes.
+    const MAX_FACTS_BYTES: usize = 8 << 20;
+    /// How long the provider may take to describe a model.
+    const FACTS_TIMEOUT: Duration = Duration::from_secs(5);
+    /// Least room for an answer, in tokens.
+    const MIN_OUTPUT_TOKENS: u64 = 64;
+    /// Most models that an error names.
+    const MAX_NAMED_MODELS: usize = 20;
 
     /// Creates a model from its configuration.
     ///
     /// # Errors
     /// When the key would be sent unencrypted, or the address cannot be used.
-    pub fn new(config: RemoteConfig) -> Result<Self, String> {
+    pub fn new(mut config: RemoteConfig) -> Result<Self, String> {
+        if config.provider == Provider::Ollama {
+            // The address of its copy of OpenAI's API means the same server.
+            let path = config.base_url.path().trim_end_matches('/');
+            let path = path.strip_suffix("/v1").or(path.strip_suffix("/api")).unwrap_or(path);
+            let path = path.to_owned();
+            config.base_url.set_path(&path);
+        }
         let url = &config.base_url;
         if !matches!(url.scheme(), "http" | "https") {
             return Err("the address of the model must begin with http:// or https://".to_owned());
@@ -72,14 +123,16 @@ impl ProviderModel {
         let http = http.map_err(|error| error.to_string())?;
         let redactor = Redactor::new(config.key.clone());
         let offer = ToolOffer::new(config.tool_format());
-        Ok(Self { config, http, redactor, offer })
+        let (facts, window) = (Mutex::default(), AtomicU64::new(0));
+        Ok(Self { config, http, redactor, offer, facts, window })
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {
         match self.config.provider {
             Provider::Gemini => Box::<gemini::GeminiReader>::default(),
             Provider::Anthropic => Box::<anthropic::AnthropicReader>::default(),
-            _ => Box::<openai::OpenAiReader>::default(),
+            Provider::Ollama => Box::<ollama::OllamaReader>::default(),
+            Provider::OpenAi | Provider::Embedded => Box::<openai::OpenAiReader>::default(),
         }
     }
 
@@ -89,9 +142,22 @@ impl ProviderModel {
     }
 
     async fn send(&self, outgoing: &ProviderRequest) -> Result<Response, Fault> {
-        let base = self.config.base_url.as_str().trim_end_matches('/');
+        let request = self.http.post(self.url(&outgoing.path)).json(&outgoing.body);
+        self.fetch(request, &outgoing.headers).await
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.config.base_url.as_str().trim_end_matches('/'))
+    }
+
+    /// Sends a request; its response is a success.
+    async fn fetch(
+        &self,
+        request: RequestBuilder,
+        outgoing: &[(&'static str, String)],
+    ) -> Result<Response, Fault> {
         let mut headers = HeaderMap::new();
-        for (name, value) in &outgoing.headers {
+        for (name, value) in outgoing {
             let mut value = HeaderValue::from_str(value).map_err(|_| {
                 let message = "the key holds characters that a header cannot";
                 Fault::new(LlmErrorKind::Unauthorized, message)
@@ -99,8 +165,7 @@ impl ProviderModel {
             value.set_sensitive(true);
             headers.insert(HeaderName::from_static(name), value);
         }
-        let request = self.http.post(format!("{base}{}", outgoing.path)).headers(headers);
-        let sent = tokio::time::timeout(self.config.idle, request.json(&outgoing.body).send());
+        let sent = tokio::time::timeout(self.config.idle, request.headers(headers).send());
         let silent = |_| Fault::new(LlmErrorKind::Timeout, "no answer in time");
         let response = sent.await.map_err(silent)?.map_err(|error| {
             let why = unreachable_reason(&error, &self.redactor);
@@ -144,25 +209,34 @@ impl ProviderModel {
 
     /// Makes one attempt.
     async fn once(&self, outgoing: &ProviderRequest, on: OnDelta<'_>) -> Result<ModelReply, Fault> {
-        let mut events = SseEvents::new(self.send(outgoing).await?, Self::MAX_EVENT_BYTES);
+        let response = self.send(outgoing).await?;
+        let mut events = match self.config.provider {
+            Provider::Ollama => {
+                AnswerStream::Lines(ResponseLines::new(response, Self::MAX_EVENT_BYTES))
+            }
+            Provider::Gemini | Provider::Anthropic | Provider::OpenAi | Provider::Embedded => {
+                AnswerStream::Events(SseEvents::new(response, Self::MAX_EVENT_BYTES))
+            }
+        };
         let mut reader = self.reader();
         // The fence parser, and the text outside of its blocks.
-        let mut fenced = self.config.fenced.then(|| (Fence::default(), String::new()));
+        let mut fenced = self.is_fenced().then(|| (Fence::default(), String::new()));
         let mut reply = ModelReply::default();
         let malformed = |message: String| Fault::new(LlmErrorKind::Malformed, message);
         loop {
             let silent = |_| Fault::new(LlmErrorKind::Timeout, "the answer stopped coming");
             let more = tokio::time::timeout(self.config.idle, events.fill()).await;
             // A connection error only matters if the answer is incomplete, checked below.
-            let Ok(1..) = more.map_err(silent)? else { break };
+            let is_more = matches!(more.map_err(silent)?, Ok(1..));
             while let Some(event) = events.next_complete() {
-                if event.over.is_some() {
+                let Ok(event) = event else {
                     return Err(malformed("one event of the answer is too large".to_owned()));
-                }
-                if event.data.is_empty() || event.data.trim_ascii() == b"[DONE]" {
+                };
+                let event = event.trim_ascii();
+                if event.is_empty() || event == b"[DONE]" {
                     continue;
                 }
-                let data: Value = serde_json::from_slice(&event.data).map_err(|error| {
+                let data: Value = serde_json::from_slice(event).map_err(|error| {
                     malformed(format!("an event of the answer is not JSON: {error}"))
                 })?;
                 if let Some(error) = data.get("error").filter(|error| !error.is_null()) {
@@ -178,6 +252,9 @@ impl ProviderModel {
                     }
                     (_, delta) => on(delta),
                 });
+            }
+            if !is_more {
+                break;
             }
         }
         if !reader.finish(&mut reply) {
@@ -203,26 +280,21 @@ impl ProviderModel {
         prompt: &ModelPrompt,
         on: OnDelta<'_>,
     ) -> Result<ModelReply, LlmError> {
-        let as_sent = || {
-            if self.config.fenced { in_blocks(prompt) } else { self.offer.adapted(prompt) }
-        };
+        self.learn().await;
+        let is_fenced = self.is_fenced();
+        let as_sent = || if is_fenced { in_blocks(prompt) } else { self.offer.adapted(prompt) };
         let mut sent = as_sent();
         let tokens = context::of_prompt(&sent);
-        if let Some((tool, why)) = self.offer.excess(prompt).filter(|_| !self.config.fenced) {
+        if let Some((tool, why)) = self.offer.excess(prompt).filter(|_| !is_fenced) {
             on(Delta::LeftOut { tool, why });
         }
-        let request = match self.config.provider {
-            Provider::Gemini => gemini::request,
-            Provider::Anthropic => anthropic::request,
-            _ => openai::request,
-        };
-        let mut outgoing = request(&self.config, &sent);
+        let mut outgoing = self.request(&sent);
         let most = self.config.attempts.clamp(1, Self::MAX_ATTEMPTS);
         let mut attempt = 1;
         loop {
             let mut fault = match self.once(&outgoing, on).await {
                 Ok(mut reply) => {
-                    if !self.config.fenced {
+                    if !is_fenced {
                         self.offer.restore(&mut reply);
                     }
                     if reply.usage.input == 0 && reply.usage.output == 0 {
@@ -242,8 +314,18 @@ impl ProviderModel {
                 on(Delta::LeftOut { tool, why });
                 // Each time with one tool less, so this ends.
                 sent = as_sent();
-                outgoing = request(&self.config, &sent);
+                outgoing = self.request(&sent);
                 continue;
+            }
+            if fault.kind == LlmErrorKind::TooLong {
+                if self.widen() {
+                    // Each time twice as much, up to what the model takes.
+                    outgoing = self.request(&sent);
+                    continue;
+                }
+                if let Some(context) = facts::refused_context(&fault.message) {
+                    self.facts.lock().get_or_insert_default().context = Some(context);
+                }
             }
             let growing = self.config.backoff * 2_u32.pow(attempt - 1);
             let after = fault.after.unwrap_or(growing.mul_f64(0.75 + fastrand::f64() / 2.0));
@@ -253,6 +335,9 @@ impl ProviderModel {
                 fault.passes = false;
             }
             if !fault.passes || attempt >= most {
+                if self.config.provider == Provider::Ollama {
+                    self.advise(&mut fault).await;
+                }
                 return Err(self.error(fault, tokens, attempt));
             }
             let why = SafeText::cut(&self.redactor.redact(&fault.message), 200);
@@ -267,13 +352,201 @@ impl ProviderModel {
     }
 }
 
+/// What is learned of the model.
+impl ProviderModel {
+    /// Asks the provider what it tells of the model, once. What it does not tell stays open; without
+    /// an answer it is asked again next time.
+    async fn learn(&self) {
+        if self.facts.lock().is_some() {
+            return;
+        }
+        let facts = match tokio::time::timeout(Self::FACTS_TIMEOUT, self.describe()).await {
+            Ok(Ok(facts)) => facts,
+            // Addresses need not describe their models.
+            Ok(Err(fault)) if fault.status.is_some() => ModelFacts::default(),
+            Ok(Err(_)) | Err(_) => return,
+        };
+        let model = &self.config.model;
+        tracing::debug!(target: "mcpdeck::chat", action = "model described", %model, ?facts);
+        self.facts.lock().get_or_insert(facts);
+    }
+
+    async fn describe(&self) -> Result<ModelFacts, Fault> {
+        let model = &self.config.model;
+        let is_own = self.config.base_url.host_str() == Some("api.openai.com");
+        match self.config.provider {
+            Provider::Ollama => {
+                let request = self.http.post(self.url("/api/show")).json(&json!({"model": model}));
+                Ok(ModelFacts::shown(&self.read(request).await?))
+            }
+            // The user's own size needs no question.
+            _ if self.config.context.is_some() => Ok(ModelFacts::default()),
+            Provider::Gemini | Provider::Anthropic => {
+                let request = self.http.get(self.url(&format!("/models/{model}")));
+                Ok(ModelFacts::described(&self.read(request).await?))
+            }
+            Provider::OpenAi if !is_own => {
+                let list = self.read(self.http.get(self.url("/models"))).await?;
+                let is_it = |entry: &&Value| facts::listed_name(entry) == Some(model);
+                let entry = facts::listed(&list).iter().find(is_it);
+                Ok(entry.map(ModelFacts::described).unwrap_or_default())
+            }
+            // OpenAI itself tells no sizes.
+            Provider::OpenAi | Provider::Embedded => Ok(ModelFacts::default()),
+        }
+    }
+
+    /// The names of the models that the provider offers, sorted.
+    ///
+    /// # Errors
+    /// When it cannot be asked, or does not tell.
+    pub async fn offered(&self) -> Result<Vec<String>, LlmError> {
+        let path = match self.config.provider {
+            Provider::Ollama => "/api/tags",
+            Provider::Gemini => "/models?pageSize=1000",
+            Provider::Anthropic => "/models?limit=1000",
+            Provider::OpenAi | Provider::Embedded => "/models",
+        };
+        let list = self.read(self.http.get(self.url(path))).await;
+        let list = list.map_err(|fault| self.error(fault, 0, 1))?;
+        // Gemini lists what embeds or draws too.
+        let talks = |model: &&Value| {
+            let methods = model["supportedGenerationMethods"].as_array();
+            methods.is_none_or(|all| all.iter().any(|method| method == "generateContent"))
+        };
+        let names = facts::listed(&list).iter().filter(talks).filter_map(facts::listed_name);
+        let mut names: Vec<String> = names.map(str::to_owned).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Sends a request with the key and reads the JSON of its response.
+    async fn read(&self, request: RequestBuilder) -> Result<Value, Fault> {
+        let headers = match self.config.provider {
+            Provider::Gemini => gemini::headers(&self.config),
+            Provider::Anthropic => anthropic::headers(&self.config),
+            Provider::OpenAi | Provider::Ollama | Provider::Embedded => {
+                openai::headers(&self.config)
+            }
+        };
+        let response = self.fetch(request, &headers).await?;
+        let status = response.status().as_u16();
+        let malformed = |message: &str| Fault {
+            status: Some(status),
+            ..Fault::new(LlmErrorKind::Malformed, message)
+        };
+        let mut bytes = Vec::new();
+        let mut body = response.bytes_stream();
+        loop {
+            let more = tokio::time::timeout(self.config.idle, body.next()).await;
+            let silent = |_| Fault::new(LlmErrorKind::Timeout, "the answer stopped coming");
+            match more.map_err(silent)? {
+                Some(Ok(chunk)) => bytes.extend_from_slice(&chunk),
+                Some(Err(_)) => {
+                    return Err(Fault::new(LlmErrorKind::Cut, "the answer was cut off"));
+                }
+                None => break,
+            }
+            if bytes.len() > Self::MAX_FACTS_BYTES {
+                return Err(malformed("the list of models is too large"));
+            }
+        }
+        serde_json::from_slice(&bytes).map_err(|_| malformed("the answer is not JSON"))
+    }
+
+    /// The request for a prompt.
+    fn request(&self, sent: &ModelPrompt) -> ProviderRequest {
+        let context = self.context();
+        let facts = self.facts.lock().clone().unwrap_or_default();
+        let most = self.config.max_output.min(facts.max_output.unwrap_or(u64::MAX));
+        // As much as a prompt leaves that fits.
+        let max_output = most.min(context / 5).max(Self::MIN_OUTPUT_TOKENS);
+        let before = self.window.load(Ordering::Relaxed).max(facts.window.unwrap_or_default());
+        let window = ollama::window(context::of_prompt(sent), before, context);
+        self.window.fetch_max(window, Ordering::Relaxed);
+        let thinks = facts.thinks == Some(true);
+        let plan = RequestPlan { config: &self.config, max_output, window, thinks };
+        match self.config.provider {
+            Provider::Gemini => gemini::request(plan, sent),
+            Provider::Anthropic => anthropic::request(plan, sent),
+            Provider::Ollama => ollama::request(plan, sent),
+            Provider::OpenAi | Provider::Embedded => openai::request(plan, sent),
+        }
+    }
+
+    /// Asks Ollama for twice the context from now on; returns whether the model takes more.
+    fn widen(&self) -> bool {
+        let (before, most) = (self.window.load(Ordering::Relaxed), self.context());
+        if self.config.provider != Provider::Ollama || before >= most {
+            return false;
+        }
+        self.window.store(before.saturating_mul(2).min(most), Ordering::Relaxed);
+        true
+    }
+
+    /// Says what to do about an error of Ollama.
+    async fn advise(&self, fault: &mut Fault) {
+        let model = &self.config.model;
+        let is_about_model = fault.message.contains("model");
+        let more = match (fault.kind, fault.status) {
+            (LlmErrorKind::Unreachable, _) => {
+                let url = &self.config.base_url;
+                format!("; is Ollama running at {url}? `ollama serve` starts it")
+            }
+            (_, Some(404)) if is_about_model => match self.offered().await {
+                Ok(names) if names.is_empty() => format!("; `ollama pull {model}` installs it"),
+                Ok(names) => {
+                    let names = names[..names.len().min(Self::MAX_NAMED_MODELS)].join(", ");
+                    format!("; installed are {names}; `ollama pull {model}` installs it")
+                }
+                Err(_) => String::new(),
+            },
+            (_, Some(404 | 405)) => {
+                "; this address does not speak Ollama's API: --provider openai \
+                                     is for those that are compatible with OpenAI"
+                    .to_owned()
+            }
+            (_, Some(400)) if fault.message.contains("does not support tools") => {
+                "; --fenced is for models without tool calls of their own".to_owned()
+            }
+            _ => return,
+        };
+        fault.message.push_str(&more);
+    }
+}
+
 impl LanguageModel for ProviderModel {
     fn name(&self) -> &str {
         &self.config.model
     }
 
     fn context(&self) -> u64 {
-        self.config.context
+        let told = self.facts.lock().as_ref().and_then(|facts| facts.context);
+        match (self.config.context, told) {
+            (Some(own), Some(told)) => own.min(told),
+            (Some(size), None) | (None, Some(size)) => size,
+            (None, None) => facts::documented_context(self.config.provider, &self.config.model)
+                .unwrap_or(ASSUMED_CONTEXT_TOKENS),
+        }
+    }
+
+    fn prepare(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.learn())
+    }
+
+    fn takes(&self, mime: &str) -> bool {
+        let (provider, is_picture) = (self.config.provider, mime.starts_with("image/"));
+        // Results are blocks of text there.
+        if self.is_fenced() || !facts::is_media_type(provider, mime) {
+            return false;
+        }
+        let kind = if is_picture { MediaKind::Image } else { MediaKind::Audio };
+        if let Some(takes) = &self.config.takes {
+            return takes.contains(&kind);
+        }
+        let facts = self.facts.lock();
+        let told = facts.as_ref().and_then(|it| if is_picture { it.sees } else { it.hears });
+        told.unwrap_or_else(|| facts::documented_media(provider, &self.config.model, is_picture))
     }
 
     fn price(&self) -> Option<ModelPrice> {
@@ -281,7 +554,8 @@ impl LanguageModel for ProviderModel {
     }
 
     fn is_fenced(&self) -> bool {
-        self.config.fenced
+        let calls_tools = self.facts.lock().as_ref().and_then(|facts| facts.calls_tools);
+        self.config.fenced || calls_tools == Some(false)
     }
 
     fn reply<'a>(&'a self, prompt: &'a ModelPrompt, on: OnDelta<'a>) -> PendingReply<'a> {

@@ -14,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{Agent, Conversation};
+use crate::agent::{Agent, Conversation, TurnLimits};
 use crate::event::ChatEvent;
 use crate::llm::{ChatMessage, LanguageModel};
 use crate::prompt::inner;
@@ -34,6 +34,8 @@ pub struct SessionLimits {
     pub alone: Duration,
     /// How long a session is kept without a client.
     pub kept: Duration,
+    /// Where their turns stop.
+    pub turn: TurnLimits,
 }
 
 impl Default for SessionLimits {
@@ -43,6 +45,7 @@ impl Default for SessionLimits {
             log: 1 << 20,
             alone: Duration::from_secs(600),
             kept: Duration::from_secs(3_600),
+            turn: TurnLimits::default(),
         }
     }
 }
@@ -458,7 +461,7 @@ impl ChatSessions {
         }
         who.session = Some(id.as_str().into());
         let agent = Agent::new(self.host.clone(), who, Arc::clone(&self.model));
-        let agent = agent.clients(self.clients.clone());
+        let agent = agent.clients(self.clients.clone()).limits(self.limits.turn);
         let session = Arc::new_cyclic(|session| ChatSession {
             agent: RwLock::new(Arc::new(
                 agent.asker(Some(Asker(Arc::new(SessionAsker(Weak::clone(session)))))),
@@ -592,7 +595,7 @@ fn events_of(talk: &Conversation) -> Vec<Value> {
                     json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments})
                 }));
             }
-            ChatMessage::Tool { id, name, text, is_error } => out.push(json!({
+            ChatMessage::Tool { id, name, text, is_error, .. } => out.push(json!({
                 "type": "toolResult", "id": id, "name": name, "text": inner(text), "isError": is_error,
             })),
         }

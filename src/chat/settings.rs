@@ -11,6 +11,7 @@ use strum::VariantArray as _;
 use url::Url;
 
 use crate::llm::ModelPrice;
+use crate::provider::MediaKind;
 use crate::{Embedded, LanguageModel, Provider, ProviderModel, RemoteConfig};
 use base::secret::Secret;
 use base::text::SafeText;
@@ -49,10 +50,16 @@ pub struct ChatSettings {
     pub fenced: bool,
     /// Context size in tokens: prompt and answer together.
     pub context: Option<u64>,
+    /// What the model takes in results of tools beside text, where the provider does not tell.
+    pub takes: Option<Vec<MediaKind>>,
+    /// How long Ollama keeps the model loaded after an answer: `30m`, `300`, `-1` for ever.
+    pub keep_alive: Option<String>,
     /// Keys: `${secret:NAME}`, `${keyring:NAME}`, `${cmd:HELPER:ARGUMENT}`, `${env:NAME}`.
     pub keys: BTreeMap<Provider, String>,
     /// The folder that stores sessions across restarts.
     pub sessions: Option<PathBuf>,
+    /// Most that a conversation may cost, in dollars.
+    pub max_cost: Option<f64>,
     /// What models cost, by name; a name that ends with `*` is of all that begin so.
     pub prices: BTreeMap<String, ModelPrice>,
 }
@@ -75,6 +82,17 @@ impl ChatSettings {
                 "{path}: `chat.keys.{name}` must name where the key is, such as ${{secret:{name}}} \
                  or ${{env:NAME}}, and not be the key; `mcpdeck secret set {name}` keeps it"
             ));
+        }
+        if let Some(text) = settings.keep_alive.as_deref().filter(|text| !is_keep_alive(text)) {
+            let (text, path) = (SafeText::cut(text, 40), spelled(&path));
+            return Err(format!(
+                "{path}: `chat.keepAlive` is `{text}`: a time such as `30m`, a number of seconds, or \
+                 `-1` for ever is expected"
+            ));
+        }
+        if settings.max_cost.is_some_and(|most| !(most.is_finite() && most > 0.0)) {
+            let path = spelled(&path);
+            return Err(format!("{path}: `chat.maxCost`: more than zero dollars are expected"));
         }
         let is_price = |price: f64| price.is_finite() && price >= 0.0;
         for (name, price) in &settings.prices {
@@ -111,13 +129,38 @@ impl ChatSettings {
     /// # Errors
     /// Describes what is missing or wrong, without the key.
     pub fn model(&self, env: &Environment) -> Result<Arc<dyn LanguageModel>, String> {
-        let provider = self.provider(env)?;
-        if provider == Provider::Embedded {
+        if self.provider(env)? == Provider::Embedded {
             return Ok(Arc::new(Embedded));
         }
+        Ok(Arc::new(self.remote(env)?))
+    }
+
+    /// The names of the models that the provider offers, or that Ollama has installed. Without a
+    /// network: the names in the settings.
+    ///
+    /// # Errors
+    /// When the provider cannot be asked, or does not tell.
+    pub async fn offered(&self, env: &Environment) -> Result<Vec<String>, String> {
+        if self.provider(env)? == Provider::Embedded {
+            return Ok(self.choices(env));
+        }
+        // Getting the key may block on a keyring or a helper program.
+        let (settings, env) = (self.clone(), env.clone());
+        let making = tokio::task::spawn_blocking(move || settings.remote(&env));
+        let model = making.await.map_err(|error| error.to_string())??;
+        model.offered().await.map_err(|error| error.to_string())
+    }
+
+    /// Creates a model that is reached over HTTP. May block on a keyring or a helper program.
+    fn remote(&self, env: &Environment) -> Result<ProviderModel, String> {
+        let provider = self.provider(env)?;
         let (base_url, variables, model) = provider.defaults();
-        let base_url = self.base_url.as_deref().unwrap_or(base_url);
-        let base_url = Url::parse(base_url).map_err(|error| format!("`{base_url}`: {error}"))?;
+        let base_url = match (&self.base_url, env.var("OLLAMA_HOST")) {
+            (Some(url), _) => url.clone(),
+            (None, Some(host)) if provider == Provider::Ollama => ollama_url(host),
+            (None, _) => base_url.to_owned(),
+        };
+        let base_url = Url::parse(&base_url).map_err(|error| format!("`{base_url}`: {error}"))?;
         let key = match self.keys.get(&provider).and_then(|key| reference(key)) {
             Some(("env", name)) => env.var(name).map(Secret::new),
             Some((scheme, name)) => Some(env.sources.get(scheme, name)?),
@@ -130,9 +173,42 @@ impl ChatSettings {
         let mut config = RemoteConfig::new(provider, base_url, name);
         config.key = key;
         config.fenced = self.fenced;
-        config.context = self.context.unwrap_or(config.context);
+        config.context = self.context;
+        config.takes.clone_from(&self.takes);
+        config.keep_alive.clone_from(&self.keep_alive);
         config.price = self.price(name);
-        Ok(Arc::new(ProviderModel::new(config)?))
+        ProviderModel::new(config)
+    }
+
+    /// The most that a conversation with this model may cost, in dollars: `asked`, else as the settings
+    /// say, but for models on this machine, which cost nothing.
+    ///
+    /// # Errors
+    /// When the model has no price.
+    pub fn most_cost(
+        &self,
+        asked: Option<f64>,
+        model: &dyn LanguageModel,
+        env: &Environment,
+    ) -> Result<Option<f64>, String> {
+        let is_free =
+            || matches!(self.provider(env), Ok(Provider::Ollama | Provider::Embedded) | Err(_));
+        let (most, place) = match asked {
+            Some(most) => (most, "--max-cost"),
+            None => match self.max_cost.filter(|_| model.price().is_some() || !is_free()) {
+                Some(most) => (most, "chat.maxCost in settings.json"),
+                None => return Ok(None),
+            },
+        };
+        if model.price().is_some() {
+            return Ok(Some(most));
+        }
+        let name = SafeText::line(model.name());
+        Err(format!(
+            "{place}: the price of {name} is not known; give it in settings.json: {{\"chat\": \
+             {{\"prices\": {{\"{name}\": {{\"input\": DOLLARS, \"output\": DOLLARS}}}}}}}}, for a \
+             million tokens"
+        ))
     }
 
     /// What a model costs: by its name, else by the longest beginning of it.
@@ -154,6 +230,42 @@ impl ChatSettings {
     }
 }
 
+/// The address that `OLLAMA_HOST` names, as Ollama itself reads it: a host, a port, or an address.
+fn ollama_url(host: &str) -> String {
+    let host = host.trim().trim_end_matches('/');
+    let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
+    let rest = match rest.strip_prefix(':') {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None if rest.is_empty() => "127.0.0.1".to_owned(),
+        None => rest.to_owned(),
+    };
+    // What a server listens on everywhere is reached here.
+    let rest = rest.replacen("0.0.0.0", "127.0.0.1", 1).replacen("[::]", "[::1]", 1);
+    let has_port = rest.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    // With a scheme, the port is that of the scheme.
+    let port = if has_port || host.contains("://") { "" } else { ":11434" };
+    format!("{scheme}://{rest}{port}")
+}
+
+/// Whether Ollama takes this as a time: Go's durations, or a number of seconds.
+fn is_keep_alive(text: &str) -> bool {
+    if text.parse::<i64>().is_ok() {
+        return true;
+    }
+    let units = ["ns", "us", "ms", "s", "m", "h"];
+    let mut rest = text.strip_prefix('-').unwrap_or(text);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let end = rest[digits..].find(|c: char| c.is_ascii_digit()).map(|at| digits + at);
+        let end = end.unwrap_or(rest.len());
+        if rest[..digits].parse::<f64>().is_err() || !units.contains(&&rest[digits..end]) {
+            return false;
+        }
+        rest = &rest[end..];
+    }
+    !text.is_empty() && text != "-"
+}
+
 /// The key from the provider's usual environment variables.
 fn variable(env: &Environment, provider: Provider) -> Option<Secret> {
     let keys = provider.defaults().1.iter().filter_map(|name| env.var(name));
@@ -165,4 +277,35 @@ fn reference(text: &str) -> Option<(&str, &str)> {
     let (scheme, name) = text.strip_prefix("${")?.strip_suffix('}')?.split_once(':')?;
     (["secret", "keyring", "cmd", "env"].contains(&scheme) && !name.is_empty())
         .then_some((scheme, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_ollama_is_read_as_ollama_reads_it() {
+        for (host, url) in [
+            ("box", "http://box:11434"),
+            ("box:8080", "http://box:8080"),
+            (":8080", "http://127.0.0.1:8080"),
+            ("0.0.0.0", "http://127.0.0.1:11434"),
+            ("0.0.0.0:9", "http://127.0.0.1:9"),
+            ("http://box", "http://box"),
+            ("https://box.example/", "https://box.example"),
+            ("", "http://127.0.0.1:11434"),
+        ] {
+            assert_eq!(ollama_url(host), url, "{host}");
+        }
+    }
+
+    #[test]
+    fn times_of_ollama_are_told_from_other_words() {
+        for text in ["30m", "1h30m", "-1", "300", "0", "1.5h", "-1m", "500ms"] {
+            assert!(is_keep_alive(text), "{text}");
+        }
+        for text in ["", "-", "soon", "5 m", "5min", "m", "1x"] {
+            assert!(!is_keep_alive(text), "{text}");
+        }
+    }
 }

@@ -14,6 +14,7 @@ pub use serve::{ServeChat, serve};
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
@@ -26,14 +27,20 @@ use super::args::{Common, OneServer};
 use super::consent::StdinLines;
 use super::deck::{self, Callers, Invocation, Need};
 use super::output::{CommandResult, ExitStatus};
-use super::{load, output};
+use super::{load, output, signals};
 use crate::telemetry::Telemetry;
+#[cfg(feature = "demo")]
+use ::chat::Scripted;
 use ::chat::event::word;
 use ::chat::files::with_files;
 use ::chat::llm::TokenUsage;
-use ::chat::{Agent, ChatEvent, ChatSettings, Conversation, Provider, StatusKind, TurnLimits};
+use ::chat::{
+    Agent, ChatEvent, ChatSettings, Conversation, Embedded, LanguageModel, Provider, StatusKind,
+    TurnLimits,
+};
 use ::check::answers::AnswerScript;
 use base::SafeText;
+use base::human::count;
 use config::Environment;
 use host::{AccessScope, GrantKind, NewGrant, Origin, Principal};
 
@@ -94,6 +101,9 @@ pub struct ChatArgs {
     /// Print one JSON object for every event.
     #[arg(long)]
     json: bool,
+    /// Print the names of the models that the provider offers, or that Ollama has installed.
+    #[arg(long, conflicts_with_all = ["prompt", "replay", "profile", "demo", "allow", "allow_reads", "allow_all"])]
+    list_models: bool,
     /// Send the messages of this recording again, with the recorded servers, and compare the calls.
     #[arg(long, value_name = "RECORDING", value_hint = ValueHint::FilePath, conflicts_with_all = ["prompt", "profile", "demo", "allow", "allow_reads", "allow_all"])]
     replay: Option<PathBuf>,
@@ -112,7 +122,7 @@ pub struct ChatArgs {
     /// Maximum cost of the conversation, in dollars; needs the price of the model in the settings.
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     max_cost: Option<f64>,
-    /// Use the embedded demo servers, and the embedded model unless a provider is named.
+    /// Use the embedded demo servers, and a scripted model unless a provider is named.
     #[arg(long)]
     demo: bool,
     /// The model.
@@ -121,6 +131,16 @@ pub struct ChatArgs {
     /// A single server instead of a file.
     #[command(flatten, next_help_heading = "One server")]
     one: OneServer,
+}
+
+/// The model of the demo: its script, without the demo's servers the embedded one.
+fn demo_model() -> Arc<dyn LanguageModel> {
+    #[cfg(feature = "demo")]
+    match Scripted::parse(demo::CHAT_SCRIPT) {
+        Ok(script) => return Arc::new(script),
+        Err(why) => tracing::error!(target: "mcpdeck::chat", "the script of the demo: {why}"),
+    }
+    Arc::new(Embedded)
 }
 
 /// Parses an amount of dollars.
@@ -150,6 +170,7 @@ Examples:
   mcpdeck chat                                    a conversation at the terminal
   mcpdeck chat -p 'what changed in this repository?'
   mcpdeck chat --provider ollama --model qwen3
+  mcpdeck chat --provider ollama --list-models
   mcpdeck chat --base-url http://127.0.0.1:8080/v1 --provider openai --model local
   mcpdeck chat -p 'list my notes' --json          one event a line, for scripts
   mcpdeck chat -p 'tidy my notes' --allow 'notes.*'
@@ -162,24 +183,22 @@ recorded, 2 the arguments or the configuration cannot be used.";
 /// `mcpdeck chat`
 pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandResult {
     let mut which = args.model.clone();
-    if args.demo && which.provider.is_none() {
+    let is_scripted = args.demo && which.provider.is_none();
+    if is_scripted {
         which.provider = Some(Provider::Embedded);
     }
     let env = load::environment(common).unwrap_or_default();
-    let model = which.settings(&env).and_then(|settings| settings.model(&env));
-    let model = model.map_err(|message| output::refuse(&message))?;
-    if args.max_cost.is_some() && model.price().is_none() {
-        let name = SafeText::line(model.name());
-        return Err(output::refuse(&format!(
-            "--max-cost: the price of {name} is not known; give it in settings.json: {{\"chat\": \
-             {{\"prices\": {{\"{name}\": {{\"input\": DOLLARS, \"output\": DOLLARS}}}}}}}}, for a \
-             million tokens"
-        )));
+    if args.list_models {
+        return Ok(list_models(&which, &env, args.json));
     }
+    let refuse = |message: String| output::refuse(&message);
+    let settings = which.settings(&env).map_err(refuse)?;
+    let model = if is_scripted { demo_model() } else { settings.model(&env).map_err(refuse)? };
+    let cost = settings.most_cost(args.max_cost, &*model, &env).map_err(refuse)?;
     let limits = TurnLimits {
         rounds: args.max_rounds,
         calls: args.max_calls,
-        cost: args.max_cost,
+        cost,
         ..TurnLimits::default()
     };
     let invocation = Invocation { common, one: &args.one, telemetry };
@@ -210,6 +229,9 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
             return turn(scene, &agent, &mut talk, (prompt, &env), args.json).await;
         }
         output::progress(&format!("talking with {}; an empty line ends it", agent.model().name()));
+        for (n, question) in agent.model().suggestions().iter().enumerate() {
+            output::progress(&format!("  {}  {question}", n + 1));
+        }
         let mut exit = ExitStatus::Ok;
         loop {
             if std::io::stdin().is_terminal() && !args.json {
@@ -226,6 +248,29 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
     let source = source.map_err(deck::refused);
     let need = (need, Callers::Model);
     deck::ended(source.and_then(|source| invocation.run_over(source, need, answers, work)))
+}
+
+/// Prints the models to choose from, one a line.
+fn list_models(which: &ModelArgs, env: &Environment, as_json: bool) -> ExitStatus {
+    let settings = match which.settings(env) {
+        Ok(settings) => settings,
+        Err(message) => return output::refuse(&message),
+    };
+    match signals::block_on(async |_| settings.offered(env).await) {
+        Ok(Ok(names)) if as_json => output::json(&names, ExitStatus::Ok),
+        Ok(Ok(names)) => {
+            let lines = names.iter().map(|name| format!("{}\n", SafeText::line(name)));
+            output::print(&lines.collect::<String>(), ExitStatus::Ok)
+        }
+        Ok(Err(message)) => {
+            output::complain(&message);
+            ExitStatus::Failed
+        }
+        Err(error) => {
+            output::complain(&error.to_string());
+            ExitStatus::Failed
+        }
+    }
 }
 
 /// The session of the chat at the terminal.
@@ -338,6 +383,9 @@ fn show(event: &ChatEvent, printed: &mut PrintedAnswer) {
             let arguments = SafeText::cut(&arguments.to_string(), 200);
             format!("calls {} {arguments}", SafeText::line(name))
         }
+        ChatEvent::ToolProgress { name, message, .. } => {
+            format!("{} {}", SafeText::line(name), SafeText::line(message))
+        }
         ChatEvent::ToolResult { name, is_error, text, duration_ms, .. } => {
             let how = if *is_error { "failed" } else { "answered" };
             let name = SafeText::line(name);
@@ -352,13 +400,16 @@ fn show(event: &ChatEvent, printed: &mut PrintedAnswer) {
         }
         ChatEvent::Error { code, message, attempts, .. } => {
             let (code, message) = (SafeText::line(code), SafeText::line(message));
-            format!("the model failed ({code}, tried {attempts} times): {message}")
+            let tried = count(*attempts, "time");
+            format!("the model failed ({code}, tried {tried}): {message}")
         }
         ChatEvent::Done { usage, costs, cost, session_cost, .. } => {
             let about = if usage.is_estimate { "about " } else { "" };
             let servers = costs.iter().map(|cost| {
                 let server = SafeText::line(cost.server.as_str());
-                format!("{server} {}", cost.definitions + cost.guidance)
+                let money = cost.dollars.map(|dollars| format!(" ${dollars:.4}"));
+                let tokens = cost.definitions + cost.guidance;
+                format!("{server} {tokens}{}", money.unwrap_or_default())
             });
             let servers = servers.collect::<Vec<_>>().join(", ");
             let TokenUsage { input, cached, output, .. } = usage;

@@ -130,7 +130,7 @@ impl AuditLog {
     pub fn prepare(&self) {
         let mut state = self.state.lock();
         let opened = self.locked(&mut state).and_then(|tail| tail.file.unlock());
-        let _ = self.told(&mut state, opened);
+        let _ = self.report(&mut state, opened);
     }
 
     /// Why the last event could not be written: calls are refused until one can.
@@ -143,7 +143,7 @@ impl AuditLog {
     }
 
     /// Tells the operator when writing begins to fail, and when it ends.
-    fn told(&self, state: &mut AuditState, done: io::Result<()>) -> Result<(), String> {
+    fn report(&self, state: &mut AuditState, done: io::Result<()>) -> Result<(), String> {
         let Err(error) = done else {
             if state.failing.take().is_some() {
                 notify(&self.about(&"calls are audited again"));
@@ -300,7 +300,7 @@ impl AuditSink for AuditLog {
     fn write(&self, event: &AuditEvent) -> Result<(), String> {
         let mut state = self.state.lock();
         let appended = self.append(&mut state, &json!(event));
-        self.told(&mut state, appended)
+        self.report(&mut state, appended)
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! `atlas` has everything that can be shown, `crew` sends requests to the user, `gremlin`
 //! misbehaves and `beacon` speaks the newest protocol: all of them are scripts for the mock engine.
+//! The chat's model is a script too.
 //! Their answers are fixed, so that screens made from them can be compared.
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
@@ -33,6 +34,9 @@ const SCRIPTS: [&str; 4] = [
     include_str!("gremlin.jsonc"),
     include_str!("beacon.jsonc"),
 ];
+
+/// The script of the model that answers in the chat of the demo.
+pub const CHAT_SCRIPT: &str = include_str!("chat.json");
 
 /// Runs the demo server of this name over stdin and stdout; exit code 2 when there is none.
 pub fn run(name: &str) -> ExitCode {

@@ -37,7 +37,7 @@ pub use session::{
 };
 pub use traffic::{Direction, Finding, FindingKind, MessageKind, TrafficRecord};
 #[cfg(feature = "http")]
-pub use transport::events::{SseEvent, SseEvents};
+pub use transport::events::{ResponseLines, SseEvent, SseEvents};
 #[cfg(feature = "http")]
 pub use transport::remote::{client_builder, provide_tls, unreachable_reason};
 pub use wire::tap::Tap;

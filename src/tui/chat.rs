@@ -23,6 +23,7 @@ use crate::prelude::*;
 use crate::result::markdown::{self, MarkdownSpan};
 use crate::screen::{Help, Screen, is_for_all, keys_of};
 use crate::widget::{KeyLine, TextInput};
+use host::{HostView, ServerView};
 
 type ChatLine = Vec<MarkdownSpan>;
 
@@ -43,6 +44,8 @@ struct ChatCall {
     id: String,
     name: SafeText,
     arguments: Value,
+    /// How far it is, while it runs.
+    progress: SafeText,
     result: Option<ChatOutcome>,
 }
 
@@ -83,6 +86,11 @@ pub struct ChatScreen {
     /// Rows between the last one shown and the end; 0 follows the end.
     above: usize,
     unfolded: bool,
+    /// Messages to try in an empty conversation, and the next one to write.
+    suggestions: Vec<SafeText>,
+    suggested: usize,
+    /// Tokens and cost of the last turn and the conversation.
+    spent: SafeText,
     /// Messages of the user so far.
     said: Vec<String>,
     /// Index of the message being edited and sent again.
@@ -97,9 +105,9 @@ impl ChatScreen {
         match news {
             ChatNews::Event(event) => self.event(&event),
             ChatNews::With(with) => self.with = with,
-            ChatNews::Opened { with, events, busy } => {
+            ChatNews::Opened { with, events, busy, suggestions } => {
                 let input = std::mem::take(&mut self.input);
-                *self = Self { with, input, laid: self.laid, ..Self::default() };
+                *self = Self { with, input, suggestions, laid: self.laid, ..Self::default() };
                 for event in &events {
                     self.event(event);
                 }
@@ -131,8 +139,13 @@ impl ChatScreen {
                     id: text("id").to_owned(),
                     name: SafeText::line(text("name")),
                     arguments: event["arguments"].clone(),
+                    progress: SafeText::default(),
                     result: None,
                 }));
+            }
+            "toolProgress" => {
+                let progress = SafeText::cut(text("message"), 200);
+                self.change_call(text("id"), |call| call.progress = progress);
             }
             "toolResult" => {
                 let outcome = ChatOutcome {
@@ -140,14 +153,7 @@ impl ChatScreen {
                     text: text("text").to_owned(),
                     took: event["durationMs"].as_u64(),
                 };
-                let of =
-                    |e: &&mut ChatEntry| matches!(&e.part, ChatPart::Call(c) if c.id == text("id"));
-                if let Some(entry) = self.entries.iter_mut().rev().find(of) {
-                    entry.lines.clear();
-                    if let ChatPart::Call(call) = &mut entry.part {
-                        call.result = Some(outcome);
-                    }
-                }
+                self.change_call(text("id"), |call| call.result = Some(outcome));
             }
             "status" => {
                 let (word, tool) = (text("status"), text("tool"));
@@ -169,11 +175,22 @@ impl ChatScreen {
                 self.end_text();
                 self.is_busy = false;
                 self.status = SafeText::default();
+                self.spent = SafeText::cut(&spent(event), 120);
                 let note = turn_note(event);
                 self.push(ChatPart::Note(SafeText::cut(&note, 400)));
                 self.turn = event.clone();
             }
             _ => {}
+        }
+    }
+
+    /// Changes a call and lays it out again.
+    fn change_call(&mut self, id: &str, change: impl FnOnce(&mut ChatCall)) {
+        let is_it = |e: &&mut ChatEntry| matches!(&e.part, ChatPart::Call(call) if call.id == id);
+        let Some(entry) = self.entries.iter_mut().rev().find(is_it) else { return };
+        entry.lines.clear();
+        if let ChatPart::Call(call) = &mut entry.part {
+            change(call);
         }
     }
 
@@ -335,8 +352,15 @@ impl ChatScreen {
         }
     }
 
-    /// Selects the call before the selected one, wrapping around to the last.
+    /// Selects the call before the selected one, wrapping around to the last. In an empty
+    /// conversation it writes the next suggestion.
     fn select_call(&mut self) {
+        if self.entries.is_empty() && !self.suggestions.is_empty() {
+            let text = self.suggestions[self.suggested % self.suggestions.len()].to_string();
+            self.suggested += 1;
+            self.input = area(&text);
+            return;
+        }
         let last = |before: usize| (0..before).rev().find(|at| self.call(*at).is_some());
         let len = self.entries.len();
         self.selected = self.selected.and_then(last).or_else(|| last(len));
@@ -439,7 +463,7 @@ fn turn_note(done: &Value) -> String {
     let calls = count(number(&done["toolCalls"]) as usize, "call");
     let mut out = format!(
         "{}: {calls}, {about}{} tokens in, {} out",
-        done["reason"].as_str().unwrap_or_default(),
+        done["message"].as_str().or(done["reason"].as_str()).unwrap_or_default(),
         number(&done["usage"]["input"]),
         number(&done["usage"]["output"]),
     );
@@ -450,7 +474,39 @@ fn turn_note(done: &Value) -> String {
         if number(&cost["results"]) > 0 {
             _ = write!(out, "+{}", number(&cost["results"]));
         }
+        if let Some(dollars) = cost["dollars"].as_f64() {
+            _ = write!(out, " ${dollars:.4}");
+        }
     }
+    out
+}
+
+/// What the last turn and the conversation have cost.
+fn spent(done: &Value) -> String {
+    let number = |key: &str| done["usage"][key].as_u64().unwrap_or_default();
+    let mut out = format!("{} in", number("input"));
+    if number("cached") > 0 {
+        _ = write!(out, " ({} cached)", number("cached"));
+    }
+    _ = write!(out, ", {} out", number("output"));
+    if let Some(dollars) = done["cost"].as_f64() {
+        _ = write!(out, " · ${dollars:.4}");
+    }
+    if let Some(dollars) = done["sessionCost"].as_f64() {
+        _ = write!(out, ", ${dollars:.4} in all");
+    }
+    out
+}
+
+/// Messages to try with these servers.
+fn suggestions(view: &HostView) -> Vec<SafeText> {
+    let has_tools = |server: &&Arc<ServerView>| !server.capabilities.tools.is_empty();
+    let servers = view.servers.values().filter(has_tools);
+    let mut out: Vec<SafeText> = servers
+        .take(2)
+        .map(|server| SafeText::cut(&format!("What can you do for me with {}?", server.name), 200))
+        .collect();
+    out.push(SafeText::line("Which of your tools only read, and which change something?"));
     out
 }
 
@@ -514,6 +570,9 @@ impl Screen for ChatScreen {
     }
 
     fn prepare(&mut self, ui: Ui<'_>) {
+        if self.entries.is_empty() && self.suggestions.is_empty() {
+            self.suggestions = suggestions(&ui.model.view);
+        }
         self.waits = SafeText::default();
         if let Some(request) = ui.model.view.pending.values().next() {
             let of = request.during.as_ref().map(|call| format!(" {call}")).unwrap_or_default();

@@ -1,9 +1,12 @@
 //! The chat end to end: models over their wire formats, tools through the engine, limits, policy,
 //! and the command line.
 
+mod media;
+mod ollama;
 #[cfg(feature = "gateway")]
 mod socket;
 mod storms;
+mod streams;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -333,7 +336,7 @@ async fn links_to_resources_reach_the_model_with_what_is_known_of_them() {
 async fn a_turn_is_aborted_while_its_history_is_summarised() {
     let provider = Provider::new(vec![text("Fine."), Answer::Stalled(vec![])]);
     let mut config = remote(Format::OpenAi, &provider);
-    config.context = 4_000;
+    config.context = Some(4_000);
     let model: Arc<dyn LanguageModel> = Arc::new(ProviderModel::new(config).unwrap());
     let (scene, mut talk) = (Scene::new().await, Conversation::default());
     scene.turn(Arc::clone(&model), &mut talk, &"Listen to this. ".repeat(500)).await;
@@ -622,7 +625,7 @@ async fn the_context_is_checked_before_every_answer() {
         text("And now this."),
     ]);
     let mut config = remote(Format::OpenAi, &provider);
-    config.context = 6_000;
+    config.context = Some(6_000);
     let model: Arc<dyn LanguageModel> = Arc::new(ProviderModel::new(config.clone()).unwrap());
     let mut talk = Conversation::default();
     assert_eq!(scene.turn(Arc::clone(&model), &mut talk, "go").await, DoneReason::End);
@@ -642,7 +645,7 @@ async fn the_context_is_checked_before_every_answer() {
     );
 
     let sent = provider.requests().len();
-    config.context = 150;
+    config.context = Some(150);
     let model = Arc::new(ProviderModel::new(config).unwrap());
     let reason = scene.turn(model, &mut Conversation::default(), "hi").await;
     assert_eq!(reason, DoneReason::Failed);
@@ -858,6 +861,27 @@ fn an_answer_that_is_none_or_half_of_one_is_told_and_fails() {
 }
 
 #[test]
+fn every_other_end_of_a_turn_is_told_in_words_and_fails() {
+    let greets = || call("greeter__greet", r#"{"name": "Ada"}"#);
+    let wrong = [r#"{"n": 1}"#, r#"{"n": 2}"#, r#"{"n": 3}"#].map(|n| call("greeter__none", n));
+    for (answers, args, code, word) in [
+        (vec![Answer::Filtered], &[][..], "failed", "content filter"),
+        (vec![greets()], &["--max-rounds", "1"][..], "rounds", "the model was asked 1 time"),
+        (vec![greets()], &["--max-calls", "1"][..], "budget", "the budget of the turn is spent"),
+        (vec![greets()], &[][..], "loop", "the same call gave the same result"),
+        (wrong.to_vec(), &[][..], "toolErrors", "a tool failed several times in a row"),
+    ] {
+        let done = chat(&Provider::new(answers.clone()), &[&["-p", "hi"], args].concat());
+        assert_eq!(done.code, Some(1), "{code}: {done:#?}");
+        assert!(done.stderr.contains(word), "{code}: {done:#?}");
+        let done = chat(&Provider::new(answers), &[&["-p", "hi", "--json"], args].concat());
+        let last: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
+        assert_eq!((done.code, &last["reason"]), (Some(1), &json!(code)), "{done:#?}");
+        assert!(last["message"].as_str().is_some_and(|words| words.contains(' ')), "{last}");
+    }
+}
+
+#[test]
 fn a_recorded_chat_is_asked_again_of_another_model_with_the_recorded_tools() {
     let bench = crate::support::Bench::new();
     let first = Provider::new(vec![
@@ -974,12 +998,16 @@ async fn a_conversation_tells_its_cost_and_stops_at_the_most_it_may_have() {
         let mut talk = Conversation::default();
         let reason = scene.turn(model, &mut talk, "go").await;
         assert_eq!(reason, DoneReason::Budget, "{format:?}");
-        let Some(ChatEvent::Done { usage, cost, session_cost, rounds, .. }) = scene.events().pop()
+        let Some(ChatEvent::Done { usage, cost, session_cost, rounds, costs, message, .. }) =
+            scene.events().pop()
         else {
             panic!("no end");
         };
         assert_eq!((rounds, usage.input, usage.output), (2, 22, 14), "{format:?}");
         let close = |a: Option<f64>| a.is_some_and(|a| (a - 162e-6).abs() < 1e-9);
+        let of_servers: f64 = costs.iter().filter_map(|cost| cost.dollars).sum();
+        assert!(of_servers > 0.0 && of_servers < 22e-6, "part of the input: {of_servers}");
+        assert_eq!(message, "stopped: the budget is spent");
         assert!(close(cost) && close(session_cost) && close(Some(talk.spent)), "{cost:?}");
         assert!(scene.text().contains("has cost $0.0002"), "{}", scene.text());
     }

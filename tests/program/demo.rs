@@ -142,3 +142,72 @@ async fn the_gremlin_misbehaves_on_demand_and_comes_back() {
     let child = dig_in.trim_end_matches('.').rsplit(' ').next().expect("its id");
     assert!(!crate::support::lives(child), "its child {child} went with it");
 }
+
+#[cfg(feature = "chat")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_script_of_the_chat_plays_every_question_with_real_calls() {
+    use mcpdeck::chat::{Agent, ChatEvent, Conversation, DoneReason, LanguageModel, Scripted};
+    use mcpdeck::host::{Origin, Principal};
+
+    let script: Arc<dyn LanguageModel> =
+        Arc::new(Scripted::parse(mcpdeck::demo::CHAT_SCRIPT).unwrap());
+    let questions = script.suggestions();
+    assert!(questions.len() >= 5, "{questions:?}");
+    // Once with consent, and once without: then nothing that changes something is called.
+    for consents in [true, false] {
+        let host = Host::builder().config(mcpdeck::demo::config(bin())).startup(Startup::All);
+        let host = host.handler(Passenger { consents }).initialize().await;
+        let host = host.unwrap_or_else(|error| panic!("{error}"));
+        let who = Principal::new(Origin::Cli).with_session("demo");
+        let agent = Agent::new(host.clone(), who, Arc::clone(&script));
+        let mut failures = 0;
+        for (n, question) in questions.iter().enumerate() {
+            let events = std::sync::Mutex::new(Vec::new());
+            let on_event = |event| events.lock().unwrap().push(event);
+            let mut talk = Conversation::default();
+            let asked = if consents { question.clone() } else { (n + 1).to_string() };
+            let reason = agent.turn(&mut talk, &asked, &CancellationToken::new(), &on_event).await;
+            let events = events.into_inner().unwrap();
+            assert_eq!(reason, DoneReason::End, "{question}: {events:?}");
+            let text = events.iter().filter_map(|event| match event {
+                ChatEvent::Text { text } => Some(text.as_str()),
+                _ => None,
+            });
+            let text: String = text.collect();
+            assert!(text.contains("Scripted"), "{question}: {text}");
+            assert!(!text.contains('?') && !text.contains("${"), "{question}: {text}");
+            let failed =
+                |event: &&ChatEvent| matches!(event, ChatEvent::ToolResult { is_error: true, .. });
+            failures += events.iter().filter(failed).count();
+            let calls = events.iter().filter(|event| matches!(event, ChatEvent::ToolResult { .. }));
+            assert!(calls.count() >= 1, "{question}: {events:?}");
+        }
+        // One fails on purpose and is mended.
+        assert_eq!(failures, if consents { 1 } else { 4 });
+        host.shutdown().await;
+    }
+}
+
+/// Fills in forms, and permits calls or does not.
+#[cfg(feature = "chat")]
+struct Passenger {
+    consents: bool,
+}
+
+#[cfg(feature = "chat")]
+impl RequestHandler for Passenger {
+    fn handle(
+        &self,
+        request: Arc<ApprovalRequest>,
+        _: CancellationToken,
+    ) -> BoxFuture<'static, Option<Answer>> {
+        let answer = match request.kind {
+            RequestKind::Elicitation => {
+                json!({"action": "accept", "content": {"name": "Ada", "row": 12, "seat": "window"}})
+            }
+            _ if self.consents => json!({"action": "accept", "for": "once"}),
+            _ => json!({"action": "decline"}),
+        };
+        async move { Some(Answer::Result(answer)) }.boxed()
+    }
+}

@@ -1,9 +1,10 @@
-//! A model provider for tests: speaks the streams of Anthropic, Gemini and `OpenAI` as their public
-//! documentation describes them, one scripted answer for each request, and keeps what it was sent.
+//! A model provider for tests: speaks the streams of Anthropic, Gemini, `OpenAI` and Ollama as their
+//! public documentation describes them, one scripted answer for each request, and keeps what it was
+//! sent. What it describes of its models is answered beside the script.
 //! Use with `#[path = "support/provider.rs"] mod provider;`.
 #![allow(dead_code, reason = "every test file uses its own part of these")]
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +44,8 @@ pub enum Answer {
     Paused(Vec<Piece>),
     /// Another status, with headers and a body.
     Status(u16, &'static str, Value),
+    /// A stream as it was recorded.
+    Recorded(String),
 }
 
 /// One request as it came.
@@ -63,7 +66,11 @@ pub struct Provider {
     requests: Arc<Mutex<Vec<Request>>>,
     answers: Arc<Mutex<VecDeque<Answer>>>,
     is_strict: Arc<AtomicBool>,
+    descriptions: Descriptions,
 }
+
+/// What is answered to questions about models, by the end of the path.
+type Descriptions = Arc<Mutex<HashMap<&'static str, Value>>>;
 
 impl Provider {
     /// Answers with these, one after the other; then with the last again and again.
@@ -73,17 +80,22 @@ impl Provider {
         let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
         let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
         let is_strict: Arc<AtomicBool> = Arc::default();
+        let descriptions = Descriptions::default();
         let provider = Self {
             url,
             requests: Arc::clone(&requests),
             answers: Arc::clone(&answers),
             is_strict: Arc::clone(&is_strict),
+            descriptions: Arc::clone(&descriptions),
         };
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (requests, answers) = (Arc::clone(&requests), Arc::clone(&answers));
                 let is_strict = is_strict.load(Ordering::Relaxed);
-                std::thread::spawn(move || serve(stream, &requests, &answers, is_strict));
+                let descriptions = Arc::clone(&descriptions);
+                std::thread::spawn(move || {
+                    serve(stream, &requests, &answers, is_strict, &descriptions)
+                });
             }
         });
         provider
@@ -92,6 +104,12 @@ impl Provider {
     /// Refuses tools by the documented rules of the provider.
     pub fn strict(self) -> Self {
         self.is_strict.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Answers this to questions about models at paths with this end.
+    pub fn describes(self, path: &'static str, description: Value) -> Self {
+        self.descriptions.lock().expect("not poisoned").insert(path, description);
         self
     }
 
@@ -112,6 +130,7 @@ fn serve(
     requests: &Mutex<Vec<Request>>,
     answers: &Mutex<VecDeque<Answer>>,
     is_strict: bool,
+    descriptions: &Mutex<HashMap<&'static str, Value>>,
 ) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut first = String::new();
@@ -128,10 +147,22 @@ fn serve(
         headers.push(line);
     }
     let length = headers.iter().find_map(|line| line.strip_prefix("content-length: "));
-    let mut body = vec![0; length?.parse().ok()?];
+    let mut body = vec![0; length.map_or(Some(0), |length| length.parse().ok())?];
     reader.read_exact(&mut body).ok()?;
+    if first.starts_with("GET ") || path.ends_with("/api/show") {
+        let descriptions = descriptions.lock().expect("not poisoned");
+        let place = path.split('?').next().unwrap_or_default();
+        let known = descriptions.iter().find(|(end, _)| place.ends_with(**end));
+        let (code, answer) = match known {
+            Some((_, description)) => (200, description.clone()),
+            None => (404, json!({"error": "model 'test-model' not found"})),
+        };
+        return respond(&stream, code, "", &answer);
+    }
     let body: Value = serde_json::from_slice(&body).expect("a request is JSON");
     let refusal = is_strict.then(|| refusal(&path, &body)).flatten();
+    let shown = descriptions.lock().expect("not poisoned").get("/api/show").cloned();
+    let refusal = refusal.or_else(|| ollama_refusal(&path, &body, &shown.unwrap_or_default()));
     requests.lock().expect("not poisoned").push(Request { path: path.clone(), headers, body });
     let answer = {
         let mut answers = answers.lock().expect("not poisoned");
@@ -140,15 +171,8 @@ fn serve(
     let stream = &stream;
     let refused = |message| Answer::Status(400, "", json!({"error": {"message": message}}));
     match refusal.map(refused).or(answer)? {
-        Answer::Status(code, headers, body) => {
-            let body = body.to_string();
-            let text = format!(
-                "HTTP/1.1 {code} Status\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                body.len()
-            );
-            let mut stream = stream;
-            stream.write_all(text.as_bytes()).ok()
-        }
+        Answer::Status(code, headers, body) => respond(stream, code, headers, &body),
+        Answer::Recorded(text) => send(stream, &text, true),
         Answer::Stream(pieces) => send(stream, &events(&path, &pieces, End::Whole), true),
         Answer::Filtered => send(stream, &events(&path, &[], End::Filtered), true),
         Answer::Paused(pieces) => send(stream, &events(&path, &pieces, End::Paused), true),
@@ -160,6 +184,16 @@ fn serve(
             reader.read_to_end(&mut left).ok().map(|_| ())
         }
     }
+}
+
+/// Sends a response that is no stream.
+fn respond(mut stream: &TcpStream, code: u16, headers: &str, body: &Value) -> Option<()> {
+    let body = body.to_string();
+    let text = format!(
+        "HTTP/1.1 {code} Status\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(text.as_bytes()).ok()
 }
 
 /// Sends events, every byte as a chunk of its own.
@@ -185,6 +219,10 @@ enum End {
 }
 
 fn events(path: &str, pieces: &[Piece], end: End) -> String {
+    if path.ends_with("/api/chat") {
+        let lines = ollama(pieces, end);
+        return lines.iter().fold(String::new(), |out, line| out + &format!("{line}\n"));
+    }
     let (events, is_named) = if path.ends_with("/messages") {
         (anthropic(pieces, end), true)
     } else if path.contains(":streamGenerateContent") {
@@ -350,6 +388,77 @@ fn openai(pieces: &[Piece], end: End) -> Vec<Value> {
     out
 }
 
+fn ollama(pieces: &[Piece], end: End) -> Vec<Value> {
+    let line = |message: Value| {
+        let at = "2026-11-02T09:00:00Z";
+        json!({"model": "test-model", "created_at": at, "message": message, "done": false})
+    };
+    let mut out = Vec::new();
+    for (index, piece) in pieces.iter().enumerate() {
+        let said = |key: &str, text: &str| {
+            let mut message = json!({"role": "assistant", "content": ""});
+            message[key] = json!(text);
+            line(message)
+        };
+        match piece {
+            Piece::Text(text) => out.extend(words(text).map(|w| said("content", w))),
+            Piece::Reason(text) => out.extend(words(text).map(|w| said("thinking", w))),
+            Piece::Refuse(_) | Piece::OpenCall(..) => unreachable!("Ollama has no word for it"),
+            Piece::Call(name, arguments) => {
+                let arguments: Value = serde_json::from_str(arguments).expect("an object");
+                let function = json!({"index": 0, "name": name, "arguments": arguments});
+                let call = json!({"id": format!("call_{index}"), "function": function});
+                out.push(line(json!({"role": "assistant", "content": "", "tool_calls": [call]})));
+            }
+        }
+    }
+    let reason = match end {
+        End::None => return out,
+        End::Length => "length",
+        End::Whole | End::Filtered | End::Paused => "stop",
+    };
+    let mut last = line(json!({"role": "assistant", "content": ""}));
+    last["done"] = json!(true);
+    last["done_reason"] = json!(reason);
+    (last["prompt_eval_count"], last["eval_count"]) = (json!(11), json!(7));
+    out.push(last);
+    out
+}
+
+/// Why Ollama refuses a request: what it cannot read, what the model shown cannot do, and a prompt
+/// that does not fit where nothing may be cut.
+fn ollama_refusal(path: &str, body: &Value, shown: &Value) -> Option<String> {
+    if !path.ends_with("/api/chat") {
+        return None;
+    }
+    let messages = body["messages"].as_array().expect("messages");
+    for message in messages {
+        assert!(message["content"].is_string(), "no text: {message}");
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            assert!(call["function"]["arguments"].is_object(), "no object: {call}");
+        }
+    }
+    let can = |word: &str| {
+        let list = shown["capabilities"].as_array();
+        list.is_none_or(|list| list.iter().any(|known| known == word))
+    };
+    if body["think"] == true && !can("thinking") {
+        return Some("\"test-model\" does not support thinking".to_owned());
+    }
+    if body["tools"].is_array() && !can("tools") {
+        return Some("registry.ollama.ai/library/test-model does not support tools".to_owned());
+    }
+    assert_eq!(body["truncate"], false, "what does not fit would be cut silently");
+    let tokens = (body["messages"].to_string().len() + body["tools"].to_string().len()) / 4;
+    let window = body["options"]["num_ctx"].as_u64().unwrap_or(4_096);
+    (tokens as u64 > window).then(|| {
+        format!(
+            "request ({tokens} tokens) exceeds the available context size ({window} tokens), try \
+             increasing it"
+        )
+    })
+}
+
 /// Why a provider would refuse the tools of a request, by its documented rules.
 fn refusal(path: &str, body: &Value) -> Option<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
@@ -359,7 +468,7 @@ fn refusal(path: &str, body: &Value) -> Option<String> {
         (ToolRules::Gemini, list(&body["tools"][0]["functionDeclarations"]))
     } else {
         let functions = list(&body["tools"]).into_iter().map(|tool| tool["function"].clone());
-        let is_ollama = body.get("max_tokens").is_some();
+        let is_ollama = path.ends_with("/api/chat");
         (if is_ollama { ToolRules::Ollama } else { ToolRules::OpenAi }, functions.collect())
     };
     tools.iter().find_map(|tool| {

@@ -5,21 +5,34 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall};
-use crate::provider::wire::{ProviderRequest, RemoteConfig, ReplyReader, tools, turns};
+use crate::provider::wire::{
+    ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, tools, turns,
+};
 
 /// The API version.
 const VERSION: &str = "2023-06-01";
 
-pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRequest {
+pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRequest {
+    let config = plan.config;
     let messages = prompt.messages.iter().map(|message| match message {
         ChatMessage::User { text } => ("user", vec![json!({"type": "text", "text": text})]),
         ChatMessage::Assistant(reply) => ("assistant", reply_content(reply)),
-        ChatMessage::Tool { id, text, is_error, .. } => (
-            "user",
-            vec![json!({
-                "type": "tool_result", "tool_use_id": id, "content": text, "is_error": is_error,
-            })],
-        ),
+        ChatMessage::Tool { id, text, is_error, media, .. } => {
+            let pictures = media.iter().filter(|one| one.is_picture()).map(|one| {
+                let source = json!({"type": "base64", "media_type": one.mime, "data": one.data});
+                json!({"type": "image", "source": source})
+            });
+            let pictures: Vec<Value> = pictures.collect();
+            let mut content = json!(text);
+            if !pictures.is_empty() {
+                let text = json!({"type": "text", "text": text});
+                content = std::iter::once(text).chain(pictures).collect();
+            }
+            let result = json!({
+                "type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error,
+            });
+            ("user", vec![result])
+        }
     });
     let mut messages = turns(messages, "content");
     // Everything up to a mark is kept by the provider for the next request (Anthropic guide, Prompt
@@ -35,7 +48,7 @@ pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRe
     }
     let mut body = json!({
         "model": config.model,
-        "max_tokens": config.max_output,
+        "max_tokens": plan.max_output,
         "stream": true,
         "messages": messages,
     });
@@ -49,26 +62,48 @@ pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRe
         }
         body["tools"] = tools.into();
     }
-    let mut headers = vec![("anthropic-version", VERSION.to_owned())];
-    headers.extend(config.key.as_ref().map(|key| ("x-api-key", key.expose().to_owned())));
-    ProviderRequest { path: "/messages".to_owned(), headers, body }
+    ProviderRequest { path: "/messages".to_owned(), headers: headers(config), body }
 }
 
-/// The content blocks of an answer for the history; signed reasoning must come first.
+/// The headers of every request.
+pub(super) fn headers(config: &RemoteConfig) -> Vec<(&'static str, String)> {
+    let mut headers = vec![("anthropic-version", VERSION.to_owned())];
+    headers.extend(config.key.as_ref().map(|key| ("x-api-key", key.expose().to_owned())));
+    headers
+}
+
+/// The content blocks of an answer for the history, in the order in which they came: signed reasoning
+/// and what the provider's own tools did are only taken at their places.
 fn reply_content(reply: &ModelReply) -> Vec<Value> {
-    let mut content = reply.carried.clone();
-    if !reply.text.is_empty() {
-        content.push(json!({"type": "text", "text": reply.text}));
-    }
-    content.extend(reply.calls.iter().map(|call| {
+    let call = |call: &ToolCall| {
         let input = if call.problem.is_some() { json!({}) } else { call.arguments.clone() };
         json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
-    }));
+    };
+    let made = reply.carried.iter().filter_map(|block| match block["type"].as_str() {
+        Some("tool_use") => reply.calls.iter().find(|made| block["id"] == *made.id).map(call),
+        _ => Some(block.clone()),
+    });
+    let mut content: Vec<Value> = made.collect();
+    if !reply.text.is_empty() && !reply.carried.iter().any(|block| block["type"] == "text") {
+        content.push(json!({"type": "text", "text": reply.text}));
+    }
+    let has = |content: &[Value], id: &str| content.iter().any(|block| block["id"] == id);
+    for made in &reply.calls {
+        if !has(&content, &made.id) {
+            content.push(call(made));
+        }
+    }
     content
+}
+
+/// Whether a carried block stands for text or a call of the answer, to keep their order.
+fn is_placed(block: &Value) -> bool {
+    block["type"] == "text" || block["type"] == "tool_use"
 }
 
 /// A content block that is still incomplete.
 enum PartialBlock {
+    Text(String),
     Call {
         id: String,
         name: String,
@@ -105,7 +140,9 @@ impl ReplyReader for AnthropicReader {
                     let (id, name) = (word("/content_block/id"), word("/content_block/name"));
                     self.open.insert(index, PartialBlock::Call { id, name, input: String::new() });
                 }
-                "text" | "" => {}
+                "text" | "" => {
+                    self.open.insert(index, PartialBlock::Text(String::new()));
+                }
                 _ => {
                     let block = data["content_block"].clone();
                     self.open.insert(index, PartialBlock::Carried(block, String::new()));
@@ -117,6 +154,9 @@ impl ReplyReader for AnthropicReader {
                     on(Delta::Text(more.to_owned()));
                 }
                 match self.open.get_mut(&index) {
+                    Some(PartialBlock::Text(so_far)) => {
+                        so_far.push_str(text("/delta/text").unwrap_or_default());
+                    }
                     Some(PartialBlock::Call { input, .. }) => {
                         input.push_str(text("/delta/partial_json").unwrap_or_default());
                     }
@@ -135,7 +175,11 @@ impl ReplyReader for AnthropicReader {
                 }
             }
             "content_block_stop" => match self.open.remove(&index) {
+                Some(PartialBlock::Text(text)) if !text.is_empty() => {
+                    reply.carried.push(json!({"type": "text", "text": text}));
+                }
                 Some(PartialBlock::Call { id, name, input }) => {
+                    reply.carried.push(json!({"type": "tool_use", "id": id}));
                     reply.calls.push(ToolCall::new(id, name, &input));
                 }
                 Some(PartialBlock::Carried(mut block, input)) => {
@@ -144,12 +188,12 @@ impl ReplyReader for AnthropicReader {
                     }
                     reply.carried.push(block);
                 }
-                None => {}
+                Some(PartialBlock::Text(_)) | None => {}
             },
             "message_delta" => {
                 reply.usage.output = number("/usage/output_tokens").unwrap_or_default();
                 match text("/delta/stop_reason").unwrap_or_default() {
-                    "max_tokens" => reply.stop = Stop::Length,
+                    "max_tokens" | "model_context_window_exceeded" => reply.stop = Stop::Length,
                     "refusal" => reply.stop = Stop::Filtered,
                     "pause_turn" => reply.stop = Stop::Paused,
                     _ => {}
@@ -162,9 +206,21 @@ impl ReplyReader for AnthropicReader {
 
     fn finish(&mut self, reply: &mut ModelReply) -> bool {
         for block in std::mem::take(&mut self.open).into_values() {
-            if let PartialBlock::Call { id, name, input } = block {
-                reply.calls.push(ToolCall::new(id, name, &input).unfinished());
+            match block {
+                PartialBlock::Text(text) if !text.is_empty() => {
+                    reply.carried.push(json!({"type": "text", "text": text}));
+                }
+                PartialBlock::Call { id, name, input } => {
+                    reply.carried.push(json!({"type": "tool_use", "id": id}));
+                    reply.calls.push(ToolCall::new(id, name, &input).unfinished());
+                }
+                // Without its end, reasoning is not signed.
+                PartialBlock::Text(_) | PartialBlock::Carried(..) => {}
             }
+        }
+        // Text and calls alone stand in the answer itself.
+        if reply.carried.iter().all(is_placed) {
+            reply.carried.clear();
         }
         self.is_done
     }

@@ -1,27 +1,43 @@
 //! Gemini's `streamGenerateContent`. Pure.
 
+use base::text::cut;
 use serde_json::{Value, json};
 
 use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id};
-use crate::provider::wire::{ProviderRequest, RemoteConfig, ReplyReader, tools, turns};
+use crate::provider::wire::{
+    ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, tools, turns,
+};
 
-pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRequest {
-    let unread = unread(&prompt.messages);
+/// What is kept of the provider's words on a malformed call, in bytes.
+const MAX_MESSAGE_BYTES: usize = 1_000;
+
+pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRequest {
+    let config = plan.config;
+    let unread = ids(&prompt.messages, |call| call.problem.is_some());
+    // Ids go back where the provider gave them.
+    let given = ids(&prompt.messages, has_given_id);
     let contents = prompt.messages.iter().map(|message| match message {
         ChatMessage::User { text } => ("user", vec![json!({"text": text})]),
         ChatMessage::Assistant(reply) => ("model", reply_parts(reply)),
         ChatMessage::Tool { id, text, .. } if unread.contains(&id.as_str()) => {
             ("user", vec![json!({"text": format!("Your last call failed: {text}")})])
         }
-        ChatMessage::Tool { name, text, is_error, .. } => {
+        ChatMessage::Tool { id, name, text, is_error, media } => {
             let key = if *is_error { "error" } else { "result" };
-            let response = json!({"name": name, "response": {key: text}});
-            ("user", vec![json!({"functionResponse": response})])
+            let mut response = json!({"name": name, "response": {key: text}});
+            if given.contains(&id.as_str()) {
+                response["id"] = json!(id);
+            }
+            let media = media
+                .iter()
+                .map(|one| json!({"inlineData": {"mimeType": one.mime, "data": one.data}}));
+            let response = json!({"functionResponse": response});
+            ("user", std::iter::once(response).chain(media).collect())
         }
     });
     let mut body = json!({
         "contents": turns(contents, "parts"),
-        "generationConfig": {"maxOutputTokens": config.max_output},
+        "generationConfig": {"maxOutputTokens": plan.max_output},
     });
     if !prompt.system.is_empty() {
         body["systemInstruction"] = json!({"parts": [{"text": prompt.system}]});
@@ -29,36 +45,58 @@ pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRe
     if let Some(tools) = tools(prompt, "parametersJsonSchema") {
         body["tools"] = json!([{"functionDeclarations": tools}]);
     }
-    let key = config.key.as_ref().map(|key| ("x-goog-api-key", key.expose().to_owned()));
     ProviderRequest {
         path: format!("/models/{}:streamGenerateContent?alt=sse", config.model),
-        headers: key.into_iter().collect(),
+        headers: headers(config),
         body,
     }
 }
 
-/// The ids of calls that the provider itself could not read. It signed nothing and named no tool, so
-/// they go back as text: a call without a declaration and a signature is refused.
-fn unread(messages: &[ChatMessage]) -> Vec<&str> {
+/// The headers of every request.
+pub(super) fn headers(config: &RemoteConfig) -> Vec<(&'static str, String)> {
+    let key = config.key.as_ref().map(|key| ("x-goog-api-key", key.expose().to_owned()));
+    key.into_iter().collect()
+}
+
+/// The ids of the calls with a property. Those that the provider itself could not read go back as
+/// text: it signed nothing and named no tool, and a call without a declaration and a signature is
+/// refused.
+fn ids(messages: &[ChatMessage], has: impl Fn(&ToolCall) -> bool) -> Vec<&str> {
     let replies = messages.iter().filter_map(|message| match message {
         ChatMessage::Assistant(reply) => Some(&reply.calls),
         ChatMessage::User { .. } | ChatMessage::Tool { .. } => None,
     });
-    replies.flatten().filter(|call| call.problem.is_some()).map(|call| call.id.as_str()).collect()
+    replies.flatten().filter(|call| has(call)).map(|call| call.id.as_str()).collect()
 }
+
+fn has_given_id(call: &ToolCall) -> bool {
+    call.extra.as_ref().is_some_and(|extra| extra["id"] == *call.id)
+}
+
+/// The field of what Gemini signs (Gemini guide, Thought signatures).
+const SIGNATURE: &str = "thoughtSignature";
 
 fn reply_parts(reply: &ModelReply) -> Vec<Value> {
     let mut parts = Vec::new();
-    if !reply.text.is_empty() {
-        parts.push(json!({"text": reply.text}));
+    // What signs the text stands in the last part of it, which may be empty.
+    let signature = reply.carried.iter().find_map(|block| block.get(SIGNATURE));
+    if !reply.text.is_empty() || signature.is_some() {
+        let mut part = json!({"text": reply.text});
+        if let Some(signature) = signature {
+            part[SIGNATURE] = signature.clone();
+        }
+        parts.push(part);
     }
     parts.extend(reply.calls.iter().map(|call| {
         if call.problem.is_some() {
             return json!({"text": "(a call that could not be read)"});
         }
         let mut part = json!({"functionCall": {"name": call.name, "args": call.arguments}});
+        if has_given_id(call) {
+            part["functionCall"]["id"] = json!(call.id);
+        }
         if let Some(signature) = &call.signature {
-            part["thoughtSignature"] = json!(signature);
+            part[SIGNATURE] = json!(signature);
         }
         part
     }));
@@ -90,24 +128,37 @@ impl ReplyReader for GeminiReader {
                 if part["thought"] == true {
                     on(Delta::Reasoning(text.to_owned()));
                 } else {
+                    if let Some(signature) = part[SIGNATURE].as_str() {
+                        reply.carried.retain(|block| block.get(SIGNATURE).is_none());
+                        reply.carried.push(json!({SIGNATURE: signature}));
+                    }
                     reply.text.push_str(text);
-                    on(Delta::Text(text.to_owned()));
+                    if !text.is_empty() {
+                        on(Delta::Text(text.to_owned()));
+                    }
                 }
             } else if let Some(call) = part.get("functionCall") {
                 let arguments = call.get("args").map(ToString::to_string).unwrap_or_default();
                 let name = call["name"].as_str().unwrap_or_default().to_owned();
-                let signature = part["thoughtSignature"].as_str().map(str::to_owned);
-                let call = ToolCall::new(call_id(), name, &arguments);
-                reply.calls.push(ToolCall { signature, ..call });
+                let signature = part[SIGNATURE].as_str().map(str::to_owned);
+                let given = call["id"].as_str().filter(|id| !id.is_empty());
+                let extra = given.map(|id| json!({"id": id}));
+                let id = given.map_or_else(call_id, str::to_owned);
+                let call = ToolCall::new(id, name, &arguments);
+                reply.calls.push(ToolCall { signature, extra, ..call });
             }
         }
         match data.pointer("/candidates/0/finishReason").and_then(Value::as_str) {
             None => return,
             Some("MAX_TOKENS") => reply.stop = Stop::Length,
-            Some("MALFORMED_FUNCTION_CALL") => {
+            Some("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE") => {
                 let call = ToolCall::new(call_id(), "tool".to_owned(), "");
-                let problem = Some("the model wrote a malformed call".to_owned());
-                reply.calls.push(ToolCall { problem, ..call });
+                let says = data.pointer("/candidates/0/finishMessage").and_then(Value::as_str);
+                let says = says.filter(|says| !says.is_empty());
+                let says = says.map(|says| format!(": {}", cut(says, MAX_MESSAGE_BYTES)));
+                let problem =
+                    format!("the model wrote a malformed call{}", says.unwrap_or_default());
+                reply.calls.push(ToolCall { problem: Some(problem), ..call });
             }
             Some("SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII") => {
                 reply.stop = Stop::Filtered;

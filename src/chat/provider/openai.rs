@@ -5,20 +5,41 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id};
-use crate::provider::wire::{Provider, ProviderRequest, RemoteConfig, ReplyReader, tools};
+use crate::media::sound_format;
+use crate::provider::wire::{
+    Provider, ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, media_after, tools,
+};
 
-pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRequest {
+pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRequest {
+    let config = plan.config;
     let mut messages = vec![json!({"role": "system", "content": prompt.system})];
-    // Reasoning goes back within the turn it belongs to.
-    let is_asked = |message: &ChatMessage| matches!(message, ChatMessage::User { .. });
-    let asked = prompt.messages.iter().rposition(is_asked).unwrap_or_default();
-    messages.extend(prompt.messages.iter().enumerate().map(|(at, message)| match message {
-        ChatMessage::User { text } => json!({"role": "user", "content": text}),
-        ChatMessage::Assistant(reply) => reply_message(reply, at > asked),
-        ChatMessage::Tool { id, text, .. } => {
-            json!({"role": "tool", "tool_call_id": id, "content": text})
+    let reasons = prompt.messages.iter().any(|message| match message {
+        ChatMessage::Assistant(reply) => reply.carried.iter().any(|it| it.get(REASONING).is_some()),
+        ChatMessage::User { .. } | ChatMessage::Tool { .. } => false,
+    });
+    for (at, message) in prompt.messages.iter().enumerate() {
+        messages.push(match message {
+            ChatMessage::User { text } => json!({"role": "user", "content": text}),
+            ChatMessage::Assistant(reply) => reply_message(reply, reasons),
+            ChatMessage::Tool { id, text, .. } => {
+                json!({"role": "tool", "tool_call_id": id, "content": text})
+            }
+        });
+        // Messages of tools are text alone (OpenAI API reference, Chat Completions, tool message).
+        let media = media_after(&prompt.messages, at);
+        if !media.is_empty() {
+            let parts = media.into_iter().flat_map(|(name, one)| [
+                json!({"type": "text", "text": format!("What the call of {name} gave:")}),
+                match sound_format(&one.mime) {
+                    Some(format) => json!({
+                        "type": "input_audio", "input_audio": {"data": one.data, "format": format},
+                    }),
+                    None => json!({"type": "image_url", "image_url": {"url": one.data_url()}}),
+                },
+            ]);
+            messages.push(json!({"role": "user", "content": parts.collect::<Vec<_>>()}));
         }
-    }));
+    }
     let mut body = json!({
         "model": config.model,
         "stream": true,
@@ -29,21 +50,32 @@ pub(super) fn request(config: &RemoteConfig, prompt: &ModelPrompt) -> ProviderRe
         Provider::OpenAi => "max_completion_tokens",
         _ => "max_tokens",
     };
-    body[longest] = json!(config.max_output);
+    body[longest] = json!(plan.max_output);
     if let Some(tools) = tools(prompt, "parameters") {
         let tools = tools.into_iter().map(|tool| json!({"type": "function", "function": tool}));
         body["tools"] = tools.collect();
     }
-    let key = config.key.as_ref();
-    let key = key.map(|key| ("authorization", format!("Bearer {}", key.expose())));
-    ProviderRequest {
-        path: "/chat/completions".to_owned(),
-        headers: key.into_iter().collect(),
-        body,
-    }
+    ProviderRequest { path: "/chat/completions".to_owned(), headers: headers(config), body }
 }
 
-fn reply_message(reply: &ModelReply, is_current: bool) -> Value {
+/// The headers of every request.
+pub(super) fn headers(config: &RemoteConfig) -> Vec<(&'static str, String)> {
+    let key = config.key.as_ref();
+    let key = key.map(|key| ("authorization", format!("Bearer {}", key.expose())));
+    key.into_iter().collect()
+}
+
+/// The field of `DeepSeek`'s reasoning. Messages with calls must have it in every later request, even
+/// empty (`DeepSeek` guide, Thinking mode, tool calls).
+const REASONING: &str = "reasoning_content";
+/// The field of `OpenRouter`'s reasoning (`OpenRouter` guide, Reasoning tokens, preserving).
+const DETAILS: &str = "reasoning_details";
+/// The field of what Gemini signs at compatible addresses (Gemini guide, Thought signatures, `OpenAI`
+/// compatibility).
+const EXTRA: &str = "extra_content";
+
+/// An answer in the history; `reasons`: the model has sent reasoning in this conversation.
+fn reply_message(reply: &ModelReply, reasons: bool) -> Value {
     let mut message = json!({"role": "assistant", "content": reply.text});
     if !reply.calls.is_empty() {
         let calls = reply.calls.iter().map(|call| {
@@ -54,13 +86,19 @@ fn reply_message(reply: &ModelReply, is_current: bool) -> Value {
             let function = json!({"name": call.name, "arguments": arguments});
             let mut sent = json!({"id": call.id, "type": "function", "function": function});
             if let Some(extra) = &call.extra {
-                sent["extra_content"] = extra.clone();
+                sent[EXTRA] = extra.clone();
             }
             sent
         });
         message["tool_calls"] = calls.collect();
-        let carried = reply.carried.iter().filter(|_| is_current).filter_map(Value::as_object);
-        for (key, value) in carried.flatten() {
+        if reasons {
+            message[REASONING] = json!("");
+        }
+    }
+    // Without calls, reasoning is not read again, and by some refused.
+    let goes_back = |key: &str| key == EXTRA || !reply.calls.is_empty();
+    for (key, value) in reply.carried.iter().filter_map(Value::as_object).flatten() {
+        if goes_back(key) {
             message[key] = value.clone();
         }
     }
@@ -70,19 +108,81 @@ fn reply_message(reply: &ModelReply, is_current: bool) -> Value {
 /// Reads a streamed answer.
 #[derive(Default)]
 pub(super) struct OpenAiReader {
-    open: BTreeMap<u64, PartialCall>,
+    /// In the order in which they began.
+    open: Vec<PartialCall>,
     /// The reasoning so far, by the field that holds it.
     reasoning: BTreeMap<&'static str, String>,
+    /// The parts of the reasoning, each whole.
+    details: Vec<Value>,
+    /// What is signed of the message.
+    extra: Option<Value>,
     is_done: bool,
 }
 
 /// A call that is still incomplete.
 #[derive(Default)]
 struct PartialCall {
+    index: u64,
     id: String,
     name: String,
     arguments: String,
     extra: Option<Value>,
+}
+
+impl OpenAiReader {
+    /// The open call that a part belongs to.
+    fn open_call(&mut self, index: u64, id: &str) -> &mut PartialCall {
+        let belongs = |open: &PartialCall| {
+            open.index == index && (id.is_empty() || open.id.is_empty() || open.id == id)
+        };
+        // Some send all calls at one index, and only another id begins the next.
+        let at = self.open.iter().rposition(belongs).unwrap_or(self.open.len());
+        if at == self.open.len() {
+            self.open.push(PartialCall { index, ..PartialCall::default() });
+        }
+        let open = &mut self.open[at];
+        if open.id.is_empty() {
+            id.clone_into(&mut open.id);
+        }
+        open
+    }
+
+    /// Adds a piece of a part of the reasoning: text grows, all else is as it came last.
+    fn detail(&mut self, piece: &Value) {
+        let is_same = |part: &&mut Value| {
+            part["index"] == piece["index"]
+                && part["type"] == piece["type"]
+                && !piece["index"].is_null()
+        };
+        let Some(part) = self.details.iter_mut().rev().find(is_same) else {
+            return self.details.push(piece.clone());
+        };
+        for (key, value) in piece.as_object().into_iter().flatten() {
+            match (part[key].as_str(), value.as_str()) {
+                (Some(so_far), Some(more)) if ["text", "summary", "data"].contains(&&**key) => {
+                    part[key] = format!("{so_far}{more}").into();
+                }
+                _ if value.is_null() => {}
+                _ => part[key] = value.clone(),
+            }
+        }
+    }
+}
+
+/// The text of a list of parts, and the reasoning among them (Mistral, Magistral models).
+fn parts(content: &Value) -> [String; 2] {
+    let mut out = [String::new(), String::new()];
+    for part in content.as_array().into_iter().flatten() {
+        match part["type"].as_str() {
+            Some("thinking") => {
+                let within = part["thinking"].as_array().into_iter().flatten();
+                out[1].extend(within.filter_map(|part| part["text"].as_str()));
+                out[1].push_str(part["thinking"].as_str().unwrap_or_default());
+            }
+            _ => out[0].push_str(part["text"].as_str().unwrap_or_default()),
+        }
+    }
+    out
 }
 
 impl ReplyReader for OpenAiReader {
@@ -96,7 +196,17 @@ impl ReplyReader for OpenAiReader {
         }
         let Some(choice) = data.pointer("/choices/0") else { return };
         let delta = &choice["delta"];
-        for key in ["reasoning_content", "reasoning"] {
+        for piece in delta[DETAILS].as_array().into_iter().flatten() {
+            self.detail(piece);
+        }
+        if let Some(extra) = delta.get(EXTRA).filter(|extra| extra.is_object()) {
+            self.extra = Some(extra.clone());
+        }
+        let [text, reasoning] = parts(&delta["content"]);
+        if !reasoning.is_empty() {
+            on(Delta::Reasoning(reasoning));
+        }
+        for key in [REASONING, "reasoning"] {
             if let Some(more) = delta[key].as_str().filter(|more| !more.is_empty()) {
                 self.reasoning.entry(key).or_default().push_str(more);
                 on(Delta::Reasoning(more.to_owned()));
@@ -107,20 +217,28 @@ impl ReplyReader for OpenAiReader {
             reply.text.push_str(more);
             on(Delta::Text(more.to_owned()));
         }
-        if let Some(more) = delta["content"].as_str().filter(|more| !more.is_empty()) {
-            reply.text.push_str(more);
-            on(Delta::Text(more.to_owned()));
+        let text = delta["content"].as_str().map_or(text, str::to_owned);
+        if !text.is_empty() {
+            reply.text.push_str(&text);
+            on(Delta::Text(text));
         }
         for (at, call) in delta["tool_calls"].as_array().into_iter().flatten().enumerate() {
             let index = call["index"].as_u64().unwrap_or(at as u64);
-            let open = self.open.entry(index).or_default();
+            let open = self.open_call(index, call["id"].as_str().unwrap_or_default());
             let function = &call["function"];
-            if let Some(given) = call["id"].as_str().filter(|_| open.id.is_empty()) {
-                given.clone_into(&mut open.id);
+            // Some repeat the name with every part.
+            let name = function["name"].as_str().unwrap_or_default();
+            if name != open.name {
+                open.name.push_str(name);
             }
-            open.name.push_str(function["name"].as_str().unwrap_or_default());
-            open.arguments.push_str(function["arguments"].as_str().unwrap_or_default());
-            if let Some(extra) = call.get("extra_content").filter(|extra| extra.is_object()) {
+            match &function["arguments"] {
+                Value::String(more) => open.arguments.push_str(more),
+                Value::Object(whole) if open.arguments.is_empty() => {
+                    open.arguments = Value::Object(whole.clone()).to_string();
+                }
+                _ => {}
+            }
+            if let Some(extra) = call.get(EXTRA).filter(|extra| extra.is_object()) {
                 open.extra = Some(extra.clone());
             }
         }
@@ -134,12 +252,20 @@ impl ReplyReader for OpenAiReader {
     }
 
     fn finish(&mut self, reply: &mut ModelReply) -> bool {
+        let details = std::mem::take(&mut self.details);
         for (key, text) in std::mem::take(&mut self.reasoning) {
-            reply.carried.push(json!({key: text}));
+            // The parts say the same, and are signed.
+            if key == REASONING || details.is_empty() {
+                reply.carried.push(json!({key: text}));
+            }
         }
-        for PartialCall { id, name, arguments, extra } in
-            std::mem::take(&mut self.open).into_values()
-        {
+        if !details.is_empty() {
+            reply.carried.push(json!({DETAILS: details}));
+        }
+        if let Some(extra) = self.extra.take() {
+            reply.carried.push(json!({EXTRA: extra}));
+        }
+        for PartialCall { id, name, arguments, extra, .. } in std::mem::take(&mut self.open) {
             let id = if id.is_empty() { call_id() } else { id };
             let call = ToolCall { extra, ..ToolCall::new(id, name, &arguments) };
             let is_cut = call.problem.is_some() && reply.stop == Stop::Length;

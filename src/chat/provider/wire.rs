@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::llm::{LlmErrorKind, ModelPrice, ModelPrompt, ModelReply, OnDelta};
+use crate::llm::{ChatMessage, LlmErrorKind, ModelPrice, ModelPrompt, ModelReply, OnDelta};
+use crate::media::ToolMedia;
 use base::secret::Secret;
 use schema::ToolFormat;
 
@@ -33,7 +34,7 @@ pub enum Provider {
     Anthropic,
     /// `OpenAI` and compatible providers; key in `OPENAI_API_KEY`.
     OpenAi,
-    /// Ollama on this machine.
+    /// Ollama, on this machine unless `OLLAMA_HOST` names another.
     Ollama,
     /// A model built into this program, without a network; calls only tools that a message names.
     Embedded,
@@ -58,17 +59,27 @@ impl Provider {
                 ("https://api.anthropic.com/v1", &["ANTHROPIC_API_KEY"], "claude-sonnet-4-5")
             }
             Self::OpenAi => ("https://api.openai.com/v1", &["OPENAI_API_KEY"], "gpt-5-mini"),
-            Self::Ollama => ("http://127.0.0.1:11434/v1", &["OLLAMA_API_KEY"], "llama3.2"),
+            Self::Ollama => ("http://127.0.0.1:11434", &["OLLAMA_API_KEY"], "llama3.2"),
             Self::Embedded => ("", &[], "embedded"),
         }
     }
+}
+
+/// What a model may take beside text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MediaKind {
+    /// Pictures.
+    Image,
+    /// Sound.
+    Audio,
 }
 
 /// Configuration of a model.
 #[derive(Clone, Debug)]
 pub struct RemoteConfig {
     pub provider: Provider,
-    /// The address before `/messages`, `/chat/completions` or `/models/...`.
+    /// The address before `/messages`, `/chat/completions`, `/models/...` or `/api/chat`.
     pub base_url: Url,
     /// The model.
     pub model: String,
@@ -76,8 +87,13 @@ pub struct RemoteConfig {
     pub key: Option<Secret>,
     /// Call tools by fenced blocks in the text: for models without native tool calls.
     pub fenced: bool,
-    /// Context size in tokens: prompt and answer together.
-    pub context: u64,
+    /// Context size in tokens, prompt and answer together; `None` leaves it to what the provider
+    /// tells, and to what is known of the model.
+    pub context: Option<u64>,
+    /// What the model takes in results of tools, where the user says so.
+    pub takes: Option<Vec<MediaKind>>,
+    /// How long Ollama keeps the model loaded, in its words (`30m`, `-1`).
+    pub keep_alive: Option<String>,
     /// What the model costs, if that is known.
     pub price: Option<ModelPrice>,
     /// Maximum size of an answer, in tokens.
@@ -113,7 +129,9 @@ impl RemoteConfig {
             model: model.into(),
             key: None,
             fenced: false,
-            context: 100_000,
+            context: None,
+            takes: None,
+            keep_alive: None,
             price: None,
             max_output: 8_192,
             idle: Duration::from_secs(90),
@@ -121,6 +139,18 @@ impl RemoteConfig {
             backoff: Duration::from_secs(1),
         }
     }
+}
+
+/// What a request is made from beside the prompt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestPlan<'a> {
+    pub(super) config: &'a RemoteConfig,
+    /// Maximum size of the answer, in tokens.
+    pub(super) max_output: u64,
+    /// The context that Ollama is asked to reserve, in tokens.
+    pub(super) window: u64,
+    /// Whether the model can show its reasoning.
+    pub(super) thinks: bool,
 }
 
 /// A request in a wire format.
@@ -138,6 +168,22 @@ pub(super) fn tools(prompt: &ModelPrompt, schema: &str) -> Option<Vec<Value>> {
         |tool| json!({"name": tool.name, "description": tool.description, schema: tool.schema}),
     );
     (!prompt.tools.is_empty()).then(|| tools.collect())
+}
+
+/// The places behind which the pictures and sounds of the results before stand in a message of their
+/// own: results are text alone, and those of one answer stay together.
+pub(super) fn media_after(messages: &[ChatMessage], at: usize) -> Vec<(&str, &ToolMedia)> {
+    let is_result = |message: &ChatMessage| matches!(message, ChatMessage::Tool { .. });
+    if !is_result(&messages[at]) || messages.get(at + 1).is_some_and(is_result) {
+        return Vec::new();
+    }
+    let first = messages[..at].iter().rposition(|message| !is_result(message));
+    let results = &messages[first.map_or(0, |first| first + 1)..=at];
+    let all = results.iter().filter_map(|message| match message {
+        ChatMessage::Tool { name, media, .. } => Some(media.iter().map(|one| (name.as_str(), one))),
+        ChatMessage::User { .. } | ChatMessage::Assistant(_) => None,
+    });
+    all.flatten().collect()
 }
 
 /// Groups content by role, merging consecutive messages of one role and omitting empty ones.
@@ -162,6 +208,17 @@ pub(super) trait ReplyReader: Send {
     fn finish(&mut self, reply: &mut ModelReply) -> bool;
 }
 
+/// How providers say that a prompt does not fit.
+const TOO_LONG: [&str; 7] = [
+    "context_length",
+    "too long",
+    "maximum context",
+    "context size",
+    "context length",
+    "context window",
+    "input token count",
+];
+
 /// Why one attempt failed.
 pub(super) struct Fault {
     pub(super) kind: LlmErrorKind,
@@ -170,27 +227,32 @@ pub(super) struct Fault {
     pub(super) passes: bool,
     /// The retry delay that the provider asked for.
     pub(super) after: Option<Duration>,
+    /// The status of an error response.
+    pub(super) status: Option<u16>,
 }
 
 impl Fault {
     pub(super) fn new(kind: LlmErrorKind, message: impl Into<String>) -> Self {
         use LlmErrorKind::{Cut, RateLimited, Server, Timeout, Unreachable};
         let passes = matches!(kind, Cut | RateLimited | Server | Timeout | Unreachable);
-        Self { kind, message: message.into(), passes, after: None }
+        Self { kind, message: message.into(), passes, after: None, status: None }
     }
 
     /// Classifies a provider's error object: all of them have `message` and a word for the kind.
     pub(super) fn reported(status: Option<u16>, error: &Value) -> Self {
         use LlmErrorKind as K;
+        // Ollama passes the error of its runner on as text.
+        let within = error.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        if let Some(inner) = within.as_ref().and_then(|within| within.get("error")) {
+            return Self::reported(status, inner);
+        }
         let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
         let text = error.as_str().unwrap_or_else(|| word("message")).to_owned();
         let words = format!("{} {} {}", word("type"), word("code"), word("status")).to_lowercase();
         let code = error.get("code").and_then(Value::as_u64).map(|code| code as u16);
         let says = |part: &str| words.contains(part) || text.to_lowercase().contains(part);
         let kind = match status.or(code) {
-            _ if says("context_length") || says("too long") || says("maximum context") => {
-                K::TooLong
-            }
+            _ if TOO_LONG.iter().any(|part| says(part)) => K::TooLong,
             _ if words.contains("insufficient_quota") => K::RateLimited,
             Some(413) => K::TooLong,
             Some(401 | 403) => K::Unauthorized,
@@ -204,7 +266,7 @@ impl Fault {
             None if words.contains("invalid_request") => K::Refused,
             None => K::Server,
         };
-        let mut fault = Self::new(kind, text);
+        let mut fault = Self { status, ..Self::new(kind, text) };
         fault.passes &= !words.contains("insufficient_quota");
         let details = error.get("details").and_then(Value::as_array);
         let delay = details.into_iter().flatten().find_map(|d| d.get("retryDelay")?.as_str());

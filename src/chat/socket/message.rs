@@ -191,8 +191,15 @@ pub(super) fn in_payload(message: Value) -> Option<Value> {
             let message = format!("{} {how}", tool.as_str().unwrap_or_default());
             ("status", state("complete", Some(tool), message, fields))
         }
+        "toolProgress" => {
+            let tool = fields.remove("name").unwrap_or_default();
+            let message = fields.remove("message").unwrap_or_default();
+            let message = message.as_str().unwrap_or_default().to_owned();
+            ("status", state("processing", Some(tool), message, fields))
+        }
         "done" => {
-            let message = format!("the turn has ended: {}", text(&fields, "reason"));
+            let message = format!("the turn has ended: {}", text(&fields, "message"));
+            fields.remove("message");
             ("status", state("complete", None, message, fields))
         }
         other => (other, Value::Object(fields)),
@@ -250,7 +257,8 @@ pub fn ws_schema() -> Value {
         let flat = schema["$defs"][side]["anyOf"].as_array().cloned().unwrap_or_default();
         let own = schema["$defs"][format!("{side}Payload")]["anyOf"].as_array().cloned();
         let mut all = own.unwrap_or_default();
-        let replaced = ["text", "status", "connection", "toolCall", "toolResult", "done"];
+        let replaced =
+            ["text", "status", "connection", "toolCall", "toolProgress", "toolResult", "done"];
         let is_same = |message: &&Value| {
             let kind = message["properties"]["type"]["const"].as_str().unwrap_or_default();
             side == "client" || !replaced.contains(&kind)

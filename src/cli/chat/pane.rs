@@ -12,7 +12,7 @@ use crate::load;
 use ::chat::files::with_files;
 use ::chat::session::{ChatSession, ChatSessions, MessageRefusal, SessionLimits};
 use ::chat::store::SessionFolder;
-use ::chat::{ChatSettings, LanguageModel, ModelDrafter, Provider};
+use ::chat::{ChatSettings, LanguageModel, ModelDrafter, Provider, TurnLimits};
 use ::deck::{Clients, load_policy};
 use base::SafeText;
 use config::Environment;
@@ -32,14 +32,16 @@ pub fn in_dashboard(common: &Common, is_demo: bool) -> Result<InDashboard, Strin
     let provider = is_demo.then_some(Provider::Embedded);
     let settings = ModelArgs { provider, ..ModelArgs::default() }.settings(&env)?;
     let model = match settings.model(&env) {
+        Ok(_) if is_demo => super::demo_model(),
         Ok(model) => model,
         Err(why) => {
             tracing::info!(target: "mcpdeck::chat", "no chat: {why}");
             return Ok(None);
         }
     };
+    let most_cost = settings.most_cost(None, &*model, &env)?;
     let files = if is_demo { Vec::new() } else { load::files(common, &env) };
-    let source = ChatSource { settings, env, files };
+    let source = ChatSource { settings, env, files, most_cost };
     Ok(Some((ModelDrafter::new(Arc::clone(&model)), open(model, source))))
 }
 
@@ -51,6 +53,8 @@ struct ChatSource {
     env: Environment,
     /// The configuration files, whose policy defines the profiles.
     files: Vec<std::path::PathBuf>,
+    /// Most that a conversation may cost, in dollars.
+    most_cost: Option<f64>,
 }
 
 /// Returns the function that opens a chat with this model.
@@ -62,7 +66,9 @@ fn open(model: Arc<dyn LanguageModel>, source: ChatSource) -> OpenChat {
             tracing::error!(target: "mcpdeck::chat", "{problem}");
             None
         });
-        let (limits, clients) = (SessionLimits::default(), Clients::default());
+        let turn = TurnLimits { cost: source.most_cost, ..TurnLimits::default() };
+        let limits = SessionLimits { turn, ..SessionLimits::default() };
+        let clients = Clients::default();
         let sessions = ChatSessions::new(host, Arc::clone(&model), limits, store, clients);
         let session = sessions.open(Principal::new(Origin::Dashboard))?;
         session.attach();
@@ -130,7 +136,9 @@ impl Talking {
         let (events, seen) = self.session.so_far();
         self.seen = seen;
         let (with, busy) = (self.with(), self.session.is_busy());
-        self.send(ChatNews::Opened { with, events, busy }).await;
+        let suggestions = self.session.agent().model().suggestions();
+        let suggestions = suggestions.iter().map(|text| SafeText::cut(text, 200)).collect();
+        self.send(ChatNews::Opened { with, events, busy, suggestions }).await;
         self.catch_up().await;
     }
 
@@ -215,8 +223,14 @@ impl Talking {
                 std::iter::once(new).chain(old).collect()
             }
             Choose::Model => {
-                let models = self.source.settings.choices(&self.source.env).into_iter();
-                models.map(|name| (line(&name), ChatCommand::Model(name))).collect()
+                let source = &self.source;
+                let mut models = source.settings.choices(&source.env);
+                // Those in the settings first; a provider that cannot be asked adds none.
+                let offered = source.settings.offered(&source.env).await.unwrap_or_default();
+                let offered: Vec<_> =
+                    offered.into_iter().filter(|name| !models.contains(name)).collect();
+                models.extend(offered);
+                models.into_iter().map(|name| (line(&name), ChatCommand::Model(name))).collect()
             }
             Choose::Profile => {
                 let policy = load_policy(&self.source.files).map_err(|p| p.join("; "))?;
@@ -243,7 +257,7 @@ mod tests {
         let host = host::Host::builder().config_text(none).initialize().await.expect("a host");
         let (settings, env) = (ChatSettings::default(), Environment::of_process());
         let (news, mut received) = mpsc::channel(64);
-        let source = ChatSource { settings, env, files: Vec::new() };
+        let source = ChatSource { settings, env, files: Vec::new(), most_cost: None };
         let chat = open(Arc::new(Embedded), source)(host.clone(), news).expect("a chat");
         let _ = chat.try_send(ChatCommand::Say("hello there".to_owned(), None));
         let choices = loop {

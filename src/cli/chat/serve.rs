@@ -7,6 +7,7 @@ use clap::{Args, ValueHint};
 use sha2::{Digest as _, Sha256};
 
 use super::ModelArgs;
+use ::chat::TurnLimits;
 use ::chat::session::{ChatSessions, SessionLimits};
 use ::chat::socket::{self, SignIns, SocketLimits};
 use ::chat::store::SessionFolder;
@@ -27,6 +28,9 @@ pub struct ServeChat {
     /// `--store` they are kept in the store instead.
     #[arg(long, value_name = "FOLDER", requires = "chat", value_hint = ValueHint::DirPath)]
     sessions: Option<PathBuf>,
+    /// Maximum cost of a conversation, in dollars; needs the price of the model in the settings.
+    #[arg(long, value_name = "DOLLARS", requires = "chat", value_parser = super::dollars)]
+    max_cost: Option<f64>,
     #[command(flatten)]
     model: ModelArgs,
 }
@@ -57,7 +61,10 @@ pub fn serve(
         (Some(shared), _) => Some(shared),
         (None, file) => file.map(|file| SessionFolder::open(file)).transpose()?,
     };
-    let (model, limits) = (settings.model(&env)?, SessionLimits::default());
+    let model = settings.model(&env)?;
+    let cost = settings.most_cost(args.max_cost, &*model, &env)?;
+    let turn = TurnLimits { cost, ..TurnLimits::default() };
+    let limits = SessionLimits { turn, ..SessionLimits::default() };
     let sessions = ChatSessions::new(host, model, limits, store, clients);
     let (client_of, operator) = (service.clients(), service.operator());
     // A token of this process alone, which the link stands for: that of the file is kept as a hash.

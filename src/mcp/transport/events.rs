@@ -180,6 +180,43 @@ impl SseEvents {
     }
 }
 
+/// The lines of one response, each of bounded length: a stream of JSON values, one a line.
+pub struct ResponseLines {
+    lines: LineSplitter<Box<dyn AsyncRead + Send + Unpin>>,
+    is_ended: bool,
+}
+
+impl ResponseLines {
+    /// Lines of at most `limit` bytes.
+    pub fn new(response: reqwest::Response, limit: usize) -> Self {
+        let text: Box<dyn AsyncRead + Send + Unpin> =
+            Box::new(StreamReader::new(decoded(response).boxed()));
+        Self { lines: LineSplitter::new(text, limit), is_ended: false }
+    }
+
+    /// Reads more; 0 at the end of the stream, where a line without its line end counts as one.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn fill(&mut self) -> io::Result<usize> {
+        let read = self.lines.fill().await;
+        self.is_ended |= matches!(read, Ok(0));
+        read
+    }
+
+    /// The next line that is already there; `Err` with the length of one over the limit.
+    pub fn next_complete(&mut self) -> Option<Result<Vec<u8>, u64>> {
+        let line = match self.lines.next_line() {
+            None if self.is_ended && self.lines.unfinished() > 0 => self.lines.rest(),
+            line => line,
+        };
+        Some(match line? {
+            PipeLine::Whole(range) => Ok(self.lines.bytes(range).to_vec()),
+            PipeLine::Oversized(long) => Err(long.total),
+        })
+    }
+}
+
 /// The chunk with every line end as a line feed: a carriage return, with or without one behind it,
 /// is a line end too. `returned` says whether the previous chunk ended with one.
 fn line_feeds(chunk: Bytes, returned: &mut bool) -> Bytes {

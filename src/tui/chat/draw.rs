@@ -9,8 +9,8 @@ use crate::form::draw::{Styles, put};
 use crate::overlay::{TextReader, reader_width};
 use crate::prelude::*;
 use crate::result::markdown;
-use crate::widget::Doc;
 use crate::widget::doc::wrap;
+use crate::widget::{Doc, json_line};
 
 /// Maximum number of lines shown of an unfolded result.
 const MAX_RESULT_LINES: usize = 200;
@@ -53,7 +53,13 @@ fn of_call(call: &ChatCall, unfolded: bool, width: u16, look: &Styles) -> Vec<Ch
         Some(_) => (look.sign("✓ ", "+ "), look.ok),
     };
     let took = call.result.as_ref().and_then(|outcome| outcome.took);
-    let took = took.map(|ms| format!("  {ms} ms")).unwrap_or_default();
+    let took = match took {
+        Some(ms) => format!("  {ms} ms"),
+        None if call.result.is_none() && !call.progress.is_empty() => {
+            format!("  {}", call.progress)
+        }
+        None => String::new(),
+    };
     let mut line = vec![
         (SafeText::line(sign), style),
         (call.name.clone(), look.label),
@@ -63,13 +69,66 @@ fn of_call(call: &ChatCall, unfolded: bool, width: u16, look: &Styles) -> Vec<Ch
     let room = usize::from(width).saturating_sub(used + 2);
     line.push((SafeText::cut(&format!("  {}", call.arguments), room), look.muted));
     let mut lines = vec![line];
-    if let Some(outcome) = call.result.as_ref().filter(|_| unfolded) {
-        let room = usize::from(width).saturating_sub(4);
-        lines.extend(outcome.text.lines().take(MAX_RESULT_LINES).map(|row| {
-            vec![(SafeText::line("  "), look.rule), (SafeText::cut(row, room), look.foreign)]
-        }));
+    if unfolded {
+        if call.arguments.as_object().is_some_and(|arguments| !arguments.is_empty()) {
+            lines.extend(tree(&call.arguments, width, look));
+        }
+        if let Some(outcome) = &call.result {
+            match serde_json::from_str::<Value>(&outcome.text) {
+                Ok(value) if value.is_object() || value.is_array() => {
+                    lines.push(vec![(SafeText::line("  gave"), look.muted)]);
+                    lines.extend(tree(&value, width, look));
+                }
+                _ => {
+                    let room = width.saturating_sub(4);
+                    let rows = outcome.text.lines().take(MAX_RESULT_LINES);
+                    let rows = rows.map(SafeText::line);
+                    lines.extend(rows.flat_map(|row| {
+                        let parts: Vec<SafeText> = wrap(&row, room).map(SafeText::line).collect();
+                        let parts = parts.into_iter();
+                        parts.map(|part| {
+                            vec![(SafeText::line("  "), look.rule), (part, look.foreign)]
+                        })
+                    }));
+                }
+            }
+        }
     }
     lines
+}
+
+/// A JSON value as indented lines, coloured by kind; long values continue in the next lines.
+fn tree(value: &Value, width: u16, look: &Styles) -> Vec<ChatLine> {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    let room = usize::from(width).saturating_sub(4).max(8);
+    let mut out = Vec::new();
+    for line in text.lines().take(MAX_RESULT_LINES) {
+        let mut row: ChatLine = vec![(SafeText::line("    "), look.text)];
+        let mut used = 0;
+        for (part, role) in json_line(line) {
+            let safe = SafeText::line(part);
+            let left = room.saturating_sub(used);
+            if safe.width() <= left {
+                used += safe.width();
+                row.push((safe, look.json(role)));
+                continue;
+            }
+            for (n, piece) in wrap(&safe, left.max(8) as u16).enumerate() {
+                if n > 0 {
+                    out.push(std::mem::replace(
+                        &mut row,
+                        vec![(SafeText::line("      "), look.text)],
+                    ));
+                    used = 2;
+                }
+                let piece = SafeText::line(piece);
+                used += piece.width();
+                row.push((piece, look.json(role)));
+            }
+        }
+        out.push(row);
+    }
+    out
 }
 
 /// A reader with the arguments and result of a call.
@@ -149,9 +208,18 @@ impl ChatScreen {
         let room = |x: u16| area.right().saturating_sub(x);
         let x = put(buf, area.x + 1, area.y, room(area.x + 1), "chat", look.accent);
         let x = put(buf, x + 2, area.y, room(x + 2), &self.with, look.muted);
-        put(buf, x + 2, area.y, room(x + 2), &self.status, look.faint);
+        let width = self.spent.width() as u16 + 1;
+        let is_room = room(x + 2) > width + 8;
+        if is_room && !self.spent.is_empty() {
+            put(buf, area.right() - width, area.y, width, &self.spent, look.muted);
+        }
+        let taken = if is_room { width + 1 } else { 0 };
+        put(buf, x + 2, area.y, room(x + 2).saturating_sub(taken), &self.status, look.faint);
         let typed = self.typed_area(area);
         let text = self.text_area(area);
+        if self.entries.is_empty() && self.tail.is_empty() {
+            self.draw_suggestions(look, text, buf);
+        }
         self.draw_text(look, text, buf);
         let rule = look.sign("─", "-").repeat(usize::from(area.width));
         put(buf, area.x, typed.y - 1, area.width, &rule, look.rule);
@@ -181,6 +249,22 @@ impl ChatScreen {
         input.set_cursor_style(Style::new().add_modifier(Modifier::REVERSED));
         if !(self.input.is_empty() && self.entries.is_empty()) {
             (&input).render(typed, buf);
+        }
+    }
+
+    /// What to try in an empty conversation.
+    fn draw_suggestions(&self, look: &Styles, text: Rect, buf: &mut Buffer) {
+        if self.suggestions.is_empty() || text.height < 4 {
+            return;
+        }
+        let line = |n: u16| text.y + 1 + n;
+        let title = "Try one of these: tab writes the next one, enter sends it.";
+        put(buf, text.x + 1, line(0), text.width.saturating_sub(1), title, look.muted);
+        let room = usize::from(text.height).saturating_sub(3);
+        for (n, suggestion) in self.suggestions.iter().take(room).enumerate() {
+            let y = line(n as u16 + 2);
+            let x = put(buf, text.x + 1, y, 4, &format!("{}  ", n + 1), look.accent);
+            put(buf, x, y, text.right().saturating_sub(x), suggestion, look.text);
         }
     }
 

@@ -51,6 +51,8 @@ pub enum ChatNews {
         events: Vec<Value>,
         /// Whether a turn is in progress.
         busy: bool,
+        /// Messages to try; none where the servers suggest some.
+        suggestions: Vec<SafeText>,
     },
     /// The model or the profile changed.
     With(SafeText),

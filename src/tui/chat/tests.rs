@@ -143,3 +143,63 @@ fn the_export_is_markdown() {
         assert!(text.contains(part), "{part}\n{text}");
     }
 }
+
+#[test]
+fn an_empty_conversation_suggests_messages_and_tab_writes_them() {
+    let suggestions = ["How warm is it?", "Read it.", "Stop."].map(SafeText::line).to_vec();
+    let mut screen = ChatScreen::default();
+    let opened = |suggestions| ChatNews::Opened {
+        with: SafeText::line("m"),
+        events: Vec::new(),
+        busy: false,
+        suggestions,
+    };
+    screen.news(opened(suggestions));
+    let mut buffer = Buffer::empty(AREA);
+    screen.lay_out(&Styles::default(), AREA);
+    screen.draw(&Styles::default(), AREA, &mut buffer);
+    let drawn = buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>();
+    assert!(drawn.contains("1  How warm is it?") && drawn.contains("3  Stop."), "{drawn}");
+    for wanted in ["How warm is it?", "Read it.", "Stop.", "How warm is it?"] {
+        act(&mut screen, Action::NextBlock);
+        assert_eq!(screen.input.lines(), [wanted]);
+    }
+    let wanted = ChatCommand::Say("How warm is it?".to_owned(), None);
+    assert_eq!(act(&mut screen, Action::Send), Some(wanted));
+    screen.event(&message("How warm is it?", None));
+    assert_eq!(act(&mut screen, Action::NextBlock), None);
+    assert!(screen.input.is_empty(), "tab selects calls again");
+}
+
+#[test]
+fn arguments_and_results_unfold_as_trees_without_losing_a_character() {
+    let long = "word ".repeat(40);
+    let result = json!({"rows": [{"name": "hall", "celsius": 21.5}, {"text": long}]}).to_string();
+    let mut screen = screen(&[
+        json!({"type": "toolCall", "id": "1", "name": "a__b", "arguments": {"at": ["hall"]}}),
+        json!({"type": "toolProgress", "id": "1", "name": "a__b", "message": "2 of 4: reading", "progress": 2}),
+    ]);
+    assert!(shown(&screen).contains("2 of 4: reading"), "{}", shown(&screen));
+    screen.event(&json!({"type": "toolResult", "id": "1", "isError": false, "text": result}));
+    act(&mut screen, Action::Fold);
+    let lines = shown(&screen);
+    for part in ["    \"at\": [", "      \"hall\"", "\"celsius\": 21.5"] {
+        assert!(lines.contains(part), "{part}\n{lines}");
+    }
+    assert!(lines.lines().all(|line| line.chars().count() <= 80), "{lines}");
+    assert_eq!(lines.matches("word").count(), 40, "{lines}");
+}
+
+#[test]
+fn the_end_of_a_turn_and_its_cost_are_told_in_words() {
+    let done = json!({
+        "type": "done", "reason": "length", "message": "the answer was cut off at its maximum length",
+        "toolCalls": 0, "usage": {"input": 1200, "cached": 800, "output": 64}, "cost": 0.00123,
+        "sessionCost": 0.5, "costs": [{"server": "a", "definitions": 10, "guidance": 0, "dollars": 0.001}],
+    });
+    let screen = screen(&[done]);
+    assert_eq!(screen.spent.as_str(), "1200 in (800 cached), 64 out · $0.0012, $0.5000 in all");
+    let lines = shown(&screen).replace('\n', " ");
+    assert!(lines.starts_with("the answer was cut off at its maximum length: 0 calls"), "{lines}");
+    assert!(lines.contains("a 10 $0.0010"), "{lines}");
+}

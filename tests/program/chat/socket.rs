@@ -70,7 +70,7 @@ impl Service {
         let url = provider.url.parse().unwrap();
         let mut model = RemoteConfig::new(Format::OpenAi, url, "test-model");
         model.backoff = Duration::from_millis(1);
-        (model.context, model.fenced) = (options.context, options.fenced);
+        (model.context, model.fenced) = (Some(options.context), options.fenced);
         let model = Arc::new(ProviderModel::new(model).unwrap());
         let (clients, now) = (Clients::default(), host.clock().now());
         let (store, known) = (options.store, clients.clone());

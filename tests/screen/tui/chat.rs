@@ -12,7 +12,12 @@ fn happens(app: &mut App, event: Value) {
 fn opened() -> App {
     let mut app = app("typical");
     let with = SafeText::line("test-model");
-    app.update(Message::Chat(ChatNews::Opened { with, events: Vec::new(), busy: false }));
+    app.update(Message::Chat(ChatNews::Opened {
+        with,
+        events: Vec::new(),
+        busy: false,
+        suggestions: Vec::new(),
+    }));
     press(&mut app, KeyCode::Char('C'), KeyModifiers::NONE);
     app
 }

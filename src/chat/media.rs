@@ -1,0 +1,188 @@
+//! Pictures and sound in results of tools: kept for the model while it takes them and there is room,
+//! and named in a sentence otherwise. Pure.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+
+use crate::llm::ChatMessage;
+use base::human::Bytes;
+use base::text::SafeText;
+
+/// Largest picture or sound for a model, in bytes: what the strictest provider takes (Anthropic guide,
+/// Vision, 5 MB of base64).
+const MAX_MEDIA_BYTES: usize = 3_750_000;
+/// Most of them in one result.
+const MAX_MEDIA_COUNT: usize = 8;
+/// Most bytes of them, in base64, that a conversation keeps: requests have limits of 20 MB and more.
+const MAX_KEPT_BYTES: usize = 12 << 20;
+/// Most of them that a conversation keeps.
+const MAX_KEPT_COUNT: usize = 20;
+/// Tokens of a picture, roughly (Anthropic and Gemini guides, tokens of images).
+const PICTURE_TOKENS: u64 = 1_600;
+/// Bytes of sound, in base64, that make a token, roughly: 32 tokens a second.
+const SOUND_BYTES_PER_TOKEN: u64 = 650;
+
+/// A picture or a sound that a tool returned.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ToolMedia {
+    /// Its MIME type, in lower case and without parameters.
+    pub mime: String,
+    /// Its bytes in base64.
+    pub data: Arc<str>,
+}
+
+impl fmt::Debug for ToolMedia {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} bytes in base64", self.mime, self.data.len())
+    }
+}
+
+impl ToolMedia {
+    /// Whether it is a picture, not sound.
+    pub fn is_picture(&self) -> bool {
+        self.mime.starts_with("image/")
+    }
+
+    /// Its tokens, estimated.
+    pub fn tokens(&self) -> u64 {
+        let sound = self.data.len() as u64 / SOUND_BYTES_PER_TOKEN;
+        if self.is_picture() { PICTURE_TOKENS } else { sound }
+    }
+
+    /// Its address with the data within.
+    pub(crate) fn data_url(&self) -> String {
+        format!("data:{};base64,{}", self.mime, self.data)
+    }
+}
+
+/// The pictures and sounds of a result.
+#[derive(Debug, Default)]
+pub(crate) struct ResultMedia {
+    pub(crate) media: Vec<ToolMedia>,
+}
+
+impl ResultMedia {
+    /// Takes one content block's data; returns the sentence that stands in the text for it. `takes`
+    /// tells the MIME types that the model takes.
+    pub(crate) fn take(
+        &mut self,
+        mime: Option<&str>,
+        data: &str,
+        takes: impl Fn(&str) -> bool,
+    ) -> String {
+        let written = mime.unwrap_or("data");
+        let mime = written.split(';').next().unwrap_or_default().trim().to_lowercase();
+        let what = match mime.split('/').next() {
+            Some("image") => "picture, ",
+            Some("audio") => "sound, ",
+            _ => "",
+        };
+        // Some servers break the lines.
+        let data: String = data.split_ascii_whitespace().collect();
+        let decoded = base64::engine::general_purpose::STANDARD.decode(&data);
+        let size = decoded.as_ref().map_or(data.len() * 3 / 4, Vec::len);
+        let name = format!("{what}{}, {}", SafeText::cut(written, 80), Bytes(size as u64));
+        let why = if what.is_empty() {
+            return format!("[{name}]");
+        } else if decoded.is_err() {
+            "which is no base64 and cannot be read"
+        } else if !takes(&mime) {
+            "which this model does not take"
+        } else if size > MAX_MEDIA_BYTES {
+            "which is too large for the model"
+        } else if self.media.len() >= MAX_MEDIA_COUNT {
+            "which is one too many for the model"
+        } else {
+            self.media.push(ToolMedia { mime, data: data.into() });
+            return format!("[{name}]");
+        };
+        format!("[{name}, {why}]")
+    }
+}
+
+/// Drops the oldest pictures and sounds of a conversation that are more than it may keep. Their
+/// sentences stay.
+pub(crate) fn drop_old(messages: &mut [ChatMessage]) {
+    let (mut bytes, mut count) = (0, 0);
+    for message in messages.iter_mut().rev() {
+        if let ChatMessage::Tool { media, .. } = message {
+            media.retain(|one| {
+                bytes += one.data.len();
+                count += 1;
+                bytes <= MAX_KEPT_BYTES && count <= MAX_KEPT_COUNT
+            });
+        }
+    }
+}
+
+/// The name of a format for a MIME type of sound, as `OpenAI` writes it.
+pub(crate) fn sound_format(mime: &str) -> Option<&'static str> {
+    match mime {
+        "audio/wav" | "audio/x-wav" | "audio/wave" | "audio/vnd.wave" => Some("wav"),
+        "audio/mpeg" | "audio/mp3" => Some("mp3"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn media(message: &ChatMessage) -> usize {
+        let ChatMessage::Tool { media, .. } = message else { return 0 };
+        media.len()
+    }
+
+    fn result(data: &str) -> ChatMessage {
+        let media = vec![ToolMedia { mime: "image/png".to_owned(), data: data.into() }];
+        let (id, name, text) = ("1".to_owned(), "t".to_owned(), String::new());
+        ChatMessage::Tool { id, name, text, is_error: false, media }
+    }
+
+    #[test]
+    fn what_a_model_does_not_take_is_a_sentence_that_says_why() {
+        let takes = |mime: &str| mime == "image/png";
+        let mut out = ResultMedia::default();
+        assert_eq!(
+            out.take(Some("image/PNG; x=1"), "aGVs\nbG8=", takes),
+            "[picture, image/PNG; x=1, 5 B]"
+        );
+        assert_eq!(out.media.len(), 1);
+        assert_eq!((&*out.media[0].mime, &*out.media[0].data), ("image/png", "aGVsbG8="));
+        for (mime, data, words) in [
+            (
+                Some("image/bmp"),
+                "aGVsbG8=",
+                "[picture, image/bmp, 5 B, which this model does not take]",
+            ),
+            (Some("image/png"), "a b!", "no base64"),
+            (Some("audio/wav"), "aGVsbG8=", "[sound, audio/wav, 5 B, which this model"),
+            (Some("application/pdf"), "aGVsbG8=", "[application/pdf, 5 B]"),
+            (None, "aGVsbG8=", "[data, 5 B]"),
+        ] {
+            let text = out.take(mime, data, takes);
+            assert!(text.contains(words), "{text}");
+        }
+        let large = "A".repeat(5_000_004);
+        assert!(out.take(Some("image/png"), &large, takes).contains("too large"));
+        for _ in 1..MAX_MEDIA_COUNT {
+            out.take(Some("image/png"), "aGVsbG8=", takes);
+        }
+        assert!(out.take(Some("image/png"), "aGVsbG8=", takes).contains("one too many"));
+    }
+
+    #[test]
+    fn a_conversation_keeps_the_latest_pictures() {
+        let mut many: Vec<ChatMessage> = (0..30).map(|_| result("aaaa")).collect();
+        drop_old(&mut many);
+        let kept: Vec<usize> = many.iter().map(media).collect();
+        assert_eq!((kept.iter().sum::<usize>(), kept[9], kept[10]), (MAX_KEPT_COUNT, 0, 1));
+        let large = "a".repeat(5 << 20);
+        let mut many = vec![result(&large), result(&large), result(&large)];
+        drop_old(&mut many);
+        assert_eq!(many.iter().map(media).sum::<usize>(), 2);
+        assert_eq!(media(&many[0]), 0);
+    }
+}

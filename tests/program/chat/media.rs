@@ -1,0 +1,102 @@
+//! What tools return beside text, and how far they are.
+
+use mcpdeck::chat::provider::MediaKind;
+use mcpdeck::chat::{ChatEvent, Conversation, DoneReason, Provider as Format, ProviderModel};
+use serde_json::{Value, json};
+
+use super::{Answer, Piece, Provider, Scene, call, remote, text};
+
+/// A red dot, and what stands for a sound.
+const PICTURE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
+const SOUND: &str = "UklGRiQAAABXQVZF";
+
+/// Asks a model whose two calls return a picture and a sound; returns the second request's body.
+async fn second_request(format: Format, name: &str, takes: Option<Vec<MediaKind>>) -> Value {
+    let provider = Provider::new(vec![
+        Answer::Stream(vec![Piece::Call("a__read", "{}"), Piece::Call("b__read", "{}")]),
+        text("Seen."),
+    ]);
+    let scene = Scene::new().await;
+    for (server, block) in [
+        ("a", json!({"type": "image", "mimeType": "image/png", "data": PICTURE})),
+        ("b", json!({"type": "audio", "mimeType": "audio/wav", "data": SOUND})),
+    ] {
+        let content = json!([{"type": "text", "text": "Here:"}, block]);
+        scene.world.server(server).answers(move |_, _| {
+            let content = content.clone();
+            async move { Ok(json!({"content": content})) }
+        });
+    }
+    let mut config = remote(format, &provider);
+    (config.model, config.takes) = (name.to_owned(), takes);
+    let model = std::sync::Arc::new(ProviderModel::new(config).unwrap());
+    let mut talk = Conversation::default();
+    let reason = scene.turn(model, &mut talk, "go").await;
+    assert_eq!(reason, DoneReason::End, "{format:?}: {:?}", scene.events());
+    // What is shown and stored names them and holds no data.
+    assert!(scene.results().iter().any(|(_, _, text)| text.contains("[picture, image/png, 7")));
+    assert!(!serde_json::to_string(&talk).unwrap().contains(PICTURE));
+    provider.requests()[1].body.clone()
+}
+
+#[tokio::test]
+async fn pictures_and_sound_go_to_models_that_take_them_in_the_form_of_each() {
+    let body = second_request(Format::Anthropic, "claude-sonnet-4-5", None).await;
+    let results = &body["messages"][2]["content"];
+    let source = json!({"type": "base64", "media_type": "image/png", "data": PICTURE});
+    assert_eq!(results[0]["content"][1], json!({"type": "image", "source": source}), "{results}");
+    assert!(results[1]["content"].as_str().unwrap().contains("which this model does not take"));
+
+    let body = second_request(Format::Gemini, "gemini-flash-latest", None).await;
+    let parts = body["contents"][2]["parts"].as_array().unwrap();
+    let inline: Vec<&Value> = parts.iter().filter_map(|part| part.get("inlineData")).collect();
+    assert_eq!(inline[0], &json!({"mimeType": "image/png", "data": PICTURE}), "{parts:?}");
+    assert_eq!(inline[1], &json!({"mimeType": "audio/wav", "data": SOUND}));
+
+    // Results are text there: a message of its own follows all of them.
+    let body = second_request(Format::OpenAi, "gpt-5-mini", None).await;
+    let messages = body["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages.iter().map(|m| m["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user"]);
+    let url = format!("data:image/png;base64,{PICTURE}");
+    assert_eq!(messages[5]["content"][1]["image_url"]["url"], url);
+    assert_eq!(messages[5]["content"].as_array().unwrap().len(), 2, "no sound: {messages:?}");
+    let both = Some(vec![MediaKind::Image, MediaKind::Audio]);
+    let body = second_request(Format::OpenAi, "local", both).await;
+    let sound = &body["messages"][5]["content"][3];
+    assert_eq!(sound["input_audio"], json!({"data": SOUND, "format": "wav"}), "{sound}");
+
+    let body = second_request(Format::Ollama, "llava", Some(vec![MediaKind::Image])).await;
+    let last = body["messages"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["role"], &last["images"]), (&json!("user"), &json!([PICTURE])), "{last}");
+}
+
+#[tokio::test]
+async fn a_model_that_nobody_describes_gets_sentences() {
+    for format in [Format::OpenAi, Format::Ollama] {
+        let body = second_request(format, "local", None).await.to_string();
+        assert!(!body.contains(PICTURE) && !body.contains(SOUND), "{format:?}: {body}");
+        assert_eq!(body.matches("which this model does not take").count(), 2, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn the_progress_of_a_call_is_told() {
+    let provider = Provider::new(vec![call("a__read", "{}"), text("Read.")]);
+    let scene = Scene::new().await;
+    scene.world.server("a").answers(|_, context| async move {
+        for (progress, message) in [(1.0, "opening"), (2.0, "reading"), (4.0, "done")] {
+            context.progressed(progress, Some(4.0), Some(message));
+            tokio::task::yield_now().await;
+        }
+        Ok(json!({"content": [{"type": "text", "text": "all of it"}]}))
+    });
+    let model = super::model(Format::OpenAi, &provider);
+    scene.turn(model, &mut Conversation::default(), "go").await;
+    let told = scene.events().into_iter().filter_map(|event| match event {
+        ChatEvent::ToolProgress { name, message, .. } => Some(format!("{name} {message}")),
+        _ => None,
+    });
+    let told: Vec<String> = told.collect();
+    assert_eq!(told.first().map(String::as_str), Some("a__read 1 of 4: opening"), "{told:?}");
+}
