@@ -1,7 +1,8 @@
 //! Starts the dashboard over what the arguments name: files, one server, or the demo.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use std::sync::Arc;
@@ -14,9 +15,10 @@ use super::{load, output};
 use crate::telemetry::Telemetry;
 use ::deck::{Clients, Deck, DeckBuilder, KeptDefinitions, Notebook, Scan, TrustGate, TrustStore};
 use base::{LogLevel, SafeText};
-use config::{Environment, ImportFile, Loaded, McpConfig, import_places};
+use config::{Environment, FileScope, ImportFile, Loaded, McpConfig, candidates, import_places};
 use host::{Drafter, Host, HostBuilder, ServerState};
 use mcp::Capabilities;
+use reach::FoundServers;
 use tui::app::Setup;
 use tui::chat::port::OpenChat;
 use tui::{DashboardOptions, DashboardSource, ExportOrigin, HostLogLevel, OpenApp, Show, Start};
@@ -27,14 +29,16 @@ pub fn run(cli: &Cli, telemetry: &Telemetry) -> Result<ExitCode, ExitStatus> {
         .startup(cli.common.startup_mode())
         .person_answers()
         .accounts(super::deck::accounts(&cli.common, &one_server(cli)));
-    let (deck, engine, clients) = served(cli, deck(cli)?, engine)?;
+    let (deck, found) = deck(cli)?;
+    let (deck, engine, clients) = served(cli, deck, engine)?;
     let mut deck = deck.host(engine);
     deck.keep_watching = true;
+    deck.starts_empty = found.is_some();
     // The model of a chat, and clients with `--serve`.
     deck.serves_others = true;
     deck.masks = Some(load::masks(telemetry));
     deck.notebook = Some(notebook());
-    show(cli, telemetry, DashboardSource::Deck(Box::new(deck)), clients)
+    show(cli, telemetry, DashboardSource::Deck(Box::new(deck)), (clients, found))
 }
 
 /// Stores what the servers offer whenever it changes.
@@ -59,7 +63,7 @@ pub fn open(cli: &Cli, telemetry: &Telemetry, file: &Path) -> Result<ExitCode, E
     let scan = Scan::open(file).map_err(|error| {
         output::refuse(&format!("{name}: {}", SafeText::line(&error.to_string())))
     })?;
-    show(cli, telemetry, DashboardSource::Recording(name, Box::new(scan)), None)
+    show(cli, telemetry, DashboardSource::Recording(name, Box::new(scan)), (None, None))
 }
 
 /// Attaches to a running service until the user quits; the service keeps running.
@@ -83,14 +87,14 @@ pub fn attach(cli: &Cli, telemetry: &Telemetry, pid: Option<u32>) -> Result<Exit
     };
     let clients = Clients::default();
     clients.served_at("the attached service");
-    show(cli, telemetry, DashboardSource::Attached(socket), Some(clients))
+    show(cli, telemetry, DashboardSource::Attached(socket), (Some(clients), None))
 }
 
 fn show(
     cli: &Cli,
     telemetry: &Telemetry,
     source: DashboardSource,
-    clients: Option<Clients>,
+    (clients, found): (Option<Clients>, Option<FoundServers>),
 ) -> Result<ExitCode, ExitStatus> {
     let (drafter, chat) = models(cli)?;
     let apps: Option<OpenApp> = None;
@@ -104,6 +108,7 @@ fn show(
             theme: cli.dashboard.theme.clone(),
             tour: cli.dashboard.demo,
             origin: origin(cli),
+            found,
             ..Setup::default()
         },
         colour: match cli.common.color {
@@ -167,19 +172,25 @@ fn show_of_demo(cli: &Cli) -> Option<Show> {
     None
 }
 
-fn deck(cli: &Cli) -> Result<DeckBuilder, ExitStatus> {
+/// The deck, and what other programs have if there is no configuration.
+fn deck(cli: &Cli) -> Result<(DeckBuilder, Option<FoundServers>), ExitStatus> {
     if cli.dashboard.demo {
         let source = load::demo().map_err(|found| problems(&found))?;
-        return Ok(Deck::builder().config(source.config));
+        return Ok((Deck::builder().config(source.config), None));
     }
     let env = load::environment(&cli.common).map_err(|found| problems(&found))?;
     if let Some(loaded) = one_server(cli).load(&env) {
         let config = loaded.and_then(Loaded::complete).map_err(|found| problems(&found))?;
-        return Ok(Deck::builder().config(McpConfig { files: Vec::new(), ..config }));
+        return Ok((Deck::builder().config(McpConfig { files: Vec::new(), ..config }), None));
     }
-    let files = load::files(&cli.common, &env);
+    let mut files = load::files(&cli.common, &env);
+    let mut found = None;
     if files.is_empty() {
-        return Err(output::refuse(&nothing_here(&env)));
+        let Some((file, servers)) = unwritten(&env) else {
+            return Err(output::refuse(&nothing_here(&env)));
+        };
+        files.push(file);
+        found = Some(servers);
     }
     // The commands of a file need the user's approval, once for each command.
     let gate = if cli.dashboard.trust {
@@ -187,7 +198,19 @@ fn deck(cli: &Cli) -> Result<DeckBuilder, ExitStatus> {
     } else {
         TrustGate::Guarded(TrustStore::or_session(&env))
     };
-    Ok(Deck::builder().files(files).environment(env).trust(gate))
+    Ok((Deck::builder().files(files).environment(env).trust(gate), found))
+}
+
+/// The user's own file, which does not exist, and what other programs have to begin it with;
+/// `None` if they have nothing, or nobody is there to take it.
+fn unwritten(env: &Environment) -> Option<(PathBuf, FoundServers)> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let mut places = candidates(env).into_iter();
+    let file = places.find(|place| place.scope == FileScope::User)?.path;
+    let (found, _) = FoundServers::from_machine(env);
+    (!found.is_empty()).then_some((file, found))
 }
 
 /// The single server that the arguments name.

@@ -25,7 +25,7 @@ pub use export::{ExportScope, ExportedEntry, client_entry};
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// What was found in one file.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Entries in our format, in file order.
     pub servers: Vec<(ServerName, Value)>,

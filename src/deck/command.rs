@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::situation::{FileText, Situation};
 use base::{SafeText, Secret, ServerName};
 use config::error::Error;
-use config::{ConfigChange, McpConfig, ShownEntry};
+use config::{ConfigChange, Imported, McpConfig, ShownEntry};
 use host::HostView;
 
 /// Called with every configuration before it is used, so that its secrets are kept out of the log.
@@ -100,6 +100,9 @@ pub enum FileChange {
     Duplicate(ServerName),
     /// Removes a server.
     Remove(ServerName),
+    /// Adds servers of other programs; one whose name is taken stays as it is. A variable that they
+    /// refer to and that is not set becomes an input.
+    Import(Imported),
     /// Sets a key of a server's entry.
     Set {
         /// The server.

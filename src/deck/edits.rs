@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use super::command::{FileChange, Saving};
 use base::ServerName;
 use config::{
-    ENTRY_NAME, Edit, EditError, Environment, Loaded, ShownEntry, Undo, apply_edit, load_text,
-    read_for_edit, restored_entry, shown_entry, write_with_backup,
+    Conflict, ENTRY_NAME, Edit, EditError, Environment, Imported, Loaded, ShownEntry, Undo,
+    apply_edit, load_text, merge_import, read_for_edit, restored_entry, shown_entry,
+    write_with_backup,
 };
 use serde_json::{Value, json};
 
@@ -85,10 +86,42 @@ impl FileEditor<'_> {
                     (vec![copy.clone(), name.clone()], format!("{copy} is a copy of {name}"));
                 (about, Edit::Duplicate { name, copy })
             }
+            FileChange::Import(imported) => return self.import(imported),
         };
         let file = about.0.last().map(|name| self.file_of(name)).unwrap_or_default();
         before.push(edit);
         self.write(&file, read_for_edit(&file)?, &before, about)
+    }
+
+    /// Adds servers of other programs.
+    fn import(self, mut imported: Imported) -> Result<Made, EditError> {
+        let file = self.own_file();
+        for (_, entry) in &mut imported.servers {
+            for key in ["env", "headers"] {
+                let values = entry.get_mut(key).and_then(Value::as_object_mut);
+                for value in values.into_iter().flat_map(|values| values.values_mut()) {
+                    let text = value.as_str().and_then(|text| text.strip_prefix("${"));
+                    let Some(name) = text.and_then(|text| text.strip_suffix('}')) else { continue };
+                    if name.contains([':', '$', '{']) {
+                        continue;
+                    }
+                    let (input, reference) = self.passed(name);
+                    imported.inputs.extend(input);
+                    *value = reference;
+                }
+            }
+        }
+        let before = read_for_edit(&file)?;
+        let (after, left) =
+            merge_import(before.as_deref().unwrap_or_default(), &imported, Conflict::Keep)?;
+        let count = imported.servers.len().saturating_sub(left.len());
+        // One that stays as it is keeps its approval for itself.
+        let names = imported.servers.into_iter().map(|(name, _)| name);
+        let servers: Vec<ServerName> = names.filter(|name| !self.knows(name)).collect();
+        let s = if count == 1 { "" } else { "s" };
+        let words = format!("{count} server{s} added to {}", file.display());
+        let undo = write_with_backup(&file, before, after, self.environment)?;
+        Ok(Made { undo, servers, words })
     }
 
     /// How an entry names a variable: by reference if it is set here, otherwise through an input,

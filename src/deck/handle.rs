@@ -43,6 +43,8 @@ pub struct DeckBuilder {
     /// Also opens unusable files: they are reported as [`DeckEvent::Rejected`], and used once they
     /// are valid.
     pub keep_watching: bool,
+    /// Files that do not exist count as files without servers until they are written.
+    pub starts_empty: bool,
     /// Work to run with the host and the policy until the deck ends.
     pub alongside: Option<Alongside>,
     /// Whether callers other than the user may come: clients, pages, models. Otherwise grants and
@@ -181,6 +183,7 @@ impl Deck {
             masks: None,
             notebook: None,
             keep_watching: false,
+            starts_empty: false,
             alongside: None,
             serves_others: false,
             policy_files: None,

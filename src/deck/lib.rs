@@ -54,8 +54,8 @@ pub use order::{
     CallRequest, CallTarget, ClientOrder, Operated, Order, PolicyOrder, ServerCommand,
 };
 pub use policy::{
-    GrantStore, NEW_PASSPHRASE, Offline, PASSPHRASE, PolicyKeeper, PolicyView, QuotaFile,
-    RightsContent, RightsFile, SecretStore, clear_policy, keyring_place, load_policy,
+    GrantStore, NEW_PASSPHRASE, Offline, PASSPHRASE, PolicyKeeper, PolicyView, ProfileOffer,
+    QuotaFile, RightsContent, RightsFile, SecretStore, clear_policy, keyring_place, load_policy,
     policy_schema, secret_sources, system_keyring,
 };
 pub use recording::{

@@ -29,6 +29,8 @@ pub enum Order {
     Answer(ApprovalId, Answer),
     /// Deny these together; those no longer open are only counted.
     Deny(Vec<(ApprovalId, Answer)>),
+    /// Answer these together; those no longer open are only counted.
+    AnswerAll(Vec<(ApprovalId, Answer)>),
     /// Give a request more time.
     MoreTime(ApprovalId, Duration),
     /// Set or remove a rule of this session.
@@ -171,15 +173,8 @@ impl Order {
                 None => Err(refused("no policy is kept here".to_owned())),
             },
             Self::Answer(id, answer) => host.answer(id, answer).map(|()| None),
-            Self::Deny(answers) => {
-                let all = answers.len();
-                let open =
-                    answers.into_iter().filter(|(id, no)| host.answer(*id, no.clone()).is_ok());
-                Ok(Some(SafeText::line(&match open.count() {
-                    denied if denied == all => format!("denied {denied}"),
-                    denied => format!("denied {denied}; {} were no longer open", all - denied),
-                })))
-            }
+            Self::Deny(answers) => Ok(Some(together(&host, answers, "denied"))),
+            Self::AnswerAll(answers) => Ok(Some(together(&host, answers, "answered"))),
             Self::MoreTime(id, more) => host.extend_request(id, more).map(|_| None),
             Self::ApprovalRule(server, kind, rule) => {
                 host.set_approval_rule(&server, kind, rule).map(|()| None)
@@ -187,6 +182,16 @@ impl Order {
         };
         Box::pin(future::ready(done))
     }
+}
+
+/// Answers requests together; says how many were still open.
+fn together(host: &Host, answers: Vec<(ApprovalId, Answer)>, word: &str) -> SafeText {
+    let all = answers.len();
+    let open = answers.into_iter().filter(|(id, answer)| host.answer(*id, answer.clone()).is_ok());
+    SafeText::line(&match open.count() {
+        done if done == all => format!("{word} {done}"),
+        done => format!("{word} {done}; {} were no longer open", all - done),
+    })
 }
 
 /// Runs work that waits for files on the blocking pool.

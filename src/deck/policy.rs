@@ -8,7 +8,7 @@ mod quotas;
 pub(crate) mod secrets;
 mod sources;
 
-pub use keeper::{PolicyKeeper, PolicyView};
+pub use keeper::{PolicyKeeper, PolicyView, ProfileOffer};
 pub use offline::Offline;
 pub use quotas::QuotaFile;
 pub use secrets::{NEW_PASSPHRASE, PASSPHRASE, SecretStore};

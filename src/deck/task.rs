@@ -67,8 +67,17 @@ impl DeckTask {
         builder: DeckBuilder,
         events: broadcast::Sender<DeckEvent>,
     ) -> Result<Self, Error> {
-        let DeckBuilder { source, environment, gate, host, masks, notebook, keep_watching, .. } =
-            builder;
+        let DeckBuilder {
+            source,
+            environment,
+            gate,
+            host,
+            masks,
+            notebook,
+            keep_watching,
+            starts_empty,
+            ..
+        } = builder;
         let environment = environment.unwrap_or_else(Environment::of_process);
         let (files, result) = match source {
             DeckSource::Ready(config) => {
@@ -91,8 +100,11 @@ impl DeckTask {
         let how = environment.var("MCPDECK_WATCH");
         let poll_only = how.is_some_and(|how| how.eq_ignore_ascii_case("poll"));
         let known = result.clone();
+        let is_unwritten = starts_empty
+            && files.iter().all(|file| environment.absolute(file).symlink_metadata().is_err());
         let (latest, refused) = match result {
             Ok(loaded) => (Some(loaded), None),
+            Err(_) if is_unwritten => (Some(Loaded::default()), None),
             Err(diagnostics) if keep_watching => (None, Some(refusal(diagnostics))),
             Err(diagnostics) => return Err(refusal(diagnostics)),
         };
@@ -205,14 +217,18 @@ impl DeckTask {
             },
             ConfigCommand::SaveEntry(saving) => {
                 let outcome = match self.editor().save(*saving) {
-                    Ok(made) => Ok(self.made(made).await),
+                    Ok(made) => {
+                        let added =
+                            made.servers.len() == 1 && !self.editor().knows(&made.servers[0]);
+                        Ok(self.made(made, added).await)
+                    }
                     Err(error) => Err(SafeText::line(&error.to_string())),
                 };
                 self.send(DeckEvent::Saved(outcome));
             }
             ConfigCommand::Change(change) => match self.editor().change(change) {
                 Ok(made) => {
-                    let words = self.made(made).await;
+                    let words = self.made(made, false).await;
                     self.send(DeckEvent::Done(words));
                 }
                 Err(error) => self.fail(error.to_string()),
@@ -272,16 +288,16 @@ impl DeckTask {
         FileEditor { files: files.as_slice(), environment, loaded: &passed.reviewed }
     }
 
-    /// Applies an edit that was written; returns the message about it.
-    async fn made(&mut self, made: Made) -> SafeText {
+    /// Applies an edit that was written; returns the message about it. `typed` says that it adds a
+    /// server that the user typed.
+    async fn made(&mut self, made: Made, typed: bool) -> SafeText {
         let trusted = self.trusted();
-        let added = made.servers.len() == 1 && !self.editor().knows(&made.servers[0]);
         let servers = made.servers.clone();
         let said = SafeText::line(&format!("{}   z: undo", made.words));
         self.edits.push(made);
         let over = self.edits.len().saturating_sub(MAX_UNDO_EDITS);
         self.edits.drain(..over);
-        self.written(&servers, &trusted, added).await;
+        self.written(&servers, &trusted, typed).await;
         said
     }
 

@@ -60,7 +60,7 @@ pub use server::connect::{
     Connector, ExitReport, OpenError, OpenRequest, Opened, ProcessHandle, StopPlan,
 };
 pub use server::memory::{Definitions, Memory};
-pub use server::remedy::missing_variable;
+pub use server::remedy::{line_help, missing_variable};
 pub use supervisor::reload_plan;
 pub use validators::{Validators, schema_limits};
 pub use view::{AccountView, HostView, ServerState, ServerView, StartStep, StepStatus, StepView};

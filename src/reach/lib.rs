@@ -6,6 +6,7 @@
 
 mod bundle;
 mod connections;
+mod found;
 mod registry;
 mod server_json;
 
@@ -14,6 +15,7 @@ pub use connections::{
     ClientChange, ConnectionKind, ConnectionRecord, Connections, MAX_CLIENT_FILE_BYTES, ReachError,
     WrittenEntry, is_installed, read_client, servers_of_files, starts_deck,
 };
+pub use found::{FoundServer, FoundServers};
 pub use registry::{Registry, SearchResult};
 pub use server_json::{
     PublishedBundle, PublishedServer, ServerInput, ServerWay, package_way, short_server_name,

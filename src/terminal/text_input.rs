@@ -17,9 +17,13 @@ pub fn text_area(text: &str) -> TextArea<'static> {
     area
 }
 
-/// Edits like line editors: the keys of the text area, and `ctrl-u` to the start of the line.
+/// Edits like line editors: the keys of the text area, `ctrl-u` to the start of the line, and
+/// `alt-z` to undo.
 pub fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
     match key.code {
+        KeyCode::Char('z') if key.modifiers == KeyModifiers::ALT => area.undo(),
+        // The same byte as `ctrl-_`.
+        KeyCode::Char('7') if key.modifiers == KeyModifiers::CONTROL => area.undo(),
         KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => area.delete_line_by_head(),
         _ => area.input(Input::from(key)),
     }
@@ -71,19 +75,29 @@ impl TextInput {
 
     /// A line that holds `text`, with the cursor at its end.
     pub fn new(text: &str) -> Self {
-        let mut area = text_area(&text.replace(char::is_control, " "));
-        // It may be a secret, so no undo history is kept.
-        area.set_max_histories(0);
+        let area = text_area(&text.replace(char::is_control, " "));
         Self { area, editing: false }
+    }
+
+    /// An empty line for what may be a secret: no history is kept of it, so nothing is undone.
+    pub fn of_secret() -> Self {
+        let mut input = Self::new("");
+        input.area.set_max_histories(0);
+        input
     }
 
     pub fn text(&self) -> &str {
         &self.area.lines()[0]
     }
 
-    /// Replaces the text.
+    /// Replaces the text, which can be undone.
     pub fn set(&mut self, text: &str) {
-        self.area = Self::new(text).area;
+        if self.text() == text {
+            return;
+        }
+        self.area.select_all();
+        self.area.cut();
+        self.area.insert_str(text.replace(char::is_control, " "));
     }
 
     /// Inserts text at the cursor, or in place of the selection; line breaks within it become
@@ -114,8 +128,8 @@ impl TextInput {
     pub fn key(&mut self, key: KeyEvent) -> bool {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let own = match key.code {
-            KeyCode::Char(c) if control => "abdefhkuw".contains(c),
-            KeyCode::Char(c) if key.modifiers.contains(KeyModifiers::ALT) => "bdf".contains(c),
+            KeyCode::Char(c) if control => "abdefhkuw7".contains(c),
+            KeyCode::Char(c) if key.modifiers.contains(KeyModifiers::ALT) => "bdfz".contains(c),
             KeyCode::Char(c) => {
                 self.insert(c.encode_utf8(&mut [0; 4]));
                 return true;
@@ -185,6 +199,24 @@ mod tests {
         filter.begin();
         filter.insert("pasted");
         assert_eq!(filter.text(), "pasted");
+    }
+
+    #[test]
+    fn what_was_deleted_comes_back_unless_it_may_be_a_secret() {
+        let undo = KeyEvent::new(KeyCode::Char('z'), KeyModifiers::ALT);
+        let mut input = TextInput::new("server:a");
+        input.key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL));
+        assert_eq!(input.text(), "");
+        input.key(undo);
+        assert_eq!(input.text(), "server:a");
+        input.set("");
+        input.key(undo);
+        assert_eq!(input.text(), "server:a");
+        let mut secret = TextInput::of_secret();
+        secret.insert("s3cret");
+        secret.key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL));
+        secret.key(undo);
+        assert_eq!(secret.text(), "");
     }
 
     #[test]

@@ -82,9 +82,11 @@ actions! {
     Copy = "copy", "copy", "Copy what is selected";
     CopyAll = "copy-all", "copy all", "Copy everything";
     Save = "save", "save", "Save to a file";
+    Page = "page", "HTML page", "Write the marked messages, or all that are listed, as one HTML page";
     Restart = "restart", "restart", "Restart the server";
     StartStop = "start-stop", "start/stop", "Start or stop the server";
     Refresh = "refresh", "refresh", "Fetch the server's lists again";
+    ServerKeys = "server-keys", "more", "More about the server: the next key says what";
     Ping = "ping", "ping", "Ping the server";
     Request = "request", "request", "Send any JSON-RPC request to the server";
     Watched = "subscriptions", "subscriptions", "List subscriptions and tasks";
@@ -128,7 +130,9 @@ actions! {
     ApproveAll = "approve-all", "approve all and start", "Approve every command shown, and start them";
     ApproveOne = "approve-one", "only this one", "Approve the command under the cursor, and start it";
     AskReload = "ask-reload", "ask first", "Show what a changed file would do before it is used, or use it at once";
+    EditKeys = "edit-keys", "edit", "Change the file or an entry of it: the next key says what";
     AddServer = "add-server", "add", "Add a server to the file";
+    Import = "import", "import", "Take over servers of other programs on this machine";
     EditServer = "edit-server", "edit", "Edit the server's entry in a form";
     EditFile = "edit-file", "editor", "Open the file in $EDITOR, at the server's entry";
     DuplicateServer = "duplicate-server", "duplicate", "Copy the server's entry under another name";

@@ -14,7 +14,7 @@ use crate::app::pointer::Pointer;
 use crate::app::screens::{OpenScreen, Screens};
 use crate::call::BENCH_WIDTH;
 use crate::call::export::ExportOrigin;
-use crate::effect::{Effect, Order};
+use crate::effect::{ConfigCommand, Effect, FileChange, Order};
 use crate::keymap::KeyScope;
 use crate::layout::Layout;
 use crate::message::{Message, UserFiles};
@@ -26,6 +26,7 @@ use crate::prefs::Prefs;
 use crate::prelude::*;
 use crate::screen::Screen;
 use crate::widget::{Doc, Pen, vertical_rule};
+use reach::FoundServers;
 use terminal::graphics::{Placement, Support};
 use terminal::theme::{ColorDepth, ShippedThemes};
 
@@ -86,6 +87,10 @@ pub struct Setup {
     pub origin: ExportOrigin,
     /// Graphics support of the terminal.
     pub graphics: Support,
+    /// The file that servers are added to, also while it does not exist yet.
+    pub own_file: Option<PathBuf>,
+    /// What other programs on this machine have, offered because there is no configuration.
+    pub found: Option<FoundServers>,
     /// Whether a recording is shown.
     pub recording: bool,
     /// Whether the servers are those of a service, which goes on when the dashboard is left.
@@ -128,6 +133,8 @@ pub struct App {
     moment: DrawnDecision,
     pointer: Pointer,
     guide: Guide,
+    /// Whether the user has just added servers, so that their approval follows at once.
+    expects_approval: bool,
 }
 
 impl App {
@@ -159,6 +166,7 @@ impl App {
             moment: DrawnDecision::default(),
             pointer: Pointer::default(),
             guide: Guide::default(),
+            expects_approval: false,
         };
         app.adopt_user_files();
         app.adopt_prefs();
@@ -171,6 +179,9 @@ impl App {
             // Shown once, no matter how far one gets.
             app.setup.prefs.toured = true;
             app.guide.toggle();
+        }
+        if let Some(found) = app.setup.found.take() {
+            app.offer_import(found);
         }
         app
     }
@@ -239,6 +250,11 @@ impl App {
     /// Updates lists: before a frame, and before a key that arrives before the next frame.
     fn sync(&mut self) {
         self.stale = false;
+        // The list beside an answer shows which one it is.
+        let open = self.screens.open_request().and_then(|id| self.model.view.pending.get(&id));
+        if let Some(request) = open {
+            self.panes.inbox.go_to(request);
+        }
         self.on_pane(|pane, ui, _| pane.sync(ui));
         if let Some(layout) = self.layout() {
             self.servers.sync(&self.model, layout.servers.map_or(0, |area| area.height));
@@ -290,9 +306,10 @@ impl App {
         self.layout().map_or(self.size, |layout| self.filling_area(&layout))
     }
 
-    /// The region of a call beside the catalogue, on a screen that is wide enough for both.
+    /// The region of a call beside the catalogue, or of an answer beside the inbox, on a screen that
+    /// is wide enough for both.
     fn bench(&self, layout: &Layout) -> Option<Rect> {
-        let wide = layout.whole.width >= BENCH_WIDTH;
+        let wide = self.pane == PaneId::Inbox || layout.whole.width >= BENCH_WIDTH;
         let beside = self.panes.get(self.pane).call_region(layout.main).filter(|_| wide)?;
         let screen = layout.screen();
         Some(Rect { x: beside.x, width: beside.width, ..screen })
@@ -300,8 +317,12 @@ impl App {
 
     /// The region of the open screen or, without one, of the call beside the catalogue.
     fn filling_area(&self, layout: &Layout) -> Rect {
-        let is_call = self.screens.filling().is_none() || self.screens.is_call();
-        self.bench(layout).filter(|_| is_call).unwrap_or_else(|| layout.screen())
+        let is_beside = if self.pane == PaneId::Inbox {
+            self.screens.is_answer()
+        } else {
+            self.screens.filling().is_none() || self.screens.is_call()
+        };
+        self.bench(layout).filter(|_| is_beside).unwrap_or_else(|| layout.screen())
     }
 
     /// The call of the selected entry, shown beside the catalogue while that has the keys.
@@ -456,7 +477,19 @@ impl App {
                 self.screens.calls.saved.set(name.clone(), (**call).clone());
             }
             Effect::KeepAnswer(answer) => self.screens.answers.kept.set((**answer).clone()),
-            Effect::Order(Order::Answer(..)) | Effect::OpenUrl(..) if !self.was_read() => return,
+            Effect::Config(ConfigCommand::Change(FileChange::Import(_))) => {
+                self.expects_approval = true;
+            }
+            Effect::Order(Order::Answer(..) | Order::AnswerAll(_)) | Effect::OpenUrl(..)
+                if !self.was_read() =>
+            {
+                return;
+            }
+            Effect::Order(Order::AnswerAll(answers)) => {
+                for (id, _) in answers {
+                    self.screens.answer_sent(*id, &self.model.view);
+                }
+            }
             Effect::Order(Order::Answer(id, _)) => self.answer_sent(*id),
             _ => {}
         }
@@ -549,8 +582,9 @@ impl App {
                 while let Some(dialog) = next {
                     next = dialogs.next();
                     let focused = next.is_none();
-                    let dimmed = Rect { height: layout.footer.y, ..area };
-                    overlay::dim(&cx, dimmed, buf);
+                    if !dialog.is_at_foot() {
+                        overlay::dim(&cx, Rect { height: layout.footer.y, ..area }, buf);
+                    }
                     overlay::render(dialog, &cx.with_focus(focused), area, buf);
                 }
                 self.render_toast(&cx, &layout, buf);
@@ -568,7 +602,7 @@ impl App {
     fn render_layout(&self, cx: &Cx<'_>, layout: &Layout, buf: &mut Buffer) {
         let source = chrome::source(cx, self.setup.home.as_deref(), self.demo_words());
         chrome::header(cx, source, self.look.problem.as_ref(), layout.header, buf);
-        chrome::tabs(cx, self.pane, layout.tabs, buf);
+        chrome::tabs(cx, &self.tab_line(), layout.tabs, buf);
         let rule = cx.style(Role::Rule);
         Pen::new(buf, layout.rule).rule(cx.glyphs.horizontal, rule);
         if let Some(screen) = self.screens.filling() {
@@ -604,6 +638,34 @@ impl App {
         }
         self.finish_rules(cx, layout, buf);
         chrome::footer(cx, keys::footer(self), layout.footer, buf);
+    }
+
+    /// The tabs: the panes, and the policy and the chat while they are used.
+    fn tab_line(&self) -> chrome::TabLine {
+        let scopes = self.screens.filling().map(Screen::scopes).unwrap_or_default();
+        let opens = [(KeyScope::Policy, Action::Policy), (KeyScope::Chat, Action::Chat)];
+        let open = opens.into_iter().find(|(scope, _)| scopes.contains(scope));
+        let open = open.map(|(_, action)| action);
+        let (policy, model) = (&self.model.policy, &self.model);
+        let held = policy.held.len();
+        let is_used = held > 0
+            || !policy.grants.is_empty()
+            || !model.blocked.is_empty()
+            || !model.clients.is_empty();
+        let spelled = |text: &str| self.look.keymap.spelled(&[KeyScope::Global], text);
+        let mut sides = Vec::new();
+        if is_used || open == Some(Action::Policy) {
+            let mut labels = ["{policy} Policy", "{policy}"].map(spelled);
+            for label in labels.iter_mut().filter(|_| held > 0) {
+                label.push(ink!(" {}", held));
+            }
+            sides.push(chrome::SideTab { action: Action::Policy, labels });
+        }
+        if open == Some(Action::Chat) {
+            let labels = ["{chat} Chat", "{chat}"].map(spelled);
+            sides.push(chrome::SideTab { action: Action::Chat, labels });
+        }
+        chrome::TabLine { pane: self.pane, sides, open }
     }
 
     /// What the demo is, if this is the demo.

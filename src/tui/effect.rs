@@ -57,6 +57,8 @@ pub enum Effect {
     Chat(ChatCommand),
     /// Read definitions to compare with; they come back as a message.
     Baseline(Baseline),
+    /// Look for servers of other programs on this machine; they come back as a message.
+    FindServers,
     /// Change the lock file; its new content comes back as a message.
     Lock(LockChange),
     /// Drop a cache entry, or all.

@@ -27,6 +27,9 @@ enum EditTopic {
     Roots(ServerName, Option<PathBuf>),
 }
 
+/// The settings of an entry that are shown also when they are unset.
+const MAIN_SETTINGS: [&str; 6] = [ENTRY_NAME, "command", "args", "env", "url", "headers"];
+
 /// Something being edited in a form.
 pub struct FormScreen {
     form: FormState,
@@ -72,12 +75,12 @@ impl FormScreen {
         };
         let note = "*** is hidden, and kept unless you type over it";
         let place = SafeText::line(&format!("{}   {note}", file.display()));
-        Self::from_schema(
-            entry_schema(entry),
-            Value::Object(value),
-            EditTopic::Entry(before),
-            (title, place),
-        )
+        let about = EditTopic::Entry(before);
+        let mut screen =
+            Self::from_schema(entry_schema(entry), Value::Object(value), about, (title, place));
+        screen.form.show_main(&MAIN_SETTINGS);
+        screen.form.apply(Action::FirstField);
+        screen
     }
 
     fn from_schema(

@@ -48,6 +48,12 @@ named! {
         Confirm = "confirm",
         /// Commands that await approval.
         Consent = "consent",
+        /// After the key that begins a change of the file.
+        EditKeys = "edit-keys",
+        /// After the key that begins what is rarely done with a server.
+        ServerKeys = "server-keys",
+        /// Servers of other programs to take over.
+        Import = "import",
         /// A value the configuration asks for.
         Input = "input",
         /// A server that needs the user to sign in.
@@ -107,6 +113,10 @@ impl KeyScope {
         kind(self) == kind(other)
     }
 }
+
+/// The actions that wait for another key, each with the scope of that key.
+pub const MENUS: [(Action, KeyScope); 2] =
+    [(Action::EditKeys, KeyScope::EditKeys), (Action::ServerKeys, KeyScope::ServerKeys)];
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -290,10 +300,29 @@ impl Keymap {
         })
     }
 
-    /// Where an action of the dashboard is bound, outermost first.
+    /// Where an action of the dashboard is bound, outermost first; for one that is behind another
+    /// key, also where that one is.
     pub fn scopes_of(&self, action: Action) -> impl Iterator<Item = KeyScope> {
-        let bound = move |row: &&KeyRow| row.action == action;
-        self.listed.iter().filter(bound).filter(|row| !row.chords.is_empty()).map(|row| row.scope)
+        let bound = move |action: Action| {
+            let rows = self.listed.iter().filter(move |row| row.action == action);
+            rows.filter(|row| !row.chords.is_empty()).map(|row| row.scope)
+        };
+        let behind = MENUS.into_iter().filter(move |(_, menu)| bound(action).any(|s| s == *menu));
+        bound(action).chain(behind.flat_map(move |(opens, _)| bound(opens)))
+    }
+
+    /// The keys of an action that work in these scopes, as they are pressed one after the other.
+    pub fn sequence(&self, scopes: &[KeyScope], action: Action) -> Option<String> {
+        let first = |scopes: &[KeyScope], action| {
+            let row = self.working(scopes, |row| row.action == action).next()?;
+            row.chords.first().map(Chord::to_string)
+        };
+        first(scopes, action).or_else(|| {
+            MENUS.iter().find_map(|(opens, menu)| {
+                let inner = first(&[*menu], action)?;
+                Some(format!("{} {inner}", first(scopes, *opens)?))
+            })
+        })
     }
 
     /// Keys, words and actions for the last line of an open screen, in the order of the table.
@@ -345,11 +374,9 @@ impl Keymap {
         while let Some((before, after)) = rest.split_once('{') {
             let Some((name, after)) = after.split_once('}') else { break };
             out.push_str(before);
-            match self.chords(scopes, name) {
-                Some(chords) => match chords.first() {
-                    Some(first) => out.push_str(&first.to_string()),
-                    None => out.push_str(UNBOUND),
-                },
+            let keys = |action| self.sequence(scopes, action);
+            match Action::by_id(name) {
+                Some(action) => out.push_str(keys(action).as_deref().unwrap_or(UNBOUND)),
                 None => out.extend(["{", name, "}"]),
             }
             rest = after;

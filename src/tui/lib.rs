@@ -64,6 +64,7 @@ pub use terminal::{chord, graphics, ink, input, look, theme};
 pub use call::export::{ExportOrigin, Start};
 pub use effect::AppRequest;
 pub use engine::DashboardSource;
+pub use reach::{FoundServer, FoundServers};
 pub use run::{DashboardOptions, HostLogLevel, Show, run};
 pub use runner::OpenApp;
 

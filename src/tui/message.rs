@@ -14,6 +14,7 @@ use config::error::Error;
 use deck::{Answers, DeckEvent, Lock, News};
 use host::{CacheKey, CallOutcome, Drafted};
 use mcp::{ApprovalId, CallId, Payload, Progress};
+use reach::FoundServers;
 use terminal::graphics::TerminalReply;
 
 /// Something that happened.
@@ -37,6 +38,8 @@ pub enum Message {
     News(News),
     /// Definitions to compare with, or why they cannot be read.
     Baseline(Baseline, Result<Lock, SafeText>),
+    /// Servers of other programs on this machine.
+    Found(Box<FoundServers>),
     /// The content of a cache entry.
     CacheContent(CacheKey, Option<Payload>),
     /// What happened to the configuration.

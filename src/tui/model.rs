@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 
 use crate::prelude::*;
+use base::LogLevel;
 use base::logs::LogRecord;
 use base::ring::Batch;
 use config::{Diagnostic, McpConfig, ServerConfig};
@@ -35,6 +36,10 @@ pub fn zoned(at: Timestamp) -> jiff::Zoned {
     let micros = i64::try_from(at.0).unwrap_or_default();
     jiff::Timestamp::from_microsecond(micros).unwrap_or_default().to_zoned(zone)
 }
+
+/// Most different errors that are counted, and how much of each is compared.
+const MAX_UNSEEN_ERRORS: usize = 999;
+const MAX_ERROR_CHARS: usize = 200;
 
 /// Most ended calls that are remembered.
 const MAX_ENDED_CALLS: usize = 64;
@@ -81,8 +86,8 @@ pub struct Model {
     pub playback: Option<Playback>,
     /// The file everything is recorded to.
     pub recording: Option<SafeText>,
-    /// Errors logged since the logs were last viewed.
-    pub unseen_errors: usize,
+    /// Different errors logged since the logs were last viewed.
+    pub unseen_errors: BTreeSet<String>,
     /// Metrics by server.
     pub metrics: HashMap<ServerName, ServerMetrics>,
     /// Calls in flight.
@@ -160,6 +165,20 @@ impl Model {
             }
         }
         self.traffic.take(batch, oldest);
+    }
+
+    /// Counts the errors among new log lines. One that comes again, with each attempt say, counts
+    /// once: numbers in it do not matter.
+    pub fn count_errors(&mut self, lines: &[Arc<LogRecord>]) {
+        for line in lines.iter().filter(|line| line.level >= LogLevel::Error) {
+            if self.unseen_errors.len() >= MAX_UNSEEN_ERRORS {
+                return;
+            }
+            let text = line.text.chars().filter(|c| !c.is_ascii_digit());
+            let text: String = text.take(MAX_ERROR_CHARS).collect();
+            let server = line.server.as_ref().map_or("", ServerName::as_str);
+            self.unseen_errors.insert(format!("{server} {text}"));
+        }
     }
 
     /// Takes a newer view.

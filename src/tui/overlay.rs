@@ -13,14 +13,18 @@ use crate::widget::{Pen, frame};
 
 mod confirm;
 mod consent;
+mod import;
 mod input;
+mod next_keys;
 mod palette;
 mod reader;
 mod sign_in;
 mod why;
 pub use confirm::Confirm;
 pub use consent::Consent;
+pub use import::ImportDialog;
 pub use input::InputDialog;
+pub use next_keys::{NextKey, NextKeys};
 pub use palette::{NamePrompt, Named, Palette};
 pub use reader::TextReader;
 pub use sign_in::SignInDialog;
@@ -32,6 +36,11 @@ pub fn frame_area(dialog: &dyn Screen, whole: Rect) -> Option<Rect> {
     // A few remaining columns of the pane beside it would only be noise.
     let width = if width + 8 > whole.width { whole.width } else { width };
     let height = height.min(whole.height);
+    if dialog.is_at_foot() {
+        // Above the messages and the keys.
+        let (x, y) = (whole.right() - width, whole.bottom().saturating_sub(height + 2));
+        return Some(Rect { x, y: y.max(whole.y), width, height });
+    }
     Some(Rect {
         x: whole.x + (whole.width - width) / 2,
         y: whole.y + (whole.height - height) / 3,

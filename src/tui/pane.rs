@@ -1,5 +1,7 @@
 //! The interface of a pane.
 
+use std::path::PathBuf;
+
 use crate::keymap::KeyScope;
 use crate::model::Model;
 use crate::prelude::*;
@@ -108,6 +110,25 @@ pub const fn when(condition: bool, reason: &'static str) -> Availability {
     if condition { Ok(()) } else { Err(reason) }
 }
 
+/// What is wrong about a row, for the page that says why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RedRow {
+    /// The server it concerns.
+    pub server: Option<ServerName>,
+    /// What kind of row it is.
+    pub what: &'static str,
+    /// What happened, in a few words of ours.
+    pub words: Ink,
+    /// The text that it is about.
+    pub text: SafeText,
+    /// When, to show what was around it.
+    pub at: Option<Timestamp>,
+    /// What to do about it, as far as it is known.
+    pub help: Option<String>,
+    /// The file and line it is about.
+    pub place: Option<(PathBuf, u32)>,
+}
+
 pub trait Pane {
     /// Where its keys are bound, innermost first.
     fn scopes(&self) -> &'static [KeyScope];
@@ -152,6 +173,11 @@ pub trait Pane {
         None
     }
 
+    /// What is wrong about the selected row, if the row itself says that.
+    fn red_row(&self, _model: &Model) -> Option<RedRow> {
+        None
+    }
+
     /// Typing ended.
     fn end_typing(&mut self, keep: KeepFilter) {
         if let Some(filter) = self.filter_mut() {
@@ -159,8 +185,8 @@ pub trait Pane {
         }
     }
 
-    /// The region of the detail beside the list, in which the call of the selected row is shown
-    /// where there is room for both; `None` if the pane lists nothing to call or hides the detail.
+    /// The region of the detail beside the list, in which the call or the answer of the selected row
+    /// is shown where there is room for both; `None` if there is none, or the detail is hidden.
     fn call_region(&self, _area: Rect) -> Option<Rect> {
         None
     }

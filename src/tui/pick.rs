@@ -134,6 +134,8 @@ pub enum ApprovalPick {
     Tool(usize),
     /// Send the answer, and answer this many of the next ones the same way; `None` for all.
     SendNext(Option<u32>),
+    /// Send the answer, and give the same one to the others of its kind that wait.
+    SendOthers,
     /// Choose the rule for one kind of requests of a server.
     Rules(ServerName, RuleKind),
     /// Decide by this rule from now on; `None` lets the server's entry decide.

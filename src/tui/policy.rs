@@ -10,8 +10,8 @@ use crate::overlay::{NamePrompt, Named, Palette};
 use crate::pane::{Cx, Gesture, Out, PaneId, Ui};
 use crate::pick::{Choice, Pick};
 use crate::prelude::*;
-use crate::screen::{Help, Screen, is_for_all, keys_of};
-use crate::widget::{Browser, Doc, KeyLine};
+use crate::screen::{Help, Screen, is_for_all};
+use crate::widget::{Browser, Doc, KeyLine, empty_text};
 use deck::{ClientView, Drift, DriftPlace, Lock, LockedServer, PolicyView};
 use host::{Digest, GrantId, HeldReason, ServerState, ServerView};
 use mcp::{Capabilities, FieldChange, ListKind, Risk};
@@ -41,7 +41,7 @@ named! {
         Clients = "clients",
         Grants = "grants",
         Limits = "limits",
-        Blocked = "blocked lately",
+        Blocked = "blocked",
     }
 }
 
@@ -122,6 +122,7 @@ impl PolicyScreen {
             if section == Section::Clients && model.served.is_none() {
                 continue;
             }
+            let title = rows.len();
             rows.push(PolicyRow::Title(section));
             match section {
                 Section::Definitions => rows.extend(
@@ -144,6 +145,12 @@ impl PolicyScreen {
                     let blocked = model.blocked.iter().rev().take(MAX_DENIALS);
                     rows.extend(blocked.map(|one| PolicyRow::Blocked(one.at, one.target.clone())));
                 }
+            }
+            // What is compared with a file is listed also when nothing differs; the rest only if
+            // there is something.
+            let is_compared = section == Section::Definitions && self.against.is_some();
+            if rows.len() == title + 1 && !is_compared {
+                rows.pop();
             }
         }
         rows
@@ -403,11 +410,27 @@ impl Screen for PolicyScreen {
         let body = Self::body(area).intersection(buf.area);
         let summary = ink!("policy   definitions against {}", self.basis());
         self.browser.render_frame(cx, &summary, 0, body, buf);
+        if self.browser.rows.is_empty() {
+            let text = "no definition differs from what was approved, and there is no client, grant, \
+                        limit or denial; {against} compares with the lock file or a recording";
+            let text = cx.spelled(&[KeyScope::Policy], text);
+            empty_text(cx, &text, self.browser.regions(body).list, buf);
+        }
         let room = self.browser.regions(body).list.width;
         self.browser.render_rows(cx, body, buf, |pen, row| self.row(cx, row, room, pen));
     }
 
     fn key_line(&self, keymap: &Keymap) -> KeyLine {
-        keys_of(keymap, &self.scopes()[..1])
+        let mut labels = keymap.labels(&self.scopes()[..1]);
+        labels.retain(|(.., action)| match action {
+            Action::Accept | Action::Refuse => self.selected().is_some(),
+            Action::Revoke => {
+                matches!(self.browser.selected(), Some(PolicyRow::Grant(_) | PolicyRow::Client(_)))
+            }
+            Action::Open => !self.browser.rows.is_empty(),
+            _ => true,
+        });
+        let keys = labels.into_iter().map(|(key, word, _)| (key, word)).collect();
+        KeyLine::new(keys, keymap.help_label())
     }
 }

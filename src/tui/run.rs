@@ -170,6 +170,7 @@ impl Dashboard {
         setup.plays = options.show.is_some();
         setup.recording = matches!(source, DashboardSource::Recording(..));
         setup.prefs = read_prefs(files.prefs.as_deref());
+        setup.own_file = project.clone();
         #[cfg(unix)]
         {
             setup.attached = matches!(source, DashboardSource::Attached(_));

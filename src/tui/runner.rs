@@ -16,12 +16,14 @@ use crate::prefs::Prefs;
 use crate::result::{PictureJob, ResultFile};
 use crate::state;
 use base::text::SafeText;
+use config::Environment;
 use config::error::{Error, ErrorCode};
 use deck::{
     Answers, History, Lock, News, Operated, Order, SavedCall, SavedCalls, ScriptedAnswer,
     open_browser,
 };
 use host::{CallOptions, Host};
+use reach::FoundServers;
 
 /// Where data is stored beyond the session; data without a file is not stored.
 #[derive(Debug, Default)]
@@ -273,6 +275,13 @@ impl Runner {
                     Message::Baseline(baseline, known.map_err(|problem| SafeText::line(&problem)))
                 });
             }
+            Effect::FindServers => self.beside(|| {
+                let (found, problems) = FoundServers::from_machine(&Environment::of_process());
+                for problem in problems {
+                    tracing::warn!(%problem, "a file of another program was not read");
+                }
+                Message::Found(Box::new(found))
+            }),
             Effect::Lock(change) => {
                 let file = self.files.lock.clone();
                 self.beside(move || {

@@ -33,6 +33,11 @@ pub trait Screen {
         None
     }
 
+    /// Whether its frame is at the foot of the screen and leaves the rest as bright as it is.
+    fn is_at_foot(&self) -> bool {
+        false
+    }
+
     /// Its help, if that lists more than the keys that work at the moment.
     fn help(&self) -> Option<Help> {
         None

@@ -6,6 +6,7 @@ use crate::prelude::*;
 
 pub mod changed;
 pub mod stream;
+mod words;
 
 pub use changed::changed;
 pub use stream::{FilterMatch, StreamList};
@@ -18,6 +19,7 @@ pub use terminal::parts::{filter_line, frame, scroll_bar, vertical_rule};
 pub use terminal::pen::{Pen, width};
 pub use terminal::text_input::{KeepFilter, TextInput};
 pub use terminal::{browser, doc, key_line, pen, text_input};
+pub use words::differing_words;
 
 /// Shown in a list whose filter matches no row.
 pub const NO_MATCHES: &str = "No matches; {back} clears the filter";

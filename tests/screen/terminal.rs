@@ -7,3 +7,4 @@ mod check;
 mod config;
 mod dashboard;
 mod dev;
+mod first_minute;

@@ -9,6 +9,7 @@ mod chat;
 mod driver;
 mod find;
 mod frame;
+mod import;
 mod inbox;
 mod keys;
 mod mouse;

@@ -24,11 +24,13 @@ use base::watch::Fingerprint;
 use config::Environment;
 use host::{
     DEFAULT_PROFILE, Digest, Fact, Grant, GrantId, GrantKind, Grants, HeldTool, Host, Limits,
-    NewGrant, OfferedNames, Pins, Policy, PolicyConfig, QuotaView, Rules, ServerView, Unmatched,
-    unmatched_tools,
+    NewGrant, OfferedNames, Origin, Pins, Policy, PolicyConfig, Principal, QuotaView, Rules,
+    ServerView, Unmatched, unmatched_tools,
 };
 use mcp::Capabilities;
 
+/// Most profiles whose offer is told.
+const MAX_OFFERS: usize = 32;
 /// How often the files are polled.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// First id of the grants that exist only in a running host.
@@ -59,6 +61,17 @@ impl Drop for Following {
     }
 }
 
+/// The tools that the callers of a profile are offered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileOffer {
+    /// The profile.
+    pub profile: String,
+    /// How many tools.
+    pub tools: usize,
+    /// The size of their definitions as they are offered, in bytes of JSON.
+    pub bytes: usize,
+}
+
 /// Who may do what, as a screen shows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PolicyView {
@@ -71,6 +84,13 @@ pub struct PolicyView {
     /// The quotas of callers other than the user, and what is used of them today.
     #[serde(default)]
     pub quotas: Vec<QuotaView>,
+    /// The profiles whose `callsPerRun` is set: it binds every run, while the default binds pages
+    /// and runs that have a name.
+    #[serde(default)]
+    pub set_runs: Vec<String>,
+    /// What the callers of each named profile are offered.
+    #[serde(default)]
+    pub offers: Vec<ProfileOffer>,
     /// Problems with the files, and rules that match nothing.
     pub warnings: Vec<String>,
 }
@@ -258,13 +278,28 @@ impl PolicyKeeper {
         let profiles = in_force.config.profiles.keys().map(String::as_str);
         let profiles = profiles.filter(|profile| *profile != DEFAULT_PROFILE);
         let limits = std::iter::once(DEFAULT_PROFILE).chain(profiles);
+        let sets_run = |profile: &&str| in_force.config.sets_calls_per_run(profile);
+        let named = in_force.config.profiles.keys().take(MAX_OFFERS);
+        let offers = named.map(|profile| self.offer(profile)).collect();
+        let set_runs = limits.clone().filter(sets_run).map(str::to_owned).collect();
         PolicyView {
             grants: self.grants(),
             held: self.held(),
             limits: limits.map(|p| (p.to_owned(), in_force.config.limits_of(p))).collect(),
             quotas: in_force.policy.rules.quotas().view(&self.inner.host.quotas().used()),
+            set_runs,
+            offers,
             warnings: self.warnings(),
         }
+    }
+
+    /// What the callers of a profile are offered.
+    fn offer(&self, profile: &str) -> ProfileOffer {
+        let caller = Principal::new(Origin::Dashboard).with_profile(profile);
+        let offers = self.inner.host.offers(&caller);
+        let tools = || offers.iter().flat_map(|(_, offer)| &offer.tools);
+        let bytes = tools().map(|tool| tool.raw.to_string().len()).sum();
+        ProfileOffer { profile: profile.to_owned(), tools: tools().count(), bytes }
     }
 
     /// All grants that hold now.

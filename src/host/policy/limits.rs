@@ -542,6 +542,12 @@ impl PolicyConfig {
         self.narrowed(base, &principal.profile)
     }
 
+    /// Whether the number of calls of a run is set for a profile, which then holds for every run.
+    pub fn sets_calls_per_run(&self, profile: &str) -> bool {
+        let own = self.profiles.get(profile).and_then(|profile| profile.limits.calls_per_run);
+        own.or(self.limits.calls_per_run).is_some()
+    }
+
     fn narrowed(&self, base: Limits, profile: &str) -> Limits {
         let limits = base.with(&self.limits);
         self.profiles.get(profile).map_or(limits, |profile| limits.with(&profile.limits))

@@ -177,7 +177,7 @@ impl SignInPrompt for Inbox {
         let SignIn { server, issuer, .. } = &request;
         let params = json!({
             "mode": "url",
-            "message": format!("{server} wants you to sign in at {issuer}, for: {asks}"),
+            "message": format!("{server} asks you to sign in at {issuer}, for: {asks}"),
             "issuer": request.issuer,
             "scopes": request.scopes,
             "url": request.url.as_str(),

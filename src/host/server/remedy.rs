@@ -79,6 +79,12 @@ pub fn remedy(words: FailureOutput<'_>) -> Option<String> {
     }
 }
 
+/// The help text for one line that a server has logged, if it is recognized.
+pub fn line_help(line: &SafeText) -> Option<String> {
+    let stderr = std::slice::from_ref(line);
+    remedy(FailureOutput { exit: None, stderr, junk: None, was_ready: true })
+}
+
 /// The help text for a failed connection to an address.
 pub fn of_address(failure: &str) -> Option<&'static str> {
     let says = |words: &[&str]| words.iter().any(|word| failure.contains(word));

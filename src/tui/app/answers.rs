@@ -227,13 +227,40 @@ pub(super) fn send_next(answering: &mut AnswerScreen, left: Option<u32>, out: &m
     out.effects.extend(wanted);
 }
 
-/// Choices for how many requests to answer like the open one.
-pub(super) fn how_many() -> Vec<Choice> {
+/// Whether two requests that wait are of one kind: what answers one may answer the other.
+pub(super) fn is_alike(one: &ApprovalRequest, other: &ApprovalRequest) -> bool {
+    let schema = |request: &ApprovalRequest| request.params.get("requestedSchema").cloned();
+    one.id != other.id
+        && one.server == other.server
+        && one.kind == other.kind
+        && RuleKind::from_request_kind(&one.kind).is_some()
+        && schema(one) == schema(other)
+}
+
+/// Sends the answer, and gives the same one to other requests that wait.
+pub(super) fn send_others(others: Vec<ApprovalId>, answering: &mut AnswerScreen, out: &mut Out) {
+    let wanted = answering.apply(Action::Send);
+    // The others get only an answer that is sent right now, not after a check.
+    answering.stop_waiting();
+    if let Some(Effect::Order(Order::Answer(_, answer))) = &wanted {
+        let all = others.into_iter().map(|id| (id, answer.clone())).collect();
+        out.effect(Effect::Order(Order::AnswerAll(all)));
+    }
+    out.effects.extend(wanted);
+}
+
+/// Choices for how many requests to answer like the open one; `others` of its kind wait.
+pub(super) fn how_many(others: usize) -> Vec<Choice> {
     let next = NEXT_ONES.map(|n| (Some(n), ink!("Send, and answer the next {} the same way", n)));
     let all = (None, ink!("Send, and answer all that follow the same way"));
     let choices = next.into_iter().chain([all]);
     let hint = || ink!("this session");
-    choices.map(|(left, words)| choice(words, hint(), ApprovalPick::SendNext(left))).collect()
+    let next = choices.map(|(left, words)| choice(words, hint(), ApprovalPick::SendNext(left)));
+    let now = (others > 0).then(|| {
+        let words = ink!("Send, and give the same answer to {} that wait", count(others, "other"));
+        choice(words, ink!("now"), ApprovalPick::SendOthers)
+    });
+    now.into_iter().chain(next).collect()
 }
 
 /// The kinds of requests per server, each with its current rule.

@@ -125,6 +125,24 @@ pub(super) fn source(cx: &Cx<'_>, home: Option<&Path>, demo: Option<&'static str
     text
 }
 
+/// A tab that is there while it is used.
+pub(super) struct SideTab {
+    /// What opens it.
+    pub(super) action: Action,
+    /// Its name with the key, and the key alone.
+    pub(super) labels: [Ink; 2],
+}
+
+/// The tabs that are shown: those of the panes, and those of screens while they are used.
+pub(super) struct TabLine {
+    /// The current pane.
+    pub(super) pane: PaneId,
+    /// What is used besides the panes.
+    pub(super) sides: Vec<SideTab>,
+    /// Which of those is open.
+    pub(super) open: Option<Action>,
+}
+
 /// Labels of the tabs and the blank columns after each. When room is short, counts are dropped
 /// first, then names are shortened. A tab of several panes names those in use: prompts always,
 /// the others while they are shown.
@@ -160,39 +178,52 @@ fn tab_labels(cx: &Cx<'_>, current: PaneId, room: u16) -> (Vec<(PaneId, Ink)>, u
     (labels(shortness), gap)
 }
 
-/// Tabs with the columns they occupy. Panes of one tab are closer to each other than two tabs.
-fn placed_tabs(cx: &Cx<'_>, current: PaneId, area: Rect) -> Vec<(PaneId, Ink, Range<u16>)> {
-    let (labels, gap) = tab_labels(cx, current, area.width);
+/// Tabs with the columns they occupy, each with the action that shows it. Panes of one tab are
+/// closer to each other than two tabs.
+fn placed_tabs(cx: &Cx<'_>, line: &TabLine, area: Rect) -> Vec<(Action, Ink, Range<u16>)> {
+    let aside =
+        |short: usize| line.sides.iter().map(|side| width(&side.labels[short]) + 2).sum::<u16>();
+    let (labels, gap) = tab_labels(cx, line.pane, area.width.saturating_sub(aside(1)));
+    let used = labels.iter().map(|(_, text)| width(text) + gap).sum::<u16>();
+    let short = usize::from(used + aside(0) > area.width);
     let mut x = area.x + 1;
-    let mut placed: Vec<(PaneId, Ink, Range<u16>)> = Vec::with_capacity(labels.len());
+    let mut placed: Vec<(Action, Ink, Range<u16>)> = Vec::with_capacity(labels.len());
     for (pane, text) in labels {
         if pane.digit().is_none() {
             x = x.saturating_sub(gap - 1);
         }
         let start = x;
         x += width(&text) + gap;
-        placed.push((pane, text, start..x));
+        placed.push((pane.action(), text, start..x));
+    }
+    for side in &line.sides {
+        let (start, text) = (x, side.labels[short].clone());
+        x += width(&text) + gap;
+        if x <= area.right() + gap {
+            placed.push((side.action, text, start..x));
+        }
     }
     placed
 }
 
-/// The pane whose tab is at this column.
-pub(super) fn tab_at(cx: &Cx<'_>, current: PaneId, area: Rect, x: u16) -> Option<PaneId> {
-    let tabs = placed_tabs(cx, current, area);
+/// What shows the tab at this column.
+pub(super) fn tab_at(cx: &Cx<'_>, line: &TabLine, area: Rect, x: u16) -> Option<Action> {
+    let tabs = placed_tabs(cx, line, area);
     let mut tabs = tabs.into_iter().rev();
-    tabs.find(|(_, _, columns)| columns.contains(&x)).map(|(pane, ..)| pane)
+    tabs.find(|(_, _, columns)| columns.contains(&x)).map(|(action, ..)| action)
 }
 
-/// Draws the tabs of the panes.
-pub(super) fn tabs(cx: &Cx<'_>, current: PaneId, area: Rect, buf: &mut Buffer) {
-    for (pane, text, columns) in placed_tabs(cx, current, area) {
-        let role = match pane {
-            _ if pane == current => Role::Accent,
-            PaneId::Inbox if cx.model.inbox().next().is_some() => Role::Attention,
+/// Draws the tabs.
+pub(super) fn tabs(cx: &Cx<'_>, line: &TabLine, area: Rect, buf: &mut Buffer) {
+    let current = line.open.unwrap_or_else(|| line.pane.action());
+    for (action, text, columns) in placed_tabs(cx, line, area) {
+        let role = match action {
+            _ if action == current => Role::Accent,
+            Action::ShowInbox if cx.model.inbox().next().is_some() => Role::Attention,
             _ => Role::Muted,
         };
         let mut style = cx.style(role);
-        if pane == current {
+        if action == current {
             style = style.add_modifier(ratatui::style::Modifier::UNDERLINED);
         }
         Pen::new(buf, area).column(columns.start - area.x).put(text, style);
@@ -210,8 +241,8 @@ fn badge(cx: &Cx<'_>, pane: PaneId) -> Ink {
         PaneId::Prompts => sum(|c| c.prompts.len()),
         PaneId::Cache => cx.model.cache.entries.len(),
         PaneId::Inbox => cx.model.inbox().count(),
-        PaneId::Logs if cx.model.unseen_errors > 0 => {
-            return ink!("{}{}", cx.glyphs.warning, cx.model.unseen_errors);
+        PaneId::Logs if !cx.model.unseen_errors.is_empty() => {
+            return ink!("{}{}", cx.glyphs.warning, cx.model.unseen_errors.len());
         }
         PaneId::Config => {
             let problems = view.diagnostics.len() + cx.model.rejected().count();

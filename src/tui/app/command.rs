@@ -1,5 +1,7 @@
 //! Dispatch of actions: to the topmost screen or the pane, then to the actions that work everywhere.
 
+use std::path::PathBuf;
+
 use serde_json::json;
 
 use super::screens::OpenScreen;
@@ -10,13 +12,13 @@ use crate::entry::FormScreen;
 use crate::keymap::KeyScope;
 use crate::model::{EngineState, Model, Todo};
 use crate::overlay::{
-    Confirm, Consent, InputDialog, NamePrompt, Named, Palette, WhyAbout, WhyDialog,
+    Confirm, Consent, ImportDialog, InputDialog, NamePrompt, Named, Palette, WhyAbout, WhyDialog,
 };
 use crate::pane::config::{PLANNED, touched};
 use crate::pane::logs::level_word;
 use crate::pane::servers::{info_reader, reader};
 use crate::pane::tokens;
-use crate::pane::{Pane as _, PaneId, Redraw, TABS};
+use crate::pane::{Pane as _, PaneId, RedRow, Redraw, TABS};
 use crate::pick::{ApprovalPick, Choice, FilterPick, Pick};
 use crate::policy::PolicyScreen;
 use crate::prefs::SavedFilter;
@@ -25,6 +27,7 @@ use crate::widget::KeepFilter;
 use config::{ConfigChange, server_entries, server_templates};
 use host::CallView;
 use mcp::ListKind;
+use reach::FoundServers;
 
 /// Maximum number of servers listed when a changed file is confirmed; the Config pane lists all.
 const MAX_NAMED_SERVERS: usize = 10;
@@ -180,6 +183,13 @@ impl App {
                     self.open(reader(server));
                 }
             }
+            Action::EditKeys | Action::ServerKeys => {
+                let keys = keys::next_keys(self, action);
+                if let Some(keys) = keys {
+                    self.open(keys);
+                }
+            }
+            Action::ServerLogLevel => crate::pane::logs::choose_level(&self.model, &mut self.out),
             Action::Why => self.explain(),
             Action::Tokens => self.open(tokens::reader()),
             Action::SaveFilter => self.ask_filter_name(),
@@ -194,19 +204,7 @@ impl App {
                 let at = names.iter().position(|name| name == self.look.theme.name());
                 self.use_theme(names[(at.unwrap_or(0) + 1) % names.len()].clone());
             }
-            Action::Bell => {
-                self.setup.prefs.mute_bell = !self.setup.prefs.mute_bell;
-                let word = if self.setup.prefs.mute_bell { "muted" } else { "on" };
-                self.toast(ink!("bell: {}", word), Role::Ok);
-                self.remember();
-            }
-            Action::AskEnd => {
-                let unasked = !self.setup.prefs.end_unasked;
-                self.setup.prefs.end_unasked = unasked;
-                let how = if unasked { "without asking" } else { "after asking" };
-                self.toast(ink!("quit, restart and stop end open work {}", how), Role::Ok);
-                self.remember();
-            }
+            Action::Bell | Action::AskEnd => self.turn_setting(action),
             Action::Tour => self.guide.toggle(),
             Action::Record => self.effects.push(Effect::ToggleRecording),
             Action::Chat => self.push_screen(OpenScreen::Chat),
@@ -216,6 +214,21 @@ impl App {
             Action::QuitNow => self.quit_at_once(),
             _ => self.edit_action(action),
         }
+    }
+
+    /// Turns a setting of the dashboard on or off.
+    fn turn_setting(&mut self, action: Action) {
+        let prefs = &mut self.setup.prefs;
+        let said = if action == Action::Bell {
+            prefs.mute_bell = !prefs.mute_bell;
+            ink!("bell: {}", if prefs.mute_bell { "muted" } else { "on" })
+        } else {
+            prefs.end_unasked = !prefs.end_unasked;
+            let how = if prefs.end_unasked { "without asking" } else { "after asking" };
+            ink!("quit, restart and stop end open work {}", how)
+        };
+        self.toast(said, Role::Ok);
+        self.remember();
     }
 
     /// Runs a command from the user's keymap file, after confirmation if the file requires it.
@@ -298,7 +311,7 @@ impl App {
         self.screens.leave();
         self.pane = pane;
         if pane == PaneId::Logs {
-            self.model.unseen_errors = 0;
+            self.model.unseen_errors.clear();
         }
         self.focus = AppFocus::Pane;
         self.setup.prefs.pane = Some(pane.name().to_lowercase());
@@ -315,9 +328,11 @@ impl App {
         self.layout().is_some_and(|layout| layout.servers.is_some())
     }
 
-    /// Goes from the form of a call back to the catalogue beside it.
-    pub(super) fn leave_call(&mut self) {
-        if self.screens.is_call() {
+    /// Goes from the form of a call or an answer back to the list beside it; what was typed is kept.
+    pub(super) fn leave_bench(&mut self) {
+        if self.screens.is_answer() {
+            self.screens.pop();
+        } else if self.screens.is_call() {
             let drafts: Vec<Effect> =
                 self.screens.call_screen().map(CallScreen::draft).into_iter().flatten().collect();
             self.effects.extend(drafts);
@@ -392,7 +407,8 @@ impl App {
             Pick::Template(number) => self.open_template(number),
             Pick::Input(id) => self.open_input(&id),
             Pick::Approval(ApprovalPick::Roots(server)) => self.open_roots(server),
-            Pick::Approval(ApprovalPick::SendNext(_)) if !self.was_read() => {}
+            Pick::Approval(ApprovalPick::SendNext(_) | ApprovalPick::SendOthers)
+                if !self.was_read() => {}
             Pick::Approval(pick) => self.screens.approval_pick(pick, &self.model, &mut self.out),
             Pick::Chat(command) => self.effects.push(Effect::Chat(command)),
             Pick::Order(order) => self.effects.push(Effect::Order(order)),
@@ -428,11 +444,18 @@ impl App {
         let call = shown.and_then(|shown| screens.get(shown)).and_then(CallScreen::why);
         let server = || self.screens.open_server().or_else(|| self.target_server());
         let call = call.map(|call| WhyAbout::Call(Box::new(call)));
-        let about = call.or_else(|| server().map(WhyAbout::Server));
+        let row = || self.red_row().map(|row| WhyAbout::Row(Box::new(row)));
+        let about = call.or_else(row).or_else(|| server().map(WhyAbout::Server));
         match about {
             Some(about) => self.open(WhyDialog::new(about)),
-            None => self.toast(ink!("select a server first"), Role::Warning),
+            None => self.toast(ink!("nothing is wrong here"), Role::Ok),
         }
+    }
+
+    /// What is wrong about the selected row of the pane.
+    pub(super) fn red_row(&self) -> Option<RedRow> {
+        let is_pane = self.focus == AppFocus::Pane && self.screens.top().is_none();
+        is_pane.then(|| self.panes.get(self.pane).red_row(&self.model)).flatten()
     }
 
     /// Opens a live list of subscriptions and tasks.
@@ -554,6 +577,7 @@ impl App {
         let change = |change| Effect::Config(ConfigCommand::Change(change));
         let effect = match (action, self.target_server()) {
             (Action::AddServer, _) => return self.open_templates(),
+            (Action::Import, _) => Effect::FindServers,
             (Action::EditFile, name) => {
                 let Some((file, line)) = self.model.place_of(name.as_ref()) else { return };
                 Effect::EditFile(file, line)
@@ -612,8 +636,29 @@ impl App {
     /// Opens the form of a new server.
     fn open_template(&mut self, number: usize) {
         let Some((_, template)) = server_templates().into_iter().nth(number) else { return };
-        let file = self.model.files.last().map(|file| file.path.clone()).unwrap_or_default();
+        let file = self.own_file().unwrap_or_default();
         self.open(FormScreen::entry(&template, &file, None));
+    }
+
+    /// The file that servers are added to.
+    pub(super) fn own_file(&self) -> Option<PathBuf> {
+        let read = self.model.files.last().map(|file| file.path.clone());
+        read.or_else(|| self.setup.own_file.clone())
+    }
+
+    /// Offers servers of other programs that are not in the configuration.
+    pub(super) fn offer_import(&mut self, mut found: FoundServers) {
+        let Some(file) = self.own_file() else { return };
+        found.servers.retain(|one| self.model.entry(&one.name).is_none());
+        if found.is_empty() {
+            let text = "no other program on this machine has a server that is not here";
+            return self.toast(ink!("{}", text), Role::Ok);
+        }
+        let shown = match self.setup.home.as_ref().and_then(|home| file.strip_prefix(home).ok()) {
+            Some(rest) => format!("~/{}", rest.display()),
+            None => file.display().to_string(),
+        };
+        self.open(ImportDialog::new(found, &shown));
     }
 
     // Saved traffic filters: naming, listing, applying, removing.

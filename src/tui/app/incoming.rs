@@ -22,7 +22,6 @@ use crate::player::{PlayCommand, Played};
 use crate::prelude::*;
 use crate::screen::Screen;
 use crate::widget::Doc;
-use base::LogLevel;
 use config::error::Error;
 use deck::{Answers, DeckEvent, News, PolicyView};
 use host::{ApprovalRequest, HeldReason, HostView};
@@ -63,9 +62,9 @@ impl App {
             }
             News::Logs(batch, oldest) => {
                 self.screens.calls.log(&batch.items, self.model.now);
-                let errors = batch.items.iter().filter(|line| line.level >= LogLevel::Error);
-                let unseen = self.pane != PaneId::Logs;
-                self.model.unseen_errors += if unseen { errors.count() } else { 0 };
+                if self.pane != PaneId::Logs {
+                    self.model.count_errors(&batch.items);
+                }
                 self.model.logs.take(batch, oldest);
                 self.mark(Redraw::Soon);
             }
@@ -149,6 +148,7 @@ impl App {
                 reader.raw = content.and_then(|v| serde_json::to_string_pretty(&*v).ok());
                 self.open(reader);
             }
+            Message::Found(found) => self.offer_import(*found),
             Message::Recording(file) => {
                 self.model.recording = file;
                 self.mark(Redraw::Now);
@@ -428,12 +428,17 @@ impl App {
             self.drop_toast(Role::Attention);
         }
         // An approval opens by itself only at startup, when the user cannot be typing yet.
-        let opens = |todo: &&Todo| !matches!(todo, Todo::Approval(_)) || before.revision == 0;
+        // Or when the user has just added the servers.
+        let at_once = before.revision == 0 || self.expects_approval;
+        let opens = |todo: &&Todo| !matches!(todo, Todo::Approval(_)) || at_once;
         let next = fresh.iter().find(opens).cloned();
         let next = next.or_else(|| self.model.inbox_of_configuration().find(|_| done));
         // Whether a dialog that opens now cannot intercept keys meant for something else.
         let is_idle =
             self.screens.open().is_none() && self.panes.get_mut(self.pane).typing().is_none();
+        if !fresh.is_empty() {
+            self.expects_approval = false;
+        }
         match next.filter(|_| is_idle) {
             Some(todo) => self.open_todo(&todo),
             None => self.call_for(fresh.first()),
@@ -595,9 +600,9 @@ impl App {
                 return self.screen_mouse(gesture, &layout);
             }
             if layout.main.contains(at) {
-                // The catalogue beside a call: a click goes back to it.
+                // The list beside a call or an answer: a click goes back to it.
                 if !matches!(gesture, Gesture::Scroll { .. }) {
-                    self.leave_call();
+                    self.leave_bench();
                 }
                 self.on_pane(|pane, ui, out| pane.mouse(gesture, ui, out));
                 return;
@@ -622,8 +627,12 @@ impl App {
             let cx = self.look.cx(&self.model, true);
             if let Gesture::Scroll { delta, .. } = gesture {
                 self.turn_pane(delta.signum());
-            } else if let Some(pane) = chrome::tab_at(&cx, self.pane, layout.tabs, at.x) {
-                self.show(pane);
+            } else {
+                let line = self.tab_line();
+                let action = chrome::tab_at(&cx, &line, layout.tabs, at.x);
+                if let Some(action) = action.filter(|action| line.open != Some(*action)) {
+                    self.perform_anywhere(action);
+                }
             }
         } else if layout.header.contains(at) && self.model.inbox().next().is_some() {
             self.show(PaneId::Inbox);

@@ -4,9 +4,9 @@
 use super::App;
 use super::chrome::FooterKey;
 use super::playback::play;
-use crate::keymap::{KeyRow, KeyScope};
+use crate::keymap::{KeyRow, KeyScope, MENUS};
 use crate::model::{EngineState, Model};
-use crate::overlay::{TextReader, reader_width};
+use crate::overlay::{NextKey, NextKeys, TextReader, reader_width};
 use crate::pane::catalog::CatalogPane;
 use crate::pane::{Availability, PaneId, when};
 use crate::pick::{Choice, FilterPick, Pick};
@@ -16,6 +16,11 @@ use crate::user_command::{FilledCommand, PLACES};
 use crate::widget::Doc;
 use host::{ServerState, ServerView};
 use terminal::chord::Chord;
+
+/// Most single letters in the last line, besides those that are always there.
+const MAX_FOOTER_LETTERS: usize = 8;
+/// From this place in the footer on, a key is always shown.
+const ALWAYS_SHOWN: u8 = 90;
 
 /// Mouse gestures, for the help.
 const MOUSE: &[(&str, &str)] = &[
@@ -60,6 +65,7 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         | Action::Answer
         | Action::DenyAll
         | Action::AddServer
+        | Action::Import
         | Action::EditServer
         | Action::EditFile
         | Action::DuplicateServer
@@ -79,6 +85,7 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         {
             Err("the engine is not running")
         }
+        Action::Why if app.red_row().is_some() => Ok(()),
         Action::Restart
         | Action::StartStop
         | Action::BlackBox
@@ -107,14 +114,13 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         Action::Chat => {
             when(app.screens.chat.is_some(), "no model: set an API key, see `mcpdeck help chat`")
         }
-        Action::AddServer | Action::EditFile => can_edit(model),
-        Action::EditServer
+        Action::AddServer
+        | Action::Import
+        | Action::EditFile
+        | Action::EditServer
         | Action::DuplicateServer
         | Action::ToggleServer
-        | Action::RemoveServer => {
-            can_edit(model)?;
-            when(target.is_some(), "select a server first")
-        }
+        | Action::RemoveServer => can_change(app, action, target.is_some()),
         Action::Filters if app.setup.prefs.saved_filters.is_empty() => {
             Err("no filter is saved; {save-filter} saves the one in use")
         }
@@ -129,9 +135,23 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
     }
 }
 
+/// Whether an entry or a file can be changed; `has_server` says that a server is selected.
+fn can_change(app: &App, action: Action, has_server: bool) -> Availability {
+    can_edit(app)?;
+    match action {
+        Action::AddServer | Action::Import => Ok(()),
+        // There is nothing to open before it is written.
+        Action::EditFile => when(
+            !app.model.files.is_empty() || !app.model.view.files.is_empty(),
+            "there is no file yet: {add-server} begins one",
+        ),
+        _ => when(has_server, "select a server first"),
+    }
+}
+
 /// Whether there are configuration files to edit.
-fn can_edit(model: &Model) -> Availability {
-    let any = !model.view.files.is_empty() || !model.files.is_empty();
+fn can_edit(app: &App) -> Availability {
+    let any = !app.model.view.files.is_empty() || app.own_file().is_some();
     when(any, "the servers are the demo's or from the command line, not from a file")
 }
 
@@ -176,6 +196,15 @@ pub(super) fn footer(app: &App) -> Vec<FooterKey> {
             && availability(app, row.action).is_ok()
     });
     rows.sort_by_key(|row| row.footer);
+    if dialog.is_none() {
+        // More than a few keys are not read: the help and the palette have all of them.
+        let is_letter = |row: &KeyRow| row.chords[0].typed().is_some() && row.footer < ALWAYS_SHOWN;
+        let mut letters = 0;
+        rows.retain(|row| {
+            letters += usize::from(is_letter(row));
+            !is_letter(row) || letters <= MAX_FOOTER_LETTERS
+        });
+    }
     let types = dialog.is_none() && app.is_typing();
     let key = |row: KeyRow| {
         let label = match row.action {
@@ -203,11 +232,28 @@ fn rows_here(app: &App, scopes: &[KeyScope]) -> Vec<KeyRow> {
     rows
 }
 
+/// The keys that can follow one that waits for another.
+pub(super) fn next_keys(app: &App, opens: Action) -> Option<NextKeys> {
+    let (_, scope) = MENUS.into_iter().find(|(action, _)| *action == opens)?;
+    let rows = app.look.keymap.rows(&[scope]).into_iter();
+    let keys = rows.filter(|row| row.action != Action::Back).map(|row| NextKey {
+        action: row.action,
+        key: Ink::line(&row.chords[0].to_string()),
+        help: app.look.keymap.help(row.action),
+        disabled: availability(app, row.action).err().map(|reason| app.spelled(reason)),
+    });
+    let title = match app.target_server() {
+        Some(server) => ink!("{}: {}", opens.label(), Model::quoted(&server)),
+        None => ink!("{}", opens.label()),
+    };
+    Some(NextKeys::new(title, scope, keys.collect()))
+}
+
 /// Rows of the palette: actions of the screen, other actions, servers, saved calls and filters,
 /// themes, and everything the servers offer.
 pub(super) fn palette(app: &App) -> Vec<Choice> {
     let keymap = &app.look.keymap;
-    let here = keymap.rows(&app.scopes());
+    let here = app.scopes();
     let mut choices: Vec<Choice> = Vec::new();
     for row in keymap.rows(&app.screens.top().map(Screen::scopes).unwrap_or_default()) {
         let pick = Pick::Action(row.action);
@@ -252,15 +298,14 @@ pub(super) fn palette(app: &App) -> Vec<Choice> {
 }
 
 /// A row of the palette. An action that is bound only in another pane is performed there.
-fn action_choice(app: &App, action: Action, here: &[KeyRow]) -> Choice {
+fn action_choice(app: &App, action: Action, here: &[KeyScope]) -> Choice {
     let pick = Pick::Action(action);
     let words = app.look.keymap.help(action);
     if let Some(pane) = elsewhere(app, action) {
         return Choice::new(words, ink!("in {}", pane.name()), pick);
     }
     let disabled = availability(app, action).err().map(|reason| app.spelled(reason));
-    let row = here.iter().find(|row| row.action == action);
-    let hint = row.map(|row| Ink::line(&row.chords[0].to_string()));
+    let hint = app.look.keymap.sequence(here, action).map(|keys| Ink::line(&keys));
     Choice { words, hint: hint.unwrap_or_default(), pick, disabled }
 }
 
@@ -306,7 +351,8 @@ pub(super) fn help(app: &App) -> TextReader {
         doc.text(0, problem, Role::Error);
     }
     let mut last = None;
-    for row in rows_here(app, &app.scopes()) {
+    let rows = rows_here(app, &app.scopes());
+    for row in &rows {
         if last != Some(row.scope) {
             doc.heading(row.scope.name());
             last = Some(row.scope);
@@ -319,6 +365,21 @@ pub(super) fn help(app: &App) -> TextReader {
             role = Role::Faint;
         }
         key_line(&Ink::line(&keys.join("  ")), &help, role, &mut doc);
+    }
+    // What follows a key that waits for another.
+    for (opens, menu) in
+        MENUS.into_iter().filter(|(opens, _)| rows.iter().any(|row| row.action == *opens))
+    {
+        doc.heading(menu.name());
+        for next in next_keys(app, opens).iter().flat_map(NextKeys::keys) {
+            let keys = app.look.keymap.sequence(&app.scopes(), next.action).unwrap_or_default();
+            let mut help = next.help.clone();
+            if let Some(reason) = &next.disabled {
+                help.push(ink!("  ({})", reason));
+            }
+            let role = if next.disabled.is_some() { Role::Faint } else { Role::Text };
+            key_line(&Ink::line(&keys), &help, role, &mut doc);
+        }
     }
     doc.heading("mouse");
     for (what, does) in MOUSE {

@@ -1,7 +1,7 @@
 //! The stack of what is open over the panes, and the calls and answers that are kept after closing.
 //! The topmost screen or dialog gets keys, mouse and pasted text, except for a few global keys.
 
-use super::answers::{OpenAnswers, how_many, send_next};
+use super::answers::{OpenAnswers, how_many, is_alike, send_next, send_others};
 use super::calls::{Calls, named, request_of, resource_of, subject_of};
 use crate::approval::answering::AnsweringStage;
 use crate::call::export::{ExportOrigin, Start};
@@ -17,7 +17,7 @@ use crate::pane::{Out, Redraw, Ui};
 use crate::pick::ApprovalPick;
 use crate::prelude::*;
 use crate::screen::Screen;
-use host::{HostView, RuleKind};
+use host::{ApprovalRequest, HostView, RuleKind};
 use mcp::{ApprovalId, ListKind, RequestKind};
 
 /// An open screen. The state of calls, answers and the chat is kept after closing.
@@ -109,6 +109,12 @@ impl Screens {
     pub fn is_call(&self) -> bool {
         let filling = self.dialogs().checked_sub(1).and_then(|at| self.stack.get(at));
         matches!(filling, Some(OpenScreen::Call(_)))
+    }
+
+    /// Whether it is that of an answer.
+    pub fn is_answer(&self) -> bool {
+        let filling = self.dialogs().checked_sub(1).and_then(|at| self.stack.get(at));
+        matches!(filling, Some(OpenScreen::Answer(_)))
     }
 
     /// Brings what is visible up to date before a frame; `ui.area` is the room for a screen below
@@ -460,7 +466,9 @@ impl Screens {
             Action::SendAlways => {
                 let server = Ink::line(request.server.as_str());
                 let title = ink!("answer more requests of {} like this one?", server);
-                out.choose(title, how_many());
+                let others = pending.values().filter(|other| is_alike(&request, other));
+                let others = others.filter(|other| !self.answers.is_sent(other.id)).count();
+                out.choose(title, how_many(others));
             }
             Action::DenyAll => deny_all(&request.server, None, model, out),
             Action::NextRequest => {
@@ -486,6 +494,11 @@ impl Screens {
             (ApprovalPick::Take(result), Some(answering)) => answering.take_result(&result),
             (ApprovalPick::Tool(index), Some(answering)) => answering.begin_tool(index),
             (ApprovalPick::SendNext(left), Some(answering)) => send_next(answering, left, out),
+            (ApprovalPick::SendOthers, Some(answering)) => {
+                let alike = |other: &&Arc<ApprovalRequest>| is_alike(&answering.request, other);
+                let others = model.view.pending.values().filter(alike).map(|other| other.id);
+                send_others(others.collect(), answering, out);
+            }
             (ApprovalPick::Rules(server, kind), _) => {
                 let choices = self.answers.rules(&server, kind, model);
                 let name = Ink::line(server.as_str());

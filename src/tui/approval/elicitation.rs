@@ -62,7 +62,8 @@ pub fn read(params: &Value) -> ElicitationReading {
         Asks::Url(reading)
     } else {
         let schema = params.get("requestedSchema").cloned().unwrap_or_else(|| {
-            warnings.push("it does not say what it wants: `requestedSchema` is missing".to_owned());
+            warnings
+                .push("it does not say what it asks for: `requestedSchema` is missing".to_owned());
             json!({"type": "object"})
         });
         Asks::Form(read_form(schema, &mut warnings))

@@ -61,7 +61,7 @@ pub fn read(params: &Value) -> SamplingReading {
         (None, None) => warnings.push("`maxTokens` is missing".to_owned()),
     }
     if params["toolChoice"]["mode"] == "required" {
-        warnings.push("it wants a tool call in the answer".to_owned());
+        warnings.push("it asks for a tool call in the answer".to_owned());
     }
     if params["includeContext"] == "allServers" {
         let text = "it asks for the context of all servers; nothing is added unless you write it";
@@ -274,7 +274,7 @@ mod tests {
             "tools": [{"name": "add", "description": "adds"}], "toolChoice": {"mode": "required"}, "metadata": {"trace": 7},
         });
         let reading = read(&params);
-        assert_eq!(reading.warnings, ["it wants a tool call in the answer"]);
+        assert_eq!(reading.warnings, ["it asks for a tool call in the answer"]);
         assert!(reading.has_media);
         let mut doc = Doc::new(200);
         show(&params, &mut doc);

@@ -79,10 +79,6 @@ const MAX_BLOCK_BYTES: usize = 4 << 20;
 
 /// One HTML page with a call and its result. It loads nothing, and nothing on it runs.
 pub fn page(call: &WrittenCall<'_>, shared: &SharedResult) -> String {
-    let escaped = |text: &str| {
-        let text = base::text::SafeText::cut_block(text, MAX_BLOCK_BYTES);
-        text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-    };
     let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
     let title = escaped(&call.subject.canonical());
     let mut body = format!("<h1>{title}</h1>\n<p>{}</p>\n", escaped(&shared.ending));
@@ -110,14 +106,30 @@ pub fn page(call: &WrittenCall<'_>, shared: &SharedResult) -> String {
         None => {}
     }
     section("Make it again", &call.command_line());
+    framed(&title, &body)
+}
+
+/// A text as it is written on a page: nothing in it is markup, and what is hidden in it is marked.
+pub fn escaped(text: &str) -> String {
+    let text = base::text::SafeText::cut_block(text, MAX_BLOCK_BYTES);
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A whole page with this title and body, both as markup. It loads nothing and runs nothing.
+pub fn framed(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n<style>\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<title>{title}</title>\n<style>\n\
          :root {{ color-scheme: light dark }}\n\
          body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }}\n\
          h1 {{ font-size: 1.4rem }}\nh2 {{ font-size: 1rem; margin: 1.5rem 0 .3rem }}\n\
          pre {{ white-space: pre-wrap; overflow-wrap: anywhere; padding: .8rem; border: 1px solid #8886; \
-         border-radius: .4rem }}\n</style>\n{body}</html>\n"
+         border-radius: .4rem }}\n\
+         table {{ border-collapse: collapse; width: 100% }}\n\
+         th, td {{ text-align: left; vertical-align: top; padding: .2rem .6rem .2rem 0 }}\n\
+         .number {{ text-align: right; white-space: nowrap }}\n.red {{ color: #c33 }}\n</style>\n{body}</html>\n"
     )
 }
 

@@ -47,6 +47,8 @@ pub fn form(state: &FormState, look: &Styles, submit: &str, area: Rect, buf: &mu
 
 /// Width, in columns, from which the JSON is always shown beside the fields.
 const MIN_WIDE_COLUMNS: u16 = 130;
+/// Rows from which fields and JSON have room for both, one below the other.
+const MIN_STACKED_ROWS: u16 = 6;
 /// Columns beside the labels from which the hint of each field is shown beside its value.
 const MIN_HINT_COLUMNS: u16 = 40;
 /// Most rows for the hint of the field that has the focus.
@@ -62,6 +64,12 @@ fn split(state: &FormState, area: Rect) -> (Option<Rect>, Option<Rect>) {
     }
     match state.json() {
         JsonView::Focused => (None, Some(area)),
+        // What cannot be read stays in sight, below the fields.
+        JsonView::Open if state.broken_json().is_some() && area.height >= MIN_STACKED_ROWS => {
+            let height = (area.height / 3).max(3);
+            let fields = Rect { height: area.height - height, ..area };
+            (Some(fields), Some(Rect { y: fields.bottom(), height, ..area }))
+        }
         JsonView::Open | JsonView::Closed => (Some(area), None),
     }
 }
@@ -698,7 +706,7 @@ fn describe(row: &FormRow, exemplify: bool) -> String {
         RowKind::Field { field, .. } => hint(field, field.example().filter(|_| exemplify)),
         RowKind::AddKey => "adds an entry: type its name".to_owned(),
         RowKind::AddItem => "adds an item".to_owned(),
-        RowKind::Rest { .. } => "the rest of the answer: enter opens it".to_owned(),
+        RowKind::Rest { .. } => "the other fields: enter opens it".to_owned(),
         RowKind::More { hidden } => format!("{hidden} more; edit them as JSON"),
     }
 }

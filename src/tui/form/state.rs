@@ -58,6 +58,8 @@ pub struct FormState {
     pub(super) last: LastTime,
     /// The field that is shown first, and its label, until the rest is unfolded.
     first: Option<FirstField>,
+    /// The members of the root that are shown also when they are unset, until the rest is unfolded.
+    main: Option<&'static [&'static str]>,
     checks: Checks,
     problems: Vec<Problem>,
 }
@@ -100,8 +102,49 @@ impl FormState {
         self.select_place(pointer);
     }
 
-    /// Unfolds the fields that were folded for the first one.
+    /// Shows these members of the root and those that are set, and folds the others until the user
+    /// unfolds them.
+    pub fn show_main(&mut self, members: &'static [&'static str]) {
+        self.main = Some(members);
+        self.refresh();
+    }
+
+    /// Whether a row is of a member that is folded while only the main ones are shown.
+    fn is_minor(&self, row: &FormRow, main: &[&str]) -> bool {
+        let member = row.pointer.split('/').nth(1).unwrap_or_default();
+        let is_set = self.value.as_ref().is_some_and(|value| value.get(member).is_some());
+        let drafts = || self.drafts.keys().any(|place| place.split('/').nth(1) == Some(member));
+        !member.is_empty() && !main.contains(&member) && !is_set && !drafts()
+    }
+
+    /// Folds the members that are neither main ones nor set.
+    fn fold_minor(&mut self, main: &[&str]) {
+        let rows = std::mem::take(&mut self.rows);
+        let (minor, shown): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|row| self.is_minor(row, main));
+        self.rows = shown;
+        if minor.is_empty() {
+            return;
+        }
+        let mut names: Vec<&str> =
+            minor.iter().filter(|row| row.depth == 0).map(|row| row.label.as_str()).collect();
+        names.retain(|name| !name.is_empty());
+        let summary = SafeText::cut(&names.join(", "), 200);
+        let label = SafeText::line("more");
+        let kind = RowKind::Rest { summary };
+        self.rows.push(FormRow { label, kind, ..FormRow::default() });
+    }
+
+    /// Unfolds the fields that were folded.
     pub(super) fn show_rest(&mut self) {
+        if let Some(main) = self.main.take() {
+            self.refresh();
+            let first = self.rows.iter().find(|row| self.is_minor(row, main));
+            if let Some(place) = first.map(|row| row.pointer.clone()) {
+                self.select_place(&place);
+                self.focus();
+            }
+        }
         if let Some(first) = self.first.take() {
             self.refresh();
             self.select_place(&first.pointer);
@@ -121,6 +164,9 @@ impl FormState {
 
     /// Folds all rows but that of the first field, if there is one.
     fn fold_rest(&mut self) {
+        if let Some(main) = self.main {
+            self.fold_minor(main);
+        }
         let Some(first) = &self.first else { return };
         let is_first = |row: &FormRow| {
             let kind = row.field().map(|field| &field.kind);

@@ -121,7 +121,7 @@ fn spoken(kind: &RequestKind) -> (Ink, Ink) {
         RequestKind::Roots => (ink!("roots"), ink!("asks for the roots")),
         RequestKind::Guard => (ink!("consent"), ink!("would be called with suspicious arguments")),
         RequestKind::Permission => (ink!("permission"), ink!("asks to call")),
-        RequestKind::SignIn => (ink!("sign in"), ink!("wants you to sign in")),
+        RequestKind::SignIn => (ink!("sign in"), ink!("asks you to sign in")),
         RequestKind::Other(method) => (Ink::line(method), ink!("asks for {}", Ink::line(method))),
     }
 }

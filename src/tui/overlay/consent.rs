@@ -317,7 +317,7 @@ fn title(awaiting: &[Awaiting]) -> Ink {
         let process = one.review.shown.iter().any(|(label, _)| label == "command");
         *(if process { &mut commands } else { &mut addresses }) += 1;
     }
-    let mut text = ink!("{} wants to", Ink::line(&file));
+    let mut text = ink!("{} would", Ink::line(&file));
     if commands > 0 {
         text.push(ink!(" run {}", count(commands, "command")));
     }

@@ -38,8 +38,9 @@ impl InputDialog {
         let choices = options(&view).iter().map(choice);
         let mut palette =
             Palette::new(ink!("input {}", Ink::line(&view.input.id)), choices.collect());
+        palette.input = TextInput::of_secret();
         if !palette.select(&Pick::Input(default.to_owned())) && options(&view).is_empty() {
-            palette.input = TextInput::new(default);
+            palette.input.insert(default);
         }
         Self { view, palette, keep, keyring }
     }

@@ -39,7 +39,7 @@ impl SignInDialog {
             url: read_url(&address),
             address,
             request,
-            pasted: TextInput::default(),
+            pasted: TextInput::of_secret(),
             is_qr: false,
         }
     }
@@ -81,7 +81,7 @@ impl Screen for SignInDialog {
     fn frame(&self, whole: Rect) -> Option<Frame> {
         let width = super::reader_width(whole);
         let rows = self.text(width).len() as u16 + FOOT_ROWS + 3;
-        let title = ink!("{} wants you to sign in", Model::name(&self.request.server));
+        let title = ink!("{} asks you to sign in", Model::name(&self.request.server));
         Some((title, width + 4, rows.clamp(8, whole.height.max(8))))
     }
 

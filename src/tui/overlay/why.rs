@@ -11,7 +11,7 @@ use crate::keymap::KeyScope;
 use crate::model::{Model, Todo};
 use crate::overlay::reader_width;
 use crate::pane::servers::evidence;
-use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::pane::{Cx, Gesture, Out, RedRow, Ui};
 use crate::pick::Pick;
 use crate::prelude::*;
 use crate::screen::{Frame, Screen};
@@ -19,9 +19,14 @@ use crate::user_command::{FilledCommand, UserCommand};
 use crate::widget::{Doc, DocView, Pen};
 use config::error::ErrorCode;
 use config::{Hold, TransportConfig};
-use host::{BreakerView, ServerState, ServerView, missing_variable};
-use mcp::RequestKind;
+use host::{BreakerView, ServerState, ServerView, line_help, missing_variable};
+use mcp::{FindingKind, MessageKind, RequestKind};
 
+/// Rows shown before and after the one that the page is about.
+const MAX_ROWS_BEFORE: usize = 4;
+const MAX_ROWS_AFTER: usize = 4;
+/// Most lines and messages that are looked through for them.
+const MAX_SEARCHED_ROWS: u64 = 5_000;
 /// Rows of the page above the lines to choose from.
 const MIN_PAGE_ROWS: u16 = 6;
 
@@ -31,6 +36,8 @@ pub enum WhyAbout {
     Server(ServerName),
     /// A call that failed.
     Call(Box<WhyCall>),
+    /// A row of a pane: a log line, a message, a problem of the file.
+    Row(Box<RedRow>),
 }
 
 /// Something that mends it.
@@ -60,10 +67,11 @@ impl WhyDialog {
         Self { about, page: DocView::default(), fixes: Vec::new(), selected: 0, applied: None }
     }
 
-    fn server(&self) -> &ServerName {
+    fn server(&self) -> Option<&ServerName> {
         match &self.about {
-            WhyAbout::Server(server) => server,
-            WhyAbout::Call(call) => &call.server,
+            WhyAbout::Server(server) => Some(server),
+            WhyAbout::Call(call) => Some(&call.server),
+            WhyAbout::Row(row) => row.server.as_ref(),
         }
     }
 
@@ -93,6 +101,10 @@ impl Screen for WhyDialog {
         let title = match &self.about {
             WhyAbout::Server(server) => ink!("why: {}", Model::quoted(server)),
             WhyAbout::Call(call) => ink!("why: {} on {}", &call.label, Model::quoted(&call.server)),
+            WhyAbout::Row(row) => match &row.server {
+                Some(server) => ink!("why: {} of {}", row.what, Model::quoted(server)),
+                None => ink!("why: {}", row.what),
+            },
         };
         let rows = u16::try_from(self.page.doc.len()).unwrap_or(u16::MAX);
         let rows = rows.saturating_add(self.fixes.len() as u16 + 6);
@@ -151,17 +163,22 @@ impl Screen for WhyDialog {
         match &self.about {
             WhyAbout::Server(server) => explain_server(ui.cx, server, &mut doc),
             WhyAbout::Call(call) => explain_call(ui.cx, call, &mut doc),
+            WhyAbout::Row(row) => explain_row(ui.cx, row, &mut doc),
         }
         self.page.doc = doc;
         self.fixes = match &self.about {
-            WhyAbout::Server(server) => server_fixes(ui.model, server),
+            WhyAbout::Server(server) => server_fixes(ui.model, server, &[]),
             WhyAbout::Call(call) => call_fixes(ui.model, call),
+            WhyAbout::Row(row) => row_fixes(ui.model, row),
         };
         self.selected = self.selected.min(self.fixes.len().saturating_sub(1));
     }
 
     fn follow(&mut self, model: &Model) -> bool {
-        model.server(self.server()).is_some()
+        self.server().is_none_or(|server| {
+            // A server whose entry cannot be used is not among the servers.
+            model.server(server).is_some() || matches!(self.about, WhyAbout::Row(_))
+        })
     }
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
@@ -178,7 +195,8 @@ impl Screen for WhyDialog {
         pen.put(title, cx.style(Role::Muted)).rule(cx.glyphs.horizontal, cx.style(Role::Rule));
         y += 1;
         if let Some(applied) = &self.applied {
-            let (state, role) = now_is(cx, self.server());
+            let nothing = || (Ink::default(), Role::Muted);
+            let (state, role) = self.server().map_or_else(nothing, |server| now_is(cx, server));
             pen.at(0, y).put(ink!("{} {}  ", cx.glyphs.check, applied), cx.style(Role::Ok));
             pen.put(state, cx.style(role));
             y += 1;
@@ -268,6 +286,100 @@ fn explain_call(cx: Cx<'_>, call: &WhyCall, doc: &mut Doc) {
     }
 }
 
+/// Explains a row: what it says, what was around it, and what its server is up to.
+fn explain_row(cx: Cx<'_>, row: &RedRow, doc: &mut Doc) {
+    doc.heading("what happened");
+    doc.text(2, &row.words, Role::Error);
+    doc.text(2, &row.text, Role::Foreign);
+    let server = row.server.as_ref().and_then(|name| cx.model.server(name));
+    paragraph(doc, "likely cause", &cause_of_row(cx.model, row), Role::Attention);
+    let (Some(at), Some(server)) = (row.at, server) else { return };
+    around(cx.model, &server.name, at, doc);
+    if !server.state.is_up() {
+        evidence(server, cx.model, cx.glyphs, doc);
+    }
+}
+
+/// The likely cause of what a row says: by its own text, then by what is known of its server.
+fn cause_of_row(model: &Model, row: &RedRow) -> Ink {
+    if let Some(help) = &row.help {
+        return Ink::line(help);
+    }
+    let text = SafeText::line(&row.text);
+    if let Some(help) = line_help(&text) {
+        return Ink::line(&help);
+    }
+    let server = row.server.as_ref().and_then(|name| model.server(name));
+    let Some(server) = server else { return Ink::default() };
+    let is_noise = |kind: FindingKind, raw: &str| kind == FindingKind::Junk && text.contains(raw);
+    if server.findings.iter().any(|found| is_noise(found.kind, found.raw.trim())) {
+        return ink!(
+            "the server writes to stdout, which is for messages alone: make it write to stderr"
+        );
+    }
+    if server.state.is_up() { Ink::default() } else { cause_of(model, server) }
+}
+
+/// The log lines and messages of a server around a time.
+fn around(model: &Model, server: &ServerName, at: Timestamp, doc: &mut Doc) {
+    let lines = model.logs.from(model.logs.end().saturating_sub(MAX_SEARCHED_ROWS));
+    let lines = lines.filter(|(_, line)| line.server.as_ref() == Some(server));
+    let lines = lines.map(|(_, line)| (line.at, Ink::from(&line.text)));
+    let messages = model.traffic.from(model.traffic.end().saturating_sub(MAX_SEARCHED_ROWS));
+    let messages = messages.filter(|(_, message)| message.server == *server);
+    let messages = messages.map(|(_, message)| {
+        let what = message.method.as_ref().or(message.problem.as_ref());
+        let kind: &'static str = match message.kind {
+            MessageKind::Request => "request",
+            MessageKind::Notification => "notification",
+            MessageKind::Response => "answer",
+            MessageKind::Error => "error",
+            MessageKind::Junk => "not a message",
+        };
+        (message.at, what.map_or_else(|| ink!("{}", kind), Ink::from))
+    });
+    for (heading, rows) in [
+        ("lines around it", nearest(lines.collect(), at)),
+        ("messages around it", nearest(messages.collect(), at)),
+    ] {
+        if rows.is_empty() {
+            continue;
+        }
+        doc.heading(heading);
+        for (when, text) in rows {
+            let role = if when == at { Role::Attention } else { Role::Foreign };
+            doc.line(vec![(ink!("  {} ", Model::time_of_day(when)), Role::Faint), (text, role)]);
+        }
+    }
+}
+
+/// The rows before and after a time; they are in order.
+fn nearest(rows: Vec<(Timestamp, Ink)>, at: Timestamp) -> Vec<(Timestamp, Ink)> {
+    let here = rows.partition_point(|(when, _)| *when < at);
+    let shown = here.saturating_sub(MAX_ROWS_BEFORE)..(here + MAX_ROWS_AFTER).min(rows.len());
+    rows.get(shown).map(<[_]>::to_vec).unwrap_or_default()
+}
+
+/// What mends what a row says, the likeliest first.
+fn row_fixes(model: &Model, row: &RedRow) -> Vec<WhyFix> {
+    let words = SafeText::line(&row.text);
+    let mut fixes = match &row.server {
+        Some(server) => server_fixes(model, server, std::slice::from_ref(&words)),
+        None => Vec::new(),
+    };
+    if let Some((file, line)) = &row.place {
+        let words = ink!("open {} at line {}", Ink::line(&file.display().to_string()), *line);
+        let open = leave(words, vec![Effect::EditFile(file.clone(), *line)]);
+        fixes.retain(|other| other.effects != open.effects);
+        fixes.insert(0, open);
+        if model.situation.undo {
+            let undo = vec![Effect::Config(ConfigCommand::Undo)];
+            fixes.insert(1, fix(ink!("undo the last change of the file"), undo));
+        }
+    }
+    fixes
+}
+
 fn fix(words: Ink, effects: Vec<Effect>) -> WhyFix {
     WhyFix { words, effects, leaves: false }
 }
@@ -284,8 +396,8 @@ fn change(change: FileChange) -> Vec<Effect> {
     vec![Effect::Config(ConfigCommand::Change(change))]
 }
 
-/// What mends a server, the likeliest first.
-fn server_fixes(model: &Model, name: &ServerName) -> Vec<WhyFix> {
+/// What mends a server, the likeliest first; `lines` is what it has said about it.
+fn server_fixes(model: &Model, name: &ServerName, lines: &[SafeText]) -> Vec<WhyFix> {
     let Some(server) = model.server(name) else { return Vec::new() };
     if model.playback.is_some() {
         return vec![diagnostics(name)];
@@ -304,16 +416,19 @@ fn server_fixes(model: &Model, name: &ServerName) -> Vec<WhyFix> {
     if let Some(request) = pending.find(|one| one.server == *name && sign_in(&one.kind)) {
         fixes.push(leave(ink!("sign in"), vec![Effect::Open(Todo::Request(request.id))]));
     }
-    if !server.state.is_up()
-        && let Some(variable) = missing_variable(server.last_words())
-    {
+    let down = if server.state.is_up() { &[] } else { server.last_words() };
+    let said = if lines.is_empty() { down } else { lines };
+    let lacks = missing_variable(said).or_else(|| missing_variable(down));
+    if let Some(variable) = lacks {
         let words = ink!("add {} to \"env\" of its entry", Ink::line(&variable));
         let pass = FileChange::PassVariable { server: name.clone(), variable };
         fixes.push(fix(words, change(pass)));
     }
-    if let Some(folder) = unbuilt(model, server) {
+    if let Some(folder) = unbuilt(model, server, said) {
         let words = ink!("run `npm install` in {}", Ink::line(&folder));
-        fixes.push(fix(words, vec![npm_install(folder)]));
+        let mut steps = vec![npm_install(folder)];
+        steps.extend(order(name, ServerCommand::Restart));
+        fixes.push(fix(words, steps));
     }
     if model.policy.held.iter().any(|held| *held.server == *name.as_str()) {
         let held = Effect::Open(Todo::Held(name.clone()));
@@ -379,7 +494,7 @@ fn call_fixes(model: &Model, call: &WhyCall) -> Vec<WhyFix> {
     }
     let is_up = model.server(&call.server).is_some_and(|server| server.state.is_up());
     if !is_up {
-        fixes.extend(server_fixes(model, &call.server));
+        fixes.extend(server_fixes(model, &call.server, &[]));
     }
     fixes.push(leave(ink!("make the call again"), act(Action::Again)));
     fixes.push(leave(ink!("edit its arguments"), act(Action::EditAgain)));
@@ -409,22 +524,31 @@ fn set_seconds(server: &ServerName, key: &str, seconds: u64) -> FileChange {
     }
 }
 
-/// The folder of a program whose packages are not installed.
-fn unbuilt(model: &Model, server: &ServerView) -> Option<String> {
+/// The folder of a program whose packages are not installed, by what it said.
+fn unbuilt(model: &Model, server: &ServerView, said: &[SafeText]) -> Option<String> {
     let lacks = |line: &SafeText| {
         ["Cannot find module", "ERR_MODULE_NOT_FOUND", "Cannot find package"]
             .iter()
             .any(|words| line.contains(words))
     };
-    if server.state.is_up() || !server.last_words().iter().any(lacks) {
+    if !said.iter().any(lacks) {
         return None;
     }
     let entry = model.entry(&server.name)?;
     let TransportConfig::Stdio(launch) = &entry.transport else { return None };
     let program = Path::new(&launch.command).file_stem()?.to_str()?;
+    if !["node", "npm", "tsx", "bun", "ts-node"].contains(&program) {
+        return None;
+    }
     let folder = launch.cwd.as_deref().or_else(|| entry.at.file.parent())?;
-    let is_node = ["node", "npm", "tsx", "bun", "ts-node"].contains(&program);
-    is_node.then(|| folder.display().to_string())
+    // npm looks for the package from the folder of the script upwards.
+    let is_script = |arg: &&String| {
+        let end = Path::new(arg.as_str()).extension().and_then(|end| end.to_str());
+        end.is_some_and(|end| ["js", "mjs", "cjs", "ts", "mts"].contains(&end))
+    };
+    let script = launch.args.iter().find(is_script).map(|script| folder.join(script));
+    let folder = script.as_deref().and_then(Path::parent).unwrap_or(folder);
+    Some(folder.display().to_string())
 }
 
 /// Runs `npm install` in a folder, with the terminal.

@@ -3,7 +3,7 @@
 
 use crate::keymap::KeyScope;
 use crate::model::{InputState, InputView, Model};
-use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
+use crate::pane::{Availability, Cx, Gesture, Out, Pane, RedRow, Ui, when};
 use crate::prelude::*;
 use crate::widget::{Doc, DocView, Pen, json_line};
 use config::{ConfigChange, Diagnostic, EffectiveValue, FileScope, Severity, SourceFile};
@@ -30,6 +30,8 @@ pub struct ConfigPane {
     text: DocView,
     /// Lines of the text that have problems.
     problems: Vec<usize>,
+    /// The same, as they were found.
+    found: Vec<Diagnostic>,
     /// The last shown error of the newest file.
     error: Option<Diagnostic>,
 }
@@ -58,8 +60,12 @@ impl Pane for ConfigPane {
     fn sync(&mut self, ui: Ui<'_>) {
         let mut doc = Doc::new(ui.area.width.saturating_sub(2));
         self.problems.clear();
+        self.found.clear();
         match self.tab {
-            ConfigTab::File => file(ui.model, &mut doc, &mut self.problems),
+            ConfigTab::File => {
+                let found = file(ui.model, &mut doc);
+                (self.problems, self.found) = found.into_iter().unzip();
+            }
             ConfigTab::Sources => sources(ui, &mut doc),
             ConfigTab::Effective => effective(ui.model, &mut doc),
             ConfigTab::Reload => reload(ui, &mut doc),
@@ -115,6 +121,21 @@ impl Pane for ConfigPane {
         }
     }
 
+    /// The first problem from the top of what is shown on; without one there, the first of all.
+    fn red_row(&self, _: &Model) -> Option<RedRow> {
+        let at = self.problems.iter().position(|line| *line >= self.text.top).unwrap_or(0);
+        let found = self.found.get(at)?;
+        Some(RedRow {
+            server: found.server.clone(),
+            what: "problem",
+            words: Ink::line(&format!("{}: {}", found.severity, found.at)),
+            text: SafeText::line(&found.message),
+            at: None,
+            help: found.help.clone(),
+            place: Some((found.at.file.clone(), found.at.line)),
+        })
+    }
+
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, _: &mut Out) {
         match gesture {
             Gesture::Scroll { delta, .. } => self.scroll(delta, ui.area),
@@ -162,7 +183,9 @@ fn problem(diagnostic: &Diagnostic, indent: u16, doc: &mut Doc) {
     }
 }
 
-fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
+/// The text of the files with their problems; returns those, each with its line of the text.
+fn file(model: &Model, doc: &mut Doc) -> Vec<(usize, Diagnostic)> {
+    let mut problems = Vec::new();
     let view = &model.view;
     // What was found in the text before says nothing about the text that is shown.
     let is_newer = |d: &&Diagnostic| model.rejected().all(|newer| newer.at.file != d.at.file);
@@ -183,7 +206,7 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
                 && (1..=file.lines.len()).contains(&(diagnostic.at.line as usize))
         });
         if !placed {
-            problems.push(doc.len());
+            problems.push((doc.len(), (*diagnostic).clone()));
             let at = Ink::line(&diagnostic.at.to_string());
             doc.line(vec![(at, Role::Muted)]);
             problem(diagnostic, 2, doc);
@@ -205,7 +228,7 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
             parts.extend(json_line(line).into_iter().map(|(part, role)| (Ink::line(part), role)));
             doc.line(parts);
             for diagnostic in here {
-                problems.push(doc.len() - 1);
+                problems.push((doc.len() - 1, (**diagnostic).clone()));
                 // Below its column, or at the margin where it would not fit.
                 let column = u16::try_from(diagnostic.at.column).unwrap_or(u16::MAX);
                 let below = column.saturating_add(4);
@@ -214,6 +237,7 @@ fn file(model: &Model, doc: &mut Doc, problems: &mut Vec<usize>) {
             }
         }
     }
+    problems
 }
 
 // Views of the configuration other than the file: sources, effective values, reloads. Pure: model

@@ -28,6 +28,14 @@ pub struct InboxPane {
 }
 
 impl InboxPane {
+    /// Selects a request, if it has a row of its own.
+    pub fn go_to(&mut self, request: &Arc<ApprovalRequest>) {
+        let row = InboxRow::Request(Arc::clone(request));
+        if self.browser.rows.contains(&row) {
+            self.browser.list.select(row);
+        }
+    }
+
     fn open(&mut self, out: &mut Out) -> bool {
         match self.browser.selected() {
             Some(InboxRow::Request(request) | InboxRow::Kept(request, _)) => {
@@ -146,9 +154,9 @@ impl Pane for InboxPane {
         let faint = cx.style(Role::Faint);
         // On narrow lists the age is dropped: the time left matters more.
         let age = if regions.list.width >= 64 { 8 } else { 0 };
-        let said = regions.list.width.saturating_sub(26 + WANTS_COLUMNS + age);
+        let said = regions.list.width.saturating_sub(26 + KIND_COLUMNS + age);
         let mut pen = Pen::new(buf, regions.columns);
-        pen.skip(1).left("server", 14, faint).skip(1).left("wants", WANTS_COLUMNS, faint).skip(1);
+        pen.skip(1).left("server", 14, faint).skip(1).left("kind", KIND_COLUMNS, faint).skip(1);
         pen.left("says", said, faint);
         pen.right(if age > 0 { "age" } else { "" }, age, faint).skip(1).right("left", 7, faint);
         self.browser.render_rows(cx, area, buf, |pen, row| render_row(cx, row, (said, age), pen));
@@ -164,6 +172,12 @@ impl Pane for InboxPane {
             let text = cx.spelled(&[], "{right}: rules, roots and decided requests");
             empty_text(cx, &text, rest, buf);
         }
+    }
+
+    fn call_region(&self, area: Rect) -> Option<Rect> {
+        let beside = self.browser.split.is_beside(area);
+        let detail = self.browser.regions(area).detail.filter(|_| beside);
+        detail.filter(|detail| detail.width >= MIN_ANSWER_COLUMNS)
     }
 
     fn server(&self, model: &Model) -> Option<ServerName> {
@@ -201,9 +215,10 @@ fn refusal(kind: &RequestKind) -> Answer {
     }
 }
 
-/// Width of the `wants` column.
-const WANTS_COLUMNS: u16 = 16;
-
+/// Width of the column of kinds.
+const KIND_COLUMNS: u16 = 16;
+/// Fewest columns in which a request is answered beside the list.
+const MIN_ANSWER_COLUMNS: u16 = 56;
 fn render_row(cx: &Cx<'_>, row: &InboxRow, (said, age): (u16, u16), pen: &mut Pen<'_>) {
     let (muted, foreign) = (cx.style(Role::Muted), cx.style(Role::Foreign));
     let server = row.server(cx.model).map_or_else(|| ink!("mcp.json"), |name| Model::name(&name));
@@ -221,7 +236,7 @@ fn render_row(cx: &Cx<'_>, row: &InboxRow, (said, age): (u16, u16), pen: &mut Pe
         InboxRow::Kept(..) | InboxRow::Other(_) => (None, foreign),
     };
     let room = if times.is_some() { said } else { said + age + 8 };
-    pen.left(what, WANTS_COLUMNS, cx.style(role)).skip(1).left(says, room, says_style);
+    pen.left(what, KIND_COLUMNS, cx.style(role)).skip(1).left(says, room, says_style);
     if let Some((arrived, deadline)) = times {
         pen.right(cx.model.elapsed(arrived), age, muted).skip(1);
         pen.right(cx.model.until(deadline), 7, cx.style(Role::Busy));

@@ -4,7 +4,7 @@ use crate::filter::{Filter, contains, find};
 use crate::keymap::KeyScope;
 use crate::model::{Model, zoned};
 use crate::overlay::{Palette, TextReader};
-use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
+use crate::pane::{Availability, Cx, Gesture, Out, Pane, RedRow, Ui, when};
 use crate::pick::{Choice, Pick};
 use crate::prefs::Prefs;
 use crate::prelude::*;
@@ -110,33 +110,6 @@ impl LogsPane {
         out.warn(ink!("No matches"));
     }
 
-    fn choose_level(model: &Model, out: &mut Out) {
-        let mut choices = Vec::new();
-        let host = [LogLevel::Trace, LogLevel::Debug, LogLevel::Info, LogLevel::Warning];
-        for level in host.into_iter().chain([LogLevel::Error]) {
-            choices.push(Choice::new(
-                ink!("mcpdeck: {} and above", level_word(level)),
-                ink!("log file"),
-                Pick::LogLevel(level),
-            ));
-        }
-        for server in model.servers() {
-            for (level, ..) in LEVELS.into_iter().skip(1) {
-                choices.push(Choice {
-                    words: ink!("{}: {} and above", Model::name(&server.name), level_word(level)),
-                    hint: ink!(""),
-                    pick: Pick::Order(Order::Server(
-                        server.name.clone(),
-                        ServerCommand::LogLevel(level),
-                    )),
-                    disabled: (server.state != ServerState::Ready).then(|| ink!("not ready")),
-                });
-            }
-        }
-        let title = ink!("log level");
-        out.open(Palette::new(title, choices));
-    }
-
     fn text_of(&self, model: &Model) -> String {
         let from = self.stream.len().saturating_sub(100_000);
         (from..self.stream.len())
@@ -237,7 +210,10 @@ impl LogsPane {
 
     fn render_head(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let list = &self.stream;
-        let mut state = ink!("{}  {}+  ", count(list.len(), "line"), LEVELS[self.least].1);
+        let mut state = ink!("{}  ", count(list.len(), "line"));
+        if self.least > 0 {
+            state.push(ink!("{} and above  ", LEVELS[self.least].1));
+        }
         if self.shift > 0 {
             state.push(ink!("+{} cells  ", self.shift));
         }
@@ -250,6 +226,34 @@ impl LogsPane {
             pen.put(Ink::line(problem), cx.style(Role::Error));
         }
     }
+}
+
+/// Lets the user choose what is logged, by mcpdeck and by each server.
+pub fn choose_level(model: &Model, out: &mut Out) {
+    let mut choices = Vec::new();
+    let host = [LogLevel::Trace, LogLevel::Debug, LogLevel::Info, LogLevel::Warning];
+    for level in host.into_iter().chain([LogLevel::Error]) {
+        choices.push(Choice::new(
+            ink!("mcpdeck: {} and above", level_word(level)),
+            ink!("log file"),
+            Pick::LogLevel(level),
+        ));
+    }
+    for server in model.servers() {
+        for (level, ..) in LEVELS.into_iter().skip(1) {
+            choices.push(Choice {
+                words: ink!("{}: {} and above", Model::name(&server.name), level_word(level)),
+                hint: ink!(""),
+                pick: Pick::Order(Order::Server(
+                    server.name.clone(),
+                    ServerCommand::LogLevel(level),
+                )),
+                disabled: (server.state != ServerState::Ready).then(|| ink!("not ready")),
+            });
+        }
+    }
+    let title = ink!("log level");
+    out.open(Palette::new(title, choices));
 }
 
 /// Whether a line contains the text, or belongs to a server with that text in its name.
@@ -324,7 +328,7 @@ impl Pane for LogsPane {
             Action::SearchPrevious => self.search(-1, ui, out),
             Action::LevelUp => self.turn_level(1, out),
             Action::LevelDown => self.turn_level(-1, out),
-            Action::ServerLogLevel => Self::choose_level(ui.model, out),
+            Action::ServerLogLevel => choose_level(ui.model, out),
             Action::Wrap => {
                 self.wrap = !self.wrap;
                 self.shift = 0;
@@ -395,6 +399,20 @@ impl Pane for LogsPane {
     fn end_typing(&mut self, keep: KeepFilter) {
         self.stream.input.end(keep);
         self.seek = keep == KeepFilter::Yes;
+    }
+
+    fn red_row(&self, model: &Model) -> Option<RedRow> {
+        let record = self.record(model)?;
+        let source = Ink::line(&format!("{:?}", record.source).to_lowercase());
+        Some(RedRow {
+            server: record.server.clone(),
+            what: "log line",
+            words: ink!("{} {}, {}", level_word(record.level), source, model.when(record.at)),
+            text: record.text.clone(),
+            at: Some(record.at),
+            help: None,
+            place: None,
+        })
     }
 
     filtered_by!(stream.input);

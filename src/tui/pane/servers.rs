@@ -293,6 +293,8 @@ fn render_empty(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
             pen.at(1, 1).put("no servers in this configuration", cx.style(Role::Muted));
             let text = "{add-server} adds one; changes of the file are applied when it is saved";
             pen.at(1, 2).put(cx.spelled(&[KeyScope::Servers], text), cx.style(Role::Faint));
+            let text = "{palette} and import takes over servers of other programs on this machine";
+            pen.at(1, 3).put(cx.spelled(&[KeyScope::Servers], text), cx.style(Role::Faint));
         }
         _ => _ = pen.at(1, 1).put("reading the configuration", cx.style(Role::Faint)),
     }

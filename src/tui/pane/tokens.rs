@@ -8,6 +8,8 @@ use crate::prelude::*;
 use crate::widget::Doc;
 use host::ServerView;
 
+/// Bytes that are taken for a token.
+const TOKEN_BYTES: usize = 4;
 /// Columns of the bars.
 const MAX_BAR_CELLS: usize = 24;
 
@@ -27,8 +29,8 @@ struct ToolCost {
 fn costs(server: &ServerView) -> Vec<ToolCost> {
     let tools = server.capabilities.tools.iter().map(|tool| ToolCost {
         label: tool.label.clone(),
-        tokens: tool.raw.to_string().len().div_ceil(4),
-        description: tool.description.as_ref().map_or(0, |text| text.len().div_ceil(4)),
+        tokens: tool.raw.to_string().len().div_ceil(TOKEN_BYTES),
+        description: tool.description.as_ref().map_or(0, |text| text.len().div_ceil(TOKEN_BYTES)),
     });
     let mut costs: Vec<ToolCost> = tools.collect();
     costs.sort_by(|a, b| b.tokens.cmp(&a.tokens).then_with(|| a.label.cmp(&b.label)));
@@ -69,6 +71,9 @@ fn tokens(ui: Ui<'_>) -> Doc {
         doc.text(0, &words, Role::Muted);
     }
     let most = servers.iter().flat_map(|(_, costs)| costs).map(|c| c.tokens).max().unwrap_or(1);
+    if model.scope.is_none() {
+        profiles(ui, total, all, &mut doc);
+    }
     for (server, costs) in &servers {
         let (own, share) = (sum(costs), sum(costs) * 100 / total);
         let heading = ink!("{}   {} tokens · {} %", Model::name(&server.name), own, share);
@@ -78,6 +83,37 @@ fn tokens(ui: Ui<'_>) -> Doc {
         }
     }
     doc
+}
+
+/// What each named profile of the policy saves of that, with a bar for what is left.
+fn profiles(ui: Ui<'_>, total: usize, tools: usize, doc: &mut Doc) {
+    let offers = &ui.model.policy.offers;
+    if offers.is_empty() {
+        let text =
+            "A profile of the policy offers its callers only some of them, which costs less.";
+        doc.text(0, &text, Role::Faint);
+        return;
+    }
+    doc.heading("what a profile saves");
+    for offer in offers {
+        let tokens = offer.bytes.div_ceil(TOKEN_BYTES);
+        let saved = total.saturating_sub(tokens) * 100 / total.max(1);
+        let left = (tokens * MAX_BAR_CELLS).div_ceil(total.max(1)).min(MAX_BAR_CELLS);
+        let mut bars = [Ink::default(), Ink::default()];
+        for cell in 0..MAX_BAR_CELLS {
+            bars[usize::from(cell >= left)].push(ui.glyphs.bar(4, 4));
+        }
+        let [left, gone] = bars;
+        let name = SafeText::cut(&offer.profile, 16);
+        let part = ink!("{} of {}", offer.tools, count(tools, "tool"));
+        doc.line(vec![
+            (ink!("  {}", pad(&name, 16)), Role::Text),
+            (ink!(" {:>7}  ", tokens), Role::Muted),
+            (ink!("{:>3} % saved  {:<17} ", saved, part), Role::Ok),
+            (left, Role::Accent),
+            (gone, Role::Faint),
+        ]);
+    }
 }
 
 /// One tool: its name, its cost, and a bar of which the description is the first part.

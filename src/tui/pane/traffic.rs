@@ -3,15 +3,20 @@
 use crate::filter::{Filter, completions};
 use crate::keymap::KeyScope;
 use crate::model::{Model, zoned};
-use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
+use crate::pane::{Availability, Cx, Gesture, Out, Pane, RedRow, Ui, when};
 use crate::prelude::*;
 use crate::widget::{BrowserPart, BrowserRegions, FilterMatch, Split, StreamList};
 use mcp::{MessageKind, TrafficRecord};
 
 mod detail;
+mod page;
 mod row;
 pub mod waterfall;
 
+/// Most characters of a message on the page that says why it is red.
+const MAX_WHY_CHARS: usize = 2_000;
+/// Most messages on one page.
+const MAX_PAGE_MESSAGES: usize = 2_000;
 /// Most messages in one export.
 const MAX_EXPORTED_MESSAGES: usize = 100_000;
 
@@ -43,8 +48,8 @@ impl TrafficPane {
         self.detail.show((seq, area.width), record, || pair(ui.model, seq), ui);
     }
 
-    /// The marked messages, or all that are listed, as JSON lines.
-    fn export(&self, model: &Model) -> Vec<u8> {
+    /// The marked messages, or all that are listed.
+    fn chosen<'a>(&self, model: &'a Model) -> Vec<&'a Arc<TrafficRecord>> {
         let rows = self.stream.len().saturating_sub(MAX_EXPORTED_MESSAGES)..self.stream.len();
         let listed = rows.map(|row| self.stream.seq(row)).filter(|_| self.marked.is_empty());
         // What a row folds away is listed too.
@@ -56,14 +61,36 @@ impl TrafficPane {
             let below = folded.map(|group| group.below.as_slice()).unwrap_or_default();
             std::iter::once(seq).chain(below.iter().copied())
         });
+        let all = self.marked.iter().copied().chain(listed);
+        all.filter_map(|seq| model.traffic.get(seq)).collect()
+    }
+
+    /// The same as JSON lines.
+    fn export(&self, model: &Model) -> Vec<u8> {
         let mut out = Vec::new();
-        for seq in self.marked.iter().copied().chain(listed) {
-            let record = model.traffic.get(seq);
-            if record.is_some_and(|record| serde_json::to_writer(&mut out, &**record).is_ok()) {
+        for record in self.chosen(model) {
+            if serde_json::to_writer(&mut out, &**record).is_ok() {
                 out.push(b'\n');
             }
         }
         out
+    }
+
+    /// The marked messages, each with its counterpart, or all that are listed, as one page.
+    fn page(&self, model: &Model) -> String {
+        let mut records: Vec<Arc<TrafficRecord>> = if self.marked.is_empty() {
+            self.chosen(model).into_iter().map(Arc::clone).collect()
+        } else {
+            let both = |seq: &u64| [Some(*seq), pair(model, *seq)];
+            let mut all: Vec<u64> = self.marked.iter().flat_map(both).flatten().collect();
+            all.sort_unstable();
+            all.dedup();
+            all.iter().filter_map(|seq| model.traffic.get(*seq).cloned()).collect()
+        };
+        records.sort_by_key(|record| record.at);
+        // The newest ones, if there are too many for one page.
+        let over = records.len().saturating_sub(MAX_PAGE_MESSAGES);
+        page::page(&records[over..])
     }
 
     fn complete(&mut self, model: &Model) {
@@ -115,6 +142,7 @@ impl TrafficPane {
                 out.copy(String::from_utf8_lossy(&self.export(ui.model)).into_owned());
             }
             Action::Save => out.save("traffic.jsonl", self.export(ui.model)),
+            Action::Page => out.save("mcpdeck-traffic.html", self.page(ui.model)),
             Action::Mark => {
                 if let Some(seq) = self.stream.selected() {
                     match self.marked.iter().position(|marked| *marked == seq) {
@@ -298,9 +326,12 @@ impl Pane for TrafficPane {
             Action::Longer | Action::ZoomIn | Action::ZoomOut => {
                 Err("{waterfall} shows operations")
             }
-            Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Mark => {
-                when(has, "there are no messages")
-            }
+            Action::Open
+            | Action::Copy
+            | Action::CopyAll
+            | Action::Save
+            | Action::Page
+            | Action::Mark => when(has, "there are no messages"),
             Action::Fold => when(
                 self.split.part == BrowserPart::Detail
                     || self.stream.selected().and_then(|seq| self.groups.group_of(seq)).is_some(),
@@ -362,6 +393,31 @@ impl Pane for TrafficPane {
         self.split.focus_next(ui.area)
     }
 
+    /// A message with a problem, or an error; of a row with several messages, the one that is.
+    fn red_row(&self, model: &Model) -> Option<RedRow> {
+        let seq = self.stream.selected().filter(|_| !self.waterfall.on)?;
+        let is_red = |record: &&Arc<TrafficRecord>| {
+            record.problem.is_some() || record.kind == MessageKind::Error
+        };
+        let own = model.traffic.get(seq);
+        let answer = || pair(model, seq).and_then(|seq| model.traffic.get(seq));
+        let record = own.filter(is_red).or_else(|| answer().filter(is_red))?;
+        let words = match (&record.problem, &record.method) {
+            (Some(problem), _) => Ink::from(problem),
+            (None, Some(method)) => ink!("{} was answered with an error", method),
+            (None, None) => ink!("a request was answered with an error"),
+        };
+        Some(RedRow {
+            server: Some(record.server.clone()),
+            what: "message",
+            words,
+            text: SafeText::cut_block(&record.body, MAX_WHY_CHARS),
+            at: Some(record.at),
+            help: None,
+            place: None,
+        })
+    }
+
     filtered_by!(stream.input);
 }
 
@@ -374,6 +430,7 @@ const fn is_of_messages(action: Action) -> bool {
             | Action::Group
             | Action::Mark
             | Action::Save
+            | Action::Page
             | Action::CopyAll
             | Action::SaveFilter
             | Action::Filters

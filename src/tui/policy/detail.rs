@@ -57,7 +57,10 @@ impl PolicyScreen {
             }
             PolicyRow::Limits(at) => {
                 let Some((profile, limits)) = policy.limits.get(*at) else { return };
-                let note = ink!("{}/run  {} at once", limits.calls_per_run, limits.calls_at_once);
+                let whose =
+                    if policy.set_runs.contains(profile) { "" } else { " (pages, named runs)" };
+                let runs = ink!("{} a run{}", limits.calls_per_run, whose);
+                let note = ink!("{} at once  {}", limits.calls_at_once, runs);
                 two((" ", Role::Text), Ink::line(profile), note, Role::Muted);
             }
             PolicyRow::Quota(at) => {
@@ -87,7 +90,7 @@ impl PolicyScreen {
             Section::Limits => model.policy.limits.is_empty(),
             Section::Blocked => model.blocked.is_empty(),
         };
-        if none { ink!("none") } else { ink!("") }
+        if none { ink!("nothing") } else { ink!("") }
     }
 
     /// Describes the selected row.
@@ -103,7 +106,7 @@ impl PolicyScreen {
             PolicyRow::Grant(id) => grant_detail(grant(model, *id)?, model, doc),
             PolicyRow::Limits(at) => {
                 let (profile, limits) = model.policy.limits.get(*at)?;
-                limits_detail(profile, limits, doc);
+                limits_detail(profile, limits, model.policy.set_runs.contains(profile), doc);
             }
             PolicyRow::Quota(at) => quota_detail(model.policy.quotas.get(*at)?, doc),
             PolicyRow::Blocked(at, target) => {
@@ -265,9 +268,14 @@ fn grant_detail(grant: &Grant, model: &Model, doc: &mut Doc) {
     }
 }
 
-fn limits_detail(profile: &str, limits: &Limits, doc: &mut Doc) {
+fn limits_detail(profile: &str, limits: &Limits, sets_run: bool, doc: &mut Doc) {
     doc.heading(ink!("profile {}", Ink::line(profile))).gap();
     doc.field("a run", ink!("{}", count(limits.calls_per_run as usize, "call")), Role::Text);
+    if !sets_run {
+        let text = "the default: it binds pages, and runs that a client names with `runId`; \
+                    `callsPerRun` in the policy binds every run";
+        doc.text(2, &text, Role::Muted);
+    }
     doc.field("at once", ink!("{}", count(limits.calls_at_once as usize, "call")), Role::Text);
     doc.field("a minute", ink!("{} of one tool", limits.calls_per_minute), Role::Text);
     doc.field("one call", ink!("{}", Dur(limits.call_timeout)), Role::Text);

@@ -10,7 +10,7 @@ use crate::form::draw::{Styles, put};
 use crate::prelude::*;
 use crate::result::content::pretty;
 use crate::result::rows::{WrappedRows, find};
-use crate::widget::Pen;
+use crate::widget::{Pen, differing_words};
 use base::text::cut;
 use mcp::Payload;
 
@@ -20,6 +20,8 @@ const MAX_COMPARED_BYTES: usize = 1 << 20;
 const MAX_COMPARED_LINES: usize = 20_000;
 /// Time limit for matching lines, after which the rest counts as different.
 const MATCHING_TIMEOUT: Duration = Duration::from_millis(50);
+/// Most pairs of lines that are compared by words.
+const MAX_WORD_LINES: usize = 1_000;
 /// Unchanged lines shown around differing ones.
 const CONTEXT_LINES: usize = 3;
 
@@ -42,9 +44,9 @@ struct DiffLine {
     change: LineChange,
     /// The full line.
     text: SafeText,
-    /// Byte range of `text` from the first to the last difference from its counterpart on the other
-    /// side. Empty if the two have almost nothing in common.
-    apart: Range<usize>,
+    /// Byte ranges of `text` with the words that its counterpart on the other side does not have.
+    /// Empty if the two have almost nothing in common.
+    apart: Vec<Range<usize>>,
 }
 
 /// How a comparison is laid out.
@@ -99,8 +101,9 @@ impl Comparison {
         let ((old, old_cut), (new, new_cut)) = (readable(old), readable(new));
         let diff = TextDiff::configure().timeout(MATCHING_TIMEOUT).diff_lines(&*old, &*new);
         let mut lines = Vec::new();
-        let mut line =
-            |change, text| lines.push(DiffLine { change, text: SafeText::line(text), apart: 0..0 });
+        let mut line = |change, text| {
+            lines.push(DiffLine { change, text: SafeText::line(text), apart: Vec::new() });
+        };
         let mut last = 0;
         for group in diff.grouped_ops(CONTEXT_LINES) {
             let first = group.first().map_or(0, |op| op.old_range().start);
@@ -119,14 +122,12 @@ impl Comparison {
                 }
             }
         }
-        for pair in paired(&lines) {
+        for pair in paired(&lines).into_iter().take(MAX_WORD_LINES) {
             if let (Some(old), Some(new)) = pair
                 && old != new
-                && let Some((before, behind)) = around(&lines[old].text, &lines[new].text)
             {
-                for line in [old, new] {
-                    lines[line].apart = before..lines[line].text.len() - behind;
-                }
+                let [before, after] = differing_words(&lines[old].text, &lines[new].text);
+                (lines[old].apart, lines[new].apart) = (before, after);
             }
         }
         Self { lines, is_partial: old_cut || new_cut, ..Self::default() }
@@ -271,11 +272,16 @@ impl Comparison {
         let begin = slice.part.start + skipped;
         // Text outside the screen is not examined.
         let end = cut(text, begin + 4 * usize::from(place.width)).len().min(slice.part.end);
-        let (from, to) = (apart.start.clamp(begin, end), apart.end.clamp(begin, end));
         let different = style.add_modifier(Modifier::UNDERLINED);
-        for (part, style) in [(begin..from, style), (from..to, different), (to..end, style)] {
-            pen.write(text.get(part).unwrap_or_default(), style);
+        let mut at = begin;
+        for place in apart {
+            let (from, to) = (place.start.clamp(at, end), place.end.clamp(at, end));
+            for (part, style) in [(at..from, style), (from..to, different)] {
+                pen.write(text.get(part).unwrap_or_default(), style);
+            }
+            at = to;
         }
+        pen.write(text.get(at..end).unwrap_or_default(), style);
     }
 }
 
@@ -291,22 +297,6 @@ fn slices(line: usize, text: &str, room: usize) -> Vec<Slice> {
     let begin = |row: &str| row.as_ptr() as usize - text.as_ptr() as usize;
     let parts = rows.slice(text, 0..rows.len()).into_iter();
     parts.map(|row| Slice { line, part: begin(row)..begin(row) + row.len() }).collect()
-}
-
-/// Number of bytes two texts share at their start and at their end, if that is a substantial part
-/// of them.
-fn around(old: &str, new: &str) -> Option<(usize, usize)> {
-    let same = |(a, b): &(u8, u8)| a == b;
-    let mut before = old.bytes().zip(new.bytes()).take_while(same).count();
-    while !old.is_char_boundary(before) || !new.is_char_boundary(before) {
-        before -= 1;
-    }
-    let (a, b) = (&old[before..], &new[before..]);
-    let mut behind = a.bytes().rev().zip(b.bytes().rev()).take_while(same).count();
-    while !a.is_char_boundary(a.len() - behind) || !b.is_char_boundary(b.len() - behind) {
-        behind -= 1;
-    }
-    ((before + behind) * 4 >= old.len().max(new.len())).then_some((before, behind))
 }
 
 /// Indices of the lines that are side by side: the earlier and the later.

@@ -1,8 +1,11 @@
 //! A changed field of a definition: what makes it risky, before and now.
 
+use std::ops::Range;
+
 use crate::glyph::Glyphs;
 use crate::prelude::*;
-use crate::widget::doc::{Doc, wrap};
+use crate::widget::differing_words;
+use crate::widget::doc::{Doc, DocLine, wrap};
 use crate::widget::pen::width;
 use mcp::{FieldChange, Risk};
 
@@ -20,37 +23,68 @@ pub fn changed(change: &FieldChange, risks: &[Risk], glyphs: &Glyphs, doc: &mut 
     sides(change, doc);
 }
 
+/// The text of a value in lines, safe to draw.
+fn lines_of(value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        value => serde_json::to_string_pretty(value).unwrap_or_default(),
+    };
+    let lines: Vec<Ink> = text.lines().map(Ink::line).collect();
+    lines.iter().map(Ink::as_str).collect::<Vec<_>>().join("\n")
+}
+
+/// A text in rows of this width; the words that differ have this role, and the rest is plain if
+/// there is more that does not.
+fn rows(text: &str, places: &[Range<usize>], role: Role, room: u16) -> Vec<DocLine> {
+    let rest = if places.is_empty() { role } else { Role::Text };
+    let row = |part: &str| {
+        let begin = part.as_ptr() as usize - text.as_ptr() as usize;
+        let mut parts = Vec::new();
+        let mut at = 0;
+        for place in places {
+            let from = place.start.saturating_sub(begin).clamp(at, part.len());
+            let to = place.end.saturating_sub(begin).clamp(from, part.len());
+            parts.extend([(&part[at..from], rest), (&part[from..to], role)]);
+            at = to;
+        }
+        parts.push((&part[at..], rest));
+        let parts = parts.into_iter().filter(|(part, _)| !part.is_empty());
+        parts.map(|(part, role)| (Ink::line(part), role)).collect()
+    };
+    text.split('\n').flat_map(|line| wrap(line, room)).map(row).collect()
+}
+
 /// A value before and now: side by side if both exist and there is room.
 fn sides(change: &FieldChange, doc: &mut Doc) {
-    let lines = |value: &Option<Value>, room: u16| -> Vec<Ink> {
-        let text = match value {
-            None => return Vec::new(),
-            Some(Value::String(text)) => text.clone(),
-            Some(value) => serde_json::to_string_pretty(value).unwrap_or_default(),
-        };
-        let safe: Vec<Ink> = text.lines().map(Ink::line).collect();
-        safe.iter().flat_map(|line| wrap(line.as_str(), room)).map(Ink::line).collect()
-    };
     let FieldChange { before, after, .. } = change;
+    let texts = [before, after].map(|value| value.as_ref().map(lines_of));
+    let places = match &texts {
+        [Some(before), Some(after)] => differing_words(before, after),
+        _ => Default::default(),
+    };
+    let [old, new] = [(0, Role::Removed), (1, Role::Added)].map(|(side, role)| {
+        let places: &[Range<usize>] = &places[side];
+        let text = texts[side].as_deref();
+        move |room: u16| text.map_or_else(Vec::new, |text| rows(text, places, role, room))
+    });
     if doc.width() < MIN_SPLIT_COLUMNS || before.is_none() || after.is_none() {
         let room = doc.width().saturating_sub(2);
-        for (sign, value, role) in [("-", before, Role::Removed), ("+", after, Role::Added)] {
-            for line in lines(value, room) {
-                doc.line(vec![(ink!("{} {}", sign, line), role)]);
+        for (sign, rows, role) in [("-", old(room), Role::Removed), ("+", new(room), Role::Added)] {
+            for row in rows {
+                let lead = std::iter::once((ink!("{} ", sign), role));
+                doc.line(lead.chain(row).collect());
             }
         }
         return;
     }
     let room = (doc.width() - 3) / 2;
-    let (left, right) = (lines(before, room), lines(after, room));
-    let none = Ink::default();
+    let (left, right) = (old(room), new(room));
     for row in 0..left.len().max(right.len()) {
-        let (old, new) = (left.get(row).unwrap_or(&none), right.get(row).unwrap_or(&none));
-        let blanks = usize::from(room.saturating_sub(width(old)));
-        doc.line(vec![
-            (old.clone(), Role::Removed),
-            (ink!("{:1$}   ", "", blanks), Role::Text),
-            (new.clone(), Role::Added),
-        ]);
+        let mut line = left.get(row).cloned().unwrap_or_default();
+        let used: u16 = line.iter().map(|(part, _)| width(part)).sum();
+        let blanks = usize::from(room.saturating_sub(used));
+        line.push((ink!("{:1$}   ", "", blanks), Role::Text));
+        line.extend(right.get(row).cloned().unwrap_or_default());
+        doc.line(line);
     }
 }

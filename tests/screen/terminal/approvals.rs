@@ -99,7 +99,7 @@ fn a_completion_shows_all_that_is_asked_and_goes_out_as_it_was_written() {
 fn a_tool_call_is_filled_in_and_goes_out_as_a_block() {
     // Wide enough for the JSON beside the form.
     let mut stage = Stage::asker(Size(134, 40));
-    stage.open_question("use_tool", "it wants a tool call");
+    stage.open_question("use_tool", "it asks for a tool call");
     stage.deck.wait("uses look_up");
     stage.deck.wait("result of c0");
     stage.deck.keys("\x1bt");

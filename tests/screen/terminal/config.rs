@@ -15,14 +15,14 @@ fn beacon(name: &str) -> String {
 fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
     let one = beacon("one");
     let mut deck = Launch::untrusted(Size::SMALL, &servers(std::slice::from_ref(&one))).start();
-    deck.wait("mcp.json wants to run 1 command");
+    deck.wait("mcp.json would run 1 command");
     deck.wait("demo-server beacon");
     deck.wait("1 waiting");
     deck.keys("\x1b");
     deck.wait("it was not started");
     deck.wait("awaiting your approval");
     deck.keys("s");
-    deck.wait("wants to run 1 command");
+    deck.wait("would run 1 command");
     deck.decide("y");
     deck.wait("1 ready");
     let pid = deck.pid_of("one");
@@ -33,7 +33,7 @@ fn a_command_runs_only_after_a_yes_which_is_remembered_until_it_changes() {
     assert_eq!(deck.pid_of("one"), pid, "what was approved runs on");
     deck.keys("a\r");
     deck.wait("two   new");
-    deck.wait("wants to run 1 command");
+    deck.wait("would run 1 command");
     deck.decide("y");
     deck.wait("2 ready");
     // The inbox stays: the servers tell the rest.
@@ -68,7 +68,7 @@ fn hostile_commands_are_shown_whole_and_harmless_and_have_to_be_read_to_their_en
     );
     let fine = beacon("fine");
     let mut deck = Launch::untrusted(Size::SMALL, &servers(&[fine, evil])).start();
-    deck.wait("wants to run 2 commands");
+    deck.wait("would run 2 commands");
     deck.wait("`sudo` raises privileges");
     deck.wait("evil   new");
     deck.wait(r#""a\nb\u{202e}c\u{1b}]0;t\u{7}""#);
@@ -228,11 +228,11 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     let mut deck = Launch::untrusted(Size::WIDE, &before).start();
     let file = deck.home().join("mcp.json");
     let text = |file: &std::path::Path| std::fs::read_to_string(file).unwrap();
-    deck.wait("wants to run 1 command");
+    deck.wait("would run 1 command");
     deck.decide("y");
     deck.wait("1 ready");
 
-    deck.keys("d");
+    deck.keys("ed");
     deck.wait("one-2 is a copy of one");
     deck.wait("2 ready");
     let copied = text(&file);
@@ -242,18 +242,18 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     deck.wait("undone");
     assert_eq!(text(&file), before);
 
-    deck.keys("x");
+    deck.keys("ex");
     deck.wait("1 disabled");
     let off = text(&file);
     assert_eq!(off.replacen("\r\n\t\t\t\"disabled\": true,", "", 1), before, "{off}");
-    deck.keys("x");
+    deck.keys("ex");
     deck.wait("1 ready");
     assert_eq!(text(&file), before, "on again, to the byte");
 
-    deck.keys("e");
+    deck.keys("ee");
     deck.wait("edit one");
     assert!(!deck.raw().contains("canary-61"), "a secret was shown");
-    deck.keys(&"\x1b[B".repeat(7));
+    deck.keys(&"\x1b[B".repeat(5));
     deck.wait("adds an item");
     deck.keys("\r--quiet");
     deck.wait("--quiet");
@@ -269,12 +269,12 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     deck.wait("undone");
     assert_eq!(text(&file), before);
 
-    deck.keys("X");
+    deck.keys("eX");
     deck.wait("remove server \"one\"?");
     deck.keys("n");
     deck.gone("remove server \"one\"?");
     assert_eq!(text(&file), before, "nothing without a yes");
-    deck.keys("X");
+    deck.keys("eX");
     deck.wait("remove server \"one\"?");
     deck.decide("y");
     deck.wait("one was removed");
@@ -303,7 +303,7 @@ fn a_server_is_added_from_a_template_and_what_could_not_be_used_is_not_written()
     deck.decide("\x13");
     deck.wait("`command` is empty");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
-    deck.keys("\t\t");
+    deck.keys("\t");
     deck.wait("Program to run");
     deck.keys(env!("CARGO_BIN_EXE_mcpdeck"));
     // Somebody else writes the file meanwhile: both survive.
@@ -322,7 +322,7 @@ fn an_entry_that_changed_on_disk_meanwhile_is_not_overwritten() {
     let mut deck = Launch::file(Size::WIDE, &servers(&[beacon("one")])).start();
     let file = deck.home().join("mcp.json");
     deck.wait("1 ready");
-    deck.keys("e");
+    deck.keys("ee");
     deck.wait("edit one");
     let theirs = servers(&[own_server("one", &["demo-server", "atlas"])]);
     std::fs::write(&file, &theirs).unwrap();

@@ -23,7 +23,7 @@ fn question(text: &str) -> Value {
 }
 
 fn sign_in() -> Value {
-    json!({"mode": "url", "message": "github wants you to sign in",
+    json!({"mode": "url", "message": "github asks you to sign in",
         "issuer": "https://issuer.example", "scopes": ["repo", "user:email"],
         "url": "https://login.issuer.example/authorize?state=abc",
         "redirectUri": "http://127.0.0.1:4711/callback"})
@@ -103,7 +103,7 @@ fn after_one_is_answered_the_next_is_there_and_a_second_press_does_not_reach_it(
     driver.keys("\x12");
     assert_eq!(sent(&driver), 2);
     let next = draw(&mut driver.app, 120, 40);
-    assert!(next.contains("github wants you to sign in"), "{next}");
+    assert!(next.contains("github asks you to sign in"), "{next}");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn signing_in_shows_who_asks_for_what_and_the_whole_address_and_opens_nothing_un
         driver.keys("\x07");
         let shown = draw(&mut driver.app, 120, 40);
         for said in [
-            "github wants you to sign in",
+            "github asks you to sign in",
             "https://issuer.example",
             "repo, user:email",
             "login.issuer.example",
@@ -233,7 +233,7 @@ fn what_a_terminal_is_too_small_to_show_is_not_approved() {
     assert!(!driver.wanted.iter().any(approves), "{:?}", driver.wanted);
     driver.app.update(Message::Resize(120, 40));
     let screen = draw(&mut driver.app, 120, 40);
-    assert!(screen.contains("wants to run"), "{screen}");
+    assert!(screen.contains("would run"), "{screen}");
     driver.keys("yyy");
     assert!(driver.wanted.iter().any(approves), "{screen}");
 }

@@ -502,7 +502,7 @@ fn any_request_is_sent_from_its_form_with_the_method_completed() {
     draw(&mut app, 120, 40);
     types(&mut app, "2");
     draw(&mut app, 120, 40);
-    types(&mut app, "Jresources/te");
+    types(&mut app, " jresources/te");
     let form = draw(&mut app, 120, 40);
     assert!(
         form.contains("JSON-RPC request") && form.contains("resources/templates/list"),

@@ -64,6 +64,8 @@ fn policy() -> PolicyView {
                 result_tokens: 9_000,
             }],
         }],
+        set_runs: Vec::new(),
+        offers: Vec::new(),
         warnings: vec!["policy/deny/0: no tool is called `filesystm.*`".into()],
     }
 }

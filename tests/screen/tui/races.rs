@@ -145,7 +145,10 @@ fn number_after(screen: &str, before: &str) -> Option<u64> {
 /// The request whose answering screen is shown, with nothing over it.
 fn looked_at(driver: &Driver, screen: &str) -> Option<ApprovalId> {
     let shown = driver.app.has_screen() && !screen.contains('╭');
-    shown.then(|| number_after(screen, "Question ")).flatten().map(ApprovalId)
+    // The list of the inbox may stand at its left.
+    let beside = |line: &str| line.rsplit('│').next().unwrap_or_default().to_owned();
+    let answer: Vec<String> = screen.lines().map(beside).collect();
+    shown.then(|| number_after(&answer.join("\n"), "Question ")).flatten().map(ApprovalId)
 }
 
 /// What a person sees and did, told from the screen alone.

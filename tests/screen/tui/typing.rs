@@ -152,7 +152,7 @@ fn no_printable_key_ends_anything_on_any_screen_without_a_question() {
         press(app, KeyCode::Enter, NONE);
         press(app, KeyCode::F(8), NONE);
     });
-    walk("roots", |app| _ = types(app, "1f"));
+    walk("roots", |app| _ = types(app, "1 f"));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn in_a_form_a_printable_key_on_any_row_is_text_or_nothing() {
         draw(app, 80, 30);
         press(app, KeyCode::Enter, NONE);
     };
-    let request = |app: &mut App| _ = types(app, "1jJ");
+    let request = |app: &mut App| _ = types(app, "1j j");
     let open = |form: &dyn Fn(&mut App), row: usize| {
         let mut app = busy();
         form(&mut app);
@@ -264,7 +264,7 @@ fn in_the_form_of_an_entry_in_roots_and_in_an_input_a_printable_key_is_text_or_n
     for keys in ["", "\t"] {
         let roots = || {
             let mut app = busy();
-            types(&mut app, "1jf");
+            types(&mut app, "1j f");
             press(&mut app, KeyCode::Insert, NONE);
             if !keys.is_empty() {
                 press(&mut app, KeyCode::Tab, NONE);

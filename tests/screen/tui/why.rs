@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyModifiers};
+use mcpdeck::base::LogLevel;
+use mcpdeck::base::logs::{LogRecord, LogSource};
+use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
+use mcpdeck::deck::{News, PolicyView, ProfileOffer};
 use mcpdeck::error::{Error, ErrorCode};
 use mcpdeck::host::{ApprovalRequest, Fact};
-use mcpdeck::mcp::{ApprovalId, CallId, RequestKind};
+use mcpdeck::mcp::{ApprovalId, CallId, Direction, MessageKind, RequestKind, TrafficRecord};
 use mcpdeck::tui::effect::{ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use mcpdeck::tui::message::{CallToken, Message};
 use serde_json::json;
@@ -135,4 +139,143 @@ fn the_cost_of_all_tools_is_summed_by_server_with_bars() {
     for part in ["tokens of every request", "longest description", " %", "█"] {
         assert!(screen.contains(part), "{part}: {screen}");
     }
+}
+
+#[test]
+fn what_a_profile_saves_stands_below_the_sum() {
+    let mut driver = Driver::new();
+    let offer = ProfileOffer { profile: "readers".to_owned(), tools: 1, bytes: 60 };
+    let policy = PolicyView { offers: vec![offer], ..PolicyView::default() };
+    driver.app.update(Message::News(News::Policy(policy)));
+    driver.keys("2$");
+    for (width, height) in [(80, 24), (120, 40)] {
+        let screen = super::draw(&mut driver.app, width, height);
+        for part in ["what a profile saves", "readers", "15", "% saved  1 of 4 tools"] {
+            assert!(screen.contains(part), "{part}: {screen}");
+        }
+    }
+}
+
+/// Adds a log line of a server to what the screen has.
+fn logs(driver: &mut Driver, text: &str) {
+    let line = |n: u64, text: &str| {
+        Arc::new(LogRecord {
+            at: ARRIVED.plus(Duration::from_secs(n)),
+            server: Some("memory".into()),
+            source: LogSource::Stderr,
+            level: LogLevel::Error,
+            logger: None,
+            text: SafeText::line(text),
+        })
+    };
+    let next = driver.app.model.logs.end();
+    let items = vec![line(1, "reading the settings"), line(2, text), line(3, "giving up")];
+    let batch = Batch { items, first: next, next: next + 3, missed: 0 };
+    driver.app.update(Message::News(News::Logs(batch, 0)));
+}
+
+#[test]
+fn a_log_line_says_what_it_may_mean_and_what_is_around_it_and_is_mended() {
+    let mut driver = Driver::new();
+    logs(&mut driver, "Error: MEMORY_API_KEY is not set");
+    driver.keys("5");
+    super::draw(&mut driver.app, 120, 40);
+    driver.keys("k!");
+    let screen = super::draw(&mut driver.app, 120, 40);
+    for part in [
+        "why: log line of server \"memory\"",
+        "MEMORY_API_KEY is not set",
+        "likely cause",
+        "lines around it",
+        "reading the settings",
+        "giving up",
+        "add MEMORY_API_KEY to \"env\" of its entry",
+    ] {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+    driver.keys("\r");
+    let passes = Effect::Config(ConfigCommand::Change(FileChange::PassVariable {
+        server: "memory".into(),
+        variable: "MEMORY_API_KEY".to_owned(),
+    }));
+    assert!(driver.wanted.contains(&passes), "{:?}", driver.wanted);
+}
+
+/// Adds messages of a server: a request, its error, and a line that is no message.
+fn messages(driver: &mut Driver) {
+    let record = |n: u64, kind, direction, body: &str, problem: Option<&str>| {
+        Arc::new(TrafficRecord {
+            at: ARRIVED.plus(Duration::from_secs(n)),
+            server: "memory".into(),
+            direction,
+            kind,
+            method: problem.is_none().then(|| SafeText::line("tools/call")),
+            target: None,
+            id: problem.is_none().then(|| SafeText::line("977")),
+            call: None,
+            bytes: body.len(),
+            latency: None,
+            queued: None,
+            body: body.into(),
+            cut: false,
+            problem: problem.map(SafeText::line),
+        })
+    };
+    let (request, error, junk) = (MessageKind::Request, MessageKind::Error, MessageKind::Junk);
+    let answer =
+        "{\"jsonrpc\":\"2.0\",\"id\":977,\"error\":{\"code\":-1,\"message\":\"<b>no</b>\"}}";
+    let items = vec![
+        record(1, request, Direction::Out, "{\"jsonrpc\":\"2.0\",\"id\":977}", None),
+        record(2, error, Direction::In, answer, None),
+        record(
+            3,
+            junk,
+            Direction::In,
+            "hello there",
+            Some("a line on stdout that is not JSON-RPC"),
+        ),
+    ];
+    let next = driver.app.model.traffic.end();
+    let batch = Batch { items, first: next, next: next + 3, missed: 0 };
+    driver.app.update(Message::News(News::Traffic(batch, 0)));
+}
+
+#[test]
+fn a_message_that_is_none_shows_its_text_and_leads_to_what_mends_it() {
+    let mut driver = Driver::new();
+    messages(&mut driver);
+    driver.keys("4");
+    super::draw(&mut driver.app, 120, 40);
+    driver.keys("G!");
+    let screen = super::draw(&mut driver.app, 120, 40);
+    for part in [
+        "why: message of server \"memory\"",
+        "a line on stdout that is not JSON-RPC",
+        "hello there",
+        "messages around it",
+        "restart it",
+    ] {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+}
+
+#[test]
+fn marked_messages_are_handed_on_as_one_page_on_which_nothing_runs() {
+    let mut driver = Driver::new();
+    messages(&mut driver);
+    driver.keys("4");
+    super::draw(&mut driver.app, 120, 40);
+    driver.keys("Gk");
+    super::draw(&mut driver.app, 120, 40);
+    driver.keys("mP");
+    let page = driver.wanted.iter().find_map(|effect| match effect {
+        Effect::Save { name, content } if name.ends_with("mcpdeck-traffic.html") => {
+            Some(String::from_utf8(content.clone()).expect("text"))
+        }
+        _ => None,
+    });
+    let page = page.unwrap_or_else(|| panic!("{:?}", driver.wanted));
+    assert!(page.contains("2 messages of memory"), "{page}");
+    assert!(page.contains("&lt;b&gt;no&lt;/b&gt;") && !page.contains("<b>no"), "{page}");
+    assert!(!page.contains("hello there") && !page.contains("<script"), "{page}");
 }

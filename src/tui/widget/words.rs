@@ -1,0 +1,106 @@
+//! The words in which two texts differ. Pure.
+
+use std::ops::Range;
+
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+
+/// Longest texts that are compared by words, in bytes.
+const MAX_WORDS_BYTES: usize = 4 << 10;
+
+/// The places of each text, in bytes, that differ from the other one by words. Empty if the texts
+/// are too long for that or have almost nothing in common: then all of it differs.
+pub fn differing_words(old: &str, new: &str) -> [Vec<Range<usize>>; 2] {
+    if old.len().max(new.len()) > MAX_WORDS_BYTES {
+        return Default::default();
+    }
+    let (before, after) = (words(old), words(new));
+    let mut places: [Vec<Range<usize>>; 2] = Default::default();
+    let mut shared = 0;
+    for op in capture_diff_slices(Algorithm::Myers, &before, &after) {
+        if let DiffOp::Equal { old_index, len, .. } = op {
+            let same = &before[old_index..old_index + len];
+            shared += same.iter().map(|word| word.len()).sum::<usize>();
+            continue;
+        }
+        let sides = [(old, &before, op.old_range()), (new, &after, op.new_range())];
+        for (side, (text, words, range)) in sides.into_iter().enumerate() {
+            let (Some(first), Some(last)) = (words.get(range.start), words[range].last()) else {
+                continue;
+            };
+            let place = offset(text, first)..offset(text, last) + last.len();
+            add(&mut places[side], place, text);
+        }
+    }
+    if shared * 4 < old.len().max(new.len()) { Default::default() } else { places }
+}
+
+/// Adds a place; one that only blanks keep apart from the one before becomes a part of that.
+fn add(places: &mut Vec<Range<usize>>, place: Range<usize>, text: &str) {
+    match places.last_mut() {
+        Some(before) if text[before.end..place.start].trim().is_empty() => before.end = place.end,
+        _ => places.push(place),
+    }
+}
+
+fn offset(text: &str, word: &str) -> usize {
+    word.as_ptr() as usize - text.as_ptr() as usize
+}
+
+/// Words and what is between them: every other character stands for itself.
+fn words(text: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let end = if is_word(first) {
+            rest.find(|c| !is_word(c)).unwrap_or(rest.len())
+        } else {
+            first.len_utf8()
+        };
+        let (word, after) = rest.split_at(end);
+        words.push(word);
+        rest = after;
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn differ<'a>(old: &'a str, new: &'a str) -> [Vec<&'a str>; 2] {
+        let [before, after] = differing_words(old, new);
+        let texts = |text: &'a str, places: Vec<Range<usize>>| {
+            places.into_iter().map(|place| &text[place]).collect()
+        };
+        [texts(old, before), texts(new, after)]
+    }
+
+    #[test]
+    fn the_words_that_differ_are_found_and_all_of_it_where_nothing_is_shared() {
+        let [before, after] = differ("Reads a file.", "Reads a file and posts it.");
+        assert_eq!((before, after), (vec![], vec!["and posts it"]));
+        let [before, after] = differ("\"port\": 80, \"host\": a", "\"port\": 8080, \"host\": b");
+        assert_eq!((before, after), (vec!["80", "a"], vec!["8080", "b"]));
+        assert_eq!(differ("one", "two"), [Vec::<&str>::new(), vec![]]);
+        assert_eq!(differ("", ""), [Vec::<&str>::new(), vec![]]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_of_both_is_the_same(old in "[ab é,]{0,30}", new in "[ab é,]{0,30}") {
+            let [before, after] = differing_words(&old, &new);
+            if before.is_empty() && after.is_empty() {
+                return Ok(());
+            }
+            let rest = |text: &str, places: &[Range<usize>]| {
+                let is_same = |at: &usize| !places.iter().any(|place| place.contains(at));
+                let same: Vec<u8> = (0..text.len()).filter(is_same).map(|at| text.as_bytes()[at]).collect();
+                String::from_utf8(same).unwrap().replace(' ', "")
+            };
+            prop_assert_eq!(rest(&old, &before), rest(&new, &after));
+        }
+    }
+}
