@@ -156,6 +156,10 @@ pub struct ErrorBody {
     /// The invalid data the server sent, if any: its first [`Error::MAX_RAW_BYTES`] bytes, secrets masked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<SafeText>,
+    /// The messages of all its causes, the outermost first, for the log. Callers get the innermost
+    /// one, in `message`.
+    #[serde(skip)]
+    pub causes: Option<String>,
     /// Whether the server responded, if only with an error: it is reachable.
     #[serde(skip)]
     pub answered: bool,

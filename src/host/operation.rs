@@ -211,7 +211,7 @@ impl Operation {
             tracing::info!(
                 target: "mcpdeck::call", server = %self.slot.name, request_id = self.id.0,
                 session_id = live.generation, action = "retry", attempt, delay_ms = delay.as_millis() as u64,
-                "{}", failure.error.message
+                causes = failure.error.causes, "{}", failure.error.message
             );
             self.unless_cancelled(tokio::time::sleep(delay)).await?;
         }
@@ -888,12 +888,13 @@ impl Flight {
             (None, _) => "",
         };
         let rpc_code = error.and_then(|error| error.rpc.as_ref()?.code);
+        let causes = error.and_then(|error| error.causes.as_deref());
         macro_rules! log {
             ($level:ident) => {
                 tracing::event!(
                     target: "mcpdeck::call", Level::$level, server, request_id = id.0,
                     session_id = self.session, action = &*self.key, status, rpc_code,
-                    duration_ms = took.as_secs_f64() * 1e3, arguments, result, "{text}"
+                    duration_ms = took.as_secs_f64() * 1e3, causes, arguments, result, "{text}"
                 )
             };
         }

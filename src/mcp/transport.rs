@@ -17,7 +17,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use base::SafeText;
 use futures::future::BoxFuture;
+
+use crate::wire::tap::Tap;
 
 #[cfg(feature = "http")]
 pub(crate) mod coding;
@@ -93,17 +96,58 @@ pub enum SendError {
     Closed,
     /// The connection is broken, or there is none.
     #[error("{0}")]
-    Broken(String),
+    Broken(SendFailure),
     /// The server requests more than it reads.
     #[error("the server does not read the answers to its requests: {0} are waiting")]
     Unread(usize),
     /// This message was refused; others may go through.
     #[error("{0}")]
-    Refused(String),
+    Refused(SendFailure),
     /// The server has forgotten the session; the message may be sent again in another one.
     #[error("the server has forgotten the session")]
     Expired,
     /// The server asks for authorisation, and there is none to give.
     #[error("{0}")]
     Unauthorized(String),
+}
+
+/// What failed while a message was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendFailure {
+    /// It in words.
+    pub text: String,
+    /// The messages of all its causes for the log, the outermost first.
+    pub causes: Option<String>,
+}
+
+impl From<String> for SendFailure {
+    fn from(text: String) -> Self {
+        Self { text, causes: None }
+    }
+}
+
+impl SendFailure {
+    /// A failure with the causes of an error, secrets of the server masked.
+    fn caused(text: String, error: &dyn std::error::Error, tap: &Tap) -> Self {
+        let causes = std::iter::successors(Some(error), |error| error.source());
+        let causes = causes.map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let causes = SafeText::line(&tap.context.redactor.redact(&causes));
+        Self { text, causes: Some(causes.to_string()) }
+    }
+}
+
+impl std::fmt::Display for SendFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl SendError {
+    /// The messages of all its causes, if there are any.
+    pub fn causes(&self) -> Option<&str> {
+        match self {
+            Self::Broken(failure) | Self::Refused(failure) => failure.causes.as_deref(),
+            Self::Closed | Self::Unread(_) | Self::Expired | Self::Unauthorized(_) => None,
+        }
+    }
 }

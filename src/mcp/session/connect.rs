@@ -117,7 +117,8 @@ async fn streams(
 
 /// The error for a connection that cannot be opened as configured.
 fn unusable(failure: &SendError, tap: &Tap) -> ConnectError {
-    let error = Error::new(ErrorCode::ServerStartup, failure.to_string());
+    let mut error = Error::new(ErrorCode::ServerStartup, failure.to_string());
+    error.causes = failure.causes().map(str::to_owned);
     failed(error.server(&tap.context.server))
 }
 

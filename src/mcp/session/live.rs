@@ -284,15 +284,19 @@ impl Core {
     /// The error for a message that was not sent.
     pub(super) fn unsent(&self, error: &SendError) -> Error {
         let help = "check the log of the server, or of the proxy in front of it";
-        let failed = |text: String| Error::new(ErrorCode::ServerUnavailable, text);
+        let failed = |text: String| {
+            let mut failed = Error::new(ErrorCode::ServerUnavailable, text);
+            failed.causes = error.causes().map(str::to_owned);
+            failed
+        };
         match error {
             SendError::Closed | SendError::Unread(_) => self.gone(),
             // The server is unreachable: it may answer open requests, but the owner must know.
-            SendError::Broken(text) => {
+            SendError::Broken(failure) => {
                 if self.view.get().is_some() {
-                    self.tap.unreachable(text);
+                    self.tap.unreachable(&failure.text);
                 }
-                failed(text.clone())
+                failed(failure.text.clone())
             }
             other if self.view.get().is_some() => {
                 let is_unauthorized = matches!(other, SendError::Unauthorized(_));

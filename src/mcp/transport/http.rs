@@ -18,9 +18,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::coding::{Coding, decoded};
 use super::events::{ReopenPauses, SseEvent, SseEvents};
-use super::remote::{Posts, RemoteServer};
+use super::remote::{Posts, RemoteServer, innermost};
 use super::unasked::Unasked;
-use super::{Outgoing, SendError, Transport};
+use super::{Outgoing, SendError, SendFailure, Transport};
 use crate::FindingKind;
 use crate::wire::tap::Tap;
 use base::SafeText;
@@ -188,7 +188,7 @@ impl Http {
             return Ok(());
         }
         let coding = Coding::from_headers(response.headers());
-        if let Some(coding) = coding.map_err(SendError::Refused)?.name() {
+        if let Some(coding) = coding.map_err(|text| SendError::Refused(text.into()))?.name() {
             self.tolerate(
                 &format!("answers are compressed ({coding}), which was not asked for"),
                 "",
@@ -289,7 +289,7 @@ impl Http {
             return Ok(None);
         }
         if !status.is_success() {
-            let error = self.refusal(status, response.headers(), "", false);
+            let error = self.refusal(status, response.headers(), "", false).into();
             let passing = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
             return Err(if passing { SendError::Broken(error) } else { SendError::Refused(error) });
         }
@@ -462,16 +462,16 @@ impl Http {
                     return Ok(());
                 }
             }
-            return Err(SendError::Refused(self.refusal(status, &headers, &shown, true)));
+            return Err(SendError::Refused(self.refusal(status, &headers, &shown, true).into()));
         }
         if !kind.starts_with("application/json") {
             let kind = if kind.is_empty() { "no content type" } else { kind };
             let text = format!("the server answered with {kind}, not JSON: {}", first_line(&shown));
-            return Err(SendError::Refused(SafeText::line(&text).to_string()));
+            return Err(SendError::Refused(SafeText::line(&text).to_string().into()));
         }
         if let Some(what) = not_utf8(&text) {
             let text = format!("the answer is {what}, not JSON in UTF-8 (RFC 8259, section 8.1)");
-            return Err(SendError::Refused(text));
+            return Err(SendError::Refused(text.into()));
         }
         if let Some(total) = over {
             self.tap.oversized(&text, b"", total);
@@ -494,8 +494,10 @@ impl Http {
         let mut bytes = Vec::new();
         let mut total = 0_u64;
         while let Some(chunk) = body.next().await {
-            let chunk = chunk
-                .map_err(|error| SendError::Refused(format!("the answer broke off: {error}")))?;
+            let chunk = chunk.map_err(|error| {
+                let text = format!("the answer broke off: {}", innermost(&error));
+                SendError::Refused(SendFailure::caused(text, &error, &self.tap))
+            })?;
             self.tap.arrived(chunk.len());
             total += chunk.len() as u64;
             if bytes.len() <= limit {
@@ -583,7 +585,8 @@ impl Transport for Http {
 }
 
 fn closed_early() -> SendError {
-    SendError::Refused("the stream of the answer was closed before its final response".to_owned())
+    let text = "the stream of the answer was closed before its final response";
+    SendError::Refused(text.to_owned().into())
 }
 
 // Helpers for unusable response bodies.

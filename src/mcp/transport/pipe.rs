@@ -226,8 +226,10 @@ impl PipeOutput {
                 0 => Err(std::io::ErrorKind::WriteZero.into()),
                 count => Ok(count),
             });
-            let broken =
-                |error| SendError::Broken(format!("the server's stdin cannot be written: {error}"));
+            let broken = |error| {
+                let text = format!("the server's stdin cannot be written: {error}");
+                SendError::Broken(text.into())
+            };
             match written {
                 Ok(count) => *done += count,
                 Err(error) => {

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio_util::io::StreamReader;
 use url::Url;
 
-use super::SendError;
+use super::{SendError, SendFailure};
 use crate::auth::NotSent;
 use crate::wire::tap::Tap;
 use base::address::is_loopback;
@@ -68,7 +68,8 @@ impl RemoteServer {
     /// When a header or certificate of the entry cannot be used.
     pub fn new(config: &HttpConfig, tap: &Arc<Tap>, answers: bool) -> Result<Self, SendError> {
         let headers = headers(config)?;
-        let builder = client_builder(&config.url, &config.tls).map_err(SendError::Refused)?;
+        let builder = client_builder(&config.url, &config.tls)
+            .map_err(|text| SendError::Refused(text.into()))?;
         // On a long-lived connection a redirect would leak the headers, and a POST its message.
         let policy = if answers {
             let auth = tap.context.auth.clone();
@@ -81,8 +82,9 @@ impl RemoteServer {
             Policy::none()
         };
         let http = builder.redirect(policy).build();
-        let http =
-            http.map_err(|error| SendError::Refused(format!("HTTP cannot be set up: {error}")))?;
+        let http = http.map_err(|error| {
+            SendError::Refused(format!("HTTP cannot be set up: {error}").into())
+        })?;
         Ok(Self { http, tap: Arc::clone(tap), headers, answers })
     }
 
@@ -96,7 +98,7 @@ impl RemoteServer {
         if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response);
         }
-        Err(SendError::Refused(format!("the server answered HTTP {status}")))
+        Err(SendError::Refused(format!("the server answered HTTP {status}").into()))
     }
 
     /// Sends a request with the headers of the entry and the token of its account, and records the
@@ -128,13 +130,17 @@ impl RemoteServer {
     pub(super) fn broken(&self, error: &reqwest::Error) -> SendError {
         let context = &self.tap.context;
         let text = unreachable_reason(error, &context.redactor);
-        let causes = SafeText::line(&context.redactor.redact(&chain(error)));
+        let failure = SendFailure::caused(text, error, &self.tap);
         tracing::warn!(
             target: "mcpdeck::transport", server = %context.server, action = "request failed",
-            causes = causes.as_str(), "{text}"
+            causes = failure.causes, "{failure}"
         );
         let connected = !error.is_connect() || error.is_redirect();
-        if self.answers && connected { SendError::Refused(text) } else { SendError::Broken(text) }
+        if self.answers && connected {
+            SendError::Refused(failure)
+        } else {
+            SendError::Broken(failure)
+        }
     }
 }
 
@@ -231,12 +237,6 @@ pub fn provide_tls() {
     });
 }
 
-/// The messages of an error and of all its causes, the outermost first.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
-
 /// The message of the innermost cause.
 pub(crate) fn innermost(mut error: &dyn std::error::Error) -> String {
     while let Some(source) = error.source() {
@@ -303,7 +303,8 @@ fn unusable(path: &Path, why: &str) -> String {
 /// # Errors
 /// Names the header that cannot be sent.
 pub(crate) fn headers(config: &HttpConfig) -> Result<HeaderMap, SendError> {
-    let bad = |name: &str, what: &str| SendError::Refused(format!("header `{name}`: {what}"));
+    let bad =
+        |name: &str, what: &str| SendError::Refused(format!("header `{name}`: {what}").into());
     let mut out = HeaderMap::new();
     for (name, value) in &config.headers {
         let key: HeaderName = name.parse().map_err(|_| bad(name, "the name is not allowed"))?;

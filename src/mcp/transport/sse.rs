@@ -15,7 +15,7 @@ use url::Url;
 
 use super::events::{SseEvent, SseEvents};
 use super::remote::{Posts, RemoteServer, Streams, ended, innermost, streams};
-use crate::transport::SendError;
+use crate::transport::{SendError, SendFailure};
 use crate::wire::tap::Tap;
 use base::SafeText;
 
@@ -29,7 +29,7 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.unwrap_or_default().to_ascii_lowercase().starts_with("text/event-stream") {
         return Err(SendError::Refused(
-            "the server answered without an event stream (SSE)".to_owned(),
+            "the server answered without an event stream (SSE)".to_owned().into(),
         ));
     }
     let base = response.url().clone();
@@ -37,9 +37,12 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
     let (streams, mut incoming, outgoing) = streams();
     let endpoint = loop {
         let event = events.next().await;
-        let event = event.map_err(|error| SendError::Broken(innermost(&error)))?;
+        let event = event.map_err(|error| {
+            SendError::Broken(SendFailure::caused(innermost(&error), &error, &remote.tap))
+        })?;
         let event = event.ok_or_else(|| {
-            SendError::Refused("the stream ended before it named the address to post to".to_owned())
+            let text = "the stream ended before it named the address to post to";
+            SendError::Refused(text.to_owned().into())
         })?;
         if event.kind == "endpoint" {
             break target(&base, &String::from_utf8_lossy(&event.data))?;
@@ -71,7 +74,7 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
 
 /// The address to post to; one of another origin is refused, because it would get the headers.
 fn target(base: &Url, named: &str) -> Result<Url, SendError> {
-    let refuse = |text: String| SendError::Refused(SafeText::cut(&text, 400).to_string());
+    let refuse = |text: String| SendError::Refused(SafeText::cut(&text, 400).to_string().into());
     let url = base.join(named.trim());
     let url = url.map_err(|error| refuse(format!("the POST address is invalid: {error}")))?;
     if url.origin() != base.origin() {

@@ -58,7 +58,7 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
     if response.status() != StatusCode::SWITCHING_PROTOCOLS || !accepted {
         let status = response.status();
         let text = format!("the server answered HTTP {status}, and did not become a WebSocket");
-        return Err(SendError::Refused(text));
+        return Err(SendError::Refused(text.into()));
     }
     let upgraded = response.upgrade().await.map_err(|error| remote.broken(&error))?;
     let most = remote.tap.context.limits.line_bytes.saturating_mul(MESSAGE_LIMIT_LINES);

@@ -179,3 +179,69 @@ fn a_failed_connection_is_logged_with_all_its_causes() {
     assert!(causes[0].starts_with("error sending request"), "{failed}");
     assert!(causes.last().is_some_and(|last| last.contains("refused")), "{failed}");
 }
+
+/// A server over HTTP that answers everything but calls: those it hangs up on.
+fn hangs_up_on_calls() -> String {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
+    let answer = |stream: std::net::TcpStream| -> std::io::Result<()> {
+        let mut reader = BufReader::new(stream);
+        loop {
+            let (mut length, mut line) = (0, String::new());
+            while reader.read_line(&mut line)? > 2 {
+                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap_or_default();
+                }
+                line.clear();
+            }
+            if line.is_empty() {
+                return Ok(());
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body)?;
+            let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let result = match message["method"].as_str() {
+                Some("initialize") => json!({"protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}),
+                Some("tools/list") => json!({"tools": [tool("echo")]}),
+                Some("tools/call") => return Ok(()),
+                _ => Value::Null,
+            };
+            let stream = reader.get_mut();
+            if result.is_null() && message["id"].is_null() {
+                stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")?;
+                continue;
+            }
+            let body = match result {
+                Value::Null => json!({"jsonrpc": "2.0", "id": message["id"],
+                    "error": {"code": -32601, "message": "not here"}}),
+                result => json!({"jsonrpc": "2.0", "id": message["id"], "result": result}),
+            };
+            let body = body.to_string();
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            )?;
+        }
+    };
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(stream));
+        }
+    });
+    url
+}
+
+#[test]
+fn a_call_that_was_cut_off_is_logged_with_all_its_causes() {
+    let bench = Bench::new();
+    bench.servers(&json!({"away": {"url": hangs_up_on_calls(), "retry": {"maxRetries": 0}}}));
+    let done = run(&bench, &["call", "away.echo", "--log-file", "host.log"]);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    let all = lines(&bench.path().join("host.log"));
+    let failed = line(&all, &json!({"server": "away", "action": "tools/call echo"}));
+    let causes: Vec<&str> = failed["causes"].as_str().expect("a text").split("; ").collect();
+    assert!(causes.len() > 1 && causes[0].starts_with("error sending request"), "{failed}");
+}

@@ -169,6 +169,7 @@ impl Tap {
         self.recorded(&entry, id, MessageKind::Error, b"", Some(&reason));
         let mut error = Error::new(ErrorCode::ServerUnavailable, reason);
         error.answered = !matches!(failure, SendError::Broken(_));
+        error.causes = failure.causes().map(str::to_owned);
         self.finish(entry, Err(error));
     }
 
