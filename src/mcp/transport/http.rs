@@ -466,8 +466,14 @@ impl Http {
         }
         if !kind.starts_with("application/json") {
             let kind = if kind.is_empty() { "no content type" } else { kind };
-            let text = format!("the server answered with {kind}, not JSON: {}", first_line(&shown));
-            return Err(SendError::Refused(SafeText::line(&text).to_string().into()));
+            // A message is one whatever it is called; a page or plain words are none.
+            let parsed = serde_json::from_slice::<serde_json::Value>(&text).unwrap_or_default();
+            if over.is_some() || parsed.get("jsonrpc").is_none() {
+                let first = first_line(&shown);
+                let text = format!("the server answered with {kind}, not JSON: {first}");
+                return Err(SendError::Refused(SafeText::line(&text).to_string().into()));
+            }
+            self.tolerate(&format!("answers come with {kind}, not application/json"), "");
         }
         if let Some(what) = not_utf8(&text) {
             let text = format!("the answer is {what}, not JSON in UTF-8 (RFC 8259, section 8.1)");

@@ -370,6 +370,31 @@ async fn whatever_answers_a_notification_the_session_goes_on() {
 }
 
 #[tokio::test]
+async fn a_message_is_read_whatever_its_content_type_is_and_a_page_is_not() {
+    for kind in ["text/plain", "text/json", "application/vnd.api+json", "text/html", ""] {
+        let mut rig = rig();
+        let web = Web::serve(move |request| match request.method() {
+            "tools/call" => {
+                let body = answer(&request.message, &text("x"));
+                Reply::raw("200 OK", &[("content-type", kind)], &body)
+            }
+            _ => legacy(&request),
+        })
+        .await;
+        let connected = open(&rig, &web, Attempt::Legacy(None)).await.expect(kind);
+        let called = connected.session.request(echo("a"), call(1).context).await;
+        assert_eq!(*called.expect(kind), text("x"), "{kind}");
+        assert_eq!(rig.kinds().await, [FindingKind::Tolerated], "{kind}");
+    }
+    for body in ["<h1>fine</h1>", "fine", r#"{"status": "fine"}"#, ""] {
+        let page = move |_: &Value| Reply::raw("200 OK", &[("content-type", "text/html")], body);
+        let (result, _) = one_call(page).await;
+        let error = result.expect_err(body);
+        assert!(error.message.contains("answered with text/html, not JSON"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn an_error_status_with_a_json_rpc_error_gives_that_error() {
     let (result, _) = one_call(|request| {
         let error = json!({"code": -32001, "message": "not today", "data": {"k": 1}});
