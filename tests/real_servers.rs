@@ -376,7 +376,9 @@ async fn a_published_server_that_is_restarted_behind_its_url_is_used_on() {
     let loaded = mcpdeck::config::load(&[config], &mcpdeck::config::Environment::of_process());
     let mut loaded = loaded.and_then(mcpdeck::config::Loaded::complete).expect("valid");
     // A reload with a changed setting opens a new session; calls still work.
-    loaded.servers[0].request_timeout = Duration::from_secs(7);
+    for server in loaded.servers.values_mut() {
+        server.request_timeout = Duration::from_secs(7);
+    }
     host.reload(loaded).await.expect("valid");
     host.start(&ServerName::new("web")).await.expect("it is ready again");
     let said = call(&host, "web.echo", json!({"message": "reloaded"})).await;

@@ -3,7 +3,6 @@
 use std::io::{BufRead, Write};
 use std::process::Stdio;
 
-use indexmap::IndexMap;
 use mcpdeck::base::secret::Secret;
 use mcpdeck::config::{McpConfig, ServerConfig, StdioConfig, TransportConfig};
 use mcpdeck::{Host, Startup};
@@ -161,7 +160,7 @@ impl Deck {
             inherit_env: false,
             limits: mcpdeck::config::ProcessLimits::default(),
         };
-        let mut config = McpConfig { servers: IndexMap::new(), ..McpConfig::default() };
+        let mut config = McpConfig::default();
         for n in 0..servers {
             let transport = TransportConfig::Stdio(stdio.clone());
             let server = ServerConfig::new(format!("echo{n}").as_str().into(), transport);

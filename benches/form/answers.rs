@@ -160,7 +160,7 @@ async fn start(kind: &str, mark: &str) -> Host {
     let mut server = ServerConfig::new("large".into(), TransportConfig::Stdio(stdio));
     server.wire.line_bytes = 256 << 20;
     server.wire.nodes = 10_000_000;
-    let mut config = McpConfig { servers: IndexMap::new(), ..McpConfig::default() };
+    let mut config = McpConfig::default();
     config.servers.insert(server.name.clone(), server);
     Host::builder().config(config).startup(Startup::All).initialize().await.unwrap()
 }

@@ -205,7 +205,10 @@ mod tests {
             ("wss://example.com/x", "websocket"),
         ] {
             let loaded = single_url(address, &Pairs::new(), &env).expect("usable");
-            assert_eq!(loaded.config.servers[0].transport.kind().as_str(), kind);
+            assert_eq!(
+                loaded.config.servers.first().expect("one").1.transport.kind().as_str(),
+                kind
+            );
         }
         assert!(!single_url("example", &Pairs::new(), &env).is_ok_and(|l| !l.has_errors()));
         assert!(single_command(&[], &Pairs::new(), &env).is_err());

@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 
@@ -36,7 +37,7 @@ pub struct Loaded {
     /// index among all usable servers; an input is replaced by a placeholder and its server held.
     pub waiting: Vec<(usize, ServerConfig)>,
     /// Where each value comes from.
-    pub origins: Origins,
+    pub origins: Arc<Origins>,
     /// Every file that was read, including env files: the files to watch.
     pub reads: Vec<PathBuf>,
 }
@@ -141,6 +142,7 @@ fn merge(files: &[PathBuf], contents: Vec<FileContent>) -> Result<Loaded, Vec<Di
     }
     let fatal = contents.iter().any(|content| content.fatal);
     let mut out = Loaded::default();
+    let mut origins = Origins::new();
     out.config.files = files.to_vec();
     let mut servers: IndexMap<ServerName, ParsedServer> = IndexMap::new();
     let mut inputs: IndexMap<String, InputConfig> = IndexMap::new();
@@ -154,17 +156,18 @@ fn merge(files: &[PathBuf], contents: Vec<FileContent>) -> Result<Loaded, Vec<Di
             servers.insert(server.name.clone(), server);
         }
         if !replaced.is_empty() {
-            out.origins.retain(|pointer, _| !replaced.contains(entry_of(pointer)));
+            origins.retain(|pointer, _| !replaced.contains(entry_of(pointer)));
         }
         inputs.extend(content.inputs.into_iter().map(|input| (input.id.clone(), input)));
         out.config.reload = content.reload.unwrap_or(out.config.reload);
-        out.origins.extend(content.origins);
+        origins.extend(content.origins);
         out.reads.extend(content.reads);
         out.diagnostics.extend(content.diagnostics);
     }
     if fatal {
         return Err(sorted(out.diagnostics, files));
     }
+    out.origins = Arc::new(origins);
     out.reads.sort();
     out.reads.dedup();
     out.needs = needs(&servers, &inputs);

@@ -1,12 +1,14 @@
 //! The configuration laid out for reading: which files there are and what each contributes, and
 //! every value in effect with its origin. Secrets are masked.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::discover::{Candidate, FileScope, candidates};
-use crate::print::{effective, origin_of_value, set_values};
+use crate::print::{PrintedEntry, origin_of_value};
 use crate::{Diagnostic, Environment, Loaded, Sources, load};
 use base::ServerName;
 use base::pointer::child_pointer;
@@ -36,7 +38,7 @@ pub fn source_files(files: &[PathBuf], env: &Environment, loaded: &Loaded) -> Ve
     let without_sources = Environment { sources: Sources::default(), ..env.clone() };
     let names = |path: &PathBuf| -> Result<Vec<ServerName>, Vec<Diagnostic>> {
         let own = load(std::slice::from_ref(path), &without_sources)?;
-        Ok(own.config.servers.into_keys().chain(own.left_out).collect())
+        Ok(own.config.servers.keys().cloned().chain(own.left_out).collect())
     };
     let used = files.iter().rev().enumerate().map(|(n, path)| {
         let all = loaded.config.servers.values().filter(|server| server.at.file == *path);
@@ -66,12 +68,14 @@ pub fn source_files(files: &[PathBuf], env: &Environment, loaded: &Loaded) -> Ve
 pub struct ServerValues {
     /// The server.
     pub name: ServerName,
-    /// Its values, in the order they are printed.
-    pub values: Vec<EffectiveValue>,
+    /// Its values that are not at their default, in the order they are printed.
+    pub set: Vec<EffectiveValue>,
+    /// The others; most servers have the same ones, which are held once.
+    pub defaults: Arc<[EffectiveValue]>,
 }
 
 /// One value in effect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct EffectiveValue {
     /// Where it is, as in the file: `args[1]`, `env.TOKEN`, `limits.depth`.
@@ -91,18 +95,24 @@ impl EffectiveValue {
 
 /// Every value in effect, by server.
 pub fn effective_values(loaded: &Loaded) -> Vec<ServerValues> {
-    let whole = effective(loaded);
-    let set = set_values(loaded, &whole);
-    let origin = |pointer: &str| origin_of_value(loaded, &set, pointer);
-    let servers = whole.get("servers").and_then(Value::as_object).into_iter().flatten();
-    servers
-        .map(|(name, entry)| {
-            let mut values = Vec::new();
-            let pointer = child_pointer("/servers", name);
-            flatten(entry, (String::new(), pointer), &origin, &mut values);
-            ServerValues { name: ServerName::new(name), values }
-        })
-        .collect()
+    let mut known: HashSet<Arc<[EffectiveValue]>> = HashSet::new();
+    let servers = loaded.config.servers.values().map(|server| {
+        let PrintedEntry { pointer, whole, set } = PrintedEntry::new(loaded, server);
+        let origin = |place: &str| {
+            let own = place.strip_prefix(&pointer).unwrap_or_default();
+            let is_set = set.as_ref().is_some_and(|set| set.pointer(own).is_some());
+            origin_of_value(loaded, is_set, place)
+        };
+        let mut values = Vec::new();
+        flatten(&whole, (String::new(), pointer.clone()), &origin, &mut values);
+        let (defaults, set): (Vec<_>, Vec<_>) =
+            values.into_iter().partition(EffectiveValue::is_default);
+        let defaults = Arc::from(defaults);
+        let defaults = known.get(&defaults).cloned().unwrap_or(defaults);
+        known.insert(Arc::clone(&defaults));
+        ServerValues { name: server.name.clone(), set, defaults }
+    });
+    servers.collect()
 }
 
 fn flatten(

@@ -50,28 +50,77 @@ pub enum PrintDetail {
 /// "TOKEN": "***", // env:GITHUB_TOKEN, mcp.json:6:28
 /// ```
 pub fn effective_text(loaded: &Loaded, detail: PrintDetail) -> String {
-    let whole = effective(loaded);
-    let set = set_values(loaded, &whole);
-    let shown = match detail {
-        PrintDetail::All => &whole,
-        PrintDetail::Set => &set,
-    };
-    let mut out = String::new();
-    let origin = |pointer: &str| origin_of_value(loaded, &set, pointer);
-    write_value(&mut out, shown, ("", 0, true), &origin);
-    out.push('\n');
+    let mut out = "{".to_owned();
+    let reload = json!(loaded.config.reload);
+    let is_default = loaded.config.reload == ReloadMode::default();
+    let is_reload_set = !is_default || loaded.origins.contains_key("/reload");
+    if detail == PrintDetail::All || is_reload_set {
+        out.push_str("\n  \"reload\": ");
+        let origin = |pointer: &str| origin_of_value(loaded, is_reload_set, pointer);
+        write_value(&mut out, &reload, ("/reload", 1, false), &origin);
+    }
+    out.push_str("\n  \"servers\": ");
+    let servers = &loaded.config.servers;
+    if servers.is_empty() {
+        let origin = |pointer: &str| origin_of_value(loaded, true, pointer);
+        write_value(&mut out, &json!({}), ("/servers", 1, true), &origin);
+    } else {
+        // One at a time: the values of all of them may be many.
+        let mut before = '{';
+        for server in servers.values() {
+            let PrintedEntry { pointer, whole, set } = PrintedEntry::new(loaded, server);
+            let shown = match detail {
+                PrintDetail::All => Some(&whole),
+                PrintDetail::Set => set.as_ref(),
+            };
+            let Some(shown) = shown else { continue };
+            out.push(before);
+            before = ',';
+            let name = SafeText::line(&json!(server.name).to_string());
+            let _ = write!(out, "\n    {name}: ");
+            let origin = |place: &str| {
+                let own = place.strip_prefix(&pointer).unwrap_or_default();
+                let is_set = set.as_ref().is_some_and(|set| set.pointer(own).is_some());
+                origin_of_value(loaded, is_set, place)
+            };
+            write_value(&mut out, shown, (&pointer, 2, true), &origin);
+        }
+        out.push_str(if before == '{' { "{}" } else { "\n  }" });
+    }
+    out.push_str("\n}\n");
     out
 }
 
+/// A server's entry for reading.
+pub(crate) struct PrintedEntry {
+    /// Where it is.
+    pub(crate) pointer: String,
+    /// Every value.
+    pub(crate) whole: Value,
+    /// Those that are not at their default: what a file sets, and what differs from its default for
+    /// another reason.
+    pub(crate) set: Option<Value>,
+}
+
+impl PrintedEntry {
+    /// The entry of a server of `loaded`.
+    pub(crate) fn new(loaded: &Loaded, server: &ServerConfig) -> Self {
+        let pointer = child_pointer("/servers", server.name.as_str());
+        let whole = Value::Object(entry(server));
+        let set = printed_part(loaded, &pointer, &whole, Some(&defaults_of(server)));
+        Self { pointer, whole, set }
+    }
+}
+
 /// The origin of a value in effect as text: its own, or that of the enclosing object, key or entry
-/// when one setting sets several values. `set` holds the values that are not defaults.
-pub(crate) fn origin_of_value(loaded: &Loaded, set: &Value, pointer: &str) -> String {
+/// when one setting sets several values. `is_set` tells that it is not a default.
+pub(crate) fn origin_of_value(loaded: &Loaded, is_set: bool, pointer: &str) -> String {
+    if !is_set {
+        return "default".to_owned();
+    }
     let mut around = std::iter::successors(Some(pointer), |p| p.rsplit_once('/').map(|(up, _)| up));
     let nearest = around.find(|p| loaded.origins.contains_key(*p));
-    match set.pointer(pointer) {
-        Some(_) => origin_in_words(loaded, nearest.unwrap_or(pointer)),
-        None => "default".to_owned(),
-    }
+    origin_in_words(loaded, nearest.unwrap_or(pointer))
 }
 
 /// The origin of a value as text.
@@ -218,18 +267,6 @@ fn root(root: &RootConfig) -> Value {
         Some(name) => json!({ "uri": root.uri, "name": name }),
         None => json!(root.uri),
     }
-}
-
-/// The part of `whole`, the effective configuration of `loaded`, that is not at its default: what a
-/// file sets, and what differs from its default for another reason. Every server keeps its entry.
-pub(crate) fn set_values(loaded: &Loaded, whole: &Value) -> Value {
-    let servers = loaded.config.servers.values();
-    let servers: Map<_, _> = servers.map(|s| (s.name.to_string(), defaults_of(s))).collect();
-    let mut defaults = json!({ "reload": ReloadMode::default() });
-    if !servers.is_empty() {
-        defaults["servers"] = servers.into();
-    }
-    printed_part(loaded, "", whole, Some(&defaults)).unwrap_or_default()
 }
 
 /// The entry of a server with the same transport and nothing else set. What is run has no default:

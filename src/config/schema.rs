@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use crate::{Diagnostic, Position};
+use crate::{Diagnostic, Position, ServerMap};
 
 mod policy;
 
@@ -22,7 +22,7 @@ pub struct McpConfig {
     /// The files it came from, in order of precedence (the last wins); empty for `-- COMMAND`.
     pub files: Vec<PathBuf>,
     /// The servers, in file order.
-    pub servers: IndexMap<ServerName, ServerConfig>,
+    pub servers: ServerMap,
     /// Declared inputs (VS Code's `inputs`).
     pub inputs: Vec<InputConfig>,
     /// Whether a reload is applied at once or shown first.

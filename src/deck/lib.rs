@@ -64,7 +64,7 @@ pub use recording::{
     export_recording, recording_schema,
 };
 pub use saved::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget};
-pub use situation::{FileText, InputState, InputView, Situation};
+pub use situation::{FileText, InputState, InputView, Situation, ValuesInEffect};
 pub use stats::host_stats;
 pub use tokens::{TokenFiles, accounts};
 pub use trust::{ApprovalChange, Awaiting, Passed, Review, TrustGate, TrustStore, TrustVerdict};

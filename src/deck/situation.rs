@@ -2,10 +2,13 @@
 //! file that is not in use yet, and the text of the files.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use super::trust::Awaiting;
 use base::{SafeText, ServerName};
-use config::{ConfigChange, InputConfig, ServerValues, SourceFile, SourceText};
+use config::{
+    ConfigChange, InputConfig, Loaded, ServerValues, SourceFile, SourceText, effective_values,
+};
 
 /// The state of the configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,7 +24,7 @@ pub struct Situation {
     /// The configuration files and what each contributes.
     pub sources: Vec<SourceFile>,
     /// Every value in effect.
-    pub values: Vec<ServerValues>,
+    pub values: ValuesInEffect,
     /// Why the files are polled for changes, if they are.
     pub polling: Option<SafeText>,
     /// Whether there is an edit to undo.
@@ -30,6 +33,31 @@ pub struct Situation {
     pub asks: bool,
     /// What a changed file that is not in use yet would change.
     pub plan: Option<ConfigChange>,
+}
+
+/// Every value in effect by server, read when somebody looks.
+#[derive(Clone, Debug, Default)]
+pub struct ValuesInEffect {
+    loaded: Loaded,
+    read: Arc<OnceLock<Vec<ServerValues>>>,
+}
+
+impl ValuesInEffect {
+    /// Those of a configuration.
+    pub fn new(loaded: Loaded) -> Self {
+        Self { loaded, read: Arc::default() }
+    }
+
+    /// The values of each server, in file order.
+    pub fn by_server(&self) -> &[ServerValues] {
+        self.read.get_or_init(|| effective_values(&self.loaded))
+    }
+}
+
+impl PartialEq for ValuesInEffect {
+    fn eq(&self, other: &Self) -> bool {
+        self.loaded == other.loaded
+    }
 }
 
 /// A declared input and its state.

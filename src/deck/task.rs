@@ -13,15 +13,14 @@ use super::definitions::KeptDefinitions;
 use super::edits::{FileEditor, Made};
 use super::handle::{DeckBuilder, DeckSource};
 use super::inputs::{KeptInputs, KeyringAnswer};
-use super::situation::{FileText, Situation};
+use super::situation::{FileText, Situation, ValuesInEffect};
 use super::trust::{Passed, TrustGate, TrustVerdict};
 use super::watch::{ConfigWatch, LoadResult, WatchOptions};
 use base::notices::NoticeReader;
 use base::{SafeText, Secret, ServerName, WatchMode};
 use config::error::{Error, ErrorCode};
 use config::{
-    self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode, effective_values,
-    source_files,
+    self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode, source_files,
 };
 use host::{Host, HostView, ShutdownReport, Startup, reload_plan};
 
@@ -419,7 +418,7 @@ impl DeckTask {
             keyring: self.kept.is_possible(),
             undo: !self.edits.is_empty(),
             sources: if self.files.is_empty() { Vec::new() } else { source_files() },
-            values: effective_values(&in_effect),
+            values: ValuesInEffect::new(in_effect),
             polling: match self.watch.as_ref().map(ConfigWatch::mode) {
                 Some(WatchMode::Polling(reason)) => Some(SafeText::line(&reason)),
                 _ => None,

@@ -944,7 +944,7 @@ fn refused(failure: &AuthFailure, server: &ServerName) -> Error {
 
 fn send(slot: &Slot, command: Command) -> Result<(), Error> {
     use tokio::sync::mpsc::error::TrySendError;
-    slot.commands.try_send(command).map_err(|error| match error {
+    slot.commands.try_send(Box::new(command)).map_err(|error| match error {
         TrySendError::Full(_) => {
             Error::new(ErrorCode::RateLimited, "busy: too many commands wait for this server")
                 .server(&slot.name)

@@ -65,7 +65,7 @@ impl Supervisor {
         self.shared.facts.record(None, loaded(&self.config)).await;
         let mut slots = Slots::new();
         let mut actors = Vec::new();
-        for config in self.config.servers.values() {
+        for config in self.config.servers.shared_values() {
             let (slot, commands) = new_slot(config);
             slots.insert(config.name.clone(), Arc::clone(&slot));
             actors.push((slot, commands));
@@ -174,7 +174,7 @@ impl Supervisor {
                 }
                 let (done, _) = oneshot::channel();
                 let leave = Command::Control(leave, done);
-                if slot.commands.send(leave).await.is_ok() {
+                if slot.commands.send(Box::new(leave)).await.is_ok() {
                     // The actor drops its receiver when it ends, also after a panic.
                     slot.commands.closed().await;
                 }
@@ -241,7 +241,7 @@ impl Supervisor {
         let mut slots = Slots::new();
         let mut fresh = Vec::new();
         let added: HashSet<&ServerName> = plan.added.iter().collect();
-        for config in self.config.servers.values() {
+        for config in self.config.servers.shared_values() {
             let slot = match before.get(&config.name) {
                 Some(slot) if !added.contains(&config.name) => Arc::clone(slot),
                 _ => {
@@ -276,7 +276,7 @@ impl Supervisor {
     async fn change(&self, plan: &ConfigChange) {
         let slots = self.shared.slots();
         let of = |name: &ServerName| {
-            Some((slots.get(name)?, Arc::new(self.config.servers.get(name)?.clone())))
+            Some((slots.get(name)?, Arc::clone(self.config.servers.shared(name)?)))
         };
         // Retry a server that is down when a setting that may have prevented its start changed.
         let again = plan.followed.iter().filter(|(name, fields)| {
@@ -305,9 +305,9 @@ impl Supervisor {
     }
 }
 
-fn new_slot(config: &ServerConfig) -> (Arc<Slot>, mpsc::Receiver<Command>) {
+fn new_slot(config: &Arc<ServerConfig>) -> (Arc<Slot>, mpsc::Receiver<Box<Command>>) {
     let (sender, commands) = mpsc::channel(SERVER_COMMAND_CAPACITY);
-    (Arc::new(Slot::new(Arc::new(config.clone()), sender)), commands)
+    (Arc::new(Slot::new(Arc::clone(config), sender)), commands)
 }
 
 fn loaded(config: &McpConfig) -> Fact {
@@ -507,7 +507,7 @@ fn restart_reason(fields: &[String]) -> SafeText {
 const STARTING: [&str; 4] = ["timeout", "startupTimeout", "restart", "retry"];
 
 /// A new slot and its command receiver.
-type Fresh = (Arc<Slot>, mpsc::Receiver<Command>);
+type Fresh = (Arc<Slot>, mpsc::Receiver<Box<Command>>);
 
 #[cfg(test)]
 mod tests {

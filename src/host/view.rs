@@ -465,14 +465,16 @@ impl HostView {
             Fact::ShutdownBegan => self.stopping = true,
             fact => {
                 if let Some(name) = &record.server {
-                    let known = self.servers.contains_key(name);
-                    let entry = self
-                        .servers
-                        .entry(name.clone())
-                        .or_insert_with(|| Arc::new(ServerView::new(name.clone(), record.at)));
-                    Arc::make_mut(entry).apply(record.at, fact);
-                    if !known {
-                        self.sort_servers();
+                    if !self.servers.contains_key(name) {
+                        let place =
+                            |name: &ServerName| self.order.get_index_of(name).unwrap_or(usize::MAX);
+                        let own = place(name);
+                        let at = self.servers.partition_point(|known, _| place(known) <= own);
+                        let new = Arc::new(ServerView::new(name.clone(), record.at));
+                        self.servers.shift_insert(at, name.clone(), new);
+                    }
+                    if let Some(entry) = self.servers.get_mut(name) {
+                        Arc::make_mut(entry).apply(record.at, fact);
                     }
                 }
             }

@@ -31,10 +31,9 @@ use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::base::{LogLevel, ServerName};
 use mcpdeck::config::{
-    Environment, FileScope, InputConfig, InputKind, ShownEntry, SourceFile, effective_values,
-    load_text,
+    Environment, FileScope, InputConfig, InputKind, ShownEntry, SourceFile, load_text,
 };
-use mcpdeck::deck::{DeckEvent, News, TrustGate, TrustStore};
+use mcpdeck::deck::{DeckEvent, News, TrustGate, TrustStore, ValuesInEffect};
 use mcpdeck::host::{BuildEnd, BuildView, DevView, Fact, HostView, Record, reload_plan};
 use mcpdeck::mcp::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::process::ExitView;
@@ -254,7 +253,7 @@ fn situation() -> Situation {
     };
     Situation {
         revision: 1,
-        values: effective_values(&passed.reviewed),
+        values: ValuesInEffect::new(passed.reviewed.clone()),
         sources: vec![
             SourceFile {
                 path: "mcp.json".into(),

@@ -27,7 +27,7 @@ use mcp::{
 
 /// The account of one server; outlives its sessions.
 pub struct Account {
-    commands: mpsc::WeakSender<Command>,
+    commands: mpsc::WeakSender<Box<Command>>,
     state: Mutex<AccountState>,
 }
 
@@ -41,7 +41,7 @@ struct AccountState {
 
 impl Account {
     /// An account; `commands` is used to start its server after a sign-in.
-    pub fn new(commands: mpsc::WeakSender<Command>) -> Self {
+    pub fn new(commands: mpsc::WeakSender<Box<Command>>) -> Self {
         Self { commands, state: Mutex::default() }
     }
 
@@ -125,7 +125,7 @@ impl Account {
             Ok(()) => {
                 if let Some(commands) = me.commands.upgrade() {
                     let start = Command::Control(LifecycleInput::Start, oneshot::channel().0);
-                    let _ = commands.try_send(start);
+                    let _ = commands.try_send(Box::new(start));
                 }
             }
             Err(failure) => {

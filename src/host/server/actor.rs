@@ -33,10 +33,6 @@ use mcp::{Capabilities, FetchedList, ListKind, PendingRequest, Request, SessionE
 
 /// Capacity of a session's event channel; when it is full, the session waits (backpressure).
 const EVENT_CAPACITY: usize = 256;
-/// How long a process may take to exit after its connection closed before it is stopped: most
-/// crashes cause both, and the exit status is the better reason. Writing a core file on a busy
-/// machine takes most of a second.
-pub(super) const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A result the actor waited for.
 enum Happened {
@@ -73,7 +69,7 @@ pub struct Actor<'a> {
     config: Arc<ServerConfig>,
     machine: Lifecycle,
     /// Commands to the server; the channel outlives a restarted actor.
-    commands: &'a mut mpsc::Receiver<Command>,
+    commands: &'a mut mpsc::Receiver<Box<Command>>,
     /// The state requested by the commands so far.
     desired: &'a mut Next,
     /// Pending work besides commands and session events.
@@ -107,7 +103,7 @@ impl<'a> Actor<'a> {
     pub fn new(
         shared: &Arc<HostShared>,
         slot: &Arc<Slot>,
-        commands: &'a mut mpsc::Receiver<Command>,
+        commands: &'a mut mpsc::Receiver<Box<Command>>,
         desired: &'a mut Next,
     ) -> Self {
         let live = slot.live();
@@ -138,11 +134,14 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Runs until the server is removed.
-    pub async fn run(mut self) {
+    /// Runs until the server is removed; `first` is a command that was received before.
+    pub async fn run(mut self, first: Option<Box<Command>>) {
         self.shared.approvals.configure(&self.config);
         if !self.config.disabled && *self.desired == Next::Start {
             self.begin().await;
+        }
+        if let Some(command) = first {
+            self.obey(*command).await;
         }
         while !self.finished {
             let events = async {
@@ -154,7 +153,7 @@ impl<'a> Actor<'a> {
             tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
-                    Some(command) => self.obey(command).await,
+                    Some(command) => self.obey(*command).await,
                     // All handles were dropped: stop the server.
                     None => self.give(LifecycleInput::Stop(Next::Leave)).await,
                 },
@@ -398,7 +397,7 @@ impl<'a> Actor<'a> {
             if live.session.is_none() || live.state != ServerState::Ready {
                 // Wake a sleeping dependency.
                 let start = || Command::Control(LifecycleInput::Start, oneshot::channel().0);
-                let wakes = live.is_asleep() && slot.commands.try_send(start()).is_ok();
+                let wakes = live.is_asleep() && slot.commands.try_send(Box::new(start())).is_ok();
                 let hopeless = live.settled && !wakes;
                 if missing.as_ref().is_none_or(|(_, before)| hopeless && !before) {
                     missing = Some((SafeText::line(&missing_reason(&live, hopeless)), hopeless));

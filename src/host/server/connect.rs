@@ -66,6 +66,10 @@ pub struct Opened {
     pub process: Option<Arc<dyn ProcessHandle>>,
 }
 
+/// How long a process may take to exit after its connection closed before it is stopped: most
+/// crashes cause both, and the exit status is the better reason. Writing a core file on a busy
+/// machine takes most of a second.
+pub const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a session may take to close before its process is stopped anyway.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a server has from the end of its stdin that asks something meanwhile: the question may

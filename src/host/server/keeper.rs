@@ -27,15 +27,26 @@ const PAUSES: [Duration; 3] =
 const STABLE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Runs the actor of `slot` until its server was removed or the actor has failed too often.
-pub async fn keep(shared: Arc<HostShared>, slot: Arc<Slot>, mut commands: mpsc::Receiver<Command>) {
+pub async fn keep(
+    shared: Arc<HostShared>,
+    slot: Arc<Slot>,
+    mut commands: mpsc::Receiver<Box<Command>>,
+) {
     let mut desired = Next::Start;
     let mut pauses = PAUSES.iter();
+    let mut first = None;
+    if slot.live().config.disabled {
+        // A disabled server costs no actor until there is something to do: files may hold thousands.
+        first = commands.recv().await;
+    }
     loop {
+        // Boxed for the same reason.
         let actor = Actor::new(&shared, &slot, &mut commands, &mut desired);
+        let running = Box::pin(actor.run(first.take()));
         let began = Instant::now();
         // Unwind-safe: shared state is either behind locks that do not poison or published
         // atomically.
-        let Err(panic) = AssertUnwindSafe(actor.run()).catch_unwind().await else { break };
+        let Err(panic) = AssertUnwindSafe(running).catch_unwind().await else { break };
         if began.elapsed() >= STABLE_INTERVAL {
             pauses = PAUSES.iter();
         }

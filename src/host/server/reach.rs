@@ -11,9 +11,9 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::Fact;
-use crate::server::actor::EXIT_TIMEOUT;
 use crate::server::connect::{
-    Connector, ExitReport, OpenError, OpenRequest, Opened, ProcessHandle, RunningStep, StopPlan,
+    Connector, EXIT_TIMEOUT, ExitReport, OpenError, OpenRequest, Opened, ProcessHandle,
+    RunningStep, StopPlan,
 };
 use crate::server::remedy::{self, FailureOutput};
 use crate::view::StartStep;

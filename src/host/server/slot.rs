@@ -45,7 +45,7 @@ pub struct Slot {
     /// Its name.
     pub name: ServerName,
     /// Commands to its actor. Overflow policy: the sender gets a "busy" error.
-    pub commands: mpsc::Sender<Command>,
+    pub commands: mpsc::Sender<Box<Command>>,
     /// The most recent traffic of this server, kept across restarts.
     pub black_box: Ring<TrafficRecord>,
     /// Masks its secrets: those of its entry, and its OAuth tokens.
@@ -146,7 +146,7 @@ pub struct Ledger {
 
 impl Slot {
     /// A server that has not started.
-    pub fn new(config: Arc<ServerConfig>, commands: mpsc::Sender<Command>) -> Self {
+    pub fn new(config: Arc<ServerConfig>, commands: mpsc::Sender<Box<Command>>) -> Self {
         let state = if config.disabled { ServerState::Disabled } else { ServerState::Waiting };
         let live = Live {
             state,
@@ -224,7 +224,7 @@ impl Slot {
     /// Sends a command and waits until it is processed. Returns `false` without an actor.
     pub async fn command(&self, command: impl FnOnce(oneshot::Sender<()>) -> Command) -> bool {
         let (done, taken) = oneshot::channel();
-        let is_sent = self.commands.send(command(done)).await.is_ok();
+        let is_sent = self.commands.send(Box::new(command(done))).await.is_ok();
         if is_sent {
             let _ = taken.await;
         }

@@ -333,12 +333,13 @@ fn input_line(view: &InputView, doc: &mut Doc) {
 /// All effective values: those set in a file by server, then the defaults of all, once.
 fn effective(model: &Model, doc: &mut Doc) {
     let situation = &model.situation;
-    if situation.values.is_empty() {
+    let values = situation.values.by_server();
+    if values.is_empty() {
         doc.text(0, &"not known yet", Role::Muted);
         return;
     }
     let mut all_defaults = indexmap::IndexSet::new();
-    for server in situation.values.iter().filter(|server| model.in_scope(&server.name)) {
+    for server in values.iter().filter(|server| model.in_scope(&server.name)) {
         doc.heading(Model::name(&server.name));
         let hold = model.entry(&server.name).and_then(|entry| entry.hold.as_ref());
         if let Some(hold) = hold {
@@ -347,14 +348,12 @@ fn effective(model: &Model, doc: &mut Doc) {
             let text = "as approved; the changed entry in the file awaits approval";
             doc.text(2, &text, Role::Attention);
         }
-        let (defaults, set): (Vec<_>, Vec<_>) =
-            server.values.iter().partition(|value| value.is_default());
-        for value in set {
+        for value in &server.set {
             value_lines(value, doc);
         }
-        let more = count(defaults.len(), "more key");
+        let more = count(server.defaults.len(), "more key");
         doc.text(2, &ink!("{} at the defaults below", more), Role::Faint);
-        all_defaults.extend(defaults.iter().map(|one| format!("{} {}", one.key, one.value)));
+        all_defaults.extend(server.defaults.iter().map(|one| format!("{} {}", one.key, one.value)));
     }
     let all: Vec<String> = all_defaults.into_iter().collect();
     doc.heading("defaults");

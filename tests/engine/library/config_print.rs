@@ -150,8 +150,9 @@ fn a_setting_that_is_given_in_part_loads_again() {
 #[test]
 fn a_word_that_sets_several_values_is_the_origin_of_each() {
     let text = r#"{"servers": {"a": {"command": "x", "cache": false}}}"#;
-    let values = mcpdeck::config::effective_values(&load(text)).remove(0).values;
-    let of = |key: &str| values.iter().find(|value| value.key == key).expect("there");
+    let values = mcpdeck::config::effective_values(&load(text)).remove(0);
+    let all = || values.set.iter().chain(values.defaults.iter());
+    let of = |key: &str| all().find(|value| value.key == key).expect("there");
     assert_eq!(of("cache.enabled").origin, "mcp.json:1:45");
     assert!(of("cache.ttl").is_default());
 }

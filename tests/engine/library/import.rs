@@ -305,12 +305,12 @@ fn every_spelling_of_disabled_means_disabled_everywhere() {
         }
         let ours = format!("{{\"servers\": {{\"a\": {entry}}}}}");
         let loaded = load_text(Path::new("mcp.json"), &ours, &env).expect("loads");
-        assert!(loaded.config.servers[0].disabled, "{word}");
+        assert!(loaded.config.servers.first().unwrap().1.disabled, "{word}");
         assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
         let enable = mcpdeck::config::Edit::Enable { name: "a".into() };
         let text = mcpdeck::config::apply_edit(&ours, &enable).expect("edited");
         let loaded = load_text(Path::new("mcp.json"), &text, &env).expect("loads");
-        assert!(!loaded.config.servers[0].disabled, "{text}");
+        assert!(!loaded.config.servers.first().unwrap().1.disabled, "{text}");
     }
     let gemini =
         "{\"mcp\": {\"excluded\": [\"a\"]}, \"mcpServers\": {\"a\": {\"command\": \"x\"}}}";

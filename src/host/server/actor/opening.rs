@@ -10,10 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::attempt::{OpenAttempt, Opening};
 use super::lists::Refreshes;
-use super::{Actor, Addressee, EVENT_CAPACITY, EXIT_TIMEOUT, Happened};
+use super::{Actor, Addressee, EVENT_CAPACITY, Happened};
 use crate::Fact;
 use crate::approvals::queue::QueueHandle;
-use crate::server::connect::{ExitReport, OpenError, OpenRequest, Opened, Steps, StopPlan};
+use crate::server::connect::{
+    EXIT_TIMEOUT, ExitReport, OpenError, OpenRequest, Opened, Steps, StopPlan,
+};
 use crate::server::lifecycle::{LifecycleInput, Loss, Phase};
 use crate::server::memory::Definitions;
 use crate::server::remedy::{FailureOutput, error_line, remedy};
