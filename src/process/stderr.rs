@@ -6,6 +6,7 @@
 //! record of their own, at most one a second. The last bytes are always kept raw, so that the tail
 //! that explains a crash is exact even then.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,12 +119,31 @@ impl StderrTap {
 fn safe(line: &[u8], more: usize, limit: usize, redactor: &Redactor) -> SafeText {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let text = String::from_utf8_lossy(line);
+    let text = without_colors(&text);
     let text = redactor.redact(&text);
     if text.len() <= limit && more == 0 {
         return SafeText::line(&text);
     }
     let head = cut(&text, limit);
     SafeText::line(&format!("{head} … {} bytes more", text.len() - head.len() + more))
+}
+
+/// A text without the sequences that set colours and weight (ECMA-48, SGR): programs write them to
+/// pipes too, and they say nothing.
+fn without_colors(text: &str) -> Cow<'_, str> {
+    if !text.contains("\u{1b}[") {
+        return Cow::Borrowed(text);
+    }
+    let mut parts = text.split("\u{1b}[");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !(c.is_ascii_digit() || c == ';' || c == ':'));
+        match end.filter(|end| part[*end..].starts_with('m')) {
+            Some(end) => out.push_str(&part[end + 1..]),
+            None => out.extend(["\u{1b}[", part]),
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// Reads stderr to its end.
@@ -334,4 +354,26 @@ pub(super) fn level(line: &[u8]) -> LogLevel {
         }
     }
     LogLevel::Info
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colors_go_and_everything_else_stays_visible() {
+        for (line, shown) in [
+            ("\u{1b}[31mHTTP error:\u{1b}[39m failed", "HTTP error: failed"),
+            ("\u{1b}[1;38;5;9ma\u{1b}[m\u{1b}[0mb", "ab"),
+            ("\u{1b}[2J\u{1b}]0;t\u{7}x", "␛[2J␛]0;t␇x"),
+            ("\u{1b}[31", "␛[31"),
+        ] {
+            let redactor = Redactor::default();
+            assert_eq!(safe(line.as_bytes(), 0, 100, &redactor).as_str(), shown);
+        }
+        // A secret in colours is one as well.
+        let redactor = Redactor::new([base::Secret::new("hunter2hunter2")]);
+        let shown = safe(b"is \x1b[1mhunter2\x1b[0mhunter2", 0, 100, &redactor);
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
 }

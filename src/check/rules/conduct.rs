@@ -111,7 +111,7 @@ fn protocol(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
             message = format!("{message} ({request})");
         }
         if let Some(raw) = first.map(|f| &f.raw).filter(|raw| !raw.is_empty())
-            && !message.contains(&brief(raw, 60))
+            && !message.contains(brief(raw, 60).trim_end_matches('…'))
         {
             message = format!("{message}: `{}`", brief(raw, 120));
         }

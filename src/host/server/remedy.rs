@@ -27,9 +27,14 @@ pub fn error_line(lines: &[SafeText]) -> Option<&SafeText> {
     lines.get(error_line_at(lines)?)
 }
 
-/// The last line that reports an error.
+/// The last line that reports an error; one that says what could not be reached is preferred to
+/// those that say that it failed.
 pub fn reported_error(lines: &[SafeText]) -> Option<&SafeText> {
-    lines.iter().rfind(|line| !is_noise(line) && is_error(line))
+    let is_cause = |line: &&SafeText| {
+        line.contains("Error: ") && UNREACHABLE.split('|').any(|code| line.contains(code))
+    };
+    let cause = lines.iter().rfind(is_cause);
+    cause.or_else(|| lines.iter().rfind(|line| !is_noise(line) && is_error(line)))
 }
 
 /// The index of that line.
@@ -178,6 +183,9 @@ const KILLED: &str =
 
 /// Maximum length of a name repeated in a help text, in bytes.
 const MAX_NAME_BYTES: usize = 200;
+/// Codes of the system for what cannot be reached.
+const UNREACHABLE: &str =
+    "ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH";
 /// Case-insensitive patterns of server output and their help texts, most specific first. `{}` is
 /// replaced by the first group; since servers control that text, groups only match what looks like
 /// a package, a program or a path.
@@ -202,7 +210,7 @@ const SAYINGS: &[(&str, &str)] = &[
     ),
     (
         "'(?:Server|FastMCP|MCPServer)' object has no attribute '(\\w+)'\
-         |No module named 'mcp\\.([\\w.]+)'$\
+         |No module named 'mcp\\.([\\w.]+)'(?:$|\\. This is mcp)\
          |cannot import name '(\\w+)' from 'mcp[\\w.]*'",
         "it was written for another major version of the Python SDK than the one that is installed \
          (`{}`): install it with `mcp<2` (`uvx --with 'mcp<2' PACKAGE`), or a newer version of the \

@@ -142,7 +142,8 @@ fn answer(
             Outcome::Broken(reason)
         }
     };
-    if id.is_none() {
+    // An error may lack one: the message it is about could not be read (2025-11-25, schema).
+    if id.is_none() && !matches!(outcome, Outcome::Error(_)) {
         notes.push("an answer without an id".to_owned());
     }
     Inbound::Answer { id, outcome }

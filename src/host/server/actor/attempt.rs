@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::Fact;
-use crate::server::connect::{OpenError, OpenRequest, Opened, StopPlan};
+use crate::server::connect::{EXIT_TIMEOUT, ExitReport, OpenError, OpenRequest, Opened, StopPlan};
+use crate::server::remedy::{FailureOutput, error_line, remedy};
 use crate::shared::HostShared;
 use crate::view::StartStep;
 use base::SafeText;
@@ -100,9 +101,30 @@ impl OpenAttempt {
     }
 
     /// Closes the session and stops the process after the rest of the start failed.
-    async fn give_up(&self, opened: Opened, error: Error) -> OpenError {
+    async fn give_up(&self, opened: Opened, mut error: Error) -> OpenError {
         let plan = StopPlan::new(&self.request.config, &self.shared.force);
+        let by_itself = match &opened.process {
+            // A closed connection: how the process ends is the better reason.
+            Some(process) if error.code == ErrorCode::ServerUnavailable => {
+                tokio::time::timeout(EXIT_TIMEOUT, process.exited()).await.is_ok()
+            }
+            _ => false,
+        };
         let exit = opened.end(error.clone(), plan).await;
+        if let Some(ExitReport { exit, stderr_tail }) = exit.as_ref().filter(|_| by_itself) {
+            let said = error_line(stderr_tail).map(|line| format!(": {}", line.trim()));
+            let said = said.unwrap_or_default();
+            error.message = format!("{} while its lists were fetched{said}", exit.describe());
+            let output = FailureOutput {
+                exit: Some(exit),
+                stderr: stderr_tail,
+                junk: None,
+                was_ready: false,
+            };
+            if let Some(help) = remedy(output) {
+                error = error.help(help);
+            }
+        }
         let retryable = error.code == ErrorCode::ServerUnavailable;
         OpenError { error, retryable, exit }
     }

@@ -77,6 +77,12 @@ fn the_words_of_common_runtimes_lead_to_the_thing_to_do() {
         ),
         (1, "SyntaxError: Cannot use import statement outside a module", "\"type\": \"module\""),
         (1, "ModuleNotFoundError: No module named 'mcp'", "has no `mcp`"),
+        (
+            1,
+            "ModuleNotFoundError: No module named 'mcp.server.fastmcp'. This is mcp 2.x, where \
+             FastMCP was renamed to MCPServer; see the migration guide or pin 'mcp<2'.",
+            "with `mcp<2`",
+        ),
         (1, "ModuleNotFoundError: No module named 'google.auth'", "has no `google`"),
         (
             2,
@@ -171,4 +177,14 @@ fn an_address_that_does_not_answer_is_distinguished() {
         assert!(of_address(failure).is_some_and(|help| help.contains(part)), "{failure}");
     }
     assert_eq!(of_address("the server answered HTTP 500"), None);
+}
+
+#[test]
+fn what_cannot_be_reached_is_told_rather_than_that_it_failed() {
+    let stderr = lines(
+        "HTTP transport error: TypeError: fetch failed\n  [cause]: Error: getaddrinfo ENOTFOUND \
+         mcp.example.com\n    code: 'ENOTFOUND',\nError forwarding message: TypeError: fetch failed",
+    );
+    let said = reported_error(&stderr).map(|line| line.trim());
+    assert_eq!(said, Some("[cause]: Error: getaddrinfo ENOTFOUND mcp.example.com"));
 }
