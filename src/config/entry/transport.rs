@@ -191,15 +191,38 @@ fn check_command(command: &str, reader: &mut EntryReader<'_, '_>) {
         reader.report(("config/empty", Severity::Error), "command", message);
         return;
     }
-    let mut words = command.split_whitespace();
-    let (program, more) = (words.next().unwrap_or_default(), words.count());
     let has_args = reader.entry.node.get("args").is_some_and(|args| !args.elements().is_empty());
-    if more > 0 && !has_args && !command.contains(['/', '\\']) {
-        let message = "`command` looks like a whole command line";
-        let program = masked_address(program);
-        reader
-            .report(("config/command-line", Severity::Warning), "command", message)
-            .help(format!("write \"command\": \"{program}\" and the rest as `args`"));
+    if has_args || !is_command_line(command) {
+        return;
+    }
+    let program = command.split_whitespace().next().unwrap_or_default();
+    let help = if command.split_whitespace().any(|word| SHELL_WORDS.contains(&word)) {
+        "no shell reads it: write \"command\": \"sh\" and \"args\": [\"-c\", ...]".to_owned()
+    } else if let Some((name, _)) = program.split_once('=') {
+        format!("write {} into `env`, the program as `command` and the rest as `args`", name.trim())
+    } else {
+        format!("write \"command\": \"{}\" and the rest as `args`", masked_address(program))
+    };
+    let message = "`command` looks like a whole command line";
+    reader.report(("config/command-line", Severity::Warning), "command", message).help(help);
+}
+
+/// What a shell would act on between the words of a command line.
+const SHELL_WORDS: [&str; 7] = ["|", "||", "&&", ";", ">", "<", "2>&1"];
+
+/// Whether a `command` has arguments in it. The path of a program may contain blanks: it is one if
+/// its first word could be the beginning of a path.
+fn is_command_line(command: &str) -> bool {
+    let is_path = |word: &str| word.contains(['/', '\\']);
+    let mut words = command.split_whitespace();
+    let (program, second) = (words.next().unwrap_or_default(), words.next());
+    match second {
+        None => false,
+        Some(second) => {
+            !is_path(command)
+                || !is_path(program)
+                    && (second.starts_with(['-', '@', '/']) || program.contains('='))
+        }
     }
 }
 
