@@ -287,6 +287,9 @@ impl ConsentArgs {
         }
         // No glob means every tool.
         let tools = if self.allow_all { Vec::new() } else { self.allow.clone() };
+        for unmatched in scene.policy.unmatched(&tools) {
+            output::warn(&SafeText::line(&unmatched.to_string()));
+        }
         allow(scene, model, tools)
     }
 }

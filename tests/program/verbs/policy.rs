@@ -436,6 +436,17 @@ fn a_model_is_not_the_user_and_asks_about_what_is_not_read_only() {
     assert!(!told.1 && told.2.as_str().unwrap().contains("nobody could be asked"), "{done:#?}");
     assert_eq!(made(&[]), ["asked", "denied"], "they are annotated as read-only");
     assert_eq!(made(&["--allow", "s.w*"]), ["asked", "denied", "writes"]);
+    for spelled in ["s.writes", "s/writes", "s:writes", "s__writes", "s/w*", "s:*", "s__w*"] {
+        let (results, done) = chat(&["--allow", spelled]);
+        assert!(results.iter().all(|(_, made, _)| *made), "{spelled}: {done:#?}");
+        assert!(!done.stderr.contains("matches"), "{spelled}: {done:#?}");
+    }
+    // What permits nothing is told.
+    for other in ["t.writes", "s/x*", "writes"] {
+        let (results, done) = chat(&["--allow", other]);
+        assert!(results.iter().any(|(_, made, _)| !made), "{other}: {done:#?}");
+        assert!(done.stderr.contains(other) && done.stderr.contains("warning"), "{done:#?}");
+    }
     assert_eq!(made(&["--allow-reads"]), ["asked", "denied"]);
     assert_eq!(made(&["--allow-all"]), ["asked", "denied", "writes"]);
     // What the policy denies or asks about stays so, whatever is allowed on the command line.
