@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::catalog::ClientEntry;
@@ -21,6 +22,7 @@ use super::state::{Gateway, is_starting};
 use super::tokens::Client;
 use ::mcp::vendor_meta;
 use base::ServerName;
+use base::text::json::WrittenValue;
 use config::error::ErrorCode;
 use deck::host_stats;
 use host::{AccessScope, CallOptions, CallOutcome, OutsideCode, PolicyAction, RunId, TargetKind};
@@ -195,8 +197,9 @@ pub(crate) async fn restart(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CallBody {
+    /// As text: its numbers go out as they were written.
     #[serde(default)]
-    arguments: Option<serde_json::Map<String, Value>>,
+    arguments: Option<Box<RawValue>>,
     /// Seconds.
     #[serde(default)]
     timeout: Option<f64>,
@@ -281,6 +284,7 @@ pub(crate) async fn call(
     client.allows(AccessScope::ToolsCall)?;
     let name = path.strip_suffix("/call").ok_or_else(|| absent_path("/tools/NAME/call"))?;
     let request = body(request)?;
+    let WrittenValue { value: arguments, numbers } = written(request.arguments.as_deref())?;
     let options = options(&client, request.timeout, request.meta)?;
     gateway.started().await;
     let what = (PolicyAction::Call, TargetKind::Tool);
@@ -289,10 +293,10 @@ pub(crate) async fn call(
     let trace = trace.and_then(host::parse_traceparent);
     let run = request.run.map(RunId::into_name);
     let id = gateway.host.next_call_id();
-    let options = CallOptions { id: Some(id), run, trace, ..options };
+    let numbers = (!numbers.is_empty()).then(|| Arc::new(numbers));
+    let options = CallOptions { id: Some(id), run, trace, numbers, ..options };
     // When the caller disconnects, this future is dropped, which cancels the call.
     let _hung_up = options.cancel.clone().drop_guard();
-    let arguments = Value::Object(request.arguments.unwrap_or_default());
     let (kind, server) = (TargetKind::Tool, Some(server));
     let operation = McpOperation { kind, server, name: tool, arguments };
     let outcome = if request.interactive {
@@ -311,6 +315,18 @@ pub(crate) async fn call(
     };
     let outcome = outcome.map_err(|error| Outside::about(&error, name, &client))?;
     Ok(Json(answered(outcome)))
+}
+
+/// The arguments of a call: an object, empty when there are none.
+fn written(arguments: Option<&RawValue>) -> Result<WrittenValue, Outside> {
+    let parsed = arguments.map(|raw| WrittenValue::parse(raw.get())).transpose();
+    match parsed.map_err(|why| unprocessable(format!("`arguments`: {why}")))? {
+        Some(written) if written.value.is_object() => Ok(written),
+        Some(written) if !written.value.is_null() => {
+            Err(unprocessable("`arguments` must be an object"))
+        }
+        _ => Ok(json!({}).into()),
+    }
 }
 
 fn answered(outcome: CallOutcome) -> Value {

@@ -1715,6 +1715,35 @@ fn the_shipped_deployment_files_fit_the_program() {
 }
 
 #[test]
+fn numbers_of_rest_callers_go_out_as_they_were_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("calls.jsonl");
+    let service = Service::with(&json!({}), &["--record", recording.to_str().unwrap()]);
+    let auth = service.auth();
+    let headers = [("Authorization", auth.as_str()), ("Content-Type", "application/json")];
+    let call = |body: &str| service.send("POST", "/tools/vendor__odd/call", &headers, body);
+    let written = r#"{"n":1e-400,"i":123456789012345678901234567890,"l":[1E3,{"d":0.10}]}"#;
+    assert_eq!(call(&format!(r#"{{"arguments": {written}}}"#)).status, 200);
+    let sent = || {
+        let text = std::fs::read_to_string(&recording).ok()?;
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut bodies = lines.filter_map(|line| Some(line["body"].as_str()?.to_owned()));
+        bodies.find(|body| body.contains("tools/call"))
+    };
+    let sent = crate::support::wait_for("the call in the recording", Duration::from_secs(30), sent);
+    assert!(sent.contains(&format!(r#""arguments":{written}"#)), "{sent}");
+    for (body, status) in [
+        (r#"{"arguments": null}"#, 200),
+        ("{}", 200),
+        (r#"{"arguments": [1]}"#, 422),
+        (r#"{"arguments": "x"}"#, 422),
+        (r#"{"arguments": {"n": NaN}}"#, 400),
+    ] {
+        assert_eq!(call(body).status, status, "{body}");
+    }
+}
+
+#[test]
 fn the_profile_suggested_for_a_recording_permits_what_it_holds_and_no_more() {
     let folder = tempfile::tempdir().unwrap();
     let file = configured(folder.path());

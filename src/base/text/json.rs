@@ -91,6 +91,9 @@ pub fn weigh(value: &impl serde::Serialize) -> usize {
 pub fn exact(text: &str) -> Result<Value, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| words_of(&error))?;
     match lossy_number(text) {
+        Some(token) if token.parse::<f64>().is_ok_and(|parsed| !parsed.is_normal()) => {
+            Err(format!("{token} cannot be sent exactly; it is too small"))
+        }
         Some(token) => Err(format!("{token} cannot be sent exactly; it has too many digits")),
         None => Ok(value),
     }
@@ -245,12 +248,18 @@ impl Serialize for ExactJson<'_> {
                     .map(|(index, value)| child(value, format!("{}/{index}", self.pointer))),
             ),
             JsonPart::Any(Value::Number(number)) => match self.numbers.0.get(&self.pointer) {
-                Some(raw) => raw.serialize(to),
-                None => number.serialize(to),
+                // Not one that was put in its place since.
+                Some(raw) if rounded(raw.get()).as_ref() == Some(number) => raw.serialize(to),
+                _ => number.serialize(to),
             },
             JsonPart::Any(other) => other.serialize(to),
         }
     }
+}
+
+/// What parsing makes of a number as it is written.
+fn rounded(token: &str) -> Option<Number> {
+    serde_json::from_str(&within_range(token)).ok()
 }
 
 /// A text whose numbers beyond the range of a double are replaced by the largest one.
@@ -327,6 +336,24 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_would_be_changed_is_refused_with_the_reason() {
+        for (text, why) in [
+            ("1e-400", "it is too small"),
+            ("{\"a\": [-4.9e-324]}", "it is too small"),
+            ("123456789012345678901234567890", "too many digits"),
+            ("0.1234567890123456789", "too many digits"),
+            ("1e999", "out of range"),
+        ] {
+            let refused = exact(text).unwrap_err();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+        for text in ["0", "0.0", "0e-400", "1.5", "18446744073709551615", "2.2250738585072014e-308"]
+        {
+            assert!(exact(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
     fn numbers_are_written_as_they_were_written() {
         for text in [
             r#"{"a":1e-400,"b":[1E3,{"c/d":123456789012345678901234567890,"~":-0}],"e":1e999}"#,
@@ -339,6 +366,11 @@ mod tests {
             assert_eq!(out, text);
         }
         assert!(WrittenValue::parse(r#"{"a":1,"b":2.5}"#).unwrap().numbers.is_empty());
+        // A value that was replaced is not what was written.
+        let written = WrittenValue::parse(r#"{"a":1e-400}"#).unwrap();
+        let fixed = serde_json::json!({"a": 5});
+        let out = serde_json::to_string(&written.numbers.within(&fixed)).unwrap();
+        assert_eq!(out, r#"{"a":5}"#);
         assert_eq!(
             WrittenValue::parse("{\n 1e3: 2}").unwrap_err(),
             "line 2, column 2: key must be a string"
