@@ -84,8 +84,9 @@ impl Scripted {
             return embedded::answer(prompt);
         }
         match self.question(asked) {
+            // What is written as a call is one, whatever its words are.
+            _ if embedded::is_command(prompt, asked) => embedded::answer(prompt),
             Some(question) => self.play(question, &prompt.messages[at + 1..], prompt),
-            None if embedded::is_command(prompt, asked) => embedded::answer(prompt),
             None => {
                 let list = self.questions.iter().enumerate();
                 let list = list.map(|(n, question)| format!("{}. {}\n", n + 1, question.ask));
@@ -316,8 +317,8 @@ mod tests {
         assert!(last.text.starts_with("It failed: refused") && last.calls.is_empty(), "{last:?}");
         let other = script.answer(&prompt(vec![user("Who are you?")]));
         assert!(other.text.contains("I know:") && other.text.contains("1. How warm is it?"));
-        let command = script.answer(&prompt(vec![user("call a__read {}")]));
-        assert_eq!(command.calls.len(), 1);
+        let command = script.answer(&prompt(vec![user("call a__read {\"warm\": 1}")]));
+        assert_eq!(command.calls[0].arguments, json!({"warm": 1}));
         let mut gone = prompt(vec![user("1")]);
         gone.tools[0].name = "other".to_owned();
         assert!(script.answer(&gone).text.contains("`a__read` is not there"));

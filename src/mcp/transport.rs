@@ -17,9 +17,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+#[cfg(feature = "http")]
 use base::SafeText;
 use futures::future::BoxFuture;
 
+#[cfg(feature = "http")]
 use crate::wire::tap::Tap;
 
 #[cfg(feature = "http")]
@@ -126,6 +128,7 @@ impl From<String> for SendFailure {
     }
 }
 
+#[cfg(feature = "http")]
 impl SendFailure {
     /// A failure with the causes of an error, secrets of the server masked.
     fn caused(text: String, error: &dyn std::error::Error, tap: &Tap) -> Self {

@@ -484,7 +484,7 @@ fn a_bundle_is_verified_unpacked_and_removed_again() {
 
     let digest = |bytes: &[u8]| {
         use sha2::{Digest as _, Sha256};
-        Sha256::digest(bytes).iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+        mcpdeck::base::file::hex(&Sha256::digest(bytes))
     };
     let published = |digest: &str| {
         json!({"name": "io.example/clock", "version": "1.0.0", "packages": [{
