@@ -484,7 +484,9 @@ impl KeeperInner {
 
     /// Whether anything is counted in quotas.
     fn has_quotas(&self) -> bool {
-        self.serves_others && !self.host.policy().rules.quotas().is_empty()
+        self.serves_others
+            && self.host.is_in_charge_of_policy(self.number)
+            && !self.host.policy().rules.quotas().is_empty()
     }
 
     /// Keeps what is used of quotas, and takes in what other programs have used.
