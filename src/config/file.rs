@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::names;
 use super::{Origins, ValueOrigin};
@@ -56,7 +57,7 @@ pub(crate) struct ParsedServer {
     pub(crate) name: ServerName,
     /// `None` when the entry cannot be used. Held when it waits for an input, with a placeholder
     /// for the answer.
-    pub(crate) config: Option<ServerConfig>,
+    pub(crate) config: Option<Arc<ServerConfig>>,
     /// Inputs it waits for, with where they are used.
     pub(crate) unanswered: Vec<(String, Diagnostic)>,
     pub(crate) disabled: bool,
@@ -317,7 +318,7 @@ fn server(
     };
     ParsedServer {
         name: found.name.clone(),
-        config: config.filter(|_| sound),
+        config: config.filter(|_| sound).map(Arc::new),
         unanswered,
         disabled,
         dependencies: dependencies(found, &place),

@@ -187,7 +187,8 @@ fn merge(files: &[PathBuf], contents: Vec<FileContent>) -> Result<Loaded, Vec<Di
                 continue;
             }
             Some(config) => {
-                out.waiting.push((out.config.servers.len() + out.waiting.len(), config));
+                let at = out.config.servers.len() + out.waiting.len();
+                out.waiting.push((at, Arc::unwrap_or_clone(config)));
             }
             None => {}
         }
