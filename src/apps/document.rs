@@ -92,7 +92,8 @@ impl AppDomains {
 /// or wildcard that stands for everything.
 fn is_source(text: &str) -> bool {
     let (scheme, rest) = text.split_once("://").unwrap_or(("https", text));
-    let host = rest.split(['/', ':']).next().unwrap_or_default();
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (host, port) = authority.split_once(':').unwrap_or((authority, "*"));
     let name = host.strip_prefix("*.").unwrap_or(host);
     let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     let is_rest =
@@ -102,6 +103,8 @@ fn is_source(text: &str) -> bool {
         && !name.is_empty()
         && name.chars().all(is_host)
         && name.chars().any(|c| c.is_ascii_alphanumeric())
+        // Without one it would be a scheme alone.
+        && (port == "*" || !port.is_empty() && port.chars().all(|c| c.is_ascii_digit()))
         && rest.chars().all(is_rest)
 }
 
@@ -238,6 +241,8 @@ mod tests {
             "https:",
             "https://",
             "data:",
+            "wss:*/",
+            "javascript:alert",
             "'unsafe-eval'",
             "https://a; script-src *",
             "a b",

@@ -88,7 +88,7 @@ struct Issuer {
     keys: RwLock<Arc<IssuerKeys>>,
     /// One read at a time; when it was tried last.
     reading: tokio::sync::Mutex<Option<Instant>>,
-    answers: Mutex<HashMap<[u8; 32], Answered>>,
+    answers: Mutex<HashMap<[u8; 32], IntrospectedToken>>,
     is_failing: Mutex<bool>,
 }
 
@@ -100,7 +100,7 @@ struct IssuerKeys {
 
 /// What the issuer said about a token; no claims when it does not hold.
 #[derive(Clone)]
-struct Answered {
+struct IntrospectedToken {
     claims: Option<Arc<Value>>,
     when: Instant,
 }
@@ -272,7 +272,7 @@ impl Issuer {
                 answers.clear();
             }
         }
-        answers.insert(key, Answered { claims: claims.clone(), when: Instant::now() });
+        answers.insert(key, IntrospectedToken { claims: claims.clone(), when: Instant::now() });
         claims.ok_or(unknown)
     }
 

@@ -246,15 +246,16 @@ mod tests {
             rustix::pipe::fcntl_getpipe_size(slot.pipe.as_ref().unwrap()).unwrap()
         };
         let given = size();
-        let mut buffer = vec![0; 64 << 10];
-        // The shell may be slower than the reader: only a full pipe is enlarged.
-        while child.try_wait().unwrap().is_none() && size() == given {
+        let mut buffer = vec![0; FULL_READ_BYTES];
+        // Nobody reads meanwhile, so that it fills.
+        let waiting = || {
+            let slot = gate.0.lock();
+            rustix::io::ioctl_fionread(slot.pipe.as_ref().unwrap()).unwrap()
+        };
+        while waiting() < FULL_READ_BYTES as u64 {
             tokio::task::yield_now().await;
-            out.read_exact(&mut buffer[..1]).await.unwrap();
-            if rustix::io::ioctl_fionread(gate.0.lock().pipe.as_ref().unwrap()).unwrap() >= 65_536 {
-                assert_eq!(out.read(&mut buffer).await.unwrap(), buffer.len());
-            }
         }
+        assert_eq!(out.read(&mut buffer).await.unwrap(), buffer.len());
         assert!(size() >= LARGE_PIPE_BYTES, "{} bytes at first, {} now", given, size());
         child.kill().await.unwrap();
     }

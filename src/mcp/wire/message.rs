@@ -508,7 +508,7 @@ mod tests {
         let error = |error: &Value| error["code"].is_i64() && error.is_object();
         match (message.get("result"), message.get("error")) {
             (Some(_), None) if named => Some("result"),
-            (None, Some(found)) if named && error(found) => Some("error"),
+            (None, Some(found)) if (named || id.is_none()) && error(found) => Some("error"),
             _ => None,
         }
     }

@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn the_words_that_differ_are_found_and_all_of_it_where_nothing_is_shared() {
         let [before, after] = differ("Reads a file.", "Reads a file and posts it.");
-        assert_eq!((before, after), (vec![], vec!["and posts it"]));
+        assert_eq!((before, after), (vec![], vec![" and posts it"]));
         let [before, after] = differ("\"port\": 80, \"host\": a", "\"port\": 8080, \"host\": b");
         assert_eq!((before, after), (vec!["80", "a"], vec!["8080", "b"]));
         assert_eq!(differ("one", "two"), [Vec::<&str>::new(), vec![]]);

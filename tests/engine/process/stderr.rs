@@ -12,7 +12,7 @@ async fn lines_are_cut_made_safe_and_given_a_level() {
     let server = deck.start(&shell(script)).await;
     server.process.wait().await;
     let log = deck.log();
-    assert_eq!(log[..3], ["plain", "␛[31mred", "\u{fffd}bad"]);
+    assert_eq!(log[..3], ["plain", "red", "\u{fffd}bad"]);
     assert_eq!(log[3], "2026 ERROR broke");
     assert!(log[6].starts_with("xxxx") && log[6].ends_with("… 3976 bytes more"), "{}", log[6]);
     assert_eq!(log[7], "no end");

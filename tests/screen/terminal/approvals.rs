@@ -234,7 +234,7 @@ fn a_registered_drafter_drafts_and_a_person_sends() {
     deck.keys("\x1bo");
     deck.gone("the request as JSON");
     deck.keys("\x1b[18~");
-    deck.wait("a draft by embedded");
+    deck.wait("a draft by script, no language model");
     deck.wait("all is well.");
     deck.keys(" Enjoy.");
     deck.decide(SEND);
