@@ -75,7 +75,7 @@ pub async fn connect(
                  mcpdeck)",
                 config.url.origin().ascii_serialization()
             );
-            return Err(unusable(&SendError::Refused(message), &tap));
+            return Err(unusable(&SendError::Refused(message.into()), &tap));
         }
     };
     tap.send_through(&transport);
