@@ -241,7 +241,6 @@ mod tests {
             "https:",
             "https://",
             "data:",
-            "wss:*/",
             "javascript:alert",
             "'unsafe-eval'",
             "https://a; script-src *",

@@ -496,7 +496,10 @@ mod tests {
     fn by_the_letter(message: &Value) -> Option<&'static str> {
         let id = message.get("id");
         let named = id.is_some_and(|id| id.is_i64() || id.is_string());
-        let plain = message["jsonrpc"] == "2.0" && (id.is_none() || named);
+        // An error is about a message whose id could not be read when it has none, or null.
+        let is_error = message.get("error").is_some() && message.get("method").is_none();
+        let nobody = id.is_none_or(|id| id.is_null() && is_error);
+        let plain = message["jsonrpc"] == "2.0" && (nobody || named);
         if !plain {
             return None;
         }
@@ -508,7 +511,7 @@ mod tests {
         let error = |error: &Value| error["code"].is_i64() && error.is_object();
         match (message.get("result"), message.get("error")) {
             (Some(_), None) if named => Some("result"),
-            (None, Some(found)) if (named || id.is_none()) && error(found) => Some("error"),
+            (None, Some(found)) if error(found) => Some("error"),
             _ => None,
         }
     }
