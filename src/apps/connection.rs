@@ -42,7 +42,7 @@ const TEARDOWN_ID: &str = "mcpdeck-teardown";
 
 /// JSON-RPC: the request is not well-formed, the method is unknown, the parameters are wrong.
 const INVALID_REQUEST: i64 = -32600;
-const UNKNOWN_METHOD: i64 = -32601;
+const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 /// Refused, or failed.
 const NOT_DONE: i64 = -32000;
@@ -353,7 +353,7 @@ impl AppConnection {
                     Err(refused) => Err(refused),
                 }
             }
-            _ => Err((UNKNOWN_METHOD, format!("`{}` is not known", SafeText::cut(method, 80)))),
+            _ => Err((METHOD_NOT_FOUND, format!("`{}` is not known", SafeText::cut(method, 80)))),
         };
         self.answer(id, result).await
     }

@@ -1,7 +1,6 @@
 //! `import`: the servers of other programs, printed as one `mcp.json` or merged into the user's. A
 //! literal value that may be secret becomes a reference to a variable. Writes only with `--write`.
 
-use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -10,12 +9,12 @@ use serde_json::Value;
 use super::add::source::MAX_PUBLISHED_BYTES;
 use super::args::ImportArgs;
 use super::output::{self, CommandResult, ExitStatus, problems};
-use base::{SafeText, Secret, ServerName};
+use base::{SafeText, ServerName};
 use config::{
     Conflict, Diagnostic, Environment, FileFormat, ImportHost, Imported, Severity, import_places,
-    is_secret_name, merge_import, preview_import, read_import, write_with_backup,
+    merge_import, preview_import, read_import, write_with_backup,
 };
-use reach::{Bundle, PublishedServer, ReachError, ServerInput, starts_deck};
+use reach::{Bundle, FoundServers, PublishedServer, ReachError, ServerInput};
 
 /// A file without servers.
 const EMPTY: &str = "{\n  \"servers\": {}\n}\n";
@@ -43,27 +42,27 @@ pub fn import(args: &ImportArgs) -> CommandResult {
     if files.is_empty() {
         return Err(output::refuse("no configuration of another program was found; name a file"));
     }
-    let mut taken = Taken::default();
+    let mut found = FoundServers::default();
     let mut exit = ExitStatus::Ok;
     for (host, path) in &files {
         match read_any(*host, path, &env) {
-            Ok(found) => taken.add(found),
+            Ok(imported) => found.add(*host, path, imported),
             // A known place without servers is not an error; a named file is.
-            Err(mut found) if args.files.is_empty() => {
-                found.retain(|problem| problem.rule != "import/nothing");
-                if !found.is_empty() {
-                    problems(&found);
+            Err(mut wrong) if args.files.is_empty() => {
+                wrong.retain(|problem| problem.rule != "import/nothing");
+                if !wrong.is_empty() {
+                    problems(&wrong);
                 }
             }
             Err(diagnostics) => exit = problems(&diagnostics),
         }
     }
-    if exit != ExitStatus::Ok && taken.found.servers.is_empty() {
+    if exit != ExitStatus::Ok && found.is_empty() {
         return Err(exit);
     }
     match &args.into {
-        Some(path) => taken.put_into(path, args, &env, exit),
-        None => taken.print(exit),
+        Some(path) => put_into(&found, path, args, &env, exit),
+        None => print(&found, exit),
     }
 }
 
@@ -161,144 +160,56 @@ fn published(path: &Path, env: &Environment) -> Option<Result<Imported, String>>
     Some(read())
 }
 
-/// What was imported so far.
-#[derive(Default)]
-struct Taken {
-    found: Imported,
-    /// The variables that stand for secrets, with what each replaced.
-    unset: BTreeMap<String, Secret>,
-}
-
-impl Taken {
-    /// Adds servers under unused names; skips duplicates.
-    fn add(&mut self, found: Imported) {
-        let servers = &mut self.found.servers;
-        for (name, mut entry) in found.servers {
-            if starts_deck(&entry) {
-                let own = format!("`{name}` is the deck itself and was left out");
-                self.found.notes.push(own);
-                continue;
-            }
-            for key in ["env", "headers"] {
-                let values = entry.get_mut(key).and_then(Value::as_object_mut);
-                for (variable, value) in values.into_iter().flatten() {
-                    refer(variable, value, &mut self.unset);
-                }
-            }
-            if servers.iter().any(|(_, other)| *other == entry) {
-                continue;
-            }
-            let others = (2..).map(|count| ServerName::new(&format!("{name}-{count}")));
-            let mut names = std::iter::once(name.clone()).chain(others);
-            let free = names.find(|name| servers.iter().all(|(taken, _)| taken != name));
-            servers.extend(free.map(|free| (free, entry)));
-        }
-        for input in found.inputs {
-            if !self.found.inputs.contains(&input) {
-                self.found.inputs.push(input);
-            }
-        }
-        self.found.notes.extend(found.notes);
+/// Writes notes and the variables that must be set to stderr.
+fn remark(found: &FoundServers, notes: &[String]) {
+    for note in found.notes.iter().chain(notes) {
+        output::complain(&SafeText::line(note));
     }
-
-    /// Writes notes and the variables that must be set to stderr.
-    fn remark(&self, notes: &[String]) {
-        for note in self.found.notes.iter().chain(notes) {
-            output::complain(&SafeText::line(note));
-        }
-        if !self.unset.is_empty() {
-            let names: Vec<&str> = self.unset.keys().map(String::as_str).collect();
-            output::complain(&format!(
-                "secrets were replaced by references; set {} before the servers start",
-                names.join(", ")
-            ));
-        }
-    }
-
-    /// Prints all of it as one `mcp.json`.
-    fn print(self, exit: ExitStatus) -> CommandResult {
-        let (text, notes) = merge_import(EMPTY, &self.found, Conflict::Keep)
-            .map_err(|error| output::refuse(&error.to_string()))?;
-        self.remark(&notes);
-        Ok(output::print(&text, exit))
-    }
-
-    /// Shows what would change in a file, or changes it.
-    fn put_into(
-        self,
-        path: &Path,
-        args: &ImportArgs,
-        env: &Environment,
-        exit: ExitStatus,
-    ) -> CommandResult {
-        let path = env.absolute(path);
-        let refused = |why: &dyn Display| output::refuse(&format!("{}: {why}", path.display()));
-        let before = config::read_for_edit(&path).map_err(|error| refused(&error))?;
-        let conflict = if args.replace { Conflict::Replace } else { Conflict::Keep };
-        let ours = before.as_deref().filter(|text| !text.trim().is_empty()).unwrap_or(EMPTY);
-        let (after, notes) =
-            merge_import(ours, &self.found, conflict).map_err(|error| refused(&error))?;
-        self.remark(&notes);
-        if before.as_ref() == Some(&after) {
-            output::complain(&format!("{} has all of it already", path.display()));
-            return Ok(exit);
-        }
-        let exit =
-            output::print(&preview_import(&path, before.as_deref().unwrap_or(""), &after), exit);
-        if !args.write {
-            output::complain("nothing was written; --write makes this change");
-            return Ok(exit);
-        }
-        let undo = write_with_backup(&path, before, after, env)
-            .map_err(|error| output::refuse(&error.to_string()))?;
-        let copy = undo.backup.map(|copy| format!("; the old one is in {}", copy.display()));
-        output::complain(&format!("wrote {}{}", path.display(), copy.unwrap_or_default()));
-        Ok(exit)
+    let names: Vec<&str> = found.variables().collect();
+    if !names.is_empty() {
+        output::complain(&format!(
+            "secrets were replaced by references; set {} before the servers start",
+            names.join(", ")
+        ));
     }
 }
 
-/// Replaces a literal value whose name suggests a secret with a reference. Different secrets get
-/// different variables.
-fn refer(name: &str, value: &mut Value, unset: &mut BTreeMap<String, Secret>) {
-    let Some(text) = value.as_str() else { return };
-    if text.is_empty() || text.contains("${") || !is_secret_name(name) {
-        return;
-    }
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    let first: String = name.chars().map(plain).collect();
-    let others = (2..).map(|count| format!("{first}_{count}"));
-    let is_free = |name: &String| unset.get(name).is_none_or(|kept| kept.expose() == text);
-    let variable = std::iter::once(first.clone()).chain(others).find(is_free);
-    let Some(variable) = variable else { return };
-    unset.insert(variable.clone(), Secret::new(text));
-    *value = Value::String(format!("${{{variable}}}"));
+/// Prints all of it as one `mcp.json`.
+fn print(found: &FoundServers, exit: ExitStatus) -> CommandResult {
+    let (text, notes) = merge_import(EMPTY, &found.to_imported(|_| true), Conflict::Keep)
+        .map_err(|error| output::refuse(&error.to_string()))?;
+    remark(found, &notes);
+    Ok(output::print(&text, exit))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn secrets_of_imported_servers_become_references_and_equal_servers_come_once() {
-        let entry = json!({"command": "x", "env": {"API_TOKEN": "s3cret", "MODE": "fast",
-            "OTHER_TOKEN": "${OTHER}"}});
-        let found =
-            Imported { servers: vec![(ServerName::new("a"), entry)], ..Imported::default() };
-        let mut taken = Taken::default();
-        taken.add(found.clone());
-        taken.add(found);
-        let other = Imported {
-            servers: vec![(ServerName::new("a"), json!({"command": "y"}))],
-            ..Imported::default()
-        };
-        taken.add(other);
-        let (text, _) = merge_import(EMPTY, &taken.found, Conflict::Keep).expect("merged");
-        assert!(!text.contains("s3cret"), "{text}");
-        let file: Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!(file["servers"]["a"]["env"]["API_TOKEN"], "${API_TOKEN}");
-        assert_eq!(file["servers"]["a"]["env"]["OTHER_TOKEN"], "${OTHER}");
-        assert_eq!(file["servers"]["a-2"]["command"], "y");
-        assert_eq!(file["servers"].as_object().map(serde_json::Map::len), Some(2), "{text}");
+/// Shows what would change in a file, or changes it.
+fn put_into(
+    found: &FoundServers,
+    path: &Path,
+    args: &ImportArgs,
+    env: &Environment,
+    exit: ExitStatus,
+) -> CommandResult {
+    let path = env.absolute(path);
+    let refused = |why: &dyn Display| output::refuse(&format!("{}: {why}", path.display()));
+    let before = config::read_for_edit(&path).map_err(|error| refused(&error))?;
+    let conflict = if args.replace { Conflict::Replace } else { Conflict::Keep };
+    let ours = before.as_deref().filter(|text| !text.trim().is_empty()).unwrap_or(EMPTY);
+    let (after, notes) = merge_import(ours, &found.to_imported(|_| true), conflict)
+        .map_err(|error| refused(&error))?;
+    remark(found, &notes);
+    if before.as_ref() == Some(&after) {
+        output::complain(&format!("{} has all of it already", path.display()));
+        return Ok(exit);
     }
+    let exit = output::print(&preview_import(&path, before.as_deref().unwrap_or(""), &after), exit);
+    if !args.write {
+        output::complain("nothing was written; --write makes this change");
+        return Ok(exit);
+    }
+    let undo = write_with_backup(&path, before, after, env)
+        .map_err(|error| output::refuse(&error.to_string()))?;
+    let copy = undo.backup.map(|copy| format!("; the old one is in {}", copy.display()));
+    output::complain(&format!("wrote {}{}", path.display(), copy.unwrap_or_default()));
+    Ok(exit)
 }
