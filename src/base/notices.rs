@@ -1,6 +1,8 @@
 //! What the operator must hear about files: those that hold secrets or rights and are not usable,
-//! set aside or gone, and recordings that are damaged. One bounded list for the process; the command line prints it, a deck passes it on.
+//! set aside or gone, and recordings that are damaged. One bounded list for the process; the command
+//! line prints it, a deck passes it on.
 
+use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
 
 use tokio::sync::watch;
@@ -26,9 +28,43 @@ impl Weighed for FileNotice {
     }
 }
 
+thread_local! {
+    /// What is told when the work of this thread is done, if it is to wait for that.
+    static WAITING: RefCell<Option<Vec<SafeText>>> = const { RefCell::new(None) };
+}
+
+/// Does some work, and tells after it what the work tells: so that "it is used again" is not heard
+/// before it is. Within itself it changes nothing.
+pub fn tell_after<R>(work: impl FnOnce() -> R) -> R {
+    /// Tells what waits, also when the work panics.
+    struct Telling;
+    impl Drop for Telling {
+        fn drop(&mut self) {
+            WAITING.take().into_iter().flatten().for_each(tell);
+        }
+    }
+    if WAITING.with_borrow(Option::is_some) {
+        return work();
+    }
+    WAITING.set(Some(Vec::new()));
+    let _telling = Telling;
+    work()
+}
+
 /// Tells the operator, in the log too. A repetition of the last notice is dropped.
 pub fn notify(text: &str) {
     let text = SafeText::line(text);
+    let now = WAITING.with_borrow_mut(|waiting| match waiting {
+        Some(waiting) => {
+            waiting.push(text);
+            None
+        }
+        None => Some(text),
+    });
+    now.into_iter().for_each(tell);
+}
+
+fn tell(text: SafeText) {
     if NOTICES.tail(1).first().is_some_and(|last| last.0 == text) {
         return;
     }
@@ -72,5 +108,26 @@ impl NoticeReader {
                 std::future::pending::<()>().await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_work_tells_is_heard_when_it_is_done() {
+        let mut heard = NoticeReader::from_now();
+        // Other tests of this program tell something too.
+        let mut own =
+            || heard.read().into_iter().filter(|text| text.starts_with("after: ")).count();
+        tell_after(|| {
+            notify("after: one");
+            tell_after(|| notify("after: two"));
+            assert_eq!(own(), 0);
+        });
+        assert_eq!(own(), 2);
+        notify("after: three");
+        assert_eq!(own(), 1);
     }
 }

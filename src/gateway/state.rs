@@ -24,7 +24,7 @@ use base::{LogLevel, ServerName};
 use config::Environment;
 use deck::Clients;
 use host::{
-    Host, HostView, Origin, OverlayConfig, PolicyAction, ServerState, ServerView, TargetKind,
+    Host, HostView, Origin, OverlayConfig, Pins, PolicyAction, ServerState, ServerView, TargetKind,
     split_first, split_name,
 };
 use mcp::Capabilities;
@@ -32,6 +32,10 @@ use mcp::Capabilities;
 /// How long the first requests wait for starting servers, for clients that list only once. Less
 /// than the 60 seconds after which the official SDKs time out.
 const STARTING_TIMEOUT: Duration = Duration::from_secs(50);
+
+/// How long they wait after that for what the servers offer to be recorded: a matter of milliseconds
+/// unless the file of the reviews cannot be written.
+const RECORDING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Housekeeping interval without a shared store.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
@@ -145,8 +149,8 @@ impl Gateway {
         })
     }
 
-    /// Waits, once, until every server has started or failed, as earlier lists would be incomplete.
-    /// Servers that start later are announced by `list_changed`.
+    /// Waits, once, until every server has started or failed and what it offers is recorded, as
+    /// earlier lists would be incomplete. Servers that start later are announced by `list_changed`.
     pub async fn started(&self) {
         let waiting = || async {
             let mut view = self.host.view();
@@ -154,6 +158,13 @@ impl Gateway {
             let over =
                 async { while starts(self.host.snapshot()) && view.changed().await.is_ok() {} };
             let _ = tokio::time::timeout(STARTING_TIMEOUT, over).await;
+            let mut policy = self.host.follow_policy();
+            let is_recorded = |pins: &Pins| {
+                let servers = self.host.definitions();
+                servers.iter().all(|(server, ..)| pins.has_recorded(server.as_str()))
+            };
+            let recorded = policy.wait_for(|now| is_recorded(&now.policy.pins));
+            let _ = tokio::time::timeout(RECORDING_TIMEOUT, recorded).await;
         };
         self.started.get_or_init(waiting).await;
     }

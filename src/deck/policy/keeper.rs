@@ -19,6 +19,7 @@ use crate::policy::{
 };
 use base::ServerName;
 use base::file::read_text;
+use base::notices::tell_after;
 use base::text::path::spelled;
 use base::watch::Fingerprint;
 use config::Environment;
@@ -404,8 +405,13 @@ impl KeeperInner {
         rules.chain(kept).map(|path| Fingerprint::from_path(&path)).collect()
     }
 
-    /// Reads all files again, records what servers offer, and sets the policy of the host.
+    /// Reads all files again, records what servers offer, and sets the policy of the host. The
+    /// operator is told what changed once it is in force.
     fn look(&self) {
+        tell_after(|| self.look_now());
+    }
+
+    fn look_now(&self) {
         let mut state = self.state.lock();
         if state.is_closed || !self.host.is_in_charge_of_policy(self.number) {
             return;

@@ -256,6 +256,11 @@ impl PinnedTool {
 }
 
 impl Pins {
+    /// Whether a server was recorded, or need not be: until then all it offers is held.
+    pub fn has_recorded(&self, server: &str) -> bool {
+        !self.enforced || self.servers.contains_key(server)
+    }
+
     /// Why a target is held, if it is.
     pub fn held(&self, target: &PolicyTarget<'_>) -> Option<HeldReason> {
         if !self.enforced {
