@@ -30,26 +30,27 @@ impl LanguageModel for Embedded {
     }
 
     fn reply<'a>(&'a self, prompt: &'a ModelPrompt, on: OnDelta<'a>) -> PendingReply<'a> {
-        Box::pin(async move {
-            let mut reply = answer(prompt);
-            stream(&reply.text, on).await;
-            reply.usage = TokenUsage {
-                input: context::of_prompt(prompt),
-                output: context::of_reply(&reply),
-                is_estimate: true,
-                ..TokenUsage::default()
-            };
-            Ok(reply)
-        })
+        Box::pin(async move { Ok(spoken(answer(prompt), prompt, on).await) })
     }
 }
 
-/// Reports a text word by word.
-pub(crate) async fn stream(text: &str, on: OnDelta<'_>) {
-    for word in text.split_inclusive(' ') {
+/// Reports a reply word by word, and estimates its tokens.
+pub(crate) async fn spoken(
+    mut reply: ModelReply,
+    prompt: &ModelPrompt,
+    on: OnDelta<'_>,
+) -> ModelReply {
+    for word in reply.text.split_inclusive(' ') {
         on(Delta::Text(word.to_owned()));
         tokio::task::yield_now().await;
     }
+    reply.usage = TokenUsage {
+        input: context::of_prompt(prompt),
+        output: context::of_reply(&reply),
+        is_estimate: true,
+        ..TokenUsage::default()
+    };
+    reply
 }
 
 /// Whether a message calls a tool in the syntax of this model.

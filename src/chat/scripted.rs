@@ -5,11 +5,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::context;
-use crate::embedded::{self, stream};
+use crate::embedded;
 use crate::llm::{
-    ChatMessage, LanguageModel, ModelPrompt, ModelReply, OnDelta, PendingReply, TokenUsage,
-    ToolCall, call_id,
+    ChatMessage, LanguageModel, ModelPrompt, ModelReply, OnDelta, PendingReply, ToolCall, call_id,
 };
 use crate::prompt::inner;
 
@@ -239,17 +237,7 @@ impl LanguageModel for Scripted {
     }
 
     fn reply<'a>(&'a self, prompt: &'a ModelPrompt, on: OnDelta<'a>) -> PendingReply<'a> {
-        Box::pin(async move {
-            let mut reply = self.answer(prompt);
-            stream(&reply.text, on).await;
-            reply.usage = TokenUsage {
-                input: context::of_prompt(prompt),
-                output: context::of_reply(&reply),
-                is_estimate: true,
-                ..TokenUsage::default()
-            };
-            Ok(reply)
-        })
+        Box::pin(async move { Ok(embedded::spoken(self.answer(prompt), prompt, on).await) })
     }
 }
 

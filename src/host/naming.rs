@@ -40,17 +40,26 @@ pub fn resolve_name<'a>(
                 .candidates(all.map(|(s, n)| canonical_name(s, n))))
         }
         (None, None, _) => {
+            /// Beside a close name, others are noise.
+            const MAX_SCORE_DISTANCE: f64 = 0.1;
             let mut scored: Vec<(f64, String)> = known
                 .into_iter()
                 .map(|(server, name)| {
                     let full = canonical_name(server, name);
-                    let score =
-                        strsim::jaro_winkler(asked, &full).max(strsim::jaro_winkler(asked, name));
+                    // All names of one server share its beginning, which makes none of them like
+                    // another.
+                    let score = match split(asked, server) {
+                        Some(rest) => strsim::jaro_winkler(rest, name),
+                        None => strsim::jaro_winkler(asked, &full)
+                            .max(strsim::jaro_winkler(asked, name)),
+                    };
                     (score, full)
                 })
                 .filter(|(score, _)| *score > 0.75)
                 .collect();
             scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+            let best = scored.first().map_or(0.0, |(score, _)| *score);
+            scored.retain(|(score, _)| *score > best - MAX_SCORE_DISTANCE);
             let message = format!("no server offers `{asked}`");
             let names = scored.into_iter().take(5).map(|(_, name)| name);
             Err(Error::new(ErrorCode::ToolNotFound, message).candidates(names))
@@ -240,6 +249,13 @@ mod tests {
         let error = ask("git.statsu").expect_err("unknown");
         assert_eq!(error.code, ErrorCode::ToolNotFound);
         assert_eq!(error.candidates.first().map(String::as_str), Some("git.status"));
+        // What only begins as it does, because the server is the same, is not suggested beside it.
+        let server = ServerName::new("memory");
+        let tools = ["search_nodes", "open_nodes", "create_relations", "add_observations"];
+        let tools = tools.map(Arc::<str>::from);
+        let known = tools.iter().map(|tool| (&server, tool));
+        let error = resolve_name("memory.serch_nodes", known).expect_err("unknown");
+        assert_eq!(error.candidates, ["memory.search_nodes"]);
     }
 
     use proptest::prelude::*;

@@ -240,6 +240,11 @@ pub fn package_way(kind: &str, name: &str, version: &str) -> Result<ServerWay, S
     package(&part, "")
 }
 
+/// That an identifier is no name of its kind.
+fn no_name(identifier: &str, what: &str) -> String {
+    format!("`identifier`: `{identifier}` is not the name of {what}")
+}
+
 /// A program that starts packages, and how the package is named to it.
 fn package(part: &Value, server: &str) -> Result<ServerWay, String> {
     let kind = text(part, "registryType")?.or(text(part, "registry_name")?).unwrap_or_default();
@@ -276,21 +281,21 @@ fn package(part: &Value, server: &str) -> Result<ServerWay, String> {
             exact()?;
             let bare = identifier.strip_prefix('@').unwrap_or(&identifier);
             if !is_plain(bare, "._-/") || bare.matches('/').count() > 1 {
-                return Err("`identifier` is not the name of an npm package".to_owned());
+                return Err(no_name(&identifier, "an npm package"));
             }
             ("npm", "npx", vec![json!("-y"), json!(format!("{identifier}@{version}"))])
         }
         "pypi" => {
             exact()?;
             if !is_plain(&identifier, "._-") {
-                return Err("`identifier` is not the name of a Python package".to_owned());
+                return Err(no_name(&identifier, "a Python package"));
             }
             ("pypi", "uvx", vec![json!(format!("{identifier}@{version}"))])
         }
         "nuget" => {
             exact()?;
             if !is_plain(&identifier, "._-") {
-                return Err("`identifier` is not the name of a NuGet package".to_owned());
+                return Err(no_name(&identifier, "a NuGet package"));
             }
             (
                 "nuget",
@@ -362,7 +367,7 @@ fn container(
         (false, true) => return Err("the image has no version".to_owned()),
     };
     if !is_plain(&image.replace("://", " "), "._-/:@+") {
-        return Err("`identifier` is not the name of an image".to_owned());
+        return Err(no_name(identifier, "an image"));
     }
     let mut args = vec![json!("run"), json!("-i"), json!("--rm")];
     for name in env.keys() {

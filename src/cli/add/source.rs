@@ -195,6 +195,11 @@ pub async fn find(
     (address, env): (Option<&Url>, &Environment),
 ) -> Result<AvailableServer, ReachError> {
     match origin {
+        ServerOrigin::Package { kind, name, .. } if name.trim().is_empty() => {
+            let (prefix, what) =
+                if *kind == "oci" { ("docker", "IMAGE:TAG") } else { (*kind, "NAME") };
+            Err(ReachError(format!("no package is named: write {prefix}:{what}")))
+        }
         ServerOrigin::Package { kind, name, version } => {
             let version = match (*kind, version) {
                 ("oci", _) => String::new(),

@@ -380,6 +380,8 @@ fn packages_addresses_and_commands_are_added_too() {
         (vec!["add", "npm:../x@1.0.0"], "`identifier`"),
         (vec!["add", "npm:--call=id"], "`identifier`"),
         (vec!["add", "npm:unknown"], "npm:unknown@VERSION"),
+        (vec!["add", "npm:"], "write npm:NAME"),
+        (vec!["add", "docker:"], "write docker:IMAGE:TAG"),
         (vec!["add", "none.mcpb"], "none.mcpb"),
         (vec!["add"], "name a server"),
     ] {
