@@ -5,10 +5,9 @@
 //! (the servers share what processors are left, and may be what limits the first), and the host's
 //! memory with ten idle servers.
 //!
-//! `cargo bench --bench call`; the goals are c/b at most 1.2 for a small call, at most 1.0 for
-//! 1 MB, and c under 0.1 ms for a small call. The ways alternate in short blocks; the result is the
-//! median of the ratios of the blocks, printed with their 10th and 90th percentile. Every way runs
-//! on the same processors (see `place`). `-- host` or `-- rmcp`, with `small`, `big` or `many`,
+//! `cargo bench --bench call`; the goals stand beside the figures. The ways alternate in short
+//! blocks; the result is the median of the ratios of the blocks, printed with their middle half.
+//! Every way runs on the same processors (see `place`). `-- host` or `-- rmcp`, with `small`, `big` or `many`,
 //! repeats one way for a while, for a profiler; with a number, that many times.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints")]
@@ -19,10 +18,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use place::Place;
+use report::{Figure, Goal, at};
 use ways::{BIG, Deck, Raw, Rmcp};
 
 #[path = "call/place.rs"]
 mod place;
+#[path = "report/figure.rs"]
+mod report;
 #[path = "call/ways.rs"]
 mod ways;
 
@@ -73,21 +75,13 @@ fn micros(span: Duration) -> f64 {
     span.as_secs_f64() * 1e6
 }
 
-/// The quantile `share` of the values.
-fn at(values: &mut [f64], share: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[((values.len() - 1) as f64 * share).round() as usize]
-}
-
 /// Measures sequential calls, alternating between the ways.
 async fn one_by_one(place: Place) {
     Place::take_as_caller();
     let mut raw = Raw::start(place);
     let rmcp = Rmcp::start(place).await;
     let host = Deck::start(1, place).await;
-    println!(
-        "\n{place}:\n               (a) raw   (b) rmcp   (c) host    c/b (of the blocks)    c/a"
-    );
+    println!("\n{place}:\n               (a) raw   (b) rmcp   (c) host");
     for (name, big, blocks, calls) in
         [("small call", false, 150, 100), ("1 MB result", true, 60, 8)]
     {
@@ -114,13 +108,10 @@ async fn one_by_one(place: Place) {
         }
         let [a, b, c] = all.map(|mut all| at(&mut all, 0.5));
         let [mut to_rmcp, mut to_raw] = ratios;
-        println!(
-            "{name:<12} {a:>7.1} us {b:>7.1} us {c:>7.1} us   {:>5.2} ({:.2} to {:.2})  {:>5.2}",
-            at(&mut to_rmcp, 0.5),
-            at(&mut to_rmcp, 0.1),
-            at(&mut to_rmcp, 0.9),
-            at(&mut to_raw, 0.5),
-        );
+        println!("{name:<12} {a:>7.1} us {b:>7.1} us {c:>7.1} us, c/a {:.2}", at(&mut to_raw, 0.5));
+        let what = format!("{name}, {place}");
+        let goal = Goal::AtMost(if big { 0.4 } else { 0.8 });
+        Figure { what: &what, against: "rmcp", unit: "", goal }.state(&mut to_rmcp);
     }
     host.0.shutdown().await;
 }
@@ -162,18 +153,17 @@ async fn throughput() {
             }
         }
         println!("{at_once:>4} at once over {SERVERS} servers:");
-        let clocks = ["calls/s", "calls/s of the caller's processor time"];
-        for ((mut rmcp, mut host), clock) in by_rmcp.into_iter().zip(by_host).zip(clocks) {
+        let least = if at_once == 50 { 1.4 } else { 1.3 };
+        let clocks = [
+            ("calls a second", Goal::Open),
+            ("calls a second of the caller's processor time", Goal::AtLeast(least)),
+        ];
+        for ((mut rmcp, mut host), (clock, goal)) in by_rmcp.into_iter().zip(by_host).zip(clocks) {
             let mut ratios: Vec<f64> =
                 host.iter().zip(&rmcp).map(|(host, rmcp)| host / rmcp).collect();
-            println!(
-                "     rmcp {:.0}, host {:.0} {clock}: {:.2} ({:.2} to {:.2})",
-                at(&mut rmcp, 0.5),
-                at(&mut host, 0.5),
-                at(&mut ratios, 0.5),
-                at(&mut ratios, 0.1),
-                at(&mut ratios, 0.9),
-            );
+            println!("     rmcp {:.0}, host {:.0} {clock}", at(&mut rmcp, 0.5), at(&mut host, 0.5));
+            let what = format!("{at_once} at once, {clock}");
+            Figure { what: &what, against: "rmcp", unit: "", goal }.state(&mut ratios);
         }
     }
     host.0.shutdown().await;

@@ -16,6 +16,9 @@
 #[path = "../tests/support/pty.rs"]
 mod pty;
 
+#[path = "report/figure.rs"]
+mod report;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -26,6 +29,8 @@ use serde_json::{Value, json};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+
+use report::{Figure, Goal, at};
 
 /// Number of sessions for the memory measurement.
 const SESSIONS: usize = 1_000;
@@ -195,12 +200,6 @@ impl Client {
     }
 }
 
-/// The quantile `share` of the times, in milliseconds.
-fn at(times: &mut [f64], share: f64) -> f64 {
-    times.sort_unstable_by(f64::total_cmp);
-    times[((times.len() - 1) as f64 * share).round() as usize]
-}
-
 fn ms(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
@@ -245,6 +244,9 @@ async fn first_token(turns: usize) {
     ] {
         println!("  {what:22} {:7.2} {:7.2}", at(times, 0.5), at(times, 0.99));
     }
+    let goal = Goal::AtMost(2.0);
+    Figure { what: "chat, added to the first token", against: "", unit: "ms", goal }
+        .state(&mut added);
 }
 
 async fn sessions(count: usize, beats: u64) {

@@ -16,6 +16,11 @@ use mcpdeck::host::{
 };
 use serde_json::json;
 
+#[path = "report/figure.rs"]
+mod report;
+
+use report::{Figure, Goal};
+
 const SERVERS: usize = 50;
 const TOOLS: usize = 100;
 const ROUNDS: usize = 20;
@@ -86,7 +91,8 @@ fn main() {
                 began.elapsed().as_secs_f64() * 1e9 / names.len() as f64
             })
             .collect();
-        rounds.sort_by(f64::total_cmp);
-        println!("{what}: {:.0} ns (best {:.0} ns)", rounds[ROUNDS / 2], rounds[0]);
+        let what = format!("policy decision, {what}");
+        let goal = Goal::AtMost(2_000.0);
+        Figure { what: &what, against: "", unit: "ns", goal }.state(&mut rounds);
     }
 }

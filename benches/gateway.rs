@@ -15,6 +15,9 @@
 #[path = "call/place.rs"]
 mod place;
 #[cfg(unix)]
+#[path = "report/figure.rs"]
+mod report;
+#[cfg(unix)]
 #[path = "gateway/unix.rs"]
 mod unix;
 #[cfg(unix)]

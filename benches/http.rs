@@ -21,6 +21,11 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
 
+#[path = "report/figure.rs"]
+mod report;
+
+use report::{Figure, Goal, at};
+
 /// Environment variable that makes this program the server.
 const SERVER: &str = "MCPDECK_BENCH_HTTP_SERVER";
 /// Number of blocks per way.
@@ -112,13 +117,11 @@ async fn bench(url: &str) {
         println!("{name:<11} p50 {:>7.1} us   p99 {:>7.1} us", at(times, 0.5), at(times, 0.99));
     }
     let [mut rmcp, mut raw] = ratios;
-    println!(
-        "c/b {:.2} ({:.2} to {:.2})   c/a {:.2}",
-        at(&mut rmcp, 0.5),
-        at(&mut rmcp, 0.1),
-        at(&mut rmcp, 0.9),
-        at(&mut raw, 0.5),
-    );
+    let goal = Goal::AtMost(1.1);
+    Figure { what: "small call over HTTP", against: "rmcp", unit: "", goal }.state(&mut rmcp);
+    let goal = Goal::Open;
+    Figure { what: "small call over HTTP", against: "a client alone", unit: "", goal }
+        .state(&mut raw);
     host.shutdown().await;
 }
 
@@ -132,12 +135,6 @@ async fn by_client(client: &reqwest::Client, url: &str, id: usize, arguments: &V
 
 fn text(result: &Value) -> usize {
     result["content"][0]["text"].as_str().unwrap().len()
-}
-
-/// The quantile `share` of the values.
-fn at(values: &mut [f64], share: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[((values.len() - 1) as f64 * share).round() as usize]
 }
 
 /// Answers requests as fast as possible, without a parser; one thread per connection.

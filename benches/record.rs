@@ -29,11 +29,14 @@ use ratatui::layout::Rect;
 use serde_json::json;
 
 use place::Place;
+use report::{Figure, Goal, at};
 use ways::Deck;
 
 #[allow(dead_code, reason = "the other places are not measured here")]
 #[path = "call/place.rs"]
 mod place;
+#[path = "report/figure.rs"]
+mod report;
 #[allow(dead_code, reason = "the other ways to call are not measured here")]
 #[path = "call/ways.rs"]
 mod ways;
@@ -76,11 +79,6 @@ async fn turn(host: &Deck) -> Vec<f64> {
     times
 }
 
-fn at(values: &mut [f64], share: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[((values.len() - 1) as f64 * share).round() as usize]
-}
-
 async fn record() {
     let folder = tempfile::tempdir().unwrap();
     let host = Deck::start(1, Place::Spread).await;
@@ -107,14 +105,12 @@ async fn record() {
     for (name, times) in [("without", &mut plain), ("with", &mut recorded)] {
         println!("{name:<8} p50 {:>7.1} us  p99 {:>7.1} us", at(times, 0.5), at(times, 0.99));
     }
-    let [without, with] = &mut ends;
-    for share in [0.25, 0.5, 0.75] {
-        let (without, with) = (at(without, share), at(with, share));
-        println!(
-            "p99 of 50 ms, quartile {share}: {without:.1} and {with:.1} us, with/without {:.2}",
-            with / without
-        );
-    }
+    let [without, with] = &ends;
+    let mut ratios: Vec<f64> =
+        without.iter().zip(with).map(|(without, with)| with / without).collect();
+    let goal = Goal::AtMost(1.1);
+    Figure { what: "p99 of 50 ms, recorded", against: "not recorded", unit: "", goal }
+        .state(&mut ratios);
     host.0.shutdown().await;
 }
 

@@ -4,6 +4,11 @@
 //! `cargo bench --bench screen` (optionally `-- first idle flood memory`, any of them). Unix only.
 
 #[cfg(unix)]
+#[path = "report/figure.rs"]
+#[expect(clippy::print_stdout, reason = "the figures are what it is for")]
+#[expect(clippy::expect_used, reason = "a bench that cannot go on should say where")]
+mod report;
+#[cfg(unix)]
 #[path = "screen/unix.rs"]
 #[expect(clippy::print_stdout, reason = "the figures are what it is for")]
 #[expect(clippy::unwrap_used, reason = "a bench that cannot go on should say where")]

@@ -5,7 +5,7 @@ requests, close stdin, wait.
 usage: benches/stop.py [PROGRAM] [NAME=COMMAND...]
 
 Runs each verb and its floor by turns and prints the medians of both and their ratio, with the middle
-half of the ratios. Without NAME=COMMAND: the published servers of `fixtures/real-servers` (run
+half of the ratios. With MCPDECK_BENCH_ROWS=FILE each is added to FILE for `benches/all`. Without NAME=COMMAND: the published servers of `fixtures/real-servers` (run
 `fixtures/real-servers/install.sh` once). COMMAND is split as a shell would; the tool that is called is
 the first one that needs no arguments, or else the first one, whose answer to `{}` is an error.
 
@@ -118,12 +118,24 @@ def published():
     return {name: shlex.split(os.path.join(path, command)) for name, command in names.items()}
 
 
+GOAL = 1.1
+
+
 def line(server, verb, floors, ours):
     ratios = sorted(ours[n] / floors[n] for n in range(len(ours)))
     quarter = len(ratios) // 4
+    low, middle, high = ratios[quarter], statistics.median(ratios), ratios[-1 - quarter]
+    verdict = "met" if high <= GOAL else "missed" if low > GOAL else \
+        "no verdict, the spread is wider than the difference"
     print(f"{server:<20} {verb:<6} floor {statistics.median(floors):.3f} s   "
-          f"{statistics.median(ours):.3f} s   ratio {statistics.median(ratios):.2f}"
-          f"   ({ratios[quarter]:.2f} to {ratios[-1 - quarter]:.2f}, {len(ratios)} runs)", flush=True)
+          f"{statistics.median(ours):.3f} s   ratio {middle:.2f}   ({low:.2f} to {high:.2f}, "
+          f"{len(ratios)} runs); goal <= {GOAL}: {verdict}", flush=True)
+    if rows := os.environ.get("MCPDECK_BENCH_ROWS"):
+        with open(rows, "a") as file:
+            file.write(json.dumps({
+                "what": f"`{verb}` of {server}", "against": "the floor", "unit": "", "median": middle,
+                "low": low, "high": high, "runs": len(ratios), "goal": f"<= {GOAL}",
+                "verdict": verdict}) + "\n")
 
 
 def main():

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::place;
+use crate::report::{Figure, Goal, at};
 use crate::ways::{self, Raw, SERVER};
 use serde_json::{Value, json};
 
@@ -13,6 +14,8 @@ use serde_json::{Value, json};
 const TURNS: usize = 60;
 /// Number of calls per turn.
 const CALLS: usize = 100;
+/// Number of rounds of calls at once.
+const ROUNDS: usize = 9;
 /// Number of sessions left open: slightly below the limit of the service.
 const SESSIONS: usize = 990;
 /// Number of clients that open a session and leave without closing it.
@@ -203,25 +206,52 @@ async fn calls(service: &Service, folder: &Path) {
         let [ours, theirs, floor] = &middles[..] else { unreachable!("three ways") };
         let added = ours.iter().zip(theirs).zip(floor);
         let mut added: Vec<f64> = added.map(|((a, b), c)| (a - c) / (b - c)).collect();
-        let [low, middle, high] = [0.1, 0.5, 0.9].map(|share| at(&mut added, share));
-        println!("added p50, mcpdeck/mcp-proxy {middle:.2} ({low:.2} to {high:.2})");
+        let goal = Goal::AtMost(0.8);
+        Figure { what: "gateway, added p50 of one client", against: "mcp-proxy", unit: "", goal }
+            .state(&mut added);
     }
-    for (name, service, session) in &ways {
-        let (began, spent) = (Instant::now(), service.processor());
-        let all = (0..32).map(|caller| async move {
-            for id in 0..CALLS * 10 {
-                service.call(session, caller * CALLS * 10 + id + 1).await;
+    let [ours, .., floor] = &middles[..] else { unreachable!("at least two ways") };
+    let mut hop: Vec<f64> = ours.iter().zip(floor).map(|(a, b)| a - b).collect();
+    Figure { what: "gateway, added p50 of one client", against: "", unit: "us", goal: Goal::Open }
+        .state(&mut hop);
+    for (callers, least) in [(1, 3_200.0), (32, 12_000.0)] {
+        together(&ways, callers, least).await;
+    }
+}
+
+/// Calls a second of `callers` at once, by turns, beside client and server.
+async fn together(ways: &[(&str, &Service, String)], callers: usize, least: f64) {
+    let mut rates = vec![Vec::new(); ways.len()];
+    let mut own = rates.clone();
+    let calls = if callers == 1 { CALLS * 10 } else { CALLS * 2 };
+    for turn in 0..=ROUNDS {
+        for step in 0..ways.len() {
+            let way = (turn + step) % ways.len();
+            let (_, service, session) = &ways[way];
+            let (began, spent) = (Instant::now(), service.processor());
+            let all = (0..callers).map(|caller| async move {
+                for id in 0..calls {
+                    service.call(session, caller * calls + id + 1).await;
+                }
+            });
+            futures::future::join_all(all).await;
+            // The first round warms up.
+            if turn > 0 {
+                let count = (callers * calls) as f64;
+                rates[way].push(count / began.elapsed().as_secs_f64());
+                own[way].push(count / (service.processor() - spent).max(0.01));
             }
-        });
-        futures::future::join_all(all).await;
-        let calls = (32 * CALLS * 10) as f64;
-        let (took, spent) = (began.elapsed().as_secs_f64(), service.processor() - spent);
-        println!(
-            "{name:<9} 32 at once: {:.0} calls/s beside client and server, {:.0} a second of its own processor time",
-            calls / took,
-            calls / spent,
-        );
+        }
     }
+    let what = format!("gateway, calls a second, clients: {callers}");
+    for (n, (name, ..)) in ways.iter().enumerate().skip(1) {
+        let mut ratios: Vec<f64> =
+            rates[0].iter().zip(&rates[n]).map(|(ours, theirs)| ours / theirs).collect();
+        Figure { what: &what, against: name, unit: "", goal: Goal::Open }.state(&mut ratios);
+    }
+    Figure { what: &what, against: "", unit: "", goal: Goal::AtLeast(least) }.state(&mut rates[0]);
+    let what = format!("gateway, calls a second of its processor time, clients: {callers}");
+    Figure { what: &what, against: "", unit: "", goal: Goal::Open }.state(&mut own[0]);
 }
 
 async fn sessions(service: &Service) {
@@ -230,7 +260,9 @@ async fn sessions(service: &Service) {
         service.open().await.unwrap();
     }
     let each = (service.resident() - before) / SESSIONS as f64;
-    println!("{SESSIONS} idle sessions: {:.1} kB each", each / 1e3);
+    let what = format!("gateway, each of {SESSIONS} idle sessions");
+    Figure { what: &what, against: "", unit: "kB", goal: Goal::AtMost(20.0) }
+        .state(&mut [each / 1e3]);
     let mut refused = 0;
     let mut half = 0.0;
     for n in 0..LEAVING {
@@ -274,14 +306,6 @@ async fn starts(folder: &Path) {
         assert!(answer.contains("\"hello\""), "{answer}");
         late.push((began.elapsed().as_secs_f64() - alone.as_secs_f64()) * 1e3);
     }
-    let [low, middle, high] = [0.1, 0.5, 0.9].map(|share| at(&mut late, share));
-    println!(
-        "a sleeping server answers {middle:.1} ms ({low:.1} to {high:.1}) after it would alone"
-    );
-}
-
-/// The quantile `share` of the values.
-fn at(values: &mut [f64], share: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[((values.len() - 1) as f64 * share).round() as usize]
+    let what = "gateway, first answer of a sleeping server, later than alone";
+    Figure { what, against: "", unit: "ms", goal: Goal::AtMost(20.0) }.state(&mut late);
 }

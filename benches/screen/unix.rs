@@ -5,6 +5,7 @@ mod pty;
 
 use std::time::{Duration, Instant};
 
+use crate::report::{Figure, Goal};
 use pty::{Deck, Launch, PATIENCE, Size, own_server};
 
 /// Number of starts for the first frame.
@@ -90,6 +91,12 @@ fn first_frame() {
     ] {
         println!("  {what:32} {:6.1} ({:.1})", times.at(0.5), times.at(0.95));
     }
+    for (what, times) in [("four servers", &project), ("demo", &demo)] {
+        let mut starts: Vec<f64> = times.0.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+        let what = format!("first frame in a terminal, {what}");
+        Figure { what: &what, against: "", unit: "ms", goal: Goal::AtMost(12.0) }
+            .state(&mut starts);
+    }
 }
 
 /// Runs a program in its own pseudo-terminal; returns the time until it exits.
@@ -139,7 +146,9 @@ fn memory_of_the_demo() {
         deck.keys(key);
         settle(&deck);
     }
-    println!("memory with the demo: {:.1} MB resident, host only", memory(deck.pid(), "VmRSS"));
+    let goal = Goal::AtMost(18.0);
+    Figure { what: "dashboard, memory with the demo", against: "", unit: "MB", goal }
+        .state(&mut [memory(deck.pid(), "VmRSS")]);
     deck.quit();
 }
 
@@ -177,6 +186,9 @@ fn flood() {
             // Varies the phase relative to the frames.
             linger(Duration::from_millis(5 + n as u64 % 29));
         }
+        let mut keys: Vec<f64> = times.0.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+        let title = format!("key to frame beside floods, {what}");
+        Figure { what: &title, against: "", unit: "ms", goal: Goal::AtMost(16.0) }.state(&mut keys);
         let frames = deck.raw_since(place).matches("\x1b[?2026l").count();
         println!(
             "  {what:8} p50 {:5.1}  p99 {:5.1}  worst {:5.1}   {:.0} frames/s, {:.1} MB (peak {:.1})",
