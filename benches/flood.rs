@@ -14,7 +14,7 @@ use mcpdeck::config::{
     HttpConfig, McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig,
 };
 use mcpdeck::host::{HostView, ServerState};
-use mcpdeck::mcp::FindingKind;
+use mcpdeck::protocol::FindingKind;
 use mcpdeck::{Host, Startup};
 use serde_json::json;
 use tokio::task::JoinHandle;

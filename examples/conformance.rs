@@ -15,7 +15,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use mcpdeck::deck::TokenFiles;
 use mcpdeck::host::{ApprovalRequest, CallOptions, Validation};
-use mcpdeck::mcp::{Accounts, Answer, RequestKind, SignIn, SignInPrompt, Tool};
+use mcpdeck::mcp::{Accounts, SignIn, SignInPrompt};
+use mcpdeck::protocol::{Answer, RequestKind, Tool};
 use mcpdeck::{Host, Startup};
 use serde_json::{Map, Value, json};
 

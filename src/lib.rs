@@ -45,9 +45,12 @@
 //!                      facts (bounded, lossless) -> projector -> watch<Arc<HostView>>, kept facts
 //!                      telemetry (rings, lossy and counted) -> traffic, logs, metrics
 //!               +-------------+-------------+
-//!               mcp                         process         protocol | operating system
-//!               JSON-RPC, sessions, tap,    resolve, spawn, contain,
-//!               transports, sign-in         stop, sweep, usage
+//!               mcp                         process         wire | operating system
+//!               sessions, transports,       resolve, spawn, contain,
+//!               sign-in                     stop, sweep, usage
+//!                      |
+//!               protocol: MCP as JSON-RPC, no I/O
+//!               messages, eras, what servers offer, requests in flight, the tap
 //!               +-------------+-------------+
 //!               config                schema             base
 //!               text -> ServerConfig, JSON Schema: one   text, secret,               leaves
@@ -60,10 +63,10 @@
 //!
 //! # Invariants
 //! Each with what holds it; tests without a path are in `tests/engine/architecture.rs`.
-//! 1. `base`, `schema`, `config`, `mcp`, `process`, `host` and `deck` build without a terminal, an HTTP server
+//! 1. `base`, `schema`, `config`, `protocol`, `mcp`, `process`, `host` and `deck` build without a terminal, an HTTP server
 //!    or an LLM client: their manifests, and `the_engine_depends_on_no_front_end`.
 //! 2. Arrows run down the picture only: each part is a crate, and its manifest names what it may use.
-//!    Modules of `host`, `deck`, `mcp` and `process` are private (the compiler); within a crate,
+//!    Modules of `host`, `deck`, `mcp`, `protocol` and `process` are private (the compiler); within a crate,
 //!    `files_of_a_folder_do_not_go_round_in_circles`.
 //! 3. One task owns one server, its process, session and state: only messages reach
 //!    `host/server/actor.rs` (the compiler).
@@ -79,7 +82,7 @@
 //! 8. Text from servers becomes [`base::SafeText`] once, where it enters, and the functions that draw
 //!    take nothing else: `terminal/ink.rs` (the compiler).
 //! 9. Secrets are [`base::Secret`], which prints as `***`: the compiler, and `fixtures/faults`.
-//! 10. A request in flight is one value with one owner, [`mcp::PendingRequest`]: id, deadline, cancel,
+//! 10. A request in flight is one value with one owner, [`protocol::PendingRequest`]: id, deadline, cancel,
 //!     progress, clock, byte counts, and where its answer goes. `tests/engine/wire`.
 //! 11. One function, [`host::Policy::decide`], decides whether a caller may list, call, read or connect:
 //!     `lists_and_calls_agree` in `tests/engine/policy.rs`.
@@ -93,6 +96,7 @@ pub use deck;
 pub use host;
 pub use mcp;
 pub use process;
+pub use protocol;
 pub use schema;
 
 #[cfg(feature = "apps")]

@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use mcpdeck::ErrorCode;
 use mcpdeck::base::ServerName;
 use mcpdeck::host::{ApprovalRequest, CallOptions, Host, RequestHandler, ServerState, Startup};
-use mcpdeck::mcp::{Answer, Direction, Era, RequestKind};
+use mcpdeck::protocol::{Answer, Direction, Era, RequestKind};
 use serde_json::{Value, json};
 use support::{Bench, Guarded, MARK, published, real_servers, repo, wait_for};
 use tokio_util::sync::CancellationToken;
@@ -146,7 +146,7 @@ async fn one_broken_entry_stops_all_or_leaves_the_rest_as_the_caller_chose() {
 }
 
 /// The type of a parameter in its schema.
-fn parameter(tool: &mcpdeck::mcp::Tool, name: &str) -> Value {
+fn parameter(tool: &mcpdeck::protocol::Tool, name: &str) -> Value {
     tool.input_schema["properties"][name]["type"].clone()
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mcpdeck::host::{CallOptions, Host, ServerState};
-use mcpdeck::mcp::Payload;
+use mcpdeck::protocol::Payload;
 use serde_json::json;
 
 use crate::books::{Books, Ended};

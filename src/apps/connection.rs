@@ -22,7 +22,7 @@ use crate::serve::{AppEvent, CalledTool, ServedApp};
 use base::SafeText;
 use config::error::Error;
 use host::{ApprovalRequest, Asker, CallOptions, Origin, OutsideError, Principal, RequestHandler};
-use mcp::{Answer, Capabilities, RequestKind};
+use protocol::{Answer, Capabilities, RequestKind, RpcCode};
 
 /// The version of the protocol that is spoken when the page asks for one that is not known.
 const VERSION: &str = "2026-01-26";
@@ -39,13 +39,6 @@ const MAX_SHOWN_CHARS: usize = 4_000;
 const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The id of the request that ends it.
 const TEARDOWN_ID: &str = "mcpdeck-teardown";
-
-/// JSON-RPC: the request is not well-formed, the method is unknown, the parameters are wrong.
-const INVALID_REQUEST: i64 = -32600;
-const METHOD_NOT_FOUND: i64 = -32601;
-const INVALID_PARAMS: i64 = -32602;
-/// Refused, or failed.
-const NOT_DONE: i64 = -32000;
 
 /// Serves one browser, until it leaves or the page is closed.
 pub(crate) async fn talk(app: Arc<ServedApp>, socket: WebSocket) {
@@ -277,7 +270,7 @@ impl AppConnection {
                 self.answer_request(method, (id, params), work).await
             }
             Some(_) => {
-                let result = Err((INVALID_REQUEST, "no JSON-RPC request".to_owned()));
+                let result = Err((RpcCode::INVALID_REQUEST, "no JSON-RPC request".to_owned()));
                 self.answer(&Value::Null, result).await
             }
         }
@@ -342,7 +335,7 @@ impl AppConnection {
                 all.templates.iter().map(|one| (*one.raw).clone()).collect()
             })),
             "ui/message" | "ui/update-model-context" => {
-                Err((NOT_DONE, "there is no conversation here".to_owned()))
+                Err((RpcCode::SERVER_ERROR, "there is no conversation here".to_owned()))
             }
             "tools/call" | "resources/read" | "ui/open-link" => {
                 match self.begin(method, (id, params)) {
@@ -353,7 +346,10 @@ impl AppConnection {
                     Err(refused) => Err(refused),
                 }
             }
-            _ => Err((METHOD_NOT_FOUND, format!("`{}` is not known", SafeText::cut(method, 80)))),
+            _ => Err((
+                RpcCode::METHOD_NOT_FOUND,
+                format!("`{}` is not known", SafeText::cut(method, 80)),
+            )),
         };
         self.answer(id, result).await
     }
@@ -460,21 +456,25 @@ impl AppConnection {
     ) -> Result<BoxFuture<'static, Done>, (i64, String)> {
         let (key, cancel) = (id.to_string(), CancellationToken::new());
         if self.running.contains_key(&key) {
-            return Err((INVALID_REQUEST, "a request with this id is running".to_owned()));
+            return Err((RpcCode::INVALID_REQUEST, "a request with this id is running".to_owned()));
         }
         if self.running.len() >= MAX_REQUESTS {
-            return Err((NOT_DONE, format!("more than {MAX_REQUESTS} requests at a time")));
+            return Err((
+                RpcCode::SERVER_ERROR,
+                format!("more than {MAX_REQUESTS} requests at a time"),
+            ));
         }
         let text = |key: &str| {
             let text = params[key].as_str().map(str::to_owned);
-            text.ok_or_else(|| (INVALID_PARAMS, format!("`{key}` is a text")))
+            text.ok_or_else(|| (RpcCode::INVALID_PARAMS, format!("`{key}` is a text")))
         };
         let options = self.options(&cancel);
         let work: BoxFuture<'static, Answered> = match method {
             "ui/open-link" => {
                 let url = Url::parse(&text("url")?).ok();
                 let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
-                let wrong = || (INVALID_PARAMS, "`url` is an address of the web".to_owned());
+                let wrong =
+                    || (RpcCode::INVALID_PARAMS, "`url` is an address of the web".to_owned());
                 let url = url.ok_or_else(wrong)?;
                 let shown = SafeText::cut(url.as_str(), MAX_SHOWN_CHARS);
                 let (asks, ask) = (Arc::clone(&self.asks), json!({"kind": "link", "url": shown}));
@@ -483,7 +483,7 @@ impl AppConnection {
                     let word = cancel.run_until_cancelled(asks.ask(ask)).await.flatten();
                     match word.as_deref() {
                         Some("once") => Ok(json!({})),
-                        _ => Err((NOT_DONE, "the user did not open it".to_owned())),
+                        _ => Err((RpcCode::SERVER_ERROR, "the user did not open it".to_owned())),
                     }
                 })
             }
@@ -515,16 +515,16 @@ impl AppConnection {
         let tool = tools.and_then(|tools| tools.iter().find(|tool| *tool.name == *name));
         let shown = SafeText::cut(name, 80);
         match tool {
-            None => return Err((INVALID_PARAMS, format!("there is no tool `{shown}`"))),
+            None => return Err((RpcCode::INVALID_PARAMS, format!("there is no tool `{shown}`"))),
             Some(tool) if !tool.is_for_apps() => {
-                return Err((INVALID_PARAMS, format!("`{shown}` is not for apps")));
+                return Err((RpcCode::INVALID_PARAMS, format!("`{shown}` is not for apps")));
             }
             Some(_) => {}
         }
         let arguments = match &params["arguments"] {
             Value::Null => json!({}),
             arguments if arguments.is_object() => arguments.clone(),
-            _ => return Err((INVALID_PARAMS, "`arguments` is an object".to_owned())),
+            _ => return Err((RpcCode::INVALID_PARAMS, "`arguments` is an object".to_owned())),
         };
         let (host, name) = (self.app.host.clone(), name.to_owned());
         Ok(Box::pin(async move {
@@ -548,8 +548,8 @@ impl AppConnection {
 
 fn refused(error: &Error) -> (i64, String) {
     match &error.rpc {
-        Some(rpc) => (rpc.code.unwrap_or(NOT_DONE), rpc.message.clone()),
-        None => (NOT_DONE, OutsideError::from_error(error).message),
+        Some(rpc) => (rpc.code.unwrap_or(RpcCode::SERVER_ERROR), rpc.message.clone()),
+        None => (RpcCode::SERVER_ERROR, OutsideError::from_error(error).message),
     }
 }
 

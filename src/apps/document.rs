@@ -4,7 +4,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use base::SafeText;
-use mcp::APP_MEDIA_TYPE;
+use protocol::APP_MEDIA_TYPE;
 
 /// Maximum size of a page, in bytes.
 const MAX_PAGE_BYTES: usize = 16 << 20;

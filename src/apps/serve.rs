@@ -29,7 +29,7 @@ use base::file::random_hex;
 use base::{SafeText, ServerName};
 use config::error::{Error, ErrorCode};
 use host::{CallOptions, Host, Origin};
-use mcp::Tool;
+use protocol::Tool;
 
 /// How long the address waits to be opened.
 const LINK_TIMEOUT: Duration = Duration::from_secs(600);

@@ -13,7 +13,7 @@ use base::ServerName;
 use base::pointer::child_pointer;
 use check::subject::brief;
 use host::{canonical_name, fit_template};
-use mcp::Capabilities;
+use protocol::Capabilities;
 use schema::{SchemaDocument, SubSchema, same};
 
 /// Deepest place of a schema that is looked at.

@@ -21,7 +21,7 @@ use check::Severity;
 use check::run::CheckSignals;
 use check::subject::brief;
 use host::canonical_name;
-use mcp::{Tool, every_difference};
+use protocol::{RpcCode, Tool, every_difference};
 
 /// The seed by default: the same cases every time.
 pub const DEFAULT_SEED: u64 = 1;
@@ -502,8 +502,8 @@ impl Fuzzer<'_> {
         }
         let shown = brief(text, 200);
         let (severity, how) = match code {
-            Some(-32602) => (Severity::Error, "as invalid (-32602)"),
-            Some(-32603) => (Severity::Error, "with an internal error (-32603)"),
+            Some(RpcCode::INVALID_PARAMS) => (Severity::Error, "as invalid (-32602)"),
+            Some(RpcCode::INTERNAL_ERROR) => (Severity::Error, "with an internal error (-32603)"),
             _ if COMPLAINT.as_ref().is_some_and(|words| words.is_match(text)) => {
                 (Severity::Warning, "as invalid")
             }

@@ -13,7 +13,7 @@ use base::ServerName;
 use check::subject::brief;
 use deck::{SavedCalls, SavedTarget};
 use host::{HostView, canonical_name};
-use mcp::Tool;
+use protocol::Tool;
 
 /// Why a step for a tool that may change something is not made at first.
 const NOT_READ_ONLY: &str = "not annotated read-only: remove `skip` when it may be called";

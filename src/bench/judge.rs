@@ -10,7 +10,7 @@ use check::expect::ExpectTarget;
 use check::subject::brief;
 use config::error::Error;
 use host::CallOutcome;
-use mcp::ListKind;
+use protocol::ListKind;
 
 /// The expectation with its references replaced.
 ///

@@ -14,7 +14,7 @@ use check::subject::brief;
 use config::error::{Error, ErrorCode};
 use config::{GuardMode, GuardPolicy, TransportConfig};
 use host::{CallOutcome, Host, HostView, ServerState};
-use mcp::FindingKind;
+use protocol::FindingKind;
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]

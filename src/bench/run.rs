@@ -26,7 +26,7 @@ use check::{CheckVerdict, Severity};
 use config::error::Error;
 use deck::{SavedCalls, SavedTarget};
 use host::{CallOptions, CallOutcome, Host, ServerView};
-use mcp::{Capabilities, Direction, MessageKind, TrafficRecord};
+use protocol::{Capabilities, Direction, MessageKind, TrafficRecord};
 
 /// How many suites run at once by default.
 const DEFAULT_PARALLEL_SUITES: usize = 4;

@@ -62,7 +62,7 @@ impl Snapshots {
         let Some(kept) = table.kept.get(key) else {
             return Some("there is no snapshot yet; `mcpdeck test --update` keeps one".to_owned());
         };
-        let differences = mcp::every_difference(kept, &value);
+        let differences = protocol::every_difference(kept, &value);
         let (first, more) = differences.split_first()?;
         let shown = |value: &Option<Value>| {
             value.as_ref().map_or("nothing".to_owned(), |value| brief(&value.to_string(), 80))

@@ -19,7 +19,8 @@ use host::{
     ApprovalRequest, CallOptions, Host, HostView, Origin, RequestHandler, ServerState, Startup,
     Validation, split_name,
 };
-use mcp::{Accounts, Answer};
+use mcp::Accounts;
+use protocol::Answer;
 
 /// Where servers come from, and the rules for calls.
 #[derive(Clone)]

@@ -30,7 +30,7 @@ use deck::Clients;
 use host::{
     Asker, CallOptions, CallOutcome, Host, OutsideError, Principal, TraceContext, canonical_name,
 };
-use mcp::Progress;
+use protocol::Progress;
 
 /// Limits at which a turn stops.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use crate::llm::ToolSpec;
 use base::ServerName;
 use base::text::SafeText;
 use host::{Host, Principal, exposed_name, hashed_name, resolve_name};
-use mcp::Tool;
+use protocol::Tool;
 
 /// Maximum length of a tool description for the model, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 4_000;

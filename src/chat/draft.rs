@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::llm::{ChatMessage, LanguageModel, ModelPrompt, ModelReply, Stop};
 use host::{ApprovalRequest, Drafter};
-use mcp::RequestKind;
+use protocol::RequestKind;
 
 /// A model that drafts completions.
 pub struct ModelDrafter(Arc<dyn LanguageModel>);

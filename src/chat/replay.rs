@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use base::ServerName;
 use deck::{Recording, RecordingLine};
-use mcp::{Direction, MessageKind};
+use protocol::{Direction, MessageKind};
 
 /// A call that a model chose.
 #[derive(Clone, Debug, PartialEq, Serialize)]

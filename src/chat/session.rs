@@ -22,7 +22,7 @@ use base::file::random_hex;
 use base::text::SafeText;
 use deck::{ChatStore, Clients, KeptChat};
 use host::{ApprovalRequest, Asker, Host, Principal, RequestHandler};
-use mcp::{Answer, ApprovalId, RequestKind};
+use protocol::{Answer, ApprovalId, RequestKind};
 
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLimits {
@@ -355,12 +355,12 @@ impl ChatSession {
     }
 
     /// The number of the last event that a connection was sent.
-    pub(crate) fn delivered(&self) -> u64 {
+    pub fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Relaxed)
     }
 
     /// A connection was sent the events up to this number.
-    pub(crate) fn deliver(&self, number: u64) {
+    pub fn deliver(&self, number: u64) {
         self.delivered.fetch_max(number, Ordering::Relaxed);
     }
 

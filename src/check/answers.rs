@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use deck::WrittenText;
 use host::{ApprovalRequest, RequestHandler};
-use mcp::{Answer, RequestKind};
+use protocol::{Answer, RequestKind, RpcCode};
 
 pub use deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
 
@@ -69,7 +69,7 @@ impl AnswerScript {
         if let Some(line) = found {
             return Some(match line.entry.reply.result() {
                 Ok(result) => Answer::Result(result),
-                Err(message) => Answer::Refuse { code: -1, message },
+                Err(message) => Answer::Refuse { code: RpcCode::USER_REJECTED, message },
             });
         }
         // Roots are answered from the configuration: no answer here is not a denial.

@@ -11,7 +11,7 @@ use crate::expect::{ExpectTarget, Expectations, ResultExpectation, SampleCall};
 use crate::subject::brief;
 use deck::{SavedCall, SavedCalls, SavedTarget};
 use host::split_name;
-use mcp::ListKind;
+use protocol::ListKind;
 
 /// A call with everything it needs.
 #[derive(Clone, Debug, PartialEq)]

@@ -19,7 +19,7 @@ use base::pointer::{child_pointer, place};
 use base::text::nearest;
 use deck::WrittenText;
 use host::CallOutcome;
-use mcp::ListKind;
+use protocol::ListKind;
 use schema::{Parameter, SchemaVerdict, Validator, parameters};
 
 /// Name of the file beside the configuration.

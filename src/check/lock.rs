@@ -7,7 +7,7 @@ use crate::CheckFinding;
 use crate::rule::{capped, finding};
 use crate::subject::{CheckSubject, brief};
 use deck::{Drift, DriftPlace, Lock};
-use mcp::{FieldChange, Risk};
+use protocol::{FieldChange, Risk};
 
 /// Maximum number of findings per entry, so that a rewritten schema does not fill the report.
 const MAX_ENTRY_FINDINGS: usize = 20;

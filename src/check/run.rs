@@ -25,7 +25,8 @@ use config::error::{Error, ErrorCode};
 use config::{McpConfig, Severity};
 use deck::{Deck, Lock, Recorder};
 use host::{Host, HostView, ServerState, ServerView, Startup};
-use mcp::{Accounts, Direction, MessageKind};
+use mcp::Accounts;
+use protocol::{Direction, MessageKind};
 use schema::ToolFormat;
 
 mod doctor;
@@ -270,8 +271,8 @@ fn report(
         transport: last.transport.as_str(),
         protocol_version: session.map(|s| s.protocol_version.to_string()),
         era: session.map(|s| match s.era {
-            mcp::Era::Legacy => "legacy",
-            mcp::Era::Modern => "modern",
+            protocol::Era::Legacy => "legacy",
+            protocol::Era::Modern => "modern",
         }),
         server_info: session.map(|s| s.server_info.as_ref().clone()),
         took: run.took(),

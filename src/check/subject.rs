@@ -11,8 +11,8 @@ use base::SafeText;
 use config::ContentLimits;
 use deck::{LockedServer, canonical_json};
 use host::{ServerState, ServerView, StepView};
-use mcp::{Era, Finding, FindingKind, ListKind, RejectedEntry};
 use process::ExitView;
+use protocol::{Era, Finding, FindingKind, ListKind, RejectedEntry};
 use schema::SchemaDocument;
 
 /// One server as the rules see it.

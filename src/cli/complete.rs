@@ -24,7 +24,7 @@ use ::check::rule;
 use ::deck::{KeptDefinitions, SavedTarget};
 use base::SafeText;
 use config::{Environment, ImportHost, Loaded, ServerConfig};
-use mcp::{Capabilities, ListKind};
+use protocol::{Capabilities, ListKind};
 use schema::SchemaDocument;
 
 /// How long the names of a server are offered after its lists were last read.

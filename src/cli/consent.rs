@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::output;
 use base::SafeText;
 use host::{ApprovalRequest, Asker, ConsentReach, RequestHandler};
-use mcp::{Answer, RequestKind};
+use protocol::{Answer, RequestKind};
 
 /// Maximum length of the arguments that are shown, in characters.
 const MAX_SHOWN_CHARS: usize = 2_000;

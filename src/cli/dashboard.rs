@@ -17,7 +17,7 @@ use ::deck::{Clients, Deck, DeckBuilder, KeptDefinitions, Notebook, Scan, TrustG
 use base::{LogLevel, SafeText};
 use config::{Environment, FileScope, ImportFile, Loaded, McpConfig, candidates, import_places};
 use host::{Drafter, Host, HostBuilder, ServerState};
-use mcp::Capabilities;
+use protocol::Capabilities;
 use reach::FoundServers;
 use tui::app::Setup;
 use tui::chat::port::OpenChat;

@@ -9,12 +9,13 @@ use ::check::answers::AnswerScript;
 use ::check::run::{CheckSignals, PROGRESS_INTERVAL, is_settled};
 use ::deck::{Deck, DeckBuilder, KeptDefinitions, PolicyKeeper, Recorder};
 use base::human::Dur;
-use base::text::{nearest, quoted};
+use base::text::quoted;
 use base::{SafeText, ServerName};
 use config::error::{Error, ErrorCode};
 use config::{Environment, McpConfig};
-use host::{DEFAULT_PROFILE, Host, HostView, ServerState, TargetKind, split_name};
-use mcp::{Accounts, ListKind};
+use host::{Host, HostView, ServerState, TargetKind, split_name};
+use mcp::Accounts;
+use protocol::ListKind;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -208,16 +209,19 @@ pub fn tell(policy: &PolicyKeeper) {
 ///
 /// # Errors
 /// Names the profile, and one of a similar name.
+#[cfg(any(feature = "chat", feature = "gateway"))]
 pub fn known_profile(host: &Host, profile: Option<&str>) -> Result<(), String> {
     let Some(profile) = profile else { return Ok(()) };
     let in_force = host.follow_policy().borrow().clone();
-    let is_known = profile == DEFAULT_PROFILE || in_force.config.profiles.contains_key(profile);
+    let is_known =
+        profile == host::DEFAULT_PROFILE || in_force.config.profiles.contains_key(profile);
     let all = in_force.policy.grants.all();
     let is_known = is_known || all.iter().any(|grant| grant.profile == profile);
     if is_known || in_force.policy.closed.is_some() {
         return Ok(());
     }
-    let near = nearest(profile, in_force.config.profiles.keys().map(String::as_str), 0.7);
+    let near =
+        base::text::nearest(profile, in_force.config.profiles.keys().map(String::as_str), 0.7);
     let near = near.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
     Err(format!("the policy has no profile `{profile}`{near}"))
 }

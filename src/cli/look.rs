@@ -16,8 +16,9 @@ use ::check::answers::AnswerScript;
 use base::{SafeText, ServerName};
 use config::TransportKind;
 use host::{HostView, ServerState, ServerView};
-use mcp::{FindingKind, ListKind, Prompt, Resource, StoredToken, Tool};
+use mcp::StoredToken;
 use process::containment;
+use protocol::{FindingKind, ListKind, Prompt, Resource, Tool};
 use schema::SchemaDocument;
 
 /// Maximum number of findings per server written to stderr; the JSON has all.

@@ -18,7 +18,7 @@ use base::text::json as safe;
 use base::{Redactor, SafeText, ServerName};
 use config::error::{Error, Violation};
 use host::{CallOutcome, Host, ServerView};
-use mcp::{Finding, FindingKind, Payload};
+use protocol::{Finding, FindingKind, Payload};
 
 /// What was asked for, and how its outcome is printed.
 #[derive(Clone, Copy)]

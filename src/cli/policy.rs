@@ -20,7 +20,7 @@ use host::{
     DEFAULT_PROFILE, Decision, Origin, OverlayConfig, PolicyAction, PolicyEffect, Principal,
     QuotaCounter, QuotaUse, TargetKind,
 };
-use mcp::{Direction, MessageKind};
+use protocol::{Direction, MessageKind};
 
 /// `mcpdeck policy`
 #[derive(Debug, Args)]

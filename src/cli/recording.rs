@@ -23,7 +23,7 @@ use base::SafeText;
 use base::human::{count, parse_duration};
 use base::text::path::spelled;
 use host::{CallOptions, Host, Origin};
-use mcp::{Direction, MessageKind, every_difference};
+use protocol::{Direction, MessageKind, every_difference};
 
 /// `mcpdeck scrub`
 #[derive(Debug, Args)]

@@ -11,7 +11,7 @@ use base::SafeText;
 use base::pointer::child_pointer;
 use base::text::json::{WrittenNumbers, WrittenValue, is_whole};
 use base::text::nearest;
-use mcp::{Prompt, schema_kind};
+use protocol::{Prompt, schema_kind};
 use schema::{
     Outline, OutlineProperty, Parameter, SchemaDocument, TypeStyle, parameters, type_text,
 };

@@ -194,18 +194,6 @@ pub struct RpcError {
     pub data: Option<Value>,
 }
 
-impl RpcError {
-    /// The help text for its code (JSON-RPC 2.0, section 5.1; MCP, resources).
-    pub const fn advice(&self) -> &'static str {
-        match self.code {
-            Some(-32601) => "the server does not know this method",
-            Some(-32602) => "the server rejected the parameters: correct them and call again",
-            Some(-32002) => "no such resource: see the server's resource list",
-            _ => "the server refused it: its log may say why",
-        }
-    }
-}
-
 impl Error {
     /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {

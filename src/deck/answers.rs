@@ -18,7 +18,7 @@ use crate::files;
 use crate::written::WrittenText;
 use base::atomic::alone;
 use config::put_element;
-use mcp::RequestKind;
+use protocol::RequestKind;
 
 /// Largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;

@@ -15,7 +15,7 @@ use base::Redactor;
 use base::state::StateFile;
 use config::{Environment, McpConfig, ServerConfig};
 use host::{Definitions, Digest, HostView, Memory, ServerState};
-use mcp::{Capabilities, Era, FetchedList, ListKind, SessionView};
+use protocol::{Capabilities, Era, FetchedList, ListKind, SessionView};
 
 /// Largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 32 << 20;

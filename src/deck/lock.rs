@@ -15,7 +15,7 @@ use base::atomic::{Readers, replace};
 use base::notices::notify;
 use base::text::json;
 use host::{HostView, ServerView};
-use mcp::{FieldChange, ListKind, every_difference, is_set_keyword};
+use protocol::{FieldChange, ListKind, every_difference, is_set_keyword};
 
 /// Name of the file beside the configuration.
 pub const LOCK_FILE: &str = "mcp.lock.json";

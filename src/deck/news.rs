@@ -17,8 +17,8 @@ use super::order::Operated;
 use super::policy::PolicyView;
 use base::{Batch, LogRecord, Ring, ServerName, Weighed};
 use host::{Blocked, CacheView, CallView, Host, HostView, ServerMetrics};
-use mcp::{Notice, NoticeKind, TrafficRecord};
 use process::Usage;
+use protocol::{Notice, NoticeKind, TrafficRecord};
 
 /// Pause between two rounds.
 const ROUND_INTERVAL: Duration = Duration::from_millis(33);

@@ -17,7 +17,7 @@ use config::error::{Error, ErrorCode};
 use host::{
     CallOptions, CallOutcome, Digest, GrantId, Host, Origin, RuleKind, SessionRule, Validation,
 };
-use mcp::{Answer, ApprovalId, ListKind};
+use protocol::{Answer, ApprovalId, ListKind};
 
 /// An order whose outcome is at most one line of text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

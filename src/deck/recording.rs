@@ -25,9 +25,9 @@ use serde_json::{Value, json};
 use base::{LogRecord, ServerName, Timestamp};
 pub use export::{ExportFormat, RecordingPart, export_recording};
 use host::Record;
-use mcp::TrafficRecord;
 pub use operations::{RecordedOperation, RecordedOperations, RecordedOutcome};
 pub use play::{PlayedPart, Player, Scan};
+use protocol::TrafficRecord;
 pub use write::{Recorder, Scrubbed, Scrubber};
 
 /// Format of the lines.

@@ -9,6 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt as _};
 use memchr::memmem;
+use protocol::RpcCode;
 use serde_json::{Value, json};
 
 /// The form of answers that a client can read.
@@ -157,10 +158,9 @@ pub(crate) async fn as_rpc(response: Response) -> Response {
     let reason = || status.canonical_reason().unwrap_or("refused").to_owned();
     let message = Some(message).filter(|message| !message.is_empty()).unwrap_or_else(reason);
     let code = match status {
-        // What the official SDKs use for a session that is gone.
-        StatusCode::NOT_FOUND => -32_001,
-        _ if status.is_client_error() => -32_600,
-        _ => -32_000,
+        StatusCode::NOT_FOUND => RpcCode::SESSION_NOT_FOUND,
+        _ if status.is_client_error() => RpcCode::INVALID_REQUEST,
+        _ => RpcCode::SERVER_ERROR,
     };
     let mut error = json!({"code": code, "message": message});
     if data.is_object() {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use config::error::{Error, ErrorCode};
 use host::{ApprovalRequest, CallOutcome, RequestHandler};
-use mcp::{Answer, CallId, RequestKind};
+use protocol::{Answer, CallId, RequestKind};
 
 /// Maximum number of calls parked for input from clients (2026-07-28).
 const MAX_PARKED_CALLS: usize = 1_000;

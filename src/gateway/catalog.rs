@@ -13,7 +13,7 @@ use host::{
     HostView, InForce, OverlayConfig, Principal, ServerState, ServerView, TargetKind, exposed_name,
     hashed_name, resolve_name,
 };
-use mcp::{APP_URIS, Capabilities, app_of};
+use protocol::{APP_URIS, Capabilities, app_of};
 
 /// One tool, prompt, resource or template as a client sees it.
 #[derive(Debug)]

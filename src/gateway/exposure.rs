@@ -9,7 +9,7 @@ use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
 use host::{AccessScope, PolicyAction, TargetKind, ToolExposure, exposed_name};
-use mcp::is_for_models;
+use protocol::is_for_models;
 
 /// Results of a search: the default and the maximum.
 const FIND_DEFAULT_TOOLS: usize = 5;

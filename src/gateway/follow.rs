@@ -25,7 +25,7 @@ use super::state::Gateway;
 use super::tokens::Client;
 use base::{LogLevel, ServerName};
 use host::{CallOptions, Host, HostView, TargetKind};
-use mcp::{CallId, Notice, NoticeKind};
+use protocol::{CallId, Notice, NoticeKind};
 
 /// Maximum number of resource subscriptions per session.
 const MAX_SUBSCRIPTIONS: usize = 1_000;

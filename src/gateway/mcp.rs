@@ -50,7 +50,7 @@ use host::{
     AccessScope, CallOptions, CallOutcome, PolicyAction, RunId, TargetKind, fit_template,
     parse_traceparent,
 };
-use mcp::{
+use protocol::{
     APP_URIS, APPS_EXTENSION, Answer, CLIENT_NAME, HOPS_KEY, app_of, is_for_models, vendor_meta,
 };
 
@@ -350,7 +350,7 @@ impl Face {
         context: &RequestContext<RoleServer>,
         client: &Client,
         (target, operation): (String, McpOperation),
-        progress: mpsc::Sender<mcp::Progress>,
+        progress: mpsc::Sender<protocol::Progress>,
     ) -> Result<Parked, ErrorData> {
         let hops = context.meta.get(HOPS_KEY).and_then(Value::as_u64).unwrap_or(0);
         if hops >= MAX_HOPS {

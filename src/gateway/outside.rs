@@ -124,8 +124,9 @@ impl From<Outside> for rmcp::ErrorData {
     /// The error for an MCP client. A JSON-RPC error of the server is passed through unchanged.
     fn from(outside: Outside) -> Self {
         if let Some(rpc) = &outside.error.rpc {
-            let code = rpc.code.and_then(|code| i32::try_from(code).ok()).unwrap_or(-32_603);
-            return Self::new(RpcCode(code), rpc.message.clone(), rpc.data.clone());
+            let code = rpc.code.and_then(|code| i32::try_from(code).ok());
+            let code = code.map_or(RpcCode::INTERNAL_ERROR, RpcCode);
+            return Self::new(code, rpc.message.clone(), rpc.data.clone());
         }
         let code = match outside.error.code {
             OutsideCode::ToolNotFound | OutsideCode::ToolNotAllowed => RpcCode::INVALID_PARAMS,

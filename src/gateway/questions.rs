@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::bridge::BridgedRequest;
 use super::tokens::Client;
-use ::mcp::{Answer, RequestKind};
+use protocol::{Answer, RequestKind};
 
 /// Maximum number of questions that wait for programs.
 const MAX_QUESTIONS: usize = 1_000;

@@ -13,9 +13,9 @@ use super::outside::Outside;
 use super::rest::{RestAnswer, body, unprocessable};
 use super::state::Gateway;
 use super::tokens::Client;
-use ::mcp::{Answer, RequestKind};
 use base::text::SafeText;
 use host::AccessScope;
+use protocol::{Answer, RequestKind};
 
 /// Longest time that a request waits for a question, in seconds.
 const MAX_POLL_SECONDS: f64 = 60.0;

@@ -20,12 +20,12 @@ use super::metrics::MetricsFormat;
 use super::outside::Outside;
 use super::state::{Gateway, is_starting};
 use super::tokens::Client;
-use ::mcp::vendor_meta;
 use base::ServerName;
 use base::text::json::WrittenValue;
 use config::error::ErrorCode;
 use deck::host_stats;
 use host::{AccessScope, CallOptions, CallOutcome, OutsideCode, PolicyAction, RunId, TargetKind};
+use protocol::vendor_meta;
 
 /// Longest timeout a caller may request.
 const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(600);

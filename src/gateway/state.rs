@@ -27,7 +27,7 @@ use host::{
     Host, HostView, Origin, OverlayConfig, Pins, PolicyAction, ServerState, ServerView, TargetKind,
     split_first, split_name,
 };
-use mcp::Capabilities;
+use protocol::Capabilities;
 
 /// How long the first requests wait for starting servers, for clients that list only once. Less
 /// than the 60 seconds after which the official SDKs time out.

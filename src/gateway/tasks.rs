@@ -17,7 +17,7 @@ use super::outside::settled;
 use super::tokens::Client;
 use base::text::SafeText;
 use base::{Clock, Timestamp};
-use mcp::RequestKind;
+use protocol::RequestKind;
 
 /// How long a call may take before it becomes a task: most are quicker, and need one answer only.
 pub(super) const SYNC_WINDOW: Duration = Duration::from_millis(600);
@@ -228,7 +228,7 @@ struct EndedTask {
 pub(super) struct LongCall {
     pub call: Parked,
     pub client: Client,
-    pub progress: mpsc::Receiver<mcp::Progress>,
+    pub progress: mpsc::Receiver<protocol::Progress>,
     /// What its client can answer.
     pub capabilities: ClientCapabilities,
 }

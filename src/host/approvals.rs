@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use base::{SafeText, ServerName, Timestamp};
 use config::ApprovalRule;
-use mcp::{Answer, ApprovalId, CallId, InputPlace, RequestKind};
+use protocol::{Answer, ApprovalId, CallId, InputPlace, RequestKind};
 
 /// An open request from a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ pub enum Settlement {
 /// use std::sync::Arc;
 /// use mcpdeck_host::Host;
 /// use mcpdeck_host::ApprovalRequest;
-/// use mcp::{Answer, RequestKind};
+/// use protocol::{Answer, RequestKind};
 /// use serde_json::json;
 ///
 /// let builder = Host::builder().handler(|request: Arc<ApprovalRequest>| async move {

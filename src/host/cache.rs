@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use base::{SafeText, ServerName, Timestamp};
 use config::CacheConfig;
-use mcp::Payload;
+use protocol::Payload;
 
 /// Key of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

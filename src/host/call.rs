@@ -15,7 +15,7 @@ use base::text::json::WrittenNumbers;
 use base::{SafeText, ServerName, Timestamp};
 use config::RetryConfig;
 use config::error::Violation;
-use mcp::{CallId, Finding, Payload, Progress};
+use protocol::{CallId, Finding, Payload, Progress};
 
 /// The origin of a call; permissions and limits depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -145,7 +145,7 @@ pub struct CallOptions {
     /// The caller's span (W3C `traceparent`), passed to the server in `_meta`.
     pub trace: Option<Arc<str>>,
     /// What the caller put into `_meta` for the server; keys of the connection itself are left out
-    /// ([`mcp::vendor_meta`]).
+    /// ([`protocol::vendor_meta`]).
     pub meta: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
     /// Numbers of the arguments (of the parameters, in [`crate::Host::request`]) that are sent as they
     /// were written, by their JSON pointers there.

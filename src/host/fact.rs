@@ -15,8 +15,9 @@ use super::view::{AccountView, ServerState, StartStep, StepStatus};
 use base::ring::Weighed;
 use base::{LogLevel, Ring, SafeText, ServerName, Timestamp};
 use config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
-use mcp::{ApprovalId, AuthStep, Capabilities, Finding, ListChanges, ListKind, SessionView};
+use mcp::AuthStep;
 use process::ExitView;
+use protocol::{ApprovalId, Capabilities, Finding, ListChanges, ListKind, SessionView};
 
 /// A fact with its sequence number among all facts of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -31,11 +31,12 @@ pub use builder::HostBuilder;
 use builder::{not_started, settled};
 use config::error::{Error, ErrorCode};
 use config::{ConfigChange, Diagnostic, McpConfig, RootConfig, ServerConfig};
-use mcp::{
-    Answer, ApprovalId, AuthFailure, Authorization, Authorizer, CallId, Capabilities, ListKind,
-    Notice, PendingRequest, Prompt, Request, SessionView, Tool, TrafficRecord,
-};
+use mcp::{AuthFailure, Authorization, Authorizer, Request};
 use process::{ExitView, Usage};
+use protocol::{
+    Answer, ApprovalId, CallId, Capabilities, ListKind, Notice, PendingRequest, Prompt,
+    SessionView, Tool, TrafficRecord,
+};
 
 /// How a server that fails to start affects the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -160,7 +161,7 @@ impl Host {
         self.ready(&slot).await
     }
 
-    /// Asks the user to sign in at a server ([`mcp::RequestKind::SignIn`]), even after an
+    /// Asks the user to sign in at a server ([`protocol::RequestKind::SignIn`]), even after an
     /// earlier "not now". Returns at once; the server starts after the sign-in.
     ///
     /// # Errors
@@ -457,7 +458,7 @@ impl Host {
     }
 
     /// The content of a cache entry.
-    pub fn cache_content(&self, key: &CacheKey) -> Option<mcp::Payload> {
+    pub fn cache_content(&self, key: &CacheKey) -> Option<protocol::Payload> {
         self.inner.shared.cache.content(key)
     }
 

@@ -32,7 +32,8 @@ use base::human::Dur;
 use base::{Clock, SafeText};
 use config::OnTimeout;
 use config::error::{Denial, Error, ErrorCode};
-use mcp::{CallId, Payload, PendingRequest, Request, RequestKind, Tool};
+use mcp::Request;
+use protocol::{CallId, Payload, PendingRequest, RequestKind, Tool};
 
 /// A prepared operation.
 pub struct Operation {

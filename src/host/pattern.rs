@@ -9,7 +9,7 @@ use globset::{Candidate, Glob, GlobSet};
 use super::naming::{canonical_name, exposed_name, split_first, split_name};
 use base::ServerName;
 use base::text::nearest;
-use mcp::Capabilities;
+use protocol::Capabilities;
 
 /// How a pattern is read when the name of one server begins with that of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::{Fact, HostView, Record, ServerState};
 use base::human::{Dur, count};
 use base::{Clock, LogLevel, LogRecord, LogSource, Ring, SafeText, ServerName, Timestamp};
 use config::ConfigChange;
-use mcp::{ListChanges, ListKind};
+use protocol::{ListChanges, ListKind};
 
 /// Queue capacity for facts recorded with backpressure.
 const FACT_CAPACITY: usize = 1_024;

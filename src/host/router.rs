@@ -13,7 +13,7 @@ use super::policy::TargetKind;
 use super::server::slot::{Slot, Slots};
 use base::ServerName;
 use config::error::{Error, ErrorCode};
-use mcp::ListKind;
+use protocol::ListKind;
 
 /// A server and one of its items, as the server spells it.
 pub type Route = (Arc<Slot>, Arc<str>);

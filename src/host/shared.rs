@@ -22,7 +22,7 @@ use crate::server::slot::{Slot, Slots};
 use crate::validators::Validators;
 use base::{Clock, LogRecord, Ring};
 use config::ServerConfig;
-use mcp::{CallId, Era, Notice, TrafficRecord};
+use protocol::{CallId, Era, Notice, TrafficRecord};
 
 /// Shared state of a host.
 pub struct HostShared {

@@ -18,10 +18,11 @@ use super::dev::view::DevView;
 use super::{Fact, Record};
 use base::{SafeText, ServerName, Timestamp};
 use config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
-use mcp::{
-    ApprovalId, AuthStep, Capabilities, Finding, FindingKind, ListChanges, ListKind, SessionView,
-};
+use mcp::AuthStep;
 use process::ExitView;
+use protocol::{
+    ApprovalId, Capabilities, Finding, FindingKind, ListChanges, ListKind, SessionView,
+};
 
 /// State of a server.
 #[derive(

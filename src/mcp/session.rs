@@ -1,26 +1,20 @@
 //! A session with one server: handshake, requests, notifications, over any transport.
 //!
 //! The contract between the wire (below) and the actor (above): the actor hands over an
-//! [`Endpoint`] and a [`SessionContext`], gets a [`SessionHandle`] and reads [`SessionEvent`]s.
+//! [`Endpoint`] and a [`protocol::SessionContext`], gets a [`SessionHandle`] and reads
+//! [`protocol::SessionEvent`]s.
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{broadcast, mpsc};
-use tokio_util::sync::CancellationToken;
 
 use crate::auth::Authorizer;
-use crate::capabilities::{ListKind, RejectedEntry};
-use crate::pending::{ByteCount, PendingRequest};
-use crate::traffic::TrafficRecord;
-use crate::{
-    Answer, CallId, Claim, Era, Finding, InputPlace, Notice, Payload, RequestKind, SessionView,
-};
-use base::{Clock, LogLevel, LogRecord, Redactor, Ring, SafeText, ServerName};
+use base::LogLevel;
 use config::error::Error;
-use config::{HttpConfig, OutsideCalls, ProtocolChoice, WireLimits};
+use config::{HttpConfig, ProtocolChoice};
+use protocol::{Era, FetchedList, ListKind, Payload, PendingRequest, SessionView};
 
 /// Where the bytes come from and go to.
 #[non_exhaustive]
@@ -33,75 +27,55 @@ pub enum Endpoint {
         write: Box<dyn AsyncWrite + Send + Unpin>,
     },
     /// Streamable HTTP.
-    Http(HttpConfig),
+    Http(HttpEndpoint),
     /// HTTP+SSE of 2024-11-05.
-    Sse(HttpConfig),
+    Sse(HttpEndpoint),
     /// WebSocket.
-    WebSocket(HttpConfig),
+    WebSocket(HttpEndpoint),
 }
 
-/// What a session needs from its owner.
+/// A server at a URL, and the account that is used there.
 #[derive(Clone)]
-pub struct SessionContext {
-    /// The server.
-    pub server: ServerName,
-    /// Limits on what it may send.
-    pub limits: WireLimits,
-    /// Log level to request from the server, when configured.
-    pub log_level: Option<LogLevel>,
-    /// The clock.
-    pub clock: Clock,
-    /// Masks secrets in everything that is kept.
-    pub redactor: Redactor,
-    /// All servers' traffic.
-    pub traffic: Ring<TrafficRecord>,
-    /// This server's newest traffic, kept through restarts (the black box).
-    pub black_box: Ring<TrafficRecord>,
-    /// All servers' logs.
-    pub logs: Ring<LogRecord>,
-    /// Notifications of the server. Overflow policy: slow readers miss the oldest.
-    pub notices: broadcast::Sender<Notice>,
-    /// What the owner must know. Overflow policy: events that the channel cannot take are coalesced
-    /// by kind, and repeated findings are counted, so that memory is bounded and answers never wait
-    /// behind events.
-    pub events: mpsc::Sender<SessionEvent>,
-    /// Answers the server's requests.
-    pub approvals: Arc<dyn Responder>,
-    /// Signs in where the server requires it.
+#[non_exhaustive]
+pub struct HttpEndpoint {
+    /// The address, with what the entry sends along.
+    pub config: HttpConfig,
+    /// Signs in where the server requires it; `None` when the entry signs in by its headers, or not
+    /// at all.
     pub auth: Option<Arc<Authorizer>>,
-    /// Counts every byte of every message, both ways; written by the session.
-    pub bytes: Arc<ByteCount>,
-    /// What arrived so far; written by the session. [`ReceivedSoFar::describe`] describes it for an
-    /// owner that gives up on [`connect`].
-    pub seen: Arc<ReceivedSoFar>,
 }
 
-pub use connect::{Arrivals, Connected, ReceivedSoFar, connect};
+impl HttpEndpoint {
+    /// The server of `config`, with the account that signs in there.
+    pub const fn new(config: HttpConfig, auth: Option<Arc<Authorizer>>) -> Self {
+        Self { config, auth }
+    }
+}
+
+impl From<HttpConfig> for HttpEndpoint {
+    fn from(config: HttpConfig) -> Self {
+        Self::new(config, None)
+    }
+}
+
+impl Endpoint {
+    /// Whether an account signs in there.
+    pub(crate) const fn signs_in(&self) -> bool {
+        match self {
+            Self::Pipe { .. } => false,
+            Self::Http(http) | Self::Sse(http) | Self::WebSocket(http) => http.auth.is_some(),
+        }
+    }
+}
+
+pub use connect::{Connected, connect};
 
 mod connect;
 mod list;
 mod live;
-pub mod message;
+mod mirrored;
 mod request;
 mod task;
-
-/// What a session reports to its owner.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SessionEvent {
-    /// The first byte arrived.
-    FirstByte,
-    /// A protocol violation.
-    Finding(Finding),
-    /// A list changed.
-    ListChanged(ListKind),
-    /// A subscribed resource changed.
-    ResourceUpdated(Arc<str>),
-    /// The server had lost the session (it was restarted), and a new one was opened in its place:
-    /// subscriptions and the log level must be sent again, and its lists may differ.
-    Renewed,
-    /// The connection ended by itself (end of file, transport error).
-    Closed(SafeText),
-}
 
 /// Which era to try; the owner decides the order and remembers what worked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,63 +170,6 @@ pub enum Request {
         /// `params`, an object.
         params: Option<Value>,
     },
-}
-
-/// A fetched list.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct FetchedList {
-    /// Entries as sent, pages joined.
-    pub entries: Vec<Arc<Value>>,
-    /// Entries that are not objects, or that could not be called.
-    pub rejected: Vec<RejectedEntry>,
-    /// Why it is incomplete, when it is.
-    pub partial: Option<SafeText>,
-}
-
-/// Answers requests of servers; implemented by the approval queue of the host.
-pub trait Responder: Send + Sync + 'static {
-    /// Answers one request. Drop the future to withdraw the request.
-    ///
-    /// `deferred` is set for `input_required` results (2026-07-28), where nothing is open on the
-    /// wire while the user decides.
-    fn ask(&self, request: ServerRequest) -> BoxFuture<'static, Answer>;
-
-    /// What happens to sampling and elicitation requests of a server without a call in progress.
-    /// Called for every such request, so it must not block.
-    fn outside_calls(&self, server: &ServerName) -> OutsideCalls;
-}
-
-/// A request of a server as the session hands it to the approval queue.
-#[derive(Clone, Debug)]
-pub struct ServerRequest {
-    /// The server that asks.
-    pub server: ServerName,
-    /// The kind of request.
-    pub kind: RequestKind,
-    /// The call during which it was made, if known; one of them, when all calls in flight are those
-    /// of one caller.
-    pub call: Option<CallId>,
-    /// All calls in flight, when the protocol does not say during which one it was made.
-    pub candidates: Vec<CallId>,
-    /// `params` as sent.
-    pub params: Arc<Value>,
-    /// Size of the parameters in bytes.
-    pub bytes: usize,
-    /// Whether it came as `input_required`.
-    pub deferred: bool,
-    /// If so, which input of its result it is.
-    pub input: Option<InputPlace>,
-    /// Fires when the server cancels the request or the session ends; `claim` has the reason.
-    pub withdrawn: CancellationToken,
-    /// Whether it was answered or withdrawn first.
-    pub claim: Arc<Claim>,
-}
-
-impl ServerRequest {
-    /// Whether it may belong to any of several callers.
-    pub fn is_of_several(&self) -> bool {
-        self.call.is_none() && !self.candidates.is_empty()
-    }
 }
 
 /// A connected session. Cheap to clone; all clones speak to the same server.

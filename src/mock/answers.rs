@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::stage::ReactionContext;
 use super::template::{self, TemplateScope as _};
+use protocol::RpcCode;
 
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
@@ -75,7 +76,11 @@ pub(crate) fn result(cx: &ReactionContext, method: &str) -> Result<String, Scrip
         "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => {
             Ok(complete(cx, &json!({})))
         }
-        other => Err(ScriptedRefusal(-32601, format!("Method not found: {other}"), Value::Null)),
+        other => Err(ScriptedRefusal(
+            RpcCode::METHOD_NOT_FOUND,
+            format!("Method not found: {other}"),
+            Value::Null,
+        )),
     }
 }
 
@@ -123,7 +128,11 @@ fn initialize(cx: &ReactionContext) -> Result<String, ScriptedRefusal> {
     let asked = cx.text("${params.protocolVersion}");
     let Some(newest) = versions.iter().max() else {
         let data = json!({"supported": cx.stage.script.modern_versions(), "requested": asked});
-        return Err(ScriptedRefusal(-32022, "Unsupported protocol version".to_owned(), data));
+        return Err(ScriptedRefusal(
+            RpcCode::UNSUPPORTED_VERSION,
+            "Unsupported protocol version".to_owned(),
+            data,
+        ));
     };
     let version = versions.iter().find(|v| **v == asked).unwrap_or(newest);
     let result = json!({
@@ -138,7 +147,7 @@ fn discover(cx: &ReactionContext) -> Result<String, ScriptedRefusal> {
     let versions = cx.stage.script.modern_versions();
     if versions.is_empty() {
         return Err(ScriptedRefusal(
-            -32601,
+            RpcCode::METHOD_NOT_FOUND,
             "Method not found: server/discover".to_owned(),
             Value::Null,
         ));
@@ -146,7 +155,11 @@ fn discover(cx: &ReactionContext) -> Result<String, ScriptedRefusal> {
     let asked = cx.lookup("params").unwrap_or_default()["_meta"][META_VERSION].clone();
     if asked.as_str().is_some_and(|asked| !versions.contains(&asked)) {
         let data = json!({"supported": versions, "requested": asked});
-        return Err(ScriptedRefusal(-32022, "Unsupported protocol version".to_owned(), data));
+        return Err(ScriptedRefusal(
+            RpcCode::UNSUPPORTED_VERSION,
+            "Unsupported protocol version".to_owned(),
+            data,
+        ));
     }
     let result = json!({
         "supportedVersions": versions,
@@ -169,7 +182,11 @@ fn list(
         None => 0,
         Some(cursor) => {
             cursor.strip_prefix("page-").and_then(|n| n.parse::<usize>().ok()).ok_or_else(|| {
-                ScriptedRefusal(-32602, format!("Unknown cursor {cursor:?}"), Value::Null)
+                ScriptedRefusal(
+                    RpcCode::INVALID_PARAMS,
+                    format!("Unknown cursor {cursor:?}"),
+                    Value::Null,
+                )
             })?
         }
     };

@@ -12,6 +12,7 @@ use super::play::{play, replay};
 use super::script::ScriptAction;
 use super::stage::{Cue, MockStage, ReactionContext, Sink};
 use super::{answers, template};
+use protocol::RpcCode;
 
 /// Plays `on.WHAT` to its end, if the script has it; returns whether it has.
 pub(crate) async fn event(stage: &Rc<MockStage>, what: &str, sink: &Sink) -> bool {
@@ -32,7 +33,7 @@ pub(crate) fn receive(stage: &Rc<MockStage>, bytes: &[u8], sink: &Sink) {
         }
         Ok(message) => take(stage, message, sink),
         Err(error) => {
-            let error = json!({"code": -32700, "message": error.to_string()});
+            let error = json!({"code": RpcCode::PARSE_ERROR, "message": error.to_string()});
             let message = json!({"jsonrpc": "2.0", "id": null, "error": error});
             let sink = sink.clone();
             tokio::task::spawn_local(async move { sink.answer(message.to_string()).await });

@@ -19,7 +19,7 @@ use base::text::nearest;
 use base::{LogSource, SafeText, ServerName, Timestamp};
 use deck::{Recording, RecordingLine};
 use host::Fact;
-use mcp::{Direction, MessageKind};
+use protocol::{Direction, MessageKind, RpcCode};
 
 /// How a recording is played.
 #[derive(Clone, Debug, Default, Args)]
@@ -151,7 +151,7 @@ impl RecordedServer {
                         let id = frame.id.as_deref().unwrap_or_default();
                         let id = serde_json::from_str(id).unwrap_or_else(|_| json!(id));
                         let text = "the answer was too large to be recorded";
-                        json!({"id": id, "error": {"code": -32_000, "message": text}})
+                        json!({"id": id, "error": {"code": RpcCode::SERVER_ERROR, "message": text}})
                     } else {
                         serde_json::from_str(&frame.body).unwrap_or_default()
                     };
@@ -233,7 +233,7 @@ impl RecordedServer {
         };
         json!({
             "jsonrpc": "2.0", "id": request["id"],
-            "error": {"code": -32_000, "message": format!("never recorded: {nearest}")},
+            "error": {"code": RpcCode::SERVER_ERROR, "message": format!("never recorded: {nearest}")},
         })
     }
 

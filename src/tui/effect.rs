@@ -18,7 +18,7 @@ pub use deck::{CallRequest, CallTarget, ClientOrder, Order, PolicyOrder, ServerC
 pub use deck::{ConfigCommand, FileChange, KeepInput, Saving};
 use deck::{DriftPlace, HistoryRecord, Lock, LockedServer, ScriptedAnswer};
 use host::CacheKey;
-use mcp::{ApprovalId, ListKind};
+use protocol::{ApprovalId, ListKind};
 
 /// A side effect; the dashboard itself handles those down to [`Effect::OpenResource`].
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use jiff::Zoned;
 
 use crate::prelude::*;
 use base::logs::LogRecord;
-use mcp::{Direction, MessageKind, TrafficRecord};
+use protocol::{Direction, MessageKind, TrafficRecord};
 pub use terminal::search::{contains, find};
 
 /// Keys of the language.

@@ -1,7 +1,7 @@
 //! Signs and roles of what the engine knows; the signs themselves are the terminal's.
 
 use host::ServerState;
-use mcp::Direction;
+use protocol::Direction;
 use terminal::theme::Role;
 
 pub use terminal::glyph::{ASCII, Glyphs, UNICODE};

@@ -13,7 +13,7 @@ use crate::result::{PictureDone, ResultFile};
 use config::error::Error;
 use deck::{Answers, DeckEvent, Lock, News};
 use host::{CacheKey, CallOutcome, Drafted};
-use mcp::{ApprovalId, CallId, Payload, Progress};
+use protocol::{ApprovalId, CallId, Payload, Progress};
 use reach::FoundServers;
 use terminal::graphics::TerminalReply;
 

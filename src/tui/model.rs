@@ -12,8 +12,8 @@ use base::ring::Batch;
 use config::{Diagnostic, McpConfig, ServerConfig};
 use deck::{ClientView, PolicyView, RecordedOperations};
 use host::{ApprovalRequest, Blocked, CacheView, CallView, HostView, ServerMetrics, ServerView};
-use mcp::{CallId, TrafficRecord};
 use process::Usage;
+use protocol::{CallId, TrafficRecord};
 
 mod inbox;
 mod watched;

@@ -8,7 +8,7 @@ use crate::prelude::*;
 use base::LogLevel;
 use deck::Order;
 use host::{RuleKind, SessionRule};
-use mcp::ListKind;
+use protocol::ListKind;
 
 /// What picking a row does.
 #[derive(Clone, Debug, PartialEq)]

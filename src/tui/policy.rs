@@ -14,7 +14,7 @@ use crate::screen::{Help, Screen, is_for_all};
 use crate::widget::{Browser, Doc, KeyLine, empty_text};
 use deck::{ClientView, Drift, DriftPlace, Lock, LockedServer, PolicyView};
 use host::{Digest, GrantId, HeldReason, ServerState, ServerView};
-use mcp::{Capabilities, FieldChange, ListKind, Risk};
+use protocol::{Capabilities, FieldChange, ListKind, Risk};
 
 mod detail;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mcpdeck::ErrorCode;
 use mcpdeck::config::{McpConfig, ServerConfig, TransportConfig};
 use mcpdeck::host::{Definitions, Host, Memory, ServerState, Startup};
-use mcpdeck::mcp::ListKind;
+use mcpdeck::protocol::ListKind;
 use serde_json::{Value, json};
 
 use crate::fake::{World, config, name, state, until};

@@ -10,7 +10,7 @@ use mcpdeck::config::Environment;
 use mcpdeck::deck::{GrantStore, Offline, PolicyKeeper};
 use mcpdeck::host::*;
 use mcpdeck::host::{AnswerSource, CallOptions, CallOutcome, Host, Origin};
-use mcpdeck::mcp::{Answer, ListKind, SessionEvent};
+use mcpdeck::protocol::{Answer, ListKind, SessionEvent};
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 
@@ -219,7 +219,7 @@ async fn a_person_is_asked_while_the_clock_of_the_caller_stands_still() {
     until(&scene.host, |view| !view.pending.is_empty()).await;
     tokio::time::advance(Duration::from_secs(300)).await;
     let pending = scene.host.snapshot().pending.values().next().cloned().unwrap();
-    assert_eq!(pending.kind, mcpdeck::mcp::RequestKind::Permission);
+    assert_eq!(pending.kind, mcpdeck::protocol::RequestKind::Permission);
     assert_eq!(pending.params["caller"], "gateway:t1 (default)");
     assert!(
         pending.params["why"].as_str().unwrap().contains("policy/ask/0"),

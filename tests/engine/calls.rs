@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use mcpdeck::config::{CacheConfig, GuardMode, McpConfig, OnTimeout};
 use mcpdeck::host::{AnswerSource, BreakerView, CallOptions, Host, ServerState, Validation};
-use mcpdeck::mcp::{Answer, ListKind, PendingRequest, Request, RequestKind, SessionEvent};
+use mcpdeck::mcp::Request;
+use mcpdeck::protocol::{Answer, ListKind, PendingRequest, RequestKind, SessionEvent};
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;

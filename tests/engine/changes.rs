@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{HttpConfig, RestartConfig, RestartPolicy, TransportConfig};
 use mcpdeck::host::{Fact, Host, ServerState};
-use mcpdeck::mcp::{ListKind, SessionEvent};
+use mcpdeck::protocol::{ListKind, SessionEvent};
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ async fn list(world: &World, host: &Host, tools: &[Value]) {
 fn marked(host: &Host) -> Vec<(String, Vec<String>)> {
     let view = host.snapshot();
     let Some((_, changes)) = &view.servers["a"].changes else { return Vec::new() };
-    let pointers = |fields: &[mcpdeck::mcp::FieldChange]| {
+    let pointers = |fields: &[mcpdeck::protocol::FieldChange]| {
         fields.iter().map(|field| field.pointer.clone()).collect()
     };
     changes.changed.iter().map(|(_, name, fields)| (name.to_string(), pointers(fields))).collect()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{RestartConfig, RestartPolicy};
 use mcpdeck::host::{Fact, Host, ServerState};
-use mcpdeck::mcp::{ListKind, SessionEvent};
+use mcpdeck::protocol::{ListKind, SessionEvent};
 use mcpdeck::{Error, ErrorCode, Startup};
 use serde_json::{Value, json};
 use tokio::sync::Notify;

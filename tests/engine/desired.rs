@@ -9,7 +9,8 @@ use futures::future::BoxFuture;
 use mcpdeck::base::LogLevel;
 use mcpdeck::config::{RootConfig, TransportConfig};
 use mcpdeck::host::{ApprovalRequest, Decider, RequestHandler, ServerState, Settlement};
-use mcpdeck::mcp::{Answer, ListKind, Request, RequestKind, ServerRequest, SessionEvent};
+use mcpdeck::mcp::Request;
+use mcpdeck::protocol::{Answer, ListKind, RequestKind, ServerRequest, SessionEvent};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -14,12 +14,12 @@ use mcpdeck::host::{
     Connector, ExitReport, Host, HostBuilder, OpenError, OpenRequest, Opened, ProcessHandle,
     ServerState, StopPlan,
 };
-use mcpdeck::mcp::{
-    Era, FetchedList, ListKind, Payload, PendingRequest, Request, SessionContext, SessionEvent,
-    SessionHandle, SessionView,
-};
+use mcpdeck::mcp::{Request, SessionHandle};
 use mcpdeck::process::ExitView;
 use mcpdeck::process::Usage;
+use mcpdeck::protocol::{
+    Era, FetchedList, ListKind, Payload, PendingRequest, SessionContext, SessionEvent, SessionView,
+};
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 use tokio::sync::watch;

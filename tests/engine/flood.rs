@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::support::{Bench, bin, memory};
 use mcpdeck::host::{HostView, ServerState};
-use mcpdeck::mcp::FindingKind;
+use mcpdeck::protocol::FindingKind;
 use mcpdeck::{Host, Startup};
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mcpdeck::base::Timestamp;
 use mcpdeck::host::Origin;
 use mcpdeck::host::*;
-use mcpdeck::mcp::ToolHints;
+use mcpdeck::protocol::ToolHints;
 use mcpdeck::{Error, ErrorCode};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -331,8 +331,8 @@ fn a_rule_that_is_about_nothing_says_what_was_meant() {
     assert!(problems[0].starts_with("policy/deny/0: "), "{problems:?}");
 }
 
-fn capabilities(tools: &[&str]) -> mcpdeck::mcp::Capabilities {
-    use mcpdeck::mcp::Tool;
+fn capabilities(tools: &[&str]) -> mcpdeck::protocol::Capabilities {
+    use mcpdeck::protocol::Tool;
     let tools = tools.iter().map(|name| {
         Arc::new(Tool {
             name: (*name).into(),
@@ -345,7 +345,7 @@ fn capabilities(tools: &[&str]) -> mcpdeck::mcp::Capabilities {
             raw: Arc::new(json!({"name": name})),
         })
     });
-    mcpdeck::mcp::Capabilities { tools: tools.collect(), ..Default::default() }
+    mcpdeck::protocol::Capabilities { tools: tools.collect(), ..Default::default() }
 }
 
 fn definition(name: &str, description: &str) -> Definition {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcpdeck::config::{ConfigChange, GuardMode, RootConfig};
 use mcpdeck::host::{Fact, Host, ServerState};
-use mcpdeck::mcp::ListKind;
+use mcpdeck::protocol::ListKind;
 use mcpdeck::{ErrorCode, McpConfig, Startup};
 use serde_json::{Value, json};
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use mcpdeck::config::{RestartConfig, RestartPolicy, RetryConfig};
 use mcpdeck::host::CallOptions;
-use mcpdeck::mcp::{ListKind, PendingRequest, Request};
+use mcpdeck::mcp::Request;
+use mcpdeck::protocol::{ListKind, PendingRequest};
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 

@@ -13,7 +13,7 @@ use mcpdeck::host::{
     CallOptions, DEFAULT_PROFILE, GrantKind, HeldTool, Host, HostView, NewGrant, Origin,
     OutsideError, Startup,
 };
-use mcpdeck::mcp::Tool;
+use mcpdeck::protocol::Tool;
 use serde_json::{Value, json};
 
 use super::fair;

@@ -20,7 +20,8 @@ use mcpdeck::host::{
     DEFAULT_PROFILE, Grant, GrantId, GrantKind, Grants, Host, Origin, Policy, PolicyConfig,
     Principal,
 };
-use mcpdeck::mcp::{Answer as Reply, ListKind, Request};
+use mcpdeck::mcp::Request;
+use mcpdeck::protocol::{Answer as Reply, ListKind};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -756,7 +757,7 @@ async fn what_a_tool_says_is_marked_as_data_and_approves_nothing() {
 async fn a_model_drafts_the_answer_to_a_sampling_request_and_sends_nothing() {
     use mcpdeck::chat::ModelDrafter;
     use mcpdeck::host::Drafter as _;
-    use mcpdeck::mcp::{ApprovalId, RequestKind};
+    use mcpdeck::protocol::{ApprovalId, RequestKind};
 
     let provider = Provider::new(vec![text("A haiku.")]);
     let params = Arc::new(json!({"systemPrompt": "Be brief.", "maxTokens": 50, "messages": [

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use mcpdeck::ErrorCode;
 use mcpdeck::base::ServerName;
 use mcpdeck::host::{ApprovalRequest, CallOptions, Host, RequestHandler, ServerState, Startup};
-use mcpdeck::mcp::{Answer, RequestKind};
+use mcpdeck::protocol::{Answer, RequestKind};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -1436,7 +1436,7 @@ async fn a_body_that_arrives_slowly_is_cut_even_with_a_token() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_client_never_brings_the_input_ends_after_ten_minutes() {
-    use mcpdeck::mcp::{RequestKind, ServerRequest};
+    use mcpdeck::protocol::{RequestKind, ServerRequest};
     let window = Window::open().await;
     let server = window.world.server("a");
     let asking = std::sync::Arc::clone(&server);

@@ -35,8 +35,8 @@ use mcpdeck::config::{
 };
 use mcpdeck::deck::{DeckEvent, News, TrustGate, TrustStore, ValuesInEffect};
 use mcpdeck::host::{BuildEnd, BuildView, DevView, Fact, HostView, Record, reload_plan};
-use mcpdeck::mcp::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::process::ExitView;
+use mcpdeck::protocol::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::session::ConsentAnswer;
-use mcp::ApprovalId;
+use protocol::ApprovalId;
 
 /// The subprotocol that asks for messages with a `payload`.
 pub(super) const PAYLOAD_PROTOCOL: &str = "mcpdeck.payload";

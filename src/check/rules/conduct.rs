@@ -9,7 +9,7 @@ use crate::subject::{CheckSubject, brief};
 use crate::{CheckFinding, Severity};
 use config::CONFIG_VERSIONS;
 use host::{ServerState, StartStep, StepStatus};
-use mcp::{Era, FindingKind, ListKind};
+use protocol::{Era, FindingKind, ListKind};
 
 /// Checks the conduct of one server.
 pub(super) fn check(subject: &CheckSubject) -> Vec<CheckFinding> {
@@ -210,7 +210,7 @@ fn lists(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     }
     // A server that declares `resources` need not have templates.
     let method = ListKind::ResourceTemplates.method();
-    let templates = |f: &&mcp::Finding| {
+    let templates = |f: &&protocol::Finding| {
         f.kind == FindingKind::PartialList && f.request.as_deref() == Some(method)
     };
     if let Some(earlier) = subject.protocol.iter().find(templates)

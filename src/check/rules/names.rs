@@ -10,7 +10,7 @@ use crate::rule::finding;
 use crate::subject::{CheckSubject, ListedEntry, brief};
 use crate::{CheckFinding, Severity};
 use config::look;
-use mcp::ListKind;
+use protocol::ListKind;
 
 /// Longest tool name (MCP, server features, tools, tool names), in characters.
 const MAX_NAME_CHARS: usize = 128;

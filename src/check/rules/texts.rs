@@ -12,7 +12,7 @@ use crate::subject::{CheckSubject, ListedEntry, brief};
 use base::pointer::child_pointer;
 use base::text::inspect;
 use host::schema_limits;
-use mcp::{Era, ListKind};
+use protocol::{Era, ListKind};
 use schema::{
     Parameter, SchemaDocument, SchemaProblem, SchemaProblemKind, parameters, schema_problems,
 };

@@ -7,7 +7,8 @@ use crate::model::{DoctorStatus, DoctorStep};
 use crate::subject::{CheckSubject, brief};
 use config::TransportKind;
 use host::{ServerState, ServerView, StartStep, StepStatus, StepView};
-use mcp::{AuthStep, FindingKind, StepKind};
+use mcp::{AuthStep, StepKind};
+use protocol::FindingKind;
 
 /// Steps of the engine under the names of the report, in order.
 const ENGINE: [(StartStep, &str); 9] = [

@@ -26,7 +26,7 @@ use host::{
     CallOptions, CallOutcome, Host, HostView, Origin, ServerState, ServerView, StepStatus,
     Validation,
 };
-use mcp::ListKind;
+use protocol::ListKind;
 
 /// What was seen of one server while it ran.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use ::deck::LoadResult;
 use config::{Environment, single_command, single_url};
-use mcp::ListKind;
+use protocol::ListKind;
 
 /// The commands.
 #[derive(Debug, Subcommand)]

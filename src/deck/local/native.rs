@@ -183,7 +183,7 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
 /// The tools that a page may call.
 fn listed(host: &Host, principal: &Principal) -> Vec<Value> {
     let tools = host.offers(principal).into_iter().flat_map(|(server, all)| {
-        let tool = |tool: &Arc<mcp::Tool>| {
+        let tool = |tool: &Arc<protocol::Tool>| {
             let name = canonical_name(&server, &tool.name);
             json!({"name": name, "server": server, "definition": tool.raw})
         };

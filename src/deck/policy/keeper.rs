@@ -28,7 +28,7 @@ use host::{
     NewGrant, OfferedNames, Origin, Pins, Policy, PolicyConfig, Principal, QuotaView, Rules,
     ServerView, Unmatched, unmatched_tools,
 };
-use mcp::Capabilities;
+use protocol::Capabilities;
 
 /// Most profiles whose offer is told.
 const MAX_OFFERS: usize = 32;

@@ -12,7 +12,7 @@ use host::{
     Decision, Digest, Grants, OfferedNames, OverlayConfig, Pins, Policy, PolicyAction,
     PolicyTarget, Principal, ServerDigests, TargetKind, split_name, unmatched_tools,
 };
-use mcp::ToolHints;
+use protocol::ToolHints;
 
 /// A policy without a host.
 pub struct Offline {

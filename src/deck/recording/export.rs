@@ -15,7 +15,7 @@ use super::{Header, Recording, RecordingLine};
 use base::file::hex;
 use base::{ServerName, Timestamp};
 use host::{Fact, Record};
-use mcp::Direction;
+use protocol::Direction;
 
 /// An export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use base::{SafeText, ServerName, Timestamp};
 use host::{Fact, Record};
-use mcp::{CallId, Direction, MessageKind, TrafficRecord};
+use protocol::{CallId, Direction, MessageKind, TrafficRecord};
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

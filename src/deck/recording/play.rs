@@ -12,7 +12,7 @@ use super::{BlockReader, Header, RecordedOperations, Recording, RecordingLine, i
 use base::{Batch, LogLevel, LogRecord, ServerName, Timestamp, Weighed};
 use config::error::ErrorCode;
 use host::{CallView, Ending, Fact, HostView, Metrics, ServerMetrics};
-use mcp::{CallId, Direction, MessageKind, TrafficRecord};
+use protocol::{CallId, Direction, MessageKind, TrafficRecord};
 
 /// Most messages, and most log lines, returned from before a position.
 const MAX_WINDOW_RECORDS: usize = 10_000;

@@ -27,7 +27,7 @@ use crate::projector::Facts;
 use base::{SafeText, ServerName, Timestamp};
 use config::error::{Error, ErrorCode};
 use config::{ApprovalRule, OutsideCalls};
-use mcp::{Answer, ApprovalId, CallId, Claim, RequestKind, Responder, ServerRequest};
+use protocol::{Answer, ApprovalId, CallId, Claim, RequestKind, Responder, RpcCode, ServerRequest};
 use rules::ServerRules;
 
 /// Decides requests from all servers of one host.
@@ -302,13 +302,8 @@ pub(crate) fn own_request(server: ServerName, kind: RequestKind, params: Value) 
     }
 }
 
-/// JSON-RPC: the method does not exist or is not available (JSON-RPC 2.0, section 5.1).
-const METHOD_NOT_FOUND_CODE: i64 = -32_601;
-/// The code that the specification uses for sampling rejected by the user.
-const REJECTED_CODE: i64 = -1;
-/// Nobody decided (JSON-RPC 2.0, section 5.1, "implementation-defined server errors"): no answer
-/// may claim that a person did.
-const UNANSWERED_CODE: i64 = -32_000;
+/// Nobody decided: no answer may claim that a person did.
+const UNANSWERED_CODE: i64 = RpcCode::SERVER_ERROR;
 
 /// Decides a request. `asker` is asked beside the user at the dashboard; the first answer counts.
 pub(crate) async fn decide(
@@ -458,13 +453,13 @@ fn refusal(kind: &RequestKind, why: &str) -> Answer {
             Answer::Result(json!({"action": "decline"}))
         }
         RequestKind::Sampling => {
-            refuse(REJECTED_CODE, &format!("sampling request rejected: {why}"))
+            refuse(RpcCode::USER_REJECTED, &format!("sampling request rejected: {why}"))
         }
         RequestKind::Roots | RequestKind::Guard | RequestKind::Permission | RequestKind::SignIn => {
-            refuse(REJECTED_CODE, why)
+            refuse(RpcCode::USER_REJECTED, why)
         }
         RequestKind::Other(method) => {
-            refuse(METHOD_NOT_FOUND_CODE, &format!("`{method}` is not available here"))
+            refuse(RpcCode::METHOD_NOT_FOUND, &format!("`{method}` is not available here"))
         }
     }
 }

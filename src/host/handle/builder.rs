@@ -23,7 +23,8 @@ use crate::{ServerState, projector};
 use base::{Clock, LogRecord, Ring, ServerName};
 use config::error::{Error, ErrorCode};
 use config::{Diagnostic, Environment, McpConfig};
-use mcp::{Accounts, CallId};
+use mcp::Accounts;
+use protocol::CallId;
 
 /// Where the configuration comes from.
 enum ConfigSource {

@@ -20,7 +20,7 @@ use crate::validators::schema_limits;
 use base::ServerName;
 use config::error::{Error, ErrorCode};
 use config::{McpConfig, ServerConfig};
-use mcp::{CallId, Capabilities, ListKind};
+use protocol::{CallId, Capabilities, ListKind};
 use schema::SchemaVerdict;
 
 impl Host {

@@ -15,7 +15,8 @@ use base::human::count;
 use base::pointer::child_pointer;
 use config::GuardMode;
 use config::error::{Error, ErrorCode, Violation};
-use mcp::{Answer, Payload, Prompt, Request, RequestKind, ServerRequest, Tool};
+use mcp::Request;
+use protocol::{Answer, Payload, Prompt, RequestKind, ServerRequest, Tool};
 use schema::SchemaVerdict;
 
 /// Arguments that may be sent.

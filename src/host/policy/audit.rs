@@ -12,7 +12,7 @@ use super::principal::{PolicyAction, Principal};
 use base::file::hex;
 use base::{SafeText, Timestamp};
 use config::error::{Error, ErrorCode};
-use mcp::{CallId, Payload};
+use protocol::{CallId, Payload};
 
 /// Keeps the events of an audit log.
 pub trait AuditSink: Send + Sync + 'static {

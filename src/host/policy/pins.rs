@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use crate::policy::principal::{PolicyTarget, ServerDigests, TargetKind};
 use base::file::hex;
 use config::{ServerConfig, TransportConfig};
-use mcp::{FieldChange, every_difference, is_set_keyword};
+use protocol::{FieldChange, every_difference, is_set_keyword};
 
 /// SHA-256 of a definition in canonical JSON, of a command line, or of a text.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

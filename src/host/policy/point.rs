@@ -32,7 +32,7 @@ use crate::server::slot::{Live, Slot};
 use base::{Clock, SafeText, ServerName, Timestamp};
 use config::ServerConfig;
 use config::error::{Error, ErrorCode};
-use mcp::{Capabilities, SessionView, ToolHints};
+use protocol::{Capabilities, SessionView, ToolHints};
 
 /// The policy in force.
 #[derive(Default)]
@@ -270,7 +270,8 @@ impl CheckPoint {
         {
             return Arc::clone(seen);
         }
-        let digest = |tool: &Arc<mcp::Tool>| (Arc::clone(&tool.name), Digest::of_value(&tool.raw));
+        let digest =
+            |tool: &Arc<protocol::Tool>| (Arc::clone(&tool.name), Digest::of_value(&tool.raw));
         let seen = Arc::new(SeenDefinitions {
             config: Arc::clone(&live.config),
             said: live.about.clone(),

@@ -11,7 +11,7 @@ use strum::{IntoStaticStr, VariantArray};
 use super::Digest;
 use crate::call::Origin;
 use config::error::{Denial, Error, ErrorCode, RpcError, Violation};
-use mcp::ToolHints;
+use protocol::ToolHints;
 
 /// The profile of a caller that specifies none.
 pub const DEFAULT_PROFILE: &str = "default";

@@ -20,7 +20,7 @@ use crate::pattern::{NamePatterns, OfferedNames, Reading, meant_by, meets};
 use base::ServerName;
 use base::secret::percent_decoded;
 use base::text::nearest;
-use mcp::{Capabilities, ToolHints};
+use protocol::{Capabilities, ToolHints};
 
 /// The compiled rules of a policy.
 #[derive(Debug, Default)]

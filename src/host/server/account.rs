@@ -20,9 +20,12 @@ use crate::view::AccountView;
 use base::{SafeText, ServerName, Timestamp};
 use config::HttpConfig;
 use mcp::{
-    Accounts, Answer, AuthEvent, AuthFailure, AuthStep, Authorizer, Direction, MessageKind,
-    RequestKind, Responder, ServerRequest, SessionContext, SignIn, SignInPrompt, StoredToken,
-    TrafficRecord, scopes_in_words,
+    Accounts, AuthEvent, AuthFailure, AuthStep, Authorizer, SignIn, SignInPrompt, StoredToken,
+    scopes_in_words,
+};
+use protocol::{
+    Answer, Direction, MessageKind, RequestKind, Responder, ServerRequest, SessionContext,
+    TrafficRecord,
 };
 
 /// The account of one server; outlives its sessions.

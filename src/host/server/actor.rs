@@ -29,7 +29,8 @@ use base::{LogLevel, Redactor, SafeText, Timestamp};
 use config::error::Error;
 use config::{ServerConfig, TransportConfig};
 use lists::Refreshes;
-use mcp::{Capabilities, FetchedList, ListKind, PendingRequest, Request, SessionEvent};
+use mcp::Request;
+use protocol::{Capabilities, FetchedList, ListKind, PendingRequest, SessionEvent};
 
 /// Capacity of a session's event channel; when it is full, the session waits (backpressure).
 const EVENT_CAPACITY: usize = 256;

@@ -17,8 +17,9 @@ use crate::view::{StartStep, StepStatus};
 use base::{SafeText, ServerName};
 use config::ServerConfig;
 use config::error::Error;
-use mcp::{Era, SessionContext, SessionHandle};
+use mcp::SessionHandle;
 use process::{ExitView, Grace, Usage};
+use protocol::{Era, SessionContext};
 
 /// Opens servers. One connector serves all servers of a host.
 pub trait Connector: Send + Sync + 'static {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use config::ServerConfig;
-use mcp::{Capabilities, SessionView};
+use protocol::{Capabilities, SessionView};
 
 /// The definitions of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

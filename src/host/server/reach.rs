@@ -20,7 +20,7 @@ use crate::view::StartStep;
 use base::LogSource;
 use config::error::{Error, ErrorCode};
 use config::{HttpConfig, StdioConfig, TransportConfig};
-use mcp::{Accounts, Attempt, ConnectError, Connected, Endpoint, attempts, connect};
+use mcp::{Accounts, Attempt, ConnectError, Connected, Endpoint, HttpEndpoint, attempts, connect};
 use process::{
     self, Container, Grace, Launch, ProcessContext, ServerProcess, SpawnError, Spawned, Usage,
 };
@@ -53,7 +53,7 @@ impl Connector for ServerReach {
     fn open(&self, request: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>> {
         let Self { accounts, asks, hands_over } = self.clone();
         Box::pin(async move {
-            let (endpoint, http): (fn(HttpConfig) -> Endpoint, _) =
+            let (endpoint, http): (fn(HttpEndpoint) -> Endpoint, _) =
                 match request.config.transport.clone() {
                     TransportConfig::Stdio(stdio) => {
                         return open_process(&request, &stdio, hands_over).await;
@@ -62,13 +62,13 @@ impl Connector for ServerReach {
                     TransportConfig::Sse(http) => (Endpoint::Sse, http),
                     TransportConfig::WebSocket(http) => (Endpoint::WebSocket, http),
                 };
-            let request = signing_in(request, accounts.as_ref(), &http, asks)?;
+            let server = signing_in(&request, accounts.as_ref(), http, asks)?;
             let is_http = matches!(request.config.transport, TransportConfig::Http(_));
-            match ConnectPlan::Url(endpoint, Box::new(http.clone())).open(&request).await {
+            match ConnectPlan::Url(endpoint, Box::new(server.clone())).open(&request).await {
                 Err(failure) if is_http && request.context.seen.refused_post() => {
                     // Retry with HTTP+SSE, which a server that rejects POST there may speak
                     // (specification 2025-11-25, transports, backwards compatibility).
-                    let older = Endpoint::Sse(http);
+                    let older = Endpoint::Sse(server);
                     let connected = handshake(&request, older, &Attempt::Legacy(None)).await;
                     connected
                         .map(|connected| Opened { session: connected.session, process: None })
@@ -97,7 +97,7 @@ async fn open_process(
 /// How attempts reach a server.
 enum ConnectPlan {
     Process { launch: Launch, hands_over: bool },
-    Url(fn(HttpConfig) -> Endpoint, Box<HttpConfig>),
+    Url(fn(HttpEndpoint) -> Endpoint, Box<HttpEndpoint>),
 }
 
 impl ConnectPlan {
@@ -271,21 +271,19 @@ async fn end_failed(
     }
 }
 
-/// Adds the authorizer of the server to the request.
+/// The server at a URL, with the account that signs in there.
 fn signing_in(
-    mut request: OpenRequest,
+    request: &OpenRequest,
     accounts: Option<&Accounts>,
-    http: &HttpConfig,
+    http: HttpConfig,
     asks: bool,
-) -> Result<OpenRequest, OpenError> {
-    if let Some(accounts) = accounts {
-        let auth = request.account.open(accounts, &request, http, asks).map_err(|failure| {
-            let error = Error::new(ErrorCode::ServerStartup, failure.to_string());
-            OpenError::lasting(error.server(&request.config.name))
-        })?;
-        request.context.auth = auth;
-    }
-    Ok(request)
+) -> Result<HttpEndpoint, OpenError> {
+    let Some(accounts) = accounts else { return Ok(http.into()) };
+    let auth = request.account.open(accounts, request, &http, asks).map_err(|failure| {
+        let error = Error::new(ErrorCode::ServerStartup, failure.to_string());
+        OpenError::lasting(error.server(&request.config.name))
+    })?;
+    Ok(HttpEndpoint::new(http, auth))
 }
 
 /// One handshake within the remaining time.

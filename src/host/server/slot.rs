@@ -31,11 +31,9 @@ use crate::{Fact, ServerState};
 use base::{LogLevel, Redactor, Ring, SafeText, ServerName, Timestamp};
 use config::ServerConfig;
 use config::error::{Error, ErrorCode};
-use mcp::{
-    ByteCount, CallId, Capabilities, PendingRequest, SessionHandle, SessionView, Tool,
-    TrafficRecord,
-};
+use mcp::SessionHandle;
 use process::ExitView;
+use protocol::{ByteCount, CallId, Capabilities, PendingRequest, SessionView, Tool, TrafficRecord};
 
 /// The servers of a host by name, in file order.
 pub type Slots = IndexMap<ServerName, Arc<Slot>>;

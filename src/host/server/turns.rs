@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use mcp::{CallId, PendingRequest};
+use protocol::{CallId, PendingRequest};
 
 /// The calls in flight at one server, and what is known to ask.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::approvals::{Decider, Settlement};
 use config::ConfigChange;
-use mcp::{FieldChange, ListKind, RejectedEntry, RequestKind, Tool, ToolHints};
+use protocol::{FieldChange, ListKind, RejectedEntry, RequestKind, Tool, ToolHints};
 
 fn server() -> ServerName {
     ServerName::new("git")
@@ -168,7 +168,7 @@ fn every_fact() -> Vec<Fact> {
         changed: vec![(ListKind::Tools, SafeText::line("a"), vec![change])],
     });
     let session = Arc::new(SessionView {
-        era: mcp::Era::Modern,
+        era: protocol::Era::Modern,
         protocol_version: SafeText::line("2026-07-28"),
         name: SafeText::line("git"),
         version: SafeText::line("1"),
@@ -181,7 +181,7 @@ fn every_fact() -> Vec<Fact> {
         id: ApprovalId(3),
         server: server(),
         kind: RequestKind::Other("x/y".into()),
-        call: Some(mcp::CallId(9)),
+        call: Some(protocol::CallId(9)),
         candidates: vec![],
         during: None,
         params: Arc::new(json!({"deep": [1, 2.5, null]})),

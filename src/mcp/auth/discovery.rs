@@ -20,10 +20,10 @@ use super::grant::TokenClient;
 use super::proof::ProofKey;
 use super::step::{AuthFailure, AuthStep, StepKind};
 use super::token::{StoredClient, TokenStore};
-use crate::era;
 use crate::transport::remote;
 use base::{SafeText, ServerName};
 use config::OAuthConfig;
+use protocol::{LEGACY_VERSION, MODERN_VERSION, initialize_params, request_meta};
 
 /// A server to sign in to.
 pub(super) struct Site {
@@ -172,8 +172,8 @@ impl Site {
     /// The server's refusal of the first message of a session without a token. A server may take
     /// no GET, and say only here where its metadata is and which scopes it wants.
     async fn challenge(&self) -> Option<String> {
-        let discover = ("server/discover", era::MODERN, json!({"_meta": era::request_meta()}));
-        let initialize = ("initialize", era::LEGACY, era::initialize(era::LEGACY));
+        let discover = ("server/discover", MODERN_VERSION, json!({"_meta": request_meta()}));
+        let initialize = ("initialize", LEGACY_VERSION, initialize_params(LEGACY_VERSION));
         for (method, version, params) in [discover, initialize] {
             let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
             let response = self.probe(method, version, &message).await?;

@@ -1,34 +1,31 @@
 //! Opening a session: transport, handshake in either era, and errors that say what was received.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use tokio::time::Instant;
 
+#[cfg(feature = "http")]
+use super::HttpEndpoint;
 use super::live::{Core, LiveSession};
-use super::message::{RpcRequest, set_level};
-use super::{Attempt, ConnectError, Endpoint, SessionContext, SessionHandle};
-use crate::pending::PendingRequest;
+use super::{Attempt, ConnectError, Endpoint, SessionHandle};
 #[cfg(feature = "http")]
 use crate::transport::http::Http;
 use crate::transport::pipe::PipeTransport;
 #[cfg(feature = "http")]
 use crate::transport::remote::{RemoteServer, Streams};
-use crate::transport::{Outgoing, SendError, Transport};
+use crate::transport::{Outgoing, Transport};
 #[cfg(feature = "http")]
 use crate::transport::{sse, websocket};
-use crate::wire::tap::Tap;
-use crate::{Era, FindingKind, SessionView, era};
-use base::human::count;
 use base::{Redactor, SafeText};
-#[cfg(feature = "http")]
-use config::HttpConfig;
 use config::error::{Error, ErrorCode};
+use protocol::{
+    Era, FindingKind, LEGACY_VERSION, MODERN_VERSION, Outbox, PROTOCOL_VERSIONS, PendingRequest,
+    RpcCode, RpcRequest, SendError, SessionContext, SessionView, Tap, initialize_params,
+    request_meta,
+};
 
 /// A session that is open.
 #[derive(Clone)]
@@ -60,25 +57,27 @@ pub async fn connect(
 ) -> Result<Connected, ConnectError> {
     context.seen.open();
     let tap = Tap::new(context);
+    let signs_in = endpoint.signs_in();
     let transport: Arc<dyn Transport> = match endpoint {
         Endpoint::Pipe { read, write } => PipeTransport::open(&tap, read, write),
         #[cfg(feature = "http")]
-        Endpoint::Sse(config) => streams(&tap, &config, false).await?,
+        Endpoint::Sse(server) => streams(&tap, &server, false).await?,
         #[cfg(feature = "http")]
-        Endpoint::WebSocket(config) => streams(&tap, &config, true).await?,
+        Endpoint::WebSocket(server) => streams(&tap, &server, true).await?,
         #[cfg(feature = "http")]
-        Endpoint::Http(config) => Http::open(&tap, &config).map_err(|e| unusable(&e, &tap))?,
+        Endpoint::Http(server) => Http::open(&tap, &server).map_err(|e| unusable(&e, &tap))?,
         #[cfg(not(feature = "http"))]
-        Endpoint::Sse(config) | Endpoint::WebSocket(config) | Endpoint::Http(config) => {
+        Endpoint::Sse(server) | Endpoint::WebSocket(server) | Endpoint::Http(server) => {
             let message = format!(
                 "{} cannot be reached: this program was built without HTTP (the feature `http` of \
                  mcpdeck)",
-                config.url.origin().ascii_serialization()
+                server.config.url.origin().ascii_serialization()
             );
             return Err(unusable(&SendError::Refused(message.into()), &tap));
         }
     };
-    tap.send_through(&transport);
+    let outbox: Arc<dyn Outbox> = Arc::<dyn Transport>::clone(&transport);
+    tap.send_through(&outbox);
     let opening = LiveSession::open(Arc::clone(&tap), transport);
     match shake_hands(&opening.core, attempt).await {
         Ok(view) => {
@@ -89,24 +88,32 @@ pub async fn connect(
         }
         Err(mut error) => {
             error.error.server.get_or_insert_with(|| tap.context.server.clone());
+            // With an account, the message says how to sign in.
+            if error.unauthorized && !signs_in {
+                error.error.help = Some(NEEDS_HEADER.to_owned());
+            }
             tap.pump.flush();
             Err(error)
         }
     }
 }
 
+/// What helps where a server asks for authorisation and the entry names no account.
+const NEEDS_HEADER: &str =
+    "add an `Authorization` header to the entry's `headers`, or with -H beside an address";
+
 /// Opens an SSE or WebSocket connection, adapted to a pair of streams.
 #[cfg(feature = "http")]
 async fn streams(
     tap: &Arc<Tap>,
-    config: &HttpConfig,
+    server: &HttpEndpoint,
     socket: bool,
 ) -> Result<Arc<PipeTransport>, ConnectError> {
-    let remote = RemoteServer::new(config, tap, false).map_err(|error| unusable(&error, tap))?;
+    let remote = RemoteServer::new(server, tap, false).map_err(|error| unusable(&error, tap))?;
     let opened = if socket {
-        websocket::open(remote, &config.url).await
+        websocket::open(remote, &server.config.url).await
     } else {
-        sse::open(remote, &config.url).await
+        sse::open(remote, &server.config.url).await
     };
     let Streams { read, write } = opened.map_err(|error| {
         let unauthorized = tap.unauthorized.load(Ordering::Relaxed);
@@ -135,7 +142,7 @@ async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, Conn
     let explained = |error: Error| explain(error, core);
     match attempt {
         Attempt::Legacy(version) => {
-            let offer = version.as_deref().unwrap_or(era::LEGACY);
+            let offer = version.as_deref().unwrap_or(LEGACY_VERSION);
             initialize(core, offer, version.as_deref()).await
         }
         Attempt::Modern => discovered(core, discover(core).await.map_err(explained)?),
@@ -144,7 +151,7 @@ async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, Conn
             let probed = tokio::select! {
                 probed = &mut probe => probed,
                 () = tokio::time::sleep(PROBE_TIMEOUT) => {
-                    let second = Box::pin(initialize(core, era::LEGACY, None));
+                    let second = Box::pin(initialize(core, LEGACY_VERSION, None));
                     match select(probe, second).await {
                         Either::Left((Ok(result), _)) => return discovered(core, result),
                         Either::Left((Err(_), second)) => return second.await,
@@ -155,7 +162,7 @@ async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, Conn
             };
             match probed {
                 Ok(result) => discovered(core, result),
-                Err(error) if is_of_legacy(&error) => initialize(core, era::LEGACY, None).await,
+                Err(error) if is_of_legacy(&error) => initialize(core, LEGACY_VERSION, None).await,
                 Err(error) => Err(explained(error)),
             }
         }
@@ -163,19 +170,19 @@ async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, Conn
 }
 
 /// Whether the answer to the probe indicates a legacy server: any error or malformed answer, except
-/// the errors of the modern era (-32020 headers, -32021 capabilities, -32022 version).
+/// the errors of the modern era.
 fn is_of_legacy(error: &Error) -> bool {
     let code = error.rpc.as_ref().and_then(|rpc| rpc.code);
-    error.code == ErrorCode::Protocol && !matches!(code, Some(-32022..=-32020))
+    error.code == ErrorCode::Protocol && !code.is_some_and(RpcCode::is_modern)
 }
 
 /// Requests the modern era; returns the raw result.
 async fn discover(core: &Core) -> Result<Value, Error> {
-    let meta = era::request_meta();
+    let meta = request_meta();
     let ask = || core.shake(RpcRequest::new("server/discover", None, None), &meta);
     let result = match ask().await {
         // It rejected a version that it claims to support: ask once more (versioning, negotiation).
-        Err(error) if supported(&error).contains(&era::MODERN) => ask().await?,
+        Err(error) if supported(&error).contains(&MODERN_VERSION) => ask().await?,
         result => result?,
     };
     let versions = result.get("supportedVersions").and_then(Value::as_array);
@@ -191,12 +198,12 @@ async fn discover(core: &Core) -> Result<Value, Error> {
 fn discovered(core: &Core, result: Value) -> Result<SessionView, ConnectError> {
     let versions = result.get("supportedVersions").and_then(Value::as_array).into_iter().flatten();
     let versions: Vec<&str> = versions.filter_map(Value::as_str).collect();
-    if !versions.contains(&era::MODERN) {
+    if !versions.contains(&MODERN_VERSION) {
         return Err(no_common(&versions));
     }
     note_gaps(core, &result, "server/discover");
-    core.agreed(era::MODERN, Era::Modern);
-    Ok(view_of(&result, era::MODERN, Era::Modern, &core.tap.context.redactor))
+    core.agreed(MODERN_VERSION, Era::Modern);
+    Ok(view_of(&result, MODERN_VERSION, Era::Modern, &core.tap.context.redactor))
 }
 
 async fn initialize(
@@ -213,11 +220,11 @@ async fn initialize(
         return Err(version_error(&message, "change or drop `protocol` in the entry", &core.tap));
     }
     // A version that the client does not support ends the connection (lifecycle, negotiation).
-    if !era::VERSIONS.contains(&version) {
+    if !PROTOCOL_VERSIONS.contains(&version) {
         let message = format!("the server answered with the unknown version {shown}");
         return Err(version_error(&message, "the host cannot speak it", &core.tap));
     }
-    if version == era::MODERN {
+    if version == MODERN_VERSION {
         let message = "the server answered `initialize` with 2026-07-28, which has no `initialize`";
         core.tap.report(FindingKind::Version, message, "", None);
     }
@@ -251,7 +258,7 @@ impl Core {
 
     /// Sends `initialize`; returns the raw result, which at least names a version.
     pub(super) async fn initialize(&self, offer: &str) -> Result<Value, Error> {
-        let rpc = RpcRequest::new("initialize", None, Some(era::initialize(offer)));
+        let rpc = RpcRequest::new("initialize", None, Some(initialize_params(offer)));
         let result = self.shake(rpc, &Map::new()).await?;
         if !result.get("protocolVersion").is_some_and(Value::is_string) {
             let message = "the answer to `initialize` names no `protocolVersion`";
@@ -326,19 +333,16 @@ fn run(live: &LiveSession) {
         let core = Arc::clone(core);
         live.spawn(async move {
             let own = PendingRequest::internal(Duration::from_secs(30));
-            if let Err(error) = core.round_trip(set_level(level), &own).await {
+            if let Err(error) = core.round_trip(RpcRequest::set_level(level), &own).await {
                 tracing::warn!(server = %core.tap.context.server, %error, "log level not set");
             }
         });
     }
 }
 
-/// `UnsupportedProtocolVersionError`.
-const UNSUPPORTED_VERSION_CODE: i64 = -32022;
-
 /// The versions a server supports, from its error when it rejects the requested one.
 fn supported(error: &Error) -> Vec<&str> {
-    let rpc = error.rpc.as_ref().filter(|rpc| rpc.code == Some(UNSUPPORTED_VERSION_CODE));
+    let rpc = error.rpc.as_ref().filter(|rpc| rpc.code == Some(RpcCode::UNSUPPORTED_VERSION));
     let named = rpc.and_then(|rpc| rpc.data.as_ref()).and_then(|data| data.get("supported"));
     named.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
@@ -348,7 +352,7 @@ fn explain(mut error: Error, core: &Core) -> ConnectError {
     let tap = &core.tap;
     let closed = error.code == ErrorCode::ServerUnavailable;
     let unauthorized = tap.unauthorized.load(Ordering::Relaxed);
-    if error.rpc.as_ref().is_some_and(|rpc| rpc.code == Some(UNSUPPORTED_VERSION_CODE)) {
+    if error.rpc.as_ref().is_some_and(|rpc| rpc.code == Some(RpcCode::UNSUPPORTED_VERSION)) {
         return no_common(&supported(&error));
     }
     if !closed {
@@ -357,123 +361,6 @@ fn explain(mut error: Error, core: &Core) -> ConnectError {
         error.message = format!("{}: {}", error.message, tap.context.seen.describe());
     }
     error.code = ErrorCode::ServerStartup;
-    // With an account, the message says how to sign in.
-    if unauthorized && tap.context.auth.is_none() {
-        error.help = Some(
-            "add an `Authorization` header to the entry's `headers`, or with -H beside an address"
-                .to_owned(),
-        );
-    }
     // Retrying does not sign in.
     ConnectError { error, retryable: !unauthorized, unauthorized, closed }
-}
-
-// Describes what a server has sent while a session is being opened. The session's owner decides how
-// long to wait, and takes its error message from here when it gives up.
-
-/// What arrived on a connection since it was opened; shared by the session and its owner.
-#[derive(Debug, Default)]
-pub struct ReceivedSoFar(Mutex<Arrivals>);
-
-/// What arrived on a connection.
-#[derive(Debug, Default)]
-pub struct Arrivals {
-    opened: Option<Instant>,
-    first_byte: Option<Instant>,
-    /// Protocol messages received.
-    pub messages: u64,
-    junk: u64,
-    /// The first line that was not a protocol message.
-    pub first_junk: Option<SafeText>,
-    /// Bytes received that still lack a line end.
-    pub unfinished: usize,
-    asked: Option<String>,
-    /// The status of the last HTTP response; over HTTP there is no stdout.
-    pub http: Option<u16>,
-}
-
-impl ReceivedSoFar {
-    /// Resets it: a connection is being opened.
-    pub fn open(&self) {
-        self.with(|s| *s = Arrivals { opened: Some(Instant::now()), ..Arrivals::default() });
-    }
-
-    /// Records that a handshake request was sent.
-    pub fn record_request(&self, method: &str) {
-        self.with(|s| s.asked = Some(method.to_owned()));
-    }
-
-    /// Records that bytes arrived; returns true for the first.
-    pub fn bytes(&self) -> bool {
-        self.with(|s| s.first_byte.is_none() && s.first_byte.replace(Instant::now()).is_none())
-    }
-
-    /// Records `count` lines that are not protocol messages.
-    pub fn junk(&self, line: &SafeText, count: u64) {
-        self.with(|s| {
-            s.junk += count;
-            s.first_junk.get_or_insert_with(|| line.clone());
-        });
-    }
-
-    /// Whether the last response is typical of a server that accepts no POST at its address.
-    pub fn refused_post(&self) -> bool {
-        self.with(|s| s.messages == 0 && matches!(s.http, Some(400 | 404 | 405)))
-    }
-
-    /// What was received and what was not, as a clause: `no byte from the server in 30.0 s`.
-    pub fn describe(&self) -> String {
-        self.with(|s| s.describe())
-    }
-
-    /// Reads or updates the arrivals.
-    pub fn with<T>(&self, act: impl FnOnce(&mut Arrivals) -> T) -> T {
-        act(&mut self.0.lock())
-    }
-}
-
-impl Arrivals {
-    fn describe(&self) -> String {
-        let since = self.opened.map(|at| at.elapsed().as_secs_f64()).unwrap_or_default();
-        if let Some(status) = self.http {
-            return format!(
-                "HTTP {status} came, but no answer to {} in {since:.1} s",
-                self.wanted()
-            );
-        }
-        let Some(first) = self.first_byte else {
-            return format!("no byte from the server in {since:.1} s");
-        };
-        if self.speaks_http() {
-            return "stdout speaks HTTP, not JSON-RPC".to_owned();
-        }
-        let after = self.opened.map(|at| (first - at).as_secs_f64()).unwrap_or_default();
-        let mut out = format!("first byte after {after:.1} s");
-        if self.junk > 0 {
-            let are = if self.junk == 1 { "is" } else { "are" };
-            let lines = count(self.junk, "line");
-            let _ = write!(out, ", {lines} on stdout that {are} not JSON-RPC");
-            if let Some(line) = &self.first_junk {
-                let _ = write!(out, " (first: `{line}`)");
-            }
-        }
-        if self.unfinished > 0 {
-            let bytes = count(self.unfinished, "byte");
-            let _ = write!(out, ", {bytes} without an end of line");
-        }
-        let messages = match self.messages {
-            0 => "no JSON-RPC message".to_owned(),
-            n => count(n, "JSON-RPC message").to_string(),
-        };
-        out + &format!(", {messages}, no answer to {} in {since:.1} s", self.wanted())
-    }
-
-    fn wanted(&self) -> &str {
-        self.asked.as_deref().unwrap_or("the handshake")
-    }
-
-    fn speaks_http(&self) -> bool {
-        self.messages == 0
-            && self.first_junk.as_deref().is_some_and(|line| line.starts_with("HTTP/"))
-    }
 }

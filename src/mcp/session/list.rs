@@ -6,16 +6,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::FetchedList;
 use super::live::Core;
-use super::message::{Mirrored, RpcRequest};
-use crate::capabilities::{ListKind, RejectedEntry};
-use crate::pending::PendingRequest;
-use crate::{Era, FindingKind};
+use super::mirrored::Mirrored;
 use base::SafeText;
 use base::human::Bytes;
 use base::text::cut;
 use config::error::{Error, ErrorCode};
+use protocol::{
+    Era, FetchedList, FindingKind, ListKind, PendingRequest, RejectedEntry, RpcCode, RpcRequest,
+};
 
 /// Limit on all pages of a list together, as a multiple of the message limit.
 const MAX_LIST_MESSAGES: usize = 4;
@@ -62,7 +61,10 @@ impl Fetch<'_> {
                 // A server that declares `resources` need not have templates.
                 Err(error)
                     if kind == ListKind::ResourceTemplates
-                        && error.rpc.as_ref().is_some_and(|rpc| rpc.code == Some(-32601)) =>
+                        && error
+                            .rpc
+                            .as_ref()
+                            .is_some_and(|rpc| rpc.code == Some(RpcCode::METHOD_NOT_FOUND)) =>
                 {
                     let message = format!("the server does not know `{}`", kind.method());
                     self.report(FindingKind::PartialList, &message, "");

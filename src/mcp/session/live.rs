@@ -12,16 +12,16 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::list::fetch;
-use super::message::{Mirrored, RpcRequest, level_name};
-use super::{FetchedList, Request, SessionHandle};
-use crate::capabilities::ListKind;
-use crate::pending::PendingRequest;
-use crate::transport::{Outgoing, SendError, Transport};
-use crate::wire::tap::Tap;
-use crate::{Era, Payload, SessionEvent, SessionView, era};
+use super::mirrored::Mirrored;
+use super::{Request, SessionHandle};
+use crate::transport::{Outgoing, Transport};
 use base::LogLevel;
 use base::text::json::NO_NUMBERS;
 use config::error::{Error, ErrorCode};
+use protocol::{
+    CLIENT_NAME, Era, FetchedList, HOPS_KEY, ListKind, MODERN_VERSION, Payload, PendingRequest,
+    RpcCode, RpcRequest, SendError, SessionEvent, SessionView, Tap, level_name, request_meta,
+};
 
 /// The session as held by its owner: once it is dropped, the session ends with the last request in
 /// flight.
@@ -115,7 +115,7 @@ impl Drop for Abandon<'_> {
 impl Core {
     pub(super) fn opened(&self, view: Arc<SessionView>) {
         if view.era == Era::Modern {
-            let _ = self.request_meta.set(era::request_meta());
+            let _ = self.request_meta.set(request_meta());
         }
         let _ = self.view.set(view);
     }
@@ -136,8 +136,7 @@ impl Core {
     ) -> Result<Payload, Error> {
         let level = self.log_level.lock().filter(|_| self.era() == Era::Modern);
         let (known, trace) = (self.request_meta.get(), request.trace.get());
-        let is_deck =
-            || self.view.get().is_some_and(|view| view.name.as_str() == crate::era::CLIENT_NAME);
+        let is_deck = || self.view.get().is_some_and(|view| view.name.as_str() == CLIENT_NAME);
         let hops = request.hops.get().filter(|_| is_deck());
         let vendor = request.meta.get();
         if level.is_none() && trace.is_none() && hops.is_none() && vendor.is_none() {
@@ -156,7 +155,7 @@ impl Core {
             meta.insert("traceparent".to_owned(), (&**trace).into());
         }
         if let Some(hops) = hops {
-            meta.insert(crate::era::HOPS_KEY.to_owned(), (hops + 1).into());
+            meta.insert(HOPS_KEY.to_owned(), (hops + 1).into());
         }
         self.round_trip_with(&rpc, request, &meta).await
     }
@@ -326,7 +325,7 @@ impl Core {
                     return Err(Error::new(ErrorCode::Cancelled, "cancelled by the caller"));
                 }
                 () = self.tap.over.cancelled() => return Err(self.gone()),
-                () = request.changed.notified() => {}
+                () = request.changed() => {}
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {}
             }
         }
@@ -341,7 +340,7 @@ impl Core {
         let mirrored = self.mirrored.lock();
         let mut headers = mirrored.headers(rpc);
         if probes {
-            headers.push(("mcp-protocol-version".to_owned(), era::MODERN.to_owned()));
+            headers.push(("mcp-protocol-version".to_owned(), MODERN_VERSION.to_owned()));
         }
         headers
     }
@@ -394,7 +393,7 @@ impl Core {
             // The session ended, or the method is unsupported: no change will ever be reported.
             let over = self.tap.over.is_cancelled() || self.closing.get().is_some();
             let code = ended.err().and_then(|error| error.rpc.as_ref()?.code);
-            if over || matches!(code, Some(-32601 | -32602)) {
+            if over || matches!(code, Some(RpcCode::METHOD_NOT_FOUND | RpcCode::INVALID_PARAMS)) {
                 return;
             }
             pause = if began.elapsed() > STABLE_INTERVAL { Duration::from_secs(1) } else { pause };

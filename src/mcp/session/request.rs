@@ -5,15 +5,15 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::Request;
 use super::live::Core;
-use super::message::{Params, RpcRequest, set_level};
 use super::task::{RunningTask, mention_tasks};
-use super::{Request, ServerRequest};
-use crate::pending::PendingRequest;
-use crate::wire::tap;
-use crate::{Answer, Era, InputPlace, Payload, RequestKind};
 use base::SafeText;
 use config::error::{Error, ErrorCode};
+use protocol::{
+    Answer, Era, InputPlace, Params, Payload, PendingRequest, RequestKind, RpcCode, RpcRequest,
+    ServerRequest,
+};
 
 impl Core {
     /// Performs a caller's request.
@@ -53,7 +53,7 @@ impl Core {
             }
             Request::Subscribe { uri } => about("resources/subscribe", &uri),
             Request::Unsubscribe { uri } => about("resources/unsubscribe", &uri),
-            Request::SetLogLevel(level) => set_level(level),
+            Request::SetLogLevel(level) => RpcRequest::set_level(level),
             Request::Raw { method, params } => RpcRequest::new(method.to_string(), None, params),
         };
         if modern && matches!(&*rpc.method, "tools/call" | "prompts/get" | "resources/read") {
@@ -150,7 +150,7 @@ impl Core {
     ) -> Result<impl Future<Output = Result<(String, Value), Error>> + use<>, Error> {
         let method = request.get("method").and_then(Value::as_str).unwrap_or_default().to_owned();
         let params = request.get_mut("params").map(Value::take).unwrap_or_default();
-        let kind = tap::kind(&method, &params);
+        let kind = RequestKind::from_method(&method, &params);
         if let RequestKind::Other(method) = &kind {
             let method = SafeText::line(method);
             let message = format!("the server asks for the unknown input `{method}`");
@@ -166,7 +166,7 @@ impl Core {
             params: Arc::new(params),
             bytes,
             deferred: true,
-            input: Some(InputPlace { key: key.as_str().into(), of }),
+            input: Some(InputPlace::new(&key, of)),
             withdrawn: withdrawn.clone(),
             claim: Arc::default(),
         });
@@ -174,7 +174,7 @@ impl Core {
             match answer.await {
                 Answer::Result(value) => Ok((key, value)),
                 // The code of a user's refusal. Any other is nobody's decision: the call fails.
-                Answer::Refuse { code: -1, .. } if may_decline => {
+                Answer::Refuse { code: RpcCode::USER_REJECTED, .. } if may_decline => {
                     Ok((key, json!({"action": "decline"})))
                 }
                 Answer::Refuse { message, .. } => {

@@ -13,13 +13,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::live::Core;
-use super::message::RpcRequest;
-use crate::pending::PendingRequest;
-use crate::wire::tap::Attended;
-use crate::{FindingKind, Payload};
 use base::SafeText;
 use base::text::cut;
 use config::error::{Error, ErrorCode};
+use protocol::{Attended, FindingKind, Payload, PendingRequest, RpcCode, RpcRequest};
 
 /// Poll interval when the server names none, and the range it may name. A call with a short timeout
 /// polls at half of that.
@@ -32,8 +29,6 @@ const HELD_POLL_INTERVAL: Duration = Duration::from_secs(10);
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the caller waits for a cancellation to be delivered.
 const DELIVERY_TIMEOUT: Duration = Duration::from_millis(250);
-/// JSON-RPC "invalid params": the error for an unknown task.
-const UNKNOWN_TASK_CODE: i64 = -32602;
 
 /// The stage of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,7 +281,7 @@ impl RunningTask {
 
     /// A server that refuses to report on a task has usually forgotten it.
     fn forgotten(&self, mut error: Error, before: &TaskStatus) -> Error {
-        if error.rpc.as_ref().and_then(|rpc| rpc.code) != Some(UNKNOWN_TASK_CODE) {
+        if error.rpc.as_ref().and_then(|rpc| rpc.code) != Some(RpcCode::INVALID_PARAMS) {
             return error;
         }
         self.unwanted.disarm();

@@ -20,13 +20,12 @@ use super::coding::{Coding, decoded};
 use super::events::{ReopenPauses, SseEvent, SseEvents};
 use super::remote::{Posts, RemoteServer, innermost};
 use super::unasked::Unasked;
-use super::{Outgoing, SendError, SendFailure, Transport};
-use crate::FindingKind;
-use crate::wire::tap::Tap;
+use super::{Outgoing, Transport};
+use crate::session::HttpEndpoint;
 use base::SafeText;
 use base::address::is_loopback;
 use base::text::cut;
-use config::HttpConfig;
+use protocol::{FindingKind, Outbox, SendError, SendFailure, Tap};
 
 const BOTH: &str = "application/json, text/event-stream";
 const SESSION: &str = "mcp-session-id";
@@ -97,22 +96,22 @@ impl Http {
     /// kilobytes, and thousands of events at once would block them for milliseconds.
     const MAX_TURN_EVENTS: usize = 64;
 
-    /// A transport to the server of `config`.
+    /// A transport to a server.
     ///
     /// # Errors
     /// When a header is invalid, or TLS cannot be set up.
-    pub fn open(tap: &Arc<Tap>, config: &HttpConfig) -> Result<Arc<Self>, SendError> {
-        let remote = RemoteServer::new(config, tap, true)?;
+    pub fn open(tap: &Arc<Tap>, server: &HttpEndpoint) -> Result<Arc<Self>, SendError> {
+        let remote = RemoteServer::new(server, tap, true)?;
         let (queue, queued) = mpsc::channel(Self::POST_CAPACITY);
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             remote,
-            url: config.url.clone(),
+            url: server.config.url.clone(),
             tap: Arc::clone(tap),
             unasked: Mutex::default(),
             state: Mutex::default(),
             opened: Mutex::default(),
             me: Weak::clone(me),
-            delayed: AtomicU32::new(if is_loopback(&config.url) { 0 } else { u32::MAX }),
+            delayed: AtomicU32::new(if is_loopback(&server.config.url) { 0 } else { u32::MAX }),
             queue,
             _posting: AbortOnDropHandle::new(tokio::spawn(Self::post_queued(me.clone(), queued))),
         }))
@@ -502,7 +501,7 @@ impl Http {
         while let Some(chunk) = body.next().await {
             let chunk = chunk.map_err(|error| {
                 let text = format!("the answer broke off: {}", innermost(&error));
-                SendError::Refused(SendFailure::caused(text, &error, &self.tap))
+                SendError::Refused(SendFailure::caused(text, &error, &self.tap.context.redactor))
             })?;
             self.tap.arrived(chunk.len());
             total += chunk.len() as u64;
@@ -543,6 +542,13 @@ impl Http {
     }
 }
 
+impl Outbox for Http {
+    fn queue(&self, message: Vec<u8>) -> Result<(), SendError> {
+        let queued = self.queue.try_send(Queued::Message(message));
+        queued.map_err(|_| SendError::Unread(Self::POST_CAPACITY))
+    }
+}
+
 impl Transport for Http {
     fn send(self: Arc<Self>, message: Outgoing) -> BoxFuture<'static, Result<(), SendError>> {
         Box::pin(async move {
@@ -555,11 +561,6 @@ impl Transport for Http {
             }
             posted
         })
-    }
-
-    fn queue(&self, message: Vec<u8>) -> Result<(), SendError> {
-        let queued = self.queue.try_send(Queued::Message(message));
-        queued.map_err(|_| SendError::Unread(Self::POST_CAPACITY))
     }
 
     fn negotiated(&self, version: &str) {

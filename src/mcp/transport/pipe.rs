@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::unasked::Unasked;
-use super::{Outgoing, SendError, Transport};
-use crate::wire::tap::Tap;
+use super::{Outgoing, Transport};
+use protocol::{Outbox, SendError, Tap};
 
 type PipeReader = Box<dyn AsyncRead + Send + Unpin>;
 type PipeWriter = Box<dyn AsyncWrite + Send + Unpin>;
@@ -96,6 +96,14 @@ impl PipeTransport {
     }
 }
 
+impl Outbox for PipeTransport {
+    fn queue(&self, message: Vec<u8>) -> Result<(), SendError> {
+        self.out.push(message, false)?;
+        self.out.idle.notify_one();
+        Ok(())
+    }
+}
+
 impl Transport for PipeTransport {
     fn send(self: Arc<Self>, message: Outgoing) -> BoxFuture<'static, Result<(), SendError>> {
         let queued = self.out.push(message.body, true);
@@ -104,12 +112,6 @@ impl Transport for PipeTransport {
             queued?;
             out.flush().await
         })
-    }
-
-    fn queue(&self, message: Vec<u8>) -> Result<(), SendError> {
-        self.out.push(message, false)?;
-        self.out.idle.notify_one();
-        Ok(())
     }
 
     fn is_ready(&self) -> bool {

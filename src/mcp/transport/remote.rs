@@ -21,12 +21,12 @@ use tokio::task::JoinSet;
 use tokio_util::io::StreamReader;
 use url::Url;
 
-use super::{SendError, SendFailure};
-use crate::auth::NotSent;
-use crate::wire::tap::Tap;
+use crate::auth::{Authorizer, NotSent};
+use crate::session::HttpEndpoint;
 use base::address::is_loopback;
 use base::{Redactor, SafeText};
 use config::{HttpConfig, TlsConfig};
+use protocol::{SendError, SendFailure, Tap};
 
 /// Chunks received from the server that may wait to be read.
 const PIECE_CAPACITY: usize = 16;
@@ -58,6 +58,8 @@ pub(super) fn streams() -> (Streams, Incoming, BufReader<DuplexStream>) {
 pub(crate) struct RemoteServer {
     pub(super) http: reqwest::Client,
     pub(super) tap: Arc<Tap>,
+    /// The account that signs in, if there is one.
+    auth: Option<Arc<Authorizer>>,
     headers: HeaderMap,
     /// Whether the answer to a message is the response to its request (Streamable HTTP).
     answers: bool,
@@ -66,13 +68,14 @@ pub(crate) struct RemoteServer {
 impl RemoteServer {
     /// # Errors
     /// When a header or certificate of the entry cannot be used.
-    pub fn new(config: &HttpConfig, tap: &Arc<Tap>, answers: bool) -> Result<Self, SendError> {
+    pub fn new(server: &HttpEndpoint, tap: &Arc<Tap>, answers: bool) -> Result<Self, SendError> {
+        let HttpEndpoint { config, auth } = server;
         let headers = headers(config)?;
         let builder = client_builder(&config.url, &config.tls)
             .map_err(|text| SendError::Refused(text.into()))?;
         // On a long-lived connection a redirect would leak the headers, and a POST its message.
         let policy = if answers {
-            let auth = tap.context.auth.clone();
+            let auth = auth.clone();
             let has_headers = !headers.is_empty() || !config.url.username().is_empty();
             Policy::custom(move |attempt| {
                 let is_token = auth.as_ref().is_some_and(|auth| auth.holds_token());
@@ -85,7 +88,7 @@ impl RemoteServer {
         let http = http.map_err(|error| {
             SendError::Refused(format!("HTTP cannot be set up: {error}").into())
         })?;
-        Ok(Self { http, tap: Arc::clone(tap), headers, answers })
+        Ok(Self { http, tap: Arc::clone(tap), auth: auth.clone(), headers, answers })
     }
 
     /// Sends a request and requires a success status.
@@ -105,7 +108,7 @@ impl RemoteServer {
     /// status of its response.
     pub(super) async fn run(&self, request: RequestBuilder) -> Result<Response, SendError> {
         let request = request.headers(self.headers.clone());
-        let sent = match &self.tap.context.auth {
+        let sent = match &self.auth {
             Some(auth) => auth.send(request).await,
             None => request.send().await.map_err(NotSent::from),
         };
@@ -130,7 +133,7 @@ impl RemoteServer {
     pub(super) fn broken(&self, error: &reqwest::Error) -> SendError {
         let context = &self.tap.context;
         let text = unreachable_reason(error, &context.redactor);
-        let failure = SendFailure::caused(text, error, &self.tap);
+        let failure = SendFailure::caused(text, error, &context.redactor);
         tracing::warn!(
             target: "mcpdeck::transport", server = %context.server, action = "request failed",
             causes = failure.causes, "{failure}"

@@ -15,9 +15,8 @@ use url::Url;
 
 use super::events::{SseEvent, SseEvents};
 use super::remote::{Posts, RemoteServer, Streams, ended, innermost, streams};
-use crate::transport::{SendError, SendFailure};
-use crate::wire::tap::Tap;
 use base::SafeText;
+use protocol::{SendError, SendFailure, Tap};
 
 /// Connects to the stream at `url` and waits for the address to post to.
 ///
@@ -38,7 +37,11 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
     let endpoint = loop {
         let event = events.next().await;
         let event = event.map_err(|error| {
-            SendError::Broken(SendFailure::caused(innermost(&error), &error, &remote.tap))
+            SendError::Broken(SendFailure::caused(
+                innermost(&error),
+                &error,
+                &remote.tap.context.redactor,
+            ))
         })?;
         let event = event.ok_or_else(|| {
             let text = "the stream ended before it named the address to post to";

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::wire::tap::Tap;
 use base::allowance::Allowance;
+use protocol::Tap;
 
 /// The account of one connection.
 #[derive(Debug)]

@@ -20,9 +20,8 @@ use url::Url;
 
 use super::remote::{Incoming, RemoteServer, Streams, ended, streams};
 use super::unasked::Unasked;
-use crate::transport::SendError;
-use crate::wire::tap::Tap;
 use base::SafeText;
+use protocol::{SendError, Tap};
 
 type Socket = WebSocketStream<reqwest::Upgraded>;
 

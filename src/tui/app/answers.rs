@@ -13,7 +13,7 @@ use crate::prelude::*;
 use config::ApprovalRule;
 use deck::Answers;
 use host::{ApprovalRequest, HostView, RuleKind, SessionRule, Settlement};
-use mcp::{Answer, ApprovalId, RequestKind};
+use protocol::{Answer, ApprovalId, RequestKind};
 
 /// Maximum number of ended requests whose drafts are kept for copying.
 const MAX_KEPT_DRAFTS: usize = 50;

@@ -17,7 +17,7 @@ use deck::{History, ResourceUpdates, SavedCall, SavedCalls, SavedTarget};
 use host::{
     ApprovalRequest, BuildEnd, CallOutcome, CallView, DevView, HostView, ServerState, ServerView,
 };
-use mcp::{ApprovalId, CallId, ListKind};
+use protocol::{ApprovalId, CallId, ListKind};
 use terminal::look::Styles;
 
 /// Time between frames while a call runs and nothing else happens.

@@ -232,7 +232,7 @@ pub(super) fn tabs(cx: &Cx<'_>, line: &TabLine, area: Rect, buf: &mut Buffer) {
 
 fn badge(cx: &Cx<'_>, pane: PaneId) -> Ink {
     let view = &cx.model.view;
-    let sum = |count: fn(&mcp::Capabilities) -> usize| {
+    let sum = |count: fn(&protocol::Capabilities) -> usize| {
         cx.model.servers().map(|server| count(&server.capabilities)).sum::<usize>()
     };
     let count = match pane {

@@ -26,7 +26,7 @@ use crate::prelude::*;
 use crate::widget::KeepFilter;
 use config::{ConfigChange, server_entries, server_templates};
 use host::CallView;
-use mcp::ListKind;
+use protocol::ListKind;
 use reach::FoundServers;
 
 /// Maximum number of servers listed when a changed file is confirmed; the Config pane lists all.

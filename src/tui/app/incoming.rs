@@ -25,7 +25,7 @@ use crate::widget::Doc;
 use config::error::Error;
 use deck::{Answers, DeckEvent, News, PolicyView};
 use host::{ApprovalRequest, HeldReason, HostView};
-use mcp::ApprovalId;
+use protocol::ApprovalId;
 use terminal::chord::Chord;
 use terminal::graphics::TerminalReply;
 

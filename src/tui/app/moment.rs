@@ -2,7 +2,7 @@
 //! on top of the screen for half a second. An earlier key only shows a warning.
 
 use crate::prelude::*;
-use mcp::ApprovalId;
+use protocol::ApprovalId;
 
 /// How long a decision must have been shown.
 const SHOWN_INTERVAL: Duration = Duration::from_millis(500);

@@ -18,7 +18,7 @@ use crate::pick::ApprovalPick;
 use crate::prelude::*;
 use crate::screen::Screen;
 use host::{ApprovalRequest, HostView, RuleKind};
-use mcp::{ApprovalId, ListKind, RequestKind};
+use protocol::{ApprovalId, ListKind, RequestKind};
 
 /// An open screen. The state of calls, answers and the chat is kept after closing.
 pub enum OpenScreen {

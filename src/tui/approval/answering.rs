@@ -18,7 +18,7 @@ use crate::prelude::*;
 use crate::screen::{Help, Screen};
 use crate::widget::{Doc, KeyLine};
 use host::ApprovalRequest;
-use mcp::{Answer, ApprovalId, RequestKind};
+use protocol::{Answer, ApprovalId, RequestKind};
 use schema::Defaults;
 
 mod answer;

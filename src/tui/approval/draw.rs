@@ -12,7 +12,7 @@ use crate::pane::Cx;
 use crate::prelude::*;
 use crate::widget::{Doc, Pen, scroll_bar, width};
 use host::ApprovalRequest;
-use mcp::RequestKind;
+use protocol::RequestKind;
 
 /// Columns reserved for the call in the title before the time left is shortened.
 const MIN_CALL_COLUMNS: u16 = 20;

@@ -11,7 +11,7 @@ use crate::result::{PictureJob, ResultView};
 use config::error::Error;
 use deck::{HistoryRecord, UpdatedResource};
 use host::{CallOutcome, CallView, Validation, schema_limits};
-use mcp::Progress;
+use protocol::Progress;
 
 /// Debounce time after a key before the draft is saved.
 pub const DRAFT_INTERVAL: Duration = Duration::from_millis(300);

@@ -6,7 +6,7 @@ use crate::result::ResultView;
 use config::ContentLimits;
 use config::error::{Error, ErrorCode, Violation};
 use host::{AnswerSource, CallOutcome, CallView};
-use mcp::{Payload, Progress};
+use protocol::{Payload, Progress};
 
 /// Maximum number of events kept per call.
 const MAX_CALL_EVENTS: usize = 200;

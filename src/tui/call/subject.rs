@@ -6,7 +6,7 @@ use serde_json::{Map, json};
 use super::template;
 use crate::prelude::*;
 use config::ContentLimits;
-use mcp::{Prompt, Resource, Tool};
+use protocol::{Prompt, Resource, Tool};
 use schema::{Outline, SchemaDocument};
 
 /// The kind of a subject.

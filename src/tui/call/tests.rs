@@ -21,7 +21,7 @@ use base::{ServerName, Timestamp};
 use config::error::{Error, ErrorCode};
 use deck::{History, HistoryRecord};
 use host::{CallOutcome, Validation};
-use mcp::{CallId, Progress};
+use protocol::{CallId, Progress};
 use terminal::look::Styles;
 
 fn subject(kind: SubjectKind, wire: &str, schema: Value) -> CallSubject {

@@ -8,7 +8,7 @@ use crate::prelude::*;
 use config::{ConfigChange, Hold};
 use deck::{Awaiting, InputState, TrustVerdict};
 use host::ApprovalRequest;
-use mcp::{ApprovalId, RequestKind};
+use protocol::{ApprovalId, RequestKind};
 
 /// Most characters of a request's text used in a row.
 const MAX_LABEL_CHARS: usize = 300;

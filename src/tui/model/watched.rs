@@ -9,7 +9,7 @@ use super::Model;
 use crate::pick::{Choice, Pick};
 use crate::prelude::*;
 use deck::{Order, ResourceUpdates, ServerCommand, UpdatedResource};
-use mcp::{Direction, MessageKind, TrafficRecord};
+use protocol::{Direction, MessageKind, TrafficRecord};
 
 /// Most of each that are kept; beyond that the first by key are dropped.
 const MAX_WATCHED: usize = 1_000;

@@ -15,7 +15,8 @@ use crate::prelude::*;
 use crate::screen::{Frame, Screen};
 use crate::widget::{Doc, Pen, TextInput};
 use host::ApprovalRequest;
-use mcp::{Answer, scopes_in_words};
+use mcp::scopes_in_words;
+use protocol::Answer;
 
 /// An open sign-in request.
 pub struct SignInDialog {

@@ -20,7 +20,7 @@ use crate::widget::{Doc, DocView, Pen};
 use config::error::ErrorCode;
 use config::{Hold, TransportConfig};
 use host::{BreakerView, ServerState, ServerView, line_help, missing_variable};
-use mcp::{FindingKind, MessageKind, RequestKind};
+use protocol::{FindingKind, MessageKind, RequestKind};
 
 /// Rows shown before and after the one that the page is about.
 const MAX_ROWS_BEFORE: usize = 4;

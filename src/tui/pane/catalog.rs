@@ -10,7 +10,7 @@ use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::prelude::*;
 use crate::widget::{Browser, BrowserPart, Doc, Pen, changed, width};
 use host::{ServerState, ServerView};
-use mcp::{ListChanges, ListKind};
+use protocol::{ListChanges, ListKind};
 
 /// How an entry differs from the previous list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::prelude::*;
 use crate::widget::{Browser, Pen, empty_text};
 use host::ApprovalRequest;
-use mcp::{Answer, RequestKind};
+use protocol::{Answer, RequestKind, RpcCode};
 
 mod detail;
 
@@ -211,7 +211,9 @@ fn refusal(kind: &RequestKind) -> Answer {
         RequestKind::Elicitation | RequestKind::UrlElicitation => {
             Answer::Result(serde_json::json!({"action": "decline"}))
         }
-        _ => Answer::Refuse { code: -1, message: "the user declined".to_owned() },
+        _ => {
+            Answer::Refuse { code: RpcCode::USER_REJECTED, message: "the user declined".to_owned() }
+        }
     }
 }
 
@@ -371,7 +373,7 @@ mod rows_tests {
     use serde_json::json;
 
     use super::*;
-    use mcp::ApprovalId;
+    use protocol::ApprovalId;
 
     fn request(id: u64, server: &str, kind: RequestKind) -> Arc<ApprovalRequest> {
         Arc::new(ApprovalRequest {

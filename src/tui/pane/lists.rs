@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::prelude::*;
 use crate::widget::Doc;
 use host::ServerView;
-use mcp::{ListKind, Tool};
+use protocol::{ListKind, Tool};
 use schema::{SchemaDocument, SchemaLine, signature, tree};
 
 /// The tools pane.

@@ -9,7 +9,7 @@ use crate::prelude::*;
 use crate::widget::{Browser, Doc, Pen, width};
 use config::error::ErrorCode;
 use host::{LatencyView, MetricsView};
-use mcp::MessageKind;
+use protocol::MessageKind;
 
 /// One row: a server, or one of its targets.
 #[derive(Clone, Debug)]
@@ -341,7 +341,7 @@ fn histogram(row: &MetricsRow, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     }
 }
 
-fn fits(row: &MetricsRow, record: &mcp::TrafficRecord) -> bool {
+fn fits(row: &MetricsRow, record: &protocol::TrafficRecord) -> bool {
     let Some(target) = &row.target else { return true };
     let mut parts = target.splitn(2, ' ');
     let method = parts.next().unwrap_or_default();

@@ -6,7 +6,7 @@ use crate::model::{Model, zoned};
 use crate::pane::{Availability, Cx, Gesture, Out, Pane, RedRow, Ui, when};
 use crate::prelude::*;
 use crate::widget::{BrowserPart, BrowserRegions, FilterMatch, Split, StreamList};
-use mcp::{MessageKind, TrafficRecord};
+use protocol::{MessageKind, TrafficRecord};
 
 mod detail;
 mod page;

@@ -12,7 +12,7 @@ use crate::result::content::pretty;
 use crate::result::rows::{WrappedRows, find};
 use crate::widget::{Pen, differing_words};
 use base::text::cut;
-use mcp::Payload;
+use protocol::Payload;
 
 /// Most text of each result that is compared, in bytes.
 const MAX_COMPARED_BYTES: usize = 1 << 20;

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use crate::prelude::*;
 use crate::result::image::Picture;
 use crate::result::rows::SharedText;
-use mcp::Payload;
+use protocol::Payload;
 
 /// The blocks of a result.
 pub type Blocks = Vec<Block>;

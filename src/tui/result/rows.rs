@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthChar;
 
 use crate::filter;
 use base::text::inspect::is_hidden;
-use mcp::Payload;
+use protocol::Payload;
 
 /// Shared text: a string inside a result, or text of our own.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use crate::action::Action;
 use crate::effect::Effect;
 use crate::form::draw::Styles;
 use config::ContentLimits;
-use mcp::Payload;
+use protocol::Payload;
 
 fn view(result: Value) -> ResultView {
     ResultView::new(result.into(), Vec::new())

@@ -17,7 +17,7 @@ use crate::result::tree::Tree;
 use crate::widget::in_sight;
 use config::ContentLimits;
 use config::error::Violation;
-use mcp::Payload;
+use protocol::Payload;
 
 /// The views of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

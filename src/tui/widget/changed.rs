@@ -7,7 +7,7 @@ use crate::prelude::*;
 use crate::widget::differing_words;
 use crate::widget::doc::{Doc, DocLine, wrap};
 use crate::widget::pen::width;
-use mcp::{FieldChange, Risk};
+use protocol::{FieldChange, Risk};
 
 /// Width from which before and now are side by side.
 const MIN_SPLIT_COLUMNS: u16 = 56;

@@ -11,7 +11,7 @@ use mcpdeck::check::rules::{Measure, assess};
 use mcpdeck::check::subject::CheckSubject;
 use mcpdeck::check::{CheckFinding, rule};
 use mcpdeck::deck::Lock;
-use mcpdeck::mcp::ListKind;
+use mcpdeck::protocol::ListKind;
 use mcpdeck::schema::ToolFormat;
 use serde::Deserialize;
 use serde_json::Value;

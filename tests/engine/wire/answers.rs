@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpdeck::error::ErrorCode;
-use mcpdeck::mcp::{FindingKind, Request, SessionEvent};
+use mcpdeck::mcp::Request;
+use mcpdeck::protocol::{FindingKind, SessionEvent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

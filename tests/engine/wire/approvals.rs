@@ -11,7 +11,7 @@ use mcpdeck::host::{
     ApprovalRequest, CallOptions, Decider, Fact, Host, HostView, Origin, RuleKind, SessionRule,
     Settlement,
 };
-use mcpdeck::mcp::{Answer, ApprovalId};
+use mcpdeck::protocol::{Answer, ApprovalId};
 use proptest::prelude::*;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use mcpdeck::base::LogLevel;
 use mcpdeck::error::ErrorCode;
-use mcpdeck::mcp::{Attempt, Era, FindingKind, Request, SessionEvent, connect};
+use mcpdeck::mcp::{Attempt, Request, connect};
+use mcpdeck::protocol::{Era, FindingKind, SessionEvent};
 use serde_json::json;
 
 use crate::wire::peer::{call, echo, pipe, rig, start, text};
@@ -308,7 +309,7 @@ async fn a_modern_server_is_listened_to_as_long_as_it_offers_something() {
     while let Ok(event) = rig.events.try_recv() {
         events.push(event);
     }
-    assert!(events.contains(&SessionEvent::ListChanged(mcpdeck::mcp::ListKind::Tools)));
+    assert!(events.contains(&SessionEvent::ListChanged(mcpdeck::protocol::ListKind::Tools)));
     assert!(events.contains(&SessionEvent::ResourceUpdated("file:///a".into())));
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpdeck::mcp::{Direction, MessageKind, SessionEvent, Tap};
+use mcpdeck::protocol::{Direction, MessageKind, SessionEvent, Tap};
 use serde_json::json;
 
 use crate::wire::peer::{Rig, call, echo, rig, start};

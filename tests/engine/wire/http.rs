@@ -8,9 +8,8 @@ use crate::wire::web::{Asked, Reply, Web, initialized, legacy};
 use mcpdeck::base::secret::Secret;
 use mcpdeck::config::HttpConfig;
 use mcpdeck::error::{Error, ErrorCode};
-use mcpdeck::mcp::{
-    Attempt, CallId, ConnectError, Connected, Endpoint, Era, FindingKind, SessionEvent, connect,
-};
+use mcpdeck::mcp::{Attempt, ConnectError, Connected, Endpoint, connect};
+use mcpdeck::protocol::{CallId, Era, FindingKind, SessionEvent};
 use serde_json::{Value, json};
 
 async fn open(rig: &Rig, web: &Web, attempt: Attempt) -> Result<Connected, ConnectError> {
@@ -178,10 +177,11 @@ async fn headers_session_and_the_standalone_stream_are_as_they_should_be() {
         _ => legacy(&request),
     })
     .await;
-    let Endpoint::Http(mut config) = http(&web.url) else { panic!("http") };
+    let mut config = HttpConfig::new(web.url.parse().unwrap());
     config.headers.insert("Authorization".into(), Secret::new("Bearer tok-12345"));
     let attempt = Attempt::Legacy(None);
-    let connected = connect(Endpoint::Http(config), &attempt, rig.context.clone()).await.unwrap();
+    let connected =
+        connect(Endpoint::Http(config.into()), &attempt, rig.context.clone()).await.unwrap();
     assert!(web.seen().iter().any(|r| r.verb == "GET"), "the stream is open before the first call");
     connected.session.request(echo("a"), call(1).context).await.unwrap();
     connected.session.close(Error::new(ErrorCode::ServerUnavailable, "stopping")).await;
@@ -197,9 +197,9 @@ async fn headers_session_and_the_standalone_stream_are_as_they_should_be() {
 
 #[tokio::test]
 async fn what_comes_on_the_stream_of_a_call_belongs_to_it_in_order() {
-    let script = |request: mcpdeck::mcp::ServerRequest| {
+    let script = |request: mcpdeck::protocol::ServerRequest| {
         use futures::FutureExt;
-        async move { mcpdeck::mcp::Answer::Result(json!({"got": request.params["vendor"]})) }
+        async move { mcpdeck::protocol::Answer::Result(json!({"got": request.params["vendor"]})) }
             .boxed()
     };
     let mut rig = rig_with(|_| {}, Some(Box::new(script)));
@@ -500,7 +500,7 @@ async fn a_modern_server_gets_the_standard_headers() {
     })
     .await;
     let connected = open(&rig, &web, Attempt::Modern).await.unwrap();
-    let list = connected.session.list(mcpdeck::mcp::ListKind::Tools).await.unwrap();
+    let list = connected.session.list(mcpdeck::protocol::ListKind::Tools).await.unwrap();
     assert_eq!(list.entries.len(), 2, "the wire hides no tool");
     connected.session.request(echo("hi"), call(1).context).await.unwrap();
     let called = web.wait_for(|r| r.method() == "tools/call").await;
@@ -509,7 +509,7 @@ async fn a_modern_server_gets_the_standard_headers() {
     assert_eq!(called.header("mcp-param-text"), Some("hi"));
     assert_eq!(called.header("mcp-protocol-version"), Some("2026-07-28"));
     // Data about tools is dropped with them, so that it cannot grow without bound.
-    connected.session.list(mcpdeck::mcp::ListKind::Tools).await.unwrap();
+    connected.session.list(mcpdeck::protocol::ListKind::Tools).await.unwrap();
     connected.session.request(echo("again"), call(2).context).await.unwrap();
     let called = web.wait_for(|r| r.message["params"]["arguments"]["text"] == "again").await;
     assert_eq!(called.header("mcp-param-text"), None);
@@ -599,7 +599,7 @@ async fn what_an_entry_sends_does_not_follow_a_redirect_to_another_path() {
         }
         let rig = rig();
         let connecting =
-            connect(Endpoint::Http(config), &Attempt::Legacy(None), rig.context.clone());
+            connect(Endpoint::Http(config.into()), &Attempt::Legacy(None), rig.context.clone());
         let connected = connecting.await;
         let elsewhere = web.seen().into_iter().filter(|asked| asked.path != "/mcp").count();
         match refused {
@@ -723,7 +723,7 @@ async fn a_modern_stream_of_changes_that_breaks_off_is_opened_again() {
         |web: &Web| web.seen().iter().filter(|r| r.method() == "subscriptions/listen").count();
     web.wait_until(|web| listens(web) >= 2).await;
     // What changed in between is not known.
-    let changed = SessionEvent::ListChanged(mcpdeck::mcp::ListKind::Tools);
+    let changed = SessionEvent::ListChanged(mcpdeck::protocol::ListKind::Tools);
     while rig.events.recv().await.expect("the session lives") != changed {}
     connected.session.request(echo("a"), call(1).context).await.unwrap();
 }

@@ -7,7 +7,8 @@ use futures::future::BoxFuture;
 use mcpdeck::config::{HttpConfig, McpConfig, ServerConfig, TransportConfig};
 use mcpdeck::error::ErrorCode;
 use mcpdeck::host::{Connector, OpenError, OpenRequest, Opened};
-use mcpdeck::mcp::{Attempt, FindingKind, Payload, connect};
+use mcpdeck::mcp::{Attempt, connect};
+use mcpdeck::protocol::{FindingKind, Payload};
 use mcpdeck::tui::action::Action;
 use mcpdeck::tui::form::draw::Styles;
 use mcpdeck::tui::result::ResultView;
@@ -170,7 +171,7 @@ async fn lists_in_lists_are_read_as_far_as_the_depth_allows_and_what_they_take_i
     }
     assert_eq!(rig.kinds().await, []);
     // A tree is refused because of its memory, before the limit on values is reached.
-    let asking = connected.session.list(mcpdeck::mcp::ListKind::Tools);
+    let asking = connected.session.list(mcpdeck::protocol::ListKind::Tools);
     let answering = async {
         let id = peer.expect("tools/list").await["id"].clone();
         let tools = vec![r#"{"":{"":{}}}"#; 160_000].join(",");
@@ -186,7 +187,7 @@ async fn lists_in_lists_are_read_as_far_as_the_depth_allows_and_what_they_take_i
 async fn what_must_become_a_tree_is_refused_beyond_the_limit() {
     let mut rig = rig();
     let (connected, mut peer) = rig.legacy().await;
-    let asking = connected.session.list(mcpdeck::mcp::ListKind::Tools);
+    let asking = connected.session.list(mcpdeck::protocol::ListKind::Tools);
     let answering = async {
         let request = peer.expect("tools/list").await;
         let id = &request["id"];

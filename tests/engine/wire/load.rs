@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mcpdeck::error::ErrorCode;
-use mcpdeck::mcp::{Attempt, Endpoint, FindingKind, connect};
+use mcpdeck::mcp::{Attempt, Endpoint, connect};
+use mcpdeck::protocol::FindingKind;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;

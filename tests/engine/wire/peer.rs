@@ -15,10 +15,10 @@ use mcpdeck::base::secret::{Redactor, Secret};
 use mcpdeck::base::{LogLevel, ServerName};
 use mcpdeck::config::{HttpConfig, OutsideCalls, WireLimits};
 use mcpdeck::error::Error;
-use mcpdeck::mcp::{
-    Answer, Attempt, ByteCount, CallId, ConnectError, Connected, Endpoint, Finding, FindingKind,
-    Payload, PendingRequest, Progress, ReceivedSoFar, Request, Responder, ServerRequest,
-    SessionContext, SessionEvent, TrafficRecord, connect,
+use mcpdeck::mcp::{Attempt, ConnectError, Connected, Endpoint, Request, connect};
+use mcpdeck::protocol::{
+    Answer, ByteCount, CallId, Finding, FindingKind, Payload, PendingRequest, Progress,
+    ReceivedSoFar, Responder, ServerRequest, SessionContext, SessionEvent, TrafficRecord,
 };
 use serde_json::{Value, json};
 use tokio::io::{
@@ -174,7 +174,6 @@ fn rig_of(
         notices: tokio::sync::broadcast::Sender::new(16),
         events: events_in,
         approvals: Arc::new(TestDesk { asked: asked_in, script, outside_calls }),
-        auth: None,
         bytes: Arc::new(ByteCount::default()),
         seen: Arc::new(ReceivedSoFar::default()),
     };
@@ -308,5 +307,5 @@ pub fn start(
 }
 
 pub fn http(url: &str) -> Endpoint {
-    Endpoint::Http(HttpConfig::new(url.parse().unwrap()))
+    Endpoint::Http(HttpConfig::new(url.parse().unwrap()).into())
 }

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpdeck::error::{Error, ErrorCode};
-use mcpdeck::mcp::{
-    Attempt, CallId, Direction, FindingKind, ListKind, MessageKind, Request, SessionEvent, connect,
-};
+use mcpdeck::mcp::{Attempt, Request, connect};
+use mcpdeck::protocol::{CallId, Direction, FindingKind, ListKind, MessageKind, SessionEvent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use mcpdeck::error::ErrorCode;
-use mcpdeck::mcp::{Answer, CallId, FindingKind, ListKind, Request, RequestKind};
+use mcpdeck::mcp::Request;
+use mcpdeck::protocol::{Answer, CallId, FindingKind, ListKind, RequestKind};
 use serde_json::{Value, json};
 
 use crate::wire::peer::{Rig, call, echo, rig, rig_outside_calls, rig_with, start, text};
@@ -14,7 +15,7 @@ use crate::wire::peer::{Rig, call, echo, rig, rig_outside_calls, rig_with, start
 /// An approval queue that answers each request after `seconds` with the result of `answer`.
 fn answering(seconds: u64, answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Rig {
     let answer = Arc::new(answer);
-    let script = Box::new(move |request: mcpdeck::mcp::ServerRequest| {
+    let script = Box::new(move |request: mcpdeck::protocol::ServerRequest| {
         let answer = Arc::clone(&answer);
         async move {
             tokio::time::sleep(Duration::from_secs(seconds)).await;

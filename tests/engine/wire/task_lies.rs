@@ -2,7 +2,8 @@
 //! timeout.
 
 use mcpdeck::error::ErrorCode;
-use mcpdeck::mcp::{Attempt, FindingKind};
+use mcpdeck::mcp::Attempt;
+use mcpdeck::protocol::FindingKind;
 use serde_json::json;
 use tokio::time::Instant;
 

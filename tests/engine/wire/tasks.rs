@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use mcpdeck::error::ErrorCode;
-use mcpdeck::mcp::{
-    Answer, Attempt, CallId, Connected, FindingKind, Request, RequestKind, ServerRequest,
-};
+use mcpdeck::mcp::{Attempt, Connected, Request};
+use mcpdeck::protocol::{Answer, CallId, FindingKind, RequestKind, ServerRequest};
 use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt;
 use tokio::time::Instant;

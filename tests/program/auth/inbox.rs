@@ -7,7 +7,8 @@ use std::time::Duration;
 use mcpdeck::Host;
 use mcpdeck::base::ServerName;
 use mcpdeck::host::{ApprovalRequest, HostView, ServerState, Startup};
-use mcpdeck::mcp::{Answer, Direction, RequestKind, StepKind, StoredToken, TokenStore};
+use mcpdeck::mcp::{StepKind, StoredToken, TokenStore};
+use mcpdeck::protocol::{Answer, Direction, RequestKind};
 use serde_json::json;
 
 use crate::auth::Rig;

@@ -13,7 +13,7 @@ use mcpdeck::chat::{Provider as Format, ProviderModel, RemoteConfig};
 use mcpdeck::config::Environment;
 use mcpdeck::deck::{ChatStore, Clients};
 use mcpdeck::host::{Host, Origin, Principal};
-use mcpdeck::mcp::ListKind;
+use mcpdeck::protocol::ListKind;
 use mcpdeck::schema::Validator;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;

@@ -6,7 +6,7 @@ use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{ApprovalRule, RootConfig};
 use mcpdeck::deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
 use mcpdeck::host::{Decider, Drafted, Fact, RuleKind, SessionRule, Settlement};
-use mcpdeck::mcp::{ApprovalId, Finding, FindingKind, RequestKind};
+use mcpdeck::protocol::{ApprovalId, Finding, FindingKind, RequestKind};
 use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;
 use serde_json::{Value, json};

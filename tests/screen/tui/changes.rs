@@ -6,7 +6,7 @@ use crossterm::event::KeyCode;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::News;
 use mcpdeck::host::Record;
-use mcpdeck::mcp::{Capabilities, ListChanges, ListKind};
+use mcpdeck::protocol::{Capabilities, ListChanges, ListKind};
 use mcpdeck::tui::app::App;
 use mcpdeck::tui::effect::{Effect, Order, ServerCommand};
 use mcpdeck::tui::message::{Message, UserFiles};

@@ -8,7 +8,7 @@ use mcpdeck::base::Timestamp;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::News;
 use mcpdeck::host::{ApprovalRequest, Fact, HostView, Record, Settlement};
-use mcpdeck::mcp::{ApprovalId, RequestKind};
+use mcpdeck::protocol::{ApprovalId, RequestKind};
 use mcpdeck::tui::app::App;
 use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;

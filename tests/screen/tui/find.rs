@@ -10,7 +10,7 @@ use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::{News, ResourceUpdates, UpdatedResource};
 use mcpdeck::host::{CacheEntryView, CacheKey, CacheView, HostView, Record};
-use mcpdeck::mcp::{Direction, MessageKind, TrafficRecord};
+use mcpdeck::protocol::{Direction, MessageKind, TrafficRecord};
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::{CallTarget, Effect, Order, ServerCommand};
 use mcpdeck::tui::message::Message;

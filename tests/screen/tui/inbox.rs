@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crossterm::event::{Event, KeyCode, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use mcpdeck::deck::{DeckEvent, News};
-use mcpdeck::mcp::{Answer, ApprovalId, RequestKind};
+use mcpdeck::protocol::{Answer, ApprovalId, RequestKind};
 use mcpdeck::tui::app::App;
 use mcpdeck::tui::effect::{ConfigCommand, Effect, Order};
 use mcpdeck::tui::message::Message;

@@ -10,7 +10,7 @@ use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{Diagnostic, Position};
 use mcpdeck::deck::{DeckEvent, FileText, History, HistoryRecord, News, SavedCall, SavedCalls};
 use mcpdeck::host::{CallView, ServerState, Validation};
-use mcpdeck::mcp::CallId;
+use mcpdeck::protocol::CallId;
 use mcpdeck::tui::app::{App, Calls, Setup};
 use mcpdeck::tui::effect::{CallRequest, CallTarget, Effect};
 use mcpdeck::tui::message::{CallPurpose, CallToken, Message, UserFiles};

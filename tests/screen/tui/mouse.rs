@@ -6,7 +6,7 @@ use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::base::{LogLevel, Timestamp};
 use mcpdeck::deck::{DeckEvent, News};
-use mcpdeck::mcp::RequestKind;
+use mcpdeck::protocol::RequestKind;
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::{Effect, Order};
 use mcpdeck::tui::message::Message;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use mcpdeck::host::{CallOutcome, ServerMetrics};
-use mcpdeck::mcp::CallId;
+use mcpdeck::protocol::CallId;
 use mcpdeck::tui::app::App;
 use ratatui::style::{Color, Modifier};
 use unicode_width::UnicodeWidthStr as _;

@@ -7,7 +7,7 @@ use mcpdeck::host::{
     Blocked, Definition, Digest, Grant, GrantId, GrantKind, Limits, Origin, Pins, PolicyAction,
     Principal, QuotaLimits, QuotaUse, QuotaView,
 };
-use mcpdeck::mcp::ListKind;
+use mcpdeck::protocol::ListKind;
 use mcpdeck::tui::effect::{Baseline, LockChange, Order, PolicyOrder};
 use mcpdeck::tui::message::UserFiles;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mcpdeck::base::text::SafeText;
 use mcpdeck::host::{Decider, Settlement};
-use mcpdeck::mcp::{ApprovalId, RequestKind};
+use mcpdeck::protocol::{ApprovalId, RequestKind};
 use mcpdeck::tui::effect::{Effect, Order};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use mcpdeck::base::text::SafeText;
 use mcpdeck::config::ShownEntry;
 use mcpdeck::deck::{DeckEvent, News};
 use mcpdeck::host::{CallView, HostView};
-use mcpdeck::mcp::{CallId, RequestKind};
+use mcpdeck::protocol::{CallId, RequestKind};
 use mcpdeck::tui::app::App;
 use mcpdeck::tui::effect::{CallTarget, ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use mcpdeck::tui::message::Message;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crossterm::event::{Event, MouseButton, MouseEvent, MouseEventKind};
 use mcpdeck::deck::{Lock, News, RecordedOperations, RecordedOutcome, Scan};
-use mcpdeck::mcp::CallId;
+use mcpdeck::protocol::CallId;
 use mcpdeck::tui::player::{PlayCommand, Played, play};
 
 use super::pictures::{is_kept, picture};

@@ -11,7 +11,7 @@ use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::{News, PolicyView, ProfileOffer};
 use mcpdeck::error::{Error, ErrorCode};
 use mcpdeck::host::{ApprovalRequest, Fact};
-use mcpdeck::mcp::{ApprovalId, CallId, Direction, MessageKind, RequestKind, TrafficRecord};
+use mcpdeck::protocol::{ApprovalId, CallId, Direction, MessageKind, RequestKind, TrafficRecord};
 use mcpdeck::tui::effect::{ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use mcpdeck::tui::message::{CallToken, Message};
 use serde_json::json;

@@ -12,7 +12,7 @@ use crate::approvals::{RuleKind, SessionRule};
 use base::allowance::Allowance;
 use base::{SafeText, ServerName, Timestamp};
 use config::{ApprovalRule, ApprovalRules, RootConfig, ServerConfig, WireLimits};
-use mcp::{Finding, FindingKind, RequestKind};
+use protocol::{Finding, FindingKind, RequestKind};
 
 /// The settings and counters of one server.
 pub(super) struct ServerRules {

@@ -8,7 +8,7 @@ use crate::approvals::{ApprovalRequest, Decider, RuleKind, SessionRule, Settleme
 use crate::projector::{self, Projection};
 use base::{Clock, Ring};
 use config::{ApprovalRule, ApprovalRules, RootConfig, ServerConfig, StdioConfig, TransportConfig};
-use mcp::{Claim, FindingKind, RequestKind};
+use protocol::{Claim, FindingKind, RequestKind};
 
 struct Rig {
     projection: Projection,
@@ -96,7 +96,7 @@ async fn without_anybody_nothing_is_answered_in_the_name_of_a_person() {
     }
     assert_eq!(rig.ask(RequestKind::Roots).0.await, Answer::Result(json!({"roots": []})));
     let other = rig.ask(RequestKind::Other("x/y".into())).0.await;
-    assert!(matches!(other, Answer::Refuse { code: -32_601, .. }), "{other:?}");
+    assert!(matches!(other, Answer::Refuse { code: RpcCode::METHOD_NOT_FOUND, .. }), "{other:?}");
     assert_eq!(rig.view().await.settled.len(), 4);
 }
 

@@ -11,7 +11,7 @@ use crate::shared::HostShared;
 use crate::view::StartStep;
 use base::SafeText;
 use config::error::{Error, ErrorCode};
-use mcp::{Capabilities, FetchedList, ListKind};
+use protocol::{Capabilities, FetchedList, ListKind};
 
 /// The result of a successful attempt.
 pub(super) struct Opening {

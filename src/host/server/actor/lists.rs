@@ -14,9 +14,9 @@ use base::text::cut;
 use base::{LogLevel, LogRecord, LogSource, SafeText, Timestamp};
 use config::ToolFilter;
 use config::error::{Error, ErrorCode};
-use mcp::{
+use mcp::SessionHandle;
+use protocol::{
     Capabilities, FetchedList, Finding, FindingKind, ListChanges, ListKind, Notice, NoticeKind,
-    SessionHandle,
 };
 
 /// State of the fetches, per list.

@@ -26,8 +26,8 @@ use base::SafeText;
 use base::human::Dur;
 use config::RestartPolicy;
 use config::error::{Error, ErrorCode};
-use mcp::{SessionContext, SessionEvent};
 use process::ExitView;
+use protocol::{SessionContext, SessionEvent};
 
 impl Actor<'_> {
     /// Starts the server, or puts it to sleep if it starts on demand and its lists are known.
@@ -110,7 +110,6 @@ impl Actor<'_> {
             notices: self.shared.notices.clone(),
             events,
             approvals: Arc::new(QueueHandle(Arc::clone(&self.shared.approvals))),
-            auth: None,
             bytes: Arc::clone(&self.slot.bytes),
             seen: Arc::default(),
         }

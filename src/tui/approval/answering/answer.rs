@@ -18,7 +18,7 @@ use crate::prelude::*;
 use crate::widget::Doc;
 use config::ApprovalRules;
 use deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
-use mcp::{Answer, RequestKind};
+use protocol::{Answer, RequestKind};
 use schema::{Defaults, SchemaVerdict, seed};
 
 /// Largest request that can be edited on the screen, in bytes.
@@ -429,7 +429,7 @@ mod tests {
     use base::ServerName;
     use base::Timestamp;
     use host::ApprovalRequest;
-    use mcp::{Answer, ApprovalId, RequestKind};
+    use protocol::{Answer, ApprovalId, RequestKind};
 
     /// A form with more sub-schemas than are compiled on the UI thread.
     fn large() -> AnswerScreen {

@@ -4,7 +4,7 @@ use crate::prelude::*;
 use config::{ApprovalRule, ApprovalRules};
 use deck::{Answers, AskedKind};
 use host::RuleKind;
-use mcp::RequestKind;
+use protocol::RequestKind;
 
 /// An answer a draft can start from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use base::{ServerName, Timestamp};
+use protocol::RpcCode;
 
 mod form;
 
@@ -80,7 +81,7 @@ fn saying_no_asks_for_a_reason_first_and_sends_it() {
     let mut answering = sampling();
     assert_eq!(answering.apply(Action::Deny), None);
     typed(&mut answering, "not today");
-    let refusal = Answer::Refuse { code: -1, message: "not today".into() };
+    let refusal = Answer::Refuse { code: RpcCode::USER_REJECTED, message: "not today".into() };
     assert_eq!(
         answering.apply(Action::Send),
         Some(Effect::Order(Order::Answer(ApprovalId(1), refusal)))

@@ -10,7 +10,7 @@ use crate::pane::Ui;
 use crate::prelude::*;
 use crate::widget::Doc;
 use host::ServerView;
-use mcp::{Era, TrafficRecord};
+use protocol::{Era, TrafficRecord};
 
 /// Messages that are shown.
 const MAX_MESSAGES: usize = 12;

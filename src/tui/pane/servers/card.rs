@@ -13,7 +13,7 @@ use host::{
     AccountView, BreakerView, BuildEnd, BuildView, DevView, ServerState, ServerView, StartStep,
     StepStatus,
 };
-use mcp::Era;
+use protocol::Era;
 
 /// Draws the card.
 pub fn draw(server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {

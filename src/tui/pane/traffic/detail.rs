@@ -7,7 +7,7 @@ use crate::prelude::*;
 use crate::result::draw::draw_tree_row;
 use crate::result::tree::Tree;
 use crate::widget::{Doc, in_sight, scroll_bar};
-use mcp::{Direction, MessageKind, TrafficRecord};
+use protocol::{Direction, MessageKind, TrafficRecord};
 
 /// A message laid out: a head of lines, then the rows of its JSON.
 #[derive(Default)]

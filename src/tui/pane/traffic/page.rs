@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::call::export::{escaped, framed};
 use crate::model::Model;
 use crate::prelude::*;
-use mcp::{Direction, MessageKind, TrafficRecord};
+use protocol::{Direction, MessageKind, TrafficRecord};
 
 /// Largest body of a message on the page, in bytes.
 const MAX_BODY_BYTES: usize = 256 << 10;

@@ -8,7 +8,7 @@ use crate::pane::Cx;
 use crate::pane::traffic::TrafficPane;
 use crate::prelude::*;
 use crate::widget::{BrowserPart, BrowserRegions, FilterMatch, NO_MATCHES, Pen, scroll_bar, width};
-use mcp::{CallId, Direction, MessageKind, TrafficRecord};
+use protocol::{CallId, Direction, MessageKind, TrafficRecord};
 
 const TIME_COLUMNS: u16 = 12;
 const SIZE_COLUMNS: u16 = 7;

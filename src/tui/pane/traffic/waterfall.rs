@@ -11,7 +11,7 @@ use crate::pane::{Cx, Gesture, Out, Ui};
 use crate::prelude::*;
 use crate::widget::{ListState, Pen, empty_text, scroll_bar, width};
 use deck::{RecordedOperation, RecordedOperations, RecordedOutcome};
-use mcp::Direction;
+use protocol::Direction;
 
 /// Shortest durations shown, in the order they are cycled.
 const LEAST: [Duration; 5] = [

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::CallId;
+use crate::id::CallId;
 use base::{LogLevel, SafeText, ServerName};
 
 /// A notification of a server.
@@ -88,6 +88,19 @@ impl RequestKind {
         matches!(self, Self::Guard | Self::Permission | Self::SignIn)
     }
 
+    /// The kind of a request of a server, by its method and `params`.
+    pub fn from_method(method: &str, params: &Value) -> Self {
+        match method {
+            "sampling/createMessage" => Self::Sampling,
+            "elicitation/create" => {
+                let mode = params.get("mode").and_then(Value::as_str);
+                if mode == Some("url") { Self::UrlElicitation } else { Self::Elicitation }
+            }
+            "roots/list" => Self::Roots,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
     /// Its method in the specification; for the host's own kinds, one below `mcpdeck/`.
     pub fn method(&self) -> &str {
         match self {
@@ -112,6 +125,13 @@ pub struct InputPlace {
     pub of: usize,
 }
 
+impl InputPlace {
+    /// The input `key` among `of`.
+    pub fn new(key: &str, of: usize) -> Self {
+        Self { key: key.into(), of }
+    }
+}
+
 /// How a request is answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -121,7 +141,7 @@ pub enum Answer {
     Result(Value),
     /// Refused, with the reason that is sent to the server.
     Refuse {
-        /// JSON-RPC error code; -1 is what the specification shows for a user's refusal.
+        /// JSON-RPC error code, such as [`RpcCode::USER_REJECTED`](crate::RpcCode::USER_REJECTED).
         code: i64,
         /// The reason.
         message: String,

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::record::{id_text, method_name};
 use super::table::PendingTable;
+use crate::context::{ServerRequest, SessionContext};
 use crate::id::RequestId;
+use crate::notice::Answer;
 use crate::pending::PendingRequest;
-use crate::session::{ServerRequest, SessionContext};
-use crate::{Answer, FindingKind, RequestKind};
+use crate::rpc_code::RpcCode;
+use crate::traffic::FindingKind;
 use config::OutsideCalls;
 
 /// Longest id of a request, in bytes: it is kept until the request is answered, and sent back.
@@ -50,7 +51,11 @@ pub(super) fn judge(
     }
     if table.modern {
         let message = format!("`{}` is not a request in this version", method_name(method));
-        return RequestDecision::Refuse(FindingKind::NotAllowed, -32601, message);
+        return RequestDecision::Refuse(
+            FindingKind::NotAllowed,
+            RpcCode::METHOD_NOT_FOUND,
+            message,
+        );
     }
     // Sampling and elicitation must be nested inside other features of a server (client
     // features, sampling; a MUST in SEP-2260), that is inside a call. The host's own requests
@@ -68,18 +73,22 @@ pub(super) fn judge(
                 "`{}` while no call is in flight (`approvals.outsideCalls`)",
                 method_name(method)
             );
-            return RequestDecision::Refuse(FindingKind::NotAllowed, -32600, message);
+            return RequestDecision::Refuse(
+                FindingKind::NotAllowed,
+                RpcCode::INVALID_REQUEST,
+                message,
+            );
         }
     }
     if table.open.len() >= most {
         let message = format!("more than {most} requests at once (`limits.approvals`)");
-        return RequestDecision::Refuse(FindingKind::Flood, -32000, message);
+        return RequestDecision::Refuse(FindingKind::Flood, RpcCode::SERVER_ERROR, message);
     }
     let open: usize = table.open.values().map(|open| open.bytes).sum();
     let whole = context.limits.line_bytes;
     if open > 0 && open + bytes > whole {
         let message = format!("requests of more than {whole} bytes at once (`limits.lineBytes`)");
-        return RequestDecision::Refuse(FindingKind::Flood, -32000, message);
+        return RequestDecision::Refuse(FindingKind::Flood, RpcCode::SERVER_ERROR, message);
     }
     RequestDecision::Pass
 }
@@ -136,17 +145,4 @@ async fn all_given_up(calls: &[Arc<PendingRequest>]) {
 /// Whether a method belongs to the session itself, which no application can answer.
 pub(super) fn is_of_sessions(method: &str) -> bool {
     matches!(method.split('/').next(), Some("initialize" | "server" | "subscriptions"))
-}
-
-/// The kind of a server's request.
-pub fn kind(method: &str, params: &Value) -> RequestKind {
-    match method {
-        "sampling/createMessage" => RequestKind::Sampling,
-        "elicitation/create" => {
-            let mode = params.get("mode").and_then(Value::as_str);
-            if mode == Some("url") { RequestKind::UrlElicitation } else { RequestKind::Elicitation }
-        }
-        "roots/list" => RequestKind::Roots,
-        other => RequestKind::Other(other.to_owned()),
-    }
 }

@@ -9,9 +9,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::id::RequestId;
-use crate::pending::PendingRequest;
-use crate::{CallId, Claim, Payload};
+use crate::id::{CallId, RequestId};
+use crate::payload::Payload;
+use crate::pending::{Claim, PendingRequest};
 use base::SafeText;
 use config::error::Error;
 

@@ -320,7 +320,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::session::FetchedList;
+    use crate::capabilities::FetchedList;
 
     fn capabilities(tools: &[Value]) -> Capabilities {
         let mut all = Capabilities::default();

@@ -13,7 +13,9 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{CallId, Finding, Progress};
+use crate::id::CallId;
+use crate::notice::Progress;
+use crate::traffic::Finding;
 use base::text::cut;
 use base::text::json::WrittenNumbers;
 use base::{SafeText, Timestamp};
@@ -43,7 +45,7 @@ pub struct PendingRequest {
     /// Bytes of its requests and answers; written by the session.
     pub bytes: ByteCount,
     /// Wakes the waiting round trip: a hold began or ended, or an answer is in doubt.
-    pub(super) changed: Notify,
+    changed: Notify,
     clock: Mutex<CallClock>,
     progress: Mutex<ProgressGate>,
     given_up: AtomicBool,
@@ -187,6 +189,12 @@ impl PendingRequest {
         Ok([until, doubted].into_iter().flatten().min())
     }
 
+    /// Completes when a hold began or ended, or an answer came into doubt: [`PendingRequest::deadline`]
+    /// differs then. One waits at a time.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
     /// Whether the user or a callback holds it now.
     pub fn is_held(&self) -> bool {
         self.clock.lock().holders > 0
@@ -216,7 +224,7 @@ impl PendingRequest {
     }
 
     /// Records an answer that is probably meant for it but names another request.
-    pub(super) fn doubt(&self, reason: String) {
+    pub(crate) fn doubt(&self, reason: String) {
         self.clock
             .lock()
             .doubt
@@ -257,7 +265,7 @@ impl PendingRequest {
     }
 
     /// A sign of life without progress: what is being done, in the server's words.
-    pub(super) fn doing(self: &Arc<Self>, message: Option<&str>) {
+    pub fn doing(self: &Arc<Self>, message: Option<&str>) {
         let (progress, total) = {
             let gate = self.progress.lock();
             (gate.highest, gate.total)
@@ -266,7 +274,7 @@ impl PendingRequest {
     }
 
     /// Sends the progress held back by the rate limit, before the answer is delivered.
-    pub(super) fn flush_progress(&self) {
+    pub(crate) fn flush_progress(&self) {
         self.progress.lock().flush();
     }
 
@@ -276,7 +284,7 @@ impl PendingRequest {
     }
 
     /// Records an oddity of its answer.
-    pub(super) fn found(&self, finding: Finding) {
+    pub(crate) fn found(&self, finding: Finding) {
         let mut findings = self.findings.lock();
         if findings.len() < Self::MAX_FINDINGS {
             findings.push(finding);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::CallId;
+use crate::id::CallId;
 use base::{SafeText, ServerName, Timestamp, Weighed};
 
 /// Which way a message went.

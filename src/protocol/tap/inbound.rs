@@ -10,17 +10,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::Tap;
 use super::record::{JunkWindow, id_text, method_name};
-use super::requests::{RequestDecision, decided, is_of_sessions, judge, kind};
+use super::requests::{RequestDecision, decided, is_of_sessions, judge};
 use super::table::{RoundTrip, ServerRequestEntry};
 use crate::capabilities::ListKind;
-use crate::id::RequestId;
-use crate::pending::PendingRequest;
-use crate::session::{ServerRequest, SessionEvent};
-use crate::traffic::{MessageKind, TrafficRecord};
-use crate::wire::json::Flaw;
-use crate::wire::message::{Inbound, Outcome, classify, request_id};
-use crate::wire::{json, message};
-use crate::{Answer, CallId, Claim, Finding, FindingKind, Notice, NoticeKind, Payload, payload};
+use crate::context::{ServerRequest, SessionEvent};
+use crate::id::{CallId, RequestId};
+use crate::json::{self, Flaw};
+use crate::message::{self, Inbound, Outcome, classify, request_id};
+use crate::notice::{Answer, Notice, NoticeKind, RequestKind};
+use crate::payload::{self, Payload};
+use crate::pending::{Claim, PendingRequest};
+use crate::rpc_code::RpcCode;
+use crate::traffic::{Finding, FindingKind, MessageKind, TrafficRecord};
 use base::text::cut;
 use base::{LogLevel, LogRecord, LogSource, SafeText};
 use config::error::{Error, ErrorCode};
@@ -361,7 +362,7 @@ impl Tap {
             }
             RequestDecision::Pass if method == "ping" => return self.reply(&id, Ok(json!({}))),
             RequestDecision::Pass if is_of_sessions(method) => {
-                return self.reply(&id, Err((-32601, method.to_owned())));
+                return self.reply(&id, Err((RpcCode::METHOD_NOT_FOUND, method.to_owned())));
             }
             RequestDecision::Pass => {}
         }
@@ -378,7 +379,7 @@ impl Tap {
         let params = params.unwrap_or(Value::Null);
         let asked = ServerRequest {
             server: self.context.server.clone(),
-            kind: kind(method, &params),
+            kind: RequestKind::from_method(method, &params),
             call,
             candidates: causes.candidates(),
             params: Arc::new(params),

@@ -10,13 +10,13 @@ use super::inbound::InboundContext;
 use super::record::id_text;
 use super::table::{Abandoned, LISTEN, RoundTrip, RoundTripResult, TaskCall, full_name};
 use crate::id::RequestId;
+use crate::json::{self, Flaw};
+use crate::message::{self, Inbound, Misfit, Outcome, classify};
+use crate::payload::Payload;
 use crate::pending::PendingRequest;
-use crate::traffic::{MessageKind, TrafficRecord};
-use crate::transport::SendError;
-use crate::wire::json::Flaw;
-use crate::wire::message::{Inbound, Misfit, Outcome, classify};
-use crate::wire::{json, message};
-use crate::{FindingKind, Payload};
+use crate::rpc_code::RpcCode;
+use crate::sending::SendError;
+use crate::traffic::{FindingKind, MessageKind, TrafficRecord};
 use base::SafeText;
 use config::error::{Error, ErrorCode, RpcError};
 
@@ -333,7 +333,7 @@ fn answered_with(rpc: RpcError) -> Error {
         ErrorCode::Protocol,
         format!("the server answered with error {code}: {}", rpc.message),
     );
-    let next = rpc.advice();
+    let next = RpcCode::advice(rpc.code);
     error.rpc = Some(rpc);
     error.help(next)
 }

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::context::SessionContext;
 use crate::id::RequestId;
-use crate::session::SessionContext;
-use crate::traffic::{Direction, MessageKind, TrafficRecord};
-use crate::{Finding, FindingKind};
+use crate::traffic::{Direction, Finding, FindingKind, MessageKind, TrafficRecord};
 use base::SafeText;
 use base::text::cut;
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::session::FetchedList;
 use base::{Redactor, SafeText};
 pub use diff::Risk;
 
@@ -299,6 +298,17 @@ pub struct Resource {
     pub size: Option<u64>,
     /// The entry as sent.
     pub raw: Arc<Value>,
+}
+
+/// A fetched list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FetchedList {
+    /// Entries as sent, pages joined.
+    pub entries: Vec<Arc<Value>>,
+    /// Entries that are not objects, or that could not be called.
+    pub rejected: Vec<RejectedEntry>,
+    /// Why it is incomplete, when it is.
+    pub partial: Option<SafeText>,
 }
 
 /// A list entry that could not be used.

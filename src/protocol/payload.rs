@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::wire::json::{self, ParseBudget};
-use super::wire::message::tokens;
+use super::json::{self, ParseBudget};
+use super::message::tokens;
 use base::Redactor;
 
 /// A JSON value that came from a server. Cheap to clone; all clones share it.

@@ -20,21 +20,20 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::json::ParseBudget;
-use super::message::Spread;
-use super::pump::Pump;
-use crate::FindingKind;
+use crate::context::{SessionContext, SessionEvent};
 use crate::id::RequestId;
+use crate::json::ParseBudget;
+use crate::message::Spread;
 use crate::pending::PendingRequest;
-use crate::session::message::RpcRequest;
-use crate::session::{SessionContext, SessionEvent};
-use crate::traffic::{Direction, MessageKind, TrafficRecord};
-use crate::transport::{SendError, Transport};
+use crate::pump::Pump;
+use crate::request::RpcRequest;
+use crate::rpc_code::RpcCode;
+use crate::sending::{Outbox, SendError};
+use crate::traffic::{Direction, FindingKind, MessageKind, TrafficRecord};
 pub use answers::Attended;
 use base::SafeText;
 pub use record::method_name;
 use record::{JunkWindow, id_text};
-pub use requests::kind;
 pub use table::RoundTripResult;
 use table::{PendingTable, RoundTrip, ServerRequestEntry};
 
@@ -54,7 +53,7 @@ pub struct Tap {
     /// Whether the server required authorisation (HTTP 401).
     pub unauthorized: AtomicBool,
     me: Weak<Self>,
-    transport: OnceLock<Weak<dyn Transport>>,
+    outbox: OnceLock<Weak<dyn Outbox>>,
     ending: OnceLock<String>,
     /// Bytes of answers since the last [`Tap::take_answered`].
     answered: AtomicUsize,
@@ -80,7 +79,7 @@ impl Tap {
             closed: AtomicBool::new(false),
             unauthorized: AtomicBool::new(false),
             me: Weak::clone(me),
-            transport: OnceLock::new(),
+            outbox: OnceLock::new(),
             ending: OnceLock::new(),
             answered: AtomicUsize::new(0),
             table: Mutex::default(),
@@ -90,9 +89,9 @@ impl Tap {
         })
     }
 
-    /// Sets the transport for messages of the host.
-    pub fn send_through(&self, transport: &Arc<dyn Transport>) {
-        let _ = self.transport.set(Arc::downgrade(transport));
+    /// Sets where its own messages are left: answers and notifications.
+    pub fn send_through(&self, outbox: &Arc<dyn Outbox>) {
+        let _ = self.outbox.set(Arc::downgrade(outbox));
     }
 
     /// Limits of one message.
@@ -314,7 +313,7 @@ impl Tap {
         for (id, open) in open {
             open.claim.withdraw("its session ended");
             open.withdrawn.cancel();
-            self.respond(&id, Some(open), Err((-32000, CLOSING.to_owned())));
+            self.respond(&id, Some(open), Err((RpcCode::SERVER_ERROR, CLOSING.to_owned())));
         }
     }
 
@@ -347,8 +346,8 @@ impl Tap {
     /// Queues a message that no caller waits for. A server that keeps requesting without reading
     /// the answers is cut off; a broken pipe is reported by the next request.
     fn queue(&self, body: Vec<u8>) {
-        let Some(transport) = self.transport.get().and_then(Weak::upgrade) else { return };
-        if let Err(error @ SendError::Unread(_)) = transport.queue(body)
+        let Some(outbox) = self.outbox.get().and_then(Weak::upgrade) else { return };
+        if let Err(error @ SendError::Unread(_)) = outbox.queue(body)
             && !self.over.is_cancelled()
         {
             let reason = error.to_string();

@@ -65,7 +65,7 @@ impl SessionView {
     }
 
     /// Whether the server can run tool calls as tasks; otherwise none may be requested.
-    pub(super) fn runs_tasks(&self) -> bool {
+    pub fn runs_tasks(&self) -> bool {
         self.capabilities.pointer("/tasks/requests/tools/call").is_some()
     }
 }
@@ -73,11 +73,12 @@ impl SessionView {
 // What the host declares to a server: name, version, capabilities.
 
 /// The newest version that begins with `initialize`.
-pub const LEGACY: &str = "2025-11-25";
+pub const LEGACY_VERSION: &str = "2025-11-25";
 /// The version that begins with `server/discover`.
-pub const MODERN: &str = "2026-07-28";
+pub const MODERN_VERSION: &str = "2026-07-28";
 /// Versions the host speaks.
-pub const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", LEGACY, MODERN];
+pub const PROTOCOL_VERSIONS: [&str; 5] =
+    ["2024-11-05", "2025-03-26", "2025-06-18", LEGACY_VERSION, MODERN_VERSION];
 
 /// The name of a deck, as a client and as a server.
 pub const CLIENT_NAME: &str = "mcpdeck";
@@ -86,7 +87,7 @@ pub const CLIENT_NAME: &str = "mcpdeck";
 pub const HOPS_KEY: &str = "mcpdeck/hops";
 
 /// Parameters of `initialize` that offer `version`.
-pub fn initialize(version: &str) -> Value {
+pub fn initialize_params(version: &str) -> Value {
     json!({
         "protocolVersion": version, "capabilities": capabilities(version), "clientInfo": info(),
     })
@@ -96,9 +97,9 @@ pub fn initialize(version: &str) -> Value {
 pub fn request_meta() -> Map<String, Value> {
     let mut meta = Map::new();
     let mut put = |key: &str, value| meta.insert(format!("io.modelcontextprotocol/{key}"), value);
-    put("protocolVersion", MODERN.into());
+    put("protocolVersion", MODERN_VERSION.into());
     put("clientInfo", info());
-    put("clientCapabilities", capabilities(LEGACY));
+    put("clientCapabilities", capabilities(LEGACY_VERSION));
     meta
 }
 
@@ -108,7 +109,7 @@ fn info() -> Value {
 
 /// The client capabilities of the host, as far as `version` knows them.
 fn capabilities(version: &str) -> Value {
-    let newest = version >= LEGACY;
+    let newest = version >= LEGACY_VERSION;
     let mut all = json!({
         "roots": {"listChanged": true},
         "sampling": if newest { json!({"tools": {}, "context": {}}) } else { json!({}) },

@@ -12,9 +12,9 @@ use indexmap::IndexSet;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
-use crate::Finding;
 use crate::capabilities::ListKind;
-use crate::session::SessionEvent;
+use crate::context::SessionEvent;
+use crate::traffic::Finding;
 use base::SafeText;
 
 /// Collects events and delivers them.
@@ -128,7 +128,7 @@ impl WaitingMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FindingKind;
+    use crate::traffic::FindingKind;
     use base::Timestamp;
 
     #[tokio::test(start_paused = true)]

@@ -1,0 +1,51 @@
+//! MCP as JSON-RPC: messages of both eras, what servers offer and how it changed, requests in flight,
+//! and the tap, which reads every byte of a server.
+//!
+//! Bytes in, events out: no pipe, socket, process or file is opened here. Everything is synchronous,
+//! and a message is interpreted where it is read, in wire order. Of tokio only clocks, channels and
+//! tasks are used; the owner of a connection feeds [`Tap::line`] and [`Tap::arrived`], and leaves what
+//! the tap answers in an [`Outbox`].
+
+#![cfg_attr(not(test), warn(clippy::expect_used))]
+
+mod capabilities;
+mod context;
+mod era;
+mod id;
+mod json;
+mod message;
+mod notice;
+mod payload;
+mod pending;
+mod pump;
+mod received;
+mod request;
+mod rpc_code;
+mod sending;
+mod tap;
+mod traffic;
+
+pub use capabilities::diff::{every_difference, is_set_keyword};
+pub use capabilities::schema_kind;
+pub use capabilities::{
+    APP_MEDIA_TYPE, APP_URIS, APPS_EXTENSION, Capabilities, FetchedList, FieldChange, ListChanges,
+    ListKind, Prompt, PromptArgument, RejectedEntry, Resource, Risk, Tool, ToolHints, app_of,
+    is_for_models,
+};
+pub use context::{Responder, ServerRequest, SessionContext, SessionEvent};
+pub use era::{
+    CLIENT_NAME, Era, HOPS_KEY, LEGACY_VERSION, MODERN_VERSION, PROTOCOL_VERSIONS, SessionView,
+    initialize_params, request_meta, vendor_meta,
+};
+pub use id::{ApprovalId, CallId, RequestId};
+pub use json::ParseBudget;
+pub use notice::{Answer, InputPlace, Notice, NoticeKind, Progress, RequestKind};
+pub use payload::{Cut, Payload};
+pub use pending::{ByteCount, Claim, HeldClock, PendingRequest};
+pub use pump::Pump;
+pub use received::{Arrivals, ReceivedSoFar};
+pub use request::{Params, RpcRequest, level_name};
+pub use rpc_code::RpcCode;
+pub use sending::{Outbox, SendError, SendFailure};
+pub use tap::{Attended, RoundTripResult, Tap};
+pub use traffic::{Direction, Finding, FindingKind, MessageKind, TrafficRecord};
