@@ -1,8 +1,11 @@
 //! The cost of the chat, with a local model that answers at once:
 //!
-//! - the first token through `mcpdeck serve --chat` and directly from the model, alternating in one
-//!   run: p50 and p99 of both and of their differences; the goal is less than 2 ms added at p99;
-//! - the memory that a session with its connection takes in the service, after two heartbeats;
+//! - the first token through `mcpdeck serve --chat` and directly from the model, alternating in each of
+//!   five runs, over Chat Completions and over Ollama's own API: p50 and p99 of both and of what is
+//!   added, the ratio of the medians, and the spread of the runs; the goals are less than 2 ms added
+//!   at p50 and 4 at p99;
+//! - the memory that a session with its connection takes in the service, after two heartbeats: of 100
+//!   and of 1,000; the goal is less than 12 kB each;
 //! - the dashboard while a model writes 500 tokens per second: latency from a key press to the
 //!   screen; the goal is a p99 below 50 ms.
 //!
@@ -32,10 +35,12 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use report::{Figure, Goal, at};
 
-/// Number of sessions for the memory measurement.
-const SESSIONS: usize = 1_000;
-/// Number of turns for the first-token measurement.
-const TURNS: usize = 500;
+/// Numbers of sessions for the memory measurement.
+const SESSIONS: [usize; 2] = [100, 1_000];
+/// Number of turns in each run of the first-token measurement.
+const TURNS: usize = 100;
+/// Number of its runs.
+const RUNS: usize = 5;
 /// Time between two tokens on the screen.
 #[cfg(unix)]
 const PACE: Duration = Duration::from_millis(2);
@@ -52,10 +57,14 @@ fn main() {
     let less = if quick { 10 } else { 1 };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     if wants("token") {
-        runtime.block_on(first_token(TURNS / less));
+        for route in [Route::Completions, Route::Ollama] {
+            runtime.block_on(first_token(route, TURNS / less));
+        }
     }
     if wants("sessions") {
-        runtime.block_on(sessions(SESSIONS / less, if quick { 1 } else { 2 }));
+        for count in SESSIONS {
+            runtime.block_on(sessions(count / less, if quick { 1 } else { 2 }));
+        }
     }
     #[cfg(unix)]
     if wants("screen") {
@@ -63,10 +72,37 @@ fn main() {
     }
 }
 
-/// Starts a model server with the `OpenAI` API that sends a token every `pace`; returns its URL.
+/// The API of the model.
+#[derive(Clone, Copy)]
+enum Route {
+    /// `OpenAI`'s Chat Completions.
+    Completions,
+    /// Ollama's own.
+    Ollama,
+}
+
+impl Route {
+    /// The name of the provider.
+    const fn provider(self) -> &'static str {
+        match self {
+            Self::Completions => "openai",
+            Self::Ollama => "ollama",
+        }
+    }
+
+    /// The path of a request below the address.
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Completions => "/v1/chat/completions",
+            Self::Ollama => "/api/chat",
+        }
+    }
+}
+
+/// Starts a model server with both APIs that sends a token every `pace`; returns its URL.
 fn model(pace: Duration, tokens: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || answer(stream, pace, tokens));
@@ -80,12 +116,16 @@ fn answer(mut stream: TcpStream, pace: Duration, tokens: usize) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
         let mut length = 0;
+        let mut first = String::new();
         loop {
             let mut line = String::new();
             if reader.read_line(&mut line).ok()? == 0 {
                 return None;
             }
             let line = line.trim().to_lowercase();
+            if first.is_empty() {
+                first.clone_from(&line);
+            }
             if let Some(value) = line.strip_prefix("content-length: ") {
                 length = value.parse().ok()?;
             }
@@ -94,24 +134,49 @@ fn answer(mut stream: TcpStream, pace: Duration, tokens: usize) -> Option<()> {
             }
         }
         reader.read_exact(&mut vec![0; length]).ok()?;
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+        if !first.contains("/chat") {
+            // What the model takes.
+            let about = json!({"capabilities": ["completion", "tools"], "data": [],
+                "model_info": {"llama.context_length": 131_072}});
+            let about = about.to_string();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", about.len());
+            stream.write_all((head + &about).as_bytes()).ok()?;
+            continue;
+        }
+        let is_ollama = first.contains("/api/chat");
+        let kind = if is_ollama { "application/x-ndjson" } else { "text/event-stream" };
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        );
         stream.write_all(head.as_bytes()).ok()?;
         let mut due = Instant::now();
         for n in 0..tokens {
             let word = if n % 12 == 11 { "word\n\n" } else { "word " };
             let choice = json!({"index": 0, "delta": {"content": word}, "finish_reason": null});
-            chunk(&mut stream, &json!({"choices": [choice]}).to_string())?;
+            let message = json!({"role": "assistant", "content": word});
+            let event = match is_ollama {
+                true => format!("{}\n", json!({"message": message, "done": false})),
+                false => format!("data: {}\n\n", json!({"choices": [choice]})),
+            };
+            chunk(&mut stream, &event)?;
             due += pace;
             std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
         }
         let choice = json!({"index": 0, "delta": {}, "finish_reason": "stop"});
-        chunk(&mut stream, &json!({"choices": [choice]}).to_string())?;
+        let message = json!({"role": "assistant", "content": ""});
+        let event = match is_ollama {
+            true => {
+                let last = json!({"message": message, "done": true, "done_reason": "stop"});
+                format!("{last}\n")
+            }
+            false => format!("data: {}\n\n", json!({"choices": [choice]})),
+        };
+        chunk(&mut stream, &event)?;
         stream.write_all(b"0\r\n\r\n").ok()?;
     }
 }
 
-fn chunk(stream: &mut TcpStream, data: &str) -> Option<()> {
-    let event = format!("data: {data}\n\n");
+fn chunk(stream: &mut TcpStream, event: &str) -> Option<()> {
     stream.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes()).ok()
 }
 
@@ -125,7 +190,11 @@ struct Service {
 }
 
 impl Service {
-    fn start(model: &str) -> Self {
+    fn start(model: &str, route: Route) -> Self {
+        let address = match route {
+            Route::Completions => format!("{model}/v1"),
+            Route::Ollama => model.to_owned(),
+        };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mcp.json");
         let server = json!({
@@ -133,8 +202,8 @@ impl Service {
         });
         std::fs::write(&file, json!({"servers": {"idle": server}}).to_string()).unwrap();
         let mut program = Command::new(env!("CARGO_BIN_EXE_mcpdeck"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--chat", "--provider", "openai"])
-            .args(["--base-url", model, "--config"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--chat", "--provider", route.provider()])
+            .args(["--base-url", &address, "--config"])
             .arg(&file)
             .env("HOME", folder.path())
             .env("XDG_STATE_HOME", folder.path())
@@ -204,39 +273,43 @@ fn ms(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-async fn first_token(turns: usize) {
+async fn first_token(route: Route, turns: usize) {
     let url = model(Duration::ZERO, 8);
-    let service = Service::start(&url);
+    let service = Service::start(&url, route);
     let http = reqwest::Client::new();
     let body = json!({"model": "m", "stream": true, "messages": [
         {"role": "system", "content": "word ".repeat(100)}, {"role": "user", "content": "hi"},
     ]});
-    let mut client = service.connect().await;
     let (mut direct, mut through, mut added) = (Vec::new(), Vec::new(), Vec::new());
-    for turn in 0..turns + 10 {
-        // Stays below the limit of messages per connection and minute.
-        if turn % 100 == 99 {
-            client = service.connect().await;
+    let mut ratios = Vec::new();
+    for run in 0..RUNS {
+        // A new connection for each run stays below the limit of messages in a minute.
+        let mut client = service.connect().await;
+        let begins = direct.len();
+        // The first turns of all are a warm-up: connections are opened and code is paged in.
+        let warm_up = if run == 0 { 10 } else { 1 };
+        for turn in 0..turns + warm_up {
+            let begun = Instant::now();
+            let request = http.post(format!("{url}{}", route.path())).json(&body);
+            let mut answer = request.send().await.unwrap();
+            answer.chunk().await.unwrap().unwrap();
+            let alone = ms(begun);
+            while answer.chunk().await.unwrap().is_some() {}
+            let begun = Instant::now();
+            client.send(json!({"type": "message", "text": "hi"})).await;
+            client.until("text").await;
+            let with_us = ms(begun);
+            client.until("done").await;
+            if turn >= warm_up {
+                direct.push(alone);
+                through.push(with_us);
+                added.push(with_us - alone);
+            }
         }
-        let begun = Instant::now();
-        let request = http.post(format!("{url}/chat/completions")).json(&body);
-        let mut answer = request.send().await.unwrap();
-        answer.chunk().await.unwrap().unwrap();
-        let alone = ms(begun);
-        while answer.chunk().await.unwrap().is_some() {}
-        let begun = Instant::now();
-        client.send(json!({"type": "message", "text": "hi"})).await;
-        client.until("text").await;
-        let with_us = ms(begun);
-        client.until("done").await;
-        // The first turns are a warm-up: connections are opened and code is paged in.
-        if turn >= 10 {
-            direct.push(alone);
-            through.push(with_us);
-            added.push(with_us - alone);
-        }
+        let (mut alone, mut with_us) = (direct[begins..].to_vec(), through[begins..].to_vec());
+        ratios.push((at(&mut with_us, 0.5), at(&mut alone, 0.5)));
     }
-    println!("first token, {turns} turns, p50 and p99 in ms");
+    println!("first token, {}, {RUNS} runs of {turns} turns, p50 and p99 in ms", route.provider());
     for (what, times) in [
         ("the model directly", &mut direct),
         ("through serve --chat", &mut through),
@@ -244,13 +317,18 @@ async fn first_token(turns: usize) {
     ] {
         println!("  {what:22} {:7.2} {:7.2}", at(times, 0.5), at(times, 0.99));
     }
+    let mut ratio: Vec<f64> = ratios.iter().map(|(with_us, alone)| with_us / alone).collect();
+    let mut more: Vec<f64> = ratios.iter().map(|(with_us, alone)| with_us - alone).collect();
+    let what = format!("chat, first token, {}", route.provider());
+    let goal = Goal::Open;
+    Figure { what: &what, against: "the model alone", unit: "", goal }.state(&mut ratio);
+    let what = format!("chat, added to the first token, {}", route.provider());
     let goal = Goal::AtMost(2.0);
-    Figure { what: "chat, added to the first token", against: "", unit: "ms", goal }
-        .state(&mut added);
+    Figure { what: &what, against: "", unit: "ms", goal }.state(&mut more);
 }
 
 async fn sessions(count: usize, beats: u64) {
-    let service = Service::start(&model(Duration::ZERO, 8));
+    let service = Service::start(&model(Duration::ZERO, 8), Route::Completions);
     // The one-time cost of the first connection is not counted.
     let mut first = service.connect().await;
     first.send(json!({"type": "message", "text": "hi"})).await;
@@ -283,6 +361,8 @@ async fn sessions(count: usize, beats: u64) {
          each when opened, {then:.1} kB then (without sessions {before} kB)",
         alive.len() + 1,
     );
+    let what = format!("chat, each of {count} idle sessions");
+    Figure { what: &what, against: "", unit: "kB", goal: Goal::AtMost(12.0) }.state(&mut [then]);
 }
 
 #[cfg(unix)]
@@ -295,7 +375,7 @@ mod screen {
 
     /// Measures key press to screen, while idle and while a model writes.
     pub(super) fn measure(keys: usize) {
-        let url = model(PACE, 200_000);
+        let url = format!("{}/v1", model(PACE, 200_000));
         let chat = json!({"chat": {"provider": "openai", "baseUrl": url, "model": "fast"}});
         let file = format!("{{\"servers\": {{{}}}}}", own_server("one", &["demo-server", "atlas"]));
         let launch = Launch::file(Size::WIDE, &file)

@@ -20,7 +20,7 @@ use crate::llm::{
     ChatMessage, Delta, LanguageModel, LlmError, LlmErrorKind, ModelPrompt, ModelReply, OnDelta,
     Stop, TokenUsage, ToolCall,
 };
-use crate::media::{self, ResultMedia, ToolMedia};
+use crate::media::{self, ResultMedia};
 use crate::prompt::{Cost, SystemPrompt, inner, marked};
 use base::ServerName;
 use base::human::{self, Bytes};
@@ -73,7 +73,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 const PROGRESS_CAPACITY: usize = 8;
 
 /// A call's text and pictures for the model, or why there are none.
-type CallContent = Result<(String, Vec<ToolMedia>), String>;
+type CallContent = Result<(String, ResultMedia), String>;
 
 /// The conversation so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -680,9 +680,9 @@ impl AgentTurn<'_> {
         call: &ToolCall,
     ) -> (ChatMessage, Option<DoneReason>) {
         let (result, [active, human], stop) = self.make(catalog, call).await;
-        let (is_error, text, media) = match result {
+        let (is_error, text, ResultMedia { media, pictures }) = match result {
             Ok((text, media)) => (false, text, media),
-            Err(text) => (true, text, Vec::new()),
+            Err(text) => (true, text, ResultMedia::default()),
         };
         let mut text = SafeText::block(&text).to_string();
         context::shorten(&mut text, MAX_RESULT_BYTES);
@@ -691,6 +691,8 @@ impl AgentTurn<'_> {
             name: call.name.clone(),
             is_error,
             text: text.clone(),
+            pictures: media::about(&pictures),
+            shown: pictures,
             duration_ms: active.as_millis() as u64,
             human_ms: human.as_millis() as u64,
         });
@@ -897,7 +899,7 @@ fn progress_in_words(progress: &Progress) -> String {
 
 /// A result for the model. As text: its text blocks, else its structured content; links with what is
 /// known of their resources; binary data by type and size. And the pictures and sounds that it takes.
-fn content_of(outcome: &CallOutcome, takes: impl Fn(&str) -> bool) -> (String, Vec<ToolMedia>) {
+fn content_of(outcome: &CallOutcome, takes: impl Fn(&str) -> bool) -> (String, ResultMedia) {
     let mut media = ResultMedia::default();
     let mut text = outcome.text();
     let result: &Value = &outcome.result;
@@ -931,7 +933,7 @@ fn content_of(outcome: &CallOutcome, takes: impl Fn(&str) -> bool) -> (String, V
     if text.is_empty() {
         "done; it returned nothing".clone_into(&mut text);
     }
-    (text, media.media)
+    (text, media)
 }
 
 /// A link to a resource, a line for each thing known.

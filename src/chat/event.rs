@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::llm::TokenUsage;
+use crate::media::ToolMedia;
 use crate::prompt::Cost;
 use base::ServerName;
 
@@ -50,6 +51,12 @@ pub enum ChatEvent {
         is_error: bool,
         /// The text of the result, or why there is none.
         text: String,
+        /// Its pictures: `mimeType` and about how many `bytes`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pictures: Vec<Value>,
+        /// The pictures themselves.
+        #[serde(skip)]
+        shown: Vec<ToolMedia>,
         /// Duration in milliseconds, excluding `human_ms`.
         duration_ms: u64,
         /// Time that the user took to answer, in milliseconds.

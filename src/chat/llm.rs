@@ -99,13 +99,19 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// Parses the arguments from JSON text; empty text means an empty object.
+    /// Parses the arguments from JSON text; empty text and `null` mean an empty object.
     pub fn new(id: String, name: String, arguments: &str) -> Self {
         let call = Self { id, name, ..Self::default() };
         if arguments.trim().is_empty() {
             return Self { arguments: Value::Object(serde_json::Map::new()), ..call };
         }
-        let problem = match serde_json::from_str(arguments) {
+        // Some models encode them twice.
+        let read = serde_json::from_str(arguments).map(|value| match value {
+            Value::String(inner) => serde_json::from_str(&inner).unwrap_or(Value::String(inner)),
+            Value::Null => Value::Object(serde_json::Map::new()),
+            value => value,
+        });
+        let problem = match read {
             Ok(Value::Object(object)) => return Self { arguments: Value::Object(object), ..call },
             Ok(_) => "the arguments are not a JSON object".to_owned(),
             Err(error) => format!("the arguments are not JSON: {error}"),

@@ -1,10 +1,12 @@
 //! Pictures and sound in results of tools: kept for the model while it takes them and there is room,
 //! and named in a sentence otherwise. Pure.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
+use serde_json::{Value, json};
 
 use crate::llm::ChatMessage;
 use base::human::Bytes;
@@ -57,10 +59,59 @@ impl ToolMedia {
     }
 }
 
+/// The types of pictures that are shown to people: no browser runs anything within them.
+const SHOWN_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
 /// The pictures and sounds of a result.
 #[derive(Debug, Default)]
 pub(crate) struct ResultMedia {
+    /// Those that the model takes.
     pub(crate) media: Vec<ToolMedia>,
+    /// The pictures that people are shown.
+    pub(crate) pictures: Vec<ToolMedia>,
+}
+
+/// The pictures of the results of a session, for people to look at. They live as long as the
+/// program: the text of the result names them for later.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PictureShelf {
+    /// By the id of the call, oldest first.
+    calls: VecDeque<(String, Vec<ToolMedia>)>,
+    /// Their size in base64, in bytes.
+    bytes: usize,
+}
+
+impl PictureShelf {
+    /// Adds those of a call; the oldest make room.
+    pub(crate) fn add(&mut self, call: &str, pictures: Vec<ToolMedia>) {
+        if pictures.is_empty() {
+            return;
+        }
+        self.bytes += size(&pictures);
+        self.calls.push_back((call.to_owned(), pictures));
+        let count = |shelf: &Self| shelf.calls.iter().map(|(_, all)| all.len()).sum::<usize>();
+        while self.bytes > MAX_KEPT_BYTES || count(self) > MAX_KEPT_COUNT {
+            let Some((_, old)) = self.calls.pop_front() else { break };
+            self.bytes -= size(&old);
+        }
+    }
+
+    /// The pictures of a call.
+    pub(crate) fn of_call(&self, call: &str) -> &[ToolMedia] {
+        // Ids of providers are unique within a conversation, but for what was written again.
+        let found = self.calls.iter().rev().find(|(id, _)| id == call);
+        found.map_or(&[], |(_, pictures)| pictures)
+    }
+}
+
+fn size(pictures: &[ToolMedia]) -> usize {
+    pictures.iter().map(|one| one.data.len()).sum()
+}
+
+/// What is told of pictures beside their data.
+pub(crate) fn about(pictures: &[ToolMedia]) -> Vec<Value> {
+    let one = |one: &ToolMedia| json!({"mimeType": one.mime, "bytes": one.data.len() / 4 * 3});
+    pictures.iter().map(one).collect()
 }
 
 impl ResultMedia {
@@ -84,6 +135,13 @@ impl ResultMedia {
         let decoded = base64::engine::general_purpose::STANDARD.decode(&data);
         let size = decoded.as_ref().map_or(data.len() * 3 / 4, Vec::len);
         let name = format!("{what}{}, {}", SafeText::cut(written, 80), Bytes(size as u64));
+        if decoded.is_ok()
+            && SHOWN_TYPES.contains(&mime.as_str())
+            && size <= MAX_MEDIA_BYTES
+            && self.pictures.len() < MAX_MEDIA_COUNT
+        {
+            self.pictures.push(ToolMedia { mime: mime.clone(), data: data.as_str().into() });
+        }
         let why = if what.is_empty() {
             return format!("[{name}]");
         } else if decoded.is_err() {
@@ -95,7 +153,9 @@ impl ResultMedia {
         } else if self.media.len() >= MAX_MEDIA_COUNT {
             "which is one too many for the model"
         } else {
-            self.media.push(ToolMedia { mime, data: data.into() });
+            let shown = self.pictures.last().filter(|one| one.mime == mime && *one.data == *data);
+            let data = shown.map_or_else(|| data.as_str().into(), |one| Arc::clone(&one.data));
+            self.media.push(ToolMedia { mime, data });
             return format!("[{name}]");
         };
         format!("[{name}, {why}]")
@@ -171,6 +231,23 @@ mod tests {
             out.take(Some("image/png"), "aGVsbG8=", takes);
         }
         assert!(out.take(Some("image/png"), "aGVsbG8=", takes).contains("one too many"));
+    }
+
+    #[test]
+    fn people_are_shown_pictures_whatever_the_model_takes() {
+        let mut out = ResultMedia::default();
+        out.take(Some("image/png"), "aGVsbG8=", |_| false);
+        out.take(Some("image/svg+xml"), "aGVsbG8=", |_| true);
+        out.take(Some("image/jpeg"), "a b!", |_| true);
+        assert_eq!((out.media.len(), out.pictures.len()), (1, 1));
+        let mut shelf = PictureShelf::default();
+        for n in 0..30 {
+            shelf.add(&n.to_string(), out.pictures.clone());
+        }
+        assert_eq!(shelf.of_call("9").len(), 0);
+        assert_eq!(shelf.of_call("29"), out.pictures);
+        assert_eq!(shelf.bytes, MAX_KEPT_COUNT * 8);
+        assert_eq!(about(&out.pictures), [json!({"mimeType": "image/png", "bytes": 6})]);
     }
 
     #[test]

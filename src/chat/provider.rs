@@ -21,7 +21,7 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{RequestBuilder, Response, StatusCode};
+use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 
 use crate::context;
@@ -58,6 +58,8 @@ enum AnswerStream {
     Events(SseEvents),
     /// A JSON value on each line.
     Lines(ResponseLines),
+    /// A body that is one JSON value, and what has come of it.
+    Whole(Option<Response>, Vec<u8>),
 }
 
 impl AnswerStream {
@@ -65,6 +67,19 @@ impl AnswerStream {
         match self {
             Self::Events(events) => events.fill().await,
             Self::Lines(lines) => lines.fill().await,
+            Self::Whole(body, bytes) => {
+                let Some(response) = body else { return Ok(0) };
+                match response.chunk().await {
+                    Ok(Some(chunk)) => {
+                        bytes.extend_from_slice(&chunk);
+                        Ok(chunk.len())
+                    }
+                    ended => {
+                        *body = None;
+                        ended.map(|_| 0).map_err(std::io::Error::other)
+                    }
+                }
+            }
         }
     }
 
@@ -75,6 +90,11 @@ impl AnswerStream {
                 events.next_complete().map(|event| event.over.map_or(Ok(event.data), Err))
             }
             Self::Lines(lines) => lines.next_complete(),
+            Self::Whole(_, bytes) if bytes.len() > ProviderModel::MAX_EVENT_BYTES => {
+                Some(Err(bytes.len() as u64))
+            }
+            Self::Whole(None, bytes) if !bytes.is_empty() => Some(Ok(std::mem::take(bytes))),
+            Self::Whole(..) => None,
         }
     }
 }
@@ -180,8 +200,14 @@ impl ProviderModel {
     /// Converts an error response to a fault.
     async fn refusal(&self, response: Response) -> Fault {
         let status = response.status();
-        let header = |name: &str| response.headers().get(name)?.to_str().ok()?.parse::<f64>().ok();
-        let seconds = header("retry-after-ms").map(|ms| ms / 1_000.0).or(header("retry-after"));
+        let header = |name: &str| response.headers().get(name)?.to_str().ok();
+        let number = |name: &str| header(name)?.parse::<f64>().ok();
+        let until = || {
+            let date = jiff::fmt::rfc2822::parse(header("retry-after")?).ok()?;
+            Some((date.timestamp().as_second() - jiff::Timestamp::now().as_second()).max(0) as f64)
+        };
+        let seconds = number("retry-after-ms").map(|ms| ms / 1_000.0);
+        let seconds = seconds.or_else(|| number("retry-after")).or_else(until);
         let mut bytes = Vec::new();
         let mut body = response.bytes_stream();
         while let Ok(Some(Ok(chunk))) = tokio::time::timeout(self.config.idle, body.next()).await {
@@ -200,28 +226,40 @@ impl ProviderModel {
             "" => format!("the provider answered HTTP {number} {reason}"),
             text => format!("HTTP {number}: {text}"),
         };
-        if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
+        // Anthropic says that it is overloaded with 529.
+        if fault.passes {
             let asked = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             fault.after = asked.or(fault.after);
         }
         fault
     }
 
-    /// Makes one attempt.
-    async fn once(&self, outgoing: &ProviderRequest, on: OnDelta<'_>) -> Result<ModelReply, Fault> {
-        let response = self.send(outgoing).await?;
-        let mut events = match self.config.provider {
+    /// The events of a response. A body that is JSON instead of a stream is read as one event: some
+    /// addresses answer whole, or with an error and status 200.
+    fn answer_stream(&self, response: Response) -> AnswerStream {
+        let kind = response.headers().get(reqwest::header::CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let is_json = kind.to_ascii_lowercase().starts_with("application/json");
+        match self.config.provider {
             Provider::Ollama => {
                 AnswerStream::Lines(ResponseLines::new(response, Self::MAX_EVENT_BYTES))
             }
+            _ if is_json => AnswerStream::Whole(Some(response), Vec::new()),
             Provider::Gemini | Provider::Anthropic | Provider::OpenAi | Provider::Embedded => {
                 AnswerStream::Events(SseEvents::new(response, Self::MAX_EVENT_BYTES))
             }
-        };
+        }
+    }
+
+    /// Makes one attempt.
+    async fn once(&self, outgoing: &ProviderRequest, on: OnDelta<'_>) -> Result<ModelReply, Fault> {
+        let response = self.send(outgoing).await?;
+        let mut events = self.answer_stream(response);
         let mut reader = self.reader();
         // The fence parser, and the text outside of its blocks.
         let mut fenced = self.is_fenced().then(|| (Fence::default(), String::new()));
         let mut reply = ModelReply::default();
+        let mut is_ended = false;
         let malformed = |message: String| Fault::new(LlmErrorKind::Malformed, message);
         loop {
             let silent = |_| Fault::new(LlmErrorKind::Timeout, "the answer stopped coming");
@@ -233,31 +271,39 @@ impl ProviderModel {
                     return Err(malformed("one event of the answer is too large".to_owned()));
                 };
                 let event = event.trim_ascii();
-                if event.is_empty() || event == b"[DONE]" {
+                if event.is_empty() {
+                    continue;
+                }
+                if event == b"[DONE]" {
+                    is_ended = true;
                     continue;
                 }
                 let data: Value = serde_json::from_slice(event).map_err(|error| {
                     malformed(format!("an event of the answer is not JSON: {error}"))
                 })?;
-                if let Some(error) = data.get("error").filter(|error| !error.is_null()) {
-                    return Err(Fault::reported(None, error));
-                }
-                reader.event(&data, &mut reply, &mut |delta| match (&mut fenced, delta) {
-                    (Some((fence, said)), Delta::Text(text)) => {
-                        let text = fence.push(&text);
-                        said.push_str(&text);
-                        if !text.is_empty() {
-                            on(Delta::Text(text));
-                        }
+                // Without a stream Gemini sends its events as a list.
+                let all = data.as_array().map_or(std::slice::from_ref(&data), Vec::as_slice);
+                for data in all {
+                    if let Some(error) = data.get("error").filter(|error| !error.is_null()) {
+                        return Err(Fault::reported(None, error));
                     }
-                    (_, delta) => on(delta),
-                });
+                    reader.event(data, &mut reply, &mut |delta| match (&mut fenced, delta) {
+                        (Some((fence, said)), Delta::Text(text)) => {
+                            let text = fence.push(&text);
+                            said.push_str(&text);
+                            if !text.is_empty() {
+                                on(Delta::Text(text));
+                            }
+                        }
+                        (_, delta) => on(delta),
+                    });
+                }
             }
             if !is_more {
                 break;
             }
         }
-        if !reader.finish(&mut reply) {
+        if !reader.finish(&mut reply, is_ended) {
             return Err(Fault::new(LlmErrorKind::Cut, "the answer was cut off"));
         }
         if let Some((mut fence, said)) = fenced {
@@ -306,9 +352,16 @@ impl ProviderModel {
                 }
                 Err(fault) => fault,
             };
-            if fault.kind == LlmErrorKind::Refused
-                && let Some(tool) = self.offer.leave_out(&sent, &fault.message)
-            {
+            let is_refused = fault.kind == LlmErrorKind::Refused;
+            if is_refused && !is_fenced && self.offer.learn_max_tools(&fault.message) {
+                if let Some((tool, why)) = self.offer.excess(prompt) {
+                    on(Delta::LeftOut { tool, why });
+                }
+                sent = as_sent();
+                outgoing = self.request(&sent);
+                continue;
+            }
+            if is_refused && let Some(tool) = self.offer.leave_out(&sent, &fault.message) {
                 let why = offer::left_out(&tool, &self.redactor.redact(&fault.message));
                 tracing::warn!(target: "mcpdeck::chat", action = "tool left out", tool, "{why}");
                 on(Delta::LeftOut { tool, why });

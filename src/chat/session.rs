@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::{Agent, Conversation, TurnLimits};
 use crate::event::ChatEvent;
 use crate::llm::{ChatMessage, LanguageModel};
+use crate::media::{self, PictureShelf};
 use crate::prompt::inner;
 use base::file::random_hex;
 use base::text::SafeText;
@@ -73,6 +74,7 @@ pub struct ChatSession {
     agent: RwLock<Arc<Agent>>,
     store: Option<Arc<dyn ChatStore>>,
     talk: Mutex<Conversation>,
+    pictures: Mutex<PictureShelf>,
     log: Mutex<Log>,
     newest: watch::Sender<u64>,
     turn: Mutex<Option<CancellationToken>>,
@@ -191,7 +193,8 @@ impl ChatSession {
             let on_event = |mut event: ChatEvent| match &mut event {
                 // Delayed until the session accepts the next message.
                 ChatEvent::Done { .. } => *done.lock() = Some(event),
-                ChatEvent::ToolResult { text, .. } => {
+                ChatEvent::ToolResult { id, text, shown, .. } => {
+                    session.pictures.lock().add(id, std::mem::take(shown));
                     crate::context::shorten(text, MAX_RESULT_BYTES);
                     session.push(&event);
                 }
@@ -304,7 +307,7 @@ impl ChatSession {
     pub fn so_far(&self) -> (Vec<Value>, u64) {
         let _turn = self.turn.lock();
         let covered = self.log.lock().covered;
-        (events_of(&self.talk.lock()), covered)
+        (events_of(&self.talk.lock(), &self.pictures.lock()), covered)
     }
 
     /// The number of its last event.
@@ -348,10 +351,24 @@ impl ChatSession {
         let later = log.events.iter().filter(|(number, _)| *number > from);
         let events = later.cloned().collect();
         let snapshot = is_gone.then(|| {
-            let talk = self.talk.lock();
-            json!({"messages": talk.messages, "seq": log.covered})
+            let (talk, shelf) = (self.talk.lock(), self.pictures.lock());
+            let pictures = talk.messages.iter().filter_map(|message| {
+                let ChatMessage::Tool { id, .. } = message else { return None };
+                let about = media::about(shelf.of_call(id));
+                (!about.is_empty()).then(|| (id.clone(), json!(about)))
+            });
+            let pictures: Map<String, Value> = pictures.collect();
+            json!({"messages": talk.messages, "pictures": pictures, "seq": log.covered})
         });
         (snapshot, events)
+    }
+
+    /// The MIME type and the base64 of picture `at` (from 0) in the result of a call, if it is still
+    /// there: the latest of a session are, while the program runs.
+    pub fn picture(&self, call: &str, at: usize) -> Option<(String, Arc<str>)> {
+        let shelf = self.pictures.lock();
+        let one = shelf.of_call(call).get(at)?;
+        Some((one.mime.clone(), Arc::clone(&one.data)))
     }
 
     /// The number of the last event that a connection was sent.
@@ -434,6 +451,7 @@ impl ChatSessions {
         let (agent, owner) = (session.agent(), session.owner.clone());
         let copy = self.add(random_hex::<16>().ok()?, owner, agent.who().clone(), talk, 1)?;
         copy.change(agent.model(), agent.who().clone());
+        copy.pictures.lock().clone_from(&session.pictures.lock());
         Some(copy)
     }
 
@@ -472,6 +490,7 @@ impl ChatSessions {
             owner,
             limits: self.limits,
             talk: Mutex::new(talk),
+            pictures: Mutex::default(),
             log: Mutex::new(Log { last: seq, covered: seq, ..Log::default() }),
             newest: watch::channel(seq).0,
             turn: Mutex::default(),
@@ -583,7 +602,7 @@ impl ChatSessions {
 }
 
 /// Reconstructs the events of a conversation, as far as it contains them.
-fn events_of(talk: &Conversation) -> Vec<Value> {
+fn events_of(talk: &Conversation, shelf: &PictureShelf) -> Vec<Value> {
     let mut out = Vec::new();
     for message in &talk.messages {
         match message {
@@ -595,9 +614,17 @@ fn events_of(talk: &Conversation) -> Vec<Value> {
                     json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments})
                 }));
             }
-            ChatMessage::Tool { id, name, text, is_error, .. } => out.push(json!({
-                "type": "toolResult", "id": id, "name": name, "text": inner(text), "isError": is_error,
-            })),
+            ChatMessage::Tool { id, name, text, is_error, .. } => {
+                let mut event = json!({
+                    "type": "toolResult", "id": id, "name": name, "text": inner(text),
+                    "isError": is_error,
+                });
+                let pictures = media::about(shelf.of_call(id));
+                if !pictures.is_empty() {
+                    event["pictures"] = pictures.into();
+                }
+                out.push(event);
+            }
         }
     }
     out

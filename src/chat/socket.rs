@@ -131,7 +131,7 @@ async fn page() -> Response {
     };
     let policy = format!(
         "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; connect-src 'self'; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+         img-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
         hash("script"),
         hash("style")
     );
@@ -424,6 +424,7 @@ impl Connection {
             | ClientMessage::Answer { .. }
             | ClientMessage::Abort
             | ClientMessage::AbortTool { .. }
+            | ClientMessage::Picture { .. }
             | ClientMessage::Prompt
             | ClientMessage::Ping => {}
         }
@@ -489,6 +490,14 @@ impl Connection {
             ClientMessage::Abort => ("idle", "no turn is under way"),
             ClientMessage::AbortTool { id } if session.agent().cancel_call(&id) => return Ok(()),
             ClientMessage::AbortTool { .. } => ("idle", "no such call is under way"),
+            ClientMessage::Picture { call, at } => {
+                let mut message = json!({"type": "picture", "call": call, "at": at});
+                if let Some((mime, data)) = session.picture(&call, at) {
+                    message["mimeType"] = json!(mime);
+                    message["data"] = json!(data);
+                }
+                return self.send(&message).await;
+            }
             ClientMessage::Ping => return self.send(&json!({"type": "pong"})).await,
             ClientMessage::Auth { .. } => ("invalid", "the connection has its token already"),
             ClientMessage::Resume { .. }

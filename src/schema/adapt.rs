@@ -262,6 +262,9 @@ impl Adapter<'_> {
         if ["anyOf", "oneOf", "allOf"].iter().any(|keyword| raw.get(*keyword).is_some()) {
             self.refuse(SchemaForm::RootUnion, "", None);
         }
+        if ["enum", "const", "not"].iter().any(|keyword| raw.get(*keyword).is_some()) {
+            self.refuse(SchemaForm::RootValue, "", None);
+        }
         let nodes = self.joined(std::slice::from_ref(&root));
         if !nodes.iter().any(|node| node.has("properties")) {
             self.refuse(SchemaForm::RootProperties, "", None);
@@ -271,7 +274,7 @@ impl Adapter<'_> {
         let union = unions(&nodes).iter().any(|(_, variants)| !are_conditions(variants));
         let refuses_union = self.format.objects(SchemaForm::RootUnion).is_some();
         let is_wrapped = !is_object || (union && refuses_union);
-        let (value, names) = self.place(&[root], 0);
+        let (value, names) = self.place(&[root], usize::from(is_wrapped));
         if is_wrapped {
             let schema =
                 json!({"type": "object", "properties": {WRAPPER: value}, "required": [WRAPPER]});
@@ -279,16 +282,21 @@ impl Adapter<'_> {
         }
         let Value::Object(mut map) = value else { return (value, names, false) };
         map.insert("type".to_owned(), json!("object"));
-        map.remove("enum");
+        for keyword in ["enum", "const"] {
+            if let Some(value) = map.remove(keyword) {
+                let notes = [keyword_note(keyword, &value)];
+                describe(&mut map, &notes);
+            }
+        }
         map.entry("properties").or_insert_with(|| json!({}));
         (Value::Object(map), names, false)
     }
 
     /// Writes one place.
     fn place(&mut self, conj: &[SubSchema], depth: usize) -> (Value, ArgumentNames) {
-        let any = |text: &str| (json!({"description": text}), ArgumentNames::default());
         if self.left == 0 || depth > MAX_PLACE_DEPTH {
-            return any("Any value; it is not described here.");
+            let value = self.brief(conj, "It is not described here.");
+            return (value, ArgumentNames::default());
         }
         self.left -= 1;
         let nodes = self.joined(conj);
@@ -306,12 +314,9 @@ impl Adapter<'_> {
                 self.open.truncate(followed);
                 let name = target.at.rsplit('/').next().filter(|name| !name.is_empty());
                 let name = name.unwrap_or("the whole").to_owned();
-                let (mut value, names) = any(&format!("The same form as {name} above."));
-                let types = types_of(&self.joined(&[Arc::clone(target)]));
-                if let Some(types) = types.filter(|types| types.bits().is_power_of_two()) {
-                    value["type"] = json!(words(types, false)[0]);
-                }
-                return (value, names);
+                let text = format!("The same form as {name} above.");
+                let value = self.brief(&[Arc::clone(target)], &text);
+                return (value, ArgumentNames::default());
             }
             self.open.push(Arc::as_ptr(target));
         }
@@ -321,22 +326,61 @@ impl Adapter<'_> {
         self.add_words(&nodes, &mut place);
         self.add_values(&nodes, &mut place);
         self.add_numbers(&nodes, &mut place);
-        self.add_members(&nodes, depth, &mut place);
-        self.add_items(&nodes, depth, &mut place);
+        // What concerns another type than the declared one says nothing.
+        let allows = |one| types_of(&nodes).is_none_or(|types| types.contains(one));
+        for (one, keyword) in
+            [(Types::OBJECT, "properties"), (Types::OBJECT, "required"), (Types::ARRAY, "items")]
+        {
+            if let Some(node) = nodes.iter().find(|node| node.has(keyword) && !allows(one)) {
+                self.refuse(SchemaForm::OtherType, &child_pointer(&node.at, keyword), None);
+            }
+        }
+        if allows(Types::OBJECT) {
+            self.add_members(&nodes, depth, &mut place);
+        }
+        if allows(Types::ARRAY) {
+            self.add_items(&nodes, depth, &mut place);
+        }
         self.add_unions(&nodes, depth, &mut place);
         self.add_rest(&nodes, &mut place);
         self.add_types(&nodes, &mut place);
         self.open.truncate(followed);
         let AdaptedPlace { mut out, notes, names } = place;
-        if !notes.is_empty() {
-            let said = format!("({})", notes.join("; "));
-            let text = match out.get("description").and_then(Value::as_str) {
-                Some(text) if !text.is_empty() => format!("{text} {said}"),
-                _ => said,
-            };
-            out.insert("description".to_owned(), text.into());
+        let is_typed = ["type", "anyOf", "oneOf"].iter().any(|keyword| out.contains_key(*keyword));
+        // The root gets its type from who asks for it.
+        if !is_typed && depth > 0 && self.refuse(SchemaForm::NoType, &nodes[0].at, None) {
+            out.insert("anyOf".to_owned(), any_types());
         }
+        describe(&mut out, &notes);
         (Value::Object(out), names)
+    }
+
+    /// A place by its type alone, described by these words.
+    fn brief(&self, conj: &[SubSchema], text: &str) -> Value {
+        let mut value = json!({"description": text});
+        let types = types_of(&self.joined(conj));
+        match types.filter(|types| types.bits().is_power_of_two()) {
+            Some(types) => {
+                value["type"] = json!(words(types, false)[0]);
+                if types == Types::ARRAY {
+                    value["items"] = self.any_items();
+                }
+            }
+            None if self.format.objects(SchemaForm::NoType).is_some() => {
+                value["anyOf"] = any_types();
+            }
+            None => {}
+        }
+        value
+    }
+
+    /// The items of a list of anything.
+    fn any_items(&self) -> Value {
+        if self.format.objects(SchemaForm::NoType).is_some() {
+            json!({"anyOf": any_scalars()})
+        } else {
+            json!({})
+        }
     }
 
     /// Records the forms of one sub-schema that are not taken.
@@ -406,7 +450,10 @@ impl Adapter<'_> {
         if distinct.is_empty() {
             return;
         }
-        if !is_plain && self.refuse(SchemaForm::EnumValue, at, None) {
+        let is_number = distinct.iter().any(Value::is_number);
+        let is_refused = !is_plain && self.refuse(SchemaForm::EnumValue, at, None)
+            || is_number && self.refuse(SchemaForm::EnumNumber, at, None);
+        if is_refused {
             place.notes.push(keyword_note("one of", &Value::Array(distinct)));
         } else {
             self.put(place, "enum", at, Value::Array(distinct));
@@ -479,7 +526,10 @@ impl Adapter<'_> {
             place.out.insert("required".to_owned(), json!(required));
         }
         if let Some(other) = nodes.iter().find_map(|node| node.additional()) {
-            let is_flag = self.raw(other).is_some_and(Value::is_boolean);
+            // An open schema in place of `true` is refused by OpenAI ("must have a 'type' key", seen in
+            // chattermate/chattermate.chat#303).
+            let raw = self.raw(other);
+            let is_flag = raw.is_some_and(|raw| raw.is_boolean() || is_open(raw));
             let (value, names) = if is_flag {
                 (Value::Bool(!other.never), ArgumentNames::default())
             } else {
@@ -546,10 +596,11 @@ impl Adapter<'_> {
             nodes.iter().flat_map(|node| node.parts("prefixItems")).cloned().collect();
         let items: Vec<SubSchema> = nodes.iter().filter_map(|node| node.items()).cloned().collect();
         let is_closed = items.iter().any(|node| node.never);
-        let is_list = types_of(nodes) == Some(Types::ARRAY);
+        let is_list = types_of(nodes).is_some_and(|types| types.contains(Types::ARRAY));
         if prefix.is_empty() {
             if is_closed {
-                place.out.insert("items".to_owned(), json!({}));
+                let any = self.any_items();
+                place.out.insert("items".to_owned(), any);
                 self.refuse(SchemaForm::BooleanSchema, &items[0].at, None);
                 self.put(place, "maxItems", &items[0].at.clone(), json!(0));
             } else if !items.is_empty() {
@@ -558,7 +609,8 @@ impl Adapter<'_> {
                 place.out.insert("items".to_owned(), value);
             } else if is_list {
                 self.refuse(SchemaForm::ListItems, &nodes[0].at, None);
-                place.out.insert("items".to_owned(), json!({}));
+                let any = self.any_items();
+                place.out.insert("items".to_owned(), any);
             }
             return;
         }
@@ -581,7 +633,8 @@ impl Adapter<'_> {
         }
         if self.format.reads("prefixItems") {
             place.out.insert("prefixItems".to_owned(), Value::Array(written));
-            place.out.insert("items".to_owned(), rest.unwrap_or_else(|| json!({})));
+            let rest = rest.unwrap_or_else(|| self.any_items());
+            place.out.insert("items".to_owned(), rest);
             return;
         }
         self.drop("prefixItems", &at);
@@ -725,13 +778,43 @@ impl Adapter<'_> {
                 }
             }
             if *name == "array" {
-                one.entry("items").or_insert_with(|| json!({}));
+                one.entry("items").or_insert_with(|| self.any_items());
             }
             Value::Object(one)
         });
         outer.insert("anyOf".to_owned(), alternatives.collect());
         place.out = outer;
     }
+}
+
+/// The types that need no further words, as alternatives.
+fn any_scalars() -> Vec<Value> {
+    ["string", "number", "boolean", "object"].map(|name| json!({"type": name})).to_vec()
+}
+
+/// All types, as alternatives.
+fn any_types() -> Value {
+    let list = json!({"type": "array", "items": {"anyOf": any_scalars()}});
+    any_scalars().into_iter().chain([list, json!({"type": "null"})]).collect()
+}
+
+/// Adds notes to the description.
+fn describe(out: &mut Map<String, Value>, notes: &[String]) {
+    if notes.is_empty() {
+        return;
+    }
+    let said = format!("({})", notes.join("; "));
+    let text = match out.get("description").and_then(Value::as_str) {
+        Some(text) if !text.is_empty() => format!("{text} {said}"),
+        _ => said,
+    };
+    out.insert("description".to_owned(), text.into());
+}
+
+/// Whether a schema says nothing of a value but words.
+fn is_open(schema: &Value) -> bool {
+    let words = |key: &String| key == "description" || key == "title";
+    schema.as_object().is_some_and(|map| map.keys().all(words))
 }
 
 /// The alternatives of a place, by keyword.
@@ -902,7 +985,7 @@ mod tests {
         assert_eq!(openai["properties"]["odd"], json!({"type": "string"}));
         let refused = |pointer: &str| Some((pointer.to_owned(), true));
         assert_eq!(at(ToolFormat::OpenAi, SchemaForm::ListItems), refused("/properties/list"));
-        assert_eq!(at(ToolFormat::OpenAi, SchemaForm::BooleanSchema), refused("/properties/any"));
+        assert_eq!(at(ToolFormat::Ollama, SchemaForm::BooleanSchema), refused("/properties/any"));
         assert_eq!(at(ToolFormat::OpenAi, SchemaForm::LostReference), refused("/properties/lost"));
         assert_eq!(at(ToolFormat::Anthropic, SchemaForm::ListItems), None);
         let gemini_pair = &gemini.schema["properties"]["pair"]["prefixItems"];

@@ -1,6 +1,7 @@
 //! What each model provider takes as the schema of a tool, in one table. Every line names the
-//! document of the provider that says so. The chat adapts schemas by it ([`adapt`](super::adapt)),
-//! the check reports by it.
+//! document of the provider that says so, or, of what no document tells, a public thread where the
+//! provider's own error stands. The chat adapts schemas by it ([`adapt`](super::adapt)), the check
+//! reports by it. Strict modes (`OpenAI` `strict`, Anthropic `strict`) take less; they are not asked for.
 
 /// The rules of a provider for the definitions of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub enum SchemaForm {
     RootType,
     /// The root has `anyOf`, `oneOf` or `allOf`.
     RootUnion,
+    /// The root has `enum`, `const` or `not`.
+    RootValue,
     /// The root has no `properties`.
     RootProperties,
     /// A list has no `items`.
@@ -46,8 +49,14 @@ pub enum SchemaForm {
     UndefinedRequired,
     /// `enum` has values that are neither text nor numbers.
     EnumValue,
+    /// `enum` lists numbers.
+    EnumNumber,
     /// `type` is a list of more than one type beside `null`.
     TypeList,
+    /// Neither a type nor alternatives.
+    NoType,
+    /// `properties`, `required` or `items` beside another type than theirs.
+    OtherType,
 }
 
 /// What a provider's documents say about a form.
@@ -57,19 +66,33 @@ pub struct Objection {
     form: SchemaForm,
     /// Whether the request is refused; otherwise this part of the schema is not read.
     pub is_refused: bool,
-    /// The document.
+    /// The document, or the thread where it was seen.
     pub document: &'static str,
 }
 
-const OPENAI_FUNCTIONS: &str = "OpenAI API reference, Chat Completions, `function.parameters`";
-const OPENAI_ROOT: &str = "OpenAI guide, Structured model outputs, root objects";
+const OPENAI_OBJECT: &str = "seen in github/github-mcp-server#1548";
+const OPENAI_ROOT: &str = "seen in nspady/google-calendar-mcp#39";
+const OPENAI_ITEMS: &str = "seen in mark3labs/mcphost#35";
+const OPENAI_DRAFT: &str = "JSON Schema 2020-12; seen in FoundationAgents/OpenManus#1162";
+const OPENAI_REFERENCES: &str =
+    "error `reference to component … which was not found in the schema`";
+const OPENAI_KEYWORDS: &str = "OpenAI guide, Structured model outputs, supported schemas";
 const ANTHROPIC_SCHEMA: &str = "Anthropic Messages API reference, `tools.input_schema`";
-const ANTHROPIC_KEYS: &str = "Anthropic Messages API, errors, `input_schema.properties`";
+const ANTHROPIC_ROOT: &str = "seen in anthropics/claude-code#5319";
+const ANTHROPIC_DRAFT: &str = "JSON Schema 2020-12; seen in Dokploy/mcp#74";
+const ANTHROPIC_KEYS: &str = "seen in beautyfree/appstore-connect-mcp#2";
+const ANTHROPIC_REFERENCES: &str = "Anthropic guide, Self-hosted sandboxes, custom tools";
 const GEMINI_SCHEMA: &str = "Gemini API reference, `FunctionDeclaration.parametersJsonSchema`";
 const GEMINI_KEYWORDS: &str = "Gemini API reference, `responseJsonSchema`, supported properties";
 const GEMINI_NAMES: &str = "Vertex AI reference, FunctionDeclaration, `parameters`";
+const GEMINI_REFERENCES: &str = "seen in google-gemini/gemini-cli#13326";
+const GEMINI_REQUIRED: &str = "seen in moltis-org/moltis#747";
+const GEMINI_TYPE: &str = "Gemini API reference, `Schema.type`; seen in danny-avila/LibreChat#6971";
+const GEMINI_ENUM: &str = "Gemini API reference, `Schema.enum`; seen in JetBrains/mcp-jetbrains#71";
+const GEMINI_OBJECT: &str = "seen in anomalyco/opencode#11889";
 const VERTEX_TYPE: &str = "Vertex AI reference, `Schema.type`";
 const OLLAMA_TYPES: &str = "Ollama `api/types.go`, `ToolFunction` and `ToolProperty`";
+const OLLAMA_VALUES: &str = "seen in ollama/ollama#18051";
 
 static OBJECTIONS: &[Objection] = {
     use SchemaForm as F;
@@ -83,25 +106,25 @@ static OBJECTIONS: &[Objection] = {
     &[
         refused(T::OpenAi, F::RootType, OPENAI_ROOT),
         refused(T::OpenAi, F::RootUnion, OPENAI_ROOT),
-        refused(T::OpenAi, F::RootProperties, OPENAI_FUNCTIONS),
-        refused(T::OpenAi, F::ListItems, OPENAI_FUNCTIONS),
-        refused(T::OpenAi, F::BooleanSchema, OPENAI_FUNCTIONS),
-        refused(T::OpenAi, F::TupleItems, OPENAI_FUNCTIONS),
-        refused(T::OpenAi, F::FlagLimit, OPENAI_FUNCTIONS),
-        refused(T::OpenAi, F::LostReference, OPENAI_FUNCTIONS),
-        refused(T::OpenAi, F::InvalidValue, OPENAI_FUNCTIONS),
+        refused(T::OpenAi, F::RootValue, OPENAI_ROOT),
+        refused(T::OpenAi, F::RootProperties, OPENAI_OBJECT),
+        refused(T::OpenAi, F::ListItems, OPENAI_ITEMS),
+        refused(T::OpenAi, F::TupleItems, OPENAI_DRAFT),
+        refused(T::OpenAi, F::FlagLimit, OPENAI_DRAFT),
+        refused(T::OpenAi, F::InvalidValue, OPENAI_DRAFT),
+        refused(T::OpenAi, F::LostReference, OPENAI_REFERENCES),
         refused(T::Anthropic, F::RootType, ANTHROPIC_SCHEMA),
-        refused(T::Anthropic, F::RootUnion, ANTHROPIC_SCHEMA),
-        refused(T::Anthropic, F::TupleItems, ANTHROPIC_SCHEMA),
-        refused(T::Anthropic, F::FlagLimit, ANTHROPIC_SCHEMA),
+        refused(T::Anthropic, F::RootUnion, ANTHROPIC_ROOT),
+        refused(T::Anthropic, F::TupleItems, ANTHROPIC_DRAFT),
+        refused(T::Anthropic, F::FlagLimit, ANTHROPIC_DRAFT),
+        refused(T::Anthropic, F::InvalidValue, ANTHROPIC_DRAFT),
         refused(T::Anthropic, F::PropertyName, ANTHROPIC_KEYS),
-        refused(T::Anthropic, F::LostReference, ANTHROPIC_SCHEMA),
-        refused(T::Anthropic, F::InvalidValue, ANTHROPIC_SCHEMA),
+        refused(T::Anthropic, F::LostReference, ANTHROPIC_REFERENCES),
         refused(T::Gemini, F::RootType, GEMINI_SCHEMA),
         refused(T::Gemini, F::PropertyName, GEMINI_NAMES),
-        refused(T::Gemini, F::LostReference, GEMINI_KEYWORDS),
+        refused(T::Gemini, F::LostReference, GEMINI_REFERENCES),
         refused(T::Gemini, F::InvalidValue, GEMINI_KEYWORDS),
-        refused(T::Gemini, F::UndefinedRequired, GEMINI_SCHEMA),
+        refused(T::Gemini, F::UndefinedRequired, GEMINI_REQUIRED),
         unread(T::Gemini, F::RootUnion, GEMINI_SCHEMA),
         unread(T::Gemini, F::ListItems, GEMINI_KEYWORDS),
         unread(T::Gemini, F::BooleanSchema, GEMINI_KEYWORDS),
@@ -109,12 +132,15 @@ static OBJECTIONS: &[Objection] = {
         unread(T::Gemini, F::FlagLimit, GEMINI_KEYWORDS),
         unread(T::Gemini, F::EnumValue, GEMINI_KEYWORDS),
         refused(T::Ollama, F::BooleanSchema, OLLAMA_TYPES),
-        refused(T::Ollama, F::InvalidValue, OLLAMA_TYPES),
+        refused(T::Ollama, F::InvalidValue, OLLAMA_VALUES),
         unread(T::Ollama, F::RootType, OLLAMA_TYPES),
         unread(T::Ollama, F::RootUnion, OLLAMA_TYPES),
         unread(T::Ollama, F::TupleItems, OLLAMA_TYPES),
         unread(T::Ollama, F::LostReference, OLLAMA_TYPES),
         refused(T::Compatible, F::TypeList, VERTEX_TYPE),
+        refused(T::Compatible, F::NoType, GEMINI_TYPE),
+        refused(T::Compatible, F::EnumNumber, GEMINI_ENUM),
+        refused(T::Compatible, F::OtherType, GEMINI_OBJECT),
     ]
 };
 
@@ -230,7 +256,7 @@ impl ToolFormat {
     /// The document that lists the keywords that are read.
     pub const fn keywords_document(self) -> &'static str {
         match self {
-            Self::OpenAi => OPENAI_FUNCTIONS,
+            Self::OpenAi => OPENAI_KEYWORDS,
             Self::Anthropic => ANTHROPIC_SCHEMA,
             Self::Gemini | Self::Compatible => GEMINI_KEYWORDS,
             Self::Ollama => OLLAMA_TYPES,
@@ -253,31 +279,43 @@ impl ToolFormat {
         }
     }
 
-    /// The document that says that a tool may not have this name, if it may not: `OpenAI` and
-    /// Anthropic take `^[a-zA-Z0-9_-]{1,64}$`, Gemini 128 characters with dots and colons.
+    /// The document that says that a tool may not have this name, if it may not: `OpenAI` takes
+    /// `^[a-zA-Z0-9_-]{1,64}$`, Anthropic the same with 128, Gemini 128 characters with dots and colons.
     pub fn refuses_tool_name(self, name: &str) -> Option<&'static str> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        let narrow = (1..=64).contains(&name.len()) && name.chars().all(plain);
-        let wide = (1..=128).contains(&name.len())
-            && name.chars().all(|c| plain(c) || matches!(c, '.' | ':'))
+        let is_plain = name.chars().all(plain);
+        let (short, long) = ((1..=64).contains(&name.len()), (1..=128).contains(&name.len()));
+        let dotted = name.chars().all(|c| plain(c) || matches!(c, '.' | ':'))
             && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         match self {
-            Self::OpenAi | Self::Compatible if !narrow => {
+            Self::OpenAi | Self::Compatible if !(short && is_plain) => {
                 Some("OpenAI API reference, Chat Completions, `function.name`")
             }
-            Self::Anthropic if !narrow => {
-                Some("Anthropic guide, How to implement tool use, `name`")
+            Self::Anthropic if !(long && is_plain) => Some("seen in anthropics/claude-code#96152"),
+            Self::Gemini if !(long && dotted) => {
+                Some("Gemini API reference, `FunctionDeclaration.name`")
             }
-            Self::Gemini if !wide => Some("Gemini API reference, `FunctionDeclaration.name`"),
             _ => None,
         }
     }
 
-    /// Maximum number of tools in a request (`OpenAI` API reference, Chat Completions, `tools`).
+    /// Maximum number of tools in a request, if there is one that is documented: `OpenAI` 128 (API
+    /// reference, Chat Completions, `tools`), Gemini 512 (Vertex AI reference,
+    /// `Tool.functionDeclarations`).
     pub const fn max_tools(self) -> Option<usize> {
         match self {
             Self::OpenAi => Some(128),
-            Self::Anthropic | Self::Gemini | Self::Ollama | Self::Compatible => None,
+            Self::Gemini => Some(512),
+            Self::Anthropic | Self::Ollama | Self::Compatible => None,
+        }
+    }
+
+    /// Maximum length of the description of a tool, in characters, if there is one: 1,024 with
+    /// `OpenAI` (error `string_above_max_length`, seen in getsentry/sentry-mcp#106).
+    pub const fn max_description_chars(self) -> Option<usize> {
+        match self {
+            Self::OpenAi | Self::Compatible => Some(1_024),
+            Self::Anthropic | Self::Gemini | Self::Ollama => None,
         }
     }
 }
@@ -288,6 +326,7 @@ impl SchemaForm {
         match self {
             Self::RootType => "the root has no `\"type\": \"object\"`",
             Self::RootUnion => "the root has `anyOf`, `oneOf` or `allOf`",
+            Self::RootValue => "the root has `enum`, `const` or `not`",
             Self::RootProperties => "the root has no `properties`",
             Self::ListItems => "a list has no `items`",
             Self::BooleanSchema => "true or false stands in place of a schema",
@@ -298,7 +337,10 @@ impl SchemaForm {
             Self::InvalidValue => "a keyword has a value that it cannot have",
             Self::UndefinedRequired => "`required` names a property that is not described",
             Self::EnumValue => "`enum` has values that are neither text nor numbers",
+            Self::EnumNumber => "`enum` lists numbers",
             Self::TypeList => "`type` lists several types",
+            Self::NoType => "there is neither a type nor alternatives",
+            Self::OtherType => "keywords of another type stand beside the type",
         }
     }
 }

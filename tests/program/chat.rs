@@ -7,6 +7,7 @@ mod ollama;
 mod socket;
 mod storms;
 mod streams;
+mod tools;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -207,64 +208,6 @@ async fn the_same_conversation_with_three_calls_goes_over_every_wire_format() {
     }
 }
 
-/// Tools with schemas that some provider refuses, beside those of the fixture.
-fn odd_tools() -> Vec<Value> {
-    let fixture = include_str!("../../fixtures/schemas/tools.json");
-    let fixture: Vec<Value> = serde_json::from_str(fixture).unwrap();
-    let odd = json!([
-        {"type": "object"},
-        {"type": "object", "properties": {"list": {"type": "array"}, "any": true, "none": false}},
-        {"type": "object", "anyOf": [
-            {"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"$ref": "#/$defs/B"}}}],
-            "$defs": {"B": {"type": ["array", "string"], "items": [{"type": "string"}]}}},
-        {"type": "object", "$ref": "#/$defs/Query",
-            "$defs": {"Query": {"type": "object", "properties": {"q": {"$ref": "#/$defs/Query"}}}}},
-        {"type": "object", "properties": {"$top": {"type": "integer"}, "fields[mesh]": {"type": "string"},
-            "@type": {"enum": [true, null, 3]}, "1st": {"type": ["integer", "null", "boolean"]}},
-            "required": ["$top", "missing"]},
-        {"type": "object", "properties": {"n": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
-            "u": {"type": "uuid"}, "v": {"type": "string", "minLength": "3", "description": ["x"]}},
-            "not": {"required": ["n"]}, "if": {"required": ["u"]}, "then": {"required": ["v"]}},
-        {"type": "object", "properties": {"m": {"patternProperties": {"^a": {"type": "array"}}},
-            "lost": {"$ref": "https://example.com/x.json"}, "t": {"allOf": [{"type": "array"}]}}},
-    ]);
-    let fixture = fixture.into_iter().map(|tool| tool["inputSchema"].clone());
-    let schemas = fixture.chain(odd.as_array().unwrap().clone()).enumerate();
-    let hints = json!({"readOnlyHint": true, "openWorldHint": false});
-    let tools = schemas.map(|(at, schema)| {
-        json!({"name": format!("odd{at}"), "inputSchema": schema, "annotations": hints})
-    });
-    tools.collect()
-}
-
-#[tokio::test]
-async fn odd_schemas_are_sent_as_each_provider_takes_them() {
-    let tools = odd_tools();
-    let named = tools.iter().position(|t| t["inputSchema"]["properties"].get("$top").is_some());
-    let named = format!("a__odd{}", named.unwrap());
-    for format in [Format::Anthropic, Format::Gemini, Format::OpenAi, Format::Ollama] {
-        let scene = Scene::with(&tools).await;
-        let arguments = match format {
-            Format::Ollama => r#"{"$top": 3, "missing": 1}"#,
-            _ => r#"{"top": 3, "missing": 1}"#,
-        };
-        let name: &'static str = named.clone().leak();
-        let provider = Provider::new(vec![call(name, arguments), text("Hello.")]).strict();
-        let mut talk = Conversation::default();
-        let reason = scene.turn(model(format, &provider), &mut talk, "hello").await;
-        assert_eq!(reason, DoneReason::End, "{format:?}: {:?}", scene.events());
-        assert!(!scene.has(StatusKind::LeftOut), "{format:?}: {:?}", scene.events());
-        let sent = provider.requests()[0].body["tools"].to_string();
-        assert_eq!(sent.matches("a__odd").count(), tools.len(), "{format:?}");
-        // The server gets the names that it knows.
-        assert!(
-            scene.results()[0].2.contains(r#"{"$top":3,"missing":1}"#),
-            "{:?}",
-            scene.results()
-        );
-    }
-}
-
 #[tokio::test]
 async fn a_tool_that_the_provider_refuses_is_left_out_and_the_turn_goes_on() {
     for message in [
@@ -445,6 +388,37 @@ async fn what_passes_is_tried_again_and_nothing_is_tried_five_times() {
         };
         assert_eq!((code.as_str(), message.as_str()), ("server", "HTTP 500: oops"));
         assert!(*tokens > 100);
+    }
+}
+
+#[tokio::test]
+async fn an_overloaded_provider_is_waited_for_as_long_as_it_asks() {
+    for (code, header) in [
+        (529, "Retry-After: 0\r\n"),
+        (503, "retry-after-ms: 20\r\n"),
+        (503, "Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n"),
+        (502, "Retry-After: 0.01\r\n"),
+    ] {
+        let busy = Answer::Status(code, header, json!({"error": {"message": "overloaded"}}));
+        let provider = Provider::new(vec![busy, text("Here.")]);
+        let mut config = remote(Format::Anthropic, &provider);
+        // Without the header the test would wait for this.
+        config.backoff = Duration::from_secs(50);
+        let scene = Scene::new().await;
+        let mut talk = Conversation::default();
+        let model = Arc::new(ProviderModel::new(config).unwrap());
+        let reason = scene.turn(model, &mut talk, "go").await;
+        assert_eq!((reason, scene.text().as_str()), (DoneReason::End, "Here."), "{code} {header}");
+    }
+    // Who asks for too long is not waited for, also with a date.
+    for header in ["Retry-After: 3600\r\n", "Retry-After: Tue, 31 Dec 2199 23:59:59 GMT\r\n"] {
+        let busy = Answer::Status(529, header, json!({"error": {"message": "overloaded"}}));
+        let provider = Provider::new(vec![busy]);
+        let scene = Scene::new().await;
+        let mut talk = Conversation::default();
+        let reason = scene.turn(model(Format::Anthropic, &provider), &mut talk, "go").await;
+        assert_eq!((reason, provider.requests().len()), (DoneReason::Failed, 1), "{header}");
+        assert!(format!("{:?}", scene.events()).contains("asks to wait"), "{:?}", scene.events());
     }
 }
 

@@ -32,6 +32,9 @@ impl Page {
         let profile = tempfile::tempdir().unwrap();
         let mut browser = std::process::Command::new(named)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"])
+            // Nothing is asked of the network but the page.
+            .args(["--disable-quic", "--no-first-run", "--disable-background-networking"])
+            .args(["--disable-component-update", "--disable-sync"])
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg(url)
             .stderr(std::process::Stdio::piped())

@@ -4,6 +4,9 @@
 //! Use with `#[path = "support/provider.rs"] mod provider;`.
 #![allow(dead_code, reason = "every test file uses its own part of these")]
 
+#[path = "tool_rules.rs"]
+pub mod tool_rules;
+
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+
+use tool_rules::ToolRules;
 
 /// A part of an answer.
 #[derive(Clone, Debug)]
@@ -469,102 +474,16 @@ fn refusal(path: &str, body: &Value) -> Option<String> {
     } else {
         let functions = list(&body["tools"]).into_iter().map(|tool| tool["function"].clone());
         let is_ollama = path.ends_with("/api/chat");
-        (if is_ollama { ToolRules::Ollama } else { ToolRules::OpenAi }, functions.collect())
+        (if is_ollama { ToolRules::Ollama } else { ToolRules::Compatible }, functions.collect())
     };
-    tools.iter().find_map(|tool| {
-        let name = tool["name"].as_str().expect("a name");
-        let schema = ["input_schema", "parametersJsonSchema", "parameters"];
-        let schema = schema.iter().find_map(|key| tool.get(*key)).expect("a schema");
-        let why = rules.root(schema).or_else(|| rules.place(schema))?;
-        Some(format!("Invalid schema for function '{name}': {why}"))
-    })
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum ToolRules {
-    OpenAi,
-    Anthropic,
-    Gemini,
-    Ollama,
-}
-
-impl ToolRules {
-    fn root(self, schema: &Value) -> Option<String> {
-        let has = |key: &&str| schema.get(*key).is_some();
-        if schema["type"] != "object" {
-            return Some("the root is no object".to_owned());
-        }
-        if self == Self::OpenAi && !schema["properties"].is_object() {
-            return Some("object schema missing properties".to_owned());
-        }
-        let union = ["anyOf", "oneOf", "allOf", "enum", "not"].into_iter().find(has);
-        union.map(|union| format!("{union} at the root"))
-    }
-
-    /// One place and those below it.
-    fn place(self, schema: &Value) -> Option<String> {
-        let Some(map) = schema.as_object() else { return Some(format!("{schema} is no schema")) };
-        let known = ["object", "array", "string", "number", "integer", "boolean", "null"];
-        let types = match &schema["type"] {
-            Value::Null => Vec::new(),
-            Value::Array(list) => list.clone(),
-            one => vec![one.clone()],
-        };
-        if types.iter().any(|word| !known.iter().any(|known| word == known)) {
-            return Some(format!("{} is no type", schema["type"]));
-        }
-        if self != Self::Anthropic
-            && types.contains(&json!("array"))
-            && schema.get("items").is_none()
-        {
-            return Some("array schema missing items".to_owned());
-        }
-        let properties = schema["properties"].as_object();
-        for (key, value) in map {
-            let is_right = match key.as_str() {
-                "$ref" | "$defs" | "definitions" | "allOf" | "$schema" => false,
-                "exclusiveMinimum" | "exclusiveMaximum" | "minimum" | "maximum" => {
-                    value.is_number()
-                }
-                "minLength" | "maxLength" | "minItems" | "maxItems" => value.is_u64(),
-                "title" | "description" | "pattern" | "format" => value.is_string(),
-                "items" | "properties" => value.is_object(),
-                "required" => value.as_array().is_some_and(|names| {
-                    let known = |name: &Value| properties?.get(name.as_str()?);
-                    names.iter().all(|name| name.is_string() && known(name).is_some())
-                }),
-                "enum" => value.as_array().is_some_and(|values| {
-                    let is_plain = |value: &Value| value.is_string() || value.is_number();
-                    !values.is_empty() && (self != Self::Gemini || values.iter().all(is_plain))
-                }),
-                "anyOf" | "oneOf" => value.as_array().is_some_and(|list| !list.is_empty()),
-                _ => true,
-            };
-            let read = "type title description enum format minimum maximum items prefixItems \
-                        minItems maxItems properties additionalProperties required anyOf oneOf";
-            let is_read = self != Self::Gemini || read.split_whitespace().any(|word| word == key);
-            if !is_right || !is_read {
-                return Some(format!("{key}: {value}"));
-            }
-        }
-        for name in properties.into_iter().flat_map(|properties| properties.keys()) {
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            let fits = match self {
-                Self::OpenAi | Self::Ollama => true,
-                Self::Anthropic => name.chars().all(|c| is_plain(c) || matches!(c, '.' | '-')),
-                Self::Gemini => name.chars().all(is_plain) && !name.starts_with(char::is_numeric),
-            };
-            if !fits || name.is_empty() || name.len() > 64 {
-                return Some(format!("the property {name}"));
-            }
-        }
-        let lists = ["anyOf", "oneOf", "prefixItems"].into_iter();
-        let listed = lists.filter_map(|key| schema.get(key)?.as_array()).flatten();
-        let named = ["properties", "patternProperties"].into_iter();
-        let named =
-            named.filter_map(|key| schema.get(key)?.as_object()).flat_map(|map| map.values());
-        let others = ["items", "additionalProperties"].into_iter();
-        let others = others.filter_map(|key| schema.get(key)).filter(|value| !value.is_boolean());
-        listed.chain(named).chain(others).find_map(|below| self.place(below))
-    }
+    let tools: Vec<_> = tools
+        .iter()
+        .map(|tool| {
+            let schema = ["input_schema", "parametersJsonSchema", "parameters"];
+            let schema = schema.iter().find_map(|key| tool.get(*key)).expect("a schema");
+            let text = |key: &str| tool[key].as_str().expect("text");
+            (text("name"), text("description"), schema)
+        })
+        .collect();
+    rules.refuse(&tools)
 }

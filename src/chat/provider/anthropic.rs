@@ -108,6 +108,8 @@ enum PartialBlock {
         id: String,
         name: String,
         input: String,
+        /// The input that stood at the start: whole, where no parts follow.
+        given: Value,
     },
     /// Signed or redacted reasoning, and what the provider's own tools did, which is sent back
     /// unchanged; and the input so far.
@@ -138,10 +140,18 @@ impl ReplyReader for AnthropicReader {
                 "tool_use" => {
                     let word = |key| text(key).unwrap_or_default().to_owned();
                     let (id, name) = (word("/content_block/id"), word("/content_block/name"));
-                    self.open.insert(index, PartialBlock::Call { id, name, input: String::new() });
+                    let given = data["content_block"]["input"].clone();
+                    let call = PartialBlock::Call { id, name, input: String::new(), given };
+                    self.open.insert(index, call);
                 }
                 "text" | "" => {
-                    self.open.insert(index, PartialBlock::Text(String::new()));
+                    // Some addresses that are compatible begin with a part of the text.
+                    let first = text("/content_block/text").unwrap_or_default().to_owned();
+                    if !first.is_empty() {
+                        reply.text.push_str(&first);
+                        on(Delta::Text(first.clone()));
+                    }
+                    self.open.insert(index, PartialBlock::Text(first));
                 }
                 _ => {
                     let block = data["content_block"].clone();
@@ -178,7 +188,10 @@ impl ReplyReader for AnthropicReader {
                 Some(PartialBlock::Text(text)) if !text.is_empty() => {
                     reply.carried.push(json!({"type": "text", "text": text}));
                 }
-                Some(PartialBlock::Call { id, name, input }) => {
+                Some(PartialBlock::Call { id, name, mut input, given }) => {
+                    if input.is_empty() && given.is_object() {
+                        input = given.to_string();
+                    }
                     reply.carried.push(json!({"type": "tool_use", "id": id}));
                     reply.calls.push(ToolCall::new(id, name, &input));
                 }
@@ -204,13 +217,13 @@ impl ReplyReader for AnthropicReader {
         }
     }
 
-    fn finish(&mut self, reply: &mut ModelReply) -> bool {
+    fn finish(&mut self, reply: &mut ModelReply, _: bool) -> bool {
         for block in std::mem::take(&mut self.open).into_values() {
             match block {
                 PartialBlock::Text(text) if !text.is_empty() => {
                     reply.carried.push(json!({"type": "text", "text": text}));
                 }
-                PartialBlock::Call { id, name, input } => {
+                PartialBlock::Call { id, name, input, .. } => {
                     reply.carried.push(json!({"type": "tool_use", "id": id}));
                     reply.calls.push(ToolCall::new(id, name, &input).unfinished());
                 }

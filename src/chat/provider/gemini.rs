@@ -168,7 +168,7 @@ impl ReplyReader for GeminiReader {
         self.is_done = true;
     }
 
-    fn finish(&mut self, _: &mut ModelReply) -> bool {
+    fn finish(&mut self, _: &mut ModelReply, _: bool) -> bool {
         self.is_done
     }
 }

@@ -2,8 +2,9 @@
 //! in calls, and tools that the provider has refused left out.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -30,13 +31,16 @@ struct OfferedTool {
 pub(super) struct ToolOffer {
     format: ToolFormat,
     tools: Mutex<HashMap<String, OfferedTool>>,
+    /// Most tools in a request, as documented or as a refusal told.
+    max_tools: AtomicUsize,
     /// Whether it was said that there are too many.
     is_excess_told: AtomicBool,
 }
 
 impl ToolOffer {
     pub(super) fn new(format: ToolFormat) -> Self {
-        Self { format, tools: Mutex::default(), is_excess_told: AtomicBool::new(false) }
+        let max_tools = AtomicUsize::new(format.max_tools().unwrap_or(usize::MAX));
+        Self { format, tools: Mutex::default(), max_tools, is_excess_told: AtomicBool::new(false) }
     }
 
     fn tool(&self, spec: &ToolSpec) -> OfferedTool {
@@ -79,18 +83,42 @@ impl ToolOffer {
             message
         });
         let messages = messages.collect();
-        let most = self.format.max_tools().unwrap_or(usize::MAX);
+        let most = self.max_tools.load(Ordering::Relaxed);
+        let mut system = prompt.system.clone();
         let tools = offered.iter().take(most).map(|(spec, tool)| ToolSpec {
             name: spec.name.clone(),
-            description: spec.description.clone(),
+            description: self.description(spec, &mut system),
             schema: Arc::clone(&tool.sent),
         });
-        ModelPrompt { system: prompt.system.clone(), messages, tools: tools.collect() }
+        let tools = tools.collect();
+        ModelPrompt { system, messages, tools }
+    }
+
+    /// The description of a tool at the length that the provider takes; the rest of it goes to the
+    /// end of the system prompt.
+    fn description(&self, spec: &ToolSpec, system: &mut String) -> String {
+        let text = spec.description.as_str();
+        let most = self.format.max_description_chars().unwrap_or(usize::MAX);
+        if text.chars().count() <= most {
+            return text.to_owned();
+        }
+        const MORE: &str = " (goes on in the system prompt)";
+        let room = most.saturating_sub(MORE.len());
+        let end = text.char_indices().nth(room).map_or(text.len(), |(at, _)| at);
+        // At the end of a word, where there is one near.
+        let cut = text[..end].rfind(char::is_whitespace).filter(|at| end - at < 100).unwrap_or(end);
+        let name = &spec.name;
+        _ = write!(
+            system,
+            "\n\nThe description of the tool {name} goes on: {}",
+            text[cut..].trim()
+        );
+        format!("{}{MORE}", text[..cut].trim_end())
     }
 
     /// The first tool beyond the number that the provider takes, and what to tell of it; once.
     pub(super) fn excess(&self, prompt: &ModelPrompt) -> Option<(String, SafeText)> {
-        let most = self.format.max_tools()?;
+        let most = self.max_tools.load(Ordering::Relaxed);
         let first = prompt.tools.get(most)?;
         let more = prompt.tools.len() - most;
         let why = format!(
@@ -109,6 +137,20 @@ impl ToolOffer {
                 call.arguments = tool.adapted.decode(std::mem::take(&mut call.arguments));
             }
         }
+    }
+
+    /// Learns from a refusal how many tools the provider takes (`'tools': array too long. Expected an
+    /// array with maximum length 128`); returns whether it did.
+    pub(super) fn learn_max_tools(&self, refusal: &str) -> bool {
+        let is_it = refusal.contains("tools") && refusal.contains("too long");
+        let Some((_, rest)) = refusal.split_once("maximum length ").filter(|_| is_it) else {
+            return false;
+        };
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let Ok(most) = rest[..digits].parse::<usize>() else { return false };
+        // Each time fewer, so this ends.
+        let is_array = refusal.contains("array");
+        is_array && most > 0 && self.max_tools.fetch_min(most, Ordering::Relaxed) > most
     }
 
     /// Leaves out the tool that a refusal names; returns its name. `sent` is the refused prompt.

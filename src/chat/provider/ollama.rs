@@ -127,7 +127,7 @@ impl ReplyReader for OllamaReader {
         }
     }
 
-    fn finish(&mut self, reply: &mut ModelReply) -> bool {
+    fn finish(&mut self, reply: &mut ModelReply, _: bool) -> bool {
         if !self.thinking.is_empty() {
             reply.carried.push(json!({"thinking": std::mem::take(&mut self.thinking)}));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id};
 use crate::media::sound_format;
@@ -117,6 +117,8 @@ pub(super) struct OpenAiReader {
     /// What is signed of the message.
     extra: Option<Value>,
     is_done: bool,
+    /// Whether the provider behind the address failed in the middle.
+    is_broken: bool,
 }
 
 /// A call that is still incomplete.
@@ -131,14 +133,32 @@ struct PartialCall {
 
 impl OpenAiReader {
     /// The open call that a part belongs to.
-    fn open_call(&mut self, index: u64, id: &str) -> &mut PartialCall {
-        let belongs = |open: &PartialCall| {
-            open.index == index && (id.is_empty() || open.id.is_empty() || open.id == id)
+    fn open_call(&mut self, index: u64, id: &str, function: &Value) -> &mut PartialCall {
+        let name = function["name"].as_str().unwrap_or_default();
+        let arguments = match &function["arguments"] {
+            Value::String(text) => text.trim_start(),
+            Value::Object(_) => "{",
+            _ => "",
         };
+        let is_whole = |open: &PartialCall| {
+            serde_json::from_str::<Map<String, Value>>(&open.arguments).is_ok()
+        };
+        // Without ids, what follows whole arguments belongs to the next call.
+        let begins = |open: &PartialCall| {
+            let is_other = !name.is_empty() && name != open.name || arguments.starts_with('{');
+            id.is_empty() && is_other && is_whole(open)
+        };
+        let belongs = |open: &PartialCall| {
+            let is_same_id = id.is_empty() || open.id.is_empty() || open.id == id;
+            open.index == index && is_same_id && !begins(open)
+        };
+        let before = self.open.iter().rev().find(|open| open.index == index);
+        let before = before.filter(|_| name.is_empty()).map(|open| open.name.clone());
         // Some send all calls at one index, and only another id begins the next.
         let at = self.open.iter().rposition(belongs).unwrap_or(self.open.len());
         if at == self.open.len() {
-            self.open.push(PartialCall { index, ..PartialCall::default() });
+            let name = before.unwrap_or_default();
+            self.open.push(PartialCall { index, name, ..PartialCall::default() });
         }
         let open = &mut self.open[at];
         if open.id.is_empty() {
@@ -195,7 +215,8 @@ impl ReplyReader for OpenAiReader {
             reply.usage.output = usage["completion_tokens"].as_u64().unwrap_or_default();
         }
         let Some(choice) = data.pointer("/choices/0") else { return };
-        let delta = &choice["delta"];
+        // Some send the whole answer at once, as if no stream had been asked for.
+        let delta = choice.get("delta").or_else(|| choice.get("message")).unwrap_or(&Value::Null);
         for piece in delta[DETAILS].as_array().into_iter().flatten() {
             self.detail(piece);
         }
@@ -224,10 +245,10 @@ impl ReplyReader for OpenAiReader {
         }
         for (at, call) in delta["tool_calls"].as_array().into_iter().flatten().enumerate() {
             let index = call["index"].as_u64().unwrap_or(at as u64);
-            let open = self.open_call(index, call["id"].as_str().unwrap_or_default());
             let function = &call["function"];
-            // Some repeat the name with every part.
             let name = function["name"].as_str().unwrap_or_default();
+            let open = self.open_call(index, call["id"].as_str().unwrap_or_default(), function);
+            // Some repeat the name with every part.
             if name != open.name {
                 open.name.push_str(name);
             }
@@ -246,12 +267,13 @@ impl ReplyReader for OpenAiReader {
             None => return,
             Some("length") => reply.stop = Stop::Length,
             Some("content_filter") => reply.stop = Stop::Filtered,
+            Some("error") => self.is_broken = true,
             Some(_) => {}
         }
         self.is_done = true;
     }
 
-    fn finish(&mut self, reply: &mut ModelReply) -> bool {
+    fn finish(&mut self, reply: &mut ModelReply, is_ended: bool) -> bool {
         let details = std::mem::take(&mut self.details);
         for (key, text) in std::mem::take(&mut self.reasoning) {
             // The parts say the same, and are signed.
@@ -271,6 +293,7 @@ impl ReplyReader for OpenAiReader {
             let is_cut = call.problem.is_some() && reply.stop == Stop::Length;
             reply.calls.push(if is_cut { call.unfinished() } else { call });
         }
-        self.is_done
+        // Some end with `[DONE]` alone.
+        !self.is_broken && (self.is_done || is_ended)
     }
 }

@@ -205,7 +205,8 @@ pub(super) trait ReplyReader: Send {
     fn event(&mut self, data: &Value, reply: &mut ModelReply, on: OnDelta<'_>);
 
     /// Completes the calls at the end of the stream; returns whether the answer was complete.
-    fn finish(&mut self, reply: &mut ModelReply) -> bool;
+    /// `is_ended` tells that the stream said itself that it has ended (`[DONE]`).
+    fn finish(&mut self, reply: &mut ModelReply, is_ended: bool) -> bool;
 }
 
 /// How providers say that a prompt does not fit.
@@ -251,8 +252,10 @@ impl Fault {
         let words = format!("{} {} {}", word("type"), word("code"), word("status")).to_lowercase();
         let code = error.get("code").and_then(Value::as_u64).map(|code| code as u16);
         let says = |part: &str| words.contains(part) || text.to_lowercase().contains(part);
+        // A field that is too long is not the prompt.
+        let is_field = says("array too long") || says("string too long");
         let kind = match status.or(code) {
-            _ if TOO_LONG.iter().any(|part| says(part)) => K::TooLong,
+            _ if !is_field && TOO_LONG.iter().any(|part| says(part)) => K::TooLong,
             _ if words.contains("insufficient_quota") => K::RateLimited,
             Some(413) => K::TooLong,
             Some(401 | 403) => K::Unauthorized,

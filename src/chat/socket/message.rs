@@ -48,6 +48,12 @@ pub(super) enum ClientMessage {
     Abort,
     /// Cancel one call.
     AbortTool { id: String },
+    /// Request picture number `at` (from 0) of the result of a call.
+    Picture {
+        call: String,
+        #[serde(default)]
+        at: usize,
+    },
     /// Request the system prompt and its costs.
     Prompt,
     /// Request a pong.
@@ -88,6 +94,7 @@ impl ClientMessage {
             | Self::Answer { .. }
             | Self::Abort
             | Self::AbortTool { .. }
+            | Self::Picture { .. }
             | Self::Prompt
             | Self::Ping => false,
         }
@@ -104,13 +111,14 @@ pub(super) struct AttachedFile {
 }
 
 /// The types of messages from clients.
-pub(super) const CLIENT_TYPES: [&str; 14] = [
+pub(super) const CLIENT_TYPES: [&str; 15] = [
     "auth",
     "message",
     "resume",
     "answer",
     "abort",
     "abortTool",
+    "picture",
     "prompt",
     "ping",
     "sessions",

@@ -10,6 +10,9 @@ use schema::{AdaptedSchema, ToolFormat};
 /// Maximum number of findings of one tool and rule.
 const MAX_TOOL_FINDINGS: usize = 5;
 
+/// Where the longest description of a tool was seen to be refused.
+const DESCRIPTION_DOCUMENT: &str = "seen in getsentry/sentry-mcp#106";
+
 /// Something in a tool that providers do not take.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct ProviderObjection {
@@ -36,6 +39,14 @@ fn of_tool(tool: &ListedEntry<'_>, providers: &[ToolFormat]) -> Vec<CheckFinding
             let objection =
                 ProviderObjection { pointer: "/name".to_owned(), what, is_refused: true };
             found.entry(objection).or_default().push((provider, by));
+        }
+        let most = provider.max_description_chars();
+        let length = tool.text("description").unwrap_or_default().chars().count();
+        if let Some(most) = most.filter(|most| length > *most) {
+            let what = format!("the description has {length} characters, {most} are taken");
+            let pointer = "/description".to_owned();
+            let objection = ProviderObjection { pointer, what, is_refused: true };
+            found.entry(objection).or_default().push((provider, DESCRIPTION_DOCUMENT));
         }
         for change in AdaptedSchema::new(&document, provider).changes {
             let pointer = format!("/inputSchema{}", change.pointer);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Answer, Piece, Provider, Scene, call, remote, text};
 
 /// A red dot, and what stands for a sound.
-const PICTURE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
+pub(super) const PICTURE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
 const SOUND: &str = "UklGRiQAAABXQVZF";
 
 /// Asks a model whose two calls return a picture and a sound; returns the second request's body.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::serve::ListenerExt as _;
 use futures::{SinkExt as _, StreamExt as _};
+use mcpdeck::chat::llm::ModelPrice;
 use mcpdeck::chat::session::{ChatSessions, SessionLimits};
 use mcpdeck::chat::socket::{SignIns, SocketLimits, routes, ws_schema};
 use mcpdeck::chat::store::SessionFolder;
@@ -22,6 +23,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::{Message as Frame, WebSocketConfig};
 use tokio_util::sync::CancellationToken;
 
+use super::media::PICTURE;
 use crate::fake::{World, config, tool};
 use crate::page::Page;
 use crate::provider::{Answer, Piece, Provider};
@@ -47,12 +49,14 @@ struct Options {
     socket: SocketLimits,
     context: u64,
     fenced: bool,
+    price: Option<ModelPrice>,
     store: Option<Arc<dyn ChatStore>>,
 }
 
 fn usual(answers: Vec<Answer>) -> Options {
     let (sessions, socket) = (SessionLimits::default(), SocketLimits::default());
-    Options { answers, sessions, socket, context: 100_000, fenced: false, store: None }
+    let (context, fenced, price, store) = (100_000, false, None, None);
+    Options { answers, sessions, socket, context, fenced, price, store }
 }
 
 impl Service {
@@ -71,6 +75,7 @@ impl Service {
         let mut model = RemoteConfig::new(Format::OpenAi, url, "test-model");
         model.backoff = Duration::from_millis(1);
         (model.context, model.fenced) = (Some(options.context), options.fenced);
+        model.price = options.price;
         let model = Arc::new(ProviderModel::new(model).unwrap());
         let (clients, now) = (Clients::default(), host.clock().now());
         let (store, known) = (options.store, clients.clone());
@@ -914,4 +919,93 @@ async fn the_page_asks_whether_a_call_may_be_made() {
     page.run("log.querySelector('.ask button').click()").await;
     page.until("log.innerText.includes('Well.') && log.innerText.includes('✓ a__write')").await;
     assert_eq!(page.run("log.querySelectorAll('.ask button').length").await, 0);
+}
+
+/// Lets the tools of a service return a picture, and one that is no picture for people.
+fn return_pictures(service: &Service) {
+    service.world.server("a").answers(|_, _| async {
+        Ok(json!({"content": [
+            {"type": "text", "text": "a dot"},
+            {"type": "image", "mimeType": "image/png", "data": PICTURE},
+            {"type": "image", "mimeType": "image/svg+xml", "data": "PHN2Zy8+"},
+        ]}))
+    });
+}
+
+#[tokio::test]
+async fn pictures_of_results_are_asked_for_also_after_a_resume_and_in_a_branch() {
+    let service = Service::new(usual(vec![call("a__read"), text("Seen.")])).await;
+    return_pictures(&service);
+    let mut client = service.connect().await;
+    let events = client.ask("look").await;
+    let result = find(&events, "toolResult");
+    let about = json!([{"mimeType": "image/png", "bytes": PICTURE.len() / 4 * 3}]);
+    assert_eq!(result["pictures"], about);
+    assert!(!result.to_string().contains(PICTURE), "the events are small");
+    let (id, session) = (result["id"].clone(), client.id.clone());
+    let mut other = service.connect().await;
+    other.resume(&session, 0).await;
+    let mut branch = service.connect().await;
+    branch.resume(&session, 0).await;
+    branch.until("done").await;
+    branch.send(json!({"type": "branch"})).await;
+    let snapshot = branch.until("truncated").await.pop().unwrap();
+    assert_eq!(snapshot["snapshot"]["pictures"][id.as_str().unwrap()], about);
+    for client in [&mut client, &mut other, &mut branch] {
+        for (at, is_there) in [(0, true), (1, false)] {
+            client.send(json!({"type": "picture", "call": id, "at": at})).await;
+            let picture = client.until("picture").await.pop().unwrap();
+            let data = picture.get("data").and_then(Value::as_str);
+            assert_eq!(data, is_there.then_some(PICTURE), "{picture}");
+            assert_eq!(picture.get("mimeType").is_some(), is_there);
+        }
+    }
+    // Those of one session are not there for another.
+    let mut stranger = service.connect().await;
+    stranger.send(json!({"type": "picture", "payload": {"call": id}})).await;
+    let picture = stranger.until("picture").await.pop().unwrap();
+    assert_eq!(picture["payload"].get("data"), None, "{picture}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_shows_pictures_and_what_a_conversation_has_cost() {
+    let price = ModelPrice { input: 1.0, cached: None, written: None, output: 1.0 };
+    let mut options = usual(vec![call("a__read"), text("Seen."), text("Never.")]);
+    options.price = Some(price);
+    // The first turn uses 36 tokens.
+    options.sessions.turn.cost = Some(3e-5);
+    let service = Service::new(options).await;
+    return_pictures(&service);
+    let url = format!("http://{}/", service.address);
+    let Some(mut page) = Page::open(&url).await else { return };
+    page.until("document.readyState === 'complete' && typeof at === 'function'").await;
+    page.until("!at('enter').hidden").await;
+    page.run("at('token').value = 'token-1'; at('enter').requestSubmit()").await;
+    page.until("!at('say').hidden").await;
+    let ask = |text: &str| format!("at('text').value = '{text}'; at('say').requestSubmit()");
+    page.run(&ask("look")).await;
+    let is_shown = "document.images.length === 1 && document.images[0].naturalWidth === 1";
+    page.until(is_shown).await;
+    page.until("log.innerText.includes('in all')").await;
+    page.run("location.reload()").await;
+    page.until(&format!("typeof at === 'function' && !running && {is_shown}")).await;
+    // The next turn begins at the most that the conversation may cost.
+    page.run(&ask("and now?")).await;
+    page.until("log.innerText.includes('as much as it may')").await;
+    assert_eq!(page.run("log.innerText.includes('Never.')").await, false);
+    assert_eq!(service.provider.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_conversation_over_the_socket_stops_at_the_most_it_may_cost() {
+    let price = ModelPrice { input: 1.0, cached: None, written: None, output: 1.0 };
+    let mut options = usual(vec![text("One."), text("Two.")]);
+    (options.price, options.sessions.turn.cost) = (Some(price), Some(1e-5));
+    let service = Service::new(options).await;
+    let mut client = service.connect().await;
+    assert_eq!(reason(&client.ask("one").await), "end");
+    let second = client.ask("two").await;
+    assert_eq!((reason(&second), find(&second, "done")["rounds"].as_u64()), ("budget", Some(0)));
+    assert!(answer_text(&second).contains("as much as it may"), "{second:?}");
+    assert_eq!(service.provider.requests().len(), 1);
 }

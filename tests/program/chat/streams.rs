@@ -87,11 +87,19 @@ async fn every_recorded_stream_is_read_and_its_state_goes_back() {
     let streams: Vec<Stream> = serde_json::from_str(&index).unwrap();
     let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name());
     let mut files: Vec<String> = files.map(|name| name.into_string().unwrap()).collect();
-    files.retain(|name| name != "index.json");
+    files.retain(|name| name != "index.json" && name != "README.md");
     files.sort();
     let mut listed: Vec<&str> = streams.iter().map(|it| it.file.as_str()).collect();
     listed.sort_unstable();
     assert_eq!(files, listed, "each stream stands in the index");
+    let table = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let rows: Vec<&str> =
+        table.lines().filter(|line| line.contains(".sse") || line.contains(".ndjson")).collect();
+    let expected = streams.iter().map(|it| {
+        let provider = it.provider.as_str();
+        format!("| {provider} | {} | `{}` | {} |", it.quirk, it.file, it.source)
+    });
+    assert_eq!(rows, expected.collect::<Vec<_>>(), "the table is the index");
     for it in streams {
         let about = format!("{} ({}; {})", it.file, it.quirk, it.source);
         let recorded = std::fs::read_to_string(folder.join(&it.file)).unwrap();
@@ -140,4 +148,36 @@ async fn every_recorded_stream_is_read_and_its_state_goes_back() {
             assert!(!sent.contains(part), "{about}: {part} in {sent}");
         }
     }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_stream_is_read_whole() {
+    const JSON: &str = "Content-Type: application/json; charset=utf-8\r\n";
+    let call =
+        json!({"id": "c1", "type": "function", "function": {"name": "a__read", "arguments": "{}"}});
+    let message = json!({"role": "assistant", "content": "I read.", "tool_calls": [call]});
+    let whole =
+        json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
+    let parts = json!([
+        {"candidates": [{"content": {"parts": [{"text": "I "}]}}]},
+        {"candidates": [{"content": {"parts": [{"text": "read."}]}, "finishReason": "STOP"}]},
+    ]);
+    for (format, body, calls) in [(Format::OpenAi, whole, 1), (Format::Gemini, parts, 0)] {
+        let provider = Provider::new(vec![Answer::Status(200, JSON, body), text("Done.")]);
+        let scene = Scene::new().await;
+        let mut talk = Conversation::default();
+        let reason = scene.turn(model(format, &provider), &mut talk, "go").await;
+        assert_eq!(word(&reason), "end", "{format:?}: {:?}", scene.events());
+        assert!(scene.text().starts_with("I read."), "{format:?}: {}", scene.text());
+        assert_eq!(scene.results().len(), calls, "{format:?}");
+    }
+    // An error with status 200 is told as the provider words it, and once where it does not pass.
+    let error = json!({"error": {"type": "invalid_request_error", "message": "no such model"}});
+    let provider = Provider::new(vec![Answer::Status(200, JSON, error)]);
+    let scene = Scene::new().await;
+    let mut talk = Conversation::default();
+    let reason = scene.turn(model(Format::OpenAi, &provider), &mut talk, "go").await;
+    assert_eq!((word(&reason).as_str(), provider.requests().len()), ("failed", 1));
+    let told = format!("{:?}", scene.events());
+    assert!(told.contains("no such model"), "{told}");
 }
