@@ -204,6 +204,7 @@ impl App {
         self.widen_calls();
         let (screens, out) = (&mut self.screens, &mut self.out);
         screens.calls.work(visible, &look, area, out);
+        screens.work(&look, area, out);
         screens.answers.work(screens.open_request(), out);
         self.absorb();
         self.replying = false;

@@ -7,6 +7,7 @@ mod draw;
 pub mod port;
 #[cfg(test)]
 mod tests;
+mod viewer;
 
 use std::fmt::Write as _;
 
@@ -14,6 +15,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::TextArea;
 
 use crate::chat::port::{ChatCommand, ChatNews, Choose};
+use crate::chat::viewer::ChatCallScreen;
 use crate::effect::Effect;
 use crate::form::draw::Styles;
 use crate::form::editor::{area, edit};
@@ -53,6 +55,8 @@ struct ChatCall {
 struct ChatOutcome {
     is_error: bool,
     text: String,
+    /// Its pictures, as content blocks of a result.
+    pictures: Vec<Value>,
     /// Duration in milliseconds, if known.
     took: Option<u64>,
 }
@@ -151,6 +155,7 @@ impl ChatScreen {
                 let outcome = ChatOutcome {
                     is_error: event["isError"] == true,
                     text: text("text").to_owned(),
+                    pictures: event["pictures"].as_array().cloned().unwrap_or_default(),
                     took: event["durationMs"].as_u64(),
                 };
                 self.change_call(text("id"), |call| call.result = Some(outcome));
@@ -373,7 +378,7 @@ impl ChatScreen {
     /// Opens the arguments and result of a call.
     fn open(&self, at: usize, out: &mut Out) {
         if let Some(call) = self.call(at) {
-            out.open(draw::viewer(call, self.laid.0));
+            out.open(ChatCallScreen::new(call));
         }
     }
 

@@ -121,6 +121,9 @@ pub trait Screen {
         None
     }
 
+    /// Asks for work on other threads, after each event; `area` is the room there is for it.
+    fn work(&mut self, _look: &Styles, _area: Rect, _out: &mut Out) {}
+
     /// Brings itself up to date before a frame; `ui.area` is the room there is for it.
     fn prepare(&mut self, _ui: Ui<'_>) {}
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -122,7 +122,8 @@ impl Talking {
     async fn catch_up(&mut self) {
         for (number, event) in self.session.since(self.seen).1 {
             self.seen = number;
-            self.send(ChatNews::Event(serde_json::from_str(&event).unwrap_or_default())).await;
+            let event = self.with_pictures(serde_json::from_str(&event).unwrap_or_default());
+            self.send(ChatNews::Event(event)).await;
         }
     }
 
@@ -135,6 +136,7 @@ impl Talking {
         self.newest = self.session.newest();
         let (events, seen) = self.session.so_far();
         self.seen = seen;
+        let events = events.into_iter().map(|event| self.with_pictures(event)).collect();
         let (with, busy) = (self.with(), self.session.is_busy());
         let suggestions = self.session.agent().model().suggestions();
         let suggestions = suggestions.iter().map(|text| SafeText::cut(text, 200)).collect();
@@ -170,6 +172,19 @@ impl Talking {
             ChatCommand::List(what) => {
                 let choices = self.choices(what, &me).await?;
                 self.send(ChatNews::Choices(what, choices)).await;
+            }
+            ChatCommand::Find(words) => {
+                let found = self.conversations(&me, words.as_deref().unwrap_or_default()).await;
+                self.send(ChatNews::Choices(Choose::Conversation, found)).await;
+            }
+            ChatCommand::Rename(name) => {
+                self.sessions.rename(&self.session.id, &me, &name.unwrap_or_default()).await;
+            }
+            ChatCommand::Delete => {
+                let id = self.session.id.clone();
+                self.sessions.delete(&id, &me).await;
+                let session = self.sessions.open(me).ok_or("there are too many conversations")?;
+                self.show(session).await;
             }
             ChatCommand::Open(id) => {
                 let session = match id {
@@ -209,6 +224,24 @@ impl Talking {
         Ok(())
     }
 
+    /// The conversations that hold these words, the last one first.
+    async fn conversations(&self, me: &Principal, words: &str) -> Vec<(SafeText, ChatCommand)> {
+        let all = self.sessions.list(me, words).await.into_iter();
+        all.map(|(id, title)| (SafeText::cut(&title, 80), ChatCommand::Open(Some(id)))).collect()
+    }
+
+    /// An event for the screen: with the pictures themselves.
+    fn with_pictures(&self, mut event: Value) -> Value {
+        let id = event["id"].as_str().unwrap_or_default().to_owned();
+        let pictures = event.get_mut("pictures").and_then(Value::as_array_mut);
+        for (at, about) in pictures.into_iter().flatten().enumerate() {
+            if let Some((mime, data)) = self.session.picture(&id, at) {
+                *about = json!({"type": "image", "mimeType": mime, "data": data});
+            }
+        }
+        event
+    }
+
     async fn choices(
         &self,
         what: Choose,
@@ -217,11 +250,24 @@ impl Talking {
         let line = |text: &str| SafeText::cut(text, 80);
         Ok(match what {
             Choose::Conversation => {
-                let new = (line("a new conversation"), ChatCommand::Open(None));
-                let old = self.sessions.list(me, "").await.into_iter();
-                let old = old.map(|(id, title)| (line(&title), ChatCommand::Open(Some(id))));
-                std::iter::once(new).chain(old).collect()
+                let mut all = vec![(line("a new conversation"), ChatCommand::Open(None))];
+                let old = self.conversations(me, "").await;
+                if !old.is_empty() {
+                    all.push((line("search what was said…"), ChatCommand::Find(None)));
+                }
+                let is_here = |(_, command): &(SafeText, ChatCommand)| matches!(command, ChatCommand::Open(Some(id)) if *id == self.session.id);
+                if old.iter().any(is_here) {
+                    all.push((line("rename this conversation…"), ChatCommand::Rename(None)));
+                    let delete = ChatCommand::List(Choose::Deletion);
+                    all.push((line("delete this conversation…"), delete));
+                }
+                all.extend(old);
+                all
             }
+            Choose::Deletion => vec![
+                (line("keep it"), ChatCommand::List(Choose::Conversation)),
+                (line("delete it for good"), ChatCommand::Delete),
+            ],
             Choose::Model => {
                 let source = &self.source;
                 let mut models = source.settings.choices(&source.env);
@@ -260,17 +306,48 @@ mod tests {
         let source = ChatSource { settings, env, files: Vec::new(), most_cost: None };
         let chat = open(Arc::new(Embedded), source)(host.clone(), news).expect("a chat");
         let _ = chat.try_send(ChatCommand::Say("hello there".to_owned(), None));
-        let choices = loop {
+        let done = |news: &ChatNews| matches!(news, ChatNews::Event(e) if e["type"] == "done");
+        while !done(&received.recv().await.expect("the chat goes on")) {}
+        let mut listed = async |command| {
+            let _ = chat.try_send(command);
+            loop {
+                let news = received.recv().await.expect("the chat goes on");
+                let ChatNews::Choices(_, choices) = news else { continue };
+                let titles = choices.iter().map(|(title, _)| title.to_string());
+                return titles.filter(|title| !title.ends_with('…')).collect::<Vec<_>>();
+            }
+        };
+        let all = ChatCommand::List(Choose::Conversation);
+        assert_eq!(listed(all.clone()).await, ["a new conversation", "hello there"]);
+        let _ = chat.try_send(ChatCommand::Rename(Some("greeting".to_owned())));
+        assert_eq!(listed(all.clone()).await, ["a new conversation", "greeting"]);
+        // The words are those of the conversation, not of its name alone.
+        let find = |words: &str| ChatCommand::Find(Some(words.to_owned()));
+        assert_eq!(listed(find("HELLO")).await, ["greeting"]);
+        assert_eq!(listed(find("nothing of this")).await, Vec::<String>::new());
+        assert_eq!(listed(ChatCommand::List(Choose::Deletion)).await.len(), 2);
+        let _ = chat.try_send(ChatCommand::Delete);
+        assert_eq!(listed(all).await, ["a new conversation"]);
+        host.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn a_conversation_stops_at_the_most_it_may_cost() {
+        let none = r#"{"servers": {}}"#;
+        let host = host::Host::builder().config_text(none).initialize().await.expect("a host");
+        let (settings, env) = (ChatSettings::default(), Environment::of_process());
+        let (news, mut received) = mpsc::channel(64);
+        let source = ChatSource { settings, env, files: Vec::new(), most_cost: Some(1.0) };
+        let chat = open(Arc::new(Embedded), source)(host.clone(), news).expect("a chat");
+        let _ = chat.try_send(ChatCommand::Say("hello there".to_owned(), None));
+        let done = loop {
             match received.recv().await.expect("the chat goes on") {
-                ChatNews::Event(event) if event["type"] == "done" => {
-                    let _ = chat.try_send(ChatCommand::List(Choose::Conversation));
-                }
-                ChatNews::Choices(_, choices) => break choices,
+                ChatNews::Event(event) if event["type"] == "done" => break event,
                 _ => {}
             }
         };
-        let titles: Vec<&str> = choices.iter().map(|(title, _)| title.as_str()).collect();
-        assert_eq!(titles, ["a new conversation", "hello there"]);
+        // No price is known, and something must not cost more than was said.
+        assert_eq!((&done["reason"], &done["rounds"]), (&json!("budget"), &json!(0)), "{done}");
         host.shutdown().await;
     }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::screens::OpenScreen;
 use super::{App, AppFocus, answers, keys, playback};
 use crate::call::CallScreen;
+use crate::chat::port::ChatCommand;
 use crate::effect::{Baseline, ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use crate::entry::FormScreen;
 use crate::keymap::KeyScope;
@@ -410,6 +411,12 @@ impl App {
             Pick::Approval(ApprovalPick::SendNext(_) | ApprovalPick::SendOthers)
                 if !self.was_read() => {}
             Pick::Approval(pick) => self.screens.approval_pick(pick, &self.model, &mut self.out),
+            Pick::Chat(ChatCommand::Rename(None)) => {
+                self.open(NamePrompt::new(Named::Conversation, "", Vec::new()))
+            }
+            Pick::Chat(ChatCommand::Find(None)) => {
+                self.open(NamePrompt::new(Named::Conversations, "", Vec::new()))
+            }
             Pick::Chat(command) => self.effects.push(Effect::Chat(command)),
             Pick::Order(order) => self.effects.push(Effect::Order(order)),
         }

@@ -9,6 +9,7 @@ use crate::call::{CallScreen, CallSubject};
 use crate::chat::ChatScreen;
 use crate::effect::{Effect, Order};
 use crate::form::CheckResult;
+use crate::form::draw::Styles;
 use crate::message::{CallPurpose, FormToken, Message};
 use crate::model::{Model, Todo};
 use crate::overlay::SignInDialog;
@@ -272,6 +273,8 @@ impl Screens {
             Message::PictureDone(token, done) => {
                 if let Some(view) = self.calls.view_of(token) {
                     view.picture_done(*done);
+                } else {
+                    _ = self.receive(&Message::PictureDone(token, done), out);
                 }
             }
             Message::Checked(token, found) => self.checked(token, *found, out),
@@ -320,6 +323,13 @@ impl Screens {
         });
         // The model goes on answering while the chat is closed.
         own.chain(self.chat.iter().filter_map(Screen::unsaved))
+    }
+
+    /// Lets the uppermost screen ask for work on other threads.
+    pub fn work(&mut self, look: &Styles, area: Option<Rect>, out: &mut Out) {
+        if let (Some(OpenScreen::Own(screen)), Some(area)) = (self.stack.last_mut(), area) {
+            screen.work(look, area, out);
+        }
     }
 
     /// Passes a message to the open screens; returns whether one of them was waiting for it.

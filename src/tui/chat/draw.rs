@@ -1,4 +1,4 @@
-//! Drawing of the chat screen: its parts as lines, the screen around them, and its readers.
+//! Drawing of the chat screen: its parts as lines, the screen around them, and its reader.
 
 use ratatui::style::Modifier;
 use ratatui::widgets::Widget as _;
@@ -74,6 +74,11 @@ fn of_call(call: &ChatCall, unfolded: bool, width: u16, look: &Styles) -> Vec<Ch
             lines.extend(tree(&call.arguments, width, look));
         }
         if let Some(outcome) = &call.result {
+            for picture in &outcome.pictures {
+                let kind = picture["mimeType"].as_str().unwrap_or_default();
+                let text = format!("  picture, {kind}: open the call to see it");
+                lines.push(vec![(SafeText::cut(&text, width.into()), look.accent)]);
+            }
             match serde_json::from_str::<Value>(&outcome.text) {
                 Ok(value) if value.is_object() || value.is_array() => {
                     lines.push(vec![(SafeText::line("  gave"), look.muted)]);
@@ -129,25 +134,6 @@ fn tree(value: &Value, width: u16, look: &Styles) -> Vec<ChatLine> {
         out.push(row);
     }
     out
-}
-
-/// A reader with the arguments and result of a call.
-pub(super) fn viewer(call: &ChatCall, area: Rect) -> TextReader {
-    let mut doc = Doc::new(reader_width(area));
-    doc.heading("arguments").json(0, &call.arguments);
-    match &call.result {
-        None => _ = doc.heading("result").text(0, &"not available yet", Role::Faint),
-        Some(outcome) => {
-            doc.heading(if outcome.is_error { "error" } else { "result" });
-            match serde_json::from_str::<Value>(&outcome.text) {
-                Ok(value) if value.is_object() || value.is_array() => _ = doc.json(0, &value),
-                _ => _ = doc.text(0, &SafeText::block(&outcome.text), Role::Foreign),
-            }
-        }
-    }
-    let mut reader = TextReader::new(ink!("{}", &call.name), doc);
-    reader.raw = call.result.as_ref().map(|outcome| outcome.text.clone());
-    reader
 }
 
 impl ChatScreen {

@@ -16,6 +16,12 @@ pub enum ChatCommand {
     CancelCall(String),
     /// List the available choices.
     List(Choose),
+    /// List the conversations that hold these words; `None` asks for them.
+    Find(Option<String>),
+    /// Give the open conversation this name; `None` asks for it.
+    Rename(Option<String>),
+    /// Delete the open conversation.
+    Delete,
     /// Continue this conversation, or start a new one.
     Open(Option<String>),
     /// Continue in a copy of this conversation, cut before the message with this index if given.
@@ -32,6 +38,7 @@ named! {
     /// The kinds of choices, with the titles of their lists.
     pub enum Choose {
         Conversation = "conversations",
+        Deletion = "delete this conversation?",
         Model = "models",
         /// A profile of the policy.
         Profile = "profiles",

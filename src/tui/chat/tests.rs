@@ -74,14 +74,33 @@ fn a_call_is_one_line_unfolds_to_its_result_and_opens() {
     screen.apply(Action::Send, &mut out);
     assert!(out.screen.is_some(), "nothing is open");
     let at = screen.selected.unwrap();
-    let reader = draw::viewer(screen.call(at).unwrap(), Rect::new(0, 0, 80, 24));
-    assert!(reader.text.doc.to_text().contains("4␛2"), "{}", reader.text.doc.to_text());
+    let opened = ChatCallScreen::new(screen.call(at).unwrap());
+    assert_eq!(opened.view.first_text(), "4\u{1b}2");
+    assert_eq!(opened.view.result["arguments"], json!({"n": 1}));
     // With a running call selected, only that call is cancelled.
     screen.event(&call("2")[0]);
     act(&mut screen, Action::Back);
     act(&mut screen, Action::NextBlock);
     let wanted = ChatCommand::CancelCall("2".to_owned());
     assert_eq!(act(&mut screen, Action::CancelCall), Some(wanted));
+}
+
+#[test]
+fn a_result_that_is_json_is_a_tree_and_pictures_come_with_it() {
+    let picture = json!({"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="});
+    let [begun, mut ended] = call("1");
+    ended["text"] = json!(r#"{"rows": [1, 2]}"#);
+    let screen = |ended: &Value| screen(&[begun.clone(), ended.clone()]);
+    let tree = screen(&ended);
+    let opened = ChatCallScreen::new(tree.call(0).unwrap());
+    assert_eq!(opened.view.tab, crate::result::view::ResultTab::Structured);
+    assert_eq!(opened.view.result["structuredContent"]["rows"], json!([1, 2]));
+    ended["pictures"] = json!([picture]);
+    let mut shown_screen = screen(&ended);
+    act(&mut shown_screen, Action::Fold);
+    assert!(shown(&shown_screen).contains("picture, image/png"), "{}", shown(&shown_screen));
+    let opened = ChatCallScreen::new(shown_screen.call(0).unwrap());
+    assert_eq!((opened.view.result["content"][1].clone(), opened.view.blocks.len()), (picture, 2));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The palette: every action, server, saved call and theme, and everything servers offer, found by
 //! typing a few letters.
 
+use crate::chat::port::ChatCommand;
 use crate::find;
 use crate::keymap::KeyScope;
 use crate::pane::{Cx, Gesture, Out, Ui};
@@ -190,6 +191,10 @@ pub enum Named {
     Call(LinePrompt),
     /// The file of a recording to compare definitions with.
     Recording,
+    /// The open conversation of the chat.
+    Conversation,
+    /// Words that conversations hold.
+    Conversations,
 }
 
 /// A prompt for a name.
@@ -211,6 +216,8 @@ impl NamePrompt {
             Named::Filter(text) => (ink!("save the filter as"), Ink::line(text)),
             Named::Call(line) => (ink!("{}", line.name()), Ink::default()),
             Named::Recording => (ink!("compare with the recording"), Ink::default()),
+            Named::Conversation => (ink!("rename the conversation"), Ink::default()),
+            Named::Conversations => (ink!("search the conversations"), Ink::default()),
         };
         Self { title, input: TextInput::new(proposed), note, named, taken }
     }
@@ -244,6 +251,8 @@ impl Screen for NamePrompt {
                     Named::Call(line) => Pick::Call(CallPick::Line(line, name)),
                     Named::Filter(text) => Pick::Filter(FilterPick::Save { name, text }),
                     Named::Recording => Pick::Recording(name),
+                    Named::Conversation => Pick::Chat(ChatCommand::Rename(Some(name))),
+                    Named::Conversations => Pick::Chat(ChatCommand::Find(Some(name))),
                 });
             }
             Action::Back => out.close(),
@@ -271,7 +280,9 @@ impl Screen for NamePrompt {
         super::keys(cx, KeyScope::Ask, &mut pen, |action| match (action, &self.named) {
             (
                 Action::Open,
-                Named::Call(LinePrompt::Search | LinePrompt::File) | Named::Recording,
+                Named::Call(LinePrompt::Search | LinePrompt::File)
+                | Named::Recording
+                | Named::Conversations,
             ) => Some("ok"),
             (Action::Open, _) => Some("save"),
             (action, _) => Some(action.label()),

@@ -140,6 +140,11 @@ impl ResultView {
         }
     }
 
+    /// Shows the structured content, as a tree.
+    pub(crate) fn show_structured(&mut self) {
+        self.show(ResultTab::Structured);
+    }
+
     pub(super) fn show(&mut self, tab: ResultTab) {
         self.tab = tab;
         self.scroll = 0;
