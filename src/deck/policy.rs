@@ -24,16 +24,21 @@ use serde_json::Value;
 use self::file::MAX_RIGHTS_BYTES;
 pub use self::file::{RightsContent, RightsFile, Standing};
 use crate::written::WrittenText;
-use base::Timestamp;
 use base::atomic::{Readers, alone, replace};
 use base::file::file_key;
+use base::pointer::child_pointer;
 use base::state::{StateFile, StateFolder};
+use base::text::nearest;
 use base::text::path::spelled;
+use base::{SafeText, Timestamp};
 use config::Environment;
 use host::{Grant, GrantId, GrantKind, NewGrant, Pins, PolicyConfig, Rules};
 
 /// Name of the file beside `mcp.json`.
 pub const POLICY_FILE: &str = "mcpdeck.policy.json";
+
+/// Similarity above which a key of a configuration counts as a misspelt `"policy"`.
+const MIN_KEY_SIMILARITY: f64 = 0.9;
 
 /// A policy that can be used: the `"policy"` of an `mcp.json`, or the file beside it.
 #[derive(Clone, Debug, Default)]
@@ -52,13 +57,51 @@ impl PolicyFile {
         self.config == PolicyConfig::default()
     }
 
-    /// Whether its file is gone, as opposed to saying something else now.
+    /// Whether what it is from says nothing of a policy any more, as opposed to something else: the
+    /// file is gone, or a whole configuration has no `"policy"`.
     pub(crate) fn is_lost(&self) -> bool {
-        let gone = |path: &PathBuf| {
-            path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        };
-        self.source.as_ref().is_some_and(gone)
+        let Some(path) = &self.source else { return false };
+        match path.symlink_metadata() {
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+            Ok(_) if is_beside(path) => false,
+            Ok(_) => {
+                let whole = WrittenText::find(path).ok().flatten();
+                let whole = whole.and_then(|text| text.whole_configuration().ok());
+                whole.is_some_and(|whole| whole.get("policy").is_none())
+            }
+        }
     }
+
+    /// Whether what the files say now ends these rules, which are lost: it is the same at another
+    /// place, or is from a place that takes precedence over theirs.
+    pub(crate) fn is_ended_by(&self, found: &Self, configs: &[PathBuf]) -> bool {
+        let rank = |policy: &Self| precedence(policy.source.as_deref()?, configs);
+        found.source.is_some() && (found.config == self.config || rank(found) > rank(self))
+    }
+
+    /// The place of rules that are lost, for messages.
+    pub(crate) fn place(&self) -> String {
+        match self.source.as_deref() {
+            None => "the policy".to_owned(),
+            Some(path) if is_beside(path) => spelled(path).into_owned(),
+            Some(path) => format!("`policy` of {}", spelled(path)),
+        }
+    }
+}
+
+/// Whether a path is that of a policy file, as opposed to a configuration.
+fn is_beside(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == POLICY_FILE)
+}
+
+/// Which of the places of a policy takes precedence: the greater. `None` for another place.
+fn precedence(source: &Path, configs: &[PathBuf]) -> Option<usize> {
+    let whole = |path: &Path| {
+        config::clean_path(&std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()))
+    };
+    let source = whole(source);
+    let places = configs.iter().flat_map(|it| [whole(it), whole(&it.with_file_name(POLICY_FILE))]);
+    { places }.collect::<Vec<_>>().iter().rposition(|place| *place == source)
 }
 
 /// Loads the policy of a configuration: that of the last file with one; the policy file beside it
@@ -80,8 +123,22 @@ pub fn load_policy(configs: &[PathBuf]) -> Result<PolicyFile, Vec<String>> {
         if let Some(value) = whole.get_mut("policy") {
             return compiled(config, &text, "/policy", value.take());
         }
+        // A policy under another name would silently have no effect.
+        if let Some(key) = misspelt(&whole) {
+            let problem = "is not a known key; did you mean `policy`?";
+            let problem = format!("`{}` {problem}", SafeText::cut(key, 160));
+            return Err(one(text.problem(&child_pointer("", key), &problem)));
+        }
     }
     Ok(PolicyFile::default())
+}
+
+/// A key of a configuration that seems to be meant as its `"policy"`.
+fn misspelt(whole: &Value) -> Option<&str> {
+    let keys = whole.as_object()?.iter().filter(|(_, value)| value.is_object());
+    let plain = |key: &str| key.to_lowercase().replace(['_', '-', ' '], "");
+    let is_close = |key: &str| nearest(&plain(key), ["policy"], MIN_KEY_SIMILARITY).is_some();
+    { keys }.map(|(key, _)| key.as_str()).find(|key| is_close(key))
 }
 
 fn compiled(
@@ -103,8 +160,8 @@ fn compiled(
     }
 }
 
-/// The rules of a policy file as they were last in force, kept in the state folder: the loss of the
-/// file between two runs ends none of them.
+/// The rules of a policy as they were last in force, kept in the state folder: the loss of the file,
+/// or of the `"policy"` in it, between two runs ends none of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct RememberedRules {
@@ -132,7 +189,7 @@ impl RulesMemory {
         Some(Self { file, cwd: env.cwd.clone() })
     }
 
-    /// The rules whose file is gone, if there are any.
+    /// The rules whose source says nothing of them any more, if there are any.
     ///
     /// # Errors
     /// One sentence that names the file of the memory, when it cannot be used.
@@ -143,7 +200,13 @@ impl RulesMemory {
         Ok(Some(file).filter(|file| file.is_lost() && !file.is_empty()))
     }
 
-    /// Keeps the rules that are in force now, unless their file is gone.
+    /// Whether the rules that were last in force apply to the user too.
+    pub(crate) fn binds_user(&self) -> bool {
+        let kept = self.file.read().ok().flatten();
+        kept.is_some_and(|kept| kept.config.applies_to_person)
+    }
+
+    /// Keeps the rules that are in force now, unless they are lost.
     pub(crate) fn keep(&self, rules: &PolicyFile) {
         if rules.is_lost() {
             return;
@@ -171,11 +234,11 @@ impl RulesMemory {
     }
 }
 
-/// What ends rules whose file is gone.
+/// What ends rules that are lost.
 pub(crate) const LOST_RULES_END: &str = "it is back, or `mcpdeck policy clear` ends it";
 
-/// The rules of a configuration that hold where no service runs: those of [`load_policy`], or those
-/// of a file that is gone, as they were last in force. The operator is told of these.
+/// The rules of a configuration that hold where no service runs: those of [`load_policy`], or lost
+/// ones, as they were last in force. The operator is told of these.
 ///
 /// # Errors
 /// As [`load_policy`]; when no file has a policy, and what is remembered cannot be used.
@@ -186,8 +249,9 @@ pub(crate) fn standing_policy(
     let found = load_policy(configs)?;
     let memory = configs.last().and_then(|main| RulesMemory::from_config(main, env));
     match memory.map_or(Ok(None), |memory| memory.lost()) {
+        Ok(Some(lost)) if lost.is_ended_by(&found, configs) => Ok(found),
         Ok(Some(lost)) => {
-            let place = lost.source.as_deref().map(spelled).unwrap_or_default();
+            let place = lost.place();
             base::notices::notify(&format!(
                 "{place}: it is gone; what it said stays in force until {LOST_RULES_END}"
             ));
@@ -373,7 +437,7 @@ mod tests {
     fn what_is_no_whole_object_of_rules_is_a_problem_that_names_the_file() {
         let dir = tempfile::tempdir().expect("a folder");
         let config = dir.path().join("mcp.json");
-        let policies: [&[u8]; 22] = [
+        let policies: [&[u8]; 28] = [
             b"",
             b"  \n",
             b"\xef\xbb\xbf",
@@ -392,6 +456,12 @@ mod tests {
             b"{\"profiles\": {\"ci\": []}}",
             b"{\"trifecta\": []}",
             b"{\"deny\": [\"a.t\"], \"deny\": []}",
+            b"{\"deny\": [{\"tools\": []}]}",
+            b"{\"deny\": [{\"servers\": [], \"tools\": [\"t\"]}]}",
+            b"{\"deny\": [{\"servers\": []}]}",
+            b"{\"limits\": {\"callTimeout\": -1}}",
+            b"{\"profiles\": {\"ci\": {\"limits\": {\"callTimeout\": 0}}}}",
+            b"{\"hook\": {\"url\": \"http://127.0.0.1\", \"timeout\": 1e300}}",
             b"{\"deny\": [[\"a\"]]}",
             b"{\"deny\": [\"\"]}",
             b"{\"deny\": [\"a.t\", \"  \"]}",
@@ -412,6 +482,8 @@ mod tests {
             "[]",
             "{\"servers\": {}",
             "{\"servers\": {}, \"policy\": []}",
+            "{\"servers\": {}, \"Policy\": {\"deny\": [\"a\"]}}",
+            "{\"servers\": {}, \"polcy\": {\"deny\": [\"a\"]}}",
             "{\"servers\": {}, \"policy\": null}",
             "{\"servers\": {}, \"policy\": \"\"}",
             "{\"servers\": {}, \"policy\": {\"deny\": [\"a\"]}, \"policy\": {}}",

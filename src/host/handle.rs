@@ -820,6 +820,7 @@ impl Host {
             options.timeout = Some(own.min(limit));
         }
         let id = options.id.unwrap_or_else(|| shared.next_call_id());
+        let longest = self.longest(&options);
         let operation = Operation {
             shared,
             slot,
@@ -831,6 +832,7 @@ impl Host {
             admission,
             deadline: patience.deadline,
             is_bound: patience.is_bound,
+            longest,
         };
         operation.run().await
     }
@@ -861,6 +863,18 @@ impl Host {
         let principal = (!options.origin.is_person()).then(|| options.principal())?;
         let limit = in_force.config.limits_for(&principal, None).call_timeout;
         (limit < Duration::MAX).then_some(limit)
+    }
+
+    /// The longest time that such a call may take whatever its progress, where one is set.
+    fn longest(&self, options: &CallOptions) -> Option<Duration> {
+        let is_set = self
+            .inner
+            .shared
+            .policy
+            .in_force()
+            .config
+            .sets_call_timeout(&options.principal().profile);
+        self.call_limit(options).filter(|_| is_set)
     }
 
     /// How long a caller waits for a server that is being started: until its own deadline if it has

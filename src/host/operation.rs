@@ -57,6 +57,8 @@ pub struct Operation {
     pub deadline: Instant,
     /// Whether that is the end of its whole time.
     pub is_bound: bool,
+    /// The longest time it may take whatever its progress, where the policy sets one.
+    pub longest: Option<Duration>,
 }
 
 /// A failed round.
@@ -777,7 +779,8 @@ impl Flight {
         let started = operation.shared.clock.now();
         let live = slot.live();
         let timeout = options.timeout.unwrap_or(live.config.request_timeout);
-        let limits = (timeout, live.config.wire.max_call.max(timeout));
+        let longest = live.config.wire.max_call.max(timeout);
+        let limits = (timeout, operation.longest.map_or(longest, |set| set.min(longest)));
         let (cancel, progress) = (options.cancel.clone(), options.progress.clone());
         let row = Arc::new(InFlight {
             view: CallView {

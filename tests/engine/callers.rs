@@ -379,6 +379,81 @@ async fn a_policy_file_that_vanishes_between_two_runs_ends_no_rule() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_section_that_vanishes_from_a_whole_configuration_ends_no_rule() {
+    let scene = Scene::new(json!({})).await;
+    let (config, beside) = (scene.config(), scene.folder.path().join("mcpdeck.policy.json"));
+    std::fs::remove_file(&beside).unwrap();
+    let with = |policy: &str| format!(r#"{{"servers": {{"a": {{"command": "a"}}}}{policy}}}"#);
+    std::fs::write(&config, with(r#", "policy": {"deny": ["a.write"]}"#)).unwrap();
+    let keeper = scene.keeper().await;
+    keeper.grant(all(GrantKind::Always)).unwrap();
+    assert_eq!(scene.code("a.write").await, "ERR_TOOL_NOT_FOUND");
+
+    // While it runs, and between two runs: another program has written the file anew.
+    for text in [with(""), with(r#", "Policy": {"deny": []}"#)] {
+        std::fs::write(&config, &text).unwrap();
+        keeper.look_again().await;
+        assert_eq!(scene.code("a.write").await, "ERR_TOOL_NOT_FOUND", "{text}");
+        assert!(keeper.notices().join("\n").contains("`policy`"), "{:?}", keeper.notices());
+    }
+    drop(keeper);
+    std::fs::write(&config, with("")).unwrap();
+    let keeper = scene.keeper().await;
+    assert_eq!(scene.code("a.write").await, "ERR_TOOL_NOT_FOUND");
+    assert!(keeper.notices().join("\n").contains("is gone"), "{:?}", keeper.notices());
+
+    // It was moved, in the order that leaves a time without any.
+    std::fs::write(&beside, r#"{"deny": ["a.write"]}"#).unwrap();
+    keeper.look_again().await;
+    assert_eq!((keeper.notices(), scene.code("a.write").await), (vec![], "ERR_TOOL_NOT_FOUND"));
+    std::fs::remove_file(&beside).unwrap();
+    keeper.look_again().await;
+    assert!(!keeper.notices().is_empty());
+    std::fs::write(&config, with(r#", "policy": {"deny": ["a.write"]}"#)).unwrap();
+    keeper.look_again().await;
+    assert_eq!((keeper.notices(), scene.code("a.write").await), (vec![], "ERR_TOOL_NOT_FOUND"));
+
+    // What says that there are no rules ends them.
+    std::fs::write(&config, with(r#", "policy": {}"#)).unwrap();
+    keeper.look_again().await;
+    assert_eq!((keeper.notices(), scene.code("a.write").await), (vec![], "ok"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_verb_ends_lost_rules_of_each_of_several_configurations() {
+    let scene = Scene::new(json!({"deny": ["a.write"]})).await;
+    let last = scene.folder.path().join("last");
+    std::fs::create_dir(&last).unwrap();
+    let configs = [scene.config(), last.join("mcp.json")];
+    for config in &configs {
+        std::fs::write(config, r#"{"servers": {}}"#).unwrap();
+    }
+    let keeper = PolicyKeeper::open(&scene.host, &configs, &scene.env).await;
+    keeper.grant(all(SESSION)).unwrap();
+    assert_eq!(scene.code("a.write").await, "ERR_TOOL_NOT_FOUND");
+    std::fs::remove_file(scene.folder.path().join("mcpdeck.policy.json")).unwrap();
+    keeper.look_again().await;
+    assert_eq!(scene.code("a.write").await, "ERR_TOOL_NOT_FOUND");
+    mcpdeck::deck::clear_policy(&configs[1]).unwrap();
+    keeper.look_again().await;
+    assert_eq!((keeper.notices(), scene.code("a.write").await), (vec![], "ok"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unusable_policy_is_closed_to_the_user_whom_it_bound_before() {
+    for text in ["", "{}]", "[]"] {
+        let scene = Scene::new(json!({"appliesToPerson": true, "deny": ["a.write"]})).await;
+        drop(scene.keeper().await);
+        let file = scene.folder.path().join("mcpdeck.policy.json");
+        std::fs::write(&file, text).unwrap();
+        let keeper = PolicyKeeper::open_for_user(&scene.host, &[scene.config()], &scene.env).await;
+        let error = scene.host.call_tool("a.write", json!({})).await.expect_err(text);
+        assert_eq!(error.code, ErrorCode::PermissionDenied, "{error}");
+        drop(keeper);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_nobody_limited_is_counted_for_pages_and_named_runs_alone() {
     let scene = Scene::new(json!({"limits": {"callsPerMinute": 1_000}})).await;
     let keeper = scene.keeper().await;
@@ -642,7 +717,7 @@ async fn rules_stay_in_force_until_a_whole_source_says_otherwise_and_at_a_start_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_policy_of_a_configuration_ends_with_its_key_and_not_with_the_file() {
+async fn the_policy_of_a_configuration_ends_with_an_empty_one_and_not_with_its_key_or_the_file() {
     let scene = Scene::new(json!({})).await;
     std::fs::remove_file(scene.config().with_file_name("mcpdeck.policy.json")).unwrap();
     let policy = r#"{"servers": {}, "policy": {"deny": ["a.write"]}}"#;
@@ -659,6 +734,10 @@ async fn the_policy_of_a_configuration_ends_with_its_key_and_not_with_the_file()
     keeper.look_again().await;
     assert_ne!(scene.code("a.write").await, "ok");
     std::fs::write(scene.config(), r#"{"servers": {}}"#).unwrap();
+    keeper.look_again().await;
+    assert_ne!(scene.code("a.write").await, "ok");
+    assert_eq!(keeper.notices().len(), 1);
+    std::fs::write(scene.config(), r#"{"servers": {}, "policy": {}}"#).unwrap();
     keeper.look_again().await;
     assert_eq!((scene.code("a.write").await, keeper.notices().len()), ("ok", 0));
 }

@@ -20,7 +20,6 @@ use crate::policy::{
 use base::ServerName;
 use base::file::read_text;
 use base::notices::tell_after;
-use base::text::path::spelled;
 use base::watch::Fingerprint;
 use config::Environment;
 use host::{
@@ -423,7 +422,7 @@ impl KeeperInner {
         let mut notices = Vec::new();
         let rules = self.rules(&mut state, &mut notices);
         let mut closed = rules.is_none();
-        let rules = rules.unwrap_or_else(|| unusable(&self.configs));
+        let rules = rules.unwrap_or_else(|| unusable(&self.configs, self.memory.as_ref()));
         self.audit(&mut state, &rules, &mut notices);
         let is_for_many = self.serves_others || rules.rules.applies_to_person();
         let mut grants = state.session.clone();
@@ -557,16 +556,19 @@ impl KeeperInner {
                 Err(problem) => forgotten = Some(problem),
             }
         }
-        let held = state.rules.in_force().filter(|held| held.is_lost() && !held.is_empty());
-        let source = held.and_then(|held| held.source.clone());
-        let read = match load_policy(&self.configs) {
+        let read = load_policy(&self.configs);
+        // Looked for after reading: what vanishes in between is lost too.
+        let held = state.rules.in_force().filter(|held| !held.is_empty());
+        let says_none = read.as_ref().is_ok_and(|found| found.source.is_none());
+        let lost = held.filter(|held| held.source.is_some() && (says_none || held.is_lost()));
+        let place = lost.map_or_else(|| "the policy".to_owned(), PolicyFile::place);
+        let ends = |found: &PolicyFile| lost.is_none_or(|it| it.is_ended_by(found, &self.configs));
+        let read = match read {
             // Nobody knows whether there were rules.
             Ok(PolicyFile { source: None, .. }) if let Some(problem) = forgotten => Err(problem),
-            // Another file says something else, which this one did not end.
-            Ok(found) => Ok(Some(found).filter(|_| source.is_none())),
+            Ok(found) => Ok(Some(found).filter(ends)),
             Err(problems) => Err(problems.join("; ")),
         };
-        let place = source.map_or("the policy".into(), |file| spelled(&file).into_owned());
         let problem = state.rules.take(&place, LOST_RULES_END, read, PolicyFile::is_empty);
         if problem.is_none()
             && let (Some(memory), Some(rules)) = (memory, state.rules.in_force())
@@ -591,14 +593,15 @@ impl KeeperInner {
 }
 
 /// What is in force of a policy that cannot be used: no rule, but whether it was meant to bind the
-/// user too, so that it is closed to the user as well.
-fn unusable(configs: &[PathBuf]) -> PolicyFile {
+/// user too, by its text or when it was last in force, so that it is closed to the user as well.
+fn unusable(configs: &[PathBuf], memory: Option<&RulesMemory>) -> PolicyFile {
     let beside = |config: &PathBuf| config.with_file_name(super::POLICY_FILE);
     let mut texts = configs.iter().flat_map(|config| [config.clone(), beside(config)]);
-    let binds = texts.any(|path| {
-        let text = read_text(&path, MAX_POLICY_BYTES).ok().flatten();
-        text.is_some_and(|text| mentions_user(&text))
-    });
+    let binds = memory.is_some_and(RulesMemory::binds_user)
+        || texts.any(|path| {
+            let text = read_text(&path, MAX_POLICY_BYTES).ok().flatten();
+            text.is_some_and(|text| mentions_user(&text))
+        });
     let config = PolicyConfig { applies_to_person: binds, ..PolicyConfig::default() };
     let rules = Rules::compile(&config).unwrap_or_default();
     PolicyFile { config, rules: Arc::new(rules), ..PolicyFile::default() }

@@ -33,7 +33,8 @@ pub struct Limits {
     pub calls_per_run: u32,
     /// Concurrent calls per origin.
     pub calls_at_once: u32,
-    /// Maximum duration of a call, excluding the time spent waiting for the user.
+    /// Maximum duration of a call, excluding the time spent waiting for the user; without progress
+    /// where it is not set.
     pub call_timeout: Duration,
     /// Calls per minute of one tool by one origin.
     pub calls_per_minute: u32,
@@ -546,6 +547,12 @@ impl PolicyConfig {
     pub fn sets_calls_per_run(&self, profile: &str) -> bool {
         let own = self.profiles.get(profile).and_then(|profile| profile.limits.calls_per_run);
         own.or(self.limits.calls_per_run).is_some()
+    }
+
+    /// Whether the duration of a call is set for a profile: progress does not prolong it then.
+    pub fn sets_call_timeout(&self, profile: &str) -> bool {
+        let own = self.profiles.get(profile).and_then(|profile| profile.limits.call_timeout);
+        own.or(self.limits.call_timeout).is_some()
     }
 
     fn narrowed(&self, base: Limits, profile: &str) -> Limits {

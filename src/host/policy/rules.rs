@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use globset::{Glob, GlobSet};
 use parking_lot::RwLock;
@@ -186,6 +187,7 @@ impl Rules {
                 ));
             }
         }
+        problems.extend(wrong_durations(config));
         let applies_to_person = config.applies_to_person;
         let quotas = Quotas::compile(&config.quotas, &mut problems);
         let rules = Self { applies_to_person, all, profiles, quotas, servers: RwLock::default() };
@@ -304,10 +306,16 @@ impl Layer {
         if [deny, allow, ask].iter().all(|globs| globs.rules.is_empty()) {
             return FirstRules::default();
         }
+        // What restricts a resource does so under the names that decks give it, too.
+        let inner = if target.kind == TargetKind::Resource { within_decks(full) } else { vec![] };
+        let wide = |globs: &Globs| {
+            let mut all = std::iter::once(full).chain(inner.iter().map(String::as_str));
+            all.find_map(|full| globs.first(target, full, Reading::Wide))
+        };
         let find = || FirstRules {
-            deny: deny.first(target, full, Reading::Wide),
+            deny: wide(deny),
             allow: allow.first(target, full, Reading::Narrow(servers)),
-            ask: ask.first(target, full, Reading::Wide),
+            ask: wide(ask),
             is_listing: !allow.rules.is_empty(),
         };
         if target.kind != TargetKind::Tool {
@@ -355,6 +363,21 @@ impl List {
     }
 }
 
+/// The durations of a policy that no clock can measure, each with its place and the problem.
+fn wrong_durations(config: &PolicyConfig) -> Vec<String> {
+    let all = ("policy/limits/callTimeout".to_owned(), config.limits.call_timeout);
+    let hook = config.hook.as_ref().and_then(|hook| hook.timeout);
+    let named = config.profiles.iter().map(|(name, profile)| {
+        (format!("policy/profiles/{name}/limits/callTimeout"), profile.limits.call_timeout)
+    });
+    let given = [all, ("policy/hook/timeout".to_owned(), hook)].into_iter().chain(named);
+    let fits = |seconds: f64| seconds > 0.0 && Duration::try_from_secs_f64(seconds).is_ok();
+    { given }
+        .filter(|(_, seconds)| seconds.is_some_and(|seconds| !fits(seconds)))
+        .map(|(place, _)| format!("{place}: a number of seconds above zero is expected"))
+        .collect()
+}
+
 /// Compiles the overlays of a profile.
 fn overlays(
     at: &str,
@@ -400,6 +423,12 @@ fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<RuleGlob>; 4]) -> Result
     if has_blank {
         return Err(
             "a pattern is blank, which matches nothing; name what is meant, or remove it".into()
+        );
+    }
+    let is_empty = |names: &Option<Vec<String>>| names.as_ref().is_some_and(Vec::is_empty);
+    if [&servers, &tools, &prompts, &resources].into_iter().any(is_empty) {
+        return Err(
+            "a list is empty, which matches nothing; name what is meant, or remove it".into()
         );
     }
     let hints = ToolHints {
@@ -670,7 +699,8 @@ pub struct LimitsConfig {
     /// Concurrent calls per origin (default 2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls_at_once: Option<u32>,
-    /// Maximum duration of a call in seconds, excluding the wait for the user (default 30).
+    /// Maximum duration of a call in seconds, above zero, excluding the wait for the user, whatever
+    /// its progress. When it is not set, a call ends after 30 seconds without progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_timeout: Option<f64>,
     /// Calls per minute of one tool by one origin (default 60).
@@ -744,7 +774,7 @@ pub fn normalised(uri: &str) -> String {
     let (authority, rest) = match slashes.strip_prefix("//") {
         Some(rest) => {
             let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-            (Some(rest[..end].to_ascii_lowercase()), rest[end..].to_owned())
+            (Some(decoded(&rest[..end]).to_ascii_lowercase()), rest[end..].to_owned())
         }
         None => (None, slashes),
     };
@@ -772,6 +802,22 @@ pub fn normalised(uri: &str) -> String {
     let authority = authority.map(|authority| format!("//{authority}")).unwrap_or_default();
     let colon = if scheme.is_empty() { "" } else { ":" };
     format!("{scheme}{colon}{authority}{path}{query}")
+}
+
+/// Maximum number of decks, one behind the other, whose names are taken off a URI.
+const MAX_NESTED_DECKS: usize = 8;
+
+/// The normalized URIs in one that a deck writes as `mcpdeck://SERVER/URI`, or for the page of a tool
+/// as `ui://mcpdeck/SERVER/PATH`: what a server that is a deck itself takes them for.
+fn within_decks(uri: &str) -> Vec<String> {
+    let inner = |uri: &String| match uri.strip_prefix("mcpdeck://") {
+        Some(rest) => rest.split_once('/').map(|(_, uri)| normalised(uri)),
+        None => {
+            let (_, path) = uri.strip_prefix("ui://mcpdeck/")?.split_once('/')?;
+            Some(normalised(&format!("ui://{path}")))
+        }
+    };
+    std::iter::successors(inner(&uri.to_owned()), inner).take(MAX_NESTED_DECKS).collect()
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -836,7 +882,39 @@ mod tests {
             assert_eq!(normalised(spelling), "http://host/a/b", "{spelling}");
         }
         assert_eq!(normalised("db://Tables/a?q=../b"), "db://tables/a?q=../b");
+        assert_eq!(normalised("db://%54ables/a"), "db://tables/a");
         assert_eq!(normalised("mailto:a@b"), "mailto:a@b");
+    }
+
+    #[test]
+    fn a_resource_is_denied_under_the_names_that_decks_give_it() {
+        let rule = |uri: &str| {
+            let resources = Some(GlobList::One(uri.to_owned()));
+            RuleConfig::Match(Box::new(RuleMatch { resources, ..RuleMatch::default() }))
+        };
+        let denied = vec![rule("mem://r"), rule("file:///etc/*"), rule("ui://page/*")];
+        let allow = vec![rule("mem://ok")];
+        let config = PolicyConfig { deny: denied, allow, ..PolicyConfig::default() };
+        let rules = Rules::compile(&config).expect("whole");
+        let verdict = |uri: &str| {
+            let target =
+                PolicyTarget { kind: TargetKind::Resource, ..PolicyTarget::tool("a", uri) };
+            let found = rules.verdict(&target, &normalised(uri));
+            (found.deny.is_some(), found.allow.is_some())
+        };
+        for uri in [
+            "mem://r",
+            "mcpdeck://a/mem://r",
+            "MCPDECK://a/mem://R",
+            "mcpdeck://a/mcpdeck://b/mem://r",
+            "mcpdeck://a/file:///x/../etc/passwd",
+            "mcpdeck://a/file%3A%2F%2F%2Fetc/passwd",
+            "ui://mcpdeck/a/page/x",
+        ] {
+            assert_eq!(verdict(uri), (true, false), "{uri}");
+        }
+        assert_eq!(verdict("mem://ok"), (false, true));
+        assert_eq!(verdict("mcpdeck://a/mem://ok"), (false, false), "what permits is exact");
     }
 
     #[test]
