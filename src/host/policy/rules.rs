@@ -810,12 +810,12 @@ const MAX_NESTED_DECKS: usize = 8;
 /// The normalized URIs in one that a deck writes as `mcpdeck://SERVER/URI`, or for the page of a tool
 /// as `ui://mcpdeck/SERVER/PATH`: what a server that is a deck itself takes them for.
 fn within_decks(uri: &str) -> Vec<String> {
-    let inner = |uri: &String| match uri.strip_prefix("mcpdeck://") {
-        Some(rest) => rest.split_once('/').map(|(_, uri)| normalised(uri)),
-        None => {
-            let (_, path) = uri.strip_prefix("ui://mcpdeck/")?.split_once('/')?;
-            Some(normalised(&format!("ui://{path}")))
+    let inner = |uri: &String| {
+        if let Some(rest) = uri.strip_prefix("mcpdeck://") {
+            return rest.split_once('/').map(|(_, uri)| normalised(uri));
         }
+        let (_, path) = uri.strip_prefix("ui://mcpdeck/")?.split_once('/')?;
+        Some(normalised(&format!("ui://{path}")))
     };
     std::iter::successors(inner(&uri.to_owned()), inner).take(MAX_NESTED_DECKS).collect()
 }
