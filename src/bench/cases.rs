@@ -223,6 +223,16 @@ pub struct EvalRun {
     pub error: Option<String>,
 }
 
+impl EvalRun {
+    /// Its tokens and dollars, with those of its judge.
+    pub fn spent(&self) -> (u64, f64) {
+        let judgement = self.judgement.as_ref();
+        let tokens = judgement.map_or(0, |judgement| judgement.tokens);
+        let dollars = judgement.and_then(|judgement| judgement.cost).unwrap_or_default();
+        (self.input_tokens + self.output_tokens + tokens, self.cost.unwrap_or_default() + dollars)
+    }
+}
+
 /// The word of a judge about one answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -407,6 +417,81 @@ pub struct EvalComparison {
     pub is_more_than_noise: bool,
 }
 
+/// Another description of a tool that was confused with others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DescriptionAdvice {
+    /// The tool: `server.tool`.
+    pub tool: String,
+    /// The tools that were called for it, or for which it was called.
+    pub confused_with: Vec<String>,
+    /// Its description.
+    pub before: String,
+    /// The description that is proposed.
+    pub after: String,
+}
+
+/// Descriptions that a model proposes for tools that were confused, measured by the same cases.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EvalAdvice {
+    /// The model that proposes them.
+    pub by: String,
+    /// The descriptions.
+    pub descriptions: Vec<DescriptionAdvice>,
+    /// The cases with all of them beside the cases as they were, for each model.
+    pub measured: Vec<EvalComparison>,
+    /// Proposals that could not be used, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unusable: Vec<String>,
+    /// Why it is not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
+}
+
+impl EvalAdvice {
+    /// Whether more runs became better than worse.
+    pub fn helps(&self) -> bool {
+        let sum =
+            |many: fn(&EvalComparison) -> usize| self.measured.iter().map(many).sum::<usize>();
+        self.incomplete.is_none() && sum(|one| one.better) > sum(|one| one.worse)
+    }
+
+    /// The descriptions as overlays of a profile.
+    pub fn overlays(&self) -> Vec<Value> {
+        let overlay = |one: &DescriptionAdvice| serde_json::json!({"tool": one.tool, "description": one.after});
+        self.descriptions.iter().map(overlay).collect()
+    }
+
+    fn text(&self, out: &mut String) {
+        if self.descriptions.is_empty() && self.unusable.is_empty() {
+            let _ = writeln!(out, "no advice: no tool was called for another");
+        }
+        for one in &self.descriptions {
+            let others = one.confused_with.join(", ");
+            let _ = writeln!(
+                out,
+                "advice for {} (confused with {}), by {}:",
+                brief(&one.tool, 60),
+                brief(&others, 120),
+                brief(&self.by, 60)
+            );
+            for (mark, text) in [("-", &one.before), ("+", &one.after)] {
+                for line in text.lines() {
+                    let _ = writeln!(out, "  {mark} {}", brief(line, 400));
+                }
+            }
+        }
+        for why in &self.unusable {
+            let _ = writeln!(out, "no advice for {}", brief(why, 200));
+        }
+        comparison_text(out, "with these descriptions, ", &self.measured);
+        if let Some(why) = &self.incomplete {
+            let _ = writeln!(out, "the advice is not measured: {}", brief(why, 300));
+        }
+    }
+}
+
 /// The report of an evaluation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -416,6 +501,9 @@ pub struct EvalReport {
     /// The comparison with an earlier report.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparison: Vec<EvalComparison>,
+    /// Other descriptions of tools that were confused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<EvalAdvice>,
     /// Why it is not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
@@ -731,11 +819,22 @@ pub fn eval_text(report: &EvalReport) -> String {
             );
         }
     }
-    for one in &report.comparison {
+    comparison_text(&mut out, "", &report.comparison);
+    if let Some(advice) = &report.advice {
+        advice.text(&mut out);
+    }
+    if let Some(why) = &report.incomplete {
+        let _ = writeln!(out, "{}", brief(why, 300));
+    }
+    out
+}
+
+fn comparison_text(out: &mut String, prefix: &str, all: &[EvalComparison]) {
+    for one in all {
         let how = if one.is_more_than_noise { "more than noise" } else { "not more than noise" };
         let _ = writeln!(
             out,
-            "{}: {} better, {} worse of {} pairs, p = {:.3}: {how}",
+            "{prefix}{}: {} better, {} worse of {} pairs, p = {:.3}: {how}",
             brief(&one.model, 60),
             one.better,
             one.worse,
@@ -743,10 +842,6 @@ pub fn eval_text(report: &EvalReport) -> String {
             one.chance,
         );
     }
-    if let Some(why) = &report.incomplete {
-        let _ = writeln!(out, "{}", brief(why, 300));
-    }
-    out
 }
 
 #[cfg(test)]

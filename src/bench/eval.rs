@@ -45,6 +45,8 @@ pub struct EvalPlan<'a> {
     pub judge: Option<Arc<dyn LanguageModel>>,
     /// What may be spent.
     pub budget: Option<EvalBudget>,
+    /// Descriptions of tools (`server.tool`) instead of the servers' own.
+    pub descriptions: BTreeMap<String, String>,
 }
 
 /// What an evaluation may spend.
@@ -57,10 +59,18 @@ pub enum EvalBudget {
 }
 
 impl EvalBudget {
-    fn is_spent(self, tokens: u64, dollars: f64) -> bool {
+    pub(crate) fn is_spent(self, tokens: u64, dollars: f64) -> bool {
         match self {
             Self::Tokens(most) => tokens >= most,
             Self::Dollars(most) => dollars >= most,
+        }
+    }
+
+    /// What is left of it when tokens and dollars are spent.
+    pub(crate) fn less(self, (tokens, dollars): (u64, f64)) -> Self {
+        match self {
+            Self::Tokens(most) => Self::Tokens(most.saturating_sub(tokens)),
+            Self::Dollars(most) => Self::Dollars((most - dollars).max(0.0)),
         }
     }
 }
@@ -133,7 +143,20 @@ impl Cassette {
         }
         let models = self.models.iter();
         let models = models.map(|model| score(settings, model, &self.runs, &self.tools)).collect();
-        Ok(EvalReport { models, comparison: Vec::new(), incomplete: self.incomplete.clone() })
+        Ok(EvalReport {
+            models,
+            comparison: Vec::new(),
+            advice: None,
+            incomplete: self.incomplete.clone(),
+        })
+    }
+
+    /// The tokens and dollars of its runs and their judge.
+    pub(crate) fn spent(&self) -> (u64, f64) {
+        self.runs
+            .iter()
+            .map(EvalRun::spent)
+            .fold((0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1))
     }
 }
 
@@ -151,7 +174,15 @@ pub async fn evaluate(
     show: &(dyn Fn(&str) + Sync),
 ) -> Cassette {
     let who = Principal::new(Origin::Cli).model();
-    let catalog = ToolCatalog::from_host(host, &who);
+    let mut catalog = ToolCatalog::from_host(host, &who);
+    for entry in &mut catalog.tools {
+        let name = canonical_name(&entry.server, &entry.tool.name);
+        if let Some(text) = plan.descriptions.get(&name) {
+            let mut raw = Value::clone(&entry.tool.raw);
+            raw["description"] = text.as_str().into();
+            entry.tool = Arc::new(entry.tool.with_definition(raw));
+        }
+    }
     let mut cassette = Cassette {
         models: plan.models.iter().map(|model| model.name().to_owned()).collect(),
         ..Cassette::default()
@@ -190,11 +221,8 @@ pub async fn evaluate(
                 model.name().clone_into(&mut run.model);
                 run.case.clone_from(name);
                 run.run = number;
-                let judgement = run.judgement.as_ref();
-                tokens += run.input_tokens + run.output_tokens;
-                tokens += judgement.map_or(0, |judgement| judgement.tokens);
-                dollars += run.cost.unwrap_or_default();
-                dollars += judgement.and_then(|judgement| judgement.cost).unwrap_or_default();
+                let spent = run.spent();
+                (tokens, dollars) = (tokens + spent.0, dollars + spent.1);
                 cassette.runs.push(run);
             }
         }

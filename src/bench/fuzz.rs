@@ -302,6 +302,14 @@ struct ToolRun {
     maker: CaseMaker,
 }
 
+impl ToolRun {
+    /// Whether a case has a value of its own where the server hung.
+    fn hangs(&self, case: &FuzzCase) -> bool {
+        let differs = |at: &String| case.arguments.pointer(at) != self.smallest.pointer(at);
+        self.hung.iter().any(|place| case.place == *place || differs(place))
+    }
+}
+
 impl Fuzzer<'_> {
     async fn server(&mut self, show: &(dyn Fn(&str) + Sync)) {
         let view = self.probe.host().snapshot();
@@ -356,18 +364,21 @@ impl Fuzzer<'_> {
             maker,
         };
         let mut blocked = None;
-        for (index, case) in cases.iter().enumerate() {
-            let hangs = run.hung.iter().any(|place| {
-                case.place == *place || case.arguments.pointer(place) != run.smallest.pointer(place)
-            });
-            if hangs && index > 0 {
-                continue;
-            }
-            entry.cases += 1;
-            if let Some(why) = self.case(&mut run, case, index == 0).await {
-                blocked = Some(why);
-                break;
-            }
+        let mut open = cases.as_slice();
+        while !open.is_empty() && blocked.is_none() {
+            // What the first says of the tool, the others are judged by.
+            let is_first = open.len() == cases.len();
+            let many = if is_first || self.plan.fresh { 1 } else { self.probe.group_size() };
+            let (group, rest) = open.split_at(many.min(open.len()));
+            open = rest;
+            let group: Vec<&FuzzCase> =
+                group.iter().filter(|case| is_first || !run.hangs(case)).collect();
+            entry.cases += group.len() as u64;
+            blocked = match group.as_slice() {
+                [] => None,
+                [case] => self.case(&mut run, case, is_first).await,
+                group => self.group(&mut run, group).await,
+            };
         }
         if blocked.is_none() && run.accepts {
             self.aftermath(&mut run).await;
@@ -384,6 +395,96 @@ impl Fuzzer<'_> {
         });
         self.report.tools.push(entry);
         run.accepts.then_some(run)
+    }
+
+    /// Calls several cases at once, and one after the other where something went wrong, so that it
+    /// shows which of them it was; gives the reason when the tool cannot be called any more.
+    async fn group(&mut self, run: &mut ToolRun, group: &[&FuzzCase]) -> Option<String> {
+        let all: Vec<&Value> = group.iter().map(|case| &case.arguments).collect();
+        let ends = self.probe.call_all(&run.name, &all).await;
+        let is_stray = self.probe.violations() > self.violations;
+        if !is_stray && ends.iter().all(CallEnd::is_orderly) {
+            for (case, end) in group.iter().zip(&ends) {
+                run.since.push(FuzzCase::clone(case));
+                if let Some(verdict) = self.verdict(run, case, end) {
+                    self.judge(run, case, verdict).await;
+                }
+            }
+            return None;
+        }
+        if is_stray {
+            self.recent(run).await;
+        }
+        let is_over = |end: &CallEnd| matches!(end, CallEnd::Crash(_) | CallEnd::Hang);
+        if ends.iter().any(is_over) {
+            run.since.clear();
+            if let Err(why) = self.probe.restart().await {
+                return Some(why);
+            }
+            self.violations = self.probe.violations();
+        }
+        let before = self.ends(run);
+        for case in group {
+            if run.hangs(case) {
+                continue;
+            }
+            if let Some(why) = self.case(run, case, false).await {
+                return Some(why);
+            }
+        }
+        let how = ends.iter().find_map(|end| match end {
+            CallEnd::Crash(how) => Some(how),
+            _ => None,
+        });
+        if let Some(how) = how.filter(|_| self.ends(run) == before) {
+            self.crowd(run, &all, how).await;
+        }
+        None
+    }
+
+    /// How many cases ended the server while a tool was called.
+    fn ends(&self, run: &ToolRun) -> u64 {
+        let findings = self.report.findings.iter().filter(|finding| finding.tool == run.full);
+        let ends =
+            findings.filter(|it| matches!(it.rule, "fuzz/crash" | "fuzz/hang" | "fuzz/state"));
+        ends.map(|finding| finding.count).sum()
+    }
+
+    /// Adds that the server crashes when calls are under way at once which it survives one after the
+    /// other, if it does so again.
+    async fn crowd(&mut self, run: &ToolRun, all: &[&Value], how: &str) {
+        let again = self.probe.call_all(&run.name, all).await;
+        if !again.iter().any(|end| matches!(end, CallEnd::Crash(_))) {
+            return;
+        }
+        let message = format!(
+            "the server crashed with {} calls under way at once, and with none of them alone: {how}",
+            all.len()
+        );
+        let known = self
+            .report
+            .findings
+            .iter_mut()
+            .find(|finding| finding.rule == "fuzz/concurrency" && finding.tool == run.full);
+        if let Some(known) = known {
+            known.count += 1;
+            return;
+        }
+        let call = |arguments: &&Value| FuzzCall {
+            tool: run.full.clone(),
+            arguments: Value::clone(arguments),
+        };
+        self.report.findings.push(FuzzFinding {
+            rule: "fuzz/concurrency",
+            severity: Severity::Error,
+            server: self.server.to_string(),
+            tool: run.full.clone(),
+            place: String::new(),
+            what: "calls at once".to_owned(),
+            message,
+            calls: all.iter().map(call).collect(),
+            count: 1,
+        });
     }
 
     /// Calls one case; gives the reason when the tool cannot be called any more.
@@ -406,27 +507,37 @@ impl Fuzzer<'_> {
         }
         run.since.push(case.clone());
         if let Some(verdict) = self.verdict(run, case, &end) {
-            let blamed = self.blame(run, case, verdict).await;
-            if let Some((case, verdict)) = blamed {
-                self.keep(run, &case, verdict).await;
-            }
-            self.violations = self.probe.violations();
-            return None;
-        }
-        // Counted since the last look: what a call brought may be seen only after the next.
-        let violations = self.probe.violations();
-        if violations > self.violations {
-            // A line that is no answer: it belongs to this call or to one shortly before.
-            let recent: Vec<FuzzCase> = run.since.iter().rev().take(4).cloned().collect();
-            for case in recent {
-                if let Some(verdict) = self.stray(run, &case).await {
-                    self.keep(run, &case, verdict).await;
-                    break;
-                }
-            }
+            self.judge(run, case, verdict).await;
+        } else if self.probe.violations() > self.violations {
+            // Counted since the last look: what a call brought may be seen only after the next.
+            self.recent(run).await;
         }
         self.violations = self.probe.violations();
         None
+    }
+
+    /// Adds what a case shows, if it shows it again.
+    async fn judge(&mut self, run: &mut ToolRun, case: &FuzzCase, verdict: CaseVerdict) {
+        let is_end = matches!(verdict.rule, "fuzz/crash" | "fuzz/hang");
+        if !is_end && self.is_counted(run, case, &verdict) {
+            return;
+        }
+        if let Some((case, verdict)) = self.blame(run, case, verdict).await {
+            self.keep(run, &case, verdict).await;
+        }
+        self.violations = self.probe.violations();
+    }
+
+    /// Looks for the case that brought a line which is no answer: the last one, or one shortly before.
+    async fn recent(&mut self, run: &ToolRun) {
+        let recent: Vec<FuzzCase> = run.since.iter().rev().take(4).cloned().collect();
+        for case in recent {
+            if let Some(verdict) = self.stray(run, &case).await {
+                self.keep(run, &case, verdict).await;
+                break;
+            }
+        }
+        self.violations = self.probe.violations();
     }
 
     /// What the end of a case says.
@@ -593,8 +704,8 @@ impl Fuzzer<'_> {
         })
     }
 
-    /// Shrinks a case and adds the finding, or counts it with one that is there.
-    async fn keep(&mut self, run: &ToolRun, case: &FuzzCase, verdict: CaseVerdict) {
+    /// Counts a case with a finding of the same rule and place, if there is one.
+    fn is_counted(&mut self, run: &ToolRun, case: &FuzzCase, verdict: &CaseVerdict) -> bool {
         let tool = &run.full;
         let same =
             |finding: &&mut FuzzFinding| finding.rule == verdict.rule && finding.tool == *tool;
@@ -611,10 +722,16 @@ impl Fuzzer<'_> {
                 }
         };
         let full = known.len() >= MAX_FINDINGS_PER_TOOL;
-        if let Some(finding) = known.iter_mut().find(|finding| full || is_known(finding)) {
-            finding.count += 1;
+        let found = known.iter_mut().find(|finding| full || is_known(finding));
+        found.map(|finding| finding.count += 1).is_some()
+    }
+
+    /// Shrinks a case and adds the finding, or counts it with one that is there.
+    async fn keep(&mut self, run: &ToolRun, case: &FuzzCase, verdict: CaseVerdict) {
+        if self.is_counted(run, case, &verdict) {
             return;
         }
+        let tool = &run.full;
         let shrunk = self.shrink(run, case, &verdict).await;
         let Some(shrunk) = shrunk else { return };
         let twin = self.report.findings.iter_mut().find(|finding| {
@@ -883,11 +1000,11 @@ impl Fuzzer<'_> {
     async fn grown(&mut self, runs: &[&ToolRun]) -> u64 {
         for run in runs {
             let began = tokio::time::Instant::now();
-            for _ in 0..MEMORY_ROUND_CALLS {
-                let _ = self.probe.call(&run.name, &run.smallest.clone()).await;
-                if began.elapsed() > MEMORY_TOOL_TIMEOUT {
-                    break;
-                }
+            let mut left = MEMORY_ROUND_CALLS;
+            while left > 0 && began.elapsed() <= MEMORY_TOOL_TIMEOUT {
+                let many = self.probe.group_size().min(left);
+                let _ = self.probe.call_all(&run.name, &vec![&run.smallest; many]).await;
+                left -= many;
             }
         }
         tokio::time::sleep(MEMORY_INTERVAL).await;

@@ -6,6 +6,8 @@
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
+#[cfg(feature = "chat")]
+pub mod advice;
 pub mod cases;
 pub mod coverage;
 #[cfg(feature = "chat")]

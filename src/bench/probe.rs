@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::FuturesOrdered;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -46,6 +48,14 @@ pub enum CallEnd {
 }
 
 impl CallEnd {
+    /// Whether the server answered, in time and by the protocol.
+    pub const fn is_orderly(&self) -> bool {
+        match self {
+            Self::Done(_) | Self::ToolError { .. } | Self::RpcError { .. } => true,
+            Self::Crash(_) | Self::Hang | Self::Protocol(_) | Self::Blocked(_) => false,
+        }
+    }
+
     /// The outcome of a call whose tool did what it was asked; `None` for any other end.
     pub fn into_outcome(self) -> Option<CallOutcome> {
         match self {
@@ -69,6 +79,11 @@ const COPY_STOP_TIMEOUT: Duration = Duration::from_millis(300);
 /// How long a restart may take beyond the server's own time.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Most calls that are under way at once.
+const MAX_GROUP_CALLS: usize = 16;
+/// A group of calls may take this part of the time of one call: a slow server is no hung one.
+const GROUP_SHARE: u32 = 4;
+
 /// A running copy of a server.
 pub struct ServerProbe {
     stage: BenchStage,
@@ -82,6 +97,8 @@ pub struct ServerProbe {
     pub calls: u64,
     /// Time spent in calls.
     pub spent: Duration,
+    /// How long the last calls took each; none yet at first.
+    pace: Option<Duration>,
 }
 
 impl ServerProbe {
@@ -135,6 +152,7 @@ impl ServerProbe {
             scratch,
             calls: 0,
             spent: Duration::ZERO,
+            pace: None,
         })
     }
 
@@ -194,32 +212,56 @@ impl ServerProbe {
         arguments: &Value,
         timeout: Duration,
     ) -> CallEnd {
+        let mut ends = self.calls_within(tool, &[arguments], timeout).await;
+        ends.pop().unwrap_or_else(|| CallEnd::Blocked("it was not called".to_owned()))
+    }
+
+    /// How many calls may be under way at once: one until the server is known, and as many as a slow
+    /// one answers well within the time of one call.
+    pub fn group_size(&self) -> usize {
+        let Some(pace) = self.pace else { return 1 };
+        let share = (self.timeout / GROUP_SHARE).as_nanos();
+        let many = share / pace.as_nanos().max(1);
+        usize::try_from(many).unwrap_or(usize::MAX).clamp(1, MAX_GROUP_CALLS)
+    }
+
+    /// Sends several calls of a tool without waiting for the answers between them; gives their ends in
+    /// the same order. A server that is gone is started again first.
+    pub async fn call_all(&mut self, tool: &str, all: &[&Value]) -> Vec<CallEnd> {
+        self.calls_within(tool, all, self.timeout).await
+    }
+
+    async fn calls_within(
+        &mut self,
+        tool: &str,
+        all: &[&Value],
+        timeout: Duration,
+    ) -> Vec<CallEnd> {
         if !self.is_ready()
             && let Err(why) = self.restart().await
         {
-            return CallEnd::Blocked(why);
+            return all.iter().map(|_| CallEnd::Blocked(why.clone())).collect();
         }
         let mut options = options(Some(timeout), true);
         options.server = Some(self.server.clone());
-        let began = Instant::now();
         let name = host::canonical_name(&self.server, tool);
-        let made = self.host().call_tool_with(&name, arguments.clone(), options).await;
-        self.calls += 1;
-        self.spent += began.elapsed();
-        match made {
-            Err(error) => self.of_error(&error).await,
-            Ok(outcome) => {
-                let odd = outcome.findings.iter().find(|finding| is_violation(finding.kind));
-                if let Some(finding) = odd {
-                    return CallEnd::Protocol(brief(finding.message.as_str(), 300));
-                }
-                if outcome.is_error {
-                    let text = CallOutcome::text_of(&outcome.result);
-                    return CallEnd::ToolError { text, outcome: Box::new(outcome) };
-                }
-                CallEnd::Done(Box::new(outcome))
-            }
+        let began = Instant::now();
+        let calls = all.iter().map(|arguments| {
+            self.host().call_tool_with(&name, Value::clone(arguments), options.clone())
+        });
+        let made: Vec<_> = calls.collect::<FuturesOrdered<_>>().collect().await;
+        let took = began.elapsed();
+        self.calls += all.len() as u64;
+        self.spent += took;
+        self.pace = u32::try_from(all.len()).ok().and_then(|many| took.checked_div(many));
+        let mut ends = Vec::with_capacity(made.len());
+        for one in made {
+            ends.push(match one {
+                Err(error) => self.of_error(&error).await,
+                Ok(outcome) => of_outcome(outcome),
+            });
         }
+        ends
     }
 
     async fn of_error(&self, error: &Error) -> CallEnd {
@@ -302,6 +344,18 @@ impl ServerProbe {
     pub fn memory(&self) -> Option<u64> {
         self.host().usage(&self.server).map(|usage| usage.memory)
     }
+}
+
+fn of_outcome(outcome: CallOutcome) -> CallEnd {
+    let odd = outcome.findings.iter().find(|finding| is_violation(finding.kind));
+    if let Some(finding) = odd {
+        return CallEnd::Protocol(brief(finding.message.as_str(), 300));
+    }
+    if outcome.is_error {
+        let text = CallOutcome::text_of(&outcome.result);
+        return CallEnd::ToolError { text, outcome: Box::new(outcome) };
+    }
+    CallEnd::Done(Box::new(outcome))
 }
 
 fn violations_in(view: &HostView, server: &ServerName) -> u64 {

@@ -152,6 +152,14 @@ pub struct EvalArgs {
     /// one that is asked].
     #[arg(long, value_name = "MODEL", requires = "eval")]
     pub judge: Option<String>,
+    /// Have the judge, else the first model, propose other descriptions for tools that were called for
+    /// each other, and run the cases again with them: is the difference more than noise?
+    #[arg(long, requires = "eval")]
+    pub advise: bool,
+    /// With --advise: write descriptions that helped as overlays of this profile, to the policy beside
+    /// the configuration.
+    #[arg(long, value_name = "PROFILE", requires = "advise")]
+    pub overlay: Option<String>,
     /// Compare with an earlier JSON report: is the difference more than noise?
     #[arg(long, value_name = "REPORT", requires = "eval", value_hint = ValueHint::FilePath)]
     pub compare: Option<PathBuf>,
@@ -422,10 +430,16 @@ fn evaluated(
         return Err(format!("{}: there are no cases in `eval`", spelled(path)));
     }
     let file = args.eval.cassette.as_deref();
+    let mut advice = None;
     let cassette = if let Some(file) = file.filter(|file| file.exists()) {
+        if args.eval.advise {
+            let file = spelled(file);
+            return Err(format!("--advise asks models, and {file} is a record of runs: remove it"));
+        }
         Cassette::load(file)?
     } else {
-        let made = ask_models(common, args, settings, source)?;
+        let (made, advised) = ask_models(common, args, settings, source)?;
+        advice = advised.transpose()?;
         if let Some(file) = file.filter(|_| made.incomplete.is_none()) {
             made.save(file)?;
             output::complain(&format!("wrote {}", spelled(file)));
@@ -433,6 +447,10 @@ fn evaluated(
         made
     };
     let mut eval = cassette.report(settings)?;
+    if let (Some(profile), Some(advice)) = (&args.eval.overlay, &advice) {
+        write_overlays(common, profile, advice)?;
+    }
+    eval.advice = advice;
     if let Some(file) = &args.eval.compare {
         let value = ::deck::WrittenText::load(file)?.value()?;
         let before = value.get("eval").cloned().unwrap_or_default();
@@ -452,6 +470,65 @@ fn evaluated(
     Ok(finish(common, args, outputs, (&report, interrupted)))
 }
 
+/// Largest file of a policy that is changed, in bytes.
+#[cfg(feature = "chat")]
+const MAX_POLICY_BYTES: u64 = 4 << 20;
+
+/// Writes descriptions that helped as overlays of a profile.
+#[cfg(feature = "chat")]
+fn write_overlays(
+    common: &Common,
+    profile: &str,
+    advice: &::bench::cases::EvalAdvice,
+) -> Result<(), String> {
+    if !advice.helps() {
+        output::complain("no overlay is written: no more runs became better than worse");
+        return Ok(());
+    }
+    let files = policy_files(common);
+    let found = ::deck::load_policy(&files).map_err(|all| all.join("\n"))?;
+    let beside = files.last().map(|file| file.with_file_name(::deck::POLICY_FILE));
+    let path = beside.ok_or("--overlay: there is no configuration to write a policy beside")?;
+    if let Some(other) = found.source.filter(|source| *source != path) {
+        let overlays = json::pretty(&advice.overlays());
+        let place = spelled(&other);
+        return Err(format!(
+            "the policy is in {place}: add this to `overlays` of the profile there:\n{overlays}"
+        ));
+    }
+    let read = base::file::read_text(&path, MAX_POLICY_BYTES);
+    let read = read.map_err(|error| format!("{}: {error}", spelled(&path)))?;
+    let written = match &read {
+        Some(_) => ::deck::WrittenText::load(&path)?.value()?,
+        None => serde_json::Value::Null,
+    };
+    let text = read.unwrap_or_else(|| "{\n  \"profiles\": {}\n}\n".to_owned());
+    let mut value = written["profiles"][profile].clone();
+    if !value.is_object() {
+        value = serde_json::json!({});
+    }
+    let mut overlays = value["overlays"].as_array().cloned().unwrap_or_default();
+    let new = advice.overlays();
+    // One that describes the tool, and nothing else, gives way.
+    overlays.retain(|old| {
+        let is_description =
+            old.as_object().is_some_and(|old| old.len() == 2) && old.get("description").is_some();
+        !(is_description && new.iter().any(|new| new["tool"] == old["tool"]))
+    });
+    overlays.extend(new);
+    value["overlays"] = overlays.into();
+    let edited = config::put_member(&text, "profiles", profile, &value);
+    let edited =
+        edited.ok_or_else(|| format!("{}: `profiles` cannot be changed", spelled(&path)))?;
+    write_file(&path, &edited)?;
+    output::complain(&format!("wrote overlays of the profile `{profile}` to {}", spelled(&path)));
+    Ok(())
+}
+
+/// The runs of an evaluation, and what is advised after them.
+#[cfg(feature = "chat")]
+type EvalRuns = (::bench::eval::Cassette, Option<Result<::bench::cases::EvalAdvice, String>>);
+
 /// Asks the models.
 #[cfg(feature = "chat")]
 fn ask_models(
@@ -459,7 +536,7 @@ fn ask_models(
     args: &TestArgs,
     settings: &::bench::cases::EvalSettings,
     source: BenchSource,
-) -> Result<::bench::eval::Cassette, String> {
+) -> Result<EvalRuns, String> {
     use ::bench::eval::{EvalBudget, EvalPlan, evaluate};
     use ::chat::LanguageModel;
     use std::sync::Arc;
@@ -476,7 +553,8 @@ fn ask_models(
     let models: Vec<Arc<dyn LanguageModel>> =
         names.into_iter().map(model).collect::<Result<_, String>>()?;
     let is_judged = settings.cases.values().any(|case| case.judge.is_some());
-    let judge = args.eval.judge.clone().or_else(|| settings.judge.clone()).filter(|_| is_judged);
+    let judge = args.eval.judge.clone().or_else(|| settings.judge.clone());
+    let judge = judge.filter(|_| is_judged || args.eval.advise);
     let judge = judge.map(|name| model(Some(name))).transpose()?;
     if let Some(EvalBudget::Dollars(_)) = args.eval.budget
         && let Some(free) = models.iter().chain(&judge).find(|model| model.price().is_none())
@@ -495,6 +573,7 @@ fn ask_models(
         runs: args.eval.runs.unwrap_or_else(|| settings.many()),
         distractors: args.eval.distractors,
         budget: args.eval.budget,
+        descriptions: BTreeMap::new(),
     };
     let is_quiet = args.quiet;
     let show = move |what: &str| {
@@ -509,8 +588,13 @@ fn ask_models(
             output::complain(&SafeText::line(&format!("`{server}` is left out: {reason}")));
         }
         let made = Box::pin(evaluate(&plan, stage.host(), &signals, &show)).await;
+        let mut advice = None;
+        if args.eval.advise && made.incomplete.is_none() {
+            let advising = ::bench::advice::advise(&plan, &made, stage.host(), &signals, &show);
+            advice = Some(Box::pin(advising).await);
+        }
         stage.close(&signals).await;
-        Ok(made)
+        Ok((made, advice))
     });
     made.map_err(|error| error.to_string())?
 }

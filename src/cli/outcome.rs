@@ -17,7 +17,7 @@ use ::check::answers::AnswerScript;
 use base::text::json as safe;
 use base::{Redactor, SafeText, ServerName};
 use config::error::{Error, Violation};
-use host::{CallOutcome, Host, ServerView};
+use host::{CallOutcome, Host, ServerView, ServiceChanges};
 use protocol::{Finding, FindingKind, Payload};
 
 /// What was asked for, and how its outcome is printed.
@@ -127,6 +127,9 @@ impl Printer<'_> {
                 output::complain(&format!("{what}{}: {}", violation.place(), violation.message));
             }
         }
+        if !outcome.changes.is_empty() {
+            output::complain(&format!("the policy service changed {}", outcome.changes.words()));
+        }
         for finding in &outcome.findings {
             output::complain(&format!("{}: {}", outcome.server, finding.message));
         }
@@ -136,6 +139,7 @@ impl Printer<'_> {
                 result: Some(&outcome.result),
                 findings: findings_of(outcome),
                 guard_warnings: &outcome.guard_warnings,
+                changes: Some(&outcome.changes).filter(|changes| !changes.is_empty()),
                 duration_ms: outcome.duration.as_millis() as u64,
                 waiting_ms: outcome.waiting.as_millis() as u64,
                 ..self.object(aside)
@@ -222,6 +226,8 @@ struct Object<'a> {
     error: Option<Value>,
     findings: Vec<Value>,
     guard_warnings: &'a [Violation],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<&'a ServiceChanges>,
     duration_ms: u64,
     waiting_ms: u64,
     denied: Vec<SafeText>,

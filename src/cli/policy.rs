@@ -17,8 +17,8 @@ use base::human::count;
 use base::text::path::spelled;
 use base::{Clock, SafeText};
 use host::{
-    DEFAULT_PROFILE, Decision, Origin, OverlayConfig, PolicyAction, PolicyEffect, Principal,
-    QuotaCounter, QuotaUse, TargetKind,
+    DEFAULT_PROFILE, Decision, HookConfig, Origin, OverlayConfig, PolicyAction, PolicyEffect,
+    Principal, QuotaCounter, QuotaUse, TargetKind,
 };
 use protocol::{Direction, MessageKind};
 
@@ -121,8 +121,8 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> CommandResult {
             let offline = open(common)?;
             let decided = offline.decide(&principal, used(kind), kind, call);
             let overlay = offline.overlay(&principal, call).filter(|_| kind == TargetKind::Tool);
-            let asks = offline.asks_service(&principal);
-            Ok(why(&decided, asks, overlay.as_ref(), args.json))
+            let service = offline.service(&principal);
+            Ok(why(&decided, service, overlay.as_ref(), args.json))
         }
         PolicyVerb::Test { file, origin, profile } => {
             test(&open(common)?, file, (origin, profile.as_deref()), args.json)
@@ -263,7 +263,7 @@ fn principal(origin: Origin, profile: Option<&str>) -> Principal {
 
 fn why(
     decision: &Decision,
-    asks_service: bool,
+    service: Option<&HookConfig>,
     overlay: Option<&OverlayConfig>,
     json: bool,
 ) -> ExitStatus {
@@ -272,15 +272,21 @@ fn why(
     if json {
         let mut object = json!(decision);
         object["why"] = decision.words().into();
-        object["policyService"] = asks_service.into();
+        object["policyService"] = service.is_some().into();
+        if let Some(service) = service {
+            object["policyServiceMay"] = json!({
+                "seeArguments": service.arguments, "seeResults": service.results,
+                "change": service.change,
+            });
+        }
         if let Some(overlay) = overlay {
             object["overlay"] = json!(overlay);
         }
         return output::json(&object, exit);
     }
     let mut text = format!("{}: {}", word(decision.effect), decision.words());
-    if asks_service && exit == ExitStatus::Ok {
-        text.push_str("; the policy service is asked before the call");
+    if let Some(service) = service.filter(|_| exit == ExitStatus::Ok) {
+        let _ = write!(text, "; {}", service.words());
     }
     let mut text = format!("{}\n", SafeText::line(&text));
     if let Some(overlay) = overlay.filter(|_| exit == ExitStatus::Ok) {

@@ -179,8 +179,11 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
             let serving = async {
                 if args.stdio {
                     let traces = args.otlp.as_ref().map(Traces::to).transpose()?;
-                    let who = (args.profile.clone(), traces.unwrap_or_default());
-                    serve_stdio(host.clone(), bridge, who, stop).await
+                    let traces = traces.unwrap_or_default();
+                    let who = (args.profile.clone(), traces.clone());
+                    let served = serve_stdio(host.clone(), bridge, who, stop).await;
+                    traces.flush().await;
+                    served
                 } else {
                     let store = store(args, &env, &keeper)?;
                     let beside = (clients, store, env.clone());
@@ -379,6 +382,7 @@ async fn over_http(
     if let Some(collector) = &args.otlp {
         door.options.traces = Traces::to(collector)?;
     }
+    let traces = door.options.traces.clone();
     let (url, file) = (&door.url, &door.token_file);
     let event = json!({
         "event": "listening", "url": url, "mcp": format!("{url}/mcp"), "tokenFile": file,
@@ -394,6 +398,7 @@ async fn over_http(
     }
     output::print(&format!("{event}\n"), ExitStatus::Ok);
     service.run(stop).await;
+    traces.flush().await;
     Ok(())
 }
 

@@ -6,11 +6,13 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::otlp::{OtlpQueue, attribute};
 use crate::policy::PolicyFile;
 use base::atomic::create_private_folder;
 use base::file::{file_key, hex, random_hex};
@@ -77,6 +79,8 @@ pub struct AuditLog {
     keep: Option<u32>,
     /// Tells the programs apart that write to it: their calls are numbered from one.
     host: String,
+    /// Where each line is sent too.
+    export: Option<OtlpQueue>,
     state: Mutex<AuditState>,
 }
 
@@ -118,12 +122,23 @@ impl AuditLog {
     pub fn new(path: PathBuf, config: &AuditConfig) -> Self {
         let host = random_hex::<4>().unwrap_or_else(|_| std::process::id().to_string());
         let (max_bytes, keep) = (config.max_bytes(), config.keep);
-        Self { path, max_bytes, keep, host, state: Mutex::default() }
+        Self { path, max_bytes, keep, host, export: None, state: Mutex::default() }
+    }
+
+    /// The same, with each line that is written sent to a collector too.
+    #[must_use]
+    pub fn exported_to(mut self, queue: Option<OtlpQueue>) -> Self {
+        self.export = queue;
+        self
     }
 
     /// Whether it is the log in this file, with these settings.
     pub(crate) fn is_for(&self, path: &Path, config: &AuditConfig) -> bool {
-        self.path == path && (self.max_bytes, self.keep) == (config.max_bytes(), config.keep)
+        let collector = self.export.as_ref().map(OtlpQueue::collector);
+        let wanted = config.otlp.as_deref().and_then(|text| url::Url::parse(text).ok());
+        self.path == path
+            && (self.max_bytes, self.keep) == (config.max_bytes(), config.keep)
+            && collector == wanted.as_ref().map(url::Url::as_str)
     }
 
     /// Makes the file, and tells the operator when it cannot be written to.
@@ -181,6 +196,7 @@ impl AuditLog {
         let line = AuditLine { seq: seq + 1, event, host: &self.host, prev: &prev };
         let mut text = serde_json::to_string(&line)?;
         let hash = hash_of_line(text.as_bytes());
+        let record = self.export.as_ref().map(|_| log_record(event, &text, now()));
         text.push('\n');
         let tail = state.tail.as_mut().ok_or_else(|| io::Error::other("it is not open"))?;
         tail.file.write_all(text.as_bytes()).inspect_err(|_| {
@@ -189,6 +205,9 @@ impl AuditLog {
         })?;
         tail.bytes += text.len() as u64;
         state.last = Some((seq + 1, hash));
+        if let (Some(export), Some(record)) = (&self.export, record) {
+            export.send(record);
+        }
         Ok(())
     }
 
@@ -302,6 +321,42 @@ impl AuditSink for AuditLog {
         let appended = self.append(&mut state, &json!(event));
         self.report(&mut state, appended)
     }
+
+    fn flush(&self) -> BoxFuture<'static, ()> {
+        match self.export.clone() {
+            Some(export) => Box::pin(async move { export.flush().await }),
+            None => Box::pin(std::future::ready(())),
+        }
+    }
+}
+
+/// A line of the log as an OTLP log record: the line as it is written for the body, so that the chain
+/// can be checked from what the collector has, and what it is searched by as attributes.
+fn log_record(event: &Value, line: &str, at: Timestamp) -> Value {
+    let kind = event["event"].as_str().unwrap_or_default();
+    let is_fine = event["allowed"] == true || kind == "mended";
+    let (number, word) = if is_fine { (9, "INFO") } else { (13, "WARN") };
+    let mut attributes = Vec::new();
+    for key in ["event", "caller", "profile", "action", "target", "rule", "status"] {
+        let text = event[key].as_str();
+        attributes.extend(text.map(|text| attribute(&format!("mcpdeck.audit.{key}"), text)));
+    }
+    attributes.push(json!({"key": "mcpdeck.audit.allowed", "value": {"boolValue": is_fine}}));
+    // OTLP/JSON encodes 64-bit numbers as strings.
+    let nanos = format!("{}000", at.0);
+    let mut record = json!({
+        "timeUnixNano": nanos, "observedTimeUnixNano": nanos, "severityNumber": number,
+        "severityText": word, "eventName": format!("mcpdeck.audit.{kind}"),
+        "body": {"stringValue": line}, "attributes": attributes,
+    });
+    // A `traceparent` (W3C Trace Context, section 3.2): version, trace, span, flags.
+    if let Some(trace) = event["trace"].as_str()
+        && let (Some(id), Some(span)) = (trace.get(3..35), trace.get(36..52))
+    {
+        record["traceId"] = id.into();
+        record["spanId"] = span.into();
+    }
+    record
 }
 
 /// An audit log without a place: every event is refused.
@@ -572,6 +627,97 @@ mod tests {
         verify_audit(&path, None).expect("a cut end does not show by itself");
         let told = verify_audit(&path, Some(&report.hash)).expect_err("cut");
         assert!(told.contains("the end was cut"), "{told}");
+    }
+
+    /// A collector that keeps the bodies of requests and answers with this status.
+    #[cfg(feature = "http")]
+    async fn collector(
+        status: &'static str,
+    ) -> (url::Url, tokio::sync::mpsc::UnboundedReceiver<(String, Value)>) {
+        use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        let (bodies, received) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let bodies = bodies.clone();
+                tokio::spawn(async move {
+                    let mut stream = tokio::io::BufReader::new(stream);
+                    let mut first = String::new();
+                    while stream.read_line(&mut first).await.is_ok_and(|read| read > 0) {
+                        let (mut line, mut length) = (String::new(), 0);
+                        while stream.read_line(&mut line).await.is_ok_and(|read| read > 2) {
+                            if let Some((name, value)) = line.split_once(": ")
+                                && name.eq_ignore_ascii_case("content-length")
+                            {
+                                length = value.trim().parse().expect("a length");
+                            }
+                            line.clear();
+                        }
+                        let mut body = vec![0; length];
+                        stream.read_exact(&mut body).await.expect("a body");
+                        let body = serde_json::from_slice(&body).expect("JSON");
+                        let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+                        let _ = bodies.send((path, body));
+                        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+                        stream.write_all(answer.as_bytes()).await.expect("answered");
+                        first.clear();
+                    }
+                });
+            }
+        });
+        (url.parse().expect("an address"), received)
+    }
+
+    #[cfg(feature = "http")]
+    #[tokio::test]
+    async fn each_line_is_exported_as_it_is_written_and_no_call_waits_for_the_collector() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("audit.jsonl");
+        let (url, mut received) = collector("200 OK").await;
+        let queue = OtlpQueue::to(&url, crate::otlp::OtlpSignal::Logs).expect("a queue");
+        let exported = log(&path).exported_to(Some(queue));
+        let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let refused = AuditEvent { trace: Some(trace.to_owned()), ..event("s.bad") };
+        exported.write(&refused).expect("written");
+        let allowed = AuditEvent { allowed: true, ..event("s.good") };
+        exported.write(&allowed).expect("written");
+        AuditSink::flush(&exported).await;
+        let mut records = Vec::new();
+        while records.len() < 2 {
+            let (path, body) = received.recv().await.expect("a request");
+            assert_eq!(path, "/v1/logs");
+            let logs = &body["resourceLogs"][0]["scopeLogs"][0]["logRecords"];
+            records.extend(logs.as_array().expect("records").clone());
+        }
+        let bodies: Vec<String> = records
+            .iter()
+            .map(|record| format!("{}\n", record["body"]["stringValue"].as_str().expect("a line")))
+            .collect();
+        assert_eq!(bodies, lines(&path));
+        assert_eq!(records[0]["traceId"], "0af7651916cd43dd8448eb211c80319c");
+        assert_eq!(records[0]["spanId"], "b7ad6b7169203331");
+        assert_eq!(
+            (&records[0]["severityText"], &records[1]["severityText"]),
+            (&json!("WARN"), &json!("INFO"))
+        );
+        assert!(records[1].get("traceId").is_none(), "{}", records[1]);
+
+        // One that is away, and one that refuses: the file has everything, and what is lost is counted.
+        let nowhere = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+        let gone = format!("http://{}/", nowhere.local_addr().expect("an address"));
+        drop(nowhere);
+        let (refusing, _requests) = collector("400 Bad Request").await;
+        for url in [gone.parse().expect("an address"), refusing] {
+            let path = dir.path().join(format!("{}.jsonl", url.port().unwrap_or_default()));
+            let queue = OtlpQueue::to(&url, crate::otlp::OtlpSignal::Logs).expect("a queue");
+            let exported = log(&path).exported_to(Some(queue.clone()));
+            (0..6_000).for_each(|_| exported.write(&event("s.t")).expect("written"));
+            assert!(queue.dropped() > 0, "the queue is full");
+            AuditSink::flush(&exported).await;
+            assert_eq!(verify_audit(&path, None).expect("whole").events, 6_000);
+            assert_eq!(queue.dropped(), 6_000, "{url}");
+        }
     }
 
     #[test]

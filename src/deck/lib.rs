@@ -21,6 +21,8 @@ mod local;
 mod lock;
 mod news;
 mod order;
+#[cfg_attr(not(feature = "http"), path = "no_otlp.rs")]
+mod otlp;
 mod policy;
 mod recording;
 mod saved;
@@ -53,10 +55,11 @@ pub use news::{News, ResourceUpdates, UpdatedResource, follow_news};
 pub use order::{
     CallRequest, CallTarget, ClientOrder, Operated, Order, PolicyOrder, ServerCommand,
 };
+pub use otlp::{OtlpQueue, OtlpSignal, attribute};
 pub use policy::{
-    GrantStore, NEW_PASSPHRASE, Offline, PASSPHRASE, PolicyKeeper, PolicyView, ProfileOffer,
-    QuotaFile, RightsContent, RightsFile, SecretStore, clear_policy, keyring_place, load_policy,
-    policy_schema, secret_sources, system_keyring,
+    GrantStore, NEW_PASSPHRASE, Offline, PASSPHRASE, POLICY_FILE, PolicyKeeper, PolicyView,
+    ProfileOffer, QuotaFile, RightsContent, RightsFile, SecretStore, clear_policy, keyring_place,
+    load_policy, policy_schema, secret_sources, system_keyring,
 };
 pub use recording::{
     ExportFormat, PlayedPart, Player, RecordedOperation, RecordedOperations, RecordedOutcome,

@@ -2,37 +2,25 @@
 //! as a child of the span in its `_meta.traceparent`. Arguments and results are not recorded.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use url::Url;
 
 use base::Timestamp;
 use base::file::random_hex;
-use config::TlsConfig;
 use config::error::Error;
+use deck::{OtlpQueue, OtlpSignal, attribute};
 use host::CallOutcome;
-use mcp::client_builder;
-
-/// Capacity of the queue of spans; further ones are dropped.
-const SPAN_CAPACITY: usize = 2_048;
-/// Maximum number of spans per request.
-const MAX_BATCH_SPANS: usize = 512;
-/// Pause between two requests.
-const EXPORT_INTERVAL: Duration = Duration::from_secs(2);
-/// Timeout of requests to the collector.
-const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Exporter for spans; disabled by default.
 #[derive(Clone, Debug, Default)]
 pub struct Traces {
-    spans: Option<mpsc::Sender<Value>>,
+    spans: Option<OtlpQueue>,
 }
 
 /// The span of an operation in progress.
 pub(super) struct TraceSpan {
-    spans: mpsc::Sender<Value>,
+    spans: OtlpQueue,
     trace: String,
     id: String,
     text: Value,
@@ -42,32 +30,16 @@ impl Traces {
     /// Exports to a collector such as `http://127.0.0.1:4318`. Must be called in a Tokio runtime.
     ///
     /// # Errors
-    /// When the HTTP client cannot be built.
+    /// When the address cannot be used.
     pub fn to(collector: &Url) -> Result<Self, String> {
-        let address = format!("{}/v1/traces", collector.as_str().trim_end_matches('/'));
-        let http = client_builder(collector, &TlsConfig::default())?
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(COLLECTOR_TIMEOUT)
-            .build()
-            .map_err(|error| error.to_string())?;
-        let (spans, mut ended) = mpsc::channel(SPAN_CAPACITY);
-        tokio::spawn(async move {
-            let mut batch: Vec<Value> = Vec::new();
-            while ended.recv_many(&mut batch, MAX_BATCH_SPANS).await > 0 {
-                let spans = std::mem::take(&mut batch);
-                let body = json!({"resourceSpans": [{
-                    "resource": {"attributes": [attribute("service.name", "mcpdeck")]},
-                    "scopeSpans": [{"scope": {"name": "mcpdeck"}, "spans": spans}],
-                }]});
-                let sent = http.post(&address).json(&body).send().await;
-                if let Err(error) = sent.and_then(reqwest::Response::error_for_status) {
-                    let error = error.without_url();
-                    tracing::warn!(target: "mcpdeck::gateway", "traces not exported: {error}");
-                }
-                tokio::time::sleep(EXPORT_INTERVAL).await;
-            }
-        });
-        Ok(Self { spans: Some(spans) })
+        Ok(Self { spans: Some(OtlpQueue::to(collector, OtlpSignal::Traces)?) })
+    }
+
+    /// Sends the spans that wait, before the program ends.
+    pub async fn flush(&self) {
+        if let Some(spans) = &self.spans {
+            spans.flush().await;
+        }
     }
 
     /// Begins the span of an operation, as a child of the caller's span, if there is one. `None` when
@@ -127,16 +99,12 @@ impl TraceSpan {
         if failed.is_some() {
             self.text["status"] = json!({"code": 2});
         }
-        let _ = self.spans.try_send(self.text);
+        self.spans.send(self.text);
     }
 }
 
 fn is_sampled(parent: &str) -> bool {
     parent.get(53..).and_then(|flags| u8::from_str_radix(flags, 16).ok()).is_none_or(|f| f & 1 == 1)
-}
-
-fn attribute(key: &str, value: &str) -> Value {
-    json!({"key": key, "value": {"stringValue": value}})
 }
 
 /// OTLP/JSON encodes 64-bit numbers as strings.

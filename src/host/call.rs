@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::Asker;
-use crate::policy::{CountedRun, DEFAULT_PROFILE, Principal};
+use crate::policy::{CountedRun, DEFAULT_PROFILE, Principal, ServiceChanges};
 use base::human::millis;
 use base::text::json::WrittenNumbers;
 use base::{SafeText, ServerName, Timestamp};
@@ -239,6 +239,9 @@ pub struct CallOutcome {
     pub guard_warnings: Vec<Violation>,
     /// Whether validation was overridden.
     pub forced: bool,
+    /// What the policy service changed of the arguments and of the result.
+    #[serde(default, skip_serializing_if = "ServiceChanges::is_empty")]
+    pub changes: ServiceChanges,
     /// Wall time, excluding the time spent waiting for the user; in JSON, milliseconds.
     #[serde(with = "millis")]
     pub duration: Duration,
@@ -322,6 +325,7 @@ impl CallOutcome {
             output_violations: Vec::new(),
             guard_warnings: Vec::new(),
             forced: false,
+            changes: ServiceChanges::default(),
             duration: Duration::ZERO,
             waiting: Duration::ZERO,
             findings: Vec::new(),

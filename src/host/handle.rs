@@ -18,7 +18,7 @@ use super::cache::{CacheKey, CacheView};
 use super::call::{CallOptions, CallOutcome, CallView};
 use super::metrics::ServerMetrics;
 use super::operation::Operation;
-use super::policy::{Admission, PolicyAction, TargetKind};
+use super::policy::{Admission, PolicyAction, ServiceChanges, TargetKind};
 use super::router::{Route, Routes};
 use super::server::command::Command;
 use super::server::lifecycle::{LifecycleInput, Next};
@@ -112,6 +112,9 @@ impl Host {
         let (done, wait) = oneshot::channel();
         if self.inner.orders.send(SupervisorCommand::Shutdown(done)).await.is_ok() {
             let _ = wait.await;
+        }
+        if let Some(audit) = self.inner.shared.policy.audit() {
+            audit.flush().await;
         }
         let mut kept = self.inner.report.lock();
         let report = kept.get_or_insert_with(|| {
@@ -833,6 +836,7 @@ impl Host {
             deadline: patience.deadline,
             is_bound: patience.is_bound,
             longest,
+            changes: ServiceChanges::default(),
         };
         operation.run().await
     }

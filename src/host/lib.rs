@@ -47,12 +47,13 @@ pub use policy::{
     AccessScope, AuditConfig, AuditEvent, AuditKind, AuditSink, Blocked, Budget, CountedRun,
     Covers, DEFAULT_PROFILE, Decision, Definition, Digest, GlobList, Grant, GrantId, GrantKind,
     Grants, HeldReason, HeldTool, HookConfig, InForce, IntrospectionConfig, Lease, LimitClaim,
-    LimitRefusal, Limiter, Limits, LimitsConfig, NewGrant, OutsideCode, OutsideError,
+    LimitRefusal, Limiter, Limits, LimitsConfig, MinuteClaim, NewGrant, OutsideCode, OutsideError,
     OverlayConfig, ParameterOverlay, PinnedServer, PinnedTool, Pins, Policy, PolicyAction,
     PolicyConfig, PolicyEffect, PolicyTarget, Principal, ProfileConfig, ProfileMatch, QuotaConfig,
-    QuotaCounter, QuotaLimits, QuotaPer, QuotaUse, QuotaView, Quotas, Reason, RuleConfig,
-    RuleMatch, Rules, RunId, ServerDigests, SharedLimits, SignInConfig, SignatureAlgorithm,
-    TargetKind, ToolExposure, TrifectaConfig, Unmatched, is_safe_address, unmatched_tools,
+    QuotaCounter, QuotaLimits, QuotaPer, QuotaRefusal, QuotaUse, QuotaView, Quotas, Reason,
+    RuleConfig, RuleMatch, Rules, RunId, ServerDigests, ServiceChanges, SharedLimits, SignInConfig,
+    SignatureAlgorithm, TargetKind, ToolExposure, TrifectaConfig, Unmatched, is_safe_address,
+    unmatched_tools,
 };
 pub use router::fit_template;
 

@@ -3,13 +3,14 @@
 
 mod arguments;
 mod breakers;
+mod service;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tracing::{Instrument as _, Level};
+use tracing::Level;
 
 use super::ServerState;
 use super::approvals::ConsentReach;
@@ -20,8 +21,8 @@ use super::metrics::Ending;
 use super::naming::{canonical_name, is_any};
 use super::policy::{
     Admission, AuditEvent, AuditKind, AuditSink, Decision, Digest, Permit, PolicyAction,
-    PolicyEffect, PolicyTarget, QuotaHold, Reason, TargetKind, hash_of_result, hash_of_value,
-    is_refusal, not_audited,
+    PolicyEffect, PolicyTarget, QuotaHold, Reason, ServiceChanges, TargetKind, hash_of_result,
+    hash_of_value, is_refusal, not_audited,
 };
 use super::server::command::Command;
 use super::server::slot::{InFlight, Live, Slot};
@@ -59,6 +60,8 @@ pub struct Operation {
     pub is_bound: bool,
     /// The longest time it may take whatever its progress, where the policy sets one.
     pub longest: Option<Duration>,
+    /// What the policy service changed.
+    pub changes: ServiceChanges,
 }
 
 /// A failed round.
@@ -153,9 +156,13 @@ impl Operation {
         live.session()?;
         let tool = self.tool(live);
         let checked = self.check_arguments(live, tool.as_ref(), flight).await?;
-        let permit = self.permitted(tool.as_ref(), flight).await?;
+        let permit = self.permitted(live, tool.as_ref(), flight).await?;
+        if let Some(numbers) = &self.options.numbers {
+            let _ = flight.pending().numbers.set(Arc::clone(numbers));
+        }
         flight.audit_call(self)?;
         let answer = self.rounds(tool.as_deref(), flight).await?;
+        let answer = service::reviewed(self, answer).await?;
         if let Some(permit) = permit {
             let text = || answer.whole().map(str::len);
             permit.received(|| text().unwrap_or_else(|| base::text::json::weigh(&*answer)));
@@ -386,6 +393,7 @@ impl Operation {
             output_violations,
             guard_warnings: checked.warnings,
             forced: checked.forced,
+            changes: self.changes.clone(),
             duration: flight.took(),
             findings: flight.pending().take_findings(),
             waiting: flight.pending().waited(),
@@ -450,24 +458,24 @@ impl Operation {
 
     /// Permits or rejects the operation; callers must hold the permit until the response arrives.
     async fn permitted(
-        &self,
+        &mut self,
+        live: &Live,
         tool: Option<&Arc<Tool>>,
         flight: &Flight,
     ) -> Result<Option<Permit>, Error> {
-        let full = self.full_name();
         let Some(admission) = self.admission.clone() else {
             if self.has_to_comply() {
-                Box::pin(self.complies(&full)).await?;
+                Box::pin(service::complies(self, (live, tool), flight)).await?;
             }
             return Ok(None);
         };
+        let full = self.full_name();
         let permit = self.limited(&admission, &full).await?;
-        let point = &self.shared.policy;
-        let decision =
-            point.raised(&admission, self.options.run.as_ref(), &self.policy_target(tool));
+        let (run, target) = (self.options.run.as_ref(), self.policy_target(tool));
+        let decision = self.shared.policy.raised(&admission, run, &target);
         // Boxed, because most calls need neither.
         if self.has_to_comply() {
-            Box::pin(self.complies(&full)).await?;
+            Box::pin(service::complies(self, (live, tool), flight)).await?;
         }
         if decision.effect == PolicyEffect::Ask {
             Box::pin(self.ask_user(&admission, &decision, &full, flight)).await?;
@@ -479,21 +487,6 @@ impl Operation {
     fn has_to_comply(&self) -> bool {
         let in_force = self.shared.policy.in_force();
         in_force.service.is_some() && in_force.policy.has_to_comply(&self.options.principal())
-    }
-
-    /// Asks the policy service.
-    async fn complies(&self, full: &str) -> Result<(), Error> {
-        let in_force = self.shared.policy.in_force();
-        let Some(service) = &in_force.service else { return Ok(()) };
-        let kind = self.policy_target(None).kind;
-        let span = tracing::info_span!(target: "mcpdeck::policy", "policy service", tool = full);
-        let arguments = self.arguments().map(|arguments| &**arguments);
-        let principal = self.options.principal();
-        let passed = service.passes(&principal, (kind, full), arguments).instrument(span);
-        passed.await.map_err(|reason| {
-            let message = format!("Compliance Blocked: {reason}");
-            Error::new(ErrorCode::PolicyBlocked, message).help("ask the policy service's operator")
-        })
     }
 
     /// Applies the limits of callers other than the user.
@@ -518,7 +511,9 @@ impl Operation {
         let rules = &point.in_force().policy.rules;
         let quota = point.quotas.take(rules.quotas(), &counted, &self.policy_target(None));
         let quota = quota.map_err(|refusal| logged(refusal.error()))?;
-        match point.limiter.admit_shared(&counted, full, run, (bytes, &limits)).await {
+        let minutes = quota.as_ref().map_or(&[][..], QuotaHold::minutes);
+        let admitted = point.limiter.admit_shared(&counted, full, run, (bytes, &limits), minutes);
+        match admitted.await {
             Ok(permit) => Ok(Some(permit.counted_in(quota))),
             Err(refusal) => {
                 quota.into_iter().for_each(QuotaHold::refund);
@@ -743,6 +738,8 @@ struct Flight {
 struct FlightAudit {
     sink: Arc<dyn AuditSink>,
     clock: Clock,
+    /// What the policy service changed.
+    changed: ServiceChanges,
     /// As it began.
     event: AuditEvent,
     /// The event before the request was sent.
@@ -766,6 +763,7 @@ impl FlightAudit {
             event = event.decided(false, &error.message);
         }
         event.status = Some(ending.as_str().to_owned());
+        event.changed = self.changed;
         event.result = result;
         event.took(took, waited);
         // What was written before it was sent stands; the next call is refused.
@@ -804,9 +802,6 @@ impl Flight {
         if let Some(meta) = options.meta.as_ref().filter(|meta| !meta.is_empty()) {
             let _ = row.pending.meta.set(Arc::clone(meta));
         }
-        if let Some(numbers) = &options.numbers {
-            let _ = row.pending.numbers.set(Arc::clone(numbers));
-        }
         if let Some(hops) = options.hops {
             let _ = row.pending.hops.set(hops);
         }
@@ -816,7 +811,8 @@ impl Flight {
         let clock = operation.shared.clock;
         let audit = operation.audit(AuditKind::Call);
         let audit = audit.map(|(sink, event)| {
-            Box::new(FlightAudit { sink, clock, event, call: OnceLock::new() })
+            let (changed, call) = (ServiceChanges::default(), OnceLock::new());
+            Box::new(FlightAudit { sink, clock, changed, event, call })
         });
         Self { slot, row, session, key, began: Instant::now(), ended: false, audit }
     }
@@ -827,6 +823,7 @@ impl Flight {
         let mut event = audit.event.clone();
         event.at = audit.clock.now().to_rfc3339();
         event.arguments = operation.arguments().map(|arguments| hash_of_value(arguments));
+        event.changed.clone_from(&operation.changes);
         audit.sink.write(&event).map_err(|why| not_audited(&why))?;
         let _ = audit.call.set(Box::new(event));
         Ok(())
@@ -859,6 +856,7 @@ impl Flight {
         if let Some(audit) = &mut self.audit {
             let arguments = || operation.arguments().map(|arguments| hash_of_value(arguments));
             audit.event.arguments = arguments().filter(|_| audit.call.get().is_none());
+            audit.changed.clone_from(&operation.changes);
         }
         let hash = outcome.as_ref().ok().filter(|_| self.audit.is_some());
         let hash = hash.map(|outcome| hash_of_result(&outcome.result));

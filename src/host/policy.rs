@@ -3,6 +3,7 @@
 //! the user. Accesses no files: rules, grants and pins come from the deck.
 
 mod audit;
+mod changes;
 mod decide;
 mod globs;
 mod grants;
@@ -18,10 +19,12 @@ mod sign_in;
 
 pub use audit::{AuditConfig, AuditEvent, AuditKind, AuditSink};
 pub(crate) use audit::{hash_of_result, hash_of_value, is_refusal, not_audited};
+pub use changes::ServiceChanges;
 pub(crate) use decide::absent;
 pub use decide::{Decision, Policy, PolicyEffect, Reason};
 pub use globs::GlobList;
 pub use grants::{Covers, Grant, GrantId, GrantKind, Grants, NewGrant, unmatched_tools};
+pub(crate) use hook::{HookSubject, PolicyHook};
 pub use limits::{
     Budget, CountedRun, Lease, LimitClaim, LimitRefusal, Limiter, Limits, Permit, RunId,
     SharedLimits,
@@ -34,7 +37,8 @@ pub use principal::{
     ServerDigests, TargetKind,
 };
 pub use quotas::{
-    QuotaConfig, QuotaCounter, QuotaHold, QuotaLimits, QuotaPer, QuotaUse, QuotaView, Quotas,
+    MinuteClaim, QuotaConfig, QuotaCounter, QuotaHold, QuotaLimits, QuotaPer, QuotaRefusal,
+    QuotaUse, QuotaView, Quotas,
 };
 pub use rules::{
     HookConfig, LimitsConfig, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch, Rules,

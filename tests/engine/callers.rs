@@ -10,7 +10,7 @@ use mcpdeck::config::Environment;
 use mcpdeck::deck::{GrantStore, Offline, PolicyKeeper};
 use mcpdeck::host::*;
 use mcpdeck::host::{AnswerSource, CallOptions, CallOutcome, Host, Origin};
-use mcpdeck::protocol::{Answer, ListKind, SessionEvent};
+use mcpdeck::protocol::{Answer, ListKind, Request, SessionEvent};
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 
@@ -827,7 +827,7 @@ async fn a_broken_policy_permits_nothing_to_others() {
 
 // The policy service.
 
-/// A policy service that answers every request with one HTTP response, or never if it is empty.
+/// A policy service that answers every question, or never with an empty status.
 struct Compliance {
     url: String,
     asked: Arc<parking_lot::Mutex<Vec<Value>>>,
@@ -835,17 +835,25 @@ struct Compliance {
 }
 
 impl Compliance {
+    /// The same response to every question.
     async fn answering(status: &'static str, body: &'static str) -> Self {
+        Self::deciding(move |_| (status, body.to_owned())).await
+    }
+
+    async fn deciding(
+        decide: impl Fn(&Value) -> (&'static str, String) + Send + Sync + 'static,
+    ) -> Self {
         use std::sync::atomic::Ordering;
         use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/check", listener.local_addr().unwrap());
         let service = Self { url, asked: Arc::default(), connections: Arc::default() };
         let (asked, connections) = (Arc::clone(&service.asked), Arc::clone(&service.connections));
+        let decide = Arc::new(decide);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 connections.fetch_add(1, Ordering::SeqCst);
-                let asked = Arc::clone(&asked);
+                let (asked, decide) = (Arc::clone(&asked), Arc::clone(&decide));
                 tokio::spawn(async move {
                     let mut stream = BufReader::new(stream);
                     loop {
@@ -862,13 +870,17 @@ impl Compliance {
                         if length == 0 || stream.read_exact(&mut question).await.is_err() {
                             return;
                         }
-                        asked.lock().push(serde_json::from_slice(&question).unwrap());
+                        let question: Value = serde_json::from_slice(&question).unwrap();
+                        let (status, body) = decide(&question);
+                        asked.lock().push(question);
                         if status.is_empty() {
                             std::future::pending::<()>().await;
                         }
                         let length = body.len();
                         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
-                        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+                        if stream.write_all(format!("{head}{body}").as_bytes()).await.is_err() {
+                            return;
+                        }
                     }
                 });
             }
@@ -939,6 +951,132 @@ async fn a_policy_service_that_says_no_or_nothing_blocks_unless_it_may_fail_open
         let open = json!({"timeout": 0.3, "failOpen": true});
         let (scene, _keeper) = complying(url, open).await;
         assert_eq!(scene.call("a.read").await.is_ok(), is_failure, "{status} {body}");
+    }
+}
+
+/// Has the server `a` answer with the arguments of a call.
+fn repeats_arguments(scene: &Scene) {
+    scene.world.server("a").answers(|request, _| async move {
+        let words = match request {
+            Request::CallTool { arguments, .. } => arguments.to_string(),
+            _ => String::new(),
+        };
+        Ok(json!({"content": [{"type": "text", "text": words}]}))
+    });
+}
+
+#[tokio::test]
+async fn a_policy_service_changes_arguments_and_results_where_it_may() {
+    let service = Compliance::deciding(|question| {
+        let answer = match question["operation"].as_str() {
+            Some("tool_exec") => {
+                let mut arguments = question["arguments"].clone();
+                arguments["card"] = json!("****");
+                json!({"passed": true, "arguments": arguments})
+            }
+            Some("tool_result") => {
+                let mut result = question["result"].clone();
+                let words = result["content"][0]["text"].as_str().unwrap_or_default();
+                result["content"][0]["text"] = json!(words.replace("Ada", "[name]"));
+                json!({"passed": true, "result": result})
+            }
+            _ => json!({"passed": true}),
+        };
+        ("200 OK", answer.to_string())
+    })
+    .await;
+    let may = json!({"arguments": true, "results": true, "change": true});
+    let (scene, _keeper) = complying(&service.url, may).await;
+    repeats_arguments(&scene);
+    let given = json!({"name": "Ada", "card": "4111"});
+    let outcome = scene.host.call_tool_with("a.read", given.clone(), client()).await.unwrap();
+    let words = outcome.text();
+    assert!(
+        words.contains("[name]") && words.contains("****") && !words.contains("4111"),
+        "{words}"
+    );
+    assert_eq!(outcome.changes.words(), "arguments /card; result /content/0/text");
+    let asked = service.asked.lock().clone();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[0]["arguments"], given, "as the caller gave them");
+    assert_eq!(asked[1]["operation"], "tool_result");
+    assert_eq!(asked[1]["arguments"]["card"], "****", "as they were sent");
+    // Who is not bound is not asked about.
+    let own = scene.host.call_tool("a.read", given).await.unwrap();
+    assert!(own.changes.is_empty() && own.text().contains("4111"));
+}
+
+#[tokio::test]
+async fn what_a_policy_service_may_not_change_is_refused() {
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(4_000), "}".repeat(4_000));
+    let large = format!("{{\"x\": \"{}\"}}", "y".repeat(300_000));
+    let arguments = |value: &str| format!(r#"{{"passed": true, "arguments": {value}}}"#);
+    let result = |value: &str| format!(r#"{{"passed": true, "result": {value}}}"#);
+    let changes = json!({"arguments": true, "results": true, "change": true, "maxBytes": 100_000});
+    let sees = json!({"arguments": true, "results": true});
+    let blind = json!({"results": true, "change": true});
+    // What it may do, its answer before the call and after it, why that is refused, and whether
+    // `failOpen` lets the call pass as it was.
+    let cases = [
+        (&sees, arguments("{}"), "", "may not", true),
+        (&blind, arguments("{}"), "", "may not", true),
+        (&changes, arguments("[]"), "", "an object is expected", true),
+        (&changes, arguments(&deep), "", "not understood", true),
+        (&changes, arguments(&large), "", "too large", true),
+        (&changes, result("{}"), "", "not asked about", true),
+        (&changes, arguments(r#"{"n": "many"}"#), "", "do not fit the schema", false),
+        (&sees, String::new(), result(r#"{"content": []}"#).leak(), "may not", true),
+        (&changes, String::new(), result(r#"{"text": "x"}"#).leak(), "no list `content`", false),
+        (&changes, String::new(), arguments("{}").leak(), "not asked about", true),
+        (&changes, String::new(), r#"{"passed": false, "reason": "no\u001b[31m"}"#, "no", false),
+    ];
+    for (may, before, after, why, is_failure) in cases {
+        let (first, second) = (before.clone(), after.to_owned());
+        let service = Compliance::deciding(move |question| {
+            let is_result = question.get("result").is_some();
+            let answer = if is_result { &second } else { &first };
+            let passes = r#"{"passed": true}"#.to_owned();
+            ("200 OK", if answer.is_empty() { passes } else { answer.clone() })
+        })
+        .await;
+        let mut hook = may.clone();
+        for open in [false, true] {
+            hook["failOpen"] = json!(open);
+            hook["url"] = json!(service.url);
+            let scene = Scene::new(json!({"hook": hook})).await;
+            scene.world.server("a").lists(
+                ListKind::Tools,
+                &[json!({
+                    "name": "read", "annotations": {"readOnlyHint": true},
+                    "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}},
+                })],
+            );
+            repeats_arguments(&scene);
+            scene.host.restart(&name("a")).await.unwrap();
+            until(&scene.host, |view| {
+                view.servers.get("a").is_some_and(|server| {
+                    server.state == mcpdeck::host::ServerState::Ready
+                        && server.capabilities.tools.len() == 1
+                })
+            })
+            .await;
+            let keeper = scene.keeper().await;
+            keeper.grant(all(SESSION)).unwrap();
+            let called = scene.host.call_tool_with("a.read", json!({"n": 7}), client()).await;
+            let shown: String = before.chars().chain(after.chars()).take(60).collect();
+            match called {
+                Ok(outcome) => {
+                    assert!(open && is_failure, "{shown}");
+                    assert!(outcome.changes.is_empty() && outcome.text().contains('7'), "{shown}");
+                }
+                Err(error) => {
+                    assert!(!open || !is_failure, "{shown}: {}", error.message);
+                    assert!(error.message.contains(why), "{shown}: {}", error.message);
+                    assert!(!error.message.contains('\u{1b}'), "{shown}");
+                    assert_eq!(error.code, ErrorCode::PolicyBlocked, "{shown}");
+                }
+            }
+        }
     }
 }
 

@@ -479,6 +479,83 @@ fn a_judge_and_prices_count_and_dollars_end_the_runs() {
     assert!(wrong.stderr.contains("write tokens"), "{wrong:?}");
 }
 
+/// Two tools that are described alike are confused; a model proposes other descriptions, the same
+/// cases measure them, and they are written as overlays of a profile.
+#[cfg(feature = "chat")]
+#[test]
+fn a_description_is_proposed_measured_and_written_as_an_overlay() {
+    use crate::provider::{Answer, Piece, Provider};
+    let runs = |tool: &'static str| {
+        let one = [
+            Answer::Stream(vec![Piece::Call(tool, "{}")]),
+            Answer::Stream(vec![Piece::Text("done")]),
+        ];
+        std::iter::repeat_n(one, 8).flatten().collect::<Vec<_>>()
+    };
+    let proposed = r#"{"expected": "Lists every note with its title.", "called": "A summary in one sentence; to see the notes themselves use list."}"#;
+    let advice = vec![Answer::Stream(vec![Piece::Text(proposed)])];
+    let file = json!({"suites": {}, "eval": {"minPass": 0, "cases": {"shows all": {
+        "turns": ["Show me my notes"], "tools": ["notes.list"]}}}});
+    let eval = |bench: &Bench, provider: &Provider, more: &[&str]| {
+        let words = [
+            "test",
+            "--eval",
+            "--runs",
+            "8",
+            "--advise",
+            "--overlay",
+            "agent",
+            "--provider",
+            "openai",
+            "--base-url",
+            &provider.url,
+            "--model",
+            "scripted",
+        ];
+        bench.run(&[&words[..], more].concat(), AT_MOST)
+    };
+    // Every run chose wrongly before, and rightly after.
+    let bench = notes();
+    bench.write("mcp.tests.json", &file.to_string());
+    let policy = r#"{ /* ours */ "profiles": {"agent": {"allow": ["*"], "overlays": [{"tool": "notes.read", "title": "Read"}]}}}"#;
+    bench.write("mcpdeck.policy.json", policy);
+    let script = [runs("notes__create"), advice.clone(), runs("notes__list")].concat();
+    let provider = Provider::new(script);
+    let done = eval(&bench, &provider, &["--format", "json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let report = done.json();
+    let found = &report["eval"]["advice"];
+    assert_eq!(found["measured"][0]["better"], 8, "{found:#}");
+    assert_eq!(found["measured"][0]["isMoreThanNoise"], true);
+    assert_eq!(found["descriptions"][0]["tool"], "notes.list");
+    assert_eq!(found["descriptions"][0]["confusedWith"], json!(["notes.create"]));
+    let last = provider.requests().pop().expect("a request").body.to_string();
+    assert!(last.contains("Lists every note with its title."), "{last}");
+    let written =
+        std::fs::read_to_string(bench.path().join("mcpdeck.policy.json")).expect("written");
+    assert!(written.contains("/* ours */"), "{written}");
+    let value: Value = serde_json::from_str(&written.replace("/* ours */", "")).expect("JSON");
+    let overlays = &value["profiles"]["agent"]["overlays"];
+    assert_eq!(overlays[0]["tool"], "notes.read");
+    assert_eq!(
+        overlays[1],
+        json!({"tool": "notes.list", "description": "Lists every note with its title."})
+    );
+    assert_eq!(
+        (overlays.as_array().map(Vec::len), &value["profiles"]["agent"]["allow"]),
+        (Some(3), &json!(["*"]))
+    );
+    // What helps nobody is shown, and not written.
+    let bench = notes();
+    bench.write("mcp.tests.json", &file.to_string());
+    let script = [runs("notes__create"), advice, runs("notes__create")].concat();
+    let done = eval(&bench, &Provider::new(script), &[]);
+    assert!(done.stdout.contains("+ Lists every note with its title."), "{done:?}");
+    assert!(done.stdout.contains("0 better, 0 worse of 8 pairs"), "{done:?}");
+    assert!(done.stderr.contains("no overlay is written"), "{done:?}");
+    assert!(!bench.path().join("mcpdeck.policy.json").exists());
+}
+
 #[test]
 fn recorded_calls_become_steps_of_a_first_file() {
     let bench = notes();

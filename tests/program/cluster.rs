@@ -38,6 +38,11 @@ const PACE: Duration = Duration::from_millis(15);
 /// Limits of the greedy caller: calls per minute, and concurrent calls.
 const GREEDY: (f64, usize) = (60.0, 3);
 
+/// Calls of the profile `team` per minute.
+const TEAM_CALLS: u32 = 10;
+/// Calls of the profile `daily` per day.
+const DAILY_CALLS: u32 = 200;
+
 /// Whether the store and the load balancer are installed.
 fn is_equipped() -> bool {
     let runs = |program| Command::new(program).arg("-v").output().is_ok();
@@ -210,7 +215,12 @@ impl World {
                 "old": {"command": exe, "args": ["mock", folder.path().join("asks.json")]},
                 "new": {"command": exe, "args": ["mock", modern]},
             },
-            "policy": {"limits": {"callsPerRun": 1_000_000}, "profiles": {
+            "policy": {"limits": {"callsPerRun": 1_000_000}, "quotas": [
+                {"name": "team", "profiles": "team", "per": ["profile"], "callsPerMinute": TEAM_CALLS},
+                {"name": "daily", "profiles": "daily", "per": ["profile"], "callsPerDay": DAILY_CALLS},
+            ], "profiles": {
+                "team": {"allow": ["*"], "limits": {"callsPerMinute": 6000}},
+                "daily": {"allow": ["*"], "limits": {"callsPerMinute": 6000}},
                 "worker": {"allow": ["*"], "limits": {"callsPerMinute": 6000, "callsAtOnce": 4, "callsPerRun": 1_000_000}},
                 "greedy": {"allow": ["*"], "limits": {"callsPerMinute": GREEDY.0 as u32, "callsAtOnce": GREEDY.1, "callsPerRun": 1_000_000}},
             }},
@@ -489,6 +499,53 @@ async fn replicas_share_tokens_grants_sessions_and_limits() {
     let passed = world.up.callers.lock()["minute"].2.clone();
     let minutes = passed[0].elapsed().as_secs_f64() / 60.0;
     assert!(passed.len() as f64 <= GREEDY.0 * (1.0 + minutes) + 1.0, "{} calls", passed.len());
+    world.logs();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_of_a_profile_is_one_for_both_replicas() {
+    if !is_equipped() {
+        return;
+    }
+    let world = World::open().await;
+    let team = [world.token(0, "team").await, world.token(1, "team").await];
+    let mut turns = [0, 1].into_iter().cycle();
+    let refused = loop {
+        let at = turns.next().unwrap();
+        let answer = world.call(at, &team[at], "up__count", &json!({"who": "team"})).await;
+        if answer.status != 200 {
+            break answer;
+        }
+    };
+    assert_eq!((refused.status, &refused.body["error"]["code"]), (429, &json!("ERR_RATE_LIMITED")));
+    assert!(refused.headers.contains_key("retry-after"), "{}", refused.body);
+    let passed = world.up.callers.lock()["team"].2.clone();
+    let minutes = passed[0].elapsed().as_secs_f64() / 60.0;
+    let most = f64::from(TEAM_CALLS).mul_add(1.0 + minutes, 1.0);
+    assert!(passed.len() as f64 <= most, "{} calls of {most}", passed.len());
+
+    // All but one of the day are used at one replica; the other hears of it.
+    let daily = [world.token(0, "daily").await, world.token(1, "daily").await];
+    let who = json!({"who": "daily"});
+    for _ in 1..DAILY_CALLS {
+        let answer = world.call(0, &daily[0], "up__count", &who).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    let mut own = 0;
+    let refused = loop {
+        let answer = world.call(1, &daily[1], "up__count", &who).await;
+        if answer.status != 200 {
+            break answer;
+        }
+        own += 1;
+        assert!(own < DAILY_CALLS, "it counts for itself alone");
+        tokio::time::sleep(LOOK).await;
+    };
+    assert_eq!(refused.body["error"]["code"], "ERR_BUDGET_EXCEEDED", "{}", refused.body);
+    assert!(refused.headers.contains_key("retry-after"), "{}", refused.body);
+    while world.call(0, &daily[0], "up__count", &who).await.status == 200 {
+        tokio::time::sleep(LOOK).await;
+    }
     world.logs();
 }
 

@@ -13,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::quotas::QuotaFile;
 use crate::audit::{AuditLog, AuditPlace, NoAuditPlace};
+use crate::otlp::{OtlpQueue, OtlpSignal};
 use crate::policy::{
     GrantStore, LOST_RULES_END, POLICY_FILE, PolicyFile, RightsFile, RulesMemory, Standing,
     granted, load_policy, of_session, state_file,
@@ -23,9 +24,9 @@ use base::notices::tell_after;
 use base::watch::Fingerprint;
 use config::Environment;
 use host::{
-    DEFAULT_PROFILE, Digest, Fact, Grant, GrantId, GrantKind, Grants, HeldTool, Host, Limits,
-    NewGrant, OfferedNames, Origin, Pins, Policy, PolicyConfig, Principal, QuotaView, Rules,
-    ServerView, Unmatched, unmatched_tools,
+    AuditConfig, DEFAULT_PROFILE, Digest, Fact, Grant, GrantId, GrantKind, Grants, HeldTool, Host,
+    Limits, NewGrant, OfferedNames, Origin, Pins, Policy, PolicyConfig, Principal, QuotaView,
+    Rules, ServerView, Unmatched, unmatched_tools,
 };
 use protocol::Capabilities;
 
@@ -533,7 +534,13 @@ impl KeeperInner {
         match path {
             Ok(path) => {
                 let same = before.filter(|log| log.is_for(&path, config));
-                let log = same.unwrap_or_else(|| Arc::new(AuditLog::new(path, config)));
+                let log = same.unwrap_or_else(|| {
+                    let queue = export_of(config).unwrap_or_else(|problem| {
+                        notices.push(format!("policy/audit/otlp: {problem}; nothing is exported"));
+                        None
+                    });
+                    Arc::new(AuditLog::new(path, config).exported_to(queue))
+                });
                 self.host.audit_with(Some(log.clone()));
                 log.prepare();
                 state.audit = Some(log);
@@ -628,4 +635,10 @@ fn bind(grants: &mut [Grant], servers: &OfferedDefinitions) -> bool {
         }
     }
     changed
+}
+/// The queue for the collector of an audit log, if it has one.
+fn export_of(config: &AuditConfig) -> Result<Option<OtlpQueue>, String> {
+    let Some(text) = &config.otlp else { return Ok(None) };
+    let collector = url::Url::parse(text).map_err(|error| error.to_string())?;
+    OtlpQueue::to(&collector, OtlpSignal::Logs).map(Some)
 }

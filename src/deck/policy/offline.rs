@@ -9,7 +9,7 @@ use crate::policy::{GrantStore, PolicyFile, RightsFile, standing_policy, state_f
 use base::{ServerName, Timestamp};
 use config::{Environment, McpConfig};
 use host::{
-    Decision, Digest, Grants, OfferedNames, OverlayConfig, Pins, Policy, PolicyAction,
+    Decision, Digest, Grants, HookConfig, OfferedNames, OverlayConfig, Pins, Policy, PolicyAction,
     PolicyTarget, Principal, ServerDigests, TargetKind, split_name, unmatched_tools,
 };
 use protocol::ToolHints;
@@ -20,7 +20,7 @@ pub struct Offline {
     pub policy: Policy,
     config: McpConfig,
     now: Timestamp,
-    has_service: bool,
+    hook: Option<HookConfig>,
 }
 
 impl Offline {
@@ -53,12 +53,12 @@ impl Offline {
             pins: Arc::new(Pins { enforced: true, ..pins.unwrap_or_default() }),
             closed: None,
         };
-        Ok(Self { policy, config, now, has_service: written.hook.is_some() })
+        Ok(Self { policy, config, now, hook: written.hook })
     }
 
-    /// Whether the policy service is asked before a call of this caller.
-    pub fn asks_service(&self, principal: &Principal) -> bool {
-        self.has_service && self.policy.has_to_comply(principal)
+    /// The policy service that is asked about the calls of this caller, if there is one.
+    pub fn service(&self, principal: &Principal) -> Option<&HookConfig> {
+        self.hook.as_ref().filter(|_| self.policy.has_to_comply(principal))
     }
 
     /// What the profile of a caller changes of `server.tool` as the caller sees it.

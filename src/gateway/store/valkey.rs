@@ -32,7 +32,7 @@ use base::state::StateFile;
 use base::watch::Fingerprint;
 use config::{Environment, expand_argument};
 use deck::{ChatStore, KeptChat, PolicyKeeper};
-use host::{Lease, LimitClaim, LimitRefusal, QuotaUse, SharedLimits};
+use host::{Lease, LimitClaim, LimitRefusal, MinuteClaim, QuotaUse, SharedLimits};
 
 /// The reason for being unavailable before the first exchange.
 const NEW: &str = "not reached yet";
@@ -55,28 +55,42 @@ const RENEWAL_EXCHANGES: u64 = 8;
 /// Maximum size of a shared file, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Admits a call against three limits: in flight, per run and per minute (GCRA). All or nothing.
+/// Admits a call against its limits: in flight, per run, per minute (GCRA), and the quotas of a minute
+/// that it counts in (GCRA). All or nothing. The keys are those in flight, of the rate, of the run
+/// where there is one (its calls are given then), and of the quotas, whose calls are the last
+/// arguments. A quota that is used up is named by its place among them.
 const ADMIT: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local function text(number) return string.format('%.0f', number) end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', text(now))
-if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then return {'busy', 0} end
-if KEYS[3] and tonumber(redis.call('GET', KEYS[3]) or '0') >= tonumber(ARGV[5]) then
-    return {'run', math.max(redis.call('PTTL', KEYS[3]), 0) * 1000}
+if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then return {'busy', 0, 0} end
+local run = ARGV[5] ~= ''
+if run and tonumber(redis.call('GET', KEYS[3]) or '0') >= tonumber(ARGV[5]) then
+    return {'run', math.max(redis.call('PTTL', KEYS[3]), 0) * 1000, 0}
 end
-local step = 60000000 / ARGV[4]
-local next = math.max(tonumber(redis.call('GET', KEYS[2]) or '0'), now)
-local wait = next - now - step * (ARGV[4] - 1)
-if wait >= 1 then return {'minute', math.ceil(wait)} end
-redis.call('SET', KEYS[2], text(next + step), 'PX', text((next + step - now) / 1000 + 1))
+local first = run and 4 or 3
+local rates = {{KEYS[2], tonumber(ARGV[4]), 0}}
+for at = first, #KEYS do
+    rates[#rates + 1] = {KEYS[at], tonumber(ARGV[7 + at - first]), at - first + 1}
+end
+for _, rate in ipairs(rates) do
+    rate[4] = 60000000 / rate[2]
+    rate[5] = math.max(tonumber(redis.call('GET', rate[1]) or '0'), now)
+    local wait = rate[5] - now - rate[4] * (rate[2] - 1)
+    if wait >= 1 then return {rate[3] > 0 and 'quota' or 'minute', math.ceil(wait), rate[3]} end
+end
+for _, rate in ipairs(rates) do
+    local next = rate[5] + rate[4]
+    redis.call('SET', rate[1], text(next), 'PX', text((next - now) / 1000 + 1))
+end
 redis.call('ZADD', KEYS[1], text(now + ARGV[2] * 1000), ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-if KEYS[3] then
+if run then
     redis.call('INCR', KEYS[3])
     redis.call('EXPIRE', KEYS[3], ARGV[6])
 end
-return {'', 0}";
+return {'', 0, 0}";
 
 /// Renews the leases of calls in flight.
 const RENEW: &str = r"
@@ -339,25 +353,39 @@ impl Valkey {
     async fn counted(&self, claim: LimitClaim<'_>) -> Result<Lease, LimitRefusal> {
         let number = self.counted.fetch_add(1, Ordering::Relaxed);
         let member = format!("{} {number}", self.replica);
-        let LimitClaim { origin, tool, run, limits } = claim;
+        let LimitClaim { origin, tool, run, limits, minutes, .. } = claim;
         let per_minute = limits.calls_per_minute;
         let busy = format!("mcpdeck:busy:{origin}");
         let mut script = self.scripts[0].key(&busy);
         script.key(format!("mcpdeck:rate:{per_minute}:{origin}:{tool}"));
         script.arg(&member).arg(LEASE_MILLIS).arg(limits.calls_at_once).arg(per_minute);
-        if let Some((run, calls)) = run {
-            script.key(format!("mcpdeck:run:{origin}:{run}")).arg(calls);
-            script.arg(run.timeout().as_secs());
+        match run {
+            Some((run, calls)) => {
+                script.key(format!("mcpdeck:run:{origin}:{run}")).arg(calls);
+                script.arg(run.timeout().as_secs());
+            }
+            None => _ = script.arg("").arg(""),
+        }
+        for one in minutes {
+            let MinuteClaim { quota, whose, calls, .. } = one;
+            script.key(format!("mcpdeck:minute:{calls}:{quota}\u{1f}{whose}")).arg(calls);
         }
         let mut connection = self.connection.clone();
-        let counted: RedisResult<(String, u64)> = script.invoke_async(&mut connection).await;
-        let (reached, wait) = counted.map_err(|error| {
+        let counted: RedisResult<(String, u64, usize)> = script.invoke_async(&mut connection).await;
+        let (reached, wait, place) = counted.map_err(|error| {
             tracing::warn!(target: "mcpdeck::gateway", "a call cannot be counted: {error}");
             LimitRefusal::Away(RETRY_INTERVAL)
         })?;
         match (&*reached, run) {
             ("busy", _) => Err(LimitRefusal::AtOnce(limits.calls_at_once)),
             ("minute", _) => Err(LimitRefusal::PerMinute(Duration::from_micros(wait))),
+            ("quota", _) => {
+                let wait = Duration::from_micros(wait);
+                let used = place.checked_sub(1).and_then(|at| minutes.get(at));
+                Err(used.map_or(LimitRefusal::PerMinute(wait), |claim| {
+                    LimitRefusal::Quota(claim.refusal(wait))
+                }))
+            }
             ("run", Some((run, calls))) => {
                 let budget = host::Budget { calls, spent: calls };
                 let is_named = matches!(run, host::CountedRun::Named(_));

@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use super::changes::ServiceChanges;
 use super::principal::{PolicyAction, Principal};
 use base::file::hex;
 use base::{SafeText, Timestamp};
@@ -21,6 +23,11 @@ pub trait AuditSink: Send + Sync + 'static {
     /// # Errors
     /// Why it could not be kept.
     fn write(&self, event: &AuditEvent) -> Result<(), String>;
+
+    /// Waits for what has to be done before the program ends. Bounded.
+    fn flush(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// What an event of an audit log tells.
@@ -77,6 +84,9 @@ pub struct AuditEvent {
     /// Milliseconds of waiting for a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waited_ms: Option<f64>,
+    /// What the policy service changed; the hashes are of what was sent and given then.
+    #[serde(skip_serializing_if = "ServiceChanges::is_empty")]
+    pub changed: ServiceChanges,
     /// SHA-256 of the arguments: compact JSON with sorted keys (`jq -cjS`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
@@ -199,6 +209,11 @@ pub struct AuditConfig {
     /// How many of the files that were set aside are kept (default: all).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<u32>,
+    /// The address of an OpenTelemetry collector (`http://127.0.0.1:4318`) that is sent each line too,
+    /// as a log record (OTLP over HTTP, JSON). No call waits for it: up to 4096 events wait while it
+    /// is away, and further ones are in the file alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub otlp: Option<String>,
 }
 
 impl AuditConfig {
@@ -221,6 +236,11 @@ impl AuditConfig {
         if self.max_bytes.is_some_and(|bytes| bytes < Self::MIN_FILE_BYTES) {
             let least = Self::MIN_FILE_BYTES;
             out.push(format!("policy/audit/maxBytes: at least {least} bytes are expected"));
+        }
+        let is_address =
+            |text: &String| text.starts_with("http://") || text.starts_with("https://");
+        if self.otlp.as_ref().is_some_and(|text| !is_address(text)) {
+            out.push("policy/audit/otlp: the address of a collector is expected".to_owned());
         }
         out
     }

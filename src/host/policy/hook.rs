@@ -1,5 +1,6 @@
-//! The policy service: called by `POST` before each call, read and prompt. By default fails closed
-//! and times out after two seconds; connections are reused.
+//! The policy service: called by `POST` before each call, read and prompt, and where the policy says so
+//! with each result. It passes them, blocks them, or changes them where it may. By default fails
+//! closed and times out after two seconds; connections are reused.
 
 use std::time::Duration;
 
@@ -8,10 +9,13 @@ use serde_json::Value;
 #[cfg(feature = "http")]
 use url::Url;
 
+use super::audit::bounded;
 use super::principal::{Principal, TargetKind};
 use super::rules::HookConfig;
+use base::human::Bytes;
 #[cfg(feature = "http")]
 use config::TlsConfig;
+use mcp::Payload;
 
 /// A client of the policy service; clones share its connections.
 #[derive(Clone, Debug)]
@@ -29,6 +33,8 @@ struct Question<'a> {
     target: AskedTarget<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a Payload>,
     origin: String,
     profile: &'a str,
 }
@@ -47,9 +53,24 @@ struct HookAnswer {
     passed: bool,
     #[serde(default)]
     reason: Option<String>,
+    #[serde(default)]
+    arguments: Option<Value>,
+    #[serde(default)]
+    result: Option<Value>,
 }
 
-/// Maximum size of a response, in bytes.
+/// What the policy service is asked about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HookSubject<'a> {
+    /// Whether it is a tool, a resource or a prompt, and its name.
+    pub target: (TargetKind, &'a str),
+    /// The arguments, before a call and after it.
+    pub arguments: Option<&'a Value>,
+    /// The result, after it.
+    pub result: Option<&'a Payload>,
+}
+
+/// Maximum size of a response besides what it changes, in bytes.
 #[cfg(feature = "http")]
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 /// Default timeout.
@@ -64,43 +85,98 @@ impl PolicyHook {
         }
     }
 
-    /// Asks the service whether a call is permitted.
+    /// Whether the service is asked about results.
+    pub(crate) const fn sees_results(&self) -> bool {
+        self.config.results
+    }
+
+    /// Asks the service whether a call, or its result, is permitted. Returns the arguments, or the
+    /// result, that it puts in the place of what it was sent.
     ///
     /// # Errors
     /// The reason of a denial, for the user.
     pub(crate) async fn passes(
         &self,
         principal: &Principal,
-        (kind, name): (TargetKind, &str),
-        arguments: Option<&Value>,
-    ) -> Result<(), String> {
-        let (operation, target) = match kind {
-            TargetKind::Tool => ("tool_exec", AskedTarget::Tool(name)),
-            TargetKind::Resource => ("resource_read", AskedTarget::Resource(name)),
-            TargetKind::Prompt => ("prompt_get", AskedTarget::Prompt(name)),
+        subject: HookSubject<'_>,
+    ) -> Result<Option<Value>, String> {
+        let (kind, name) = subject.target;
+        let is_result = subject.result.is_some();
+        let (operation, target) = match (kind, is_result) {
+            (TargetKind::Tool, false) => ("tool_exec", AskedTarget::Tool(name)),
+            (TargetKind::Tool, true) => ("tool_result", AskedTarget::Tool(name)),
+            (TargetKind::Resource, false) => ("resource_read", AskedTarget::Resource(name)),
+            (TargetKind::Resource, true) => ("resource_result", AskedTarget::Resource(name)),
+            (TargetKind::Prompt, false) => ("prompt_get", AskedTarget::Prompt(name)),
+            (TargetKind::Prompt, true) => ("prompt_result", AskedTarget::Prompt(name)),
             // A completion or a connection is no call.
-            TargetKind::Server => return Ok(()),
+            (TargetKind::Server, _) => return Ok(None),
         };
         let question = Question {
             operation,
             target,
-            arguments: arguments.filter(|_| self.config.arguments),
+            arguments: subject.arguments.filter(|_| self.config.arguments),
+            result: subject.result,
             origin: principal.origin.to_string(),
             profile: &principal.profile,
         };
         let patience = self.config.timeout.and_then(|s| Duration::try_from_secs_f64(s).ok());
-        let asked =
-            tokio::time::timeout(patience.unwrap_or(HOOK_TIMEOUT), self.ask(&question)).await;
+        let asked = async {
+            self.has_room(subject.result)?;
+            self.ask(&question).await
+        };
+        let asked = tokio::time::timeout(patience.unwrap_or(HOOK_TIMEOUT), asked).await;
         let failure = match asked {
-            Ok(Ok(HookAnswer { passed: true, .. })) => return Ok(()),
+            Ok(Ok(answer)) if answer.passed => match self.changed(answer, is_result) {
+                Ok(changed) => return Ok(changed),
+                Err(failure) => failure,
+            },
             Ok(Ok(HookAnswer { reason, .. })) => {
+                let reason = reason.as_deref().map(bounded);
                 return Err(reason.unwrap_or_else(|| "the policy service gave no reason".into()));
             }
             Ok(Err(failure)) => failure,
             Err(_) => "it did not answer in time".to_owned(),
         };
         tracing::warn!(target: "mcpdeck::policy", action = "policy service", "{failure}");
-        if self.config.fail_open { Ok(()) } else { Err(format!("the policy service: {failure}")) }
+        if self.config.fail_open { Ok(None) } else { Err(format!("the policy service: {failure}")) }
+    }
+
+    fn has_room(&self, result: Option<&Payload>) -> Result<(), String> {
+        let size = |result: &Payload| {
+            result.whole().map_or_else(|| base::text::json::weigh(&**result), str::len)
+        };
+        let most = self.config.max_bytes();
+        match result.map(size).filter(|size| *size > most) {
+            Some(size) => Err(format!(
+                "the result has {}, and it is sent {} at most",
+                Bytes(size as u64),
+                Bytes(most as u64)
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// What an answer changes of what the service was sent.
+    fn changed(&self, answer: HookAnswer, is_result: bool) -> Result<Option<Value>, String> {
+        let (wanted, other) = if is_result {
+            (answer.result, answer.arguments)
+        } else {
+            (answer.arguments, answer.result)
+        };
+        let (name, was_sent) =
+            if is_result { ("result", true) } else { ("arguments", self.config.arguments) };
+        match wanted {
+            _ if other.is_some() => Err("it changes what it was not asked about".to_owned()),
+            None => Ok(None),
+            Some(_) if !self.config.change || !was_sent => {
+                Err(format!("it changes the {name}, and may not: the policy does not permit it"))
+            }
+            Some(value) if !value.is_object() => {
+                Err(format!("the {name} that it answers with: an object is expected"))
+            }
+            Some(value) => Ok(Some(value)),
+        }
     }
 
     #[cfg(feature = "http")]
@@ -115,7 +191,8 @@ impl PolicyHook {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(plain)? {
             body.extend_from_slice(&chunk);
-            if body.len() > MAX_RESPONSE_BYTES {
+            let content = if self.config.change { self.config.max_bytes() } else { 0 };
+            if body.len() > MAX_RESPONSE_BYTES + content {
                 return Err("its answer is too large".to_owned());
             }
         }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::quotas::{QuotaHold, QuotaUse};
+use super::quotas::{MinuteClaim, QuotaHold, QuotaRefusal, QuotaUse};
 use super::rules::{LimitsConfig, PolicyConfig};
 use crate::call::Origin;
 use crate::policy::principal::Principal;
@@ -188,7 +188,7 @@ impl TryFrom<String> for RunId {
 }
 
 /// Why a call is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitRefusal {
     /// The arguments are larger than this limit, in bytes.
@@ -208,6 +208,8 @@ pub enum LimitRefusal {
     Full(Duration),
     /// The shared counters are unavailable; how long to wait.
     Away(Duration),
+    /// A quota is used up by the callers of all processes together.
+    Quota(QuotaRefusal),
 }
 
 impl LimitRefusal {
@@ -247,6 +249,7 @@ impl LimitRefusal {
             Self::Away(wait) => {
                 (ErrorCode::ServerUnavailable, text("calls cannot be counted now"), Some(wait))
             }
+            Self::Quota(refusal) => return refusal.error(),
         };
         let mut error = Error::new(code, message);
         error.retry_after = retry_after;
@@ -276,6 +279,8 @@ pub struct LimitClaim<'a> {
     pub run: Option<(&'a CountedRun, u32)>,
     /// The limits in effect.
     pub limits: &'a Limits,
+    /// The quotas of a minute that it counts in.
+    pub minutes: &'a [MinuteClaim],
 }
 
 /// A call's place among the concurrent calls of all replicas; dropping it releases the place.
@@ -423,6 +428,7 @@ impl Limiter {
         tool: &str,
         run: Option<&CountedRun>,
         (arguments, limits): (usize, &Limits),
+        minutes: &[MinuteClaim],
     ) -> Result<Permit, LimitRefusal> {
         let lease = match self.shared.get() {
             // Skip the shared counters for a call that is refused locally anyway.
@@ -432,7 +438,7 @@ impl Limiter {
                 };
                 let run = run.map(|run| (run, calls(run)));
                 let origin = &principal.origin.to_string();
-                Some(shared.admit(LimitClaim { origin, tool, run, limits }).await?)
+                Some(shared.admit(LimitClaim { origin, tool, run, limits, minutes }).await?)
             }
             _ => None,
         };

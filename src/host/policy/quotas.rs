@@ -1,6 +1,7 @@
 //! Quotas: what a team allows its callers in a minute and in a day, counted by client, profile and
 //! tool. Minutes follow tokio's clock; a day is one of UTC, by a clock that no adjustment of the
-//! system's moves. What a day has used outlives the process: the deck keeps it.
+//! system's moves. What a day has used outlives the process: the deck keeps it. Where
+//! processes share counters, those count the minutes of all of them.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -351,11 +352,32 @@ pub struct QuotaCounter {
     counts: Mutex<HashMap<QuotaKey, QuotaCount>>,
 }
 
+/// A quota of a minute that a call counts in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MinuteClaim {
+    /// The quota.
+    pub quota: Arc<str>,
+    /// Whose it is: the client, profile and tool that have it for themselves.
+    pub whose: Arc<str>,
+    /// The calls that it allows in a minute, at least 1.
+    pub calls: u32,
+}
+
+impl MinuteClaim {
+    /// The refusal of a call that has to wait so long.
+    pub fn refusal(&self, wait: Duration) -> QuotaRefusal {
+        QuotaRefusal::Minute { quota: Arc::clone(&self.quota), calls: self.calls, wait }
+    }
+}
+
 /// A call that was counted.
 #[derive(Debug)]
 pub struct QuotaHold {
     counter: Arc<QuotaCounter>,
     keys: Vec<QuotaKey>,
+    /// Its quotas of a minute, for what counts for all processes.
+    minutes: Vec<MinuteClaim>,
 }
 
 impl QuotaCounter {
@@ -408,8 +430,14 @@ impl QuotaCounter {
             count.new_calls += 1;
             count.left -= 1.0;
         }
+        let minute = |claim: &QuotaClaim| {
+            let (quota, whose) = claim.key.clone();
+            let calls = claim.limits.calls_per_minute.filter(|calls| *calls > 0)?;
+            Some(MinuteClaim { quota, whose, calls })
+        };
+        let minutes = claims.iter().filter_map(minute).collect();
         let keys = claims.into_iter().map(|claim| claim.key).collect();
-        Ok(Some(QuotaHold { counter: Arc::clone(self), keys }))
+        Ok(Some(QuotaHold { counter: Arc::clone(self), keys, minutes }))
     }
 
     fn refusal(&self, claim: &QuotaClaim, count: &QuotaCount) -> Option<QuotaRefusal> {
@@ -516,6 +544,11 @@ impl QuotaCount {
 }
 
 impl QuotaHold {
+    /// The quotas of a minute that the call counts in.
+    pub fn minutes(&self) -> &[MinuteClaim] {
+        &self.minutes
+    }
+
     /// Counts the tokens of a result, four bytes of JSON each.
     pub fn received(&self, bytes: usize) {
         let (today, tokens) = (self.counter.today(), bytes.div_ceil(4) as u64);

@@ -175,6 +175,7 @@ impl Rules {
             }
         }
         problems.extend(config.audit.iter().flat_map(AuditConfig::problems));
+        problems.extend(config.hook.iter().flat_map(HookConfig::problems));
         problems.extend(config.sign_in.iter().flat_map(SignInConfig::problems));
         for (name, profile) in &config.profiles {
             let Some(matches) = &profile.matches else { continue };
@@ -561,7 +562,7 @@ pub struct PolicyConfig {
     /// The rule about private data, untrusted content and tools that send data outside.
     pub trifecta: TrifectaConfig,
     /// A policy service that is asked before every call, read and prompt of every caller that the
-    /// policy binds, and of your own token of `serve`.
+    /// policy binds, and of your own token of `serve`; with `results`, after it too.
     pub hook: Option<HookConfig>,
     /// The audit log of every call, read and prompt, yours too. Without it there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -742,6 +743,7 @@ impl Default for TrifectaConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[non_exhaustive]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of its own in the file")]
 pub struct HookConfig {
     /// Its address.
     pub url: String,
@@ -754,6 +756,65 @@ pub struct HookConfig {
     /// Timeout in seconds (default 2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
+    /// Whether it is asked a second time with each result (`tool_result`, `resource_result`,
+    /// `prompt_result`), before the caller has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub results: bool,
+    /// Whether it may change what it is sent: the `arguments` of its answer are sent to the server
+    /// instead of the caller's, and its `result` is given to the caller instead of the server's. They
+    /// are refused when they do not fit the schema of the tool or the form of a result.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub change: bool,
+    /// Maximum size in bytes of JSON of a result that it is sent, and of arguments or a result in its
+    /// answer (default 1 MiB). A larger one counts as no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<usize>,
+}
+
+impl HookConfig {
+    /// Default of `maxBytes`.
+    const DEFAULT_CONTENT_BYTES: usize = 1 << 20;
+    /// Most of `maxBytes`.
+    const MAX_CONTENT_BYTES: usize = 64 << 20;
+
+    /// Maximum size of a result that is sent, and of arguments or a result in an answer.
+    pub fn max_bytes(&self) -> usize {
+        self.max_bytes.unwrap_or(Self::DEFAULT_CONTENT_BYTES)
+    }
+
+    /// When it is asked and what it may do, in words.
+    pub fn words(&self) -> String {
+        let what = match (self.change && self.arguments, self.change && self.results) {
+            (true, true) => "; it may change the arguments and the result",
+            (true, false) => "; it may change the arguments",
+            (false, true) => "; it may change the result",
+            (false, false) => "",
+        };
+        let after = if self.results { " and about its result" } else { "" };
+        format!("the policy service is asked before the call{after}{what}")
+    }
+
+    /// What is wrong with it.
+    fn problems(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        let is_time =
+            |seconds: f64| seconds > 0.0 && std::time::Duration::try_from_secs_f64(seconds).is_ok();
+        if self.timeout.is_some_and(|seconds| !is_time(seconds)) {
+            out.push("policy/hook/timeout: a number of seconds above 0 is expected".to_owned());
+        }
+        if self.change && !self.arguments && !self.results {
+            out.push(
+                "policy/hook/change: it is sent nothing that it could change: set `arguments` or \
+                 `results`"
+                    .to_owned(),
+            );
+        }
+        if self.max_bytes.is_some_and(|bytes| bytes == 0 || bytes > Self::MAX_CONTENT_BYTES) {
+            let most = Self::MAX_CONTENT_BYTES;
+            out.push(format!("policy/hook/maxBytes: 1 to {most} bytes are expected"));
+        }
+        out
+    }
 }
 
 // Normalization of resource URIs for matching: `..`, `%2e`, case of scheme and host, and other

@@ -416,6 +416,10 @@ fn answered(outcome: &CallOutcome) -> EndedCall {
     if !outcome.guard_warnings.is_empty() {
         parts.push(suspicious(&outcome.guard_warnings));
     }
+    if !outcome.changes.is_empty() {
+        let words = SafeText::line(&outcome.changes.words());
+        parts.push(format!("the policy service changed {words}"));
+    }
     let words = parts.join(" · ");
     if outcome.is_error {
         let words = format!("tool error · {words}");

@@ -1,0 +1,138 @@
+//! Calls per second of the fuzzer beside a bare loop over the same server, in one run: the cases of
+//! every tool of `fixtures/bench/faulty.py sound`, (a) one after the other over a raw pipe, each sent
+//! when the one before it is answered, and (b) by `mcpdeck test --fuzz`. Prints the calls per second of
+//! each round, and the median of the ratios b/a with the smallest and the greatest.
+//!
+//! `cargo bench --bench fuzz -- [ROUNDS]` (default 9); the goal is a ratio of at least 0.9.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Instant;
+
+use mcpdeck::bench::fuzz::{
+    DEFAULT_CALL_TIMEOUT, DEFAULT_CASES, DEFAULT_SEED, FuzzPlan, FuzzSettings, fuzz,
+};
+use mcpdeck::bench::generate::CaseMaker;
+use mcpdeck::bench::stage::BenchSource;
+use mcpdeck::check::run::CheckSignals;
+use mcpdeck::config::{McpConfig, ServerConfig, StdioConfig, TransportConfig};
+use serde_json::{Value, json};
+
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/bench/faulty.py");
+const DEFAULT_ROUNDS: usize = 9;
+
+fn main() {
+    let rounds = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(DEFAULT_ROUNDS);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let mut ratios = Vec::new();
+    for round in 0..=rounds {
+        let (bare, calls) = bare_loop();
+        let report = runtime.block_on(fuzz(&plan(), &CheckSignals::default(), &|_| ()));
+        assert!(report.failed.is_empty(), "{:?}", report.failed);
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+        // The first round warms up.
+        if round > 0 {
+            let ratio = report.calls_per_second / bare;
+            println!(
+                "bare {bare:>6.0}/s of {calls}   fuzzer {:>6.0}/s of {}   {ratio:.2}",
+                report.calls_per_second, report.calls
+            );
+            ratios.push(ratio);
+        }
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!(
+        "ratio {:.2} ({:.2} to {:.2}, {rounds} rounds)",
+        ratios[ratios.len() / 2],
+        ratios[0],
+        ratios[ratios.len() - 1]
+    );
+}
+
+fn plan() -> FuzzPlan {
+    let stdio = StdioConfig {
+        command: "python3".to_owned(),
+        args: vec![SERVER.into(), "sound".into()],
+        env: [].into(),
+        cwd: None,
+        inherit_env: true,
+        limits: mcpdeck::config::ProcessLimits::default(),
+    };
+    let mut config = McpConfig::default();
+    let server = ServerConfig::new("sound".into(), TransportConfig::Stdio(stdio));
+    config.servers.insert(server.name.clone(), server);
+    FuzzPlan {
+        source: BenchSource { config, policy: Vec::new(), accounts: None, timeout: None },
+        tools: Vec::new(),
+        settings: FuzzSettings::default(),
+        beside: PathBuf::new(),
+        seed: DEFAULT_SEED,
+        cases: DEFAULT_CASES,
+        timeout: DEFAULT_CALL_TIMEOUT,
+        fresh: false,
+        sequences: false,
+    }
+}
+
+/// Calls per second of a loop that does nothing else, and how many calls it made.
+fn bare_loop() -> (f64, usize) {
+    let mut server = Bare::start();
+    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {},
+                        "clientInfo": {"name": "bare", "version": "1"}});
+    server.request("initialize", &params);
+    let listed = server.request("tools/list", &json!({}));
+    let mut calls = Vec::new();
+    for tool in listed["result"]["tools"].as_array().unwrap() {
+        let maker = CaseMaker::new(&Arc::new(tool["inputSchema"].clone()));
+        let smallest = maker.smallest().unwrap();
+        for case in maker.cases_from(smallest, DEFAULT_SEED, DEFAULT_CASES / 4) {
+            calls.push(json!({"name": tool["name"], "arguments": case.arguments}));
+        }
+    }
+    let began = Instant::now();
+    for call in &calls {
+        server.request("tools/call", call);
+    }
+    (calls.len() as f64 / began.elapsed().as_secs_f64(), calls.len())
+}
+
+struct Bare {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    id: u64,
+}
+
+impl Bare {
+    fn start() -> Self {
+        let mut child = Command::new("python3")
+            .args([SERVER, "sound"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Self { child, stdin, stdout: BufReader::new(stdout), id: 0 }
+    }
+
+    fn request(&mut self, method: &str, params: &Value) -> Value {
+        self.id += 1;
+        let message = json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params});
+        writeln!(self.stdin, "{message}").unwrap();
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
