@@ -10,7 +10,8 @@ use mcpdeck::config::Environment;
 use mcpdeck::deck::{GrantStore, Offline, PolicyKeeper};
 use mcpdeck::host::*;
 use mcpdeck::host::{AnswerSource, CallOptions, CallOutcome, Host, Origin};
-use mcpdeck::protocol::{Answer, ListKind, Request, SessionEvent};
+use mcpdeck::mcp::Request;
+use mcpdeck::protocol::{Answer, ListKind, SessionEvent};
 use mcpdeck::{Error, ErrorCode};
 use serde_json::{Value, json};
 
