@@ -11,7 +11,8 @@ use crate::policy::{HookSubject, PolicyHook, ServiceChanges};
 use crate::server::slot::Live;
 use base::text::json::WrittenNumbers;
 use config::error::{Error, ErrorCode};
-use mcp::{Payload, Request, Tool, every_difference};
+use mcp::Request;
+use protocol::{Payload, Tool, every_difference};
 
 /// Asks the policy service before anything is sent. Arguments that it changes are checked as the
 /// caller's were.

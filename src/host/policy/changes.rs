@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use base::SafeText;
-use mcp::every_difference;
+use protocol::every_difference;
 
 /// Longest pointer that is listed, in characters: callers and servers choose the names in it.
 const MAX_PLACE_CHARS: usize = 300;

@@ -15,7 +15,7 @@ use super::rules::HookConfig;
 use base::human::Bytes;
 #[cfg(feature = "http")]
 use config::TlsConfig;
-use mcp::Payload;
+use protocol::Payload;
 
 /// A client of the policy service; clones share its connections.
 #[derive(Clone, Debug)]
