@@ -633,11 +633,11 @@ mod tests {
     #[cfg(feature = "http")]
     async fn collector(
         status: &'static str,
-    ) -> (url::Url, tokio::sync::mpsc::UnboundedReceiver<(String, Value)>) {
+    ) -> (url::Url, tokio::sync::mpsc::Receiver<(String, Value)>) {
         use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
-        let (bodies, received) = tokio::sync::mpsc::unbounded_channel();
+        let (bodies, received) = tokio::sync::mpsc::channel(64);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let bodies = bodies.clone();
@@ -658,7 +658,7 @@ mod tests {
                         stream.read_exact(&mut body).await.expect("a body");
                         let body = serde_json::from_slice(&body).expect("JSON");
                         let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
-                        let _ = bodies.send((path, body));
+                        let _ = bodies.send((path, body)).await;
                         let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
                         stream.write_all(answer.as_bytes()).await.expect("answered");
                         first.clear();

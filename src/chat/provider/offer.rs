@@ -97,12 +97,12 @@ impl ToolOffer {
     /// The description of a tool at the length that the provider takes; the rest of it goes to the
     /// end of the system prompt.
     fn description(&self, spec: &ToolSpec, system: &mut String) -> String {
+        const MORE: &str = " (goes on in the system prompt)";
         let text = spec.description.as_str();
         let most = self.format.max_description_chars().unwrap_or(usize::MAX);
         if text.chars().count() <= most {
             return text.to_owned();
         }
-        const MORE: &str = " (goes on in the system prompt)";
         let room = most.saturating_sub(MORE.len());
         let end = text.char_indices().nth(room).map_or(text.len(), |(at, _)| at);
         // At the end of a word, where there is one near.

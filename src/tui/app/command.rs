@@ -412,10 +412,10 @@ impl App {
                 if !self.was_read() => {}
             Pick::Approval(pick) => self.screens.approval_pick(pick, &self.model, &mut self.out),
             Pick::Chat(ChatCommand::Rename(None)) => {
-                self.open(NamePrompt::new(Named::Conversation, "", Vec::new()))
+                self.open(NamePrompt::new(Named::Conversation, "", Vec::new()));
             }
             Pick::Chat(ChatCommand::Find(None)) => {
-                self.open(NamePrompt::new(Named::Conversations, "", Vec::new()))
+                self.open(NamePrompt::new(Named::Conversations, "", Vec::new()));
             }
             Pick::Chat(command) => self.effects.push(Effect::Chat(command)),
             Pick::Order(order) => self.effects.push(Effect::Order(order)),

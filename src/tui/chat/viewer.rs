@@ -96,7 +96,6 @@ impl Screen for ChatCallScreen {
 
     fn act(&mut self, action: Action, _: Ui<'_>, out: &mut Out) {
         let effect = match (action, self.search.take()) {
-            (Action::Back, Some(_)) => None,
             (Action::Open, Some(typed)) => self.view.search(typed.text()),
             (Action::Back, None) => return out.close(),
             (Action::Search, None) => {
