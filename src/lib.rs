@@ -52,6 +52,7 @@
 //!               protocol: MCP as JSON-RPC, no I/O
 //!               messages, eras, what servers offer, requests in flight, the tap
 //!               +-------------+-------------+
+//!               openapi: HTTP APIs as tools, for mcp
 //!               config                schema             base
 //!               text -> ServerConfig, JSON Schema: one   text, secret,               leaves
 //!               diagnostics           reader for all     pointer, time, ring

@@ -114,7 +114,7 @@ fn describe(review: &Review, word: &str, out: &mut String) {
             review.shown.iter().filter(|(l, _)| l == label || l.starts_with(&format!("{label}[")));
         all.map(|(_, value)| value.as_str()).collect::<Vec<_>>()
     };
-    let line = [value("command"), value("args"), value("url")].concat().join(" ");
+    let line = ["command", "args", "openapi", "url"].map(value).concat().join(" ");
     let _ = writeln!(out, "  {}", SafeText::line(&line));
     for danger in &review.dangers {
         let _ = writeln!(out, "  careful: {}", SafeText::line(danger));

@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{HttpConfig, McpConfig, ServerConfig, StdioConfig, TransportConfig};
+use crate::{HttpConfig, McpConfig, OpenApiConfig, ServerConfig, StdioConfig, TransportConfig};
 use base::{Secret, ServerName};
 
 /// The difference between two configurations, or what a reload does because of it.
@@ -96,8 +96,11 @@ fn transport(old: &TransportConfig, new: &TransportConfig, out: &mut Vec<String>
         out.push("type".to_owned());
     } else if let (TransportConfig::Stdio(old), TransportConfig::Stdio(new)) = (old, new) {
         stdio(old, new, out);
-    } else if let (Some(old), Some(new)) = (old.http(), new.http()) {
-        http(old, new, out);
+    } else if let (Some(before), Some(after)) = (old.http(), new.http()) {
+        if let (TransportConfig::OpenApi(old), TransportConfig::OpenApi(new)) = (old, new) {
+            openapi(old, new, out);
+        }
+        http(before, after, out);
     }
 }
 
@@ -121,6 +124,15 @@ fn http(old: &HttpConfig, new: &HttpConfig, out: &mut Vec<String>) {
         [("url", *url != new.url), ("oauth", *oauth != new.oauth), ("tls", *tls != new.tls)];
     push_differing(&settings, out);
     values("headers", headers, &new.headers, out);
+}
+
+fn openapi(old: &OpenApiConfig, new: &OpenApiConfig, out: &mut Vec<String>) {
+    let OpenApiConfig { http: _, finds_base, document, tags, operations } = old;
+    let differs = *finds_base != new.finds_base
+        || *document != new.document
+        || *tags != new.tags
+        || *operations != new.operations;
+    push_differing(&[("openapi", differs)], out);
 }
 
 fn push_differing(settings: &[(&str, bool)], out: &mut Vec<String>) {

@@ -4,9 +4,9 @@
 //! reports what only the content shows (addresses, names, globs, references).
 
 use super::mask::{secret_arguments, secret_of_address};
-use crate::keys::{ADDRESS, PROCESS, SERVER};
+use crate::keys::{ADDRESS, OPENAPI_KEY, PROCESS, SERVER};
 use crate::shape::KnownKey;
-use crate::{Diagnostic, ServerConfig, TransportConfig, TransportKind};
+use crate::{Diagnostic, OpenApiSource, ServerConfig, TransportConfig};
 use base::Secret;
 
 mod address;
@@ -26,11 +26,13 @@ pub(crate) fn read(reader: &mut EntryReader<'_, '_>) -> Option<ServerConfig> {
     let before = reader.problems.list.len();
     let unanswered = reader.unanswered.len();
     let kind = transport::kind(reader);
-    let is_used = |key: &&KnownKey| match kind {
-        Some(TransportKind::Stdio) => !ADDRESS.contains(&key.name),
-        Some(_) => !PROCESS.contains(&key.name),
-        // The settings are read without a transport too, so that their problems are reported.
-        None => !ADDRESS.contains(&key.name) && !PROCESS.contains(&key.name),
+    // The settings are read without a transport too, so that their problems are reported.
+    let of_transport = [ADDRESS.as_slice(), &PROCESS, &[OPENAPI_KEY]].concat();
+    let is_used = |key: &&KnownKey| {
+        kind.map_or_else(
+            || !of_transport.contains(&key.name),
+            |kind| !transport::is_unused(kind, key.name),
+        )
     };
     let keys = SERVER.keys.iter().filter(|key| !APART.contains(&key.name)).filter(is_used);
     reader.set = reader.settled_keys(keys, entry.node, &entry.place());
@@ -51,6 +53,15 @@ pub(crate) fn read(reader: &mut EntryReader<'_, '_>) -> Option<ServerConfig> {
 fn hidden_parts(transport: &TransportConfig) -> Vec<Secret> {
     match transport {
         TransportConfig::Stdio(stdio) => secret_arguments(&stdio.args),
-        other => other.http().map_or_else(Vec::new, |http| secret_of_address(&http.url)),
+        other => {
+            let mut hidden =
+                other.http().map_or_else(Vec::new, |http| secret_of_address(&http.url));
+            if let TransportConfig::OpenApi(api) = other
+                && let OpenApiSource::Address(url) = &api.document
+            {
+                hidden.extend(secret_of_address(url));
+            }
+            hidden
+        }
     }
 }

@@ -26,18 +26,19 @@ pub fn json_schema() -> Value {
     Value::Object(whole)
 }
 
-/// Which of `command`, `launch` and `url` an entry needs.
+/// Which of `command`, `launch`, `url` and `openapi` an entry needs.
 fn transport_rules() -> Value {
     let process = json!({ "anyOf": [{ "required": ["command"] }, { "required": ["launch"] }] });
     let url = json!({ "anyOf": [
         { "required": ["url"] }, { "required": ["httpUrl"] }, { "required": ["serverUrl"] }
     ]});
+    let openapi = json!({ "required": ["openapi"] });
     let of = |key: &str, words: &[&str]| json!({ "properties": { key: { "enum": words } }, "required": [key] });
     let remote = ["http", "sse", "websocket", "streamable-http", "streamableHttp", "ws"];
     let mut remote_types = remote.to_vec();
     remote_types.push("remote");
     json!([
-        { "anyOf": [process, url] },
+        { "anyOf": [process, url, openapi] },
         {
             "if": { "anyOf": [of("type", &["stdio", "local"]), of("transport", &["stdio"])] },
             "then": process
@@ -45,6 +46,10 @@ fn transport_rules() -> Value {
         {
             "if": { "anyOf": [of("type", &remote_types), of("transport", &remote)] },
             "then": url
+        },
+        {
+            "if": { "anyOf": [of("type", &["openapi"]), of("transport", &["openapi"])] },
+            "then": openapi
         }
     ])
 }

@@ -26,6 +26,9 @@ pub(crate) const PROCESS: [&str; 7] =
 /// Keys only for servers reached by address.
 pub(crate) const ADDRESS: [&str; 6] = ["url", "httpUrl", "serverUrl", "headers", "oauth", "tls"];
 
+/// Names the document of an HTTP API.
+pub(crate) const OPENAPI_KEY: &str = "openapi";
+
 /// The whole file.
 pub(crate) static FILE: ObjectShape = ObjectShape::new("file", "the configuration")
     .keys(&[
@@ -102,6 +105,11 @@ const SERVER_KEYS: &[KnownKey] = &[
     key("url", Text, "Address of a server that already runs"),
     key("httpUrl", Text, "Address, Streamable HTTP (spelling of Gemini CLI)").alias("url"),
     key("serverUrl", Text, "Address (spelling of Windsurf)").alias("url"),
+    key(
+        "openapi",
+        OPENAPI_SETTING,
+        "OpenAPI document of an HTTP API, whose operations become tools: a file or an address",
+    ),
     key("headers", Map(&Text), "Extra HTTP headers"),
     key("oauth", OAUTH_SETTING, "Signing in where the server asks for it; false never does"),
     key("tls", Object(&TLS), "Certificates besides those of the system"),
@@ -159,6 +167,7 @@ const SERVER_KEYS: &[KnownKey] = &[
     ),
 ];
 
+const OPENAPI_SETTING: Shape = Either(&[Text, Object(&OPENAPI)]);
 const OAUTH_SETTING: Shape = Either(&[Flag, Object(&OAUTH)]);
 const RESTART_SETTING: Shape = Either(&[Word(RESTART_POLICIES), Object(&RESTART)]);
 const TOOLS_SETTING: Shape = Either(&[List(&Glob), Object(&TOOLS)]);
@@ -170,6 +179,7 @@ const TYPES: &[(&str, &str)] = &[
     ("http", "Streamable HTTP"),
     ("sse", "HTTP+SSE of 2024-11-05"),
     ("websocket", "WebSocket"),
+    ("openapi", "an HTTP API that an OpenAPI document describes"),
     ("streamable-http", "Streamable HTTP"),
     ("streamableHttp", "Streamable HTTP"),
     ("ws", "WebSocket"),
@@ -178,7 +188,7 @@ const TYPES: &[(&str, &str)] = &[
 ];
 
 /// The words that name a transport: all but `local` and `remote`.
-const TRANSPORTS: &[(&str, &str)] = TYPES.split_at(7).0;
+const TRANSPORTS: &[(&str, &str)] = TYPES.split_at(8).0;
 
 const STARTS: &[(&str, &str)] = &[
     ("auto", "with the configuration"),
@@ -230,6 +240,18 @@ static ORIGIN: ObjectShape = ObjectShape::new("origin", "`origin`").keys(&[
     key("version", Text, "The version that was added"),
     key("kind", Text, "Which of its packages or addresses: npm, pypi, oci, nuget, mcpb, remote"),
 ]);
+
+static OPENAPI: ObjectShape = ObjectShape::new("openapi", "`openapi`")
+    .keys(&[
+        key("document", Text, "A file, JSON or YAML, or an address"),
+        key("tags", List(&Glob), "Globs; operations with one of these tags are offered"),
+        key(
+            "operations",
+            List(&Glob),
+            "Globs over operationId and `METHOD /path`; those that match one are offered",
+        ),
+    ])
+    .required(&["document"]);
 
 static LAUNCH: ObjectShape = ObjectShape::new("launch", "`launch`").keys(&[
     key(

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::mask::{masked_address, masked_arguments};
 use super::{
-    HttpConfig, Loaded, OAuthConfig, OAuthGrant, ReloadMode, RootConfig, ServerConfig, StdioConfig,
-    TlsConfig, TransportConfig,
+    HttpConfig, Loaded, OAuthConfig, OAuthGrant, OpenApiConfig, ReloadMode, RootConfig,
+    ServerConfig, StdioConfig, TlsConfig, TransportConfig,
 };
 use base::pointer::child_pointer;
 use base::secret::MASK;
@@ -186,6 +186,9 @@ fn entry(server: &ServerConfig) -> Map<String, Value> {
     match &server.transport {
         TransportConfig::Stdio(stdio) => process(stdio, &masks, &mut put),
         other => {
+            if let TransportConfig::OpenApi(api) = other {
+                openapi(api, &masks, &mut put);
+            }
             let http = other.http().into_iter();
             http.for_each(|http| address(http, &masks, &mut put));
         }
@@ -200,6 +203,10 @@ fn entry(server: &ServerConfig) -> Map<String, Value> {
         if server.on_demand || !["start", "idleStop"].contains(&key.as_str()) {
             put(key, value.clone());
         }
+    }
+    // Written, it would say that calls go there; the document says where.
+    if matches!(&server.transport, TransportConfig::OpenApi(api) if api.finds_base) {
+        out.shift_remove("url");
     }
     out
 }
@@ -248,6 +255,18 @@ fn address(http: &HttpConfig, masks: &ServerMasks, put: &mut dyn FnMut(&str, Val
     if http.tls != TlsConfig::default() {
         put("tls", json!(http.tls));
     }
+}
+
+fn openapi(api: &OpenApiConfig, masks: &ServerMasks, put: &mut dyn FnMut(&str, Value)) {
+    let mut out = json!({
+        "document": masked_address(&masks.redactor.redact(&api.document.text())),
+    });
+    for (key, globs) in [("tags", &api.tags), ("operations", &api.operations)] {
+        if !globs.is_empty() {
+            out[key] = json!(globs);
+        }
+    }
+    put("openapi", out);
 }
 
 fn limits(server: &ServerConfig) -> Value {

@@ -173,6 +173,8 @@ pub enum TransportConfig {
     Sse(HttpConfig),
     /// WebSocket.
     WebSocket(HttpConfig),
+    /// An HTTP API that an `OpenAPI` document describes.
+    OpenApi(OpenApiConfig),
 }
 
 /// The kind of transport, as shown.
@@ -191,6 +193,8 @@ pub enum TransportKind {
     Sse,
     /// `websocket`
     WebSocket,
+    /// `openapi`
+    OpenApi,
 }
 
 impl TransportKind {
@@ -208,6 +212,7 @@ impl TransportConfig {
             Self::Http(_) => TransportKind::Http,
             Self::Sse(_) => TransportKind::Sse,
             Self::WebSocket(_) => TransportKind::WebSocket,
+            Self::OpenApi(_) => TransportKind::OpenApi,
         }
     }
 
@@ -221,6 +226,7 @@ impl TransportConfig {
         match self {
             Self::Stdio(_) => None,
             Self::Http(http) | Self::Sse(http) | Self::WebSocket(http) => Some(http),
+            Self::OpenApi(api) => Some(&api.http),
         }
     }
 }
@@ -289,6 +295,59 @@ impl HttpConfig {
             && self.url.username().is_empty()
             && self.url.password().is_none()
             && !self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
+    }
+}
+
+/// Largest `OpenAPI` document that is read, in bytes.
+pub const MAX_OPENAPI_BYTES: u64 = 16 << 20;
+
+/// An HTTP API whose operations are tools (`openapi`).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct OpenApiConfig {
+    /// Where calls go, and what is sent with them. The address is the base of all paths; that of the
+    /// document where the entry names none.
+    pub http: HttpConfig,
+    /// Whether the base is found among the `servers` of the document: those where it comes from.
+    pub finds_base: bool,
+    /// The document.
+    pub document: OpenApiSource,
+    /// Globs; operations with one of these tags are offered. Empty for all.
+    pub tags: Vec<String>,
+    /// Globs over `operationId` and `METHOD /path`. Empty for all.
+    pub operations: Vec<String>,
+}
+
+impl OpenApiConfig {
+    /// An API with all operations of a document, at the address of `http`.
+    pub fn new(http: HttpConfig, document: OpenApiSource) -> Self {
+        let (tags, operations) = (Vec::new(), Vec::new());
+        Self { http, finds_base: false, document, tags, operations }
+    }
+}
+
+/// Where an `OpenAPI` document is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenApiSource {
+    /// A file.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// What it held when the configuration was read, as a hash: a changed document restarts the
+        /// server.
+        hash: String,
+    },
+    /// An address, read at every start.
+    Address(url::Url),
+}
+
+impl OpenApiSource {
+    /// The path or the address.
+    pub fn text(&self) -> String {
+        match self {
+            Self::File { path, .. } => path.display().to_string(),
+            Self::Address(url) => url.to_string(),
+        }
     }
 }
 
@@ -575,6 +634,7 @@ impl ServerConfig {
             TransportConfig::Http(http)
             | TransportConfig::Sse(http)
             | TransportConfig::WebSocket(http) => &mut http.headers,
+            TransportConfig::OpenApi(api) => &mut api.http.headers,
         };
         values.insert(name.to_owned(), value.into());
         self
@@ -623,6 +683,7 @@ impl ServerConfig {
             TransportConfig::Http(http)
             | TransportConfig::Sse(http)
             | TransportConfig::WebSocket(http) => &http.headers,
+            TransportConfig::OpenApi(api) => &api.http.headers,
         };
         let has = |list: &[String], name: &str| list.iter().any(|n| n.eq_ignore_ascii_case(name));
         let public: Vec<&Secret> =

@@ -299,9 +299,12 @@ impl ApprovedContent {
                     );
                 }
             }
-            TransportConfig::Http(http)
-            | TransportConfig::Sse(http)
-            | TransportConfig::WebSocket(http) => {
+            other => {
+                let Some(http) = other.http() else { return Self(all) };
+                if let TransportConfig::OpenApi(api) = other {
+                    let pointer = "/openapi";
+                    put("openapi".to_owned(), pointer, &api.document.text(), &masked_address);
+                }
                 put("url".to_owned(), "/url", http.url.as_str(), &masked_address);
                 for (name, value) in &http.headers {
                     let pointer = child_pointer("/headers", name);

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::auth::Authorizer;
 use base::LogLevel;
 use config::error::Error;
-use config::{HttpConfig, ProtocolChoice};
+use config::{HttpConfig, OpenApiConfig, ProtocolChoice};
 use protocol::{Era, FetchedList, ListKind, Payload, PendingRequest, SessionView};
 
 /// Where the bytes come from and go to.
@@ -32,6 +32,13 @@ pub enum Endpoint {
     Sse(HttpEndpoint),
     /// WebSocket.
     WebSocket(HttpEndpoint),
+    /// An HTTP API that an `OpenAPI` document describes, played as a server.
+    OpenApi {
+        /// Its document, and which of its operations are offered.
+        api: Box<OpenApiConfig>,
+        /// Where calls go.
+        server: HttpEndpoint,
+    },
 }
 
 /// A server at a URL, and the account that is used there.
@@ -63,7 +70,10 @@ impl Endpoint {
     pub(crate) const fn signs_in(&self) -> bool {
         match self {
             Self::Pipe { .. } => false,
-            Self::Http(http) | Self::Sse(http) | Self::WebSocket(http) => http.auth.is_some(),
+            Self::Http(http)
+            | Self::Sse(http)
+            | Self::WebSocket(http)
+            | Self::OpenApi { server: http, .. } => http.auth.is_some(),
         }
     }
 }

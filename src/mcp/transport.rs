@@ -27,6 +27,8 @@ pub(crate) mod coding;
 pub(crate) mod events;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "http")]
+pub(crate) mod openapi;
 pub mod pipe;
 #[cfg(feature = "http")]
 pub mod remote;

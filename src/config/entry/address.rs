@@ -3,32 +3,99 @@
 use std::collections::HashSet;
 
 use indexmap::IndexMap;
-use serde_json::Value;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use super::reader::EntryReader;
+use crate::environment::clean_path;
 use crate::hazards::is_clear_text;
-use crate::keys::URLS;
+use crate::keys::{OPENAPI_KEY, URLS};
 use crate::syntax::SyntaxNode;
-use crate::{HttpConfig, OAuthConfig, OAuthGrant, Severity, TlsConfig, TransportKind};
+use crate::{
+    HttpConfig, MAX_OPENAPI_BYTES, OAuthConfig, OAuthGrant, OpenApiConfig, OpenApiSource, Severity,
+    TlsConfig, TransportKind,
+};
 use base::Secret;
 use base::address::is_loopback;
 
 /// Reads the address, its headers, and how to sign in there. `None` without an address.
 pub(crate) fn read(reader: &mut EntryReader<'_, '_>, kind: TransportKind) -> Option<HttpConfig> {
     let (headers, oauth, tls) = (headers(reader), oauth(reader), tls(reader));
+    let url = written_address(reader, kind)?;
+    Some(HttpConfig { url, headers, oauth, tls })
+}
+
+/// The address of the entry, by whatever key. `None` without one, or when it cannot be used, which
+/// is reported.
+fn written_address(reader: &mut EntryReader<'_, '_>, kind: TransportKind) -> Option<Url> {
     let key = URLS.iter().find(|key| reader.entry.node.get(key).is_some())?;
     let url = address(reader.set.get("url")?.as_str()?, kind);
     let url = url.map_err(|(refused, help)| {
         reader.report(("config/url", Severity::Error), key, refused).help(help);
     });
     let url = url.ok()?;
-    if is_clear_text(&url) && (!headers.is_empty() || url.password().is_some()) {
+    let has_headers = reader.entry.node.get("headers").is_some_and(|all| !all.members().is_empty());
+    if is_clear_text(&url) && (has_headers || url.password().is_some()) {
         let message = "secrets would be sent without encryption";
         let rule = ("config/clear-text", Severity::Warning);
         reader.report(rule, key, message).help("use https");
     }
-    Some(HttpConfig { url, headers, oauth, tls })
+    Some(url)
+}
+
+/// Reads an HTTP API: its document, and the address that calls go to. `None` without one of them,
+/// which is reported.
+pub(crate) fn read_openapi(reader: &mut EntryReader<'_, '_>) -> Option<OpenApiConfig> {
+    let (headers, oauth, tls) = (headers(reader), oauth(reader), tls(reader));
+    let mut setting = reader.set.get(OPENAPI_KEY)?.clone();
+    if setting.is_string() {
+        setting = json!({ "document": setting });
+    }
+    let globs = |key: &str| {
+        let list = setting[key].as_array().into_iter().flatten();
+        list.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (tags, operations) = (globs("tags"), globs("operations"));
+    let document = document(setting["document"].as_str()?, reader)?;
+    let has_url = URLS.iter().any(|key| reader.entry.node.get(key).is_some());
+    let url = match &document {
+        _ if has_url => written_address(reader, TransportKind::OpenApi)?,
+        OpenApiSource::Address(url) => url.clone(),
+        OpenApiSource::File { .. } => {
+            let message = "`url` is missing: a file does not say which host is trusted with calls";
+            reader
+                .report(("config/missing-key", Severity::Error), OPENAPI_KEY, message)
+                .help("write the address of the API, such as the one under `servers` in the file");
+            return None;
+        }
+    };
+    let http = HttpConfig { url, headers, oauth, tls };
+    Some(OpenApiConfig { http, finds_base: !has_url, document, tags, operations })
+}
+
+fn document(text: &str, reader: &mut EntryReader<'_, '_>) -> Option<OpenApiSource> {
+    if text.contains("://") {
+        let url = address(text, TransportKind::OpenApi).map_err(|(refused, help)| {
+            reader.report(("config/url", Severity::Error), OPENAPI_KEY, refused).help(help);
+        });
+        return url.ok().map(OpenApiSource::Address);
+    }
+    let path = clean_path(&reader.folder.join(text));
+    reader.reads.push(path.clone());
+    match base::file::read(&path, MAX_OPENAPI_BYTES) {
+        Ok(bytes) => {
+            let hash = base::file::hex(&Sha256::digest(&bytes));
+            Some(OpenApiSource::File { path, hash })
+        }
+        Err(error) => {
+            let message = format!("the OpenAPI document cannot be read: {error}");
+            reader
+                .report(("config/openapi", Severity::Error), OPENAPI_KEY, message)
+                .help(format!("looked for {}", path.display()));
+            None
+        }
+    }
 }
 
 fn oauth(reader: &mut EntryReader<'_, '_>) -> OAuthConfig {
@@ -205,4 +272,89 @@ fn headers(reader: &mut EntryReader<'_, '_>) -> IndexMap<String, Secret> {
         reader.problems.error("config/header", &m.key_range, &place.pointer, wrong);
     }
     headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Environment, Loaded, PrintDetail, TransportConfig, changed_settings, effective_text,
+        load_text,
+    };
+    use std::path::Path;
+
+    /// Loads one entry, in this folder.
+    fn load(entry: &str) -> Result<Loaded, Vec<String>> {
+        let env = Environment {
+            cwd: Path::new(env!("CARGO_MANIFEST_DIR")).into(),
+            ..Environment::default()
+        };
+        let text = format!(r#"{{"servers": {{"a": {entry}}}}}"#);
+        let loaded = load_text(Path::new("mcp.json"), &text, &env);
+        let problem = |found: &crate::Diagnostic| format!("{}: {}", found.rule, found.message);
+        let loaded = loaded.map_err(|all| all.iter().map(problem).collect::<Vec<_>>())?;
+        let errors: Vec<String> =
+            loaded.diagnostics.iter().filter(|one| one.is_error()).map(problem).collect();
+        if errors.is_empty() { Ok(loaded) } else { Err(errors) }
+    }
+
+    fn api(loaded: &Loaded) -> OpenApiConfig {
+        match &loaded.config.servers["a"].transport {
+            TransportConfig::OpenApi(api) => api.clone(),
+            other => panic!("an API: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_api_is_a_document_and_the_address_that_calls_go_to() {
+        let remote =
+            r#"{"openapi": "https://a.example/openapi.json", "headers": {"X-Plain": "k"}}"#;
+        let api_of = |entry: &str| api(&load(entry).expect("usable"));
+        let found = api_of(remote);
+        assert!(found.finds_base && found.tags.is_empty());
+        assert_eq!(found.http.url.as_str(), "https://a.example/openapi.json");
+        let file = r#"{"openapi": {"document": "Cargo.toml", "tags": ["a*"], "operations": ["GET *"]},
+            "url": "https://b.example/v1", "type": "openapi"}"#;
+        let found = api_of(file);
+        assert_eq!((found.http.url.as_str(), found.finds_base), ("https://b.example/v1", false));
+        assert_eq!(
+            (found.tags, found.operations),
+            (vec!["a*".to_owned()], vec!["GET *".to_owned()])
+        );
+        let OpenApiSource::File { path, hash } = found.document else { panic!("a file") };
+        assert!(path.ends_with("Cargo.toml") && hash.len() == 64);
+        assert!(load(file).expect("usable").reads.contains(&path), "it is watched");
+        for entry in [remote, file] {
+            let first = load(entry).expect("usable");
+            for detail in [PrintDetail::All, PrintDetail::Set] {
+                let printed = effective_text(&first, detail);
+                let env = Environment::default();
+                let again = load_text(Path::new("mcp.json"), &printed, &env).expect("usable");
+                let (one, other) = (&first.config.servers["a"], &again.config.servers["a"]);
+                assert_eq!(changed_settings(one, other), [""; 0], "{printed}");
+            }
+        }
+        let (one, other) = (load(remote).expect("usable"), load(file).expect("usable"));
+        let changed = changed_settings(&one.config.servers["a"], &other.config.servers["a"]);
+        assert_eq!(changed, ["openapi", "url", "headers.X-Plain"]);
+    }
+
+    #[test]
+    fn an_api_that_cannot_be_used_is_told() {
+        for (entry, rule) in [
+            (r#"{"openapi": "Cargo.toml"}"#, "config/missing-key: `url` is missing"),
+            (r#"{"openapi": "nowhere.yaml", "url": "https://a.example"}"#, "config/openapi"),
+            (r#"{"openapi": "ftp://a.example/o.json"}"#, "config/url"),
+            (r#"{"openapi": "https://a.example/o.json", "command": "x"}"#, "config/transport"),
+            (r#"{"type": "openapi", "url": "https://a.example"}"#, "config/missing-key"),
+            (r#"{"openapi": {"tags": ["a"]}}"#, "config/"),
+            (r#"{"openapi": {"document": "https://a.example/o", "tags": ["["]}}"#, "config/glob"),
+        ] {
+            let problems = load(entry).expect_err("refused");
+            assert!(problems.iter().any(|one| one.starts_with(rule)), "{entry}: {problems:?}");
+        }
+        let unused = load(r#"{"type": "http", "url": "https://a.example", "openapi": "o.json"}"#);
+        let unused = unused.expect("usable").diagnostics;
+        assert!(unused.iter().any(|one| one.rule == "config/unused-key"), "{unused:?}");
+    }
 }

@@ -7,7 +7,7 @@ use super::address;
 use super::reader::EntryReader;
 use crate::environment::clean_path;
 use crate::hazards::{is_hidden, is_hook};
-use crate::keys::{ADDRESS, PROCESS, SERVER, URLS};
+use crate::keys::{ADDRESS, OPENAPI_KEY, PROCESS, SERVER, URLS};
 use crate::mask::masked_address;
 use crate::shape::{Shape, meant};
 use crate::source::SourceText;
@@ -29,9 +29,8 @@ pub(crate) fn read(
     reader: &mut EntryReader<'_, '_>,
     kind: TransportKind,
 ) -> Option<TransportConfig> {
-    let unused = if kind == TransportKind::Stdio { ADDRESS.as_slice() } else { &PROCESS };
     // Keys of the other kind of transport: probably a mistake.
-    for m in reader.entry.node.members().iter().filter(|m| unused.contains(&m.key.as_str())) {
+    for m in reader.entry.node.members().iter().filter(|m| is_unused(kind, &m.key)) {
         let message = format!("`{}` is not used by a server of type `{}`", m.key, kind.as_str());
         let pointer = child_pointer(&reader.entry.pointer, &m.key);
         reader.problems.warn("config/unused-key", &m.key_range, &pointer, message);
@@ -41,8 +40,20 @@ pub(crate) fn read(
         TransportKind::Http => TransportConfig::Http,
         TransportKind::Sse => TransportConfig::Sse,
         TransportKind::WebSocket => TransportConfig::WebSocket,
+        TransportKind::OpenApi => {
+            return address::read_openapi(reader).map(TransportConfig::OpenApi);
+        }
     };
     address::read(reader, kind).map(of)
+}
+
+/// Whether a key means nothing for a kind of transport.
+pub(crate) fn is_unused(kind: TransportKind, key: &str) -> bool {
+    match kind {
+        TransportKind::Stdio => ADDRESS.contains(&key) || key == OPENAPI_KEY,
+        TransportKind::OpenApi => PROCESS.contains(&key),
+        _ => PROCESS.contains(&key) || key == OPENAPI_KEY,
+    }
 }
 
 fn transport_word(word: &str) -> Option<TransportKind> {
@@ -51,6 +62,7 @@ fn transport_word(word: &str) -> Option<TransportKind> {
         "http" | "streamable-http" | "streamableHttp" | "remote" => TransportKind::Http,
         "sse" => TransportKind::Sse,
         "websocket" | "ws" => TransportKind::WebSocket,
+        OPENAPI_KEY => TransportKind::OpenApi,
         _ => return None,
     })
 }
@@ -65,10 +77,18 @@ pub(crate) fn kind(reader: &mut EntryReader<'_, '_>) -> Option<TransportKind> {
         reader.trace(&reader.entry.place().child(key).effective, node, Vec::new());
         node.text()
     };
+    let describes = node.get(OPENAPI_KEY).is_some();
     let (word, key) = match (word("type"), word("transport"), command, url) {
         // `local` and `remote` say where; `transport` says how.
         (Some("local" | "remote") | None, Some(how), ..) => (how, "transport"),
         (Some(kind), ..) => (kind, "type"),
+        (None, None, None, _) if describes => return Some(TransportKind::OpenApi),
+        (None, None, Some(_), _) if describes => {
+            let message = "both `command` and `openapi` are given";
+            let problem = reader.report(("config/transport", Severity::Error), "", message);
+            problem.help("keep one, or say which with `type`");
+            return None;
+        }
         (None, None, Some(_), None) => return Some(TransportKind::Stdio),
         (None, None, None, Some(_)) => return Some(TransportKind::Http),
         (None, None, Some(_), Some(url)) => {
@@ -78,7 +98,7 @@ pub(crate) fn kind(reader: &mut EntryReader<'_, '_>) -> Option<TransportKind> {
             return None;
         }
         (None, None, None, None) => {
-            let message = "the entry needs `command`, `launch` or `url`";
+            let message = "the entry needs `command`, `launch`, `url` or `openapi`";
             let words = node.members().iter().map(|member| member.key.as_str());
             let mut near = words.filter_map(|key| Some((key, meant(&SERVER, key)?)));
             let near = near.find(|(key, meant)| key != meant && ["command", "url"].contains(meant));
@@ -94,6 +114,7 @@ pub(crate) fn kind(reader: &mut EntryReader<'_, '_>) -> Option<TransportKind> {
     let kind = transport_word(word)?;
     let (needed, there) = match kind {
         TransportKind::Stdio => ("command", command.is_some()),
+        TransportKind::OpenApi => (OPENAPI_KEY, describes),
         _ => ("url", url.is_some()),
     };
     if there {

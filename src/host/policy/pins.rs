@@ -40,6 +40,11 @@ impl Digest {
                 let env: Vec<&String> = stdio.env.keys().collect();
                 format!("{:?}", ("stdio", &stdio.command, &stdio.args, &stdio.cwd, env))
             }
+            TransportConfig::OpenApi(api) => {
+                let headers: Vec<&String> = api.http.headers.keys().collect();
+                let address = api.http.url.as_str();
+                format!("{:?}", ("openapi", api.document.text(), address, headers))
+            }
             TransportConfig::Http(http)
             | TransportConfig::Sse(http)
             | TransportConfig::WebSocket(http) => {

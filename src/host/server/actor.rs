@@ -606,6 +606,8 @@ fn target(config: &ServerConfig) -> SafeText {
         TransportConfig::Http(http)
         | TransportConfig::Sse(http)
         | TransportConfig::WebSocket(http) => http.url.to_string(),
+        TransportConfig::OpenApi(api) if api.finds_base => api.document.text(),
+        TransportConfig::OpenApi(api) => format!("{} at {}", api.document.text(), api.http.url),
     };
     SafeText::line(&Redactor::new(config.secrets()).redact(&text))
 }

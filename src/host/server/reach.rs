@@ -19,7 +19,7 @@ use crate::server::remedy::{self, FailureOutput};
 use crate::view::StartStep;
 use base::LogSource;
 use config::error::{Error, ErrorCode};
-use config::{HttpConfig, StdioConfig, TransportConfig};
+use config::{HttpConfig, OAuthConfig, OpenApiConfig, StdioConfig, TransportConfig};
 use mcp::{Accounts, Attempt, ConnectError, Connected, Endpoint, HttpEndpoint, attempts, connect};
 use process::{
     self, Container, Grace, Launch, ProcessContext, ServerProcess, SpawnError, Spawned, Usage,
@@ -61,6 +61,9 @@ impl Connector for ServerReach {
                     TransportConfig::Http(http) => (Endpoint::Http, http),
                     TransportConfig::Sse(http) => (Endpoint::Sse, http),
                     TransportConfig::WebSocket(http) => (Endpoint::WebSocket, http),
+                    TransportConfig::OpenApi(api) => {
+                        return open_api(request, api, accounts.as_ref(), asks).await;
+                    }
                 };
             let server = signing_in(&request, accounts.as_ref(), http, asks)?;
             let is_http = matches!(request.config.transport, TransportConfig::Http(_));
@@ -77,6 +80,26 @@ impl Connector for ServerReach {
                 opened => opened,
             }
         })
+    }
+}
+
+/// Opens an HTTP API. It knows nothing of MCP, so that there is one era and one attempt, and signing
+/// in is for the entry to ask for.
+async fn open_api(
+    request: OpenRequest,
+    api: OpenApiConfig,
+    accounts: Option<&Accounts>,
+    asks: bool,
+) -> Result<Opened, OpenError> {
+    let signs_in = api.http.oauth != OAuthConfig::default();
+    let server = signing_in(&request, accounts.filter(|_| signs_in), api.http.clone(), asks)?;
+    let tries = attempts(&request.config.protocol, None);
+    let attempt = tries.first().cloned().unwrap_or(Attempt::Auto);
+    match handshake(&request, Endpoint::OpenApi { api: Box::new(api), server }, &attempt).await {
+        Ok(connected) => Ok(Opened { session: connected.session, process: None }),
+        Err(ConnectError { error, retryable, .. }) => {
+            Err(OpenError { error, retryable, exit: None })
+        }
     }
 }
 

@@ -13,6 +13,8 @@ use super::live::{Core, LiveSession};
 use super::{Attempt, ConnectError, Endpoint, SessionHandle};
 #[cfg(feature = "http")]
 use crate::transport::http::Http;
+#[cfg(feature = "http")]
+use crate::transport::openapi::OpenApiTransport;
 use crate::transport::pipe::PipeTransport;
 #[cfg(feature = "http")]
 use crate::transport::remote::{RemoteServer, Streams};
@@ -66,8 +68,15 @@ pub async fn connect(
         Endpoint::WebSocket(server) => streams(&tap, &server, true).await?,
         #[cfg(feature = "http")]
         Endpoint::Http(server) => Http::open(&tap, &server).map_err(|e| unusable(&e, &tap))?,
+        #[cfg(feature = "http")]
+        Endpoint::OpenApi { api, server } => {
+            OpenApiTransport::open(&tap, &api, &server).await.map_err(|e| unopened(&e, &tap))?
+        }
         #[cfg(not(feature = "http"))]
-        Endpoint::Sse(server) | Endpoint::WebSocket(server) | Endpoint::Http(server) => {
+        Endpoint::OpenApi { server, .. }
+        | Endpoint::Sse(server)
+        | Endpoint::WebSocket(server)
+        | Endpoint::Http(server) => {
             let message = format!(
                 "{} cannot be reached: this program was built without HTTP (the feature `http` of \
                  mcpdeck)",
@@ -115,11 +124,15 @@ async fn streams(
     } else {
         sse::open(remote, &server.config.url).await
     };
-    let Streams { read, write } = opened.map_err(|error| {
-        let unauthorized = tap.unauthorized.load(Ordering::Relaxed);
-        ConnectError { retryable: !unauthorized, unauthorized, ..unusable(&error, tap) }
-    })?;
+    let Streams { read, write } = opened.map_err(|error| unopened(&error, tap))?;
     Ok(PipeTransport::open(tap, read, write))
+}
+
+/// The error for a connection that was not opened, which another attempt may change.
+#[cfg(feature = "http")]
+fn unopened(failure: &SendError, tap: &Tap) -> ConnectError {
+    let unauthorized = tap.unauthorized.load(Ordering::Relaxed);
+    ConnectError { retryable: !unauthorized, unauthorized, ..unusable(failure, tap) }
 }
 
 /// The error for a connection that cannot be opened as configured.

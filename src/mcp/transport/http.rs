@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
@@ -16,9 +15,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::coding::{Coding, decoded};
+use super::coding::Coding;
 use super::events::{ReopenPauses, SseEvent, SseEvents};
-use super::remote::{Posts, RemoteServer, innermost};
+use super::remote::{Posts, RemoteServer, read_body};
 use super::unasked::Unasked;
 use super::{Outgoing, Transport};
 use crate::session::HttpEndpoint;
@@ -494,30 +493,7 @@ impl Http {
 
     /// Reads a body; for one over the limit, its beginning and its minimum length.
     async fn read(&self, response: reqwest::Response) -> Result<(Vec<u8>, Option<u64>), SendError> {
-        let limit = self.tap.context.limits.line_bytes;
-        let mut body = decoded(response);
-        let mut bytes = Vec::new();
-        let mut total = 0_u64;
-        while let Some(chunk) = body.next().await {
-            let chunk = chunk.map_err(|error| {
-                let text = format!("the answer broke off: {}", innermost(&error));
-                SendError::Refused(SendFailure::caused(text, &error, &self.tap.context.redactor))
-            })?;
-            self.tap.arrived(chunk.len());
-            total += chunk.len() as u64;
-            if bytes.len() <= limit {
-                bytes.extend_from_slice(&chunk);
-            }
-            // A body far over the limit is not read to its end.
-            if total > 4 * limit as u64 {
-                break;
-            }
-        }
-        let over = (total > limit as u64).then_some(total);
-        if over.is_some() {
-            bytes.truncate(64 << 10);
-        }
-        Ok((bytes, over))
+        read_body(response, self.tap.context.limits.line_bytes, &self.tap).await
     }
 
     /// Describes an error status.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use futures::channel::mpsc;
 use futures::future::BoxFuture;
 use http::header::ACCEPT_ENCODING;
@@ -21,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::io::StreamReader;
 use url::Url;
 
+use super::coding::decoded;
 use crate::auth::{Authorizer, NotSent};
 use crate::session::HttpEndpoint;
 use base::address::is_loopback;
@@ -61,6 +63,8 @@ pub(crate) struct RemoteServer {
     /// The account that signs in, if there is one.
     auth: Option<Arc<Authorizer>>,
     headers: HeaderMap,
+    /// Signs in where the server requires it.
+    auth: Option<Arc<Authorizer>>,
     /// Whether the answer to a message is the response to its request (Streamable HTTP).
     answers: bool,
 }
@@ -145,6 +149,40 @@ impl RemoteServer {
             SendError::Broken(failure)
         }
     }
+}
+
+/// Reads a body; for one over `limit` bytes, its beginning and its minimum length. One far over the
+/// limit is not read to its end.
+///
+/// # Errors
+/// When it breaks off, or is coded in a way that cannot be read.
+pub(super) async fn read_body(
+    response: Response,
+    limit: usize,
+    tap: &Tap,
+) -> Result<(Vec<u8>, Option<u64>), SendError> {
+    let mut body = decoded(response);
+    let mut bytes = Vec::new();
+    let mut total = 0_u64;
+    while let Some(chunk) = body.next().await {
+        let chunk = chunk.map_err(|error| {
+            let text = format!("the answer broke off: {}", innermost(&error));
+            SendError::Refused(SendFailure::caused(text, &error, &tap.context.redactor))
+        })?;
+        tap.arrived(chunk.len());
+        total += chunk.len() as u64;
+        if bytes.len() <= limit {
+            bytes.extend_from_slice(&chunk);
+        }
+        if total > 4 * limit as u64 {
+            break;
+        }
+    }
+    let over = (total > limit as u64).then_some(total);
+    if over.is_some() {
+        bytes.truncate(64 << 10);
+    }
+    Ok((bytes, over))
 }
 
 /// Messages being posted.

@@ -359,6 +359,7 @@ fn draw(awaiting: &Awaiting, several: bool, glyphs: &Glyphs, doc: &mut Doc) {
     };
     let mut command = all("command");
     command.extend(all("args"));
+    command.extend(all("openapi"));
     command.extend(all("url"));
     doc.text(4, &Ink::line(&command.join(" ")), Role::Text);
     for (what, value) in [
