@@ -14,13 +14,11 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use base64::Engine as _;
 use futures::future::OptionFuture;
 use futures::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -38,7 +36,7 @@ use base::text::SafeText;
 use host::Principal;
 pub use message::ws_schema;
 use message::{ClientMessage, MessageForm, PAYLOAD_PROTOCOL};
-pub use sign_in::SignIns;
+pub use sign_in::{LINK_PATH, SignIns};
 
 /// Authenticates a token: returns its caller and a token that is cancelled when it ends; `None` if
 /// it does not allow the chat.
@@ -123,21 +121,9 @@ const PAGE: &str = include_str!("page.html");
 
 /// Serves the page; its CSP permits only the inline script and style, by hash.
 async fn page() -> Response {
-    let hash = |tag: &str| {
-        let part = PAGE
-            .split_once(&format!("<{tag}>"))
-            .and_then(|(_, rest)| rest.split_once(&format!("</{tag}>")).map(|(inner, _)| inner));
-        base64::engine::general_purpose::STANDARD.encode(Sha256::digest(part.unwrap_or_default()))
-    };
-    let policy = format!(
-        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; connect-src 'self'; \
-         img-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        hash("script"),
-        hash("style")
-    );
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
-        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::CONTENT_SECURITY_POLICY, deck::page_policy(PAGE, "img-src blob:; ")),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
         (header::REFERRER_POLICY, "no-referrer".to_owned()),
         (header::CACHE_CONTROL, "no-store".to_owned()),

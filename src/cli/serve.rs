@@ -15,7 +15,7 @@ use super::{deck, load, output, signals};
 use crate::telemetry::Telemetry;
 #[cfg(feature = "tui")]
 use ::deck::{Alongside, DeckBuilder};
-use ::deck::{Clients, Deck, DeckEvent, PolicyKeeper, TrustGate, TrustStore};
+use ::deck::{Clients, Deck, DeckEvent, Operated, PolicyKeeper, TrustGate, TrustStore};
 #[cfg(unix)]
 use ::deck::{Listening, Local};
 use base::human::parse_duration;
@@ -23,8 +23,8 @@ use base::notices::NoticeReader;
 use base::{Clock, SafeText, Secret, Timestamp};
 use config::Environment;
 use gateway::{
-    self, Bridge, ClientTokens, DEFAULT_SCOPES, GatewayService, OwnerToken, ServeOptions,
-    SharedStore, Traces, serve_stdio,
+    self, ADMIN_LINK_PATH, AdminSignIns, Bridge, ClientTokens, DEFAULT_SCOPES, GatewayService,
+    OwnerToken, ServeOptions, SharedStore, Traces, admin_routes, serve_stdio,
 };
 use host::{AccessScope, DEFAULT_PROFILE, Host, ServerState};
 
@@ -59,6 +59,10 @@ pub struct ServeArgs {
     /// `redis://:${secret:store}@HOST:PORT/0`. Requires a build with the feature `cluster`.
     #[arg(long, value_name = "redis://HOST:PORT/DB", conflicts_with = "stdio")]
     store: Option<String>,
+    /// Also serve the operator's page at `/admin`: servers, clients, grants, refused calls. A link
+    /// that signs a browser of this machine in, once, is printed to stderr.
+    #[arg(long, conflicts_with_all = ["stdio", "behind_tls_proxy"])]
+    admin: bool,
     /// Listen on an address that others can reach: a proxy in front of it adds TLS.
     #[arg(long)]
     behind_tls_proxy: bool,
@@ -186,7 +190,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
                     served
                 } else {
                     let store = store(args, &env, &keeper)?;
-                    let beside = (clients, store, env.clone());
+                    let beside = (clients, store, env.clone(), keeper.clone());
                     over_http(args, host.clone(), bridge, beside, stop).await
                 }
             };
@@ -367,7 +371,12 @@ async fn over_http(
     args: &ServeArgs,
     host: Host,
     bridge: Bridge,
-    (clients, store, environment): (Clients, Option<Arc<dyn SharedStore>>, Environment),
+    (clients, store, environment, policy): (
+        Clients,
+        Option<Arc<dyn SharedStore>>,
+        Environment,
+        PolicyKeeper,
+    ),
     stop: CancellationToken,
 ) -> Result<(), String> {
     let file = args.token_file.as_deref();
@@ -387,11 +396,20 @@ async fn over_http(
     let event = json!({
         "event": "listening", "url": url, "mcp": format!("{url}/mcp"), "tokenFile": file,
     });
-    #[cfg(feature = "chat")]
     let address = url.clone();
-    #[cfg_attr(not(feature = "chat"), expect(unused_mut, reason = "nothing is served beside"))]
+    let clients = door.options.clients.clone();
     let mut service = GatewayService::on(door.listener, host.clone(), bridge, door.options)
         .map_err(|error| error.to_string())?;
+    if args.admin {
+        let sign_ins = Arc::new(AdminSignIns::default());
+        let code = sign_ins.link(CancellationToken::new());
+        let code = code.ok_or("there are no random numbers for the link of the page")?;
+        let on = Operated { host: host.clone(), clients: Some(clients), policy: Some(policy) };
+        service.serve_beside(admin_routes(on, sign_ins, service.streams()));
+        output::complain(&format!(
+            "the operator's page: {address}{ADMIN_LINK_PATH}{code} (signs a browser in, once)"
+        ));
+    }
     #[cfg(feature = "chat")]
     if let Some(link) = super::chat::serve(&args.chat, chats, host, &mut service)? {
         output::complain(&format!("the chat: {address}{link} (signs a browser in, once)"));

@@ -23,6 +23,7 @@ mod news;
 mod order;
 #[cfg_attr(not(feature = "http"), path = "no_otlp.rs")]
 mod otlp;
+mod pages;
 mod policy;
 mod recording;
 mod saved;
@@ -56,6 +57,7 @@ pub use order::{
     CallRequest, CallTarget, ClientOrder, Operated, Order, PolicyOrder, ServerCommand,
 };
 pub use otlp::{OtlpQueue, OtlpSignal, attribute};
+pub use pages::{BrowserSignIns, cookie_name, page_policy};
 pub use policy::{
     GrantStore, NEW_PASSPHRASE, Offline, PASSPHRASE, POLICY_FILE, PolicyKeeper, PolicyView,
     ProfileOffer, QuotaFile, RightsContent, RightsFile, SecretStore, clear_policy, keyring_place,

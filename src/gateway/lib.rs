@@ -11,6 +11,7 @@
 )]
 
 mod accept;
+mod admin;
 mod bridge;
 mod catalog;
 mod direct;
@@ -57,6 +58,7 @@ use guard::MAX_BODY_BYTES;
 use host::Host;
 use state::Gateway;
 
+pub use admin::{ADMIN_LINK_PATH, AdminSignIns, admin_routes};
 pub use bridge::Bridge;
 pub use state::ServeOptions;
 pub use store::SharedStore;
@@ -156,7 +158,12 @@ impl GatewayService {
     /// Adds routes. `Host` and `Origin` are checked for them, tokens are not: the routes must check
     /// those with [`GatewayService::clients`].
     pub fn serve_beside(&mut self, routes: Router) {
-        self.beside = Some(routes);
+        self.beside = Some(self.beside.take().unwrap_or_default().merge(routes));
+    }
+
+    /// Returns what is cancelled when open streams end: with the service.
+    pub fn streams(&self) -> CancellationToken {
+        self.stop.clone()
     }
 
     /// Returns a function that maps a bearer token to its client.

@@ -1,5 +1,6 @@
 //! `mcpdeck serve` end to end: the program itself, over HTTP and over a pipe.
 
+mod admin;
 mod clients;
 mod sign_in;
 mod tasks;
@@ -152,7 +153,7 @@ impl Service {
             // Not for addresses of this machine.
             .env("HTTP_PROXY", "http://127.0.0.1:9")
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(std::fs::File::create(folder.join("stderr")).unwrap())
             .spawn()
             .unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());

@@ -7,7 +7,7 @@
 #[path = "../engine/fake.rs"]
 #[expect(dead_code, reason = "shared with the tests of the engine")]
 mod fake;
-#[cfg(any(feature = "chat", feature = "apps"))]
+#[cfg(any(feature = "chat", feature = "apps", feature = "gateway"))]
 #[path = "../support/page.rs"]
 mod page;
 #[path = "../support/port.rs"]
@@ -40,6 +40,7 @@ mod gateway;
 #[cfg(all(unix, feature = "gateway", feature = "tui", feature = "demo"))]
 mod local;
 mod mock;
+mod openapi;
 mod readme;
 mod recording;
 mod start_order;

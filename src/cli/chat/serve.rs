@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::ModelArgs;
 use ::chat::TurnLimits;
 use ::chat::session::{ChatSessions, SessionLimits};
-use ::chat::socket::{self, SignIns, SocketLimits};
+use ::chat::socket::{self, LINK_PATH, SignIns, SocketLimits};
 use ::chat::store::SessionFolder;
 use ::deck::{ChatStore, Clients};
 use base::file::random_hex;
@@ -71,7 +71,7 @@ pub fn serve(
     let own = random_hex::<32>().map_err(|error| error.to_string())?;
     let own_hash = Sha256::digest(&own);
     let sign_ins = Arc::new(SignIns::default());
-    let link = sign_ins.link(Secret::new(own));
+    let link = sign_ins.link(Secret::new(own)).map(|code| format!("{LINK_PATH}{code}"));
     let who = move |token: &str| {
         // Hashes are compared, so that the time tells nothing.
         let is_own = Sha256::digest(token) == own_hash;

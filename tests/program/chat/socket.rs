@@ -8,7 +8,7 @@ use axum::serve::ListenerExt as _;
 use futures::{SinkExt as _, StreamExt as _};
 use mcpdeck::chat::llm::ModelPrice;
 use mcpdeck::chat::session::{ChatSessions, SessionLimits};
-use mcpdeck::chat::socket::{SignIns, SocketLimits, routes, ws_schema};
+use mcpdeck::chat::socket::{LINK_PATH, SignIns, SocketLimits, routes, ws_schema};
 use mcpdeck::chat::store::SessionFolder;
 use mcpdeck::chat::{Provider as Format, ProviderModel, RemoteConfig};
 use mcpdeck::config::Environment;
@@ -780,7 +780,7 @@ async fn a_link_signs_in_once_and_its_cookie_until_it_ends() {
     let at = |path: &str| format!("http://{}{path}", service.address);
     let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
     let http = http.unwrap();
-    let link = service.sign_ins.link("token-1".into()).unwrap();
+    let link = format!("{LINK_PATH}{}", service.sign_ins.link("token-1".into()).unwrap());
     let first = http.get(at(&link)).send().await.unwrap();
     assert_eq!(
         (first.status().as_u16(), &first.headers()["location"]),
@@ -824,7 +824,7 @@ two\n\n3. three\n\n| a | b |\n| - | - |\n| 1 | **2** |\n\n```python\nprint(\"<b>
 async fn the_page_talks_shows_markdown_and_is_the_same_after_a_reload() {
     let answers = vec![call("a__read"), text(WRITTEN), text("Again."), text("Still here.")];
     let service = Service::new(usual(answers)).await;
-    let link = service.sign_ins.link("token-1".into()).unwrap();
+    let link = format!("{LINK_PATH}{}", service.sign_ins.link("token-1".into()).unwrap());
     let url = format!("http://{}/", service.address);
     let Some(mut page) = Page::open(&url).await else { return };
     // The initial empty document is `complete` too, before the page is loaded.

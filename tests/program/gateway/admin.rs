@@ -1,0 +1,163 @@
+//! The operator's page: signing in, orders, and pages that are not it. The program itself, and a
+//! browser where there is one.
+
+use serde_json::{Value, json};
+
+use super::{Answer, Service, send};
+use crate::page::Page;
+
+fn service() -> Service {
+    Service::with(&json!({"deny": ["vendor.fail"]}), &["--admin"])
+}
+
+/// The link that the program printed.
+fn link(service: &Service) -> String {
+    let told = std::fs::read_to_string(service.folder.join("stderr")).unwrap();
+    let line = told.lines().find(|line| line.contains("/admin/login?code=")).expect("a link");
+    line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned()
+}
+
+fn path(link: &str) -> &str {
+    &link[link.find("/admin").unwrap()..]
+}
+
+impl Service {
+    /// Signs in; returns the cookie.
+    fn sign_in(&self) -> String {
+        let answer = self.send("GET", path(&link(self)), &[], "");
+        assert_eq!((answer.status, answer.header("location")), (303, Some("/admin")), "{answer:?}");
+        let set = answer.header("set-cookie").unwrap();
+        for word in ["HttpOnly", "SameSite=Strict", "Path=/admin"] {
+            assert!(set.contains(word), "{word}: {set}");
+        }
+        set.split(';').next().unwrap().to_owned()
+    }
+
+    fn order(&self, headers: &[(&str, &str)], order: &Value) -> Answer {
+        let json = [("Content-Type", "application/json")];
+        let headers = [&json, headers].concat();
+        self.send("POST", "/admin/orders", &headers, &order.to_string())
+    }
+}
+
+#[test]
+fn a_link_signs_in_once_and_nothing_else_does() {
+    let service = service();
+    let link = link(&service);
+    let cookie = service.sign_in();
+    let again = service.send("GET", path(&link), &[], "");
+    assert_eq!((again.status, again.header("set-cookie")), (403, None), "{again:?}");
+    let guessed = service.send("GET", "/admin/login?code=0000", &[], "");
+    assert_eq!(guessed.status, 403);
+    let order = json!({"order": "restart", "server": "vendor"});
+    let auth = service.auth();
+    for headers in [&[][..], &[("Cookie", "mcpdeck_admin_1=x")], &[("Authorization", &*auth)]] {
+        assert_eq!(service.order(headers, &order).status, 401, "{headers:?}");
+        assert_eq!(service.send("GET", "/admin/events", headers, "").status, 401, "{headers:?}");
+    }
+    let done = service.order(&[("Cookie", &cookie)], &order);
+    assert_eq!((done.status, done.json()), (200, json!({"message": "done"})));
+    let absent =
+        service.order(&[("Cookie", &cookie)], &json!({"order": "restart", "server": "no"}));
+    assert_eq!(absent.status, 409, "{absent:?}");
+    for wrong in [json!({"order": "call", "server": "vendor"}), json!({"order": "stop"}), json!([])]
+    {
+        assert_eq!(service.order(&[("Cookie", &cookie)], &wrong).status, 400, "{wrong}");
+    }
+    let out = service.send("POST", "/admin/logout", &[("Cookie", &cookie)], "");
+    assert_eq!(out.status, 204);
+    assert_eq!(service.order(&[("Cookie", &cookie)], &order).status, 401);
+}
+
+#[test]
+fn no_other_page_gives_an_order() {
+    let service = service();
+    let cookie = service.sign_in();
+    let port = service.url.rsplit(':').next().unwrap();
+    let order = json!({"order": "stop", "server": "vendor"});
+    let refused = |headers: &[(&str, &str)]| {
+        let mut all = vec![("Cookie", cookie.as_str())];
+        all.extend(headers);
+        let answer = service.order(&all, &order);
+        assert!([403, 415].contains(&answer.status), "{headers:?}: {answer:?}");
+    };
+    // Another site; one at another port, which cookies take for the same; a frame without one.
+    for origin in ["https://evil.example", "http://127.0.0.1:1", "http://localhost:1", "null"] {
+        refused(&[("Origin", origin)]);
+    }
+    refused(&[("Origin", &service.url), ("Sec-Fetch-Site", "same-site")]);
+    refused(&[("Sec-Fetch-Site", "cross-site")]);
+    // A name that was bound to this address anew.
+    let rebound = format!("evil.example:{port}");
+    refused(&[("Host", &rebound), ("Origin", &format!("http://{rebound}"))]);
+    // What a form can send.
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/json;x"] {
+        let headers = [("Cookie", cookie.as_str()), ("Content-Type", kind)];
+        let answer = service.send("POST", "/admin/orders", &headers, &order.to_string());
+        assert_eq!(answer.status, 415, "{answer:?}");
+    }
+    let got = service.send("GET", "/admin/orders", &[("Cookie", &cookie)], "");
+    assert_eq!(got.status, 405);
+    let large = format!("{{\"order\":\"stop\",\"server\":\"{}\"}}", "x".repeat(20_000));
+    let headers = [("Cookie", cookie.as_str()), ("Content-Type", "application/json")];
+    assert_eq!(service.send("POST", "/admin/orders", &headers, &large).status, 413);
+    // The page itself.
+    let own =
+        [("Cookie", cookie.as_str()), ("Origin", &service.url), ("Sec-Fetch-Site", "same-origin")];
+    assert_eq!(service.order(&own, &json!({"order": "restart", "server": "vendor"})).status, 200);
+    let page = send(port, "GET", "/admin", &[], "");
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'sha256-"), "{policy}");
+    assert!(policy.contains("frame-ancestors 'none'"));
+    assert!(!page.body.contains("vendor"), "the page without a cookie says nothing");
+}
+
+#[test]
+fn an_allowed_origin_and_an_allowed_host_are_for_other_routes() {
+    let service = Service::with(
+        &json!({}),
+        &["--admin", "--allow-origin", "http://localhost:3000", "--allow-host", "deck.example"],
+    );
+    let cookie = service.sign_in();
+    let order = json!({"order": "stop", "server": "vendor"});
+    let asked = [("Cookie", cookie.as_str()), ("Origin", "http://localhost:3000")];
+    assert_eq!(service.order(&asked, &order).status, 403);
+    let asked = [("Cookie", cookie.as_str()), ("Host", "deck.example")];
+    assert_eq!(service.order(&asked, &order).status, 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_shows_what_happens_and_gives_orders() {
+    let service = service();
+    let link = link(&service);
+    let landed = format!("{}/admin", service.url);
+    let Some(mut page) = Page::open_at(&link, &landed).await else { return };
+    page.until("document.readyState === 'complete' && typeof $ === 'function'").await;
+    page.until("!$('all').hidden && $('servers').innerText.includes('vendor')").await;
+    assert_eq!(page.run("document.cookie").await, "");
+    assert!(!page.run("location.href").await.to_string().contains("code="));
+    let called = service.post("/tools/vendor__with.dots/call", &json!({"arguments": {}}));
+    assert_eq!(called.status, 200, "{called:?}");
+    page.until("Number($('counts').querySelectorAll('dd')[2].textContent) >= 1").await;
+    page.until("Number($('counts').querySelectorAll('dd')[4].textContent) >= 1").await;
+    let press = |server: &str, label: &str| {
+        format!(
+            "[...$('servers').querySelectorAll('tr')].find(one => one.innerText.includes('{server}'))\
+             ?.querySelector('td.acts') && [...[...$('servers').querySelectorAll('tr')].find(one => \
+             one.innerText.includes('{server}')).querySelectorAll('button')].find(one => \
+             one.textContent.includes('{label}')).click()"
+        )
+    };
+    // Stopping is asked for a second time.
+    page.run(&press("greeter", "Stop")).await;
+    page.until("$('servers').innerText.includes('Really stop?')").await;
+    page.run(&press("greeter", "Really stop?")).await;
+    page.until("[...$('servers').querySelectorAll('tr')].some(one => one.innerText.includes('greeter') && one.innerText.includes('stopped'))").await;
+    page.run(&press("greeter", "Start")).await;
+    page.until("[...$('servers').querySelectorAll('tr')].some(one => one.innerText.includes('greeter') && one.innerText.includes('ready'))").await;
+    // Nothing from elsewhere was loaded.
+    let loaded = "performance.getEntriesByType('resource').every(one => one.name.startsWith(location.origin))";
+    assert_eq!(page.run(loaded).await, true);
+    page.run("$('out').click()").await;
+    page.until("!$('enter').hidden && $('all').hidden").await;
+}
