@@ -137,7 +137,9 @@ impl<'d> ToolSchemas<'d> {
         let hidden = self.answered_only(map.get("properties"));
         for (keyword, value) in map.iter().filter(|(keyword, _)| *keyword != "$ref") {
             let keyword = keyword.as_str();
-            if DROPPED.contains(&keyword) || keyword.starts_with("x-") {
+            // Not those of a media type, which are named (3.1, Media Type Object).
+            let is_named = keyword == "examples" && !value.is_array();
+            if DROPPED.contains(&keyword) || keyword.starts_with("x-") || is_named {
                 continue;
             }
             let converted = match value {

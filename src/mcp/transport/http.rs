@@ -24,7 +24,7 @@ use crate::session::HttpEndpoint;
 use base::SafeText;
 use base::address::is_loopback;
 use base::text::cut;
-use protocol::{FindingKind, Outbox, SendError, SendFailure, Tap};
+use protocol::{FindingKind, Outbox, SendError, Tap};
 
 const BOTH: &str = "application/json, text/event-stream";
 const SESSION: &str = "mcp-session-id";

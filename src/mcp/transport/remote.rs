@@ -63,8 +63,6 @@ pub(crate) struct RemoteServer {
     /// The account that signs in, if there is one.
     auth: Option<Arc<Authorizer>>,
     headers: HeaderMap,
-    /// Signs in where the server requires it.
-    auth: Option<Arc<Authorizer>>,
     /// Whether the answer to a message is the response to its request (Streamable HTTP).
     answers: bool,
 }
