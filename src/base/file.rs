@@ -31,6 +31,12 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<Option<String>> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not valid UTF-8"))
 }
 
+/// Whether there is anything at a path, as opposed to nothing: a link that leads nowhere, and what
+/// may not be looked at, count too. For files that mean something by being there.
+pub fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true)
+}
+
 pub(super) fn take(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes)?;
@@ -122,7 +128,9 @@ mod tests {
         for path in [&*pipe, dir.path(), &*nowhere].into_iter().chain(devices) {
             let error = read(path, 1 << 20).expect_err("no file");
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{}", path.display());
+            assert!(is_there(path) || path.starts_with("/dev"), "{}", path.display());
         }
+        assert!(!is_there(&dir.path().join("none")));
         let long = dir.path().join("long");
         std::fs::write(&long, "123456").expect("written");
         assert_eq!(read(&long, 5).expect_err("long").kind(), io::ErrorKind::FileTooLarge);

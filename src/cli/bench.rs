@@ -27,6 +27,7 @@ use ::check::report::{ReportFormat, Style};
 use ::check::run::CheckSignals;
 use ::check::{CheckVerdict, Severity};
 use ::deck::{SavedCall, SavedCalls};
+use base::file::is_there;
 use base::human::count;
 use base::state::StateFile;
 use base::text::json;
@@ -278,7 +279,7 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
         let calls = operate::saved_path(source.path.as_deref());
         return fuzzed(common, args, &outputs, (tools, bench), (&path, &calls));
     }
-    if !path.exists() {
+    if !is_there(&path) {
         let path = spelled(&path);
         return Err(format!(
             "{path}: there is no such file; `mcpdeck test --init` writes a first one"
@@ -608,7 +609,7 @@ fn fuzzed(
     (path, calls): (&Path, &Path),
 ) -> Result<ExitStatus, String> {
     let mut settings =
-        if path.exists() { LoadedTests::load(path)?.file.fuzz } else { FuzzSettings::default() };
+        if is_there(path) { LoadedTests::load(path)?.file.fuzz } else { FuzzSettings::default() };
     settings.allow.extend(args.allow.iter().cloned());
     let plan = FuzzPlan {
         timeout: common.timeout.unwrap_or(DEFAULT_CALL_TIMEOUT),
@@ -670,7 +671,7 @@ const FUZZ_SUITE: &str = "fuzz";
 fn save(found: &FuzzReport, path: &Path, calls: &Path) -> Result<usize, String> {
     let serious = || found.findings.iter().filter(|finding| finding.severity > Severity::Note);
     let mut suite = TestSuite::default();
-    if path.exists() {
+    if is_there(path) {
         let kept = LoadedTests::load(path)?.file.suites.shift_remove(FUZZ_SUITE);
         suite = kept.unwrap_or_default();
     }
@@ -731,7 +732,7 @@ fn write_first(
     (saved, recorded): (&SavedCalls, &[RecordedCall]),
 ) -> Result<ExitStatus, String> {
     let shown = spelled(path);
-    if path.exists() {
+    if is_there(path) {
         return Err(format!("{shown} exists; remove it first, or name another file"));
     }
     let made = signals::block_on(async |signals| {

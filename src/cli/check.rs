@@ -20,6 +20,7 @@ use ::check::{CheckFinding, CheckVerdict, Report, Severity, lock};
 use ::deck::{LOCK_FILE, Lock, SavedCalls};
 use base::SafeText;
 use base::atomic::{Readers, replace};
+use base::file::is_there;
 use base::text::json;
 use config::{Environment, FileScope, candidates};
 use host::{HostView, Startup};
@@ -103,13 +104,13 @@ fn prepare(
     source.narrow(&args.server)?;
     let files = files(request, &source);
     files.writable(args)?;
-    let expectations = match (&args.expect, files.expect.exists()) {
+    let expectations = match (&args.expect, is_there(&files.expect)) {
         _ if args.init => None,
         (None, false) => None,
         (None, true) if files.foreign => None,
         _ => Some(Expectations::load(&files.expect)?),
     };
-    let lock = match (&args.lock_file, files.lock.exists()) {
+    let lock = match (&args.lock_file, is_there(&files.lock)) {
         (_, false) if args.lock || args.lock_file.is_none() => None,
         (_, false) => return Err(missing(&files.lock)),
         (None, true) if files.foreign => None,
@@ -157,7 +158,7 @@ fn calls(
     known: &[String],
 ) -> Result<PlannedCalls, String> {
     let named = args.calls.clone().flatten();
-    if let Some(path) = named.as_ref().filter(|path| !path.exists()) {
+    if let Some(path) = named.as_ref().filter(|path| !is_there(path)) {
         return Err(missing(path));
     }
     let path = named.unwrap_or_else(|| operate::saved_path(source.path.as_deref()));
@@ -226,7 +227,7 @@ impl CheckFiles {
             let path = path.display();
             Err(format!("{path} belongs to the configuration here; name another with {option}"))
         };
-        if args.init && self.expect.exists() {
+        if args.init && is_there(&self.expect) {
             let path = self.expect.display();
             return Err(format!("{path} exists; remove it first, or name another with --expect"));
         }

@@ -121,7 +121,7 @@ impl SavedCalls {
     }
 
     fn from_written(text: &WrittenText) -> Result<Self, String> {
-        let value = text.value()?;
+        let value = text.whole()?;
         let wrong = |pointer: &str, message: &str| Err(text.problem(pointer, message));
         if value.get("version").is_some_and(|version| *version != 1) {
             return wrong("/version", "only version 1 is known");

@@ -131,12 +131,12 @@ impl WrittenText {
         }
     }
 
-    /// Decodes a `T`.
+    /// Decodes a `T` from a text that is whole ([`WrittenText::whole`]).
     ///
     /// # Errors
     /// Every place where the text does not fit the JSON Schema of `T`, a line each.
     pub fn decode<T: DeserializeOwned + JsonSchema>(&self) -> Result<T, String> {
-        let value = self.value()?;
+        let value = self.whole()?;
         let error = match serde_json::from_value(value.clone()) {
             Ok(decoded) => return Ok(decoded),
             Err(error) => error.to_string(),
@@ -241,5 +241,9 @@ mod tests {
         assert!(wrong("[1]").starts_with("f.json:1:1: "), "{}", wrong("[1]"));
         let empty = WrittenText::new("f.json", "\u{feff} // nothing\n").value();
         assert_eq!(empty, Ok(Value::Object(Map::new())));
+        // What a file demands does not end by its being cut short.
+        for text in ["", " \n", "// nothing", "[]", "null", "{\"servers\": {}, \"servers\": {}}"] {
+            assert!(wrong(text).starts_with("f.json:1:"), "{}", wrong(text));
+        }
     }
 }

@@ -452,6 +452,14 @@ async fn an_unusable_policy_is_closed_to_the_user_whom_it_bound_before() {
         assert_eq!(error.code, ErrorCode::PermissionDenied, "{error}");
         drop(keeper);
     }
+    // One that was never read, and of which nothing can be.
+    let scene = Scene::new(json!({})).await;
+    let file = scene.folder.path().join("mcpdeck.policy.json");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    let _keeper = PolicyKeeper::open_for_user(&scene.host, &[scene.config()], &scene.env).await;
+    let error = scene.host.call_tool("a.read", json!({})).await.expect_err("a folder");
+    assert_eq!(error.code, ErrorCode::PermissionDenied, "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -605,9 +605,10 @@ fn unusable(configs: &[PathBuf], memory: Option<&RulesMemory>) -> PolicyFile {
     let beside = |config: &PathBuf| config.with_file_name(super::POLICY_FILE);
     let mut texts = configs.iter().flat_map(|config| [config.clone(), beside(config)]);
     let binds = memory.is_some_and(RulesMemory::binds_user)
-        || texts.any(|path| {
-            let text = read_text(&path, MAX_POLICY_BYTES).ok().flatten();
-            text.is_some_and(|text| mentions_user(&text))
+        || texts.any(|path| match read_text(&path, MAX_POLICY_BYTES) {
+            Ok(text) => text.is_some_and(|text| mentions_user(&text)),
+            // Nobody knows whom it binds.
+            Err(_) => true,
         });
     let config = PolicyConfig { applies_to_person: binds, ..PolicyConfig::default() };
     let rules = Rules::compile(&config).unwrap_or_default();

@@ -81,7 +81,7 @@ impl SecretStore {
         let named = env.var(KEY_FILE).filter(|name| !name.is_empty());
         Some(Self {
             file: RightsFile::new(
-                StateFile::new(folder.join("secrets.json"), MAX_RIGHTS_BYTES).of_rights(),
+                StateFile::new(folder.join("secrets.json"), MAX_RIGHTS_BYTES).of_secrets(),
             ),
             passphrase: env.var(PASSPHRASE).filter(|text| !text.is_empty()).map(Secret::new),
             // A key that the user names may be mounted as a link; the file it leads to is guarded.
@@ -334,6 +334,29 @@ mod tests {
         assert_eq!(store.get("a"), Ok(value.clone()));
         assert_eq!(store.rotate(None), Ok(1));
         assert_eq!(store.get("a"), Ok(value));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_store_that_others_may_read_is_not_used() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().expect("a folder");
+        let state_dir = Some(dir.path().to_path_buf());
+        let store = SecretStore::from_env(&Environment { state_dir, ..Environment::default() });
+        let store = store.expect("a store");
+        store.set("a", &Secret::new("one")).expect("kept");
+        let allow = |mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(store.file.path(), mode).expect("set");
+        };
+        for mode in [0o644, 0o640, 0o666] {
+            allow(mode);
+            let problem = store.get("a").expect_err("open to others");
+            assert!(problem.contains("others may"), "{mode:o}: {problem}");
+            assert!(store.set("b", &Secret::new("two")).is_err(), "{mode:o}");
+        }
+        allow(0o600);
+        assert_eq!(store.get("a"), Ok(Some(Secret::new("one"))));
     }
 
     #[test]

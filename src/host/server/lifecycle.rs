@@ -11,6 +11,11 @@ use crate::{Fact, ServerState};
 use base::{SafeText, Timestamp};
 use config::{RestartConfig, RestartPolicy, RetryConfig};
 
+/// Pause before an address is connected to again after a connection was lost; it doubles.
+const FIRST_RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest such pause. A connection that held this long begins anew.
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(15);
+
 /// The state machine.
 #[derive(Clone, Debug)]
 pub struct Lifecycle {
@@ -20,7 +25,7 @@ pub struct Lifecycle {
     /// Whether the current start follows a crash and counts against the restart budget.
     reviving: bool,
     budget: RestartBudget,
-    /// Attempts to reconnect to an address since the connection was lost.
+    /// Attempts to reconnect to an address since a connection last held.
     reconnects: Option<u32>,
 }
 
@@ -286,7 +291,6 @@ impl Lifecycle {
             return Vec::new();
         }
         self.phase = Phase::Ready;
-        self.reconnects = None;
         vec![LifecycleStep::Publish, announce(ServerState::Ready, None)]
     }
 
@@ -332,6 +336,9 @@ impl Lifecycle {
             _ => return Vec::new(),
         }
         let mut steps = vec![LifecycleStep::Record(Fact::Crashed { reason: lost.reason.clone() })];
+        if lost.lived >= MAX_RETRY_INTERVAL {
+            self.reconnects = None;
+        }
         steps.extend(if around.reconnects {
             self.reconnect(lost.reason, around)
         } else if around.restart.policy == RestartPolicy::Never {
@@ -404,10 +411,9 @@ impl Lifecycle {
     }
 
     /// Schedules a reconnect to an address. It costs one connection and starts nothing, so retries
-    /// go on until the server is stopped.
+    /// go on until the server is stopped, ever more slowly until a connection holds: one that is
+    /// accepted and lost again at once is no success.
     fn reconnect(&mut self, reason: SafeText, around: Surroundings<'_>) -> Vec<LifecycleStep> {
-        const FIRST_RETRY_INTERVAL: Duration = Duration::from_millis(500);
-        const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(15);
         let number = self.reconnects.unwrap_or_default();
         self.reconnects = Some(number.saturating_add(1));
         self.attempt = 0;

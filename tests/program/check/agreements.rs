@@ -90,6 +90,20 @@ fn a_server_without_a_file_is_not_held_to_the_files_of_a_project() {
     assert_eq!(run(&[]).code, Some(1));
 }
 
+#[cfg(unix)]
+#[test]
+fn what_a_server_is_held_to_does_not_end_when_its_file_is_a_link_to_nothing() {
+    for (learn, file) in [("--lock", "mcp.lock.json"), ("--init", "mcp.expect.json")] {
+        let bench = Bench::playing(&[("s", good())]);
+        assert_eq!(check(&bench, &[learn]).code, Some(0));
+        std::fs::rename(bench.path().join(file), bench.path().join("kept")).expect("moved");
+        std::os::unix::fs::symlink("missing", bench.path().join(file)).expect("linked");
+        let ran = check(&bench, &[]);
+        assert_eq!(ran.code, Some(2), "{file}: {ran:?}");
+        assert!(format!("{ran:?}").contains(file), "{ran:?}");
+    }
+}
+
 #[test]
 fn a_server_that_is_down_keeps_its_lock_entry() {
     let bench = Bench::playing(&[("a", good()), ("b", good())]);

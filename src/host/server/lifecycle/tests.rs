@@ -12,6 +12,7 @@ struct Rig {
     machine: Lifecycle,
     retry: RetryConfig,
     restart: RestartConfig,
+    reconnects: bool,
 }
 
 impl Rig {
@@ -20,6 +21,7 @@ impl Rig {
             machine: Lifecycle::new(Phase::Stopped),
             retry: RetryConfig { max_retries: 2, ..RetryConfig::default() },
             restart: RestartConfig { policy, max: 2, ..RestartConfig::default() },
+            reconnects: false,
         }
     }
 
@@ -29,7 +31,7 @@ impl Rig {
             random: 1.0,
             retry: &self.retry,
             restart: &self.restart,
-            reconnects: false,
+            reconnects: self.reconnects,
         };
         let (machine, steps) = self.machine.clone().step(input, around);
         self.machine = machine;
@@ -96,6 +98,23 @@ fn a_failure_that_can_pass_is_retried_with_backoff_and_then_given_up() {
     assert_eq!(rig.machine.attempt(), 3);
     assert_eq!(armed(&rig.give(passing())), None);
     assert_eq!(rig.machine.phase(), &Phase::Failed);
+}
+
+#[test]
+fn an_address_that_accepts_and_closes_is_reconnected_to_ever_more_slowly() {
+    let mut rig = Rig::ready(RestartPolicy::Never);
+    rig.reconnects = true;
+    let mut lose = |after: u64| {
+        let steps = rig.give(died(after));
+        for input in [LifecycleInput::Timer, LifecycleInput::Unblocked, LifecycleInput::Opened] {
+            rig.give(input);
+        }
+        assert_eq!(rig.machine.phase(), &Phase::Ready);
+        armed(&steps).expect("it is tried again")
+    };
+    let pauses: Vec<u64> = (0..8).map(|_| lose(1)).collect();
+    assert_eq!(pauses, [0, 1, 2, 4, 8, 15, 15, 15]);
+    assert_eq!((lose(60), lose(1)), (0, 1), "a connection that held");
 }
 
 #[test]
