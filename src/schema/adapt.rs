@@ -343,11 +343,13 @@ impl Adapter<'_> {
         }
         self.add_unions(&nodes, depth, &mut place);
         self.add_rest(&nodes, &mut place);
-        self.add_types(&nodes, &mut place);
+        // The root is the object that it must be, whatever else it may be.
+        if depth > 0 {
+            self.add_types(&nodes, &mut place);
+        }
         self.open.truncate(followed);
         let AdaptedPlace { mut out, notes, names } = place;
         let is_typed = ["type", "anyOf", "oneOf"].iter().any(|keyword| out.contains_key(*keyword));
-        // The root gets its type from who asks for it.
         if !is_typed && depth > 0 && self.refuse(SchemaForm::NoType, &nodes[0].at, None) {
             out.insert("anyOf".to_owned(), any_types());
         }
@@ -955,6 +957,14 @@ mod tests {
             // A model that does not follow the schema.
             assert_eq!(adapted.decode(json!({"a": 1})), json!({"a": 1}));
             assert_eq!(adapted.encode(json!({"a": 1})), json!({"input": {"a": 1}}));
+        }
+        for root in [
+            json!({"type": ["object", "null"], "properties": {"a": {"type": "string"}}}),
+            json!({"properties": {"a": {"type": "string"}}}),
+            json!({"$schema": "http://json-schema.org/draft-07/schema#"}),
+        ] {
+            let sent = adapted(root, ToolFormat::Compatible).schema;
+            assert!(sent["type"] == "object" && sent.get("anyOf").is_none(), "{sent}");
         }
         let conditions = json!({"type": "object", "properties": {"a": {}, "b": {}},
             "anyOf": [{"required": ["a"]}, {"required": ["b"]}]});

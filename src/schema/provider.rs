@@ -2,6 +2,7 @@
 //! document of the provider that says so, or, of what no document tells, a public thread where the
 //! provider's own error stands. The chat adapts schemas by it ([`adapt`](super::adapt)), the check
 //! reports by it. Strict modes (`OpenAI` `strict`, Anthropic `strict`) take less; they are not asked for.
+//! Limits of nesting, of the values of an `enum` and of the whole size are documented for them alone.
 
 /// The rules of a provider for the definitions of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

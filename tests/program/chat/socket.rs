@@ -896,6 +896,10 @@ async fn the_page_talks_shows_markdown_and_is_the_same_after_a_reload() {
     assert_eq!(page.run("getComputedStyle(at('side')).display").await, "none");
     page.run("at('menu').click()").await;
     assert_eq!(page.run("getComputedStyle(at('side')).display").await, "flex");
+    // It lies over the conversation.
+    assert_eq!(page.run("at('side').getBoundingClientRect().height > 500").await, true);
+    let there = "at('side').contains(document.elementFromPoint(200, 400))";
+    assert_eq!(page.run(there).await, true);
     page.run("at('new').click()").await;
     page.until("log.innerText === '' && getComputedStyle(at('side')).display === 'none'").await;
     page.run("at('out').click()").await;

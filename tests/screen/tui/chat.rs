@@ -149,3 +149,69 @@ fn quitting_while_the_model_answers_says_what_is_lost() {
     let asked = draw(&mut app, 80, 24);
     assert!(asked.contains("The answer of the model is not complete."), "{asked}");
 }
+
+#[test]
+fn a_call_opens_as_a_tree_that_folds_is_searched_and_closes() {
+    let mut app = opened();
+    let arguments = json!({"where": {"place": "hall", "floor": 2}});
+    happens(
+        &mut app,
+        json!({"type": "toolCall", "id": "1", "name": "house__measure", "arguments": arguments}),
+    );
+    let text =
+        json!({"rooms": [{"name": "hall", "degrees": 21}, {"name": "cellar", "degrees": 9}]});
+    happens(
+        &mut app,
+        json!({
+            "type": "toolResult", "id": "1", "name": "house__measure", "isError": false,
+            "text": text.to_string(), "durationMs": 12, "humanMs": 0,
+        }),
+    );
+    draw(&mut app, 80, 24);
+    press(&mut app, KeyCode::Tab, KeyModifiers::NONE);
+    press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    for (width, height) in [(80, 24), (200, 60)] {
+        let screen = draw(&mut app, width, height);
+        for part in ["house__measure", "answered after 12 ms", "rooms", "cellar", "structured"] {
+            assert!(screen.contains(part), "{part} in {screen}");
+        }
+    }
+    // The cursor stands at the root, which folds.
+    press(&mut app, KeyCode::Left, KeyModifiers::NONE);
+    assert!(!draw(&mut app, 80, 24).contains("cellar"));
+    press(&mut app, KeyCode::Right, KeyModifiers::NONE);
+    assert!(draw(&mut app, 80, 24).contains("cellar"));
+    press(&mut app, KeyCode::Char('/'), KeyModifiers::NONE);
+    for c in "cell".chars() {
+        press(&mut app, KeyCode::Char(c), KeyModifiers::NONE);
+    }
+    assert!(draw(&mut app, 80, 24).contains("search: cell"));
+    press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    assert!(!draw(&mut app, 80, 24).contains("search: "));
+    // The whole, with the arguments.
+    press(&mut app, KeyCode::Tab, KeyModifiers::NONE);
+    assert!(draw(&mut app, 80, 24).contains("arguments"));
+    press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    assert!(
+        draw(&mut app, 80, 24).contains("Write a message")
+            || draw(&mut app, 80, 24).contains("test-model")
+    );
+}
+
+#[test]
+fn a_conversation_is_renamed_and_searched_by_a_typed_line() {
+    let mut app = talked();
+    let renamed = ChatCommand::Rename(Some("trip".to_owned()));
+    let found = ChatCommand::Find(Some("trip".to_owned()));
+    for (asks, wanted) in [(ChatCommand::Rename(None), renamed), (ChatCommand::Find(None), found)] {
+        let choices = vec![(SafeText::line("do it"), asks)];
+        app.update(Message::Chat(ChatNews::Choices(Choose::Conversation, choices)));
+        draw(&mut app, 80, 24);
+        assert_eq!(chat_command(press(&mut app, KeyCode::Enter, KeyModifiers::NONE)), None);
+        assert!(draw(&mut app, 80, 24).contains("the conversation"));
+        for c in "trip".chars() {
+            press(&mut app, KeyCode::Char(c), KeyModifiers::NONE);
+        }
+        assert_eq!(chat_command(press(&mut app, KeyCode::Enter, KeyModifiers::NONE)), Some(wanted));
+    }
+}
