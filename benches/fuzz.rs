@@ -123,7 +123,8 @@ impl Bare {
     fn request(&mut self, method: &str, params: &Value) -> Value {
         self.id += 1;
         let message = json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params});
-        writeln!(self.stdin, "{message}").unwrap();
+        // One write for each message.
+        self.stdin.write_all(format!("{message}\n").as_bytes()).unwrap();
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap()

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::generate::{CaseKind, CaseMaker, FuzzCase};
-use crate::probe::{CallEnd, ServerProbe};
+use crate::probe::{CallEnd, MAX_PENDING_CALLS, ServerProbe};
 use crate::stage::BenchSource;
 use crate::value::{is_match, value_of};
 use base::ServerName;
@@ -403,7 +403,7 @@ impl Fuzzer<'_> {
         let all: Vec<&Value> = group.iter().map(|case| &case.arguments).collect();
         let ends = self.probe.call_all(&run.name, &all).await;
         let is_stray = self.probe.violations() > self.violations;
-        if !is_stray && ends.iter().all(CallEnd::is_orderly) {
+        if !is_stray && ends.len() == group.len() && ends.iter().all(CallEnd::is_orderly) {
             for (case, end) in group.iter().zip(&ends) {
                 run.since.push(FuzzCase::clone(case));
                 if let Some(verdict) = self.verdict(run, case, end) {
@@ -432,12 +432,14 @@ impl Fuzzer<'_> {
                 return Some(why);
             }
         }
-        let how = ends.iter().find_map(|end| match end {
-            CallEnd::Crash(how) => Some(how),
+        let first = ends.iter().enumerate().find_map(|(at, end)| match end {
+            CallEnd::Crash(how) => Some((at, how)),
             _ => None,
         });
-        if let Some(how) = how.filter(|_| self.ends(run) == before) {
-            self.crowd(run, &all, how).await;
+        if let Some((at, how)) = first.filter(|_| self.ends(run) == before) {
+            // Those that were under way.
+            let crowd = all.get(at..(at + MAX_PENDING_CALLS).min(all.len())).unwrap_or_default();
+            self.crowd(run, crowd, how).await;
         }
         None
     }

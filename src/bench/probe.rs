@@ -80,9 +80,12 @@ const COPY_STOP_TIMEOUT: Duration = Duration::from_millis(300);
 const RESTART_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Most calls that are under way at once.
-const MAX_GROUP_CALLS: usize = 16;
-/// A group of calls may take this part of the time of one call: a slow server is no hung one.
-const GROUP_SHARE: u32 = 4;
+pub const MAX_PENDING_CALLS: usize = 16;
+/// Calls of a group for each one that may be under way at once.
+const GROUP_ROUNDS: usize = 8;
+/// The calls that are under way at once may take this part of the time of one call: a slow server is
+/// no hung one.
+const PENDING_SHARE: u32 = 4;
 
 /// A running copy of a server.
 pub struct ServerProbe {
@@ -218,15 +221,24 @@ impl ServerProbe {
 
     /// How many calls may be under way at once: one until the server is known, and as many as a slow
     /// one answers well within the time of one call.
-    pub fn group_size(&self) -> usize {
+    fn pending_calls(&self) -> usize {
         let Some(pace) = self.pace else { return 1 };
-        let share = (self.timeout / GROUP_SHARE).as_nanos();
+        let share = (self.timeout / PENDING_SHARE).as_nanos();
         let many = share / pace.as_nanos().max(1);
-        usize::try_from(many).unwrap_or(usize::MAX).clamp(1, MAX_GROUP_CALLS)
+        usize::try_from(many).unwrap_or(usize::MAX).clamp(1, MAX_PENDING_CALLS)
     }
 
-    /// Sends several calls of a tool without waiting for the answers between them; gives their ends in
-    /// the same order. A server that is gone is started again first.
+    /// How many calls make a group for [`ServerProbe::call_all`].
+    pub fn group_size(&self) -> usize {
+        match self.pending_calls() {
+            1 => 1,
+            many => many * GROUP_ROUNDS,
+        }
+    }
+
+    /// Sends several calls of a tool without waiting for each answer before the next; gives their ends
+    /// in the same order. After one that was not answered as the protocol says no further ones are
+    /// sent, and their ends are missing. A server that is gone is started again first.
     pub async fn call_all(&mut self, tool: &str, all: &[&Value]) -> Vec<CallEnd> {
         self.calls_within(tool, all, self.timeout).await
     }
@@ -245,15 +257,28 @@ impl ServerProbe {
         let mut options = options(Some(timeout), true);
         options.server = Some(self.server.clone());
         let name = host::canonical_name(&self.server, tool);
-        let began = Instant::now();
-        let calls = all.iter().map(|arguments| {
-            self.host().call_tool_with(&name, Value::clone(arguments), options.clone())
-        });
-        let made: Vec<_> = calls.collect::<FuturesOrdered<_>>().collect().await;
+        let (began, most) = (Instant::now(), self.pending_calls());
+        let mut open = all.iter();
+        let mut pending = FuturesOrdered::new();
+        let mut made = Vec::with_capacity(all.len());
+        let mut is_over = false;
+        loop {
+            while pending.len() < most
+                && !is_over
+                && let Some(arguments) = open.next()
+            {
+                let (arguments, options) = (Value::clone(arguments), options.clone());
+                pending.push_back(self.host().call_tool_with(&name, arguments, options));
+            }
+            let Some(one) = pending.next().await else { break };
+            is_over |= one.as_ref().is_err_and(|error| error.rpc.is_none());
+            made.push(one);
+        }
+        drop(pending);
         let took = began.elapsed();
-        self.calls += all.len() as u64;
+        self.calls += made.len() as u64;
         self.spent += took;
-        self.pace = u32::try_from(all.len()).ok().and_then(|many| took.checked_div(many));
+        self.pace = u32::try_from(made.len()).ok().and_then(|many| took.checked_div(many));
         let mut ends = Vec::with_capacity(made.len());
         for one in made {
             ends.push(match one {

@@ -296,6 +296,58 @@ fn the_sound_twin_has_no_findings_and_the_seed_repeats_the_calls() {
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""), "{done:?}");
 }
 
+/// A server that ends as soon as two calls reach it together, and answers them one by one.
+const ONE_AT_A_TIME: &str = r#"
+import json, os
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}},
+          "required": ["n"], "additionalProperties": False}
+TOOL = {"name": "count", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": True}}
+rest = b""
+while True:
+    chunk = os.read(0, 1 << 16)
+    if not chunk:
+        break
+    *lines, rest = (rest + chunk).split(b"\n")
+    if sum(b"tools/call" in line for line in lines) > 1:
+        os._exit(5)
+    for message in map(json.loads, filter(None, lines)):
+        method, params = message.get("method"), message.get("params") or {}
+        if "id" not in message:
+            continue
+        answer = {"result": {}}
+        if method == "initialize":
+            answer = {"result": {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
+                                 "serverInfo": {"name": "one", "version": "1"}}}
+        elif method == "tools/list":
+            answer = {"result": {"tools": [TOOL]}}
+        elif method == "tools/call":
+            n = params["arguments"].get("n")
+            fits = type(n) is int and 0 <= n <= 99 and len(params["arguments"]) == 1
+            answer = ({"result": {"content": [{"type": "text", "text": "ok"}]}} if fits
+                      else {"error": {"code": -32602, "message": "n is not fit"}})
+        os.write(1, (json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}) + "\n").encode())
+"#;
+
+#[test]
+fn a_server_that_crashes_with_calls_at_once_is_found_and_fine_when_called_one_by_one() {
+    let bench = Bench::new();
+    let script = bench.write("one.py", ONE_AT_A_TIME);
+    bench.servers(&json!({"one": {"command": "python3", "args": [script],
+        "env": {crate::support::MARK: bench.mark()}}}));
+    let found = |more: &[&str]| {
+        let done = bench.run(&[&["test", "--fuzz", "--format", "json"], more].concat(), AT_MOST);
+        let report = done.json();
+        let findings = report["fuzz"]["findings"].as_array().expect("findings").clone();
+        findings.into_iter().filter(|it| it["severity"] != "note").collect::<Vec<_>>()
+    };
+    let findings = found(&[]);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0]["rule"], "fuzz/concurrency");
+    let calls = findings[0]["calls"].as_array().expect("calls").len();
+    assert!((2..=16).contains(&calls), "{calls}");
+    assert_eq!(found(&["--fresh", "--cases", "12"]), Vec::<Value>::new());
+}
+
 #[test]
 fn only_tools_that_read_or_are_named_are_fuzzed() {
     let bench = notes();
