@@ -72,6 +72,11 @@ impl CheckFinding {
         if self.place.is_empty() { String::new() } else { format!("{}: ", self.place) }
     }
 
+    /// What is wrong and where, in one line.
+    pub fn in_words(&self) -> String {
+        format!("{}{}", self.prefix(), self.message)
+    }
+
     /// Severity first (worst first), then rule, place and message: a stable order.
     pub fn order(&self, other: &Self) -> std::cmp::Ordering {
         (other.severity, &self.rule, &self.place, &self.message).cmp(&(

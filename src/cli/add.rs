@@ -2,7 +2,6 @@
 //! what would run, asks for what it needs, and checks it before anything is written or trusted.
 
 pub mod inputs;
-pub mod source;
 pub mod trial;
 
 use std::fmt::Write as _;
@@ -11,8 +10,7 @@ use clap::{Args, ValueHint};
 use serde_json::{Value, json};
 use url::Url;
 
-use self::inputs::{SettledEntry, answers, parse_input, settle};
-use self::source::{AvailableServer, ServerOrigin};
+use self::inputs::{answers, parse_input};
 use self::trial::{FileDraft, raw_entry, run_trial};
 use crate::args::{Common, OneServer};
 use crate::connect::confirm;
@@ -22,8 +20,11 @@ use crate::{load, signals};
 use ::deck::{Review, SecretStore};
 use base::text::path::spelled;
 use base::{SafeText, Secret, ServerName};
-use config::{Edit, Environment};
-use reach::{ReachError, ServerInput};
+use config::Environment;
+use reach::{
+    AvailableServer, DirectServer, ReachError, ServerInput, ServerOrigin, SettledEntry, direct,
+    edits_to_add, find, settle,
+};
 
 /// Most servers that a search shows.
 const MAX_SHOWN: usize = 30;
@@ -96,7 +97,7 @@ pub struct AddServerArgs {
 /// `mcpdeck search`
 pub fn search(args: &SearchArgs) -> CommandResult {
     let env = Environment::of_process();
-    let registry = source::registry(args.registry.registry.as_ref(), &env).map_err(refused)?;
+    let registry = reach::registry(args.registry.registry.as_ref(), &env).map_err(refused)?;
     let found = wait_for(registry.search(&args.words, MAX_SHOWN))?;
     for why in &found.refused {
         output::complain(&format!("left out: {why}"));
@@ -167,7 +168,7 @@ pub fn add(common: &Common, args: &AddServerArgs, telemetry: &Telemetry) -> Comm
         )));
     }
     let declared: Vec<Value> = server.needed().map(ServerInput::declaration).collect();
-    let plain = file.edited(&edits(&name, &server.entry, &declared))?;
+    let plain = file.edited(&edits_to_add(&name, &server.entry, &declared))?;
     let review = plain.review(&name, &env)?;
     output::print(&described(&name, &server, &review), ExitStatus::Ok);
     if args.dry_run {
@@ -178,11 +179,11 @@ pub fn add(common: &Common, args: &AddServerArgs, telemetry: &Telemetry) -> Comm
     let settled = settle(&server.entry, &server.inputs, &answers, false);
     if !args.no_check && settled.open.is_empty() {
         let tried = settle(&server.entry, &server.inputs, &answers, true);
-        let draft = file.edited(&edits(&name, &tried.entry, &tried.declared))?;
+        let draft = file.edited(&edits_to_add(&name, &tried.entry, &tried.declared))?;
         if !args.yes && !confirm("start it, to check it?")? {
             return Ok(ExitStatus::Ok);
         }
-        server.unpack()?;
+        server.unpack().map_err(refused)?;
         let mut env = env.clone();
         env.inputs.extend(answers.iter().cloned());
         let trial = run_trial((common, telemetry), &draft, &name, (None, &env))?;
@@ -199,14 +200,14 @@ pub fn add(common: &Common, args: &AddServerArgs, telemetry: &Telemetry) -> Comm
             }
         }
     }
-    let draft = file.edited(&edits(&name, &settled.entry, &settled.declared))?;
+    let draft = file.edited(&edits_to_add(&name, &settled.entry, &settled.declared))?;
     output::print(&draft.patch(), ExitStatus::Ok);
     let path = spelled(&draft.path).into_owned();
     let question = format!("add `{}` to {path}, and trust it?", SafeText::line(name.as_str()));
     if !args.yes && !confirm(&question)? {
         return Ok(ExitStatus::Ok);
     }
-    server.unpack()?;
+    server.unpack().map_err(refused)?;
     keep_secrets(&settled, &env)?;
     draft.write(std::slice::from_ref(&name), &env)?;
     remind(&settled);
@@ -217,7 +218,7 @@ pub fn add(common: &Common, args: &AddServerArgs, telemetry: &Telemetry) -> Comm
 fn available(args: &AddServerArgs, env: &Environment) -> Result<AvailableServer, ExitStatus> {
     if args.one.is_named() {
         let name = args.source.as_deref();
-        return source::direct(name, &args.one, env).map_err(refused);
+        return direct(name, &args.one.direct(), env).map_err(refused);
     }
     let Some(word) = &args.source else {
         return Err(output::refuse(
@@ -226,35 +227,12 @@ fn available(args: &AddServerArgs, env: &Environment) -> Result<AvailableServer,
         ));
     };
     if word.contains("://") {
-        let one = OneServer { url: Some(word.clone()), ..args.one.clone() };
-        return source::direct(None, &one, env).map_err(refused);
+        let one = DirectServer { url: Some(word.clone()), ..args.one.direct() };
+        return direct(None, &one, env).map_err(refused);
     }
     let origin = ServerOrigin::parse(word);
     let registry = args.registry.registry.as_ref();
-    wait_for(source::find(&origin, args.via.as_deref(), (registry, env)))
-}
-
-impl AvailableServer {
-    /// The inputs that its entry refers to.
-    pub fn needed(&self) -> impl Iterator<Item = &ServerInput> {
-        let entry = self.entry.to_string();
-        self.inputs.iter().filter(move |input| entry.contains(&format!("${{input:{}}}", input.id)))
-    }
-
-    /// Unpacks its bundle, if it is one.
-    ///
-    /// # Errors
-    /// When the bundle is not sound, or cannot be written.
-    pub fn unpack(&self) -> Result<(), ExitStatus> {
-        let Some((bundle, folder)) = &self.bundle else { return Ok(()) };
-        bundle.unpack(folder).map_err(refused)
-    }
-}
-
-/// The edits that add an entry.
-fn edits(name: &ServerName, entry: &Value, declared: &[Value]) -> Vec<Edit> {
-    let inputs = declared.iter().map(|input| Edit::AddInput { input: input.clone() });
-    inputs.chain([Edit::Add { name: name.clone(), entry: entry.clone() }]).collect()
+    wait_for(find(&origin, args.via.as_deref(), (registry, env)))
 }
 
 /// Stores the secrets of an entry.
@@ -288,44 +266,8 @@ pub fn remind(settled: &SettledEntry) {
 /// What a server is, runs and needs, for people.
 fn described(name: &ServerName, server: &AvailableServer, review: &Review) -> String {
     let mut out = format!("{}\n", SafeText::line(name.as_str()));
-    let mut line = |label: &str, text: &str| {
-        let _ = writeln!(out, "  {label:10} {}", SafeText::line(text));
-    };
-    for (label, text) in &server.facts {
-        line(label, text.as_str());
-    }
-    let is_command = |label: &str| {
-        ["command", "args", "url"].iter().any(|key| {
-            label.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
-        })
-    };
-    let words: Vec<&str> = review
-        .shown
-        .iter()
-        .filter(|(label, _)| is_command(label))
-        .map(|(_, value)| value.as_str())
-        .collect();
-    line("runs", &words.join(" "));
-    for (label, value) in review.shown.iter().filter(|(label, _)| !is_command(label)) {
-        line("with", &format!("{label} {value}"));
-    }
-    for input in server.needed() {
-        let mut text = input.id.clone();
-        for (word, is_so) in [("secret", input.is_secret), ("required", input.is_required)] {
-            if is_so {
-                let _ = write!(text, ", {word}");
-            }
-        }
-        if let Some(default) = &input.default {
-            let _ = write!(text, ", else {default}");
-        }
-        if !input.description.is_empty() {
-            let _ = write!(text, ": {}", input.description);
-        }
-        line("needs", &text);
-    }
-    for danger in &review.dangers {
-        line("careful", danger);
+    for (label, text) in server.described(review) {
+        let _ = writeln!(out, "  {label:10} {text}");
     }
     out
 }

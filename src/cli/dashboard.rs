@@ -123,6 +123,7 @@ fn show(
         show: show_of_demo(cli),
         chat,
         apps,
+        tries: Some(super::add::trial::in_dashboard(&cli.common, telemetry)),
     };
     tui::run(source, options).map_err(|error| {
         output::complain(&error.to_string());

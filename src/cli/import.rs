@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::add::source::MAX_PUBLISHED_BYTES;
 use super::args::ImportArgs;
 use super::output::{self, CommandResult, ExitStatus, problems};
 use base::{SafeText, ServerName};
@@ -14,7 +13,7 @@ use config::{
     Conflict, Diagnostic, Environment, FileFormat, ImportHost, Imported, Severity, import_places,
     merge_import, preview_import, read_import, write_with_backup,
 };
-use reach::{Bundle, FoundServers, PublishedServer, ReachError, ServerInput};
+use reach::{Bundle, FoundServers, MAX_PUBLISHED_BYTES, PublishedServer, ReachError, ServerInput};
 
 /// A file without servers.
 const EMPTY: &str = "{\n  \"servers\": {}\n}\n";

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::add::inputs::{answers, settle};
-use crate::add::source::{newest, registry, way};
+use crate::add::inputs::answers;
 use crate::add::trial::{FileDraft, raw_entry, raw_servers, run_trial};
 use crate::add::{RegistryArgs, keep_secrets, refused, remind, wait_for};
 use crate::args::Common;
@@ -20,7 +19,7 @@ use ::deck::TrustStore;
 use base::text::path::spelled;
 use base::{SafeText, ServerName};
 use config::{Edit, Environment};
-use reach::{Bundle, ReachError, ServerInput};
+use reach::{Bundle, ReachError, ServerInput, newest, registry, settle, way};
 
 /// `mcpdeck upgrade`
 #[derive(Debug, Args)]

@@ -89,6 +89,27 @@ pub struct Saving {
     pub edited: Value,
 }
 
+/// A server to add to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AddedServer {
+    /// Its name; none that is taken.
+    pub name: ServerName,
+    /// Its entry.
+    pub entry: Value,
+    /// Inputs that the entry declares and that the file does not have yet.
+    pub inputs: Vec<Value>,
+    /// Secrets that the entry refers to, for the store of the user.
+    pub secrets: Vec<(String, Secret)>,
+}
+
+impl AddedServer {
+    /// A server without inputs and secrets.
+    pub const fn new(name: ServerName, entry: Value) -> Self {
+        Self { name, entry, inputs: Vec::new(), secrets: Vec::new() }
+    }
+}
+
 /// A change of a file that needs no form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileChange {
@@ -100,6 +121,8 @@ pub enum FileChange {
     Duplicate(ServerName),
     /// Removes a server.
     Remove(ServerName),
+    /// Adds a server as it was shown to the user, which counts as approved.
+    Add(Box<AddedServer>),
     /// Adds servers of other programs; one whose name is taken stays as it is. A variable that they
     /// refer to and that is not set becomes an input.
     Import(Imported),

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::command::{FileChange, Saving};
+use super::command::{AddedServer, FileChange, Saving};
+use super::policy::SecretStore;
 use base::ServerName;
 use config::{
     Conflict, ENTRY_NAME, Edit, EditError, Environment, Imported, Loaded, ShownEntry, Undo,
@@ -86,11 +87,33 @@ impl FileEditor<'_> {
                     (vec![copy.clone(), name.clone()], format!("{copy} is a copy of {name}"));
                 (about, Edit::Duplicate { name, copy })
             }
+            FileChange::Add(added) => return self.add(*added),
             FileChange::Import(imported) => return self.import(imported),
         };
         let file = about.0.last().map(|name| self.file_of(name)).unwrap_or_default();
         before.push(edit);
         self.write(&file, read_for_edit(&file)?, &before, about)
+    }
+
+    /// Stores the secrets of a server and adds it.
+    fn add(self, added: AddedServer) -> Result<Made, EditError> {
+        let AddedServer { name, entry, inputs, secrets } = added;
+        let file = self.own_file();
+        let mut edits: Vec<Edit> =
+            inputs.into_iter().map(|input| Edit::AddInput { input }).collect();
+        edits.push(Edit::Add { name: name.clone(), entry });
+        let before = read_for_edit(&file)?;
+        if !secrets.is_empty() {
+            let store = SecretStore::from_env(self.environment);
+            let store = store.ok_or_else(|| {
+                EditError::Refused("there is no folder in which secrets could be kept".to_owned())
+            })?;
+            for (id, value) in &secrets {
+                store.set(id, value).map_err(EditError::Refused)?;
+            }
+        }
+        let words = format!("{name} was added");
+        self.write(&file, before, &edits, (vec![name], words))
     }
 
     /// Adds servers of other programs.

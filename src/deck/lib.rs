@@ -41,7 +41,9 @@ pub use browser::open_browser;
 pub use chats::Stored;
 pub use chats::{ChatStore, KeptChat};
 pub use clients::{ClientView, Clients};
-pub use command::{ConfigCommand, DeckEvent, FileChange, KeepInput, Masks, Notebook, Saving};
+pub use command::{
+    AddedServer, ConfigCommand, DeckEvent, FileChange, KeepInput, Masks, Notebook, Saving,
+};
 pub use definitions::KeptDefinitions;
 pub use files::{load_json, parse_json};
 pub use handle::{Alongside, Deck, DeckBuilder};

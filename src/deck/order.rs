@@ -14,6 +14,7 @@ use base::text::SafeText;
 use base::{LogLevel, Redactor, ServerName};
 use config::RootConfig;
 use config::error::{Error, ErrorCode};
+use host::{AccessScope, GrantKind, NewGrant};
 use host::{
     CallOptions, CallOutcome, Digest, GrantId, Host, Origin, RuleKind, SessionRule, Validation,
 };
@@ -134,6 +135,17 @@ pub enum PolicyOrder {
         digest: Digest,
         /// Whether it is accepted.
         accept: bool,
+    },
+    /// Permits a caller to call one tool.
+    Grant {
+        /// The caller, in the spelling of [`host::Origin`].
+        origin: String,
+        /// Its profile.
+        profile: String,
+        /// The tool, `server.tool`; no pattern.
+        tool: String,
+        /// How long, in seconds; without it, until it is revoked or the tool changes.
+        seconds: Option<u64>,
     },
     /// Revokes a grant.
     Revoke(GrantId),
@@ -321,6 +333,24 @@ impl PolicyOrder {
                     (policy.refuse(&server, name, digest), "refused")
                 };
                 done.map(|()| format!("{server} {}: {word}", name.unwrap_or("instructions")))
+            }
+            Self::Grant { origin, profile, tool, seconds } => {
+                // What a caller asked for is a name here, not a pattern.
+                if tool.contains(['*', '?', '[', ']', '{', '}', '!', '\\', '/', ':']) {
+                    return Err(format!("`{tool}` cannot be granted by its name alone"));
+                }
+                let words = format!("{origin} may call {tool}");
+                let now = policy.now();
+                let until = seconds.map(|seconds| now.plus(Duration::from_secs(seconds)));
+                let kind = match until {
+                    Some(until) => GrantKind::Once { until: Some(until), session: None },
+                    None => GrantKind::Always,
+                };
+                let scopes = [AccessScope::ToolsCall].into_iter().collect();
+                let allowed_tools = vec![tool];
+                policy
+                    .grant(NewGrant { origin, profile, scopes, allowed_tools, kind })
+                    .map(|grant| format!("grant {}: {words}", grant.id))
             }
             Self::Revoke(id) => policy.revoke(id).map(|_| format!("grant {id} revoked")),
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::command::{ConfigCommand, DeckEvent, KeepInput, Masks, Notebook};
+use super::command::{ConfigCommand, DeckEvent, FileChange, KeepInput, Masks, Notebook};
 use super::definitions::KeptDefinitions;
 use super::edits::{FileEditor, Made};
 use super::handle::{DeckBuilder, DeckSource};
@@ -225,13 +225,16 @@ impl DeckTask {
                 };
                 self.send(DeckEvent::Saved(outcome));
             }
-            ConfigCommand::Change(change) => match self.editor().change(change) {
-                Ok(made) => {
-                    let words = self.made(made, false).await;
-                    self.send(DeckEvent::Done(words));
+            ConfigCommand::Change(change) => {
+                let is_shown = matches!(change, FileChange::Add(_));
+                match self.editor().change(change) {
+                    Ok(made) => {
+                        let words = self.made(made, is_shown).await;
+                        self.send(DeckEvent::Done(words));
+                    }
+                    Err(error) => self.fail(error.to_string()),
                 }
-                Err(error) => self.fail(error.to_string()),
-            },
+            }
             ConfigCommand::Undo => self.undo().await,
         }
     }

@@ -20,6 +20,7 @@ const MAX_FILES: usize = 50_000;
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
 /// A bundle that was read, and not yet unpacked.
+#[derive(PartialEq)]
 pub struct Bundle {
     bytes: Vec<u8>,
     manifest: Value,

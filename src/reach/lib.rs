@@ -9,6 +9,8 @@ mod connections;
 mod found;
 mod registry;
 mod server_json;
+mod settle;
+mod source;
 
 pub use bundle::Bundle;
 pub use connections::{
@@ -19,4 +21,9 @@ pub use found::{FoundServer, FoundServers};
 pub use registry::{Registry, SearchResult};
 pub use server_json::{
     PublishedBundle, PublishedServer, ServerInput, ServerWay, package_way, short_server_name,
+};
+pub use settle::{SettledEntry, settle};
+pub use source::{
+    AvailableServer, DirectServer, FoundSource, MAX_PUBLISHED_BYTES, ServerOrigin, command_words,
+    direct, edits_to_add, find, find_by_words, newest, registry, review_of, way,
 };

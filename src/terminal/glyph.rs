@@ -48,6 +48,8 @@ glyphs! {
     ellipsis: GlyphText = "…", "~";
     /// Horizontal rule.
     horizontal: GlyphText = "─", "-";
+    /// Horizontal rule of what has the focus.
+    heavy: GlyphText = "━", "=";
     /// Vertical rule.
     vertical: GlyphText = "│", "|";
     /// Rule meeting a vertical one below it.

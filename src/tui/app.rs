@@ -14,6 +14,7 @@ use crate::app::pointer::Pointer;
 use crate::app::screens::{OpenScreen, Screens};
 use crate::call::BENCH_WIDTH;
 use crate::call::export::ExportOrigin;
+use crate::chat::ChatScreen;
 use crate::effect::{ConfigCommand, Effect, FileChange, Order};
 use crate::keymap::KeyScope;
 use crate::layout::Layout;
@@ -21,6 +22,7 @@ use crate::message::{Message, UserFiles};
 use crate::model::Model;
 use crate::overlay::{self, Confirm, NamePrompt, Named, Palette, TextReader};
 use crate::pane::{Cx, Out, Pane, PaneId, Ui};
+use crate::panel::{Panel, draw_titles};
 use crate::pick::Choice;
 use crate::prefs::Prefs;
 use crate::prelude::*;
@@ -662,7 +664,8 @@ impl App {
             }
             sides.push(chrome::SideTab { action: Action::Policy, labels });
         }
-        if open == Some(Action::Chat) {
+        let chats = self.screens.chat.as_ref().is_some_and(ChatScreen::is_used);
+        if open == Some(Action::Chat) || chats {
             let labels = ["{chat} Chat", "{chat}"].map(spelled);
             sides.push(chrome::SideTab { action: Action::Chat, labels });
         }
@@ -689,8 +692,39 @@ impl App {
         self.panes.get(self.pane).render(&here, layout.main, buf);
     }
 
-    /// Draws the rule above the keys anew, joins the rules, and draws the slider of a recording.
+    /// The panels that are visible, from left to right.
+    fn panels(&self, layout: &Layout) -> Vec<Panel> {
+        let mut out = Vec::new();
+        let filling = self.screens.filling();
+        let area = self.filling_area(layout);
+        let is_beside = area.x > layout.main.x;
+        if filling.is_none() || is_beside {
+            let focus = filling.is_none() && self.focus == AppFocus::Pane;
+            let on_servers = filling.is_none() && !focus;
+            let servers = layout.servers.map(|area| Panel::new(area, ink!("servers"), on_servers));
+            out.extend(servers);
+            let division = self.panes.get(self.pane).division(layout.main, &self.model);
+            let own = division.panels(Ink::line(&self.pane.name().to_lowercase()));
+            out.extend(
+                own.into_iter().map(|panel| Panel { focused: panel.focused && focus, ..panel }),
+            );
+        }
+        let beside = self.call_beside().and_then(|call| self.screens.calls.screens.get(call));
+        let over = filling.or_else(|| beside.map(|screen| screen as &dyn Screen));
+        if let Some(screen) = over {
+            out.retain(|panel| panel.area.x < area.x);
+            let panels = screen.panels(area).into_iter();
+            out.extend(
+                panels.map(|panel| Panel { focused: panel.focused && filling.is_some(), ..panel }),
+            );
+        }
+        out
+    }
+
+    /// Draws the rule above the keys anew, the titles of the panels and the slider of a recording,
+    /// and joins the rules.
     fn finish_rules(&self, cx: &Cx<'_>, layout: &Layout, buf: &mut Buffer) {
+        draw_titles(cx, &self.panels(layout), buf);
         if let Some(bottom) = layout.bottom_rule {
             Pen::new(buf, bottom).rule(cx.glyphs.horizontal, cx.style(Role::Rule));
         }

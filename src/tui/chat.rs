@@ -104,6 +104,11 @@ pub struct ChatScreen {
 }
 
 impl ChatScreen {
+    /// Whether there is a conversation to go back to.
+    pub const fn is_used(&self) -> bool {
+        !self.entries.is_empty()
+    }
+
     /// Handles news from the chat task.
     pub fn news(&mut self, news: ChatNews) {
         match news {

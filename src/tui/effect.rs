@@ -12,13 +12,15 @@ use crate::prefs::Prefs;
 use crate::prelude::*;
 use crate::result::{PictureJob, ResultFile};
 use crate::user_command::FilledCommand;
-use base::LogLevel;
+use base::{LogLevel, Secret};
+use config::Severity;
 use deck::SavedCall;
 pub use deck::{CallRequest, CallTarget, ClientOrder, Order, PolicyOrder, ServerCommand};
 pub use deck::{ConfigCommand, FileChange, KeepInput, Saving};
 use deck::{DriftPlace, HistoryRecord, Lock, LockedServer, ScriptedAnswer};
 use host::CacheKey;
 use protocol::{ApprovalId, ListKind};
+use reach::AvailableServer;
 
 /// A side effect; the dashboard itself handles those down to [`Effect::OpenResource`].
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +61,10 @@ pub enum Effect {
     Baseline(Baseline),
     /// Look for servers of other programs on this machine; they come back as a message.
     FindServers,
+    /// Look for a server by the user's words, to be added to this file; it comes back as a message.
+    FindServer(String, PathBuf),
+    /// Start a server that is in no file yet, for a check; what was seen comes back as a message.
+    TryServer(Box<TrialRequest>),
     /// Change the lock file; its new content comes back as a message.
     Lock(LockChange),
     /// Drop a cache entry, or all.
@@ -137,6 +143,46 @@ pub struct AppRequest {
     pub arguments: Value,
     /// What came back.
     pub result: Value,
+}
+
+/// A server to start for a check, before it is in the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialRequest {
+    /// What was found; a bundle is unpacked.
+    pub server: Arc<AvailableServer>,
+    /// The file it would be added to.
+    pub file: PathBuf,
+    /// Its name there.
+    pub name: ServerName,
+    /// Its entry there, and the inputs that the entry declares.
+    pub entry: Value,
+    pub declared: Vec<Value>,
+    /// Answers to these inputs.
+    pub answers: Vec<(String, Secret)>,
+    /// Whether it is started; otherwise only unpacked.
+    pub checks: bool,
+}
+
+/// What the check of a server has seen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialReport {
+    /// Whether the server could be started and looked at.
+    pub is_whole: bool,
+    /// What it offers, or how far its start came.
+    pub words: SafeText,
+    /// What is wrong with it, the worst first.
+    pub findings: Vec<TrialFinding>,
+    /// Its last lines on stderr, when it did not start.
+    pub last_lines: Vec<SafeText>,
+}
+
+/// Something wrong that a check has found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialFinding {
+    pub severity: Severity,
+    pub text: SafeText,
+    /// What to do about it; may be empty.
+    pub help: SafeText,
 }
 
 /// What to do with a file that already exists.

@@ -54,6 +54,8 @@ named! {
         ServerKeys = "server-keys",
         /// Servers of other programs to take over.
         Import = "import",
+        /// A server being added.
+        AddServer = "add-server",
         /// A value the configuration asks for.
         Input = "input",
         /// A server that needs the user to sign in.

@@ -46,6 +46,7 @@ pub mod model;
 pub mod overlay;
 mod pacer;
 pub mod pane;
+pub mod panel;
 pub mod pick;
 pub mod player;
 pub mod policy;
@@ -62,11 +63,11 @@ pub mod widget;
 pub use terminal::{chord, graphics, ink, input, look, theme};
 
 pub use call::export::{ExportOrigin, Start};
-pub use effect::AppRequest;
+pub use effect::{AppRequest, TrialFinding, TrialReport};
 pub use engine::DashboardSource;
-pub use reach::{FoundServer, FoundServers};
+pub use reach::{FoundServer, FoundServers, FoundSource, find_by_words};
 pub use run::{DashboardOptions, HostLogLevel, Show, run};
-pub use runner::OpenApp;
+pub use runner::{OpenApp, TrialConfig, TryServer};
 
 /// The key table as Markdown, including the user's keymap file.
 ///

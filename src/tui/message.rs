@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crossterm::event::Event;
 
 use crate::chat::port::ChatNews;
-use crate::effect::Baseline;
+use crate::effect::{Baseline, TrialReport};
 use crate::form::CheckResult;
 use crate::player::Played;
 use crate::prelude::*;
@@ -14,7 +14,7 @@ use config::error::Error;
 use deck::{Answers, DeckEvent, Lock, News};
 use host::{CacheKey, CallOutcome, Drafted};
 use protocol::{ApprovalId, CallId, Payload, Progress};
-use reach::FoundServers;
+use reach::{FoundServers, FoundSource};
 use terminal::graphics::TerminalReply;
 
 /// Something that happened.
@@ -40,6 +40,10 @@ pub enum Message {
     Baseline(Baseline, Result<Lock, SafeText>),
     /// Servers of other programs on this machine.
     Found(Box<FoundServers>),
+    /// What was found for the user's words, or why nothing was.
+    ServerFound(Result<FoundSource, SafeText>),
+    /// What the check of a server has seen, unless it was only to be unpacked; or why there was none.
+    ServerTried(Result<Option<Box<TrialReport>>, SafeText>),
     /// The content of a cache entry.
     CacheContent(CacheKey, Option<Payload>),
     /// What happened to the configuration.

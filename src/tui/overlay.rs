@@ -11,6 +11,7 @@ use crate::prelude::*;
 use crate::screen::Screen;
 use crate::widget::{Pen, frame};
 
+mod add_server;
 mod confirm;
 mod consent;
 mod import;
@@ -20,6 +21,7 @@ mod palette;
 mod reader;
 mod sign_in;
 mod why;
+pub use add_server::AddServerDialog;
 pub use confirm::Confirm;
 pub use consent::Consent;
 pub use import::ImportDialog;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::keymap::KeyScope;
 use crate::model::Model;
+use crate::panel::Division;
 use crate::prelude::*;
 use crate::widget::{KeepFilter, TextInput};
 
@@ -191,6 +192,11 @@ pub trait Pane {
         None
     }
 
+    /// How it is divided.
+    fn division(&self, area: Rect, _model: &Model) -> Division {
+        Division::whole(area)
+    }
+
     /// Moves the focus on within the pane; returns whether it stayed inside.
     fn focus_next(&mut self, _ui: Ui<'_>) -> bool {
         false
@@ -220,6 +226,11 @@ macro_rules! of_browser {
 
         fn focus_next(&mut self, ui: $crate::pane::Ui<'_>) -> bool {
             self.browser.split.focus_next(ui.area)
+        }
+
+        fn division(&self, area: Rect, _model: &$crate::model::Model) -> $crate::panel::Division {
+            let part = self.browser.split.part;
+            $crate::panel::Division::from_browser(&self.browser.regions(area), part, area)
         }
     };
 }

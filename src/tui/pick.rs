@@ -34,6 +34,10 @@ pub enum Pick {
     Among(Ink, Vec<Choice>),
     /// Something for the open call.
     Call(CallPick),
+    /// Choose in which form messages are handed on.
+    ShareMessages(Box<SharedMessage>),
+    /// Copy this text.
+    CopyText(String),
     /// Compare definitions with those of this recording.
     Recording(String),
     /// Use a theme.
@@ -75,6 +79,18 @@ impl Pick {
             _ => 3,
         }
     }
+}
+
+/// A message that is handed on, alone or with the others that are listed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedMessage {
+    pub server: ServerName,
+    /// The whole message.
+    pub body: String,
+    /// The request that it is, or answers, unless that is not whole any more.
+    pub request: Option<Value>,
+    /// Which messages are meant by all of them.
+    pub all: Ink,
 }
 
 /// What is chosen or typed for the open call.

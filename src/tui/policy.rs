@@ -8,12 +8,13 @@ use crate::message::Message;
 use crate::model::Model;
 use crate::overlay::{NamePrompt, Named, Palette};
 use crate::pane::{Cx, Gesture, Out, PaneId, Ui};
+use crate::panel::{Division, Panel};
 use crate::pick::{Choice, Pick};
 use crate::prelude::*;
 use crate::screen::{Help, Screen, is_for_all};
 use crate::widget::{Browser, Doc, KeyLine, empty_text};
 use deck::{ClientView, Drift, DriftPlace, Lock, LockedServer, PolicyView};
-use host::{Digest, GrantId, HeldReason, ServerState, ServerView};
+use host::{Blocked, Digest, GrantId, HeldReason, PolicyAction, ServerState, ServerView};
 use protocol::{Capabilities, FieldChange, ListKind, Risk};
 
 mod detail;
@@ -220,6 +221,38 @@ impl PolicyScreen {
         }
     }
 
+    /// The call that was denied, if that is selected.
+    fn blocked_call<'a>(&self, model: &'a Model) -> Option<&'a Blocked> {
+        let Some(PolicyRow::Blocked(at, target)) = self.browser.selected() else { return None };
+        let mut all = model.blocked.iter();
+        let found = all.find(|one| one.at == *at && one.target == *target)?;
+        (found.action == PolicyAction::Call && !found.principal.is_person()).then_some(found)
+    }
+
+    /// Offers to permit the call that was denied.
+    fn offer_grant(&self, model: &Model, out: &mut Out) {
+        let Some(blocked) = self.blocked_call(model) else { return };
+        if model.playback.is_some() {
+            return out.warn(ink!("nothing is granted from a recording"));
+        }
+        let choice = |words: &'static str, seconds| {
+            let order = PolicyOrder::Grant {
+                origin: blocked.principal.origin.to_string(),
+                profile: blocked.principal.profile.to_string(),
+                tool: blocked.target.to_string(),
+                seconds,
+            };
+            Choice::new(ink!("{}", words), ink!(""), Pick::Order(Order::Policy(order)))
+        };
+        let choices = vec![
+            choice("for 10 minutes", Some(600)),
+            choice("for an hour", Some(3_600)),
+            choice("until it is revoked, or the tool changes", None),
+        ];
+        let origin = Ink::line(&blocked.principal.to_string());
+        out.choose(ink!("permit {} to {}", &blocked.target, origin), choices);
+    }
+
     /// Revokes a grant, or offers the actions for a client.
     fn revoke(&self, model: &Model, out: &mut Out) {
         match self.browser.selected() {
@@ -365,6 +398,9 @@ impl Screen for PolicyScreen {
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) {
         match action {
+            Action::Accept if self.blocked_call(ui.model).is_some() => {
+                self.offer_grant(ui.model, out);
+            }
             Action::Accept => self.decide(true, ui.model, out),
             Action::Refuse => self.decide(false, ui.model, out),
             Action::Revoke => self.revoke(ui.model, out),
@@ -420,9 +456,18 @@ impl Screen for PolicyScreen {
         self.browser.render_rows(cx, body, buf, |pen, row| self.row(cx, row, room, pen));
     }
 
+    fn panels(&self, area: Rect) -> Vec<Panel> {
+        let body = Self::body(area);
+        let (regions, part) = (self.browser.regions(body), self.browser.split.part);
+        Division::from_browser(&regions, part, body).panels(ink!("policy"))
+    }
+
     fn key_line(&self, keymap: &Keymap) -> KeyLine {
         let mut labels = keymap.labels(&self.scopes()[..1]);
         labels.retain(|(.., action)| match action {
+            Action::Accept if matches!(self.browser.selected(), Some(PolicyRow::Blocked(..))) => {
+                true
+            }
             Action::Accept | Action::Refuse => self.selected().is_some(),
             Action::Revoke => {
                 matches!(self.browser.selected(), Some(PolicyRow::Grant(_) | PolicyRow::Client(_)))

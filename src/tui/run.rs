@@ -20,7 +20,7 @@ use crate::engine::{DashboardSource, Engine, OpenedDeck};
 use crate::message::Message;
 use crate::pacer::Pacer;
 use crate::prelude::*;
-use crate::runner::{OpenApp, Runner, SessionFiles, forward};
+use crate::runner::{OpenApp, Runner, SessionFiles, TryServer, forward};
 use crate::state::{Places, read_prefs};
 use base::LogLevel;
 use base::clock::Clock;
@@ -61,6 +61,8 @@ pub struct DashboardOptions {
     pub chat: Option<OpenChat>,
     /// Shows results in the apps of their tools, in builds that can.
     pub apps: Option<OpenApp>,
+    /// Checks servers before they are added.
+    pub tries: Option<TryServer>,
 }
 
 /// Acts on the servers until it is stopped.
@@ -199,6 +201,7 @@ impl Dashboard {
         let (opened_sender, mut opened) = mpsc::channel(1);
         let mut runner = Runner::new(messages.clone(), files, options.reveal);
         runner.apps = options.apps.take();
+        runner.tries = options.tries.take();
         #[cfg(unix)]
         if let DashboardSource::Attached(socket) = &source {
             runner.remote = Some(AttachedSocket(socket.clone()));

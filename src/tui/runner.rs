@@ -10,20 +10,24 @@ use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::effect::{AppRequest, Baseline, CallRequest, Effect, Existing, LockChange};
+use crate::effect::{
+    AppRequest, Baseline, CallRequest, Effect, Existing, LockChange, TrialReport, TrialRequest,
+};
 use crate::message::{CallToken, Message};
 use crate::prefs::Prefs;
 use crate::result::{PictureJob, ResultFile};
 use crate::state;
+use base::ServerName;
+use base::secret::Secret;
 use base::text::SafeText;
-use config::Environment;
 use config::error::{Error, ErrorCode};
+use config::{Environment, apply_edit, read_for_edit};
 use deck::{
     Answers, History, Lock, News, Operated, Order, SavedCall, SavedCalls, ScriptedAnswer,
     open_browser,
 };
 use host::{CallOptions, Host};
-use reach::FoundServers;
+use reach::{FoundServers, ReachError, edits_to_add, find_by_words};
 
 /// Where data is stored beyond the session; data without a file is not stored.
 #[derive(Debug, Default)]
@@ -44,6 +48,22 @@ pub struct SessionFiles {
 pub type OpenApp =
     Arc<dyn Fn(Host, AppRequest) -> BoxFuture<'static, Result<(), Error>> + Send + Sync>;
 
+/// A configuration with a server that is to be checked.
+#[derive(Clone, Debug)]
+pub struct TrialConfig {
+    /// The file, and its text with the server in it.
+    pub path: PathBuf,
+    pub text: String,
+    /// The server.
+    pub name: ServerName,
+    /// Answers to inputs.
+    pub answers: Vec<(String, Secret)>,
+}
+
+/// Starts one server of a configuration, checks it and stops it.
+pub type TryServer =
+    Arc<dyn Fn(TrialConfig) -> BoxFuture<'static, Result<TrialReport, String>> + Send + Sync>;
+
 /// Performs effects that need no terminal.
 pub struct Runner {
     /// The open deck with its engine, once there is one.
@@ -53,6 +73,8 @@ pub struct Runner {
     pub remote: Option<crate::attached::AttachedSocket>,
     /// Shows results in the apps of their tools, in builds that can.
     pub apps: Option<OpenApp>,
+    /// Checks servers before they are added.
+    pub tries: Option<TryServer>,
     messages: mpsc::Sender<Message>,
     files: SessionFiles,
     /// The preferences as they were last read or written here.
@@ -73,6 +95,7 @@ impl Runner {
             #[cfg(unix)]
             remote: None,
             apps: None,
+            tries: None,
             messages,
             files,
             prefs,
@@ -129,6 +152,12 @@ impl Runner {
                 let content = host.cache_content(&key);
                 Message::CacheContent(key, content)
             }),
+            Effect::FindServer(words, file) => self.later(async move {
+                let found = find_server(&words, &file).await;
+                let found = found.map_err(|error| SafeText::line(&error.0));
+                Some(Message::ServerFound(found))
+            }),
+            Effect::TryServer(request) => self.try_server(*request),
             // A check that crashed is no verdict: the engine decides then.
             Effect::Check(token, job) => {
                 self.beside(move || Message::Checked(token, Box::new(job.run())));
@@ -191,6 +220,23 @@ impl Runner {
             Ok(deck) => self.later(order.perform(deck).map(said)),
             Err(error) => self.send(Message::Failed(error)),
         }
+    }
+
+    /// Starts a server for a check, after its bundle was unpacked.
+    fn try_server(&self, request: TrialRequest) {
+        let tries = self.tries.clone();
+        self.later(async move {
+            let checks = request.checks;
+            let prepared = tokio::task::spawn_blocking(move || prepared(request)).await;
+            let prepared = prepared.map_err(|error| error.to_string()).and_then(|done| done);
+            let tried = match (prepared, tries) {
+                (Err(why), _) => Err(why),
+                (Ok(_), _) if !checks => Ok(None),
+                (Ok(_), None) => Err("this build checks no servers".to_owned()),
+                (Ok(trial), Some(tries)) => tries(trial).await.map(|seen| Some(Box::new(seen))),
+            };
+            Some(Message::ServerTried(tried.map_err(|why| SafeText::line(&why))))
+        });
     }
 
     /// Overflow policy: effects come from keys, so few messages wait while the queue is full.
@@ -329,6 +375,25 @@ impl Runner {
             Err(problem) => self.send(refused(&problem)),
         }
     }
+}
+
+/// Looks for a server that could be added to a file.
+async fn find_server(words: &str, file: &Path) -> Result<reach::FoundSource, ReachError> {
+    let text = read_for_edit(file)
+        .map_err(|error| ReachError(format!("{}: {error}", file.display())))?
+        .unwrap_or_default();
+    find_by_words(words, (file, &text), &Environment::of_process()).await
+}
+
+/// The configuration with a server that is to be checked; its bundle is unpacked.
+fn prepared(request: TrialRequest) -> Result<TrialConfig, String> {
+    let TrialRequest { server, file, name, entry, declared, answers, .. } = request;
+    server.unpack().map_err(|error| error.0)?;
+    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let text = read_for_edit(&file).map_err(|error| at(&error))?.unwrap_or_default();
+    let edits = edits_to_add(&name, &entry, &declared);
+    let text = edits.iter().try_fold(text, |text, edit| apply_edit(&text, edit));
+    Ok(TrialConfig { text: text.map_err(|error| at(&error))?, path: file, name, answers })
 }
 
 /// Forwards every item as a message until one end is closed.

@@ -10,6 +10,7 @@ use crate::keymap::{KeyScope, Keymap};
 use crate::message::Message;
 use crate::model::{Model, Todo};
 use crate::overlay::Confirm;
+use crate::panel::Panel;
 use crate::pick::{Choice, Pick};
 use crate::prelude::*;
 use crate::widget::{KeyLine, TextInput};
@@ -129,6 +130,11 @@ pub trait Screen {
 
     /// Draws itself; a screen leaves the last row of its region free.
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer);
+
+    /// Its panels, when it has several.
+    fn panels(&self, _area: Rect) -> Vec<Panel> {
+        Vec::new()
+    }
 
     /// Pictures drawn in pixels over the cells.
     fn placements(&self, _look: &Styles, _area: Rect) -> Vec<Placement> {

@@ -2,6 +2,7 @@
 //! and no keys break the drawing.
 
 mod account;
+mod add;
 mod approvals;
 mod bench;
 mod changes;

@@ -16,14 +16,24 @@ use ::check::model::ConfigReport;
 use ::check::report::{ReportDetail, ReportFormat, Style};
 use ::check::run::{self, Plan};
 use ::check::{CheckVerdict, Report, Severity, lock};
+#[cfg(feature = "tui")]
+use ::check::{
+    model::{Counts, DoctorStatus},
+    run::CheckSignals,
+};
 use ::deck::{Lock, Review, TrustStore};
+#[cfg(feature = "tui")]
+use base::human::{Dur, count};
 use base::text::path::spelled;
-use base::{SafeText, ServerName};
+use base::{Redactor, SafeText, ServerName};
+#[cfg(feature = "tui")]
+use config::Diagnostic;
 use config::{
     Edit, Environment, Loaded, apply_edit, load_text, preview_import, read_for_edit,
     write_with_backup,
 };
 use host::HostView;
+use reach::review_of;
 
 /// A configuration file as it is, and as it would be.
 #[derive(Clone, Debug)]
@@ -85,16 +95,8 @@ impl FileDraft {
     /// # Errors
     /// When its entry cannot be used; the problems are printed.
     pub fn review(&self, name: &ServerName, env: &Environment) -> Result<Review, ExitStatus> {
-        let loaded = self.loaded(env)?.with_waiting();
-        let reviews = TrustStore::or_session(env).review(&loaded);
-        let own: Vec<_> = loaded
-            .diagnostics
-            .iter()
-            .filter(|d| d.server.as_ref() == Some(name))
-            .cloned()
-            .collect();
-        reviews.into_iter().find(|review| review.server == *name).ok_or_else(|| {
-            output::problems(&own);
+        review_of(&self.path, &self.after, name, env).map_err(|problems| {
+            output::problems(&problems);
             output::refuse("its entry cannot be used")
         })
     }
@@ -163,32 +165,9 @@ pub fn run_trial(
     (known, env): (Option<Lock>, &Environment),
 ) -> Result<ServerTrial, ExitStatus> {
     let loaded = draft.loaded(env)?;
-    let left_out = loaded.reasons();
-    let mut source = LoadedConfig {
-        config: loaded.config,
-        diagnostics: Vec::new(),
-        left_out,
-        path: Some(draft.path.clone()),
-    };
-    source.narrow(&[name.as_str().to_owned()]).map_err(|why| output::refuse(&why))?;
-    telemetry.redactor().learn(load::secrets(&source.config));
-    let known_names = source.config.servers.keys().map(|name| name.as_str().to_owned()).collect();
-    let plan = Plan {
-        config: source.config,
-        config_report: ConfigReport::default(),
-        known: known_names,
-        timeout: common.timeout,
-        fail_on: Severity::Warning,
-        allowed: Vec::new(),
-        providers: Vec::new(),
-        expectations: None,
-        calls: PlannedCalls::new(),
-        lock: known,
-        answers: AnswerScript::default(),
-        policy: Vec::new(),
-        accounts: deck::accounts(common, &OneServer::default()),
-        record: common.record.clone(),
-    };
+    let mut plan = trial_plan((common, telemetry.redactor()), (&draft.path, loaded), name)
+        .map_err(|why| output::refuse(&why))?;
+    plan.lock = known;
     let outcome = signals::block_on(async |signals| {
         let mut progress = ProgressLine::new();
         let stop = signals.stop.clone();
@@ -201,6 +180,107 @@ pub fn run_trial(
     }
     let offered = lock::renewed(Lock::default(), &outcome.subjects, |_| true);
     Ok(ServerTrial { report: outcome.report, offered })
+}
+
+/// A check of one server of a configuration, and of those it depends on.
+fn trial_plan(
+    (common, redactor): (&Common, &Redactor),
+    (path, loaded): (&Path, Loaded),
+    name: &ServerName,
+) -> Result<Plan, String> {
+    let left_out = loaded.reasons();
+    let mut source = LoadedConfig {
+        config: loaded.config,
+        diagnostics: Vec::new(),
+        left_out,
+        path: Some(path.to_owned()),
+    };
+    source.narrow(&[name.as_str().to_owned()])?;
+    redactor.learn(load::secrets(&source.config));
+    let known = source.config.servers.keys().map(|name| name.as_str().to_owned()).collect();
+    Ok(Plan {
+        config: source.config,
+        config_report: ConfigReport::default(),
+        known,
+        timeout: common.timeout,
+        fail_on: Severity::Warning,
+        allowed: Vec::new(),
+        providers: Vec::new(),
+        expectations: None,
+        calls: PlannedCalls::new(),
+        lock: None,
+        answers: AnswerScript::default(),
+        policy: Vec::new(),
+        accounts: deck::accounts(common, &OneServer::default()),
+        record: common.record.clone(),
+    })
+}
+
+/// Checks servers that the dashboard is about to add.
+#[cfg(feature = "tui")]
+pub fn in_dashboard(common: &Common, telemetry: &Telemetry) -> tui::TryServer {
+    // A recording of the dashboard is not one of these checks.
+    let common = Common { record: None, ..common.clone() };
+    let redactor = telemetry.redactor().clone();
+    std::sync::Arc::new(move |trial| {
+        let plan = planned(&trial, &common, &redactor);
+        Box::pin(async move {
+            let outcome = run::run(plan?, &CheckSignals::default(), &mut |_: &HostView| {}).await;
+            Ok(reported(&outcome.report))
+        })
+    })
+}
+
+#[cfg(feature = "tui")]
+fn planned(trial: &tui::TrialConfig, common: &Common, redactor: &Redactor) -> Result<Plan, String> {
+    let in_words = |problems: Vec<Diagnostic>| {
+        let all: Vec<String> = problems.iter().map(|problem| problem.message.clone()).collect();
+        all.join("; ")
+    };
+    let mut env = load::environment(common).map_err(in_words)?;
+    env.inputs.extend(trial.answers.iter().cloned());
+    let loaded = load_text(&trial.path, &trial.text, &env).map_err(in_words)?;
+    trial_plan((common, redactor), (&trial.path, loaded), &trial.name)
+}
+
+/// The report as the dashboard shows it.
+#[cfg(feature = "tui")]
+fn reported(report: &Report) -> tui::TrialReport {
+    let is_whole = matches!(report.verdict, CheckVerdict::Ok | CheckVerdict::Violated);
+    let line = |text: &str| SafeText::line(text);
+    let mut findings: Vec<tui::TrialFinding> = report
+        .all()
+        .filter(|(_, finding)| finding.severity > Severity::Note)
+        .map(|(_, finding)| tui::TrialFinding {
+            severity: finding.severity,
+            text: line(&finding.in_words()),
+            help: line(&finding.help),
+        })
+        .collect();
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let servers = &report.servers;
+    let words = if is_whole {
+        let sum = |of: fn(&Counts) -> usize| servers.iter().map(|one| of(&one.counts)).sum();
+        let offered: [(usize, &str); 3] = [
+            (sum(|counts| counts.tools), "tool"),
+            (sum(|counts| counts.resources + counts.resource_templates), "resource"),
+            (sum(|counts| counts.prompts), "prompt"),
+        ];
+        let offered = offered.iter().filter(|(n, _)| *n > 0).map(|(n, noun)| count(*n, noun));
+        let offered: Vec<String> = offered.map(|text| text.to_string()).collect();
+        let offered = if offered.is_empty() { "nothing".to_owned() } else { offered.join(", ") };
+        format!("started in {}; it offers {offered}", Dur(report.took))
+    } else {
+        let failed = servers.iter().flat_map(|server| &server.steps);
+        let failed = failed.into_iter().find(|step| step.status == DoctorStatus::Failed);
+        failed.map_or_else(
+            || "it could not be checked".to_owned(),
+            |step| format!("it did not start: {}: {}", step.name, step.detail),
+        )
+    };
+    let last_lines = servers.iter().flat_map(|server| &server.stderr_tail);
+    let last_lines = last_lines.map(|text| line(text)).collect();
+    tui::TrialReport { is_whole, words: line(&words), findings, last_lines }
 }
 
 /// The entry of a server as it stands in a text.

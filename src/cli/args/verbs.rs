@@ -203,6 +203,16 @@ impl OneServer {
         self.url.is_some() || !self.command.is_empty()
     }
 
+    /// The server by its address or its command, with its headers or its variables.
+    pub fn direct(&self) -> reach::DirectServer {
+        let pairs = if self.url.is_some() { &self.given.header } else { &self.given.env };
+        reach::DirectServer {
+            url: self.url.clone(),
+            command: self.command.clone(),
+            pairs: pairs.iter().cloned().collect(),
+        }
+    }
+
     /// The one server that the arguments name, if they name one.
     ///
     /// # Errors

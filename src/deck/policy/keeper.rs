@@ -18,10 +18,10 @@ use crate::policy::{
     GrantStore, LOST_RULES_END, POLICY_FILE, PolicyFile, RightsFile, RulesMemory, Standing,
     granted, load_policy, of_session, state_file,
 };
-use base::ServerName;
 use base::file::read_text;
 use base::notices::tell_after;
 use base::watch::Fingerprint;
+use base::{ServerName, Timestamp};
 use config::Environment;
 use host::{
     AuditConfig, DEFAULT_PROFILE, Digest, Fact, Grant, GrantId, GrantKind, Grants, HeldTool, Host,
@@ -236,6 +236,11 @@ impl PolicyKeeper {
         let offered = view.servers.values();
         let offered = offered.map(|it| OfferedNames::of_tools(it.name.clone(), lists(it)));
         unmatched_tools(patterns, &offered.collect::<Vec<_>>())
+    }
+
+    /// The time of the host, by which grants end.
+    pub fn now(&self) -> Timestamp {
+        self.inner.host.clock().now()
     }
 
     /// Adds a grant.

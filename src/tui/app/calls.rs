@@ -18,6 +18,7 @@ use host::{
     ApprovalRequest, BuildEnd, CallOutcome, CallView, DevView, HostView, ServerState, ServerView,
 };
 use protocol::{ApprovalId, CallId, ListKind};
+use serde_json::json;
 use terminal::look::Styles;
 
 /// Time between frames while a call runs and nothing else happens.
@@ -354,6 +355,23 @@ pub(super) fn request_of_call(call: CallId, view: &HostView) -> Option<&Approval
     let mut sent = view.pending.values().filter(|request| request.call == Some(call));
     let mut maybe = view.pending.values().filter(|request| request.candidates.contains(&call));
     sent.next().or_else(|| maybe.next()).map(|request| &**request)
+}
+
+/// What a request on the wire calls, with its arguments; a method that has no form of its own is a
+/// request as such.
+pub(super) fn called(view: &ServerView, request: &Value) -> Option<(CallSubject, Value)> {
+    let params = request.get("params").cloned().unwrap_or_default();
+    let text = |key: &str| params.get(key).and_then(Value::as_str);
+    let arguments = || params.get("arguments").cloned().unwrap_or_else(|| json!({}));
+    let method = request.get("method").and_then(Value::as_str)?;
+    let offered = match method {
+        "tools/call" => subject_of(view, ListKind::Tools, text("name")?),
+        "prompts/get" => subject_of(view, ListKind::Prompts, text("name")?),
+        "resources/read" => Some(resource_of(view, text("uri")?)),
+        _ => None,
+    };
+    let plain = || (request_of(view), json!({"method": method, "params": params}));
+    Some(offered.map_or_else(plain, |subject| (subject, arguments())))
 }
 
 /// The subject with this name or URI in one of a server's lists.

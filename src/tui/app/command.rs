@@ -13,7 +13,8 @@ use crate::entry::FormScreen;
 use crate::keymap::KeyScope;
 use crate::model::{EngineState, Model, Todo};
 use crate::overlay::{
-    Confirm, Consent, ImportDialog, InputDialog, NamePrompt, Named, Palette, WhyAbout, WhyDialog,
+    AddServerDialog, Confirm, Consent, ImportDialog, InputDialog, NamePrompt, Named, Palette,
+    WhyAbout, WhyDialog,
 };
 use crate::pane::config::{PLANNED, touched};
 use crate::pane::logs::level_word;
@@ -392,6 +393,11 @@ impl App {
                 screens.send_request(&server, Some(*request), model, out);
             }
             Pick::Among(title, choices) => self.choose(title, choices),
+            Pick::ShareMessages(message) => {
+                let choices = screens.share_choices(*message, model);
+                self.choose(ink!("copy as"), choices);
+            }
+            Pick::CopyText(text) => out.copy(text),
             Pick::Call(pick) => {
                 screens.calls.remember_share(&pick);
                 let wanted = screens.call_screen().map(|screen| screen.picked(pick));
@@ -583,7 +589,7 @@ impl App {
     fn edit_action(&mut self, action: Action) {
         let change = |change| Effect::Config(ConfigCommand::Change(change));
         let effect = match (action, self.target_server()) {
-            (Action::AddServer, _) => return self.open_templates(),
+            (Action::AddServer, _) => return self.open_add_server(),
             (Action::Import, _) => Effect::FindServers,
             (Action::EditFile, name) => {
                 let Some((file, line)) = self.model.place_of(name.as_ref()) else { return };
@@ -629,15 +635,12 @@ impl App {
         self.confirm(title, lines, yes);
     }
 
-    fn open_templates(&mut self) {
-        let choices = server_templates().into_iter().enumerate().map(|(n, (title, entry))| {
-            Choice::new(
-                ink!("{}", title),
-                Ink::line(entry["command"].as_str().unwrap_or("url")),
-                Pick::Template(n),
-            )
-        });
-        self.choose(ink!("add a server"), choices.collect());
+    fn open_add_server(&mut self) {
+        let file = self.own_file().unwrap_or_default();
+        let taken = self.model.view.servers.keys().cloned();
+        let left_out = self.model.left_out().into_iter().map(|(name, _)| name.clone());
+        let taken = taken.chain(left_out).collect();
+        self.open(AddServerDialog::new(file, taken));
     }
 
     /// Opens the form of a new server.

@@ -149,6 +149,10 @@ impl App {
                 self.open(reader);
             }
             Message::Found(found) => self.offer_import(*found),
+            // Without the dialog that waits for them, nobody does.
+            message @ (Message::ServerFound(_) | Message::ServerTried(_)) => {
+                self.screens.receive(&message, &mut self.out);
+            }
             Message::Recording(file) => {
                 self.model.recording = file;
                 self.mark(Redraw::Now);

@@ -2,9 +2,9 @@
 //! The topmost screen or dialog gets keys, mouse and pasted text, except for a few global keys.
 
 use super::answers::{OpenAnswers, how_many, is_alike, send_next, send_others};
-use super::calls::{Calls, named, request_of, resource_of, subject_of};
+use super::calls::{Calls, called, named, request_of, resource_of, subject_of};
 use crate::approval::answering::AnsweringStage;
-use crate::call::export::{ExportOrigin, Start};
+use crate::call::export::{Export, ExportOrigin, Start, WrittenCall};
 use crate::call::{CallScreen, CallSubject};
 use crate::chat::ChatScreen;
 use crate::effect::{Effect, Order};
@@ -15,10 +15,10 @@ use crate::model::{Model, Todo};
 use crate::overlay::SignInDialog;
 use crate::pane::inbox::deny_all;
 use crate::pane::{Out, Redraw, Ui};
-use crate::pick::ApprovalPick;
+use crate::pick::{ApprovalPick, Choice, Pick, SharedMessage};
 use crate::prelude::*;
 use crate::screen::Screen;
-use host::{ApprovalRequest, HostView, RuleKind};
+use host::{ApprovalRequest, HostView, RuleKind, Validation};
 use protocol::{ApprovalId, ListKind, RequestKind};
 
 /// An open screen. The state of calls, answers and the chat is kept after closing.
@@ -354,12 +354,52 @@ impl Screens {
     fn show_call(&mut self, subject: CallSubject, model: &Model, out: &mut Out) -> &mut CallScreen {
         let number = self.calls.show(subject, model.now);
         self.push(OpenScreen::Call(number), out);
+        let origin = self.origin_now(model);
         let screen = &mut self.calls.screens[number];
-        screen.origin = self.origin.clone();
-        if let Start::Files(named) = &mut screen.origin.start {
+        screen.origin = origin;
+        screen
+    }
+
+    /// Where the servers come from now.
+    fn origin_now(&self, model: &Model) -> ExportOrigin {
+        let mut origin = self.origin.clone();
+        if let Start::Files(named) = &mut origin.start {
             *named = model.files.iter().map(|file| file.path.clone()).collect();
         }
-        screen
+        origin
+    }
+
+    /// The forms in which a message is handed on: as it is, as a call in several languages, and with
+    /// all that are listed.
+    pub fn share_choices(&self, message: SharedMessage, model: &Model) -> Vec<Choice> {
+        let origin = self.origin_now(model);
+        let SharedMessage { server, body, request, all } = message;
+        let mut out = vec![Choice::new(ink!("the message"), ink!(""), Pick::CopyText(body))];
+        let view = model.server(&server);
+        let called = request.as_ref().zip(view).and_then(|(request, view)| called(view, request));
+        if let Some((subject, arguments)) = called {
+            let uri = subject.expanded(&arguments).unwrap_or_default();
+            let written = WrittenCall {
+                subject: &subject,
+                uri: &uri,
+                arguments: &arguments,
+                validation: Validation::Enforce,
+                origin: &origin,
+            };
+            for way in Export::ALL.into_iter().filter(|way| way.fits(&subject)) {
+                let text = Pick::CopyText(way.text(&written));
+                out.push(Choice::new(ink!("{}", way.name()), ink!("the call"), text));
+            }
+        }
+        let lists = [
+            ("JSON lines", "copied", Action::CopyAll),
+            ("JSON lines", "written to a file", Action::Save),
+            ("HTML page", "written to a file", Action::Page),
+        ];
+        out.extend(lists.into_iter().map(|(form, how, action)| {
+            Choice::new(ink!("{} with {}", form, &all), ink!("{}", how), Pick::Action(action))
+        }));
+        out
     }
 
     /// Opens an entry of a server's list, or a resource that is not listed. Resources and prompts

@@ -17,8 +17,8 @@ pub(super) struct CallRegions {
     head: Rect,
     pub(super) form: Rect,
     /// The rule between form and result that are side by side.
-    divider: Option<Rect>,
-    status: Option<Rect>,
+    pub(super) divider: Option<Rect>,
+    pub(super) status: Option<Rect>,
     pub(super) result: Option<Rect>,
 }
 
@@ -30,17 +30,18 @@ fn inset(area: Rect) -> Rect {
 
 impl CallScreen {
     pub(super) fn regions(&self, area: Rect) -> CallRegions {
-        let described = self.description(area).count() as u16;
+        let above_keys = Rect { height: area.height.saturating_sub(1), ..area };
+        let parts = Layout::horizontal([Fill(1), Length(1), Fill(1)]);
+        let columns = self.is_wide.then(|| parts.areas::<3>(above_keys));
+        let own = columns.map_or(above_keys, |[own, ..]| own);
+        let described = self.description(own).count() as u16;
         let head = 1 + described + u16::from(self.changed.is_some());
-        let [head, body, _] = Layout::vertical([Length(head), Fill(1), Length(1)]).areas(area);
+        let [head, body] = Layout::vertical([Length(head), Fill(1)]).areas(own);
         if self.runs.is_empty() && !self.is_wide {
             return CallRegions { head, form: body, divider: None, status: None, result: None };
         }
-        let mut divider = None;
-        let [form, rest] = if self.is_wide {
-            let [form, rule, rest] = Layout::horizontal([Fill(1), Length(1), Fill(1)]).areas(body);
-            divider = Some(rule);
-            [form, rest]
+        let [form, rest] = if let Some([_, _, rest]) = columns {
+            [body, rest]
         } else {
             let wanted = self.form.rows().len() as u16 + 2;
             let most = match self.focus {
@@ -51,7 +52,10 @@ impl CallScreen {
             Layout::vertical([Length(height), Fill(1)]).areas(body)
         };
         let axis = u16::from(rest.height >= MIN_AXIS_ROWS);
-        let [status, result] = Layout::vertical([Length(2 + axis), Fill(1)]).areas(rest);
+        let divider = columns.map(|[_, rule, _]| rule);
+        // Below the form, the first row is the rule between.
+        let rule = u16::from(divider.is_none());
+        let [status, result] = Layout::vertical([Length(rule + 1 + axis), Fill(1)]).areas(rest);
         CallRegions { head, form, divider, status: Some(status), result: Some(inset(result)) }
     }
 
@@ -91,7 +95,8 @@ impl CallScreen {
         }
         let regions = self.regions(area);
         let look = &self.uncovered(look);
-        self.draw_head(look, regions.head, self.description(area), buf);
+        let head = Rect { width: regions.head.width, ..area };
+        self.draw_head(look, regions.head, self.description(head), buf);
         form(&self.form, look, self.subject.verb(), regions.form, buf);
         if let Some(divider) = regions.divider {
             for y in divider.top()..divider.bottom() {
@@ -106,6 +111,13 @@ impl CallScreen {
         if let (Some(status), Some(result), Some(run)) =
             (regions.status, regions.result, self.run())
         {
+            let mut status = status;
+            if regions.divider.is_none() {
+                let rule = look.sign("─", "-").repeat(usize::from(status.width));
+                put(buf, status.x, status.y, status.width, &rule, look.rule);
+                status.y += 1;
+                status.height = status.height.saturating_sub(1);
+            }
             self.draw_status(keymap, look, now, (run, status), buf);
             draw_run(look, run, result, buf);
         }
@@ -171,13 +183,7 @@ impl CallScreen {
         if area.height == 0 {
             return;
         }
-        let rule = look.sign("─", "-").repeat(usize::from(area.width));
-        put(buf, area.x, area.y, area.width, &rule, look.rule);
-        if self.runs.len() > 1 {
-            let text = format!(" {} of {} ", self.shown + 1, self.runs.len());
-            let style = if self.focus == CallFocus::Result { look.accent } else { look.muted };
-            put(buf, area.x + 2, area.y, area.width.saturating_sub(2), &text, style);
-        }
+        let mut line = Rect { height: 1, ..area };
         if let Some(at) = self.updates.at {
             let mut text = format!(" updated {} times, last {} ", self.updates.count, clock(at));
             if self.updates.count == 1 {
@@ -188,15 +194,14 @@ impl CallScreen {
                 text.push_str(look.sign("· ", "- "));
                 text.push_str(again.as_str());
             }
-            let width = text.chars().count() as u16;
-            let x = area.right().saturating_sub(width + 2).max(area.x + 14);
-            put(buf, x, area.y, area.right().saturating_sub(x), &text, look.warning);
+            let wide = (text.chars().count() as u16).min(area.width / 2);
+            line.width -= wide;
+            put(buf, line.right(), area.y, wide, &text, look.warning);
         }
-        let y = area.y + area.height.min(2) - 1;
-        if area.height > 2 {
-            draw_axis(look, run, now, Rect { y: area.y + 2, height: 1, ..area }, buf);
+        if area.height > 1 {
+            draw_axis(look, run, now, Rect { y: area.y + 1, height: 1, ..area }, buf);
         }
-        let mut pen = Pen::new(buf, Rect { y, height: 1, ..area });
+        let mut pen = Pen::new(buf, line);
         if let RunState::Running { cancelling } = &run.state {
             let (elapsed, waiting) = run.clocks(now);
             let elapsed = Dur(elapsed);

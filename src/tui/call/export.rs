@@ -31,6 +31,15 @@ named! {
 }
 
 impl Export {
+    /// Whether calls of this subject have this format.
+    pub fn fits(self, subject: &CallSubject) -> bool {
+        match self {
+            Self::Curl => subject.has_address(),
+            Self::Rust | Self::Python | Self::TypeScript => subject.kind != SubjectKind::Request,
+            Self::CommandLine | Self::JsonRpc | Self::Arguments => true,
+        }
+    }
+
     /// The call in this format.
     pub fn text(self, call: &WrittenCall<'_>) -> String {
         match self {

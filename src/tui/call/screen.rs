@@ -13,6 +13,7 @@ use crate::keymap::{KeyScope, Keymap};
 use crate::message::{CallPurpose, CallToken, FormToken};
 use crate::pane::catalog::file_name;
 use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::panel::Panel;
 use crate::pick::{CallPick, Choice, LinePrompt, Pick};
 use crate::prelude::*;
 use crate::result::{ResultFile, ResultView};
@@ -575,14 +576,7 @@ impl CallScreen {
     }
 
     pub(super) fn offer_exports(&self) -> Vec<Effect> {
-        let ways = Export::ALL.into_iter();
-        let ways = ways.filter(|way| match way {
-            Export::Curl => self.subject.has_address(),
-            Export::Rust | Export::Python | Export::TypeScript => {
-                self.subject.kind != SubjectKind::Request
-            }
-            Export::CommandLine | Export::JsonRpc | Export::Arguments => true,
-        });
+        let ways = Export::ALL.into_iter().filter(|way| way.fits(&self.subject));
         let ways = ways.map(|way| choice(ink!("{}", way.name()), "", CallPick::Export(way)));
         let mut all = Vec::new();
         if self.shares_result() && self.run().is_some_and(|run| run.view().is_some()) {
@@ -821,6 +815,28 @@ impl Screen for CallScreen {
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         self.draw(cx.keymap, &cx.styles(), cx.model.now, area, buf);
+    }
+
+    fn panels(&self, area: Rect) -> Vec<Panel> {
+        let regions = self.regions(area);
+        let in_form = self.focus == CallFocus::Form;
+        let mut title = ink!("result");
+        if self.runs.len() > 1 {
+            title.push(ink!(" {} of {}", self.shown + 1, self.runs.len()));
+        }
+        let left = regions.divider.map_or(area.right(), |divider| divider.x);
+        let form = Rect { width: left.saturating_sub(area.x), ..area };
+        let result = regions.result.map(|result| Rect {
+            x: regions.divider.map_or(area.x, |divider| divider.right()),
+            y: regions
+                .status
+                .map_or(area.y, |status| status.y + u16::from(regions.divider.is_none())),
+            width: regions.status.map_or(result.width, |status| status.width),
+            ..result
+        });
+        let mut out = vec![Panel::new(form, ink!("call"), in_form)];
+        out.extend(result.map(|area| Panel::new(area, title, !in_form)));
+        out
     }
 
     fn placements(&self, look: &Styles, area: Rect) -> Vec<Placement> {

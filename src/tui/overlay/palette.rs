@@ -10,6 +10,9 @@ use crate::prelude::*;
 use crate::screen::{Frame, Screen, is_for_all};
 use crate::widget::{ListState, Pen, TextInput, width};
 
+/// Columns of the reason why a row cannot be picked.
+const MIN_REASON_COLUMNS: u16 = 20;
+
 /// A list to search and pick from.
 pub struct Palette {
     pub(super) title: Ink,
@@ -110,8 +113,10 @@ impl Screen for Palette {
     }
 
     fn frame(&self, whole: Rect) -> Option<Frame> {
-        let width = if self.is_watched { 104 } else { 72 };
-        Some((self.title.clone(), width, (whole.height * 2 / 3).max(8)))
+        let width = if self.is_watched { 104 } else { (whole.width * 3 / 5).clamp(72, 104) };
+        // A short list needs no more; what is typed does not change the frame.
+        let rows = u16::try_from(self.choices.len()).unwrap_or(u16::MAX).saturating_add(5);
+        Some((self.title.clone(), width, (whole.height * 2 / 3).min(rows).max(8)))
     }
 
     fn lets_through(&self, action: Action) -> bool {
@@ -167,7 +172,8 @@ impl Screen for Palette {
             let choice = &self.choices[self.found[n]];
             let role = if choice.disabled.is_some() { Role::Faint } else { Role::Text };
             let found = find::spans(self.input.text(), choice.words.as_str());
-            let room = rows.width.saturating_sub(width(&choice.hint).max(20) + 2);
+            let least = if choice.disabled.is_some() { MIN_REASON_COLUMNS } else { 0 };
+            let room = rows.width.saturating_sub(width(&choice.hint).max(least) + 2);
             pen.found(&choice.words, &found, room, cx.style(role), cx.style(Role::Match)).skip(1);
             match &choice.disabled {
                 Some(reason) => pen.flush_right(reason, cx.style(Role::Faint)),

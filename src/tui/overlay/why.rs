@@ -415,6 +415,9 @@ fn server_fixes(model: &Model, name: &ServerName, lines: &[SafeText]) -> Vec<Why
     let sign_in = |kind: &RequestKind| *kind == RequestKind::SignIn;
     if let Some(request) = pending.find(|one| one.server == *name && sign_in(&one.kind)) {
         fixes.push(leave(ink!("sign in"), vec![Effect::Open(Todo::Request(request.id))]));
+    } else if !server.state.is_up() && (server.account.is_some() || !server.auth_steps.is_empty()) {
+        let sign_in = vec![Effect::Pick(Pick::OnServer(Action::SignIn, name.clone()))];
+        fixes.push(leave(ink!("sign in again"), sign_in));
     }
     let down = if server.state.is_up() { &[] } else { server.last_words() };
     let said = if lines.is_empty() { down } else { lines };

@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::keymap::KeyScope;
 use crate::model::{EngineState, Model};
 use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
+use crate::panel::Division;
 use crate::prelude::*;
 use crate::widget::doc::wrap;
 use crate::widget::{
@@ -269,6 +270,11 @@ impl Pane for ServersPane {
 
     fn server(&self, model: &Model) -> Option<ServerName> {
         model.scope.clone().or_else(|| self.list.selected().cloned())
+    }
+
+    fn division(&self, area: Rect, model: &Model) -> Division {
+        let ServersRegions { rows, detail, .. } = self.regions(area, model);
+        Division { list: rows, detail, in_detail: self.part == BrowserPart::Detail }
     }
 
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {

@@ -1,12 +1,15 @@
 //! Every message of every server: filter language, follow and freeze, pairs, operations, export.
 
+use crate::effect::Effect;
 use crate::filter::{Filter, completions};
 use crate::keymap::KeyScope;
 use crate::model::{Model, zoned};
 use crate::pane::{Availability, Cx, Gesture, Out, Pane, RedRow, Ui, when};
+use crate::panel::Division;
+use crate::pick::{Pick, SharedMessage};
 use crate::prelude::*;
 use crate::widget::{BrowserPart, BrowserRegions, FilterMatch, Split, StreamList};
-use protocol::{MessageKind, TrafficRecord};
+use protocol::{Direction, MessageKind, TrafficRecord};
 
 mod detail;
 mod page;
@@ -131,11 +134,31 @@ impl TrafficPane {
         }
     }
 
+    /// The selected message, with the request that it belongs to.
+    fn shared(&self, model: &Model) -> Option<SharedMessage> {
+        let record = self.record(model)?;
+        let other = || self.stream.selected().and_then(|seq| model.traffic.get(pair(model, seq)?));
+        let is_request = |record: &&Arc<TrafficRecord>| {
+            record.kind == MessageKind::Request && record.direction == Direction::Out && !record.cut
+        };
+        let request = Some(record).filter(is_request).or_else(|| other().filter(is_request));
+        let all = match self.marked.len() {
+            0 => count(self.stream.len(), "listed message"),
+            marked => count(marked, "marked message"),
+        };
+        Some(SharedMessage {
+            server: record.server.clone(),
+            body: record.body.to_string(),
+            request: request.and_then(|record| serde_json::from_str(&record.body).ok()),
+            all: ink!("{}", all),
+        })
+    }
+
     fn act_on_record(&mut self, action: Action, ui: Ui<'_>, out: &mut Out, height: usize) -> bool {
         match action {
             Action::Copy => {
-                if let Some(record) = self.record(ui.model) {
-                    out.copy(record.body.to_string());
+                if let Some(message) = self.shared(ui.model) {
+                    out.effect(Effect::Pick(Pick::ShareMessages(Box::new(message))));
                 }
             }
             Action::CopyAll => {
@@ -387,6 +410,13 @@ impl Pane for TrafficPane {
         if let Some(detail) = regions.detail {
             self.detail.render(cx, self.split.part == BrowserPart::Detail, detail, buf);
         }
+    }
+
+    fn division(&self, area: Rect, _model: &Model) -> Division {
+        if self.waterfall.on {
+            return Division::whole(area);
+        }
+        Division::from_browser(&self.regions(area), self.split.part, area)
     }
 
     fn focus_next(&mut self, ui: Ui<'_>) -> bool {

@@ -7,7 +7,7 @@ use crate::pane::Cx;
 use crate::prelude::*;
 use crate::widget::{Doc, Pen, changed, width};
 use deck::{ClientView, DriftPlace};
-use host::{Grant, GrantId, GrantKind, HeldReason, Limits, QuotaView};
+use host::{Grant, GrantId, GrantKind, HeldReason, Limits, PolicyAction, QuotaView};
 
 impl PolicyScreen {
     /// Draws a row.
@@ -117,8 +117,13 @@ impl PolicyScreen {
                 doc.field("when", Model::time_of_day(one.at), Role::Text);
                 doc.field("why not", Ink::from(&one.why), Role::Warning);
                 doc.gap();
-                let permits = "`mcpdeck grants add` permits it; rules stand in the policy of the configuration.";
-                doc.text(0, &permits, Role::Muted);
+                let permits = match one.action {
+                    PolicyAction::Call => {
+                        "{accept} permits it; rules stand in the policy of the configuration."
+                    }
+                    _ => "Rules stand in the policy of the configuration.",
+                };
+                doc.text(0, &cx.spelled(&[KeyScope::Policy], permits), Role::Muted);
             }
         }
         Some(())

@@ -88,6 +88,17 @@ fn the_chat_reads_well_at_every_size() {
 }
 
 #[test]
+fn a_conversation_has_a_tab_to_go_back_to() {
+    let mut app = opened();
+    press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    let tabs = |app: &mut App| draw(app, 120, 40).lines().nth(1).unwrap_or_default().to_owned();
+    assert!(!tabs(&mut app).contains("Chat"), "nothing was said yet");
+    let mut app = talked();
+    press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    assert!(tabs(&mut app).contains("C Chat"));
+}
+
+#[test]
 fn the_chat_takes_the_place_of_a_text_that_is_open() {
     let mut app = opened();
     press(&mut app, KeyCode::Esc, KeyModifiers::NONE);

@@ -107,6 +107,43 @@ fn after_one_is_answered_the_next_is_there_and_a_second_press_does_not_reach_it(
 }
 
 #[test]
+fn the_same_answer_goes_to_all_others_of_its_kind_that_wait_and_to_no_more() {
+    let mut driver = Driver::new();
+    driver.ask(RequestKind::Sampling, question("Left?"));
+    driver.ask(RequestKind::Sampling, question("Right?"));
+    driver.ask(RequestKind::Sampling, question("Straight on?"));
+    driver.ask_as("github", RequestKind::Sampling, question("Somebody else's?"), false);
+    driver.shown();
+    draw(&mut driver.app, 120, 40);
+    driver.keys("6\rfine");
+    driver.reads();
+    driver.keys("\u{1b}s");
+    let choices = draw(&mut driver.app, 120, 40);
+    assert!(choices.contains("give the same answer to 2 others that wait"), "{choices}");
+    driver.reads();
+    driver.keys("\r");
+    let others = driver.wanted.iter().find_map(|effect| match effect {
+        Effect::Order(Order::AnswerAll(all)) => Some(all.clone()),
+        _ => None,
+    });
+    let others = others.unwrap_or_else(|| panic!("{:?}", driver.wanted));
+    let own = driver.wanted.iter().find_map(|effect| match effect {
+        Effect::Order(Order::Answer(id, answer)) => Some((*id, answer.clone())),
+        _ => None,
+    });
+    let (id, answer) = own.unwrap_or_else(|| panic!("{:?}", driver.wanted));
+    let mut ids: Vec<ApprovalId> = others.iter().map(|(id, _)| *id).collect();
+    ids.push(id);
+    ids.sort_by_key(|id| id.0);
+    assert_eq!(ids, [101, 102, 103].map(ApprovalId), "those of the same server and kind");
+    assert!(others.iter().all(|(_, other)| *other == answer));
+    let Answer::Result(result) = &answer else { panic!("{answer:?}") };
+    assert!(result.to_string().contains("fine"), "{result}");
+    let next = draw(&mut driver.app, 120, 40);
+    assert!(next.contains("github asks for sampling"), "the sent ones are passed over: {next}");
+}
+
+#[test]
 fn signing_in_shows_who_asks_for_what_and_the_whole_address_and_opens_nothing_unasked() {
     let open = || {
         let mut driver = Driver::new();

@@ -42,7 +42,10 @@ pub fn picture(app: &mut App, width: u16, height: u16, rows: Range<u16>) -> Stri
         let mut from = 0;
         while from < width {
             let to = (from..width).find(|x| style(*x) != style(from)).unwrap_or(width);
-            let text: String = (from..to).map(|x| buffer[(x, y)].symbol()).collect();
+            let symbols = || (from..to).map(|x| buffer[(x, y)].symbol());
+            let text: String =
+                symbols().map(|one| if strokes(one).is_some() { " " } else { one }).collect();
+            let lines = drawn_lines(symbols().map(strokes), (from, top));
             let (fg, bg, modifier) = style(from);
             let (x, cells) = (u32::from(from) * CELL.0, u32::from(to - from) * CELL.0);
             if let Some(bg) = rgb(bg).filter(|bg| *bg != ground) {
@@ -52,7 +55,11 @@ pub fn picture(app: &mut App, width: u16, height: u16, rows: Range<u16>) -> Stri
                     CELL.1
                 );
             }
-            let mut look = format!("fill:{}", rgb(fg).unwrap_or_else(|| "#cdd6f4".to_owned()));
+            let fg = rgb(fg).unwrap_or_else(|| "#cdd6f4".to_owned());
+            if !lines.is_empty() {
+                let _ = writeln!(body, "<path d=\"{lines}\" fill=\"{fg}\"/>");
+            }
+            let mut look = format!("fill:{fg}");
             if modifier.contains(Modifier::BOLD) {
                 look.push_str(";font-weight:bold");
             }
@@ -80,6 +87,58 @@ pub fn picture(app: &mut App, width: u16, height: u16, rows: Range<u16>) -> Stri
          font-size=\"13.3\"><style>{styles}</style><rect width=\"{w}\" height=\"{h}\" fill=\"{ground}\"/>\n\
          {body}</svg>\n"
     )
+}
+
+/// How thick the lines of a sign are to the left, to the right, up and down, in pixels. Fonts leave
+/// gaps between such signs.
+fn strokes(symbol: &str) -> Option<[u32; 4]> {
+    Some(match symbol {
+        "─" => [1, 1, 0, 0],
+        "━" => [2, 2, 0, 0],
+        "│" => [0, 0, 1, 1],
+        "┬" => [1, 1, 0, 1],
+        "┴" => [1, 1, 1, 0],
+        "├" => [0, 1, 1, 1],
+        "┤" => [1, 0, 1, 1],
+        "╭" => [0, 1, 0, 1],
+        "╮" => [1, 0, 0, 1],
+        "╰" | "└" => [0, 1, 1, 0],
+        "╯" => [1, 0, 1, 0],
+        _ => return None,
+    })
+}
+
+/// These lines as rectangles of a path; those that go on to the right are one.
+fn drawn_lines(signs: impl Iterator<Item = Option<[u32; 4]>>, (column, top): (u16, u32)) -> String {
+    let mut out = String::new();
+    let mut rectangle = |x: u32, y: u32, w: u32, h: u32| {
+        let _ = write!(out, "M{x} {y}h{w}v{h}h-{w}z");
+    };
+    let middle = top + CELL.1 / 2;
+    // Where a line to the right began, and how thick it is.
+    let mut open: Option<(u32, u32)> = None;
+    let mut x = u32::from(column) * CELL.0;
+    for sign in signs.chain([None]) {
+        let [left, right, up, down] = sign.unwrap_or_default();
+        let half = x + CELL.0 / 2;
+        let was_open = open.is_some();
+        if let Some((begun, thick)) = open.take_if(|(_, thick)| *thick != left || left != right) {
+            let end = if left == thick { half + 1 } else { x };
+            rectangle(begun, middle, end - begun, thick);
+        }
+        if right > 0 && open.is_none() {
+            open = Some((if left == right { x } else { half }, right));
+        } else if left > 0 && right == 0 && !was_open {
+            rectangle(x, middle, half + 1 - x, left);
+        }
+        for (thick, from, to) in [(up, top, middle + 1), (down, middle, top + CELL.1)] {
+            if thick > 0 {
+                rectangle(half, from, thick, to - from);
+            }
+        }
+        x += CELL.0;
+    }
+    out
 }
 
 /// The parts of a text that have no gap of several blanks, with the column each begins in.

@@ -151,6 +151,28 @@ fn what_changed_is_reported_once_and_accepted_or_refused_as_it_was_shown() {
 }
 
 #[test]
+fn what_was_denied_is_permitted_by_its_name_for_as_long_as_is_chosen() {
+    let mut app = screen();
+    key(&mut app, 'G');
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("denied by grant 2") && screen.contains("a permits it"), "{screen}");
+    key(&mut app, 'a');
+    let asked = draw(&mut app, 120, 40);
+    for said in ["permit filesystem.write_file to", "for 10 minutes", "or the tool changes"] {
+        assert!(asked.contains(said), "{said}: {asked}");
+    }
+    press(&mut app, KeyCode::Down, KeyModifiers::NONE);
+    let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    let [Effect::Order(Order::Policy(PolicyOrder::Grant { origin, tool, seconds, .. }))] =
+        &effects[..]
+    else {
+        panic!("{effects:?}")
+    };
+    assert_eq!((tool.as_str(), *seconds), ("filesystem.write_file", Some(3_600)));
+    assert!(origin.contains("ci"), "{origin}");
+}
+
+#[test]
 fn a_grant_is_taken_back_and_a_client_is_paused_cut_or_revoked() {
     let mut app = screen();
     for _ in 0..5 {

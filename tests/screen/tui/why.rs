@@ -1,5 +1,6 @@
 //! From something red to what mends it, and from a running call to its own request.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use mcpdeck::base::LogLevel;
 use mcpdeck::base::logs::{LogRecord, LogSource};
 use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
-use mcpdeck::deck::{News, PolicyView, ProfileOffer};
+use mcpdeck::config::{Environment, load_text};
+use mcpdeck::deck::{DeckEvent, News, PolicyView, ProfileOffer};
 use mcpdeck::error::{Error, ErrorCode};
 use mcpdeck::host::{ApprovalRequest, Fact};
 use mcpdeck::protocol::{ApprovalId, CallId, Direction, MessageKind, RequestKind, TrafficRecord};
@@ -129,6 +131,38 @@ fn a_server_that_lacks_a_variable_gets_it_with_one_key() {
     driver.keys("j\r");
     let restart = Effect::Order(Order::Server("github".into(), ServerCommand::Restart));
     assert!(driver.wanted.contains(&restart), "{:?}", driver.wanted);
+}
+
+#[test]
+fn a_program_whose_packages_are_missing_gets_them_with_one_key_and_is_started_again() {
+    let mut driver = Driver::new();
+    let text =
+        json!({"servers": {"github": {"command": "node", "args": ["my server/dist/main.js"]}}});
+    let env = Environment { cwd: "/work".into(), ..Environment::default() };
+    let loaded = load_text(Path::new("/work/mcp.json"), &text.to_string(), &env).expect("usable");
+    let loaded = DeckEvent::Loaded(Arc::new(loaded.config), Arc::from([]));
+    driver.app.update(Message::Deck(loaded));
+    let server = Arc::make_mut(driver.view.servers.get_mut("github").expect("a server"));
+    server.stderr_tail = vec![SafeText::line("Error: Cannot find module 'zod'")];
+    server.pid = None;
+    server.state = mcpdeck::host::ServerState::Unavailable;
+    driver.shown();
+    driver.app.model.scope = Some("github".into());
+    driver.keys("1!");
+    let screen = super::draw(&mut driver.app, 120, 40);
+    assert!(screen.contains("run `npm install` in /work/my server/dist"), "{screen}");
+    driver.keys("\r");
+    let run = driver.wanted.iter().find_map(|effect| match effect {
+        Effect::Run(run) => Some(&run.command),
+        _ => None,
+    });
+    let run = run.unwrap_or_else(|| panic!("{:?}", driver.wanted));
+    assert_eq!(run.run, "cd '/work/my server/dist' && npm install");
+    assert!(run.terminal, "it is seen while it runs");
+    let restart = Effect::Order(Order::Server("github".into(), ServerCommand::Restart));
+    let at = |wanted: &dyn Fn(&Effect) -> bool| driver.wanted.iter().position(wanted);
+    let (ran, restarted) = (at(&|e| matches!(e, Effect::Run(_))), at(&|e| *e == restart));
+    assert!(ran < restarted, "{:?}", driver.wanted);
 }
 
 #[test]
@@ -257,6 +291,56 @@ fn a_message_that_is_none_shows_its_text_and_leads_to_what_mends_it() {
     ] {
         assert!(screen.contains(part), "{part}: {screen}");
     }
+}
+
+#[test]
+fn a_message_is_copied_as_it_is_or_as_the_call_in_several_languages() {
+    let mut driver = Driver::new();
+    messages(&mut driver);
+    driver.keys("4");
+    super::draw(&mut driver.app, 120, 40);
+    driver.keys("Gk");
+    super::draw(&mut driver.app, 120, 40);
+    driver.keys("y");
+    let screen = super::draw(&mut driver.app, 120, 40);
+    for part in ["copy as", "the message", "HTML page with", "JSON lines with"] {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+    driver.keys("html\r");
+    let is_page = |effect: &Effect| matches!(effect, Effect::Save { name, .. } if name.ends_with("mcpdeck-traffic.html"));
+    assert!(driver.wanted.iter().any(is_page), "{:?}", driver.wanted);
+
+    let body = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call",
+        "params": {"name": "create_entities", "arguments": {"entities": [{"name": "Ada"}]}}});
+    let record = Arc::new(TrafficRecord {
+        at: ARRIVED.plus(Duration::from_secs(9)),
+        server: "memory".into(),
+        direction: Direction::Out,
+        kind: MessageKind::Request,
+        method: Some(SafeText::line("tools/call")),
+        target: Some(SafeText::line("create_entities")),
+        id: Some(SafeText::line("5")),
+        call: None,
+        bytes: body.to_string().len(),
+        latency: None,
+        queued: None,
+        body: body.to_string().into(),
+        cut: false,
+        problem: None,
+    });
+    let next = driver.app.model.traffic.end();
+    let batch = Batch { items: vec![record], first: next, next: next + 1, missed: 0 };
+    driver.app.update(Message::News(News::Traffic(batch, 0)));
+    super::draw(&mut driver.app, 120, 40);
+    driver.keys("G");
+    super::draw(&mut driver.app, 120, 40);
+    driver.keys("ycommand line\r");
+    let copied = driver.wanted.iter().rev().find_map(|effect| match effect {
+        Effect::Copy(text) => Some(text.clone()),
+        _ => None,
+    });
+    let copied = copied.unwrap_or_else(|| panic!("{:?}", driver.wanted));
+    assert!(copied.contains("call memory.create_entities") && copied.contains("Ada"), "{copied}");
 }
 
 #[test]

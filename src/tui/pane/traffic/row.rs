@@ -180,8 +180,10 @@ fn message(record: &TrafficRecord, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
     if let Some(target) = &record.target {
         pen.clip(ink!(" {}", target), left(pen), cx.style(Role::Accent));
     }
-    if let Some(id) = &record.id {
-        pen.clip(ink!(" #{}", id), left(pen), cx.style(Role::Faint));
+    // A part of an id says nothing.
+    let id = record.id.as_ref().map(|id| ink!(" #{}", id));
+    if let Some(id) = id.filter(|id| width(id) <= left(pen)) {
+        pen.clip(id, left(pen), cx.style(Role::Faint));
     }
     if let Some(problem) = &record.problem {
         pen.clip(ink!("  {} {}", cx.glyphs.warning, problem), left(pen), cx.style(Role::Warning));

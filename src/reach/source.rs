@@ -1,21 +1,23 @@
-//! From the words of `add` to a server that could be added: what it is, who publishes it, what it
+//! From the words of a user to a server that could be added: what it is, who publishes it, what it
 //! would run, what it needs. Runs nothing of it and writes nothing.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::args::OneServer;
-use ::deck::{load_json, parse_json, run_program};
-use base::{SafeText, Secret};
-use config::{Environment, Pairs, is_secret_name, single_command, without_mark};
-use reach::{
-    Bundle, PublishedServer, ReachError, Registry, ServerInput, ServerWay, package_way,
-    short_server_name,
+use crate::server_json::{package_way, short_server_name};
+use crate::{Bundle, PublishedServer, ReachError, Registry, ServerInput, ServerWay};
+use base::{SafeText, Secret, ServerName};
+use config::{
+    Diagnostic, Edit, Environment, Pairs, apply_edit, is_secret_name, load_text, single_command,
+    single_url, without_mark,
 };
+use deck::{Review, TrustStore, load_json, parse_json, run_program};
 
 /// How long `npm` and `uv` may look for the newest version of a package.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,6 +27,8 @@ pub const MAX_PUBLISHED_BYTES: u64 = 1 << 20;
 const MAX_SETTINGS_BYTES: u64 = 1 << 20;
 /// Most servers of a search for one name.
 const MAX_FOUND: usize = 50;
+/// Longest text of a fact, in characters.
+const MAX_FACT_CHARS: usize = 400;
 
 /// Where a server comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +54,7 @@ pub enum ServerOrigin {
 }
 
 impl ServerOrigin {
-    /// Reads the word on the command line.
+    /// Reads the word of the user.
     pub fn parse(word: &str) -> Self {
         let kinds = [("npm:", "npm"), ("pypi:", "pypi"), ("docker:", "oci"), ("oci:", "oci")];
         for (prefix, kind) in kinds {
@@ -83,7 +87,8 @@ fn versioned(word: &str) -> (String, Option<String>) {
 }
 
 /// A server that could be added.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
+#[non_exhaustive]
 pub struct AvailableServer {
     /// Its name in the configuration, unless another is wanted.
     pub name: String,
@@ -97,6 +102,212 @@ pub struct AvailableServer {
     pub given: Vec<(String, Secret)>,
     /// A bundle to unpack first, and its folder.
     pub bundle: Option<(Bundle, PathBuf)>,
+}
+
+impl AvailableServer {
+    /// The inputs that its entry refers to.
+    pub fn needed(&self) -> impl Iterator<Item = &ServerInput> {
+        let entry = self.entry.to_string();
+        self.inputs.iter().filter(move |input| entry.contains(&format!("${{input:{}}}", input.id)))
+    }
+
+    /// Unpacks its bundle, if it is one.
+    ///
+    /// # Errors
+    /// When the bundle is not sound, or cannot be written.
+    pub fn unpack(&self) -> Result<(), ReachError> {
+        let Some((bundle, folder)) = &self.bundle else { return Ok(()) };
+        bundle.unpack(folder)
+    }
+
+    /// What it is, runs and needs, for people: a label and a text. The review is that of its entry
+    /// in the file.
+    pub fn described(&self, review: &Review) -> Vec<(&'static str, SafeText)> {
+        let mut out = self.facts.clone();
+        let is_command = |label: &str| {
+            ["command", "args", "url"].iter().any(|key| {
+                label.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+            })
+        };
+        let runs = review.shown.iter().filter(|(label, _)| is_command(label));
+        let runs: Vec<&str> = runs.map(|(_, value)| value.as_str()).collect();
+        // Nothing of what would run is cut.
+        out.push(("runs", SafeText::line(&runs.join(" "))));
+        for (label, value) in review.shown.iter().filter(|(label, _)| !is_command(label)) {
+            out.push(("with", SafeText::line(&format!("{label} {value}"))));
+        }
+        for input in self.needed() {
+            let mut text = input.id.clone();
+            for (word, is_so) in [("secret", input.is_secret), ("required", input.is_required)] {
+                if is_so {
+                    let _ = write!(text, ", {word}");
+                }
+            }
+            if let Some(default) = &input.default {
+                let _ = write!(text, ", else {default}");
+            }
+            if !input.description.is_empty() {
+                let _ = write!(text, ": {}", input.description);
+            }
+            out.push(("needs", SafeText::line(&text)));
+        }
+        out.extend(review.dangers.iter().map(|danger| ("careful", SafeText::line(danger))));
+        out
+    }
+}
+
+/// The edits that add an entry, with the inputs that it declares.
+pub fn edits_to_add(name: &ServerName, entry: &Value, declared: &[Value]) -> Vec<Edit> {
+    let inputs = declared.iter().map(|input| Edit::AddInput { input: input.clone() });
+    inputs.chain([Edit::Add { name: name.clone(), entry: entry.clone() }]).collect()
+}
+
+/// What one server of a text would run, also when it waits for an input.
+///
+/// # Errors
+/// The problems of the text or, when the entry cannot be used, those of the entry.
+pub fn review_of(
+    path: &Path,
+    text: &str,
+    name: &ServerName,
+    env: &Environment,
+) -> Result<Review, Vec<Diagnostic>> {
+    let loaded = load_text(path, text, env)?.with_waiting();
+    let reviews = TrustStore::or_session(env).review(&loaded);
+    let found = reviews.into_iter().find(|review| review.server == *name);
+    found.ok_or_else(|| {
+        let own = loaded.diagnostics.into_iter().filter(|d| d.server.as_ref() == Some(name));
+        own.collect()
+    })
+}
+
+/// What was found for the words of a user.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum FoundSource {
+    /// One server, with what [`AvailableServer::described`] says of it.
+    One(Arc<AvailableServer>, Vec<(&'static str, SafeText)>),
+    /// Several of a registry that fit, each with its name, its version and what it is for.
+    Several(Vec<[SafeText; 3]>),
+}
+
+/// What words name: an address, a command line, a package, a file, or a server of the registry by
+/// its name or by words of it. `--via KIND` at the end chooses among the ways of a server. `file` is
+/// the configuration that it would be added to, with its text.
+///
+/// # Errors
+/// When nothing is found, or what is found cannot be used.
+pub async fn find_by_words(
+    words: &str,
+    (file, text): (&Path, &str),
+    env: &Environment,
+) -> Result<FoundSource, ReachError> {
+    let (words, via) = match words.rsplit_once(" --via ") {
+        Some((words, via)) => (words.trim(), Some(via.trim())),
+        None => (words.trim(), None),
+    };
+    let parts: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    let Some(first) = parts.first() else {
+        return Err(ReachError("type what it is: a name, a package, an address".to_owned()));
+    };
+    let is_command = parts.len() > 1 && is_program(first, env);
+    let server = if is_command {
+        let command = command_words(words)?;
+        direct(None, &DirectServer { command, ..DirectServer::default() }, env)?
+    } else if parts.len() == 1 && first.contains("://") {
+        direct(None, &DirectServer { url: Some(first.clone()), ..DirectServer::default() }, env)?
+    } else {
+        let origin = ServerOrigin::parse(words);
+        if let ServerOrigin::Registry { name, version: None } = &origin
+            && !name.contains('/')
+        {
+            let several = search_words(&parts, env).await?;
+            match <[_; 1]>::try_from(several) {
+                Ok([[name, ..]]) => {
+                    let origin = ServerOrigin::Registry { name: name.to_string(), version: None };
+                    find(&origin, via, (None, env)).await?
+                }
+                Err(several) => return Ok(FoundSource::Several(several)),
+            }
+        } else {
+            find(&origin, via, (None, env)).await?
+        }
+    };
+    let name = ServerName::new(&server.name);
+    let declared: Vec<Value> = server.needed().map(ServerInput::declaration).collect();
+    let text = edits_to_add(&name, &server.entry, &declared)
+        .iter()
+        .try_fold(text.to_owned(), |text, edit| apply_edit(&text, edit))
+        .map_err(|error| ReachError(format!("{}: {error}", base::text::path::spelled(file))))?;
+    let review = review_of(file, &text, &name, env).map_err(|problems| {
+        let all: Vec<String> = problems.iter().map(|problem| problem.message.clone()).collect();
+        ReachError(format!("its entry cannot be used: {}", all.join("; ")))
+    })?;
+    let described = server.described(&review);
+    Ok(FoundSource::One(Arc::new(server), described))
+}
+
+/// The servers of the registry with all these words; that with exactly this name alone.
+async fn search_words(
+    words: &[String],
+    env: &Environment,
+) -> Result<Vec<[SafeText; 3]>, ReachError> {
+    let registry = registry(None, env)?;
+    let found = registry.search(words, MAX_FOUND).await?;
+    let row = |server: &PublishedServer| {
+        let line = |text: &str| SafeText::cut(text, MAX_FACT_CHARS);
+        [line(&server.name), line(&server.version), server.description.clone()]
+    };
+    let is_exact = |server: &&PublishedServer| {
+        words.len() == 1 && server.name.rsplit('/').next() == Some(words[0].as_str())
+    };
+    let mut exact = found.servers.iter().filter(is_exact);
+    if let (Some(server), None) = (exact.next(), exact.next()) {
+        return Ok(vec![row(server)]);
+    }
+    if found.servers.is_empty() {
+        let shown = SafeText::cut(&words.join(" "), 80);
+        let address = registry.address();
+        return Err(ReachError(format!("the registry {address} has nothing with `{shown}`")));
+    }
+    Ok(found.servers.iter().map(row).collect())
+}
+
+/// Whether a word is a program: a path to a file, or a name that `PATH` has.
+fn is_program(word: &str, env: &Environment) -> bool {
+    if word.contains(std::path::is_separator) {
+        return env.absolute(Path::new(word)).is_file();
+    }
+    program_path(word, env).is_some()
+}
+
+/// The words of a command line: blanks part them, quotes hold them together, a backslash takes the
+/// next character as it is. Nothing is expanded.
+///
+/// # Errors
+/// When a quote is not closed.
+pub fn command_words(line: &str) -> Result<Vec<String>, ReachError> {
+    let (mut out, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            ('\\', None | Some('"')) if !cfg!(windows) => {
+                word.get_or_insert_default().extend(chars.next());
+            }
+            ('"' | '\'', None) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (c, None) if c.is_whitespace() => out.extend(word.take()),
+            (c, _) => word.get_or_insert_default().push(c),
+        }
+    }
+    if let Some(open) = quote {
+        return Err(ReachError(format!("a {open} is not closed")));
+    }
+    out.extend(word);
+    Ok(out)
 }
 
 /// Settings that are not of one part.
@@ -132,16 +343,30 @@ pub fn registry(named: Option<&Url>, env: &Environment) -> Result<Registry, Reac
     Registry::new(url)
 }
 
+/// A server that is named by its address or by its command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DirectServer {
+    /// Its address.
+    pub url: Option<String>,
+    /// Its command, word by word; without an address.
+    pub command: Vec<String>,
+    /// Headers of its requests, or variables of its command.
+    pub pairs: Pairs,
+}
+
 /// The server that a command or an address names.
 ///
 /// # Errors
 /// When the command or address cannot be used.
 pub fn direct(
     name: Option<&str>,
-    one: &OneServer,
+    one: &DirectServer,
     env: &Environment,
 ) -> Result<AvailableServer, ReachError> {
-    let loaded = one.load(env).unwrap_or_else(|| single_command(&[], &Pairs::default(), env));
+    let loaded = match &one.url {
+        Some(url) => single_url(url, &one.pairs, env),
+        None => single_command(&one.command, &one.pairs, env),
+    };
     let loaded = loaded.map_err(|problems| {
         let all: Vec<String> = problems.iter().map(|problem| problem.message.clone()).collect();
         ReachError(all.join("; "))
@@ -149,7 +374,7 @@ pub fn direct(
     let own = loaded.config.servers.keys().next().map(|own| own.as_str().to_owned());
     let name = name.map(str::to_owned).or(own).unwrap_or_else(|| "server".to_owned());
     let literal = |word: &String| word.replace("${", "$${");
-    let (mut entry, key, values) = if let Some(url) = &one.url {
+    let (mut entry, key) = if let Some(url) = &one.url {
         let is_sse = Url::parse(url).is_ok_and(|url| url.path().ends_with("/sse"));
         let kind = if url.starts_with("ws") {
             "websocket"
@@ -158,13 +383,13 @@ pub fn direct(
         } else {
             "http"
         };
-        (json!({ "type": kind, "url": literal(url) }), "headers", &one.given.header)
+        (json!({ "type": kind, "url": literal(url) }), "headers")
     } else {
         let words: Vec<String> = one.command.iter().map(literal).collect();
-        (json!({ "command": words[0], "args": words[1..] }), "env", &one.given.env)
+        (json!({ "command": words[0], "args": words[1..] }), "env")
     };
     let (mut inputs, mut given) = (Vec::new(), Vec::new());
-    for (field, value) in values {
+    for (field, value) in &one.pairs {
         if is_secret_name(field) && !value.contains("${") {
             // Kept in the store, not in the file.
             let id = format!("{name}-{}", field.to_lowercase().replace('_', "-"));
@@ -372,7 +597,7 @@ fn bundled(bundle: Bundle, env: &Environment) -> Result<AvailableServer, ReachEr
 }
 
 fn fact(label: &'static str, text: &str) -> (&'static str, SafeText) {
-    (label, SafeText::cut(text, 400))
+    (label, SafeText::cut(text, MAX_FACT_CHARS))
 }
 
 /// Refuses an image whose tag moves.
@@ -466,6 +691,17 @@ mod tests {
         ] {
             assert_eq!(ServerOrigin::parse(word), origin, "{word}");
         }
+    }
+
+    #[test]
+    fn a_command_line_is_parted_as_a_shell_parts_it() {
+        let words = |line: &str| command_words(line).map_err(|error| error.to_string());
+        assert_eq!(words("  npx -y  x ").unwrap(), ["npx", "-y", "x"]);
+        assert_eq!(
+            words(r#"sh -c 'a "b" $c' "" d\ e"#).unwrap(),
+            ["sh", "-c", "a \"b\" $c", "", "d e"]
+        );
+        assert_eq!(words("a 'b").unwrap_err(), "a ' is not closed");
     }
 
     #[test]
