@@ -126,11 +126,23 @@ const RUNNERS: [&str; 13] = [
     "cargo",
 ];
 
+/// Names of files and folders that say nothing of the server.
+const PLAIN_NAMES: [&str; 9] =
+    ["index", "main", "cli", "dist", "build", "src", "lib", "bin", "out"];
+
 /// A short name for a command line: `everything` for
 /// `npx -y @modelcontextprotocol/server-everything`.
 fn name_of_command(command: &str, args: &[String]) -> String {
     let stem = |word: &str| {
-        let name = word.rsplit(['/', '\\']).next().unwrap_or(word);
+        let mut parts = word.rsplit(['/', '\\']);
+        let last = parts.next().unwrap_or(word);
+        let is_plain = |name: &&str| {
+            let name = name.split('.').next().unwrap_or_default();
+            !name.is_empty() && !PLAIN_NAMES.contains(&name)
+        };
+        // What many programs are called says less than the folder of the package.
+        let telling = Some(last).filter(is_plain).or_else(|| parts.find(is_plain));
+        let name = telling.unwrap_or(last);
         let name = name.split(['@', '=']).next().filter(|n| !n.is_empty()).unwrap_or(name);
         let known = [".exe", ".cmd", ".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rs"];
         known.iter().find_map(|e| name.strip_suffix(e)).unwrap_or(name).to_owned()
@@ -174,6 +186,8 @@ mod tests {
             ("uv run server.py", "server"),
             ("/usr/bin/my-server --stdio", "my-server"),
             ("node build/index.js", "index"),
+            ("node /a/node_modules/@x/server-memory/dist/index.js", "memory"),
+            ("python3 ./src/weather/main.py", "weather"),
             ("npx", "npx"),
             ("node -e console.log(1);setTimeout(()=>{},9)", "node"),
             ("python3 -u -c print(1)", "python3"),

@@ -403,7 +403,12 @@ impl App {
             self.open_todo(&todo);
         }
         self.moment.unasked = self.screens.open_request();
-        match (self.first_todo(), self.model.inbox().count().saturating_sub(1)) {
+        let answers = &self.screens.answers;
+        let waits = |todo: &Todo| match todo {
+            Todo::Request(other) => *other != id && !answers.is_sent(*other),
+            _ => true,
+        };
+        match (self.first_todo(), self.model.inbox().filter(waits).count()) {
             (None, _) => self.toast(ink!("sent"), Role::Ok),
             (Some(_), others) => self.toast(ink!("sent; {} more waiting", others), Role::Ok),
         }

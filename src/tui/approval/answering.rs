@@ -14,6 +14,7 @@ use crate::keymap::{KeyScope, Keymap};
 use crate::message::FormToken;
 use crate::model::Todo;
 use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::panel::Panel;
 use crate::prelude::*;
 use crate::screen::{Help, Screen};
 use crate::widget::{Doc, KeyLine};
@@ -434,6 +435,10 @@ fn body(area: Rect) -> Rect {
 }
 
 impl Screen for AnswerScreen {
+    fn panels(&self, area: Rect) -> Vec<Panel> {
+        vec![Panel::new(area, ink!("request"), true)]
+    }
+
     fn scopes(&self) -> Vec<KeyScope> {
         [scopes(self), self.open_form().map_or(&[], FormState::scopes)].concat()
     }

@@ -827,7 +827,7 @@ impl Screen for CallScreen {
         let left = regions.divider.map_or(area.right(), |divider| divider.x);
         let form = Rect { width: left.saturating_sub(area.x), ..area };
         let result = regions.result.map(|result| Rect {
-            x: regions.divider.map_or(area.x, |divider| divider.right()),
+            x: regions.divider.map_or(area.x, |divider| divider.right() + 1),
             y: regions
                 .status
                 .map_or(area.y, |status| status.y + u16::from(regions.divider.is_none())),

@@ -301,9 +301,10 @@ impl AddServerDialog {
         let list = self.list_rows().min(room - text);
         let text = Rect { y: inner.y + above, height: text, ..inner };
         let list = Rect { y: text.bottom(), height: list, ..inner };
+        // The first row of what is below is free.
         let values = Rect {
-            y: inner.bottom().saturating_sub(below + FOOT_ROWS).max(inner.y),
-            height: below.min(inner.height),
+            y: (inner.bottom() + 1).saturating_sub(below + FOOT_ROWS).max(inner.y),
+            height: below.saturating_sub(1).min(inner.height),
             ..inner
         };
         [text, list, values]
