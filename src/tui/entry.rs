@@ -70,7 +70,7 @@ impl FormScreen {
         value.shift_remove(ENTRY_NAME);
         value.shift_insert(0, ENTRY_NAME.to_owned(), json!(name));
         let title = match &before {
-            Some(before) => SafeText::line(&format!("edit {}", before.name)),
+            Some(before) => SafeText::line(&format!("edit server \"{}\"", before.name)),
             None => SafeText::line("add a server"),
         };
         let note = "*** is hidden, and kept unless you type over it";

@@ -113,7 +113,7 @@ impl Screen for Palette {
     }
 
     fn frame(&self, whole: Rect) -> Option<Frame> {
-        let width = if self.is_watched { 104 } else { (whole.width * 3 / 5).clamp(72, 104) };
+        let width = if self.is_watched { 104 } else { (whole.width * 7 / 10).clamp(72, 104) };
         // A short list needs no more; what is typed does not change the frame.
         let rows = u16::try_from(self.choices.len()).unwrap_or(u16::MAX).saturating_add(5);
         Some((self.title.clone(), width, (whole.height * 2 / 3).min(rows).max(8)))

@@ -251,7 +251,7 @@ fn servers_are_edited_copied_switched_and_removed_and_every_other_byte_stays() {
     assert_eq!(text(&file), before, "on again, to the byte");
 
     deck.keys("ee");
-    deck.wait("edit one");
+    deck.wait("edit server \"one\"");
     assert!(!deck.raw().contains("canary-61"), "a secret was shown");
     deck.keys(&"\x1b[B".repeat(5));
     deck.wait("adds an item");
@@ -323,7 +323,7 @@ fn an_entry_that_changed_on_disk_meanwhile_is_not_overwritten() {
     let file = deck.home().join("mcp.json");
     deck.wait("1 ready");
     deck.keys("ee");
-    deck.wait("edit one");
+    deck.wait("edit server \"one\"");
     let theirs = servers(&[own_server("one", &["demo-server", "atlas"])]);
     std::fs::write(&file, &theirs).unwrap();
     deck.keys("-two");
@@ -335,6 +335,6 @@ fn an_entry_that_changed_on_disk_meanwhile_is_not_overwritten() {
     deck.keys("\x1b");
     deck.wait("not saved");
     deck.keys("\x1b");
-    deck.gone("edit one");
+    deck.gone("edit server \"one\"");
     deck.quit();
 }

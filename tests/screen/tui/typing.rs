@@ -259,7 +259,7 @@ fn in_the_form_of_an_entry_in_roots_and_in_an_input_a_printable_key_is_text_or_n
             }
             app
         };
-        only_text(&format!("entry, row {row}"), entry, "edit files");
+        only_text(&format!("entry, row {row}"), entry, "edit server \"files\"");
     }
     for keys in ["", "\t"] {
         let roots = || {

@@ -117,7 +117,8 @@ pub(super) fn draw(
     let longest = names.iter().map(|name| width(&Model::name(name))).max().unwrap_or(0);
     let name_width = usize::from(longest.clamp(6, 32));
     // Names are never cut for a column: columns that do not fit are left out, the last ones first.
-    let mut room = usize::from(doc.width()).saturating_sub(name_width + 3 + STATE_COLUMNS);
+    // The blank after the last column is one cell more.
+    let mut room = usize::from(doc.width()).saturating_sub(name_width + 4 + STATE_COLUMNS);
     let mut columns = ServerOrder::ALL[2..].to_vec();
     let fits = |column: &ServerOrder| {
         let wide = column.width() + 1;
