@@ -26,7 +26,7 @@ use base::{LogRecord, ServerName, Timestamp};
 pub use export::{ExportFormat, RecordingPart, export_recording};
 use host::Record;
 pub use operations::{RecordedOperation, RecordedOperations, RecordedOutcome};
-pub use play::{PlayedPart, Player, Scan};
+pub use play::{PlayedPart, Player, Scan, refuses_discovery};
 use protocol::TrafficRecord;
 pub use write::{Recorder, Scrubbed, Scrubber};
 

@@ -77,7 +77,18 @@ pub struct RecordedOperation {
     pub waiting: Vec<(Timestamp, Timestamp)>,
 }
 
+/// The first question to a server, which those of earlier protocol versions do not know.
+pub(super) const DISCOVER_METHOD: &str = "server/discover";
+
 impl RecordedOperation {
+    /// Whether something went wrong. A server of an earlier protocol version answers the first
+    /// question with an error, and the session goes on with `initialize`.
+    pub fn has_failed(&self) -> bool {
+        let is_refused =
+            self.outcome == RecordedOutcome::Error && self.method.as_str() == DISCOVER_METHOD;
+        self.outcome.is_bad() && !is_refused
+    }
+
     /// `tools/call echo`
     pub fn name(&self) -> String {
         match &self.target {

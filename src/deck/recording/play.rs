@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::operations::{RecordedOperation, RecordedOutcome, says_error};
+use super::operations::{DISCOVER_METHOD, RecordedOperation, RecordedOutcome, says_error};
 use super::{BlockReader, Header, RecordedOperations, Recording, RecordingLine, invalid};
 use base::{Batch, LogLevel, LogRecord, ServerName, Timestamp, Weighed};
 use config::error::ErrorCode;
@@ -390,11 +390,19 @@ fn head(line: &[u8]) -> io::Result<RecordingLine> {
     serde_json::from_slice(&short).or_else(|_| whole(line))
 }
 
+/// Whether a server of an earlier protocol version answers the first question, which it does not
+/// know: the session goes on with `initialize`, so nothing is wrong.
+pub fn refuses_discovery(record: &TrafficRecord) -> bool {
+    record.kind == MessageKind::Error
+        && record.method.as_ref().is_some_and(|method| method.as_str() == DISCOVER_METHOD)
+}
+
 /// Whether this line is an error that the user may want to jump to.
 fn is_error(line: &RecordingLine) -> bool {
     match line {
         RecordingLine::Frame(record) => match record.kind {
-            MessageKind::Error | MessageKind::Junk => true,
+            MessageKind::Error => !refuses_discovery(record),
+            MessageKind::Junk => true,
             MessageKind::Response => says_error(&record.body),
             MessageKind::Request | MessageKind::Notification => false,
         },
@@ -450,6 +458,18 @@ mod tests {
         let path = folder.join("a.jsonl");
         std::fs::write(&path, text + r#"{"type":"fra"#).unwrap();
         path
+    }
+
+    #[test]
+    fn a_first_question_that_an_older_server_does_not_know_is_no_error_to_jump_to() {
+        let is_one = |method: &str| {
+            let line = format!(
+                r#"{{"type":"frame","at":1,"server":"s","direction":"in","kind":"error","method":"{method}","target":null,"id":"1","call":null,"bytes":9,"latency":null,"body":"{{}}","cut":false,"problem":null}}"#
+            );
+            is_error(&serde_json::from_str(&line).unwrap())
+        };
+        assert!(is_one("tools/call"));
+        assert!(!is_one("server/discover"));
     }
 
     #[test]

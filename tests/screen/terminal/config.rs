@@ -294,9 +294,9 @@ fn a_server_is_added_from_a_template_and_what_could_not_be_used_is_not_written()
     let file = deck.home().join("mcp.json");
     deck.wait("1 ready");
     deck.keys("+");
-    deck.wait("add a server");
-    deck.keys("program\r");
-    deck.wait("add a server");
+    deck.wait("or fill in a form");
+    deck.keys("\r");
+    deck.gone("or fill in a form");
     deck.keys("\x13");
     deck.wait("a server needs a name");
     deck.keys("new");
@@ -314,6 +314,33 @@ fn a_server_is_added_from_a_template_and_what_could_not_be_used_is_not_written()
     deck.wait("new was added");
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.contains("\"theirs\"") && text.contains("\"new\""), "{text}");
+    deck.quit();
+}
+
+#[test]
+fn a_server_is_found_by_its_command_checked_added_and_taken_out_again() {
+    let before = servers(&[beacon("one")]);
+    let mut deck = Launch::file(Size::WIDE, &before).start();
+    let file = deck.home().join("mcp.json");
+    deck.wait("1 ready");
+    deck.keys("+");
+    deck.wait("what is it?");
+    let command = format!("{} demo-server atlas", env!("CARGO_BIN_EXE_mcpdeck"));
+    deck.keys(&command);
+    deck.keys("\r");
+    deck.wait("nothing has run yet");
+    deck.decide("\r");
+    deck.wait("it offers 9 tools");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before, "nothing is written yet");
+    deck.decide("\r");
+    deck.wait("was added");
+    deck.wait("2 ready");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\"demo-server\"") && text.contains("\"atlas\""), "{text}");
+    deck.keys("z");
+    deck.wait("undone");
+    deck.wait("1 ready");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
     deck.quit();
 }
 

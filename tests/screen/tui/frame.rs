@@ -37,10 +37,17 @@ fn a_popup_has_four_sides_and_nothing_shows_through() {
                 let [left, right, side] =
                     if ascii { ['+', '+', '|'] } else { ['╭', '╮', '│'] };
                 let corner = if ascii { "+- " } else { "╭─ " };
+                let corner: Vec<char> = corner.chars().collect();
                 // In ASCII, rules with a title that meet look like a corner.
-                let below: String = screen.split_inclusive('\n').skip(3).collect();
-                let (top, from) = find(&below, corner).unwrap_or_else(|| panic!("{screen}"));
-                let top = top + 3;
+                let begins = |row: &Vec<char>, x: &usize| {
+                    row[*x..].starts_with(&corner)
+                        && !x.checked_sub(1).is_some_and(|left| "-=".contains(row[left]))
+                };
+                let found = rows
+                    .iter()
+                    .enumerate()
+                    .find_map(|(y, row)| Some((y, (0..row.len()).find(|x| begins(row, x))?)));
+                let (top, from) = found.unwrap_or_else(|| panic!("{screen}"));
                 let to = rows[top].iter().rposition(|c| *c == right).unwrap();
                 assert_eq!(rows[top][from], left, "{screen}");
                 let bottom =

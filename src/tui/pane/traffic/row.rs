@@ -8,6 +8,7 @@ use crate::pane::Cx;
 use crate::pane::traffic::TrafficPane;
 use crate::prelude::*;
 use crate::widget::{BrowserPart, BrowserRegions, FilterMatch, NO_MATCHES, Pen, scroll_bar, width};
+use deck::refuses_discovery;
 use protocol::{CallId, Direction, MessageKind, TrafficRecord};
 
 const TIME_COLUMNS: u16 = 12;
@@ -156,6 +157,12 @@ fn draw(
         let role = if slow { Role::Warning } else { Role::Muted };
         pen.right(ink!("{}", Dur(latency)), LATENCY_COLUMNS, cx.style(role));
     }
+}
+
+/// Whether a message says that something went wrong.
+fn has_failed(record: &TrafficRecord) -> bool {
+    let is_error = record.kind == MessageKind::Error && !refuses_discovery(record);
+    is_error || record.problem.is_some()
 }
 
 fn message(record: &TrafficRecord, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
@@ -324,7 +331,7 @@ impl Groups {
                     head: seq,
                     took: record.latency,
                     bytes: (record.bytes, 0),
-                    failed: record.kind == MessageKind::Error || record.problem.is_some(),
+                    failed: has_failed(record),
                     ..TrafficGroup::default()
                 };
                 self.by_head.insert(seq, group);
@@ -338,7 +345,7 @@ impl Groups {
         let Some(group) = self.by_head.get_mut(&head) else { return FilterMatch::Row };
         group.bytes.1 += record.bytes;
         group.took = group.took.max(record.latency);
-        group.failed |= record.kind == MessageKind::Error || record.problem.is_some();
+        group.failed |= has_failed(record);
         group.below.push(seq);
         self.members.insert(seq, head);
         if self.open.contains(&head) { FilterMatch::Under(head) } else { FilterMatch::Out }

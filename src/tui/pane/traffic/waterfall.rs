@@ -346,7 +346,7 @@ fn lasts(operation: &RecordedOperation) -> bool {
 
 /// Whether an operation failed.
 fn is_bad(operation: &RecordedOperation) -> bool {
-    operation.outcome.is_bad() && !lasts(operation)
+    operation.has_failed() && !lasts(operation)
 }
 
 /// Idle time longer than this, and than a tenth of all, is folded.
