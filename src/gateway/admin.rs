@@ -134,11 +134,11 @@ fn own_cookie(headers: &HeaderMap) -> String {
 fn signed_in(
     page: &AdminPage,
     headers: &HeaderMap,
-) -> Result<(String, CancellationToken), Response> {
+) -> Result<(String, CancellationToken), (StatusCode, &'static str)> {
     let values = headers.get_all(header::COOKIE).into_iter().filter_map(|line| line.to_str().ok());
     page.sign_ins.signed_in(&own_cookie(headers), values).ok_or_else(|| {
         let why = "not signed in: open the link that `mcpdeck serve --admin` printed at its start";
-        (StatusCode::UNAUTHORIZED, why).into_response()
+        (StatusCode::UNAUTHORIZED, why)
     })
 }
 
@@ -172,14 +172,14 @@ async fn sign_out(State(page): State<Arc<AdminPage>>, headers: HeaderMap) -> Res
             ended.cancel();
             StatusCode::NO_CONTENT.into_response()
         }
-        Err(refused) => refused,
+        Err(refused) => refused.into_response(),
     }
 }
 
 /// `POST /admin/orders`: an order as JSON, which no form of another page can send.
 async fn order(State(page): State<Arc<AdminPage>>, headers: HeaderMap, body: Bytes) -> Response {
     if let Err(refused) = signed_in(&page, &headers) {
-        return refused;
+        return refused.into_response();
     }
     let answer = |status: StatusCode, key: &str, text: &str| {
         let kind = [(header::CONTENT_TYPE, "application/json")];
@@ -208,7 +208,7 @@ async fn order(State(page): State<Arc<AdminPage>>, headers: HeaderMap, body: Byt
 async fn events(State(page): State<Arc<AdminPage>>, headers: HeaderMap) -> Response {
     let (_, ended) = match signed_in(&page, &headers) {
         Ok(signed_in) => signed_in,
-        Err(refused) => return refused,
+        Err(refused) => return refused.into_response(),
     };
     let Ok(place) = Arc::clone(&page.places).try_acquire_owned() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many open pages").into_response();

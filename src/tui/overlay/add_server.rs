@@ -320,11 +320,11 @@ impl AddServerDialog {
             if let AddStage::Choosing(servers) = &self.stage {
                 let Some([name, version, about]) = servers.get(at) else { return };
                 let wide = (pen.room() / 2).min(44);
-                pen.middle(&Ink::from(name), wide, cx.style(Role::Text)).skip(1);
-                pen.left(&Ink::from(version), 10, cx.style(Role::Muted)).skip(1);
+                pen.middle(Ink::from(name), wide, cx.style(Role::Text)).skip(1);
+                pen.left(Ink::from(version), 10, cx.style(Role::Muted)).skip(1);
                 pen.put(Ink::from(about), cx.style(Role::Foreign));
             } else if let Some((title, entry)) = templates.get(at) {
-                pen.left(&ink!("{}", *title), LABEL_COLUMNS - 2, cx.style(Role::Text));
+                pen.left(ink!("{}", *title), LABEL_COLUMNS - 2, cx.style(Role::Text));
                 let words = entry["args"].as_array().into_iter().flatten();
                 let words = words.filter_map(Value::as_str).collect::<Vec<_>>().join(" ");
                 let command = entry["command"].as_str().or(entry["url"].as_str());
@@ -370,7 +370,7 @@ impl ServerCandidate {
                 "runs" => Role::Text,
                 _ => Role::Foreign,
             };
-            doc.field(*label, Ink::from(text), role);
+            doc.field(label, Ink::from(text), role);
         }
         doc.gap();
         match &self.trial {
