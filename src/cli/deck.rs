@@ -182,8 +182,18 @@ fn line(
     server: &ServerName,
 ) -> String {
     let mut line = format!("mcpdeck {verb}");
+    // A name that begins like an option comes after all of them.
+    let is_odd = for_name.is_empty() && server.as_str().starts_with('-');
+    let mut last = None;
     let _ = match (&one.url, one.command.is_empty()) {
         (Some(url), _) => write!(line, " {for_url}{}", quoted(url)),
+        (None, true) if is_odd => {
+            last = Some(quoted(server.as_str()));
+            Ok(())
+        }
+        (None, true) if server.as_str().starts_with('-') => {
+            write!(line, " {}={}", for_name.trim_end(), quoted(server.as_str()))
+        }
         (None, true) => write!(line, " {for_name}{}", quoted(server.as_str())),
         (None, false) => Ok(()),
     };
@@ -193,7 +203,7 @@ fn line(
             let _ = write!(line, " {option} {}", quoted(&file.display().to_string()));
         }
     }
-    let words: Vec<_> = one.command.iter().map(|word| quoted(word)).collect();
+    let words: Vec<_> = one.command.iter().map(|word| quoted(word)).chain(last).collect();
     if words.is_empty() { line } else { format!("{line} -- {}", words.join(" ")) }
 }
 

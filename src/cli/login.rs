@@ -54,18 +54,30 @@ pub fn logout(common: &Common, server: &str) -> CommandResult {
                 (None, _) => format!("{issuer} revokes no tokens; it was forgotten here"),
                 (_, Ok(())) => format!("the token was revoked at {issuer} and forgotten"),
                 (_, Err(why)) => {
-                    output::complain(&format!("the token was not revoked: {why}"));
+                    let why = SafeText::line(&why);
+                    output::complain(&format!(
+                        "the token was not revoked at {issuer}: {why}; it is valid there until it \
+                         expires"
+                    ));
                     "the token was forgotten here".to_owned()
                 }
             };
             output::print(&format!("{server}: signed out; {text}\n"), ExitStatus::Ok)
         }
-        Err(failure) => refused(server, &failure),
+        Err(failure) => {
+            let why = SafeText::line(&failure.reason());
+            output::complain(&format!("{server}: not signed out: {why}"));
+            exit_of(&failure)
+        }
     })
 }
 
 fn refused(server: &SafeText, failure: &AuthFailure) -> ExitStatus {
     output::complain(&format!("{server}: {failure}"));
+    exit_of(failure)
+}
+
+const fn exit_of(failure: &AuthFailure) -> ExitStatus {
     match failure {
         AuthFailure::Failed(_) => ExitStatus::Unavailable,
         _ => ExitStatus::Failed,
@@ -167,7 +179,10 @@ impl SignInPrompt for Terminal {
     fn sign_in(&self, request: SignIn) -> BoxFuture<'static, Result<Option<String>, String>> {
         let browser = self.browser;
         async move {
-            let SignIn { issuer, scopes, url, .. } = request;
+            let SignIn { issuer, instead_of, scopes, url, .. } = request;
+            for other in instead_of {
+                output::complain(&format!("{other} cannot be used now; {issuer} is named too"));
+            }
             let asks = scopes_in_words(scopes.iter().map(SafeText::as_str));
             output::complain(&format!("{issuer} asks you to sign in, for: {asks}"));
             if browser {

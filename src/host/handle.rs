@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -37,6 +37,9 @@ use protocol::{
     Answer, ApprovalId, CallId, Capabilities, ListKind, Notice, PendingRequest, Prompt,
     SessionView, Tool, TrafficRecord,
 };
+
+/// Most pages of a list of skills that are read.
+const MAX_SKILL_PAGES: usize = 64;
 
 /// How a server that fails to start affects the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -176,14 +179,19 @@ impl Host {
     }
 
     /// Revokes and deletes the token of a server and restarts it without one. The user is not asked
-    /// to sign in again until [`Host::sign_in`]. Returns the error of a failed revocation, if any.
+    /// to sign in again until [`Host::sign_in`]. Returns why the token was not revoked, if that failed: it
+    /// is deleted all the same.
     ///
     /// # Errors
     /// As [`Host::sign_in`]; [`ErrorCode::ServerUnavailable`] when the token cannot be deleted.
-    pub async fn sign_out(&self, server: &ServerName) -> Result<Option<AuthFailure>, Error> {
+    pub async fn sign_out(&self, server: &ServerName) -> Result<Option<String>, Error> {
         let (slot, auth) = self.account(server)?;
         slot.account.decline();
-        let done = auth.sign_out().await.map_err(|failure| refused(&failure, server))?;
+        let failed = |failure: AuthFailure| {
+            let why = format!("not signed out: {}", failure.reason());
+            Error::new(ErrorCode::ServerUnavailable, why).server(server)
+        };
+        let done = auth.sign_out().await.map_err(failed)?;
         self.control(server, LifecycleInput::Restart).await?;
         Ok(done.revoked.err())
     }
@@ -652,6 +660,83 @@ impl Host {
         self.operate((slot, "".into()), "completion/complete", request, how).await
     }
 
+    /// All skills of a server, as it lists them (extension `io.modelcontextprotocol/skills`, "Listing
+    /// Skills"), and how long that list may be used; zero where the server does not say. The host's
+    /// own request: who may see which is up to the caller ([`Host::is_visible`], by URI).
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`]; `Protocol` for a list that is none, or never ends.
+    pub async fn list_skills(&self, server: &ServerName) -> Result<(Vec<Value>, Duration), Error> {
+        let method: Arc<str> = "skills/list".into();
+        let odd = |why: &str| {
+            Err(Error::new(ErrorCode::Protocol, why).server(server).request(method.to_string()))
+        };
+        let (mut skills, mut params, mut age) = (Vec::new(), None, Duration::MAX);
+        for _ in 0..MAX_SKILL_PAGES {
+            let request = Request::Raw { method: Arc::clone(&method), params: params.take() };
+            let mut page = self.ask(server, request).await?.into_value();
+            let millis = page.get("ttlMs").and_then(Value::as_u64).unwrap_or_default();
+            age = age.min(Duration::from_millis(millis));
+            let Some(Value::Array(entries)) = page.get_mut("skills").map(Value::take) else {
+                return odd("`skills` is not an array");
+            };
+            skills.extend(entries);
+            match page.get_mut("nextCursor").map(Value::take) {
+                Some(cursor) if !cursor.is_null() => params = Some(json!({"cursor": cursor})),
+                _ => return Ok((skills, age)),
+            }
+        }
+        odd("the list of skills has too many pages")
+    }
+
+    /// The entry of a skill, by the URI of its `SKILL.md` ("Getting a Skill"); decided by the policy
+    /// like reading it.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn get_skill(
+        &self,
+        server: &ServerName,
+        uri: &str,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        self.about_resource(server, ("skills/get", uri), json!({"uri": uri}), options).await
+    }
+
+    /// The files and folders in a folder ("Reading Directories"); decided by the policy like reading
+    /// it. `cursor` is that of the page before.
+    ///
+    /// # Errors
+    /// As [`Host::call_tool_with`].
+    pub async fn read_directory(
+        &self,
+        server: &ServerName,
+        (uri, cursor): (&str, Option<&str>),
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let mut params = json!({"uri": uri});
+        if let Some(cursor) = cursor {
+            params["cursor"] = cursor.into();
+        }
+        self.about_resource(server, ("resources/directory/read", uri), params, options).await
+    }
+
+    async fn about_resource(
+        &self,
+        server: &ServerName,
+        (method, uri): (&'static str, &str),
+        params: Value,
+        options: CallOptions,
+    ) -> Result<CallOutcome, Error> {
+        let slot = self.inner.shared.routes().server(server).cloned();
+        let (point, what) = (&self.inner.shared.policy, (TargetKind::Resource, uri));
+        let found = point.direct(options.principal(), PolicyAction::Read, what, slot);
+        let (slot, admission) = routed(method, uri, found)?;
+        let request = Request::Raw { method: method.into(), params: Some(params) };
+        let patience = self.patience(&options);
+        self.operate((slot, uri.into()), method, request, (options, admission, patience)).await
+    }
+
     /// The server a resource would be read from; sends nothing.
     ///
     /// # Errors
@@ -733,7 +818,7 @@ impl Host {
         if self.inner.shared.routes().server(server)?.subscribed(uri, -1) > 0 {
             return Ok(());
         }
-        self.ask(server, Request::Unsubscribe { uri: uri.into() }).await
+        self.ask(server, Request::Unsubscribe { uri: uri.into() }).await.map(drop)
     }
 
     /// Sets the log level of a server, also for later sessions.
@@ -746,7 +831,7 @@ impl Host {
         if slot.live().is_asleep() {
             return Ok(());
         }
-        self.ask(server, Request::SetLogLevel(level)).await
+        self.ask(server, Request::SetLogLevel(level)).await.map(drop)
     }
 
     /// Replaces the roots shared with a server and notifies it.
@@ -938,15 +1023,15 @@ impl Host {
         }
     }
 
-    /// Sends a request of the host and discards the result.
-    async fn ask(&self, server: &ServerName, request: Request) -> Result<(), Error> {
+    /// Sends a request of the host.
+    async fn ask(&self, server: &ServerName, request: Request) -> Result<protocol::Payload, Error> {
         let shared = &self.inner.shared;
         let slot = Arc::clone(shared.routes().server(server)?);
         let options = CallOptions { server: Some(server.clone()), ..CallOptions::default() };
         slot.wake(self.patience(&options).deadline).await?;
         let live = slot.live();
         let own = PendingRequest::internal(live.config.request_timeout);
-        live.session()?.request(request, own).await.map(|_| ()).map_err(Error::advised)
+        live.session()?.request(request, own).await.map_err(Error::advised)
     }
 }
 

@@ -5,7 +5,6 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use url::Url;
 
-use super::step::AuthFailure;
 use super::token::StoredToken;
 use base::{SafeText, ServerName};
 
@@ -16,6 +15,8 @@ pub struct SignIn {
     pub server: ServerName,
     /// Who asks for the user's name and password.
     pub issuer: SafeText,
+    /// The authorization servers that the server names before that one, which cannot be used now.
+    pub instead_of: Vec<SafeText>,
     /// What the token will allow.
     pub scopes: Vec<SafeText>,
     /// The address to open; checked to be a web address.
@@ -88,8 +89,8 @@ pub struct Authorization {
 pub struct SignedOut {
     /// The token that was forgotten.
     pub token: Option<StoredToken>,
-    /// The outcome of its revocation.
-    pub revoked: Result<(), AuthFailure>,
+    /// Why it was not revoked, where it could have been: it is forgotten all the same.
+    pub revoked: Result<(), String>,
     /// Whether the host had registered a client, which was forgotten too.
     pub had_client: bool,
 }

@@ -453,7 +453,7 @@ impl Authorizer {
             let key = self.site.config.private_key.as_ref();
             let caller = OAuthClient { key, ..OAuthClient::new(&client) };
             let revoked = grant::revoke(&self.site.exchange, &known, &caller).await;
-            done.revoked = done.revoked.and(revoked);
+            done.revoked = done.revoked.and(revoked.map_err(|failure| failure.reason()));
             done.token.get_or_insert(known);
         }
         for client in store.clients(&self.site.address).map_err(token_file_failure)? {

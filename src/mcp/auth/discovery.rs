@@ -2,6 +2,7 @@
 //! authorization server. The same for calls, the dashboard and `mcpdeck login`. rmcp finds and
 //! checks the documents; which resource they may be for is decided here.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -59,6 +60,8 @@ pub(super) struct FoundIssuer {
     pub(super) scopes: Vec<String>,
     /// Whether its tokens must be bound to a key (RFC 9449).
     pub(super) wants_proof: bool,
+    /// Those that the resource metadata names before it, which cannot be used.
+    pub(super) failed: Vec<String>,
     published: bool,
 }
 
@@ -69,9 +72,6 @@ impl Site {
         wanted: &RequestedAccess,
     ) -> Result<Authorization, AuthFailure> {
         let found = self.find(wanted).await?;
-        if self.config.grant.needs_page() {
-            found.has_pkce()?;
-        }
         Ok(Authorization {
             revocation_endpoint: found.revocation_endpoint(),
             issuer: found.issuer,
@@ -82,34 +82,76 @@ impl Site {
     }
 
     /// Finds the authorization server, as the challenge of the refusal says. Without one, the server
-    /// is asked for it.
+    /// is asked for it. Of several that its metadata names (RFC 9728, section 7.6: the client
+    /// chooses), the one used before comes first, and the next is tried when one cannot be used.
     pub(super) async fn find(&self, wanted: &RequestedAccess) -> Result<FoundIssuer, AuthFailure> {
         let challenge = match wanted.challenge.clone() {
             Some(challenge) => Some(challenge),
             None => self.challenge().await,
         };
+        let documents = Arc::new(Documents {
+            exchange: self.exchange.clone(),
+            address: self.address.clone(),
+            known: self.known_issuers()?,
+            read: Mutex::default(),
+            metadata: Mutex::default(),
+            choice: Mutex::default(),
+        });
+        let mut failed: Vec<(String, AuthFailure)> = Vec::new();
+        loop {
+            let failure = match self.resolve(wanted, challenge.as_deref(), &documents).await {
+                Ok(mut found) => {
+                    found.failed = failed.into_iter().map(|(issuer, _)| issuer).collect();
+                    return Ok(found);
+                }
+                Err(failure) => failure,
+            };
+            let may_go_on = failed.len() + 1 < MAX_ISSUERS;
+            let next = may_go_on.then(|| documents.choice.lock().next()).flatten();
+            match next {
+                Some(issuer) => failed.push((issuer, failure)),
+                None if failed.is_empty() => return Err(failure),
+                None => {
+                    let last = documents.choice.lock().named.last().cloned();
+                    failed.push((last.unwrap_or_default(), failure));
+                    return Err(none_of(&failed));
+                }
+            }
+        }
+    }
+
+    /// The authorization servers that the server was signed in to with before.
+    fn known_issuers(&self) -> Result<Vec<String>, AuthFailure> {
+        let token = self.store.find(&self.address).map_err(AuthFailure::failed)?;
+        let clients = self.store.clients(&self.address).map_err(AuthFailure::failed)?;
+        let token = token.into_iter().map(|token| token.issuer);
+        Ok(token.chain(clients.into_iter().map(|client| client.issuer)).collect())
+    }
+
+    /// Finds one authorization server, and checks it.
+    async fn resolve(
+        &self,
+        wanted: &RequestedAccess,
+        challenge: Option<&str>,
+        documents: &Arc<Documents>,
+    ) -> Result<FoundIssuer, AuthFailure> {
         let check = |what: &str, url: &str| {
             let parsed = Url::parse(url).map_err(|error| error.to_string());
             parsed
                 .and_then(|url| self.exchange.policy.check(&url))
                 .map_err(|why| AuthFailure::refused(format!("the {what} {url}: {why}")))
         };
-        if let Some(named) = challenge.as_deref().and_then(|c| parameter(c, "resource_metadata")) {
+        if let Some(named) = challenge.and_then(|c| parameter(c, "resource_metadata")) {
             let url = self.address.join(&named).map(String::from).unwrap_or(named);
             check("resource metadata", &url)?;
         }
-        let documents = Arc::new(Documents {
-            exchange: self.exchange.clone(),
-            address: self.address.clone(),
-            read: Mutex::default(),
-        });
         let manager = AuthorizationManager::new_with_oauth_http_client(
             self.address.clone(),
-            Arc::clone(&documents) as Arc<dyn OAuthHttpClient>,
+            Arc::clone(documents) as Arc<dyn OAuthHttpClient>,
         );
         let manager = manager.await;
         let mut manager = manager.map_err(failure)?;
-        let resolved = manager.resolve_metadata_from_challenge(challenge.as_deref()).await;
+        let resolved = manager.resolve_metadata_from_challenge(challenge).await;
         let is_published = resolved.as_ref().is_ok_and(|found| found.source.is_discovered());
         if !is_published && let Some(other) = documents.of_another() {
             // Whatever was guessed after that document is not the reason.
@@ -148,7 +190,7 @@ impl Site {
         }
         let resource = stated.unwrap_or_else(|| self.resource());
         let wants_proof = self.config.dpop.unwrap_or_else(|| {
-            documents.demand_proof() || challenge.as_deref().is_some_and(challenge::demands_proof)
+            documents.demand_proof() || challenge.is_some_and(challenge::demands_proof)
         });
         let found = FoundIssuer {
             metadata,
@@ -157,7 +199,11 @@ impl Site {
             scopes,
             wants_proof,
             published: is_published,
+            failed: Vec::new(),
         };
+        if self.config.grant.needs_page() {
+            found.has_pkce()?;
+        }
         if wants_proof { found.has_proofs().map(|()| found) } else { Ok(found) }
     }
 
@@ -246,7 +292,7 @@ impl Site {
 
 impl FoundIssuer {
     /// Checks that codes are protected (RFC 7636); guessed endpoints have no metadata to check.
-    pub(super) fn has_pkce(&self) -> Result<(), AuthFailure> {
+    fn has_pkce(&self) -> Result<(), AuthFailure> {
         let methods = self.metadata.code_challenge_methods_supported.as_deref();
         let has = methods.is_some_and(|all| all.iter().any(|method| method == "S256"));
         if has || !self.published {
@@ -294,11 +340,55 @@ impl FoundIssuer {
 
 // The documents that rmcp reads on its way.
 
-/// The HTTP client of rmcp, which notes what resource each document is for.
+/// The HTTP client of rmcp, which notes what resource each document is for, and shows rmcp one
+/// authorization server at a time.
 struct Documents {
     exchange: TokenClient,
     address: Url,
+    /// The authorization servers that were used before.
+    known: Vec<String>,
     read: Mutex<Vec<ResourceDocument>>,
+    /// The resource metadata by its address, so that it is read once for all that it names.
+    metadata: Mutex<HashMap<String, http::Response<Vec<u8>>>>,
+    choice: Mutex<IssuerChoice>,
+}
+
+/// The authorization servers that the resource metadata names, and which of them is looked at.
+#[derive(Default)]
+struct IssuerChoice {
+    named: Vec<String>,
+    at: usize,
+}
+
+impl IssuerChoice {
+    /// Moves on to the next one; returns the one before it. `None` where there is no next one.
+    fn next(&mut self) -> Option<String> {
+        if self.at + 1 >= self.named.len() {
+            return None;
+        }
+        self.at += 1;
+        self.named.get(self.at - 1).cloned()
+    }
+}
+
+/// Most authorization servers of one document that are tried.
+const MAX_ISSUERS: usize = 8;
+
+/// Why none of the authorization servers that a document names can be used.
+fn none_of(failed: &[(String, AuthFailure)]) -> AuthFailure {
+    let why = failed.iter().map(|(issuer, failure)| format!("{issuer}: {}", failure.reason()));
+    let why: Vec<String> = why.collect();
+    let text = format!(
+        "none of the {} authorization servers that the server names can be used ({})",
+        failed.len(),
+        why.join("; ")
+    );
+    // What is unsafe stays so; what may be transient may be tried again.
+    if failed.iter().any(|(_, failure)| matches!(failure, AuthFailure::Failed(_))) {
+        AuthFailure::failed(text)
+    } else {
+        AuthFailure::refused(text)
+    }
 }
 
 /// A document of resource metadata (RFC 9728).
@@ -328,6 +418,24 @@ impl Documents {
         self.read.lock().iter().find(|document| !document.is_ours).cloned()
     }
 
+    /// Leaves one authorization server in a document that names several.
+    fn choose(&self, document: &mut Value) {
+        let named = document["authorization_servers"].as_array().into_iter().flatten();
+        let mut named: Vec<String> = named.filter_map(Value::as_str).map(str::to_owned).collect();
+        if named.len() < 2 {
+            return;
+        }
+        let bare = |issuer: &str| issuer.trim_end_matches('/').to_owned();
+        let is_known = |issuer: &String| self.known.iter().any(|it| bare(it) == bare(issuer));
+        named.sort_by_key(|issuer| !is_known(issuer));
+        named.truncate(MAX_ISSUERS);
+        let mut choice = self.choice.lock();
+        if choice.named != named {
+            *choice = IssuerChoice { named, at: 0 };
+        }
+        document["authorization_servers"] = json!([choice.named[choice.at]]);
+    }
+
     /// Notes which resource a document is for. One that is for this server, or for a path above it,
     /// is given to rmcp as for this server: it compares letter by letter, and stumbles over a last
     /// slash. What a token is asked for is what the document says.
@@ -338,6 +446,7 @@ impl Documents {
         let demands_proof = document["dpop_bound_access_tokens_required"] == true;
         if is_ours {
             document["resource"] = json!(self.address);
+            self.choose(&mut document);
             *body = document.to_string().into_bytes();
         }
         let read = ResourceDocument { at: at.to_string(), resource, is_ours, demands_proof };
@@ -360,10 +469,19 @@ impl OAuthHttpClient for Documents {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
             let (kind, at) = (kind_of(&request.request), request.request.uri().clone());
-            let response = self.exchange.run(kind, request.request).await;
-            let mut response = response.map_err(OAuthHttpClientError::from)?;
-            if kind == StepKind::ResourceMetadata && response.status() == StatusCode::OK {
-                self.record(&at, response.body_mut());
+            let is_resource = kind == StepKind::ResourceMetadata;
+            let known = self.metadata.lock().get(&at.to_string()).filter(|_| is_resource).cloned();
+            let mut response = if let Some(response) = known {
+                response
+            } else {
+                let response = self.exchange.run(kind, request.request).await;
+                response.map_err(OAuthHttpClientError::from)?
+            };
+            if is_resource {
+                self.metadata.lock().insert(at.to_string(), response.clone());
+                if response.status() == StatusCode::OK {
+                    self.record(&at, response.body_mut());
+                }
             }
             Ok(response)
         })
@@ -401,6 +519,18 @@ fn failure(error: AuthError) -> AuthFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn that_no_authorization_server_can_be_used_says_why_of_each() {
+        let failed = [
+            ("https://a.example".to_owned(), AuthFailure::refused("no PKCE")),
+            ("https://b.example".to_owned(), AuthFailure::failed("connection refused")),
+        ];
+        let text = none_of(&failed).to_string();
+        assert!(text.starts_with("signing in failed: none of the 2"), "{text}");
+        assert!(text.contains("https://a.example: no PKCE; https://b.example: conn"), "{text}");
+        assert!(matches!(none_of(&failed[..1]), AuthFailure::Refused(_)));
+    }
 
     #[test]
     fn metadata_is_for_its_path_and_those_below_whatever_its_last_slash() {

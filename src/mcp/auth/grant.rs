@@ -277,6 +277,9 @@ async fn post(
         ClientAuth::Basic => {
             let part = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
             let pair = STANDARD.encode(format!("{}:{}", part(&client.id), part(secret)));
+            // It may stand there too (RFC 6749, section 3.2.1), and servers of the Python SDK find the
+            // client by it.
+            form.push(("client_id", &client.id));
             request = request.header("authorization", format!("Basic {pair}"));
         }
         ClientAuth::PrivateKey => {

@@ -48,7 +48,6 @@ impl Site {
         wanted: &RequestedAccess,
     ) -> Result<StoredToken, AuthFailure> {
         let found = self.find(wanted).await?;
-        found.has_pkce()?;
         let mut kept =
             self.store.client(&found.issuer, &self.address).map_err(AuthFailure::failed)?;
         let remembered = kept.as_ref().and_then(|client| Url::parse(&client.redirect_uri).ok());
@@ -115,6 +114,7 @@ impl Site {
         let request = SignIn {
             server: self.server.clone(),
             issuer: SafeText::line(&found.issuer),
+            instead_of: found.failed.iter().map(|issuer| SafeText::line(issuer)).collect(),
             scopes: found.scopes.iter().map(|scope| SafeText::line(scope)).collect(),
             url: url.clone(),
             redirect_uri: client.redirect_uri.clone(),

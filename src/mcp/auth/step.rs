@@ -111,3 +111,13 @@ pub enum AuthFailure {
     #[error("signing in failed: {0}")]
     Failed(String),
 }
+
+impl AuthFailure {
+    /// Why, without saying that it was a sign-in which failed.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::SignInNeeded(..) => self.to_string(),
+            Self::Declined(why) | Self::Refused(why) | Self::Failed(why) => why.clone(),
+        }
+    }
+}

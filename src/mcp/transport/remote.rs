@@ -128,6 +128,16 @@ impl RemoteServer {
             self.tap.unauthorized.store(true, Ordering::Relaxed);
             return Err(SendError::Unauthorized(UNAUTHORIZED.to_owned()));
         }
+        // Of an encrypted connection, the tunnel is refused, and there is no response.
+        if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+            && let Some(proxy) = proxy_of(response.url())
+        {
+            let text = format!(
+                "the proxy {proxy} answered HTTP {status}: name its user and password in the \
+                 variable, as http://USER:PASSWORD@HOST:PORT"
+            );
+            return Err(SendError::Refused(text.into()));
+        }
         Ok(response)
     }
 

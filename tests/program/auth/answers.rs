@@ -70,6 +70,58 @@ async fn metadata_of_another_resource_is_refused_with_the_true_reason() {
     }
 }
 
+/// Another authorization server, whose metadata is this.
+async fn named(metadata: &[(&'static str, Value)]) -> mock::Mock {
+    let other = mock::Mock::start().await;
+    other.world().metadata.extend(metadata.iter().cloned());
+    other
+}
+
+#[tokio::test]
+async fn of_several_authorization_servers_the_next_is_tried_and_the_one_that_was_used_comes_first()
+{
+    for metadata in [
+        vec![("issuer", json!("https://another.example"))],
+        vec![("code_challenge_methods_supported", json!(["plain"]))],
+        vec![("token_endpoint", json!("ftp://a.example/token"))],
+        vec![("token_endpoint", json!(7))],
+    ] {
+        let (rig, other) = (Rig::new().await, named(&metadata).await);
+        let base = rig.mock.world().base.clone();
+        let other_base = other.world().base.clone();
+        rig.mock.world().named_before =
+            vec!["http://127.0.0.1:1".to_owned(), other_base.clone(), base.clone()];
+        let auth = rig.authorizer(&rig.nobody());
+        let token = auth.sign_in(&rig.person, Vec::new()).await.unwrap();
+        assert_eq!(token.issuer, base, "{metadata:?}");
+        assert_eq!(rig.mock.count("GET /.well-known/oauth-protected-resource"), 1);
+        let looked = other.count("GET /.well-known/");
+        assert!(looked > 0);
+        let auth = rig.authorizer(&rig.nobody());
+        auth.sign_in(&rig.person, Vec::new()).await.unwrap();
+        assert_eq!(other.count("GET /.well-known/"), looked, "{metadata:?}");
+        assert_eq!(other.world().issued, 0);
+    }
+}
+
+#[tokio::test]
+async fn that_no_authorization_server_can_be_used_is_told_of_each() {
+    let rig = Rig::new().await;
+    let plain = ("code_challenge_methods_supported", json!(["plain"]));
+    let other = named(std::slice::from_ref(&plain)).await;
+    let base = rig.mock.world().base.clone();
+    rig.mock.world().metadata.insert(plain.0, plain.1);
+    rig.mock.world().named_before =
+        vec![other.world().base.clone(), "http://127.0.0.1:1".to_owned()];
+    let auth = rig.authorizer(&rig.nobody());
+    let error = auth.sign_in(&rig.person, Vec::new()).await.unwrap_err().to_string();
+    assert!(error.contains("none of the 3 authorization servers"), "{error}");
+    for issuer in [&other.world().base, "http://127.0.0.1:1", &base] {
+        assert!(error.contains(&format!("{issuer}: ")), "{issuer}: {error}");
+    }
+    assert_eq!(rig.person.times_asked(), 0);
+}
+
 #[tokio::test]
 async fn a_lifetime_is_read_as_servers_write_it() {
     for (written, read) in [

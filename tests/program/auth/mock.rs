@@ -37,6 +37,8 @@ pub struct World {
     pub bearers: Vec<(String, String)>,
     /// What the resource metadata says it is for; the server at `/mcp` when none.
     pub resource: Option<String>,
+    /// The authorization servers that the resource metadata names before the real one.
+    pub named_before: Vec<String>,
     /// Where the resource metadata is, when not at its well-known place.
     pub metadata_path: Option<&'static str>,
     /// The server takes no GET, and its challenge asks for this scope.
@@ -252,7 +254,8 @@ impl World {
             }
             path if path == document => ok(&json!({
                 "resource": self.resource(),
-                "authorization_servers": [self.base],
+                "authorization_servers":
+                    ([&self.named_before[..], std::slice::from_ref(&self.base)].concat()),
                 "scopes_supported": ["read"],
             })),
             "/.well-known/oauth-authorization-server" => {

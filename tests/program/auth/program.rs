@@ -110,10 +110,66 @@ async fn login_takes_a_pasted_address_status_shows_it_and_logout_revokes_it() {
     rig.mock.world().stalls = true;
     let (text, code) = run(&rig, &["logout", "guarded"]).await;
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("did not answer within 5 s"), "{text}");
+    let said = format!("the token was not revoked at {}: ", rig.mock.world().base);
+    assert!(text.contains(&said) && text.contains("did not answer within 5 s"), "{text}");
+    assert!(text.contains("signed out; the token was forgotten here"), "{text}");
+    assert!(!text.contains("signing in"), "{text}");
     assert_eq!((rig.mock.count("POST /revoke"), rig.stored_token()), (1, None));
     let (text, _) = run(&rig, &["logout", "guarded"]).await;
     assert_eq!(text, "guarded: was not signed in\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_that_signs_in_works_for_every_name() {
+    let rig = Rig::new().await;
+    for (n, (name, words)) in [
+        ("my server", "--config c.json 'my server'"),
+        ("it's", "--config c.json 'it'\\''s'"),
+        ("größe", "--config c.json 'größe'"),
+        ("a\"b", "--config c.json 'a\"b'"),
+        ("-x", "--config c.json -- -x"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let url = format!("{}?n={n}", rig.mock.url());
+        let config = json!({"servers": {name: {"url": url}}});
+        std::fs::write(rig.dir.path().join("c.json"), config.to_string()).unwrap();
+        let (text, _) = run(&rig, &["status", "-c", "c.json"]).await;
+        let (before, after) = words.split_once(" c.json ").unwrap();
+        let either = [
+            format!("`mcpdeck login {words}`"),
+            format!("`mcpdeck login {after} {before} c.json`"),
+        ];
+        assert!(either.iter().any(|said| text.contains(said)), "{name}: {text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_that_wants_a_password_is_named() {
+    let rig = Rig::new().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let mut stream = BufReader::new(stream);
+            let mut line = String::new();
+            while stream.read_line(&mut line).await.is_ok_and(|read| read > 2) {
+                line.clear();
+            }
+            let refusal = "HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic \
+                           realm=x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            let _ = stream.write_all(refusal.as_bytes()).await;
+        }
+    });
+    for scheme in ["http", "https"] {
+        let mut list = mcpdeck(&rig, &["list", &format!("{scheme}://mcp.example.test/mcp")]);
+        list.env("HTTP_PROXY", format!("http://{proxy}"));
+        list.env("HTTPS_PROXY", format!("http://{proxy}"));
+        let done = list.output().await.unwrap();
+        let text = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        assert!(text.contains(&format!("the proxy {proxy}")), "{scheme}: {text}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
