@@ -16,8 +16,8 @@ const SECRET_OBJECTS: [&str; 5] = ["env", "headers", "http_headers", "requestIni
 
 /// Words that make a key, an option or a query parameter secret, anywhere in its name.
 const SECRET_WORDS: &str = "\
-    token secret password passwd passphrase apikey accesskey privatekey authorization credential \
-    cookie";
+    token secret password passwd passphrase apikey accesskey accountkey privatekey authorization \
+    credential cookie";
 
 /// Whether a name contains one of `SECRET_WORDS`, ignoring case, `-` and `_`.
 pub fn holds_secret_word(name: &str) -> bool {
@@ -29,8 +29,9 @@ pub fn holds_secret_word(name: &str) -> bool {
 pub fn is_secret_name(name: &str) -> bool {
     let short = name.trim_start_matches('-').to_ascii_lowercase();
     let short_words =
-        ["key", "auth", "pat", "bearer", "pw", "pwd", "pin", "tok", "salt", "webhook"];
-    holds_secret_word(name) || short_words.contains(&&*short)
+        ["key", "auth", "pat", "bearer", "pw", "pwd", "pin", "tok", "sig", "salt", "webhook"];
+    // That of an address grants access to whoever has it.
+    holds_secret_word(name) || short_words.contains(&&*short) || short.ends_with("signature")
 }
 
 /// Byte ranges of `text` to hide, in order, not overlapping.
@@ -669,6 +670,10 @@ mod spots_tests {
             ("https://u:s3@${HOST}/x?a=b&token=s3&c=d", "https://***@${HOST}/x?a=b&token=***&c=d"),
             ("https://s3@h/", "https://***@h/"),
             ("https://h/#access_token=s3", "https://h/#access_token=***"),
+            ("https://h/b?sv=1&sig=s3&se=2", "https://h/b?sv=1&sig=***&se=2"),
+            ("https://h/b?X-Amz-Signature=s3", "https://h/b?X-Amz-Signature=***"),
+            ("AccountName=a;AccountKey=s3==;E=x", "AccountName=a;AccountKey=***;E=x"),
+            ("Endpoint=sb://h/;SharedAccessKey=s3=", "Endpoint=sb://h/;SharedAccessKey=***"),
             ("node x --password s3 y", "node x --password *** y"),
             ("x bearer s3", "x bearer ***"),
             ("TOKEN=${TOKEN:-s3}", "TOKEN=***"),
