@@ -10,6 +10,8 @@ use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt as _};
 use memchr::memmem;
 use protocol::RpcCode;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 /// The form of answers that a client can read.
@@ -104,6 +106,13 @@ async fn as_json(response: Response) -> Response {
     Response::from_parts(parts, Body::from(answer))
 }
 
+/// What makes a message an answer; its numbers may be any.
+#[derive(Deserialize)]
+struct AnswerMembers {
+    result: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
+}
+
 async fn answer(stream: impl Stream<Item = Result<Bytes, axum::Error>>) -> Option<Vec<u8>> {
     let mut stream = std::pin::pin!(stream);
     let mut text = Vec::new();
@@ -114,9 +123,8 @@ async fn answer(stream: impl Stream<Item = Result<Bytes, axum::Error>>) -> Optio
             let lines = event.split(|byte| *byte == b'\n');
             let data = lines.filter_map(|line| line.strip_prefix(b"data:"));
             let data = data.collect::<Vec<_>>().concat();
-            let is_answer = serde_json::from_slice::<Value>(&data).is_ok_and(|message| {
-                message.get("result").is_some() || message.get("error").is_some()
-            });
+            let is_answer = serde_json::from_slice::<AnswerMembers>(&data)
+                .is_ok_and(|message| message.result.is_some() || message.error.is_some());
             if is_answer {
                 return Some(data.trim_ascii().to_vec());
             }
@@ -209,11 +217,11 @@ mod tests {
     #[tokio::test]
     async fn the_answer_is_found_behind_what_came_first_however_it_was_cut() {
         let events = ": \n\ndata: {\"method\":\"notifications/progress\"}\nid: 1\n\n\
-                      data: {\"id\":1,\"result\":{\"a\":\"\\n\\n\"}}\nid: 2\n\n";
+                      data: {\"id\":1,\"result\":{\"a\":\"\\n\\n\",\"b\":1e400}}\nid: 2\n\n";
         let parts: Vec<Result<Bytes, axum::Error>> =
             events.as_bytes().chunks(7).map(|part| Ok(Bytes::copy_from_slice(part))).collect();
         let found = answer(futures::stream::iter(parts)).await.expect("an answer");
-        assert_eq!(found, br#"{"id":1,"result":{"a":"\n\n"}}"#);
+        assert_eq!(found, br#"{"id":1,"result":{"a":"\n\n","b":1e400}}"#);
         assert_eq!(answer(futures::stream::empty()).await, None);
     }
 }

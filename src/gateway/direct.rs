@@ -20,7 +20,7 @@ use rmcp::transport::streamable_http_server::session::{ServerSseMessage, Session
 use tokio_util::sync::CancellationToken;
 
 use super::guard::MAX_BODY_BYTES;
-use super::raw::{Whole, splice};
+use super::raw::{SentNumbers, Whole, splice, to_text};
 use super::sessions::is_answer;
 use super::state::Gateway;
 
@@ -35,15 +35,27 @@ pub(crate) async fn direct(
         request.extensions_mut().insert(whole.clone());
         splice(next.run(request).await, whole)
     };
+    if request.method() != Method::POST {
+        return passed_on(request).await;
+    }
     let session = is_plain(&request).then(|| request.headers().get("mcp-session-id")).flatten();
     let session = session.and_then(|session| session.to_str().ok()).map(SessionId::from);
-    let Some(session) = session.filter(|session| gateway.sessions.answers(session)) else {
-        return passed_on(request).await;
-    };
-    let (parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, MAX_BODY_BYTES).await else {
+    let (mut parts, body) = request.into_parts();
+    let Ok(mut body) = to_bytes(body, MAX_BODY_BYTES).await else {
         let message = format!("Payload Too Large: request body exceeds {MAX_BODY_BYTES} bytes");
         return (StatusCode::PAYLOAD_TOO_LARGE, message).into_response();
+    };
+    match SentNumbers::read(&body) {
+        Ok(None) => {}
+        Ok(Some((readable, numbers))) => {
+            body = readable.into();
+            parts.headers.insert(header::CONTENT_LENGTH, body.len().into());
+            parts.extensions.insert(numbers);
+        }
+        Err(why) => return (StatusCode::PAYLOAD_TOO_LARGE, why).into_response(),
+    }
+    let Some(session) = session.filter(|session| gateway.sessions.answers(session)) else {
+        return passed_on(Request::from_parts(parts, body.into())).await;
     };
     let Some(mut message) = request_of(&body) else {
         return passed_on(Request::from_parts(parts, body.into())).await;
@@ -56,7 +68,7 @@ pub(crate) async fn direct(
     if let [_, answer] = &first[..]
         && is_answer(answer)
     {
-        let body = serde_json::to_vec(&answer.message).unwrap_or_default();
+        let body = to_text(&answer.message).unwrap_or_default();
         return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
     }
     let sent = futures::stream::iter(first).chain(later).take_until(stop.cancelled_owned());
@@ -95,7 +107,7 @@ fn request_of(body: &[u8]) -> Option<JsonRpcRequest<ClientRequest>> {
 
 fn stream(events: impl Stream<Item = ServerSseMessage> + Send + 'static) -> Response {
     let events = events.map(|sent| {
-        let message = sent.message.and_then(|message| serde_json::to_string(&*message).ok());
+        let message = sent.message.and_then(|message| to_text(&*message).ok());
         let event = Event::default().data(message.unwrap_or_default());
         let event = sent.event_id.into_iter().fold(event, Event::id);
         Ok::<_, Infallible>(sent.retry.into_iter().fold(event, Event::retry))

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 
 use super::accept::as_rpc;
+use super::card::{CARD_PATH, CATALOG_PATH};
 use super::outside::Outside;
 use super::sign_in::METADATA_PATH;
 use super::state::Gateway;
@@ -95,7 +96,8 @@ async fn arrived(request: Request) -> Result<Request, Outside> {
 /// Passes a request on with its [`Client`] as an extension, or refuses it.
 async fn admit(gateway: Arc<Gateway>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    if path == "/healthz" || path == METADATA_PATH || path.starts_with(METADATA_BELOW) {
+    let is_public = matches!(path, "/healthz" | METADATA_PATH | CARD_PATH | CATALOG_PATH);
+    if is_public || path.starts_with(METADATA_BELOW) {
         return next.run(request).await;
     }
     let client = match bearer(request.headers()) {

@@ -13,6 +13,7 @@
 mod accept;
 mod admin;
 mod bridge;
+mod card;
 mod catalog;
 mod direct;
 mod events;
@@ -24,6 +25,7 @@ mod mcp;
 mod metrics;
 mod offers;
 mod outside;
+mod pipe;
 mod questions;
 mod raw;
 mod replies;
@@ -31,6 +33,7 @@ mod rest;
 mod search;
 mod sessions;
 mod sign_in;
+mod skills;
 mod state;
 mod store;
 mod tasks;
@@ -110,6 +113,8 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         .route("/readyz", get(rest::ready))
         .route(sign_in::METADATA_PATH, get(sign_in::metadata))
         .route("/.well-known/oauth-protected-resource/{*path}", get(sign_in::metadata))
+        .route(card::CARD_PATH, get(card::card))
+        .route(card::CATALOG_PATH, get(card::catalog))
         .route("/openapi.json", get(rest::openapi))
         .route("/tools", get(rest::tools))
         .route("/tools/{*path}", post(rest::call))
@@ -258,7 +263,8 @@ pub async fn serve_stdio(
     let gateway = Gateway::new(host, bridge, options, 0);
     let client = Client::owner(gateway.options.profile.as_deref().map(Into::into));
     let face = mcp::OverPipe(mcp::Face::new(Arc::clone(&gateway), Some(client)));
-    let serving = rmcp::service::serve_server(face, rmcp::transport::stdio());
+    let pipe = pipe::MessagePipe::new(tokio::io::stdin(), tokio::io::stdout());
+    let serving = rmcp::service::serve_server(face, pipe);
     let running = tokio::select! {
         running = serving => match running {
             Ok(running) => running,

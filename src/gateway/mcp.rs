@@ -13,12 +13,13 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientNotification,
     ClientRequest, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
     DetailedTask, ErrorCode as RpcCode, ErrorData, Extensions, GetPromptRequestParams,
-    GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation,
-    InitializeRequestParams, InitializeResult, InputResponses, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    GetPromptResponse, GetPromptResult, GetSkillRequestParams, GetSkillResult, GetTaskParams,
+    GetTaskResult, Implementation, InitializeRequestParams, InitializeResult, InputResponses,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListSkillsResult,
+    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion,
+    ReadResourceDirectoryRequestParams, ReadResourceRequestParams, ReadResourceResponse,
     ReadResourceResult, Reference, ServerCapabilities, ServerConfig, ServerRequest, ServerResult,
-    SubscribeRequestParams, SubscriptionFilter, Task, TaskPayload, TaskStatus, Tool,
+    Skill, SubscribeRequestParams, SubscriptionFilter, Task, TaskPayload, TaskStatus, Tool,
     UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{
@@ -37,18 +38,20 @@ use super::exposure::{OwnCall, SEARCH_INSTRUCTIONS, listed, listing, own_call, o
 use super::follow::{Interest, Recipient, follow, log_level, logged_during, next_notice};
 use super::found::ToolListing;
 use super::outside::{Outside, settled};
-use super::raw::Whole;
+use super::raw::{SentNumbers, Whole};
 use super::sessions::{ClientSession, SessionResponder};
+use super::skills::{self, SKILLS_EXTENSION};
 use super::state::Gateway;
 use super::store::ParkedCall;
 use super::tasks::{LongCall, SYNC_WINDOW, can_answer, input_requests};
 use super::tokens::Client;
 use super::traces::TraceSpan;
 use base::ServerName;
+use base::text::json::{WrittenNumbers, WrittenValue};
 use config::error::Error;
 use host::{
-    AccessScope, CallOptions, CallOutcome, PolicyAction, RunId, TargetKind, fit_template,
-    parse_traceparent,
+    AccessScope, CallOptions, CallOutcome, PolicyAction, RunId, ServerView, TargetKind,
+    fit_template, parse_traceparent,
 };
 use protocol::{
     APP_URIS, APPS_EXTENSION, Answer, CLIENT_NAME, HOPS_KEY, app_of, is_for_models, vendor_meta,
@@ -84,6 +87,8 @@ pub(super) struct McpOperation {
     pub server: Option<ServerName>,
     pub name: Arc<str>,
     pub arguments: Value,
+    /// Numbers of the arguments that the value cannot hold.
+    pub numbers: Option<Arc<WrittenNumbers>>,
 }
 
 impl Face {
@@ -254,7 +259,7 @@ impl Face {
         let mut forwarded = FuturesUnordered::new();
         let long = tokio::time::sleep(SYNC_WINDOW);
         tokio::pin!(long);
-        let mut may_become_task = is_tool && self.offers_tasks() && declares_tasks(context);
+        let mut may_become_task = is_tool && declares_tasks(context);
         loop {
             tokio::select! {
                 biased;
@@ -308,7 +313,7 @@ impl Face {
                     let capabilities = context.client_capabilities().unwrap_or_default();
                     let (client, progress) = (client.clone(), progressed);
                     let long = LongCall { call, client, progress, capabilities };
-                    match self.gateway.tasks.begin(self.gateway.host.clock(), long) {
+                    match self.gateway.tasks.begin(self.gateway.host.clock(), long).await {
                         Ok(created) => {
                             Whole::leave(&context.extensions, created);
                             return Ok(());
@@ -413,11 +418,6 @@ fn about(client: &str, target: &str) -> String {
 }
 
 impl Face {
-    /// Whether calls may become tasks: a task lives in one process, so replicas have none.
-    fn offers_tasks(&self) -> bool {
-        self.gateway.options.store.is_none()
-    }
-
     /// The client of a request about one of its tasks.
     async fn task_owner(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
         self.allowed(context, AccessScope::ToolsCall).await
@@ -450,6 +450,13 @@ impl Gateway {
         if let Some(found) = self.named_in(client, uri) {
             return Some(found);
         }
+        // Nor need servers list the files of their skills.
+        let (view, principal) = (self.host.snapshot(), client.principal());
+        let seen =
+            |server: &&Arc<ServerView>| self.host.is_visible(&principal, &server.name, (kind, uri));
+        if let Some(server) = self.skills.server_with(view.servers.values().filter(seen), uri) {
+            return Some((server.name.clone(), uri.into()));
+        }
         // Servers need not list the pages of their tools.
         let mut tools = self.seen_by(client, TargetKind::Tool, &catalog.tools);
         if let Some(entry) = tools.find(|entry| app_of(&entry.raw) == Some(uri)) {
@@ -461,6 +468,28 @@ impl Gateway {
         // The first of those that fit equally well.
         let best = fits.reduce(|best, next| if next.0 > best.0 { next } else { best });
         best.map(|(_, entry)| (entry.server.clone(), uri.into()))
+    }
+
+    /// The servers that may have a skill or a folder of this URI, each with the URI there: the one
+    /// that is known to have it, or all that `may`.
+    fn skill_servers(
+        &self,
+        client: &Client,
+        uri: &str,
+        may: impl Fn(&ServerView) -> bool,
+    ) -> Vec<(Arc<ServerView>, Arc<str>)> {
+        let view = self.host.snapshot();
+        if let Some((name, original)) = self.locate(client, uri) {
+            let server = view.servers.get(&name).filter(|server| may(server));
+            return server.map(|server| (Arc::clone(server), original)).into_iter().collect();
+        }
+        let (original, principal) = (Arc::<str>::from(uri), client.principal());
+        let seen = |server: &&Arc<ServerView>| {
+            let what = (TargetKind::Resource, uri);
+            may(server) && self.host.is_visible(&principal, &server.name, what)
+        };
+        let servers = view.servers.values().filter(seen);
+        servers.map(|server| (Arc::clone(server), Arc::clone(&original))).collect()
     }
 
     /// The server of a URI template, and the template there.
@@ -535,10 +564,10 @@ impl Gateway {
             let parent = options.trace.as_deref();
             let span = traces.begin(operation.traced(), whose, parent, clock.now());
             let trace = span.as_ref().map(TraceSpan::context).or_else(|| options.trace.clone());
-            let McpOperation { kind, server, name, arguments } = operation;
+            let McpOperation { kind, server, name, arguments, numbers } = operation;
             let tool_of = server.as_ref().filter(|_| kind == TargetKind::Tool);
             let counted = tool_of.map(|server| self.metrics.begin(client, server, &name));
-            let options = CallOptions { server, trace, ..options };
+            let options = CallOptions { server, trace, numbers, ..options };
             let outcome = match kind {
                 TargetKind::Tool => host.call_tool_with(&name, arguments, options).await,
                 TargetKind::Prompt => host.get_prompt_with(&name, arguments, options).await,
@@ -580,6 +609,25 @@ fn is_modern(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
+/// Whether a server does not know what it was asked for.
+fn is_unknown(error: &Error) -> bool {
+    use protocol::RpcCode as Rpc;
+    let code = error.rpc.as_ref().and_then(|rpc| rpc.code);
+    let unknown = [Rpc::METHOD_NOT_FOUND, Rpc::INVALID_PARAMS, Rpc::RESOURCE_NOT_FOUND];
+    code.is_some_and(|code| unknown.contains(&code))
+}
+
+/// The answer to a request for a skill or directory that no server has, or why one that may have it
+/// could not be asked.
+fn no_such(what: &str, uri: &str, failed: Option<&Error>, client: &Client) -> ErrorData {
+    match failed {
+        Some(error) => Outside::about(error, uri, client).into(),
+        None => {
+            ErrorData::invalid_params(format!("there is no such {what}"), Some(json!({"uri": uri})))
+        }
+    }
+}
+
 /// What a client put into `_meta` of its request for the server.
 fn meta_of(context: &RequestContext<RoleServer>) -> Option<Arc<serde_json::Map<String, Value>>> {
     Some(Arc::new(vendor_meta(json!(context.meta).as_object()?.clone())))
@@ -591,19 +639,22 @@ fn is_deck(client: &Implementation) -> bool {
 }
 
 /// Answers with the server's result, adapted to the client's protocol version.
-fn reply(context: &RequestContext<RoleServer>, mut result: Value, is_cacheable: bool) {
-    if let Some(object) = result.as_object_mut() {
-        if is_modern(context) {
-            object.insert("resultType".to_owned(), json!("complete"));
-            if is_cacheable {
-                let ttl = object.get("ttlMs").and_then(Value::as_u64).unwrap_or(0);
-                object.insert("ttlMs".to_owned(), json!(ttl.min(MAX_TTL_MILLIS)));
-                // The result was authorized for this client only.
-                object.insert("cacheScope".to_owned(), json!("private"));
-            }
-        } else {
-            object.shift_remove("resultType");
+fn reply(
+    context: &RequestContext<RoleServer>,
+    result: impl Into<WrittenValue>,
+    is_cacheable: bool,
+) {
+    let mut result = result.into();
+    if is_modern(context) {
+        result.insert("resultType", json!("complete"));
+        if is_cacheable {
+            let ttl = result.value.get("ttlMs").and_then(Value::as_u64).unwrap_or(0);
+            result.insert("ttlMs", json!(ttl.min(MAX_TTL_MILLIS)));
+            // The result was authorized for this client only.
+            result.insert("cacheScope", json!("private"));
         }
+    } else if let Some(members) = result.value.as_object_mut() {
+        members.shift_remove("resultType");
     }
     Whole::leave(&context.extensions, result);
 }
@@ -653,15 +704,17 @@ impl ServerHandler for Face {
             .enable_completions()
             .enable_logging()
             .build();
-        if self.offers_tasks() {
-            let tasks = ServerCapabilities::builder().enable_tasks().build();
-            capabilities.extensions = tasks.extensions;
-        }
+        let tasks = ServerCapabilities::builder().enable_tasks().build();
+        capabilities.extensions = tasks.extensions;
         let view = self.gateway.host.snapshot();
         let mut tools = view.servers.values().flat_map(|server| &server.capabilities.tools);
         if tools.any(|tool| tool.app().is_some()) {
             let extensions = capabilities.extensions.get_or_insert_default();
             extensions.insert(APPS_EXTENSION.to_owned(), serde_json::Map::new());
+        }
+        if let Some(settings) = skills::settings(&view) {
+            let extensions = capabilities.extensions.get_or_insert_default();
+            extensions.insert(SKILLS_EXTENSION.to_owned(), settings);
         }
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("mcpdeck", env!("CARGO_PKG_VERSION")))
@@ -711,6 +764,7 @@ impl ServerHandler for Face {
         let client = self.known(&context).await?;
         let (mut called, mut arguments) = (request.name.into_owned(), request.arguments);
         let own = arguments.get_or_insert_default();
+        let mut numbers = SentNumbers::sent(&context.extensions);
         if let Some(own) = own_call(&self.gateway, &client, &called, own) {
             match own? {
                 OwnCall::Answer(result) => {
@@ -719,6 +773,7 @@ impl ServerHandler for Face {
                 }
                 OwnCall::Forward { name, arguments: inner } => {
                     (called, arguments) = (name, Some(inner));
+                    numbers = numbers.map(|all| Arc::new(all.below("/arguments")));
                 }
             }
         }
@@ -726,7 +781,8 @@ impl ServerHandler for Face {
         let what = (PolicyAction::Call, TargetKind::Tool);
         let (server, name) = self.gateway.find(&client, what, &called).await?;
         let arguments = Value::Object(arguments.unwrap_or_default());
-        let operation = McpOperation { kind: what.1, server: Some(server), name, arguments };
+        let (kind, server) = (what.1, Some(server));
+        let operation = McpOperation { kind, server, name, arguments, numbers };
         let called = (called, operation);
         let resumed = (request.request_state, request.input_responses);
         self.run(&context, &client, called, resumed).await?;
@@ -739,7 +795,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let client = self.task_owner(&context).await?;
-        let state = self.gateway.tasks.get(&client, &request.task_id)?;
+        let state = self.gateway.tasks.get(&client, &request.task_id).await?;
         Whole::leave(&context.extensions, state);
         let placeholder = Task::new(request.task_id, TaskStatus::Working, "", "");
         Ok(GetTaskResult::new(DetailedTask::new(placeholder, TaskPayload::Working)))
@@ -760,7 +816,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let client = self.task_owner(&context).await?;
-        self.gateway.tasks.cancel(&client, &request.task_id)
+        self.gateway.tasks.cancel(&client, &request.task_id).await
     }
 
     async fn get_prompt(
@@ -772,7 +828,8 @@ impl ServerHandler for Face {
         let what = (PolicyAction::Prompt, TargetKind::Prompt);
         let (server, name) = self.gateway.find(&client, what, &request.name).await?;
         let arguments = json!(request.arguments.unwrap_or_default());
-        let operation = McpOperation { kind: what.1, server: Some(server), name, arguments };
+        let (kind, server, numbers) = (what.1, Some(server), None);
+        let operation = McpOperation { kind, server, name, arguments, numbers };
         let called = (request.name, operation);
         let resumed = (request.request_state, request.input_responses);
         self.run(&context, &client, called, resumed).await?;
@@ -789,7 +846,8 @@ impl ServerHandler for Face {
         let (server, name) = self.gateway.locate(&client, &uri).unzip();
         let (kind, name) = (TargetKind::Resource, name.unwrap_or_else(|| uri.as_str().into()));
         let original = Arc::clone(&name);
-        let called = (uri.clone(), McpOperation { kind, server, name, arguments: Value::Null });
+        let (arguments, numbers) = (Value::Null, None);
+        let called = (uri.clone(), McpOperation { kind, server, name, arguments, numbers });
         let resumed = (request.request_state, request.input_responses);
         self.run(&context, &client, called, resumed).await.map_err(|mut error| {
             // The URI that was not found (2026-07-28, resources, error handling).
@@ -804,6 +862,103 @@ impl ServerHandler for Face {
             Whole::change(&context.extensions, |result| rename(result, &original, &uri));
         }
         Ok(ReadResourceResult::new(Vec::new()).into())
+    }
+
+    /// The skills of all servers (SEP-2640, "Listing Skills").
+    async fn list_skills(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListSkillsResult, ErrorData> {
+        let client = self.known(&context).await?;
+        let (gateway, view, principal) =
+            (&self.gateway, self.gateway.host.snapshot(), client.principal());
+        let mut skills = Vec::new();
+        if client.may(AccessScope::ResourcesRead) {
+            let servers = view.servers.values().filter(|server| skills::declared(server).is_some());
+            let listed = servers.map(async |server| {
+                (&server.name, gateway.skills.listed(&gateway.host, server).await)
+            });
+            for (server, entries) in futures::future::join_all(listed).await {
+                for entry in entries.iter() {
+                    let Some(uri) = entry["uri"].as_str() else { continue };
+                    let what = (TargetKind::Resource, uri);
+                    if !gateway.host.is_visible(&principal, server, what) {
+                        continue;
+                    }
+                    let mut entry = entry.clone();
+                    if gateway.locate(&client, uri).is_none_or(|(first, _)| first != *server) {
+                        skills::with_own_uris(server, &mut entry);
+                    }
+                    skills.push(entry);
+                }
+            }
+        }
+        reply(&context, json!({"skills": skills}), true);
+        Ok(ListSkillsResult::default())
+    }
+
+    /// The entry of a skill (SEP-2640, "Getting a Skill").
+    async fn get_skill(
+        &self,
+        request: GetSkillRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetSkillResult, ErrorData> {
+        let client = self.allowed(&context, AccessScope::ResourcesRead).await?;
+        let (gateway, uri) = (&self.gateway, request.uri);
+        let mut failed = None;
+        let has_skills = |server: &ServerView| skills::declared(server).is_some();
+        for (server, original) in gateway.skill_servers(&client, &uri, has_skills) {
+            let options = CallOptions { meta: meta_of(&context), ..client.options() };
+            let mut result = match gateway.host.get_skill(&server.name, &original, options).await {
+                Ok(outcome) => outcome.result.into_value(),
+                Err(error) => {
+                    failed = failed.or(Some(error).filter(|error| !is_unknown(error)));
+                    continue;
+                }
+            };
+            if result["skill"]["uri"] != *original {
+                continue;
+            }
+            gateway.skills.found(&server, &original);
+            if *original != *uri {
+                skills::with_own_uris(&server.name, &mut result["skill"]);
+            }
+            let skill = Skill::deserialize(&result["skill"]).map_err(|why| {
+                let server = &server.name;
+                ErrorData::internal_error(format!("the skill of {server} is none: {why}"), None)
+            })?;
+            reply(&context, result, true);
+            return Ok(GetSkillResult::new(skill));
+        }
+        Err(no_such("skill", &uri, failed.as_ref(), &client))
+    }
+
+    /// What is in a folder of a skill (SEP-2640, "Reading Directories").
+    async fn read_resource_directory(
+        &self,
+        request: ReadResourceDirectoryRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let client = self.allowed(&context, AccessScope::ResourcesRead).await?;
+        let (gateway, uri) = (&self.gateway, request.uri);
+        let mut failed = None;
+        for (server, original) in gateway.skill_servers(&client, &uri, skills::reads_directories) {
+            let options = CallOptions { meta: meta_of(&context), ..client.options() };
+            let what = (&*original, request.cursor.as_deref());
+            match gateway.host.read_directory(&server.name, what, options).await {
+                Ok(outcome) => {
+                    let mut result = outcome.result.into_value();
+                    if *original != *uri {
+                        skills::with_own_uris(&server.name, &mut result);
+                    }
+                    reply(&context, result, true);
+                    return Ok(ListResourcesResult::default());
+                }
+                Err(error) => failed = failed.or(Some(error).filter(|error| !is_unknown(error))),
+            }
+        }
+        Err(no_such("directory", &uri, failed.as_ref(), &client))
     }
 
     async fn complete(
@@ -837,7 +992,7 @@ impl ServerHandler for Face {
         let options = CallOptions { meta: meta_of(&context), ..client.options() };
         let outcome = self.gateway.host.complete(&server, params, options).await;
         let outcome = outcome.map_err(|error| Outside::from(&error))?;
-        reply(&context, outcome.result.into_value(), false);
+        reply(&context, outcome.result.into_written(), false);
         Ok(CompleteResult::default())
     }
 

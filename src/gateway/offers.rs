@@ -14,6 +14,7 @@ use super::outside::Outside;
 use super::rest::{RestAnswer, absent_path, body, options};
 use super::state::Gateway;
 use super::tokens::Client;
+use base::text::json::WrittenValue;
 use host::{AccessScope, CallOptions, CallOutcome, PolicyAction, TargetKind};
 
 /// `GET /prompts`: every visible prompt, by the name that `POST /prompts/{name}/get` takes.
@@ -89,7 +90,7 @@ pub(crate) async fn prompt(
     Extension(client): Extension<Client>,
     Path(path): Path<String>,
     request: Result<Json<PromptBody>, JsonRejection>,
-) -> RestAnswer {
+) -> Result<Json<WrittenValue>, Outside> {
     client.allows(AccessScope::PromptsGet)?;
     let name = path.strip_suffix("/get").ok_or_else(|| absent_path("/prompts/NAME/get"))?;
     let request = body(request)?;
@@ -98,7 +99,8 @@ pub(crate) async fn prompt(
     let what = (PolicyAction::Prompt, TargetKind::Prompt);
     let (server, original) = gateway.find(&client, what, name).await?;
     let arguments = json!(request.arguments.unwrap_or_default());
-    let operation = McpOperation { kind: what.1, server: Some(server), name: original, arguments };
+    let (kind, server, numbers) = (what.1, Some(server), None);
+    let operation = McpOperation { kind, server, name: original, arguments, numbers };
     done(&gateway, &client, name, (operation, options)).await
 }
 
@@ -120,7 +122,7 @@ pub(crate) async fn read(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
     request: Result<Json<ReadBody>, JsonRejection>,
-) -> RestAnswer {
+) -> Result<Json<WrittenValue>, Outside> {
     client.allows(AccessScope::ResourcesRead)?;
     let ReadBody { uri, timeout, meta } = body(request)?;
     let options = options(&client, timeout, meta)?;
@@ -128,7 +130,8 @@ pub(crate) async fn read(
     let (server, name) = gateway.locate(&client, &uri).unzip();
     let name = name.unwrap_or_else(|| uri.as_str().into());
     let kind = TargetKind::Resource;
-    let operation = McpOperation { kind, server, name, arguments: Value::Null };
+    let (arguments, numbers) = (Value::Null, None);
+    let operation = McpOperation { kind, server, name, arguments, numbers };
     done(&gateway, &client, &uri, (operation, options)).await
 }
 
@@ -163,7 +166,7 @@ pub(crate) async fn complete(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
     request: Result<Json<CompleteBody>, JsonRejection>,
-) -> RestAnswer {
+) -> Result<Json<WrittenValue>, Outside> {
     let CompleteBody { r#ref, argument, context } = body(request)?;
     gateway.started().await;
     let (server, reference) = match r#ref {
@@ -195,7 +198,7 @@ async fn done(
     client: &Client,
     asked: &str,
     (operation, options): (McpOperation, CallOptions),
-) -> RestAnswer {
+) -> Result<Json<WrittenValue>, Outside> {
     // When the caller disconnects, this future is dropped, which cancels the operation.
     let _hung_up = options.cancel.clone().drop_guard();
     let outcome = gateway.perform(client, operation, options).await;
@@ -203,11 +206,9 @@ async fn done(
     Ok(Json(with_provenance(outcome)))
 }
 
-fn with_provenance(outcome: CallOutcome) -> Value {
+fn with_provenance(outcome: CallOutcome) -> WrittenValue {
     let provenance = json!(outcome.provenance());
-    let mut out = outcome.result.into_value();
-    if let Some(object) = out.as_object_mut() {
-        object.insert("provenance".to_owned(), provenance);
-    }
+    let mut out = outcome.result.into_written();
+    out.insert("provenance", provenance);
     out
 }

@@ -7,6 +7,7 @@ use rmcp::model::{ErrorCode as RpcCode, ErrorData};
 use serde_json::{Value, json};
 
 use super::tokens::Client;
+use base::text::json::WrittenValue;
 use config::error::{Denial, Error, ErrorCode};
 use host::{AccessScope, CallOutcome, OutsideCode, OutsideError};
 
@@ -176,12 +177,12 @@ pub(crate) fn settled(
     is_tool: bool,
     target: &str,
     client: &Client,
-) -> Result<Value, ErrorData> {
+) -> Result<WrittenValue, ErrorData> {
     match outcome {
-        Ok(outcome) => Ok(outcome.result.into_value()),
+        Ok(outcome) => Ok(outcome.result.into_written()),
         Err(error) if is_tool && error.code == ErrorCode::Validation => {
             let text = OutsideError::from_error(&error).message;
-            Ok(json!({"content": [{"type": "text", "text": text}], "isError": true}))
+            Ok(json!({"content": [{"type": "text", "text": text}], "isError": true}).into())
         }
         Err(error) => Err(Outside::about(&error, target, client).into()),
     }

@@ -1,8 +1,14 @@
-//! Results exactly as the servers sent them. The server side of rmcp supports typed results only,
-//! which drop unknown parts (vendor fields, new kinds of content). So a handler returns an empty
-//! typed result and stores the raw one separately; that replaces it when the answer is sent.
+//! Results exactly as the servers sent them, and arguments exactly as clients wrote them. The server
+//! side of rmcp supports typed results only, which drop unknown parts (vendor fields, new kinds of
+//! content). So a handler returns an empty typed result and stores the raw one separately; that
+//! replaces it when the answer is sent.
+//!
+//! A JSON value of rmcp holds no number beyond 64 bits or a double. On the way in, such numbers are
+//! read from the text of a request and kept beside it ([`SentNumbers`]). On the way out, they stand
+//! in a value as marked strings, which become numbers when the message is written ([`unmarked`]).
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
 
 use axum::body::{Body, Bytes};
 use axum::http::request::Parts;
@@ -11,19 +17,23 @@ use futures::TryStreamExt as _;
 use memchr::memmem;
 use parking_lot::Mutex;
 use rmcp::model::Extensions;
+use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
+
+use base::text::json::{WrittenNumbers, WrittenValue, within_range};
 
 /// The raw result of one request, once its handler has stored it. Passed along in the extensions of
 /// the message or of its HTTP request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Whole(Arc<Mutex<Option<Value>>>);
+pub(crate) struct Whole(Arc<Mutex<Option<WrittenValue>>>);
 
 impl Whole {
     /// Stores the result of the request that has these extensions.
-    pub fn leave(extensions: &Extensions, result: Value) {
+    pub fn leave(extensions: &Extensions, result: impl Into<WrittenValue>) {
         let over_http = || extensions.get::<Parts>()?.extensions.get::<Self>();
         if let Some(whole) = extensions.get::<Self>().or_else(over_http) {
-            *whole.0.lock() = Some(result);
+            *whole.0.lock() = Some(result.into());
         }
     }
 
@@ -31,13 +41,15 @@ impl Whole {
     pub fn change(extensions: &Extensions, change: impl FnOnce(&mut Value)) {
         let over_http = || extensions.get::<Parts>()?.extensions.get::<Self>();
         if let Some(whole) = extensions.get::<Self>().or_else(over_http) {
-            whole.0.lock().as_mut().map(change);
+            if let Some(whole) = whole.0.lock().as_mut() {
+                change(&mut whole.value);
+            }
         }
     }
 
-    /// Takes the stored result, if there is one.
+    /// Takes the stored result, if there is one, with marked numbers.
     pub fn take(&self) -> Option<Value> {
-        self.0.lock().take()
+        self.0.lock().take().map(marked)
     }
 
     /// Inserts the raw result into an answer, or an event that holds one; `None` for anything else.
@@ -53,7 +65,8 @@ impl Whole {
         let line = memchr::memchr(b'\n', sent.get(begin..)?).map_or(sent.len(), |end| begin + end);
         let end = memchr::memrchr(b'}', sent.get(..line)?)?;
         let mut out = sent.get(..begin)?.to_vec();
-        serde_json::to_writer(&mut out, &self.take()?).ok()?;
+        let whole = self.0.lock().take()?;
+        serde_json::to_writer(&mut out, &whole).ok()?;
         out.extend_from_slice(sent.get(end..)?);
         Some(out.into())
     }
@@ -63,8 +76,98 @@ impl Whole {
 pub(crate) fn splice(response: Response, whole: Whole) -> Response {
     response.map(|body| {
         let parts = body.into_data_stream();
-        Body::from_stream(parts.map_ok(move |part| whole.restore(&part).unwrap_or(part)))
+        Body::from_stream(parts.map_ok(move |part| {
+            let part = whole.restore(&part).unwrap_or(part);
+            match unmarked(&part) {
+                Cow::Borrowed(_) => part,
+                Cow::Owned(text) => text.into(),
+            }
+        }))
     })
+}
+
+/// The numbers of a request's arguments that a JSON value cannot hold. Passed along like [`Whole`].
+#[derive(Clone, Debug)]
+pub(crate) struct SentNumbers(Arc<WrittenNumbers>);
+
+impl SentNumbers {
+    /// Reads a message of a client. Returns its text in a form that any parser reads, with those
+    /// numbers rounded, beside what they were; `None` if it has none.
+    ///
+    /// # Errors
+    /// That there are too many of them.
+    pub fn read(message: &[u8]) -> Result<Option<(String, Self)>, String> {
+        let Ok(text) = std::str::from_utf8(message) else { return Ok(None) };
+        let numbers = WrittenNumbers::changed_in(text)?.below("/params/arguments");
+        let readable = within_range(text);
+        if numbers.is_empty() && matches!(readable, Cow::Borrowed(_)) {
+            return Ok(None);
+        }
+        Ok(Some((readable.into_owned(), Self(Arc::new(numbers)))))
+    }
+
+    /// Those of the request that has these extensions.
+    pub fn sent(extensions: &Extensions) -> Option<Arc<WrittenNumbers>> {
+        let over_http = || extensions.get::<Parts>()?.extensions.get::<Self>();
+        extensions.get::<Self>().or_else(over_http).map(|sent| Arc::clone(&sent.0))
+    }
+}
+
+/// What a marked string begins with: unknown outside of this process, so that no server can write
+/// one.
+static NUMBER_MARK: LazyLock<String> =
+    LazyLock::new(|| base::file::random_hex::<16>().map(|id| format!("{id}:")).unwrap_or_default());
+
+/// A value in which the numbers that it cannot hold are marked strings.
+fn marked(written: WrittenValue) -> Value {
+    let WrittenValue { mut value, numbers } = written;
+    // Without a mark, numbers stay rounded rather than be mistaken for others.
+    if !NUMBER_MARK.is_empty() {
+        for (pointer, number) in numbers.iter() {
+            if let Some(place) = value.pointer_mut(pointer).filter(|place| place.is_number()) {
+                *place = format!("{}{number}", *NUMBER_MARK).into();
+            }
+        }
+    }
+    value
+}
+
+/// Parses a message that was written by [`to_text`], with marked numbers.
+pub(crate) fn from_text(text: &str) -> Option<Value> {
+    WrittenValue::parse(text).ok().map(marked)
+}
+
+/// A message as JSON, with its numbers as they were written.
+pub(crate) fn to_text(message: &impl Serialize) -> serde_json::Result<String> {
+    let text = serde_json::to_string(message)?;
+    Ok(match unmarked(text.as_bytes()) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(unmarked) => String::from_utf8(unmarked).unwrap_or(text),
+    })
+}
+
+/// JSON text in which marked strings are the numbers that they stand for.
+fn unmarked(text: &[u8]) -> Cow<'_, [u8]> {
+    let mark = NUMBER_MARK.as_bytes();
+    let (mut out, mut copied) = (Vec::new(), 0);
+    if !mark.is_empty() {
+        for at in memmem::find_iter(text, mark) {
+            let begin = at + mark.len();
+            let Some(length) = memchr::memchr(b'"', &text[begin..]) else { continue };
+            let number = &text[begin..begin + length];
+            let is_number = serde_json::from_slice::<&RawValue>(number).is_ok();
+            if is_number && at > copied && text[at - 1] == b'"' {
+                out.extend_from_slice(&text[copied..at - 1]);
+                out.extend_from_slice(number);
+                copied = begin + length + 1;
+            }
+        }
+    }
+    if copied == 0 {
+        return text.into();
+    }
+    out.extend_from_slice(&text[copied..]);
+    out.into()
 }
 
 #[cfg(test)]
@@ -73,7 +176,31 @@ mod tests {
 
     fn whole() -> Whole {
         let result = serde_json::json!({"content": [{"type": "new"}], "vendor": {"a": 1}});
-        Whole(Arc::new(Mutex::new(Some(result))))
+        Whole(Arc::new(Mutex::new(Some(result.into()))))
+    }
+
+    #[test]
+    fn numbers_leave_as_they_came_by_every_way() {
+        let text = r#"{"a":[123456789012345678901234567890,1e400,-1.5],"b":"1e400"}"#;
+        let whole = Whole(Arc::new(Mutex::new(WrittenValue::parse(text).ok())));
+        let sent = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        let out = whole.restore(&sent).expect("an answer");
+        assert_eq!(out, format!(r#"{{"jsonrpc":"2.0","id":1,"result":{text}}}"#).as_bytes());
+        let value = marked(WrittenValue::parse(text).expect("JSON"));
+        assert_ne!(value.to_string(), text);
+        assert_eq!(to_text(&value).expect("text"), text);
+        assert_eq!(to_text(&from_text(text).expect("JSON")).expect("text"), text);
+        let forged = serde_json::json!({"a": "0123:5", "b": format!("x{}7", *NUMBER_MARK)});
+        assert_eq!(to_text(&forged).expect("text"), forged.to_string());
+    }
+
+    #[test]
+    fn arguments_are_read_as_they_were_written() {
+        let read = |text: &str| SentNumbers::read(text.as_bytes()).expect("few numbers");
+        assert!(read(r#"{"id":1,"params":{"arguments":{"a":1.5}}}"#).is_none());
+        let (text, numbers) = read(r#"{"params":{"arguments":{"a":[1e400]}}}"#).expect("one");
+        assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
+        assert_eq!(numbers.0.iter().collect::<Vec<_>>(), [("/a/0", "1e400")]);
     }
 
     #[test]

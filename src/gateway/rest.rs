@@ -280,7 +280,7 @@ pub(crate) async fn call(
     Path(path): Path<String>,
     headers: HeaderMap,
     request: Result<Json<CallBody>, JsonRejection>,
-) -> RestAnswer {
+) -> Result<Json<WrittenValue>, Outside> {
     client.allows(AccessScope::ToolsCall)?;
     let name = path.strip_suffix("/call").ok_or_else(|| absent_path("/tools/NAME/call"))?;
     let request = body(request)?;
@@ -294,11 +294,11 @@ pub(crate) async fn call(
     let run = request.run.map(RunId::into_name);
     let id = gateway.host.next_call_id();
     let numbers = (!numbers.is_empty()).then(|| Arc::new(numbers));
-    let options = CallOptions { id: Some(id), run, trace, numbers, ..options };
+    let options = CallOptions { id: Some(id), run, trace, ..options };
     // When the caller disconnects, this future is dropped, which cancels the call.
     let _hung_up = options.cancel.clone().drop_guard();
     let (kind, server) = (TargetKind::Tool, Some(server));
-    let operation = McpOperation { kind, server, name: tool, arguments };
+    let operation = McpOperation { kind, server, name: tool, arguments, numbers };
     let outcome = if request.interactive {
         let mut line = gateway.bridge.open(id);
         let mut questions = gateway.questions.begin();
@@ -329,15 +329,15 @@ fn written(arguments: Option<&RawValue>) -> Result<WrittenValue, Outside> {
     }
 }
 
-fn answered(outcome: CallOutcome) -> Value {
+fn answered(outcome: CallOutcome) -> WrittenValue {
     let provenance = json!(outcome.provenance());
     let is_error = outcome.is_error;
-    let mut out = outcome.result.into_value();
-    if let Some(object) = out.as_object_mut() {
-        object.entry("content").or_insert_with(|| json!([]));
-        object.insert("isError".to_owned(), json!(is_error));
-        object.insert("provenance".to_owned(), provenance);
+    let mut out = outcome.result.into_written();
+    if out.value.get("content").is_none() {
+        out.insert("content", json!([]));
     }
+    out.insert("isError", json!(is_error));
+    out.insert("provenance", provenance);
     out
 }
 

@@ -31,6 +31,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::raw::{from_text, to_text};
 use super::store::SharedStore;
 use base::file::random_hex;
 
@@ -670,7 +671,7 @@ impl SessionManager for ClientSessions {
 /// Stores an event and returns its id. If storing fails, the event is still sent.
 async fn append(store: &dyn SharedStore, stream: &str, event: &ServerSseMessage) -> String {
     let retry = event.retry.map(|retry| retry.as_millis() as u64);
-    let kept = serde_json::to_string(&KeptEvent { message: event.message.as_deref(), retry });
+    let kept = to_text(&KeptEvent { message: event.message.as_deref(), retry });
     let kept = kept.ok().filter(|kept| kept.len() <= MAX_EVENT_BYTES).unwrap_or_default();
     let keep = if is_answer(event) { ANSWER_LIFETIME } else { OPEN_EVENT_LIFETIME };
     store.append(stream, kept, keep).await.unwrap_or_else(|error| {
@@ -705,7 +706,8 @@ fn follow(store: Arc<dyn SharedStore>, mut last: String) -> StreamEvents {
 
 /// Restores an event from the store.
 fn sent_before(id: String, kept: &str) -> ServerSseMessage {
-    let kept: KeptEvent<Value> = serde_json::from_str(kept).unwrap_or_default();
+    let kept = from_text(kept).and_then(|kept| serde_json::from_value(kept).ok());
+    let kept: KeptEvent<Value> = kept.unwrap_or_default();
     let mut event = ServerSseMessage::default();
     event.event_id = Some(id);
     event.message = kept.message.and_then(message_of).map(Arc::new);

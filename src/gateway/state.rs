@@ -15,6 +15,7 @@ use super::outside::Outside;
 use super::questions::Questions;
 use super::sessions::ClientSessions;
 use super::sign_in::{IssuedTokens, SIGNED_IN_PREFIX};
+use super::skills::KnownSkills;
 use super::store::{EXCHANGE_INTERVAL, SharedStore};
 use super::tasks::ClientTasks;
 use super::tokens::{Client, ClientTokens, OwnerToken};
@@ -94,6 +95,7 @@ pub(crate) struct Gateway {
     pub catalogs: Catalogs,
     pub found: FoundSessions,
     pub questions: Questions,
+    pub skills: KnownSkills,
     /// Ends streams, which never end on their own.
     pub streams: CancellationToken,
     /// Asks the service to end.
@@ -136,10 +138,11 @@ impl Gateway {
             host,
             bridge,
             parked: Parking::default(),
-            tasks: ClientTasks::default(),
+            tasks: ClientTasks::new(options.store.clone()),
             catalogs: Catalogs::default(),
             found: FoundSessions::default(),
             questions: Questions::default(),
+            skills: KnownSkills::default(),
             streams: CancellationToken::new(),
             shutdown: CancellationToken::new(),
             sessions: Arc::new(ClientSessions::new(options.store.clone())),
@@ -211,6 +214,7 @@ impl Gateway {
         for look in 0_u32.. {
             tick.tick().await;
             self.exchange(look.is_multiple_of(RENEWAL_TICKS)).await;
+            self.tasks.exchange().await;
             self.cut_the_revoked();
             self.sessions.end_idle();
             self.parked.end_overdue();

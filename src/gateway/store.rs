@@ -32,6 +32,17 @@ pub struct ParkedCall {
     pub given: InputResponses,
 }
 
+/// A task of a client, as the replicas share it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SharedTask {
+    /// Id of the client that owns it.
+    pub client: String,
+    /// Its state as `tasks/get` answers it, as JSON text.
+    pub state: String,
+    /// Whether it is over: no replica runs it any more.
+    pub is_over: bool,
+}
+
 /// Events with their ids, oldest first; `None` when their stream has expired.
 pub type KeptEvents = Option<Vec<(String, String)>>;
 
@@ -73,6 +84,30 @@ pub trait SharedStore: SessionStore + SharedLimits + ChatStore {
 
     /// Claims a parked call in order to resume it; false if it was already claimed.
     async fn take(&self, call: &str) -> bool;
+
+    /// Keeps the state of a task for so long. One that is not over is taken to be run by this replica,
+    /// for as long as [`SharedStore::exchange_tasks`] names it now and then.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    async fn keep_task(&self, id: &str, task: &SharedTask, keep: Duration) -> Result<(), String>;
+
+    /// A task, and whether a replica still runs it; `None` when there is none of this id.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    async fn task(&self, id: &str) -> Result<Option<(SharedTask, bool)>, String>;
+
+    /// Leaves a message for the replica that runs a task; returns once that has taken it, or after a
+    /// while.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    async fn tell_task(&self, id: &str, message: String) -> Result<(), String>;
+
+    /// Says that these tasks run here; returns the messages that were left for them, each with its
+    /// task.
+    async fn exchange_tasks(&self, running: Vec<String>) -> Vec<(String, String)>;
 
     /// Exchanges changes, and renews these sessions and the leases of calls in flight. Returns the
     /// parked calls in `waiting` that have been claimed.

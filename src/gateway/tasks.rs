@@ -1,6 +1,7 @@
 //! Tasks for clients (extension `io.modelcontextprotocol/tasks` of 2026-07-28): a call that takes
 //! long becomes a task, whether or not its server knows tasks. The client polls it, answers what it
-//! asks, and may go away and come back meanwhile. Tasks live in one process; replicas offer none.
+//! asks, and may go away and come back meanwhile. A task runs in one process; with replicas its state
+//! is kept in the shared store, and what clients say to it at another replica is passed on.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,14 +9,17 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rmcp::model::{ClientCapabilities, ErrorData, InputResponses};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::bridge::{BridgedRequest, Parked};
-use super::outside::settled;
+use super::outside::{Outside, settled};
+use super::store::{SharedStore, SharedTask};
 use super::tokens::Client;
 use base::text::SafeText;
+use base::text::json::{WrittenValue, weigh};
 use base::{Clock, Timestamp};
 use protocol::RequestKind;
 
@@ -28,15 +32,26 @@ const MAX_CLIENT_TASKS: usize = 100;
 const TASK_LIFETIME: Duration = Duration::from_secs(3_600);
 /// Most memory that results of ended tasks may take, in bytes; the oldest go first.
 const MAX_RESULT_BYTES: usize = 64 << 20;
+/// Largest state of a task that is shared with other replicas, in bytes.
+const MAX_SHARED_BYTES: usize = 16 << 20;
 /// What clients are told to wait between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Responses that wait for a task to take them.
 const RESPONSES_CAPACITY: usize = 8;
 
-/// All tasks of the clients, by their id.
-#[derive(Default)]
+/// All tasks of the clients that run or ended here, by their id.
 pub(crate) struct ClientTasks {
     tasks: Mutex<HashMap<String, Arc<ClientTask>>>,
+    /// Where other replicas find them, and those of other replicas are.
+    store: Option<Arc<dyn SharedStore>>,
+}
+
+/// What a client says to a task that another replica runs.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum TaskMessage {
+    Responses(InputResponses),
+    Cancel,
 }
 
 /// One call that runs as a task.
@@ -66,7 +81,7 @@ struct TaskState {
 enum Stage {
     /// It runs; what it asks its client, by key.
     Running(Map<String, Value>),
-    Completed(Value, usize),
+    Completed(WrittenValue, usize),
     Failed(ErrorData),
     Cancelled,
 }
@@ -89,6 +104,14 @@ impl Stage {
 }
 
 impl ClientTask {
+    /// Hands it responses; returns once it has taken them, or is over.
+    async fn deliver(&self, responses: InputResponses) {
+        let (taken, wait) = oneshot::channel();
+        if self.responses.send(Delivery { responses, taken }).await.is_ok() {
+            let _ = wait.await;
+        }
+    }
+
     /// Its fields, without what belongs to its status.
     fn head(&self, state: &TaskState) -> Value {
         let mut head = json!({
@@ -113,60 +136,130 @@ impl ClientTask {
     }
 
     /// The result of `tasks/get`.
-    fn detailed(&self) -> Value {
+    fn detailed(&self) -> WrittenValue {
         let state = self.state.lock();
-        let mut result = self.head(&state);
-        result["resultType"] = json!("complete");
+        let mut result = WrittenValue::from(self.head(&state));
+        result.insert("resultType", json!("complete"));
         match &state.stage {
             Stage::Running(asked) if asked.is_empty() => {}
-            Stage::Running(asked) => result["inputRequests"] = json!(asked),
-            Stage::Completed(value, _) => result["result"] = value.clone(),
-            Stage::Failed(error) => result["error"] = json!(error),
+            Stage::Running(asked) => result.insert("inputRequests", json!(asked)),
+            Stage::Completed(WrittenValue { value, numbers }, _) => {
+                result.insert("result", value.clone());
+                result.numbers.put("/result", numbers.clone());
+            }
+            Stage::Failed(error) => result.insert("error", json!(error)),
             Stage::Cancelled => {}
         }
         result
     }
 
-    /// Changes the state of a task that is not over: an end is final.
-    fn change(&self, clock: &Clock, change: impl FnOnce(&mut TaskState)) {
-        let mut state = self.state.lock();
-        if !state.stage.is_over() {
+    /// Changes the state of a task that is not over: an end is final. Other replicas know of it
+    /// afterwards.
+    async fn change(
+        &self,
+        (clock, store): (&Clock, Option<&Arc<dyn SharedStore>>),
+        change: impl FnOnce(&mut TaskState) + Send,
+    ) {
+        {
+            let mut state = self.state.lock();
+            if state.stage.is_over() {
+                return;
+            }
             change(&mut state);
             state.updated = clock.now();
         }
+        self.share(store).await;
+    }
+
+    /// Keeps the state in the store of the replicas, if there is one.
+    async fn share(&self, store: Option<&Arc<dyn SharedStore>>) {
+        let Some(store) = store else { return };
+        let is_over = self.state.lock().stage.is_over();
+        let text = |state: &WrittenValue| serde_json::to_string(state).unwrap_or_default();
+        let mut state = text(&self.detailed());
+        if state.len() > MAX_SHARED_BYTES {
+            state = text(&self.lost("its result is too large to be shared by replicas"));
+        }
+        let task = SharedTask { client: self.client.to_string(), state, is_over };
+        if let Err(error) = store.keep_task(&self.id, &task, TASK_LIFETIME).await {
+            tracing::warn!(target: "mcpdeck::gateway", "task not shared: {error}");
+        }
+    }
+
+    /// The result of `tasks/get` for a task whose outcome is lost.
+    fn lost(&self, why: &'static str) -> WrittenValue {
+        failed(self.head(&self.state.lock()).into(), why)
     }
 }
 
+/// The state of a task, as one that failed for this reason.
+fn failed(mut state: WrittenValue, why: &'static str) -> WrittenValue {
+    if let Some(members) = state.value.as_object_mut() {
+        members.retain(|key, _| !matches!(key.as_str(), "result" | "inputRequests"));
+    }
+    state.insert("resultType", json!("complete"));
+    state.insert("status", json!("failed"));
+    state.insert("error", json!(ErrorData::internal_error(why, None)));
+    state
+}
+
 impl ClientTasks {
-    /// The task of this id, if it is one of this client's.
-    fn find(&self, client: &Client, id: &str) -> Result<Arc<ClientTask>, ErrorData> {
-        let found = self.tasks.lock().get(id).filter(|task| task.client == client.id).cloned();
-        found.ok_or_else(|| ErrorData::invalid_params("there is no such task", None))
+    pub fn new(store: Option<Arc<dyn SharedStore>>) -> Self {
+        Self { tasks: Mutex::default(), store }
+    }
+
+    /// The task of this id, if it is one of this client's and runs or ended here.
+    fn find(&self, client: &Client, id: &str) -> Option<Arc<ClientTask>> {
+        self.tasks.lock().get(id).filter(|task| task.client == client.id).cloned()
+    }
+
+    /// The state of a client's task that another replica runs or has run.
+    ///
+    /// # Errors
+    /// When the client has no such task, or the store cannot be reached.
+    async fn elsewhere(
+        &self,
+        client: &Client,
+        id: &str,
+    ) -> Result<(WrittenValue, Arc<dyn SharedStore>), ErrorData> {
+        let absent = || ErrorData::invalid_params("there is no such task", None);
+        let store = self.store.as_ref().ok_or_else(absent)?;
+        let found = store.task(id).await.map_err(|_| Outside::away())?;
+        let (task, runs) =
+            found.filter(|(task, _)| *task.client == *client.id).ok_or_else(absent)?;
+        let state = WrittenValue::parse(&task.state);
+        let mut state = state.map_err(|why| ErrorData::internal_error(why, None))?;
+        if !task.is_over && !runs {
+            state = failed(state, "the replica that ran it has ended");
+        }
+        Ok((state, Arc::clone(store)))
     }
 
     /// The state of a task, as `tasks/get` answers it.
     ///
     /// # Errors
-    /// When the client has no such task.
-    pub fn get(&self, client: &Client, id: &str) -> Result<Value, ErrorData> {
-        Ok(self.find(client, id)?.detailed())
+    /// When the client has no such task, or the store cannot be reached.
+    pub async fn get(&self, client: &Client, id: &str) -> Result<WrittenValue, ErrorData> {
+        match self.find(client, id) {
+            Some(task) => Ok(task.detailed()),
+            None => Ok(self.elsewhere(client, id).await?.0),
+        }
     }
 
     /// Hands a client's responses to a task (`tasks/update`); those that it did not ask for are
     /// ignored. Returns once the task has taken them.
     ///
     /// # Errors
-    /// When the client has no such task.
+    /// As [`ClientTasks::get`].
     pub async fn update(
         &self,
         client: &Client,
         id: &str,
         responses: InputResponses,
     ) -> Result<(), ErrorData> {
-        let task = self.find(client, id)?;
-        let (taken, wait) = oneshot::channel();
-        if task.responses.send(Delivery { responses, taken }).await.is_ok() {
-            let _ = wait.await;
+        match self.find(client, id) {
+            Some(task) => task.deliver(responses).await,
+            None => self.tell(client, id, &TaskMessage::Responses(responses)).await?,
         }
         Ok(())
     }
@@ -174,10 +267,49 @@ impl ClientTasks {
     /// Cancels a task (`tasks/cancel`); one that is over stays as it is.
     ///
     /// # Errors
-    /// When the client has no such task.
-    pub fn cancel(&self, client: &Client, id: &str) -> Result<(), ErrorData> {
-        self.find(client, id)?.cancel.cancel();
+    /// As [`ClientTasks::get`].
+    pub async fn cancel(&self, client: &Client, id: &str) -> Result<(), ErrorData> {
+        match self.find(client, id) {
+            Some(task) => task.cancel.cancel(),
+            None => self.tell(client, id, &TaskMessage::Cancel).await?,
+        }
         Ok(())
+    }
+
+    /// Passes a message on to the replica that runs a task, if one does.
+    async fn tell(
+        &self,
+        client: &Client,
+        id: &str,
+        message: &TaskMessage,
+    ) -> Result<(), ErrorData> {
+        let (state, store) = self.elsewhere(client, id).await?;
+        let runs = matches!(state.value["status"].as_str(), Some("working" | "input_required"));
+        if runs {
+            let message = json!(message).to_string();
+            store.tell_task(id, message).await.map_err(|_| Outside::away())?;
+        }
+        Ok(())
+    }
+
+    /// Takes what clients have said at other replicas to tasks that run here.
+    pub async fn exchange(&self) {
+        let Some(store) = &self.store else { return };
+        let running: Vec<String> = {
+            let tasks = self.tasks.lock();
+            let runs = tasks.values().filter(|task| !task.state.lock().stage.is_over());
+            runs.map(|task| task.id.clone()).collect()
+        };
+        for (id, message) in store.exchange_tasks(running).await {
+            let task = self.tasks.lock().get(&id).cloned();
+            match (task, serde_json::from_str(&message)) {
+                (Some(task), Ok(TaskMessage::Cancel)) => task.cancel.cancel(),
+                (Some(task), Ok(TaskMessage::Responses(responses))) => {
+                    tokio::spawn(async move { task.deliver(responses).await });
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Forgets tasks that ended and whose time is over, and the oldest results beyond the limit.
@@ -239,7 +371,7 @@ impl ClientTasks {
     ///
     /// # Errors
     /// The call, which is then answered as without tasks.
-    pub fn begin(&self, clock: Clock, long: LongCall) -> Result<Value, Box<LongCall>> {
+    pub async fn begin(&self, clock: Clock, long: LongCall) -> Result<Value, Box<LongCall>> {
         let Ok(id) = base::file::random_hex::<16>() else { return Err(Box::new(long)) };
         let now = clock.now();
         let (responses, delivered) = mpsc::channel(RESPONSES_CAPACITY);
@@ -256,25 +388,27 @@ impl ClientTasks {
             return Err(Box::new(long));
         }
         let created = task.created_result();
-        tokio::spawn(drive(clock, task, long, delivered));
+        task.share(self.store.as_ref()).await;
+        tokio::spawn(drive((clock, self.store.clone()), task, long, delivered));
         Ok(created)
     }
 }
 
 /// Runs a task until it ends.
 async fn drive(
-    clock: Clock,
+    (clock, store): (Clock, Option<Arc<dyn SharedStore>>),
     task: Arc<ClientTask>,
     long: LongCall,
     mut delivered: mpsc::Receiver<Delivery>,
 ) {
     let LongCall { mut call, client, mut progress, capabilities } = long;
+    let at = (&clock, store.as_ref());
     loop {
         tokio::select! {
             biased;
             () = task.cancel.cancelled() => {
                 call.cancel.cancel();
-                task.change(&clock, |state| state.stage = Stage::Cancelled);
+                task.change(at, |state| state.stage = Stage::Cancelled).await;
                 return;
             }
             Some(report) = progress.recv() => {
@@ -283,30 +417,32 @@ async fn drive(
                     Some(total) => format!("{} of {total}", report.progress),
                     None => report.progress.to_string(),
                 };
-                task.change(&clock, |state| state.message = message.or(Some(counted)));
+                task.change(at, |state| state.message = message.or(Some(counted))).await;
             }
             outcome = &mut call.outcome => {
                 let stage = match settled(outcome, true, &call.target, &client) {
                     Ok(result) => {
-                        let bytes = result.to_string().len();
+                        let bytes = weigh(&result);
                         Stage::Completed(result, bytes)
                     }
                     Err(error) => Stage::Failed(error),
                 };
-                task.change(&clock, |state| state.stage = stage);
+                task.change(at, |state| state.stage = stage).await;
                 return;
             }
             Some(ask) = call.line.asks.recv() => {
                 if let Some(ask) = answerable(&capabilities, ask) {
                     call.wait_for(ask, &mut InputResponses::new());
-                    task.change(&clock, |state| state.stage = Stage::Running(input_requests(&call)));
+                    let asked = input_requests(&call);
+                    task.change(at, |state| state.stage = Stage::Running(asked)).await;
                 }
             }
             Some(delivery) = delivered.recv() => {
                 for (key, response) in delivery.responses {
                     call.respond(&key, response);
                 }
-                task.change(&clock, |state| state.stage = Stage::Running(input_requests(&call)));
+                let asked = input_requests(&call);
+                task.change(at, |state| state.stage = Stage::Running(asked)).await;
                 let _ = delivery.taken.send(());
             }
         }

@@ -58,6 +58,8 @@ pub struct Parsed {
     pub used: usize,
     /// A key that occurred twice in the same object; the last value counts.
     pub repeated: Option<String>,
+    /// Whether it has numbers that are not integers of 64 bits, which parsing may have rounded.
+    pub has_doubles: bool,
 }
 
 /// Why there is no value.
@@ -108,13 +110,15 @@ pub fn parse(bytes: &[u8], budget: ParseBudget) -> Result<Parsed, Flaw> {
     };
     let end = parser.into_iter::<IgnoredAny>().byte_offset().min(bytes.len());
     let blank = bytes[end..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-    Ok(Parsed { value, used: end + blank, repeated: state.repeated })
+    let JsonReading { repeated, has_doubles, .. } = state;
+    Ok(Parsed { value, used: end + blank, repeated, has_doubles })
 }
 
 /// The id and the result of a line that is a plain answer: `jsonrpc`, an integer `id` and a
-/// `result`, each once, and nothing else. Nearly every line is one; all others take the slower
-/// path, which reports what is odd about them.
-pub fn answer(bytes: &[u8], budget: ParseBudget) -> Option<(i64, Value)> {
+/// `result`, each once, and nothing else; and whether parsing may have rounded numbers
+/// ([`Parsed::has_doubles`]). Nearly every line is one; all others take the slower path, which reports
+/// what is odd about them.
+pub fn answer(bytes: &[u8], budget: ParseBudget) -> Option<(i64, Value, bool)> {
     // The result of a plain answer begins within this many bytes.
     const MAX_HEAD_BYTES: usize = 96;
     memchr::memmem::find(&bytes[..bytes.len().min(MAX_HEAD_BYTES)], b"\"result\"")?;
@@ -123,10 +127,10 @@ pub fn answer(bytes: &[u8], budget: ParseBudget) -> Option<(i64, Value)> {
     let mut parser = serde_json::Deserializer::from_slice(bytes);
     parser.disable_recursion_limit();
     let depth = state.limits.depth.checked_sub(1)?;
-    let answer =
+    let (id, result) =
         PlainAnswer(JsonNode { state: &mut state, depth }).deserialize(&mut parser).ok()?;
     parser.end().ok()?;
-    state.repeated.is_none().then_some(answer)
+    state.repeated.is_none().then_some((id, result, state.has_doubles))
 }
 
 /// The beginning of the JSON value in `text`: about `most` values of it, and where children are
@@ -197,6 +201,7 @@ struct JsonReading {
     bytes: usize,
     limits: ParseBudget,
     repeated: Option<String>,
+    has_doubles: bool,
     flaw: Option<Flaw>,
     /// If only the beginning is wanted, the state of reading it.
     beginning: Option<Beginning>,
@@ -215,7 +220,8 @@ impl JsonReading {
     fn new(budget: ParseBudget) -> Self {
         let limits = ParseBudget { depth: budget.depth.min(ParseBudget::MAX_DEPTH), ..budget };
         let ParseBudget { nodes, bytes, .. } = budget;
-        Self { nodes, bytes, limits, repeated: None, flaw: None, beginning: None }
+        let (repeated, has_doubles, flaw, beginning) = (None, false, None, None);
+        Self { nodes, bytes, limits, repeated, has_doubles, flaw, beginning }
     }
 
     /// Whether what follows is no longer part of the beginning.
@@ -323,6 +329,7 @@ impl<'de> Visitor<'de> for JsonNode<'_> {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        self.state.has_doubles = true;
         Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
     }
 

@@ -13,12 +13,15 @@ use serde_json::value::RawValue;
 use super::json::{self, ParseBudget};
 use super::message::tokens;
 use base::Redactor;
+use base::text::json::{WrittenNumbers, WrittenValue};
 
 /// A JSON value that came from a server. Cheap to clone; all clones share it.
 ///
 /// It dereferences to a [`Value`]. When the answer needs more memory than a message may take
 /// (`limits.nodes`), that value is only its beginning: [`Payload::cut`] says where it ends, and
-/// [`Payload::whole`], serializing and displaying give all of it.
+/// [`Payload::whole`], serializing and displaying give all of it. Numbers that a value cannot hold
+/// (integers beyond 64 bits, more digits than a double has) are rounded in the value; serializing,
+/// displaying and [`Payload::into_written`] give them as the server wrote them.
 #[derive(Clone, Default, Deserialize)]
 #[serde(from = "Value")]
 pub struct Payload(Arc<RawAnswer>);
@@ -26,6 +29,8 @@ pub struct Payload(Arc<RawAnswer>);
 #[derive(Default)]
 struct RawAnswer {
     value: Value,
+    /// Its numbers that the value cannot hold.
+    numbers: WrittenNumbers,
     large: Option<Large>,
 }
 
@@ -70,7 +75,19 @@ impl Payload {
     pub fn large(text: &RawValue, depth: usize, most: usize) -> Option<Self> {
         let (value, cut) = json::beginning(text.get(), depth, most)?;
         let large = cut.map(|cut| Large { text: text.to_owned(), cut });
-        Some(Self(Arc::new(RawAnswer { value, large })))
+        Some(Self(Arc::new(RawAnswer { value, large, ..RawAnswer::default() })))
+    }
+
+    /// The result of a message, with the numbers as they are written in the text of the message.
+    ///
+    /// # Errors
+    /// That there are too many such numbers.
+    pub(super) fn exact(value: Value, message: &[u8]) -> Result<Self, String> {
+        let Ok(MessageResult { result }) = serde_json::from_slice(message) else {
+            return Ok(value.into());
+        };
+        let numbers = WrittenNumbers::rounded_in(result.get())?;
+        Ok(Self(Arc::new(RawAnswer { value, numbers, large: None })))
     }
 
     /// Where the value ends, when it is only the beginning of the answer.
@@ -100,16 +117,30 @@ impl Payload {
         Arc::try_unwrap(self.0).map_or_else(|shared| shared.value.clone(), |own| own.value)
     }
 
+    /// The complete value, with its numbers as the server wrote them; for a large answer this costs
+    /// many times its text.
+    pub fn into_written(self) -> WrittenValue {
+        let numbers = match self.whole() {
+            // More of them than can be kept: the value alone.
+            Some(text) => WrittenNumbers::rounded_in(text).unwrap_or_default(),
+            None => self.0.numbers.clone(),
+        };
+        WrittenValue { value: self.into_value(), numbers }
+    }
+
     /// The same with every known secret in its strings masked; `None` when it holds none.
     pub fn redacted(&self, masks: &Redactor) -> Option<Self> {
         let Some(large) = &self.0.large else {
-            return masks.redact_json(&self.0.value).map(Self::from);
+            let value = masks.redact_json(&self.0.value)?;
+            let numbers = self.0.numbers.clone();
+            return Some(Self(Arc::new(RawAnswer { value, numbers, large: None })));
         };
         let text = masked(large.text.get(), masks)?;
         let text = RawValue::from_string(text).unwrap_or_default();
         let value = masks.redact_json(&self.0.value).unwrap_or_else(|| self.0.value.clone());
         Some(Self(Arc::new(RawAnswer {
             value,
+            numbers: WrittenNumbers::default(),
             large: Some(Large { text, cut: large.cut.clone() }),
         })))
     }
@@ -150,7 +181,7 @@ impl AsRef<Value> for Payload {
 
 impl From<Value> for Payload {
     fn from(value: Value) -> Self {
-        Self(Arc::new(RawAnswer { value, large: None }))
+        Self(Arc::new(RawAnswer { value, ..RawAnswer::default() }))
     }
 }
 
@@ -173,7 +204,8 @@ impl fmt::Debug for Payload {
 impl fmt::Display for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.whole() {
-            None => self.0.value.fmt(f),
+            None if self.0.numbers.is_empty() => self.0.value.fmt(f),
+            None => f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?),
             Some(text) => f.write_str(text),
         }
     }
@@ -182,7 +214,7 @@ impl fmt::Display for Payload {
 impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0.large {
-            None => self.0.value.serialize(serializer),
+            None => self.0.numbers.within(&self.0.value).serialize(serializer),
             Some(large) => large.text.serialize(serializer),
         }
     }
@@ -200,6 +232,13 @@ const MAX_SHOWN_VALUES: usize = 100_000;
 struct Envelope<'a> {
     jsonrpc: &'a str,
     id: i64,
+    #[serde(borrow)]
+    result: &'a RawValue,
+}
+
+/// The result of an answer, whatever else is in it.
+#[derive(Deserialize)]
+struct MessageResult<'a> {
     #[serde(borrow)]
     result: &'a RawValue,
 }

@@ -119,8 +119,13 @@ async fn upstream(State(up): State<Arc<Upstream>>, Json(message): Json<Value>) -
 
 /// A stdio server that requests input during its call, in the legacy and the modern protocol.
 const ASKS: &str = r#"{
-  "tools": [{"name": "ask", "inputSchema": {"type": "object"}}],
-  "calls": {"ask": [
+  "tools": [{"name": "ask", "inputSchema": {"type": "object"}}, {"name": "late", "inputSchema": {"type": "object"}}],
+  "calls": {"late": [
+    {"delay": 1500},
+    {"ask": {"method": "elicitation/create", "as": "it", "params": {
+      "message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}}},
+    {"text": "late ${saved.it.result.content.name}"}
+  ], "ask": [
     {"ask": {"method": "elicitation/create", "as": "first", "params": {
       "message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}}},
     {"ask": {"method": "elicitation/create", "as": "second", "params": {
@@ -979,4 +984,99 @@ async fn no_call_is_lost_and_no_limit_exceeded_when_a_replica_and_the_store_end_
     assert!(passed.len() as f64 <= permitted && *most <= GREEDY.1, "{seconds:?}");
     // More than the burst passed, so the rate limit is what held it back.
     assert!(passed.len() as f64 >= GREEDY.0);
+}
+
+impl World {
+    /// Sends a request of a client that follows tasks to a replica; returns its result or error.
+    async fn task(&self, replica: usize, token: &str, method: &str, mut params: Value) -> Value {
+        let name = params["name"].as_str().or(params["taskId"].as_str()).unwrap_or_default();
+        let name = name.to_owned();
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {
+                "elicitation": {"form": {}}, "extensions": {"io.modelcontextprotocol/tasks": {}},
+            },
+        });
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let request = self
+            .http
+            .post(format!("{}/mcp", self.replicas[replica].url()))
+            .bearer_auth(token)
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", method)
+            .header("mcp-name", name)
+            .body(message.to_string());
+        let mut body = answer(request).await.expect("an answer").body;
+        match body.get_mut("result").map(Value::take) {
+            Some(result) => result,
+            None => body["error"].take(),
+        }
+    }
+
+    /// The state of a task at a replica once it has this status.
+    async fn until_task(&self, replica: usize, token: &str, id: &Value, status: &str) -> Value {
+        loop {
+            let state = self.task(replica, token, "tasks/get", json!({"taskId": id})).await;
+            if state["status"] == status {
+                return state;
+            }
+            let is_open = matches!(state["status"].as_str(), Some("working" | "input_required"));
+            assert!(is_open, "{state}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_of_one_replica_is_followed_answered_and_cancelled_at_the_other() {
+    if !is_equipped() {
+        return;
+    }
+    let world = World::open().await;
+    let token = world.token(0, "worker").await;
+    let begin = async |tool: &str| {
+        let params = json!({"name": tool, "arguments": {"who": "a"}});
+        let created = world.task(0, &token, "tools/call", params).await;
+        assert_eq!(created["resultType"], "task", "{created}");
+        created["taskId"].clone()
+    };
+    let id = begin("old__late").await;
+    let asked = world.until_task(1, &token, &id, "input_required").await;
+    let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(question["method"], "elicitation/create", "{asked}");
+    let responses = json!({key: {"action": "accept", "content": {"name": "Bo"}}});
+    let params = json!({"taskId": id, "inputResponses": responses});
+    let ack = world.task(1, &token, "tasks/update", params).await;
+    assert_eq!(ack, json!({"resultType": "complete"}));
+    for replica in [1, 0] {
+        let done = world.until_task(replica, &token, &id, "completed").await;
+        assert_eq!(done["result"]["content"][0]["text"], "late Bo", "{replica}: {done}");
+    }
+    // For another token there is no such task, here or there.
+    let other = world.token(1, "worker").await;
+    for replica in [0, 1] {
+        for method in ["tasks/get", "tasks/cancel"] {
+            let refused = world.task(replica, &other, method, json!({"taskId": id})).await;
+            assert_eq!(refused["code"], -32_602, "{replica} {method}: {refused}");
+        }
+    }
+
+    world.up.held.send_replace(true);
+    let id = begin("up__hold").await;
+    let ack = world.task(1, &token, "tasks/cancel", json!({"taskId": id})).await;
+    assert_eq!(ack, json!({"resultType": "complete"}));
+    world.until_task(0, &token, &id, "cancelled").await;
+    world.until_task(1, &token, &id, "cancelled").await;
+
+    // What a replica takes with it is told.
+    let id = begin("up__hold").await;
+    assert_eq!(world.until_task(1, &token, &id, "working").await["taskId"], id);
+    world.replicas[0].kill();
+    let lost = world.until_task(1, &token, &id, "failed").await;
+    assert_eq!(lost["error"]["message"], "the replica that ran it has ended", "{lost}");
+    world.up.held.send_replace(false);
+    world.logs();
 }

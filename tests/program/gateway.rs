@@ -1,8 +1,11 @@
 //! `mcpdeck serve` end to end: the program itself, over HTTP and over a pipe.
 
 mod admin;
+mod card;
 mod clients;
+mod numbers;
 mod sign_in;
+mod skills;
 mod tasks;
 mod team;
 

@@ -4,7 +4,7 @@
 //! The value is unchanged: a parser reads back exactly what was put in.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
@@ -106,7 +106,7 @@ fn lossy_number(text: &str) -> Option<&str> {
 
 fn is_lossy(token: &str) -> bool {
     let mantissa = token.split(['e', 'E']).next().unwrap_or_default();
-    // Numbers so small that a double rounds them, down to zero.
+    // Numbers so small that a double rounds them, down to zero, and those beyond its range.
     let rounded = token.parse::<f64>().is_ok_and(|parsed| !parsed.is_normal());
     if rounded && mantissa.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
         return true;
@@ -143,20 +143,37 @@ impl WrittenValue {
     /// Parses JSON.
     ///
     /// # Errors
-    /// A message with line and column.
+    /// A message with line and column, or that there are too many numbers of that kind.
     pub fn parse(text: &str) -> Result<Self, String> {
         let value = serde_json::from_str(&within_range(text)).map_err(|e| words_of(&e))?;
-        let mut numbers = WrittenNumbers::default();
-        if number_tokens(text).any(|token| is_changed(token.as_str())) {
-            numbers.collect(text, "");
+        Ok(Self { value, numbers: WrittenNumbers::changed_in(text)? })
+    }
+
+    /// Puts a member into an object, in place of one of that name and its numbers; does nothing for
+    /// any other value.
+    pub fn insert(&mut self, key: &str, value: Value) {
+        if let Some(members) = self.value.as_object_mut() {
+            members.insert(key.to_owned(), value);
+            self.numbers.put(&child_pointer("", key), WrittenNumbers::default());
         }
-        Ok(Self { value, numbers })
+    }
+}
+
+impl Serialize for WrittenValue {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.numbers.within(&self.value).serialize(to)
     }
 }
 
 /// Numbers as they are written, by the JSON pointers of their places.
 #[derive(Clone, Debug, Default)]
 pub struct WrittenNumbers(BTreeMap<String, Box<RawValue>>);
+
+/// Where a token stands: in an array, by its index, or in an object, by its key once that was read.
+enum TokenPlace<'t> {
+    Element(usize),
+    Member(Option<&'t str>),
+}
 
 /// No numbers.
 pub static NO_NUMBERS: WrittenNumbers = WrittenNumbers(BTreeMap::new());
@@ -187,28 +204,76 @@ impl WrittenNumbers {
         ExactJson { part: JsonPart::Members(members), numbers: self, pointer: String::new() }
     }
 
-    fn collect(&mut self, text: &str, pointer: &str) {
-        match text.trim_start().as_bytes().first() {
-            Some(b'{') => {
-                let members: HashMap<String, &RawValue> =
-                    serde_json::from_str(text).unwrap_or_default();
-                for (key, value) in members {
-                    self.collect(value.get(), &child_pointer(pointer, &key));
-                }
-            }
-            Some(b'[') => {
-                let elements: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
-                for (index, value) in elements.into_iter().enumerate() {
-                    self.collect(value.get(), &format!("{pointer}/{index}"));
-                }
-            }
-            Some(b'-' | b'0'..=b'9') if is_changed(text.trim()) => {
-                if let Ok(raw) = RawValue::from_string(text.trim().to_owned()) {
-                    self.0.insert(pointer.to_owned(), raw);
-                }
-            }
-            _ => {}
+    /// The numbers that are at a place or below it, by their pointers from there.
+    #[must_use]
+    pub fn below(&self, pointer: &str) -> Self {
+        let inner = |place: &str| {
+            let rest = place.strip_prefix(pointer)?;
+            (rest.is_empty() || rest.starts_with('/')).then(|| rest.to_owned())
+        };
+        Self(self.0.iter().filter_map(|(place, raw)| Some((inner(place)?, raw.clone()))).collect())
+    }
+
+    /// The numbers, each with the JSON pointer of its place.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(pointer, raw)| (pointer.as_str(), raw.get()))
+    }
+
+    /// The numbers of a valid JSON text whose value parsing changes: integers beyond 64 bits, and
+    /// more digits than a double holds.
+    ///
+    /// # Errors
+    /// That there are more than can be kept beside the value.
+    pub fn rounded_in(text: &str) -> Result<Self, String> {
+        Self::collect(text, is_lossy)
+    }
+
+    /// The numbers of a valid JSON text that are written out differently once they are parsed.
+    ///
+    /// # Errors
+    /// That there are more than can be kept beside the value.
+    pub fn changed_in(text: &str) -> Result<Self, String> {
+        Self::collect(text, is_changed)
+    }
+
+    /// Most memory that they may take, in bytes.
+    const MAX_NUMBERS_BYTES: usize = 16 << 20;
+
+    fn collect(text: &str, is_wanted: fn(&str) -> bool) -> Result<Self, String> {
+        const ENTRY_BYTES: usize = size_of::<(String, Box<RawValue>)>();
+        let (mut found, mut room) = (BTreeMap::new(), Self::MAX_NUMBERS_BYTES);
+        if !number_tokens(text).any(|token| is_wanted(token.as_str())) {
+            return Ok(Self(found));
         }
+        let mut open = Vec::new();
+        for token in tokens(text) {
+            let token = token.as_str();
+            match (token.as_bytes().first(), open.last_mut()) {
+                (Some(b'{'), _) => open.push(TokenPlace::Member(None)),
+                (Some(b'['), _) => open.push(TokenPlace::Element(0)),
+                (Some(b'}' | b']'), _) => _ = open.pop(),
+                (Some(b','), Some(TokenPlace::Element(index))) => *index += 1,
+                (Some(b','), Some(TokenPlace::Member(key))) => *key = None,
+                (Some(b'"'), Some(TokenPlace::Member(key @ None))) => *key = Some(token),
+                (Some(b'-' | b'0'..=b'9'), _) if is_wanted(token) => {
+                    let pointer = open.iter().fold(String::new(), |above, place| match place {
+                        TokenPlace::Element(index) => format!("{above}/{index}"),
+                        TokenPlace::Member(key) => {
+                            let key = key.and_then(|key| serde_json::from_str::<String>(key).ok());
+                            child_pointer(&above, &key.unwrap_or_default())
+                        }
+                    });
+                    room = room
+                        .checked_sub(pointer.len() + token.len() + ENTRY_BYTES)
+                        .ok_or("it has too many numbers that are not what a double holds")?;
+                    if let Ok(raw) = RawValue::from_string(token.to_owned()) {
+                        found.insert(pointer, raw);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(Self(found))
     }
 }
 
@@ -263,7 +328,7 @@ fn rounded(token: &str) -> Option<Number> {
 }
 
 /// A text whose numbers beyond the range of a double are replaced by the largest one.
-fn within_range(text: &str) -> Cow<'_, str> {
+pub fn within_range(text: &str) -> Cow<'_, str> {
     let is_beyond = |token: &Match<'_>| token.as_str().parse::<f64>().is_ok_and(f64::is_infinite);
     let (mut out, mut copied) = (String::new(), 0);
     for token in number_tokens(text).filter(is_beyond) {
@@ -307,12 +372,17 @@ fn words_of(error: &serde_json::Error) -> String {
     format!("line {}, column {}: {bare}", error.line(), error.column())
 }
 
+/// The strings, numbers and punctuation of a JSON text.
+fn tokens(text: &str) -> impl Iterator<Item = Match<'_>> {
+    static TOKENS: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r#""(?:\\.|[^"\\])*"|[-0-9][-+.eE0-9]*|[{}\[\],]"#).ok());
+    TOKENS.iter().flat_map(move |token| token.find_iter(text))
+}
+
 /// The numbers of a JSON text.
 fn number_tokens(text: &str) -> impl Iterator<Item = Match<'_>> {
-    static TOKENS: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r#""(?:\\.|[^"\\])*"|[-0-9][-+.eE0-9]*"#).ok());
-    let tokens = TOKENS.iter().flat_map(move |token| token.find_iter(text));
-    tokens.filter(|token| !token.as_str().starts_with('"'))
+    tokens(text)
+        .filter(|token| token.as_str().starts_with(|c: char| c == '-' || c.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -387,6 +457,28 @@ mod tests {
         all.numbers.put("/a", WrittenNumbers::default());
         let out = serde_json::to_string(&all.numbers.within(&all.value)).unwrap();
         assert_eq!(out, r#"{"a":{"b":5},"ab":1e4}"#);
+    }
+
+    #[test]
+    fn numbers_are_found_in_their_places() {
+        let text = r#"{ "a":[1, {"b,]}":1e999, "c":[[],[2, -1e-400]]}], "d~/":"1e999", "e":"#;
+        let text = format!("{text}123456789012345678901234567890}}");
+        let numbers = WrittenNumbers::rounded_in(&text).unwrap();
+        let found: Vec<_> = numbers.iter().collect();
+        let wanted = [
+            ("/a/1/b,]}", "1e999"),
+            ("/a/1/c/1/1", "-1e-400"),
+            ("/e", "123456789012345678901234567890"),
+        ];
+        assert_eq!(found, wanted);
+        let below: Vec<_> = numbers.below("/a/1").0.into_keys().collect();
+        assert_eq!(below, ["/b,]}", "/c/1/1"]);
+        assert!(
+            WrittenNumbers::rounded_in("[1e3, 1.50, -0, 18446744073709551615]").unwrap().is_empty()
+        );
+        let deep =
+            format!("{}{}1e999{}", "[".repeat(400), "1e999,".repeat(40_000), "]".repeat(400));
+        assert!(WrittenNumbers::rounded_in(&deep).is_err());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::merge::merge;
-use super::{KeptEvents, ParkedCall, SharedStore};
+use super::{KeptEvents, ParkedCall, SharedStore, SharedTask};
 use base::atomic::{alone, replace_private};
 use base::file::random_hex;
 use base::state::StateFile;
@@ -50,6 +50,11 @@ const MAX_STREAM_EVENTS: usize = 1_000;
 const INPUT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Lease of a call's slot, in milliseconds; the slot is freed if its replica stops renewing it.
 const LEASE_MILLIS: u64 = 10_000;
+/// How long a message for a task waits for the replica that runs it.
+const TASK_MESSAGE_LIFETIME: Duration = Duration::from_secs(60);
+/// How long the sender of such a message waits for it to be taken, and how often it looks.
+const TAKEN_TIMEOUT: Duration = Duration::from_secs(2);
+const TAKEN_INTERVAL: Duration = Duration::from_millis(50);
 /// Exchanges between two renewals of leases and keys.
 const RENEWAL_EXCHANGES: u64 = 8;
 /// Maximum size of a shared file, in bytes.
@@ -538,6 +543,63 @@ impl SharedStore for Valkey {
         let taken: RedisResult<Option<String>> =
             take.query_async(&mut self.connection.clone()).await;
         taken.is_ok_and(|taken| taken.is_some())
+    }
+
+    async fn keep_task(&self, id: &str, task: &SharedTask, keep: Duration) -> Result<(), String> {
+        let text = serde_json::to_string(task).map_err(|error| error.to_string())?;
+        let mut pipe = ::redis::pipe();
+        pipe.set_ex(key("task", id), text, keep.as_secs().max(1)).ignore();
+        if task.is_over {
+            pipe.del(key("runs", id)).ignore();
+        } else {
+            pipe.pset_ex(key("runs", id), &self.replica, LEASE_MILLIS).ignore();
+        }
+        pipe.query_async(&mut self.connection.clone()).await.map_err(words)
+    }
+
+    async fn task(&self, id: &str) -> Result<Option<(SharedTask, bool)>, String> {
+        let mut pipe = ::redis::pipe();
+        pipe.get(key("task", id)).exists(key("runs", id));
+        let found = pipe.query_async(&mut self.connection.clone()).await;
+        let (text, runs): (Option<String>, bool) = found.map_err(words)?;
+        let task = text.map(|text| serde_json::from_str(&text)).transpose();
+        let task: Option<SharedTask> = task.map_err(|error| error.to_string())?;
+        Ok(task.map(|task| (task, runs)))
+    }
+
+    async fn tell_task(&self, id: &str, message: String) -> Result<(), String> {
+        let (key, mut connection) = (key("told", id), self.connection.clone());
+        let mut pipe = ::redis::pipe();
+        pipe.rpush(&key, message).ignore();
+        pipe.expire(&key, TASK_MESSAGE_LIFETIME.as_secs() as i64).ignore();
+        pipe.query_async::<()>(&mut connection).await.map_err(words)?;
+        let taken = async {
+            while connection.exists(&key).await.map_err(words)? {
+                tokio::time::sleep(TAKEN_INTERVAL).await;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(TAKEN_TIMEOUT, taken).await.unwrap_or(Ok(()))
+    }
+
+    async fn exchange_tasks(&self, running: Vec<String>) -> Vec<(String, String)> {
+        if running.is_empty() {
+            return Vec::new();
+        }
+        let mut pipe = ::redis::pipe();
+        // All at once: a message that arrives between reading and deleting would be lost.
+        pipe.atomic();
+        for id in &running {
+            pipe.pset_ex(key("runs", id), &self.replica, LEASE_MILLIS).ignore();
+            pipe.lrange(key("told", id), 0, -1).del(key("told", id)).ignore();
+        }
+        let told = pipe.query_async(&mut self.connection.clone()).await;
+        let told: Vec<Vec<String>> = told.unwrap_or_else(|error: RedisError| {
+            tracing::warn!(target: "mcpdeck::gateway", "tasks not exchanged: {error}");
+            Vec::new()
+        });
+        let told = running.into_iter().zip(told);
+        told.flat_map(|(id, all)| all.into_iter().map(move |one| (id.clone(), one))).collect()
     }
 
     async fn exchange(&self, sessions: Vec<String>, waiting: Vec<String>) -> Vec<String> {

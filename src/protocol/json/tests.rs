@@ -17,9 +17,15 @@ fn builds_the_same_value_as_the_plain_parser() {
 fn a_plain_answer_is_read_as_the_message_it_is_and_nothing_else_is_one() {
     let good = r#"{"jsonrpc":"2.0","id":7,"result":{"a":[1,{"b":"x\u0041"}]}}"#;
     let whole = parse(good.as_bytes(), BUDGET).unwrap().value;
-    assert_eq!(answer(good.as_bytes(), BUDGET), Some((7, whole["result"].clone())));
+    assert_eq!(answer(good.as_bytes(), BUDGET), Some((7, whole["result"].clone(), false)));
     let turned = r#" { "result" : null , "id" : -3 , "jsonrpc" : "2.0" } "#;
-    assert_eq!(answer(turned.as_bytes(), BUDGET), Some((-3, Value::Null)));
+    assert_eq!(answer(turned.as_bytes(), BUDGET), Some((-3, Value::Null, false)));
+    for (number, has_doubles) in [("1", false), ("-0.0", true), ("18446744073709551616", true)] {
+        let line = good.replace("[1,", &format!("[{number},"));
+        let found = answer(line.as_bytes(), BUDGET).unwrap();
+        assert_eq!(found.2, has_doubles, "{number}");
+        assert_eq!(parse(line.as_bytes(), BUDGET).unwrap().has_doubles, has_doubles);
+    }
     for odd in [
         good.replace("2.0", "1.0"),
         good.replace("\"jsonrpc\":\"2.0\",", ""),

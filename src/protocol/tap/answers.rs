@@ -39,7 +39,18 @@ impl Tap {
         match outcome {
             Outcome::Result(result) => {
                 let Some((result, flaw)) = source.large.take() else {
-                    return self.result(id, entry, result.into(), &source, problem);
+                    let exact = if source.has_doubles {
+                        Payload::exact(result, source.raw)
+                    } else {
+                        Ok(result.into())
+                    };
+                    return match exact {
+                        Ok(result) => self.result(id, entry, result, &source, problem),
+                        Err(why) => {
+                            let found = (FindingKind::TooLarge, &*why);
+                            self.spoilt(id, entry, found, source.raw, "cannot be read");
+                        }
+                    };
                 };
                 if let Some(flaw) = Self::too_large(&entry, &result, flaw) {
                     let found = (FindingKind::TooLarge, &*flaw.to_string());

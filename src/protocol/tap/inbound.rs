@@ -34,6 +34,8 @@ pub(super) struct InboundContext<'a> {
     pub notes: Vec<String>,
     /// Its result, when that is too large to be read as a message, and why it is.
     pub large: Option<(Payload, Flaw)>,
+    /// Whether parsing may have rounded numbers of it.
+    pub has_doubles: bool,
     /// The request whose response it came in.
     pub stream: Option<i64>,
 }
@@ -78,8 +80,8 @@ impl Tap {
     /// Processes the messages of a line one after the other: their number is up to the server, so
     /// neither the stack nor the time may depend on it.
     fn text_line(&self, line: &[u8], mut notes: Vec<String>, stream: Option<i64>) {
-        if let Some((id, result)) = json::answer(line, self.budget()) {
-            let source = InboundContext { raw: line, notes, large: None, stream };
+        if let Some((id, result, has_doubles)) = json::answer(line, self.budget()) {
+            let source = InboundContext { raw: line, notes, large: None, has_doubles, stream };
             self.answer(Some(RequestId::Number(id)), Outcome::Result(result), source);
             return self.understood();
         }
@@ -139,7 +141,12 @@ impl Tap {
         }
         match parsed.value {
             Value::Array(items) => self.batch(message, items, &notes, stream),
-            value => self.value(value, InboundContext { raw: message, notes, large: None, stream }),
+            value => {
+                let has_doubles = parsed.has_doubles;
+                let source =
+                    InboundContext { raw: message, notes, large: None, has_doubles, stream };
+                self.value(value, source);
+            }
         }
         rest
     }
@@ -157,10 +164,8 @@ impl Tap {
         }
         for item in items {
             let raw = serde_json::to_vec(&item).unwrap_or_default();
-            self.value(
-                item,
-                InboundContext { raw: &raw, notes: notes.to_vec(), large: None, stream },
-            );
+            let (notes, large, has_doubles) = (notes.to_vec(), None, false);
+            self.value(item, InboundContext { raw: &raw, notes, large, has_doubles, stream });
         }
     }
 
@@ -188,7 +193,8 @@ impl Tap {
             _ => None,
         };
         let Some((id, payload)) = large else { return self.flawed(line, &flaw) };
-        let source = InboundContext { raw: line, notes, large: Some((payload, flaw)), stream };
+        let (large, has_doubles) = (Some((payload, flaw)), false);
+        let source = InboundContext { raw: line, notes, large, has_doubles, stream };
         self.answer(Some(RequestId::Number(id)), Outcome::Result(Value::Null), source);
         self.understood();
     }

@@ -1,0 +1,131 @@
+//! Numbers that a double or 64 bits cannot hold go through as they were written, both ways, by every
+//! door: over REST, in a session, without one, over a pipe.
+
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Service, initialize, program};
+
+/// What a client sends and what the server answers.
+const SENT: &str =
+    r#"{"n":1e400,"i":[123456789012345678901234567890,{"d":0.1234567890123456789}]}"#;
+const ANSWERED: &str =
+    r#"{"big":[98765432109876543210987654321],"odd/~":-1.234567890123456789e-7,"one":1.5}"#;
+
+/// A server that answers with such numbers.
+fn configured(folder: &Path) {
+    let result = json!({"content": [], "structuredContent": {"$raw": ANSWERED}, "x": [2.5]});
+    let script = json!({
+        "tools": [{"name": "count", "inputSchema": {"type": "object"}}],
+        "calls": {"count": {"result": result}},
+    });
+    std::fs::write(folder.join("numbers.json"), script.to_string()).unwrap();
+    let entry = json!({
+        "command": env!("CARGO_BIN_EXE_mcpdeck"), "args": ["mock", folder.join("numbers.json")],
+    });
+    let config = json!({"servers": {"numbers": entry}});
+    std::fs::write(folder.join("mcp.json"), config.to_string()).unwrap();
+}
+
+/// How often the recorded server was sent exactly these arguments.
+fn calls_sent(recording: &Path) -> usize {
+    let text = std::fs::read_to_string(recording).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let bodies = lines.filter_map(|line| Some(line["body"].as_str()?.to_owned()));
+    bodies.filter(|body| body.contains(&format!(r#""arguments":{SENT}"#))).count()
+}
+
+fn until_sent(recording: &Path, times: usize) {
+    let sent = || (calls_sent(recording) == times).then_some(());
+    crate::support::wait_for("the call as it was written", Duration::from_secs(30), sent);
+}
+
+fn call(more: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"numbers__count","arguments":{SENT}{more}}}}}"#
+    )
+}
+
+#[test]
+fn numbers_go_through_over_http_as_they_were_written() {
+    let folder = tempfile::tempdir().unwrap();
+    configured(folder.path());
+    let recording = folder.path().join("calls.jsonl");
+    let record = ["--record", recording.to_str().unwrap()];
+    let service = Service::launch(folder.path(), "127.0.0.1:0", &record);
+    let auth = service.auth();
+    let base = [
+        ("Authorization", auth.as_str()),
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+    ];
+    let answered = format!(r#""structuredContent":{ANSWERED}"#);
+
+    let body = format!(r#"{{"arguments": {SENT}}}"#);
+    let rest = service.send("POST", "/tools/numbers__count/call", &base, &body);
+    assert!(rest.status == 200 && rest.body.contains(&answered), "{rest:?}");
+    until_sent(&recording, 1);
+
+    let session = service.session(&service.token);
+    let of_session = [&base[..], &[("Mcp-Session-Id", session.as_str())]].concat();
+    let plain = service.send("POST", "/mcp", &of_session, &call(""));
+    assert!(plain.body.contains(&answered), "{plain:?}");
+    until_sent(&recording, 2);
+    // A client that accepts one form alone.
+    for accept in ["application/json", "text/event-stream"] {
+        let mut headers = of_session.clone();
+        headers[2].1 = accept;
+        let answer = service.send("POST", "/mcp", &headers, &call(""));
+        assert!(answer.body.contains(&answered), "{accept}: {answer:?}");
+    }
+
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let modern = [
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", "numbers__count"),
+    ];
+    let headers = [&base[..], &modern].concat();
+    let answer = service.send("POST", "/mcp", &headers, &call(&format!(r#","_meta":{meta}"#)));
+    assert!(answer.body.contains(&answered), "{answer:?}");
+    until_sent(&recording, 5);
+}
+
+#[test]
+fn numbers_go_through_over_a_pipe_as_they_were_written() {
+    let folder = tempfile::tempdir().unwrap();
+    configured(folder.path());
+    let recording = folder.path().join("calls.jsonl");
+    let mut child = program()
+        .args(["serve", "--stdio", "--record"])
+        .arg(&recording)
+        .arg("-c")
+        .arg(folder.path().join("mcp.json"))
+        .env("MCPDECK_STATE_DIR", folder.path().join("state"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    writeln!(stdin, "{}", initialize()).unwrap();
+    assert!(lines.next().unwrap().unwrap().contains("serverInfo"));
+    writeln!(stdin, "{}", json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        .unwrap();
+    writeln!(stdin, "{}", call("")).unwrap();
+    let answered = format!(r#""structuredContent":{ANSWERED}"#);
+    let found = lines.any(|line| line.unwrap().contains(&answered));
+    assert!(found, "the answer as the server wrote it");
+    until_sent(&recording, 1);
+    drop(stdin);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
