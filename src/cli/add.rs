@@ -23,7 +23,7 @@ use base::{SafeText, Secret, ServerName};
 use config::Environment;
 use reach::{
     AvailableServer, DirectServer, ReachError, ServerInput, ServerOrigin, SettledEntry, direct,
-    edits_to_add, find, settle,
+    edits_to_add, find, settle, with_card,
 };
 
 /// Most servers that a search shows.
@@ -218,7 +218,11 @@ pub fn add(common: &Common, args: &AddServerArgs, telemetry: &Telemetry) -> Comm
 fn available(args: &AddServerArgs, env: &Environment) -> Result<AvailableServer, ExitStatus> {
     if args.one.is_named() {
         let name = args.source.as_deref();
-        return direct(name, &args.one.direct(), env).map_err(refused);
+        let server = direct(name, &args.one.direct(), env).map_err(refused)?;
+        return match &args.one.url {
+            Some(url) => wait_for(with_card(server, url)),
+            None => Ok(server),
+        };
     }
     let Some(word) = &args.source else {
         return Err(output::refuse(
@@ -228,7 +232,8 @@ fn available(args: &AddServerArgs, env: &Environment) -> Result<AvailableServer,
     };
     if word.contains("://") {
         let one = DirectServer { url: Some(word.clone()), ..args.one.direct() };
-        return direct(None, &one, env).map_err(refused);
+        let server = direct(None, &one, env).map_err(refused)?;
+        return wait_for(with_card(server, word));
     }
     let origin = ServerOrigin::parse(word);
     let registry = args.registry.registry.as_ref();

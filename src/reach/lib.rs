@@ -8,6 +8,7 @@ mod bundle;
 mod connections;
 mod found;
 mod registry;
+mod server_card;
 mod server_json;
 mod settle;
 mod source;
@@ -19,6 +20,7 @@ pub use connections::{
 };
 pub use found::{FoundServer, FoundServers};
 pub use registry::{Registry, SearchResult};
+pub use server_card::ServerCard;
 pub use server_json::{
     PublishedBundle, PublishedServer, ServerInput, ServerWay, package_way, short_server_name,
 };

@@ -222,7 +222,11 @@ fn unlike(url: &Url, why: &dyn std::fmt::Display) -> ReachError {
 }
 
 /// The body of a successful answer, up to a limit.
-async fn body(
+/// The body of a successful answer of at most so many bytes.
+///
+/// # Errors
+/// The address, and why there is none.
+pub(crate) async fn body(
     request: reqwest::RequestBuilder,
     most: usize,
     url: &Url,

@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::server_json::{package_way, short_server_name};
-use crate::{Bundle, PublishedServer, ReachError, Registry, ServerInput, ServerWay};
+use crate::{
+    Bundle, PublishedServer, ReachError, Registry, ServerCard, ServerInput, ServerWay,
+};
 use base::{SafeText, Secret, ServerName};
 use config::{
     Diagnostic, Edit, Environment, Pairs, apply_edit, is_secret_name, load_text, single_command,
@@ -408,6 +410,47 @@ pub fn direct(
         }
     }
     Ok(AvailableServer { name, facts: Vec::new(), entry, inputs, given, bundle: None })
+}
+
+/// A server of an address, with what its card says of it, where it has one: who it is, and the headers
+/// that it needs.
+///
+/// # Errors
+/// When the address is none.
+pub async fn with_card(
+    mut server: AvailableServer,
+    url: &str,
+) -> Result<AvailableServer, ReachError> {
+    let address = Url::parse(url).map_err(|error| ReachError(format!("{url}: {error}")))?;
+    let card = match ServerCard::read(&address).await {
+        Ok(Some(card)) => card,
+        Ok(None) => return Ok(server),
+        Err(why) => {
+            server.facts.push(fact("careful", &why.to_string()));
+            return Ok(server);
+        }
+    };
+    let said = &card.server;
+    server.facts.push(fact("says", &format!("{} {}", said.name, said.version)));
+    if !said.description.is_empty() {
+        server.facts.push(("about", said.description.clone()));
+    }
+    server.facts.extend(said.site.clone().map(|site| ("site", site)));
+    let Some(way) = card.way() else {
+        server.facts.push(fact("careful", "its card names other addresses only"));
+        return Ok(server);
+    };
+    let headers = way.entry.get("headers").and_then(Value::as_object);
+    for (header, value) in headers.into_iter().flatten() {
+        let given = server.entry["headers"].as_object();
+        let is_given =
+            given.is_some_and(|all| all.keys().any(|own| own.eq_ignore_ascii_case(header)));
+        if !is_given {
+            server.entry["headers"][header] = value.clone();
+        }
+    }
+    server.inputs.extend(way.inputs.iter().cloned());
+    Ok(server)
 }
 
 /// The server of an origin.
