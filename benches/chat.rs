@@ -154,9 +154,10 @@ fn answer(mut stream: TcpStream, pace: Duration, tokens: usize) -> Option<()> {
             let word = if n % 12 == 11 { "word\n\n" } else { "word " };
             let choice = json!({"index": 0, "delta": {"content": word}, "finish_reason": null});
             let message = json!({"role": "assistant", "content": word});
-            let event = match is_ollama {
-                true => format!("{}\n", json!({"message": message, "done": false})),
-                false => format!("data: {}\n\n", json!({"choices": [choice]})),
+            let event = if is_ollama {
+                format!("{}\n", json!({"message": message, "done": false}))
+            } else {
+                format!("data: {}\n\n", json!({"choices": [choice]}))
             };
             chunk(&mut stream, &event)?;
             due += pace;
@@ -164,12 +165,11 @@ fn answer(mut stream: TcpStream, pace: Duration, tokens: usize) -> Option<()> {
         }
         let choice = json!({"index": 0, "delta": {}, "finish_reason": "stop"});
         let message = json!({"role": "assistant", "content": ""});
-        let event = match is_ollama {
-            true => {
-                let last = json!({"message": message, "done": true, "done_reason": "stop"});
-                format!("{last}\n")
-            }
-            false => format!("data: {}\n\n", json!({"choices": [choice]})),
+        let event = if is_ollama {
+            let last = json!({"message": message, "done": true, "done_reason": "stop"});
+            format!("{last}\n")
+        } else {
+            format!("data: {}\n\n", json!({"choices": [choice]}))
         };
         chunk(&mut stream, &event)?;
         stream.write_all(b"0\r\n\r\n").ok()?;
