@@ -93,8 +93,8 @@ pub struct ChatScreen {
     /// Messages to try in an empty conversation, and the next one to write.
     suggestions: Vec<SafeText>,
     suggested: usize,
-    /// Tokens and cost of the last turn and the conversation.
-    spent: SafeText,
+    /// Tokens and cost of the last turn and the conversation, the longest wording first.
+    spent: Vec<SafeText>,
     /// Messages of the user so far.
     said: Vec<String>,
     /// Index of the message being edited and sent again.
@@ -185,7 +185,7 @@ impl ChatScreen {
                 self.end_text();
                 self.is_busy = false;
                 self.status = SafeText::default();
-                self.spent = SafeText::cut(&spent(event), 120);
+                self.spent = spent(event).iter().map(|text| SafeText::cut(text, 120)).collect();
                 let note = turn_note(event);
                 self.push(ChatPart::Note(SafeText::cut(&note, 400)));
                 self.turn = event.clone();
@@ -491,20 +491,28 @@ fn turn_note(done: &Value) -> String {
     out
 }
 
-/// What the last turn and the conversation have cost.
-fn spent(done: &Value) -> String {
+/// What the last turn and the conversation have cost, the longest wording first.
+fn spent(done: &Value) -> Vec<String> {
     let number = |key: &str| done["usage"][key].as_u64().unwrap_or_default();
-    let mut out = format!("{} in", number("input"));
+    let mut cached = String::new();
     if number("cached") > 0 {
-        _ = write!(out, " ({} cached)", number("cached"));
+        cached = format!(" ({} cached)", number("cached"));
     }
-    _ = write!(out, ", {} out", number("output"));
+    let (input, output) = (number("input"), number("output"));
+    let (mut money, mut all) = (String::new(), String::new());
     if let Some(dollars) = done["cost"].as_f64() {
-        _ = write!(out, " · ${dollars:.4}");
+        money = format!(" · ${dollars:.4}");
     }
     if let Some(dollars) = done["sessionCost"].as_f64() {
-        _ = write!(out, ", ${dollars:.4} in all");
+        all = format!("${dollars:.4} in all");
+        _ = write!(money, ", {all}");
     }
+    let short = format!("{input} in, {output} out");
+    let mut out = vec![
+        format!("{input} in{cached}, {output} out{money}"),
+        format!("{short}{}{all}", if all.is_empty() { "" } else { " · " }),
+    ];
+    out.push(if all.is_empty() { short } else { all });
     out
 }
 

@@ -194,12 +194,14 @@ impl ChatScreen {
         let room = |x: u16| area.right().saturating_sub(x);
         let x = put(buf, area.x + 1, area.y, room(area.x + 1), "chat", look.accent);
         let x = put(buf, x + 2, area.y, room(x + 2), &self.with, look.muted);
-        let width = self.spent.width() as u16 + 1;
-        let is_room = room(x + 2) > width + 8;
-        if is_room && !self.spent.is_empty() {
-            put(buf, area.right() - width, area.y, width, &self.spent, look.muted);
+        // The longest wording that leaves room for the status.
+        let fits = |text: &&SafeText| room(x + 2) > text.width() as u16 + 9;
+        let mut taken = 0;
+        if let Some(spent) = self.spent.iter().find(fits) {
+            let width = spent.width() as u16 + 1;
+            put(buf, area.right() - width, area.y, width, spent, look.muted);
+            taken = width + 1;
         }
-        let taken = if is_room { width + 1 } else { 0 };
         put(buf, x + 2, area.y, room(x + 2).saturating_sub(taken), &self.status, look.faint);
         let typed = self.typed_area(area);
         let text = self.text_area(area);

@@ -189,9 +189,9 @@ fn a_call_opens_as_a_tree_that_folds_is_searched_and_closes() {
     }
     // The cursor stands at the root, which folds.
     press(&mut app, KeyCode::Left, KeyModifiers::NONE);
-    assert!(!draw(&mut app, 80, 24).contains("cellar"));
+    assert!(!draw(&mut app, 80, 24).contains("rooms"));
     press(&mut app, KeyCode::Right, KeyModifiers::NONE);
-    assert!(draw(&mut app, 80, 24).contains("cellar"));
+    assert!(draw(&mut app, 80, 24).contains("rooms"));
     press(&mut app, KeyCode::Char('/'), KeyModifiers::NONE);
     for c in "cell".chars() {
         press(&mut app, KeyCode::Char(c), KeyModifiers::NONE);
