@@ -297,7 +297,9 @@ struct ToolRun {
     refusal: Option<String>,
     /// Cases since the last restart.
     since: Vec<FuzzCase>,
-    /// Places at which the server hung.
+    /// Whether it worked longer than it was waited for.
+    is_slow: bool,
+    /// Places at which the server hung, or worked for too long.
     hung: HashSet<String>,
     maker: CaseMaker,
 }
@@ -360,6 +362,7 @@ impl Fuzzer<'_> {
             accepts: false,
             refusal: None,
             since: Vec::new(),
+            is_slow: false,
             hung: HashSet::new(),
             maker,
         };
@@ -384,7 +387,12 @@ impl Fuzzer<'_> {
             self.aftermath(&mut run).await;
             self.claims(tool, &run).await;
         }
-        entry.note = blocked.or_else(|| {
+        let slow = run.is_slow.then(|| {
+            "it works longer than it is waited for, and reports progress: calls of this kind are left \
+             out (--timeout waits longer)"
+                .to_owned()
+        });
+        entry.note = blocked.or(slow).or_else(|| {
             let why = run.refusal.as_deref().unwrap_or("without a reason");
             (!run.accepts).then(|| {
                 format!(
@@ -501,6 +509,11 @@ impl Fuzzer<'_> {
         if let CallEnd::Blocked(why) = &end {
             return Some(brief(why, 300));
         }
+        if end == CallEnd::Slow {
+            // It works, and says so: what is odd there takes as long.
+            run.hung.insert(case.place.clone());
+            run.is_slow = true;
+        }
         if first {
             run.accepts = matches!(end, CallEnd::Done(_));
             if let CallEnd::ToolError { text, .. } | CallEnd::RpcError { text, .. } = &end {
@@ -561,7 +574,7 @@ impl Fuzzer<'_> {
                 Severity::Error,
                 format!("the answer breaks the protocol: {what}"),
             ),
-            CallEnd::Blocked(_) => None,
+            CallEnd::Blocked(_) | CallEnd::Slow => None,
             CallEnd::Done(outcome) => {
                 if let Some(violation) = outcome.output_violations.first() {
                     let at = brief(shown_place(&violation.pointer), 120);
@@ -675,6 +688,7 @@ impl Fuzzer<'_> {
                 | CallEnd::ToolError { .. }
                 | CallEnd::RpcError { .. }
                 | CallEnd::Protocol(_)
+                | CallEnd::Slow
                 | CallEnd::Blocked(_) => {
                     (!answers).then(|| "does not answer `ping` any more".to_owned())
                 }
@@ -885,7 +899,7 @@ impl Fuzzer<'_> {
         let after = self.probe.call(&run.name, &smallest).await;
         let _ = self.probe.restart().await;
         let how = match after {
-            CallEnd::Done(_) => return,
+            CallEnd::Done(_) | CallEnd::Slow => return,
             CallEnd::Hang => "the tool does not answer any more".to_owned(),
             CallEnd::ToolError { text, .. } | CallEnd::RpcError { text, .. } => {
                 format!("arguments that were accepted before are refused: {}", brief(&text, 200))

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::FuturesOrdered;
 use serde_json::Value;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::scratch::ScratchFolder;
@@ -41,6 +42,8 @@ pub enum CallEnd {
     Crash(String),
     /// There was no answer in time.
     Hang,
+    /// There was no answer in time, but progress until then.
+    Slow,
     /// The answer breaks the protocol.
     Protocol(String),
     /// The call was not sent, for this reason.
@@ -52,7 +55,9 @@ impl CallEnd {
     pub const fn is_orderly(&self) -> bool {
         match self {
             Self::Done(_) | Self::ToolError { .. } | Self::RpcError { .. } => true,
-            Self::Crash(_) | Self::Hang | Self::Protocol(_) | Self::Blocked(_) => false,
+            Self::Crash(_) | Self::Hang | Self::Slow | Self::Protocol(_) | Self::Blocked(_) => {
+                false
+            }
         }
     }
 
@@ -64,12 +69,15 @@ impl CallEnd {
             | Self::RpcError { .. }
             | Self::Crash(_)
             | Self::Hang
+            | Self::Slow
             | Self::Protocol(_)
             | Self::Blocked(_) => None,
         }
     }
 }
 
+/// A call that reports progress may take so many times the time of one that does not.
+const SLOW_FACTOR: u32 = 2;
 /// How long the exit of a process takes to be seen.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(800);
 /// How long a breach of the protocol takes to be seen.
@@ -131,6 +139,8 @@ impl ServerProbe {
         for entry in source.config.servers.values_mut() {
             entry.guard = GuardPolicy { default: GuardMode::Off, ..GuardPolicy::default() };
             entry.breaker.threshold = u32::MAX;
+            // Progress extends the time of a call: not for ever.
+            entry.wire.max_call = timeout * SLOW_FACTOR;
             // A copy has nothing to lose.
             entry.stop.stdin = Some(COPY_STOP_TIMEOUT);
             entry.stop.term = Some(COPY_STOP_TIMEOUT);
@@ -260,14 +270,17 @@ impl ServerProbe {
         let (began, most) = (Instant::now(), self.pending_calls());
         let mut open = all.iter();
         let mut pending = FuturesOrdered::new();
-        let mut made = Vec::with_capacity(all.len());
+        let (mut made, mut progress) = (Vec::with_capacity(all.len()), Vec::new());
         let mut is_over = false;
         loop {
             while pending.len() < most
                 && !is_over
                 && let Some(arguments) = open.next()
             {
-                let (arguments, options) = (Value::clone(arguments), options.clone());
+                let (arguments, mut options) = (Value::clone(arguments), options.clone());
+                let (sender, steps) = mpsc::channel(1);
+                options.progress = Some(sender);
+                progress.push(steps);
                 pending.push_back(self.host().call_tool_with(&name, arguments, options));
             }
             let Some(one) = pending.next().await else { break };
@@ -280,8 +293,11 @@ impl ServerProbe {
         self.spent += took;
         self.pace = u32::try_from(made.len()).ok().and_then(|many| took.checked_div(many));
         let mut ends = Vec::with_capacity(made.len());
-        for one in made {
+        for (one, mut steps) in made.into_iter().zip(progress) {
             ends.push(match one {
+                Err(error) if error.code == ErrorCode::Timeout && steps.try_recv().is_ok() => {
+                    CallEnd::Slow
+                }
                 Err(error) => self.of_error(&error).await,
                 Ok(outcome) => of_outcome(outcome),
             });
