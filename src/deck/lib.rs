@@ -21,7 +21,6 @@ mod local;
 mod lock;
 mod news;
 mod order;
-#[cfg_attr(not(feature = "http"), path = "no_otlp.rs")]
 mod otlp;
 mod pages;
 mod policy;

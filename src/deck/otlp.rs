@@ -9,16 +9,22 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use url::Url;
 
+#[cfg(feature = "http")]
 use config::TlsConfig;
+#[cfg(feature = "http")]
 use mcp::client_builder;
 
 /// Capacity of the queue of records; further ones are dropped.
+#[cfg(feature = "http")]
 const RECORD_CAPACITY: usize = 4_096;
 /// Maximum number of records per request.
+#[cfg(feature = "http")]
 const MAX_BATCH_RECORDS: usize = 512;
 /// Pause between two requests, and before a request is repeated.
+#[cfg(feature = "http")]
 const EXPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// Timeout of requests to the collector.
+#[cfg(feature = "http")]
 const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of a program waits for the collector.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
@@ -33,6 +39,7 @@ pub enum OtlpSignal {
     Logs,
 }
 
+#[cfg(feature = "http")]
 impl OtlpSignal {
     const fn path(self) -> &'static str {
         match self {
@@ -84,6 +91,7 @@ impl OtlpQueue {
     ///
     /// # Errors
     /// When the address cannot be used, or there is no runtime.
+    #[cfg(feature = "http")]
     pub fn to(collector: &Url, signal: OtlpSignal) -> Result<Self, String> {
         if !matches!(collector.scheme(), "http" | "https") {
             return Err("write the address of a collector: http://HOST:PORT".to_owned());
@@ -102,7 +110,7 @@ impl OtlpQueue {
             dropped: AtomicU64::new(0),
             hurry: watch::Sender::new(false),
         });
-        let export = Export {
+        let export = OtlpExport {
             http,
             address: format!("{base}/{}", signal.path()),
             signal,
@@ -112,6 +120,15 @@ impl OtlpQueue {
         };
         runtime.spawn(export.run(queue));
         Ok(Self { records, shared, done: finished, collector: collector.as_str().into() })
+    }
+
+    /// Nothing is sent without HTTP.
+    ///
+    /// # Errors
+    /// Always.
+    #[cfg(not(feature = "http"))]
+    pub fn to(_: &Url, _: OtlpSignal) -> Result<Self, String> {
+        Err("this program was built without HTTP (the feature `http` of mcpdeck)".to_owned())
     }
 
     /// The address of the collector.
@@ -144,7 +161,8 @@ impl OtlpQueue {
 }
 
 /// The sending end of a queue.
-struct Export {
+#[cfg(feature = "http")]
+struct OtlpExport {
     http: reqwest::Client,
     address: String,
     signal: OtlpSignal,
@@ -153,7 +171,8 @@ struct Export {
     failing: bool,
 }
 
-impl Export {
+#[cfg(feature = "http")]
+impl OtlpExport {
     async fn run(mut self, mut queue: mpsc::Receiver<Value>) {
         let mut batch: Vec<Value> = Vec::new();
         while queue.recv_many(&mut batch, MAX_BATCH_RECORDS).await > 0 {

@@ -3,7 +3,6 @@
 
 mod arguments;
 mod breakers;
-mod service;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -162,7 +161,7 @@ impl Operation {
         }
         flight.audit_call(self)?;
         let answer = self.rounds(tool.as_deref(), flight).await?;
-        let answer = service::reviewed(self, answer).await?;
+        let answer = arguments::reviewed(self, answer).await?;
         if let Some(permit) = permit {
             let text = || answer.whole().map(str::len);
             permit.received(|| text().unwrap_or_else(|| base::text::json::weigh(&*answer)));
@@ -465,7 +464,7 @@ impl Operation {
     ) -> Result<Option<Permit>, Error> {
         let Some(admission) = self.admission.clone() else {
             if self.has_to_comply() {
-                Box::pin(service::complies(self, (live, tool), flight)).await?;
+                Box::pin(arguments::complies(self, (live, tool), flight)).await?;
             }
             return Ok(None);
         };
@@ -475,7 +474,7 @@ impl Operation {
         let decision = self.shared.policy.raised(&admission, run, &target);
         // Boxed, because most calls need neither.
         if self.has_to_comply() {
-            Box::pin(service::complies(self, (live, tool), flight)).await?;
+            Box::pin(arguments::complies(self, (live, tool), flight)).await?;
         }
         if decision.effect == PolicyEffect::Ask {
             Box::pin(self.ask_user(&admission, &decision, &full, flight)).await?;
