@@ -21,12 +21,12 @@ const LINK_LIFETIME: Duration = Duration::from_secs(3_600);
 const COOKIE_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// What stands for a value, by a secret name.
-type Standing<T> = Mutex<HashMap<String, (T, Instant)>>;
+type SignInTable<T> = Mutex<HashMap<String, (T, Instant)>>;
 
 /// The links and cookies in force, each for a value of the page, such as a token.
 pub struct BrowserSignIns<T> {
-    links: Standing<T>,
-    cookies: Standing<T>,
+    links: SignInTable<T>,
+    cookies: SignInTable<T>,
 }
 
 impl<T> Default for BrowserSignIns<T> {
@@ -75,7 +75,7 @@ impl<T: Clone> BrowserSignIns<T> {
     }
 }
 
-fn keep<T>(all: &Standing<T>, value: T, lifetime: Duration) -> Option<String> {
+fn keep<T>(all: &SignInTable<T>, value: T, lifetime: Duration) -> Option<String> {
     let (name, now) = (random_hex::<32>().ok()?, Instant::now());
     let mut all = all.lock();
     all.retain(|_, (_, until)| *until > now);
