@@ -27,5 +27,5 @@ pub use server_json::{
 pub use settle::{SettledEntry, settle};
 pub use source::{
     AvailableServer, DirectServer, FoundSource, MAX_PUBLISHED_BYTES, ServerOrigin, command_words,
-    direct, edits_to_add, find, find_by_words, newest, registry, review_of, way,
+    direct, edits_to_add, find, find_by_words, newest, registry, review_of, way, with_card,
 };

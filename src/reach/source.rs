@@ -11,9 +11,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::server_json::{package_way, short_server_name};
-use crate::{
-    Bundle, PublishedServer, ReachError, Registry, ServerCard, ServerInput, ServerWay,
-};
+use crate::{Bundle, PublishedServer, ReachError, Registry, ServerCard, ServerInput, ServerWay};
 use base::{SafeText, Secret, ServerName};
 use config::{
     Diagnostic, Edit, Environment, Pairs, apply_edit, is_secret_name, load_text, single_command,
