@@ -40,10 +40,11 @@ impl Whole {
     /// Changes the result stored for these extensions, if there is one.
     pub fn change(extensions: &Extensions, change: impl FnOnce(&mut Value)) {
         let over_http = || extensions.get::<Parts>()?.extensions.get::<Self>();
-        if let Some(whole) = extensions.get::<Self>().or_else(over_http) {
-            if let Some(whole) = whole.0.lock().as_mut() {
-                change(&mut whole.value);
-            }
+        let place = extensions.get::<Self>().or_else(over_http);
+        if let Some(whole) = place
+            && let Some(whole) = whole.0.lock().as_mut()
+        {
+            change(&mut whole.value);
         }
     }
 

@@ -217,7 +217,7 @@ fn the_end_of_a_turn_and_its_cost_are_told_in_words() {
         "sessionCost": 0.5, "costs": [{"server": "a", "definitions": 10, "guidance": 0, "dollars": 0.001}],
     });
     let screen = screen(&[done]);
-    let spent: Vec<&str> = screen.spent.iter().map(|text| text.as_str()).collect();
+    let spent: Vec<&str> = screen.spent.iter().map(SafeText::as_str).collect();
     let long = "1200 in (800 cached), 64 out · $0.0012, $0.5000 in all";
     assert_eq!(spent, [long, "1200 in, 64 out · $0.5000 in all", "$0.5000 in all"]);
     let lines = shown(&screen).replace('\n', " ");
