@@ -455,7 +455,9 @@ impl Pane for CatalogPane {
                 pen.middle(Model::name(&entry.server), server_width, ink(Role::Muted)).skip(1);
             }
             if columns.marks > 0 {
-                pen.left(&entry.marks, columns.marks, ink(Role::Warning)).skip(1);
+                let is_risky = entry.marks.as_str().starts_with("destructive");
+                let role = if is_risky { Role::Warning } else { Role::Muted };
+                pen.left(&entry.marks, columns.marks, ink(role)).skip(1);
             }
             pen.right(&entry.number, columns.number, ink(Role::Muted));
         });

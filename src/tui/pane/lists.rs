@@ -93,7 +93,7 @@ fn tool_detail(entry: &CatalogEntry, server: &ServerView, model: &Model, doc: &m
     let Some(tool) = tools.find(|tool| tool.name == entry.wire) else { return };
     head(entry, tool.title.as_ref(), doc);
     let size = tool.raw.to_string().len();
-    let cost = ink!("   about {} tokens of context ({})", size.div_ceil(4), Bytes(size as u64));
+    let cost = ink!("   about {} tokens ({})", size.div_ceil(4), Bytes(size as u64));
     doc.line(vec![(Model::name(&entry.server), Role::Muted), (cost, Role::Muted)]);
     hints(tool, doc);
     if let Some(uri) = tool.app() {
