@@ -183,7 +183,18 @@ impl Witness {
     /// Judges what the screen wants sent.
     fn judge(&mut self, driver: &mut Driver) -> Result<(), TestCaseError> {
         for effect in std::mem::take(&mut driver.wanted) {
-            let Effect::Order(Order::Answer(id, answer)) = effect else { continue };
+            let (id, answer) = match effect {
+                Effect::Order(Order::Answer(id, answer)) => (id, answer),
+                // The same answer for others of the kind, which the user has chosen.
+                Effect::Order(Order::AnswerAll(all)) => {
+                    for (id, _) in all {
+                        prop_assert!(!self.over.contains(&id), "{id} was seen to be over");
+                        prop_assert!(self.answered.insert(id), "{id} is answered twice");
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
             prop_assert!(!self.over.contains(&id), "{id} was seen to be over");
             prop_assert!(self.answered.insert(id), "{id} is answered twice");
             let text = format!("{answer:?}");
