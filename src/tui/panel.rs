@@ -1,7 +1,7 @@
 //! The panels that are visible side by side: each has its title in the rule above it, and that of
 //! the one with the keys is drawn heavier, so that it stands out without colour too.
 
-use crate::pane::Cx;
+use crate::context::Cx;
 use crate::prelude::*;
 use crate::widget::{Pen, width};
 use terminal::browser::{BrowserPart, BrowserRegions};
