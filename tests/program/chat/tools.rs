@@ -250,7 +250,7 @@ async fn the_tools_of_published_servers_are_refused_by_no_provider() {
         match format {
             // Behind a compatible address the number is learned from the refusal.
             Format::OpenAi => {
-                assert_eq!((left.len(), sent, requests.len()), (1, 128, 2), "{left:?}")
+                assert_eq!((left.len(), sent, requests.len()), (1, 128, 2), "{left:?}");
             }
             Format::Gemini => assert!(sent == 512.min(tools.len() + 6), "{sent}"),
             _ => assert_eq!((left.len(), sent), (0, tools.len() + 6), "{left:?}"),
