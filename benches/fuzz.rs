@@ -1,7 +1,7 @@
 //! Calls per second of the fuzzer beside a bare loop over the same server, in one run: the cases of
 //! every tool of `fixtures/bench/faulty.py sound`, (a) one after the other over a raw pipe, each sent
 //! when the one before it is answered, and (b) by `mcpdeck test --fuzz`. Prints the calls per second of
-//! each round, and the median of the ratios b/a with the smallest and the greatest.
+//! each round, and the median of the ratios b/a with their middle half.
 //!
 //! `cargo bench --bench fuzz -- [ROUNDS]` (default 9); the goal is a ratio of at least 0.9.
 
@@ -22,6 +22,11 @@ use mcpdeck::bench::stage::BenchSource;
 use mcpdeck::check::run::CheckSignals;
 use mcpdeck::config::{McpConfig, ServerConfig, StdioConfig, TransportConfig};
 use serde_json::{Value, json};
+
+#[path = "report/figure.rs"]
+mod report;
+
+use report::{Figure, Goal};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/bench/faulty.py");
 const DEFAULT_ROUNDS: usize = 9;
@@ -47,13 +52,9 @@ fn main() {
             ratios.push(ratio);
         }
     }
-    ratios.sort_by(f64::total_cmp);
-    println!(
-        "ratio {:.2} ({:.2} to {:.2}, {rounds} rounds)",
-        ratios[ratios.len() / 2],
-        ratios[0],
-        ratios[ratios.len() - 1]
-    );
+    let goal = Goal::AtLeast(0.9);
+    Figure { what: "fuzzer, calls a second", against: "a bare loop", unit: "", goal }
+        .state(&mut ratios);
 }
 
 fn plan() -> FuzzPlan {
