@@ -22,7 +22,7 @@
 //! ```
 //!
 //! # In a build of yours
-//! The default features are those of the binary. A host takes `default-features = false`: 201 packages
+//! The default features are those of the binary. A host takes `default-features = false`: 202 packages
 //! for servers that are started by a command, and 58 more with the feature `http` for those that are
 //! reached over HTTP or a WebSocket (TLS, signing in).
 //!
