@@ -263,7 +263,7 @@ pub async fn serve_stdio(
     let gateway = Gateway::new(host, bridge, options, 0);
     let client = Client::owner(gateway.options.profile.as_deref().map(Into::into));
     let face = mcp::OverPipe(mcp::Face::new(Arc::clone(&gateway), Some(client)));
-    let pipe = pipe::MessagePipe::new(tokio::io::stdin(), tokio::io::stdout());
+    let pipe = pipe::MessagePipe::standard();
     let serving = rmcp::service::serve_server(face, pipe);
     let running = tokio::select! {
         running = serving => match running {

@@ -42,6 +42,13 @@ impl<R: AsyncRead, W> MessagePipe<R, W> {
     }
 }
 
+impl MessagePipe<tokio::io::Stdin, tokio::io::Stdout> {
+    /// The pipes of this process.
+    pub fn standard() -> Self {
+        Self::new(tokio::io::stdin(), tokio::io::stdout())
+    }
+}
+
 /// Reads a line.
 ///
 /// # Errors

@@ -5,8 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
-use crate::parameter::{ParameterPlace, ValueStyle, text};
-use crate::request::ArgumentProblem;
+use crate::parameter::{ArgumentProblem, ParameterPlace, ValueStyle, text};
 use crate::schemas::{ToolSchemas, is_binary, resolve};
 
 /// How a body is written.

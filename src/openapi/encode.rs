@@ -43,3 +43,28 @@ pub(crate) fn decoded(text: &str) -> String {
     }
     String::from_utf8_lossy(&out).into_owned()
 }
+
+/// Whether a text is, or holds between slashes, a segment that leads out of its place in a path.
+pub(crate) fn leaves_path(text: &str) -> bool {
+    text.split(['/', '\\']).any(|part| part == "." || part == "..")
+}
+
+/// A literal part of a path, with what needs it encoded; `None` when it has dot segments.
+pub(crate) fn literal(text: &str) -> Option<String> {
+    if leaves_path(&decoded(text)) {
+        return None;
+    }
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let is_escape = c == '%'
+            && rest.get(1..3).is_some_and(|two| two.bytes().all(|b| b.is_ascii_hexdigit()));
+        if is_escape || "/:@!$&'()*+,;=".contains(c) {
+            out.push(c);
+        } else {
+            out.push_str(&encoded(c.encode_utf8(&mut [0; 4])));
+        }
+        rest = &rest[c.len_utf8()..];
+    }
+    Some(out)
+}

@@ -25,4 +25,5 @@ mod tests;
 pub use answer::tool_result;
 pub use document::{ApiDocument, ApiDocumentError, ApiFilter, ApiOperations};
 pub use operation::{ApiOperation, EntryParts};
-pub use request::{ApiRequest, ArgumentProblem};
+pub use parameter::ArgumentProblem;
+pub use request::ApiRequest;

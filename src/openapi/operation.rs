@@ -8,8 +8,8 @@ use url::Url;
 
 use crate::body::ApiBody;
 use crate::document::ApiDocument;
+use crate::encode::literal;
 use crate::parameter::{ApiParameter, ParameterPlace, ValueStyle, argument_name};
-use crate::request::literal;
 use crate::schemas::{ToolSchemas, resolve};
 
 /// What the entry sends with every request, which is no argument of a tool then.

@@ -5,6 +5,20 @@ use serde_json::{Map, Value};
 
 use crate::encode::{encoded, encoded_but};
 
+/// Why a call cannot become a request. Its text says which argument is wrong and in what.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the argument `{argument}` {what}")]
+pub struct ArgumentProblem {
+    argument: String,
+    what: String,
+}
+
+impl ArgumentProblem {
+    pub(crate) fn new(argument: &str, what: &str) -> Self {
+        Self { argument: argument.to_owned(), what: what.to_owned() }
+    }
+}
+
 /// Where a parameter is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ParameterPlace {

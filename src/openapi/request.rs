@@ -5,9 +5,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::{Map, Value};
 use url::Url;
 
-use crate::encode::encoded;
+use crate::encode::leaves_path;
 use crate::operation::{ApiOperation, PathPiece};
-use crate::parameter::ParameterPlace;
+use crate::parameter::{ArgumentProblem, ParameterPlace};
 
 /// A request to send.
 #[derive(Clone, Debug)]
@@ -21,25 +21,6 @@ pub struct ApiRequest {
     pub headers: HeaderMap,
     /// Its body and the media type of that.
     pub body: Option<(String, Vec<u8>)>,
-}
-
-/// Why a call cannot become a request. Its text says which argument is wrong and in what.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the argument `{argument}` {what}")]
-pub struct ArgumentProblem {
-    argument: String,
-    what: String,
-}
-
-impl ArgumentProblem {
-    pub(crate) fn new(argument: &str, what: &str) -> Self {
-        Self { argument: argument.to_owned(), what: what.to_owned() }
-    }
-}
-
-/// Whether a text is, or holds between slashes, a segment that leads out of its place in a path.
-fn leaves_path(text: &str) -> bool {
-    text.split(['/', '\\']).any(|part| part == "." || part == "..")
 }
 
 impl ApiOperation {
@@ -156,24 +137,4 @@ fn texts_within(value: &Value, out: &mut Vec<String>) {
         }
         value => out.push(crate::parameter::text(value)),
     }
-}
-
-/// A literal part of a path, with what needs it encoded; `None` when it has dot segments.
-pub(crate) fn literal(text: &str) -> Option<String> {
-    if leaves_path(&crate::encode::decoded(text)) {
-        return None;
-    }
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        let is_escape = c == '%'
-            && rest.get(1..3).is_some_and(|two| two.bytes().all(|b| b.is_ascii_hexdigit()));
-        if is_escape || "/:@!$&'()*+,;=".contains(c) {
-            out.push(c);
-        } else {
-            out.push_str(&encoded(c.encode_utf8(&mut [0; 4])));
-        }
-        rest = &rest[c.len_utf8()..];
-    }
-    Some(out)
 }

@@ -3,6 +3,7 @@
 //!
 //! Finished parts are laid out once; only the end of a streaming answer is laid out again.
 
+mod call;
 mod draw;
 pub mod port;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use std::fmt::Write as _;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::TextArea;
 
+use crate::chat::call::{ChatCall, ChatOutcome};
 use crate::chat::port::{ChatCommand, ChatNews, Choose};
 use crate::chat::viewer::ChatCallScreen;
 use crate::effect::Effect;
@@ -38,27 +40,6 @@ enum ChatPart {
     Call(ChatCall),
     Note(SafeText),
     Problem(SafeText),
-}
-
-/// A call of the model.
-#[derive(Debug)]
-struct ChatCall {
-    id: String,
-    name: SafeText,
-    arguments: Value,
-    /// How far it is, while it runs.
-    progress: SafeText,
-    result: Option<ChatOutcome>,
-}
-
-#[derive(Debug)]
-struct ChatOutcome {
-    is_error: bool,
-    text: String,
-    /// Its pictures, as content blocks of a result.
-    pictures: Vec<Value>,
-    /// Duration in milliseconds, if known.
-    took: Option<u64>,
 }
 
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use serde_json::json;
 use terminal::graphics::Placement;
 
-use super::ChatCall;
+use crate::chat::call::ChatCall;
 use crate::effect::Effect;
 use crate::form::draw::{Styles, put};
 use crate::keymap::{KeyScope, Keymap};
