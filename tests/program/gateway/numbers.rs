@@ -12,7 +12,9 @@ use super::{Service, initialize, program};
 
 /// What a client sends and what the server answers.
 const SENT: &str =
-    r#"{"n":1e400,"i":[123456789012345678901234567890,{"d":0.1234567890123456789}]}"#;
+    r#"{"n":1.50e3,"i":[123456789012345678901234567890,{"d":0.1234567890123456789}]}"#;
+/// What the scripted server itself cannot read: it is sent all the same.
+const BEYOND: &str = r#"{"n":1e400}"#;
 const ANSWERED: &str =
     r#"{"big":[98765432109876543210987654321],"odd/~":-1.234567890123456789e-7,"one":1.5}"#;
 
@@ -21,7 +23,7 @@ fn configured(folder: &Path) {
     let result = json!({"content": [], "structuredContent": {"$raw": ANSWERED}, "x": [2.5]});
     let script = json!({
         "tools": [{"name": "count", "inputSchema": {"type": "object"}}],
-        "calls": {"count": {"result": result}},
+        "calls": {"count": {"answer": result}},
     });
     std::fs::write(folder.join("numbers.json"), script.to_string()).unwrap();
     let entry = json!({
@@ -32,21 +34,21 @@ fn configured(folder: &Path) {
 }
 
 /// How often the recorded server was sent exactly these arguments.
-fn calls_sent(recording: &Path) -> usize {
+fn calls_sent(recording: &Path, arguments: &str) -> usize {
     let text = std::fs::read_to_string(recording).unwrap_or_default();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let bodies = lines.filter_map(|line| Some(line["body"].as_str()?.to_owned()));
-    bodies.filter(|body| body.contains(&format!(r#""arguments":{SENT}"#))).count()
+    bodies.filter(|body| body.contains(&format!(r#""arguments":{arguments}"#))).count()
 }
 
-fn until_sent(recording: &Path, times: usize) {
-    let sent = || (calls_sent(recording) == times).then_some(());
+fn until_sent(recording: &Path, arguments: &str, times: usize) {
+    let sent = || (calls_sent(recording, arguments) == times).then_some(());
     crate::support::wait_for("the call as it was written", Duration::from_secs(30), sent);
 }
 
-fn call(more: &str) -> String {
+fn call(arguments: &str, more: &str) -> String {
     format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"numbers__count","arguments":{SENT}{more}}}}}"#
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"numbers__count","arguments":{arguments}{more}}}}}"#
     )
 }
 
@@ -68,18 +70,21 @@ fn numbers_go_through_over_http_as_they_were_written() {
     let body = format!(r#"{{"arguments": {SENT}}}"#);
     let rest = service.send("POST", "/tools/numbers__count/call", &base, &body);
     assert!(rest.status == 200 && rest.body.contains(&answered), "{rest:?}");
-    until_sent(&recording, 1);
+    until_sent(&recording, SENT, 1);
 
     let session = service.session(&service.token);
     let of_session = [&base[..], &[("Mcp-Session-Id", session.as_str())]].concat();
-    let plain = service.send("POST", "/mcp", &of_session, &call(""));
+    let plain = service.send("POST", "/mcp", &of_session, &call(SENT, ""));
     assert!(plain.body.contains(&answered), "{plain:?}");
-    until_sent(&recording, 2);
+    until_sent(&recording, SENT, 2);
+    let refused = service.send("POST", "/mcp", &of_session, &call(BEYOND, ""));
+    assert!(refused.body.contains("number out of range"), "{refused:?}");
+    until_sent(&recording, BEYOND, 1);
     // A client that accepts one form alone.
     for accept in ["application/json", "text/event-stream"] {
         let mut headers = of_session.clone();
         headers[2].1 = accept;
-        let answer = service.send("POST", "/mcp", &headers, &call(""));
+        let answer = service.send("POST", "/mcp", &headers, &call(SENT, ""));
         assert!(answer.body.contains(&answered), "{accept}: {answer:?}");
     }
 
@@ -94,9 +99,10 @@ fn numbers_go_through_over_http_as_they_were_written() {
         ("Mcp-Name", "numbers__count"),
     ];
     let headers = [&base[..], &modern].concat();
-    let answer = service.send("POST", "/mcp", &headers, &call(&format!(r#","_meta":{meta}"#)));
+    let answer =
+        service.send("POST", "/mcp", &headers, &call(SENT, &format!(r#","_meta":{meta}"#)));
     assert!(answer.body.contains(&answered), "{answer:?}");
-    until_sent(&recording, 5);
+    until_sent(&recording, SENT, 5);
 }
 
 #[test]
@@ -121,11 +127,11 @@ fn numbers_go_through_over_a_pipe_as_they_were_written() {
     assert!(lines.next().unwrap().unwrap().contains("serverInfo"));
     writeln!(stdin, "{}", json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
         .unwrap();
-    writeln!(stdin, "{}", call("")).unwrap();
+    writeln!(stdin, "{}", call(SENT, "")).unwrap();
     let answered = format!(r#""structuredContent":{ANSWERED}"#);
-    let found = lines.any(|line| line.unwrap().contains(&answered));
-    assert!(found, "the answer as the server wrote it");
-    until_sent(&recording, 1);
+    let answer = lines.map(Result::unwrap).find(|line| line.contains(r#""id":1,"#)).unwrap();
+    assert!(answer.contains(&answered), "{answer}");
+    until_sent(&recording, SENT, 1);
     drop(stdin);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }

@@ -31,8 +31,8 @@ fn configured(folder: &Path) {
         let hidden = skill("skill://acme/hidden/SKILL.md", "hidden");
         let unknown = json!({"error": {"code": -32_602, "message": "no such skill"}});
         let got = match name {
-            "one" => json!({"result": {"skill": skill("skill://refunds/SKILL.md", "refunds")}}),
-            "two" => json!({"result": {"skill": hidden, "ttlMs": 5, "cacheScope": "public"}}),
+            "one" => json!({"answer": {"skill": skill("skill://refunds/SKILL.md", "refunds")}}),
+            "two" => json!({"answer": {"skill": hidden, "ttlMs": 5, "cacheScope": "public"}}),
             _ => unknown,
         };
         let extensions = match name {
@@ -44,9 +44,9 @@ fn configured(folder: &Path) {
             "serverInfo": {"name": name, "version": "1"},
             "capabilities": {"resources": {}, "extensions": extensions},
             "on": {
-                "skills/list": {"result": {"skills": skills}}, "skills/get": got,
-                "resources/read": {"result": text},
-                "resources/directory/read": {"result": {"resources": [child]}},
+                "skills/list": {"answer": {"skills": skills}}, "skills/get": got,
+                "resources/read": {"answer": text},
+                "resources/directory/read": {"answer": {"resources": [child]}},
             },
         });
         let file = folder.join(format!("{name}.json"));
