@@ -14,7 +14,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use mcpdeck::deck::TokenFiles;
-use mcpdeck::host::{ApprovalRequest, CallOptions, Validation};
+use mcpdeck::host::{ApprovalRequest, CallOptions};
 use mcpdeck::mcp::{Accounts, SignIn, SignInPrompt};
 use mcpdeck::protocol::{Answer, RequestKind, Tool};
 use mcpdeck::{Host, Startup};
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut out = io::stderr().lock();
     for (tool, arguments) in calls(&host) {
         // The suite also asks for what a schema forbids, to see what is sent.
-        let options = CallOptions { validation: Validation::Force, ..CallOptions::default() };
+        let options = CallOptions::default().forced();
         match host.call_tool_with(&format!("suite.{tool}"), arguments, options).await {
             Ok(outcome) => writeln!(out, "{tool}: {}", outcome.text())?,
             Err(error) => writeln!(out, "{tool}: {}: {error}", error.code)?,

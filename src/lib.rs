@@ -64,11 +64,12 @@
 //!
 //! # Invariants
 //! Each with what holds it; tests without a path are in `tests/engine/architecture.rs`.
-//! 1. `base`, `schema`, `config`, `protocol`, `mcp`, `process`, `host` and `deck` build without a terminal, an HTTP server
-//!    or an LLM client: their manifests, and `the_engine_depends_on_no_front_end`.
+//! 1. `base`, `schema`, `config`, `protocol`, `mcp`, `process`, `host` and `deck` build without a
+//!    terminal, an HTTP server or an LLM client: their manifests, and
+//!    `the_engine_depends_on_no_front_end`.
 //! 2. Arrows run down the picture only: each part is a crate, and its manifest names what it may use.
-//!    Modules of `host`, `deck`, `mcp`, `protocol` and `process` are private (the compiler); within a crate,
-//!    `files_of_a_folder_do_not_go_round_in_circles`.
+//!    Modules of `host`, `deck`, `mcp`, `protocol` and `process` are private (the compiler); within a
+//!    crate, `files_of_a_folder_do_not_go_round_in_circles`.
 //! 3. One task owns one server, its process, session and state: only messages reach
 //!    `host/server/actor.rs` (the compiler).
 //! 4. The view changes only in [`host::HostView::apply`], and the projector is its only writer:

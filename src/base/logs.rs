@@ -14,6 +14,7 @@ use crate::{ServerName, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
+#[non_exhaustive]
 pub enum LogSource {
     /// The host itself.
     Host,

@@ -322,11 +322,8 @@ impl ServerProbe {
             | ErrorCode::ToolNotFound
             | ErrorCode::Ambiguous
             | ErrorCode::Configuration => CallEnd::Blocked(error.message.clone()),
-            ErrorCode::ServerStartup
-            | ErrorCode::ServerUnavailable
-            | ErrorCode::CircuitOpen
-            | ErrorCode::Protocol
-            | ErrorCode::Internal => match self.exit().await {
+            // What the server did: its start, its answers, its end.
+            _ => match self.exit().await {
                 Some(how) => CallEnd::Crash(how),
                 None => CallEnd::Protocol(brief(&error.message, 300)),
             },

@@ -27,6 +27,7 @@ use base::{SafeText, ServerName};
     Deserialize,
     IntoStaticStr,
 )]
+#[non_exhaustive]
 pub enum ErrorCode {
     /// The configuration cannot be used.
     Configuration,

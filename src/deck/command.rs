@@ -18,6 +18,7 @@ pub type Notebook = Arc<dyn Fn(&McpConfig, &HostView) + Send + Sync>;
 
 /// What happened to the configuration.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum DeckEvent {
     /// This configuration is in use from now on; with the text of its files.
     Loaded(Arc<McpConfig>, Arc<[FileText]>),

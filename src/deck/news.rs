@@ -18,7 +18,7 @@ use super::policy::PolicyView;
 use base::{Batch, LogRecord, Ring, ServerName, Weighed};
 use host::{Blocked, CacheView, CallView, Host, HostView, ServerMetrics};
 use process::Usage;
-use protocol::{Notice, NoticeKind, TrafficRecord};
+use protocol::{Notice, NoticeKind, ServerTask, TrafficRecord};
 
 /// Pause between two rounds.
 const ROUND_INTERVAL: Duration = Duration::from_millis(33);
@@ -84,6 +84,8 @@ pub enum News {
     Updated(ResourceUpdates),
     /// The resources the host is subscribed to, by server.
     Subscriptions(BTreeMap<ServerName, Vec<Arc<str>>>),
+    /// The tasks of the servers, the oldest first.
+    Tasks(BTreeMap<ServerName, Vec<ServerTask>>),
 }
 
 /// Sends the current state, then changes, until the receiver is dropped or the engine has ended.
@@ -119,7 +121,7 @@ impl UpdateCollector {
         loop {
             match notices.recv().await {
                 Ok(Notice { server, kind: NoticeKind::Updated { uri } }) => self.add(server, uri),
-                Ok(Notice { kind: NoticeKind::Logged { .. }, .. }) => {}
+                Ok(_) => {}
                 Err(RecvError::Lagged(_)) => {
                     self.waiting.lock().missed = true;
                     self.arrived.notify_one();
@@ -168,7 +170,7 @@ async fn rounds<T: From<News>>(of: Operated, updates: &UpdateCollector, to: mpsc
     let (mut traffic_at, mut logs_at) = (0, 0);
     let mut snapshot_at = Some(Instant::now());
     let mut usage_at = Instant::now() + Duration::from_secs(1);
-    let mut subscribed = BTreeMap::new();
+    let (mut subscribed, mut tasks) = (BTreeMap::new(), BTreeMap::new());
     loop {
         tokio::select! {
             () = to.closed() => return,
@@ -215,6 +217,11 @@ async fn rounds<T: From<News>>(of: Operated, updates: &UpdateCollector, to: mpsc
         if now_subscribed != subscribed {
             subscribed.clone_from(&now_subscribed);
             news.push(News::Subscriptions(now_subscribed));
+        }
+        let now_tasks = host.tasks();
+        if now_tasks != tasks {
+            tasks.clone_from(&now_tasks);
+            news.push(News::Tasks(now_tasks));
         }
         news.extend(updates.take().map(News::Updated));
         traffic_changed.mark_unchanged();

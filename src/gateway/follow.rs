@@ -131,6 +131,7 @@ impl Interest {
                 gateway.host.visible(&principal, &notice.server)?;
                 Some(logged)
             }
+            _ => None,
         }
     }
 }

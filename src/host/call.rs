@@ -115,6 +115,9 @@ pub enum Validation {
 }
 
 /// Options of one call. Defaults come from the server's configuration.
+///
+/// Begin with [`CallOptions::default`] and add what differs, with the methods below or with struct
+/// update syntax (`..CallOptions::default()`): options are added in later versions.
 #[derive(Clone, Debug, Default)]
 pub struct CallOptions {
     /// Overrides the server's `timeout`. Progress extends the deadline; waiting for the user
@@ -159,6 +162,78 @@ pub struct CallOptions {
 }
 
 impl CallOptions {
+    /// With this timeout in place of the server's `timeout`.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// Cancelled by this token.
+    #[must_use]
+    pub fn with_cancel(self, cancel: CancellationToken) -> Self {
+        Self { cancel, ..self }
+    }
+
+    /// With a receiver of progress.
+    #[must_use]
+    pub fn with_progress(self, progress: mpsc::Sender<Progress>) -> Self {
+        Self { progress: Some(progress), ..self }
+    }
+
+    /// With this `retry` in place of the server's.
+    #[must_use]
+    pub fn with_retry(self, retry: RetryConfig) -> Self {
+        Self { retry: Some(retry), ..self }
+    }
+
+    /// Never answered from the cache.
+    #[must_use]
+    pub fn without_cache(self) -> Self {
+        Self { bypass_cache: true, ..self }
+    }
+
+    /// As a call of this origin.
+    #[must_use]
+    pub fn with_origin(self, origin: Origin) -> Self {
+        Self { origin, ..self }
+    }
+
+    /// Under a profile of the policy.
+    #[must_use]
+    pub fn with_profile(self, profile: impl Into<Arc<str>>) -> Self {
+        Self { profile: Some(profile.into()), ..self }
+    }
+
+    /// As a call of this tab or session of its origin.
+    #[must_use]
+    pub fn with_session(self, session: impl Into<Arc<str>>) -> Self {
+        Self { session: Some(session.into()), ..self }
+    }
+
+    /// Counted in this run: its calls share a budget.
+    #[must_use]
+    pub fn with_run(self, run: impl Into<Arc<str>>) -> Self {
+        Self { run: Some(run.into()), ..self }
+    }
+
+    /// Sent although the arguments do not match the schema ([`Validation::Force`]).
+    #[must_use]
+    pub fn forced(self) -> Self {
+        Self { validation: Validation::Force, ..self }
+    }
+
+    /// To this server alone, whatever others have the name.
+    #[must_use]
+    pub fn with_server(self, server: ServerName) -> Self {
+        Self { server: Some(server), ..self }
+    }
+
+    /// With what the caller puts into `_meta` for the server.
+    #[must_use]
+    pub fn with_meta(self, meta: serde_json::Map<String, serde_json::Value>) -> Self {
+        Self { meta: Some(Arc::new(meta)), ..self }
+    }
+
     /// The caller, for policy decisions.
     pub fn principal(&self) -> Principal {
         let principal =

@@ -38,6 +38,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "fact", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[strum(serialize_all = "camelCase")]
+#[non_exhaustive]
 pub enum Fact {
     /// A configuration was put into use.
     ConfigLoaded {

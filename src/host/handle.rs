@@ -3,6 +3,7 @@
 mod builder;
 mod policy;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ use config::{ConfigChange, Diagnostic, McpConfig, RootConfig, ServerConfig};
 use mcp::{AuthFailure, Authorization, Authorizer, Request};
 use process::{ExitView, Usage};
 use protocol::{
-    Answer, ApprovalId, CallId, Capabilities, ListKind, Notice, PendingRequest, Prompt,
+    Answer, ApprovalId, CallId, Capabilities, ListKind, Notice, PendingRequest, Prompt, ServerTask,
     SessionView, Tool, TrafficRecord,
 };
 
@@ -43,6 +44,7 @@ const MAX_SKILL_PAGES: usize = 64;
 
 /// How a server that fails to start affects the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Startup {
     /// All servers must become ready; otherwise all are stopped and the error is returned.
     #[default]
@@ -461,6 +463,14 @@ impl Host {
     pub fn subscriptions(&self, server: &ServerName) -> Vec<Arc<str>> {
         let slots = self.inner.shared.slots();
         slots.get(server).map(|slot| slot.subscriptions()).unwrap_or_default()
+    }
+
+    /// The tasks that servers run or ran for calls (MCP 2025-11-25, tasks), by server, the oldest
+    /// first. Each server's newest 1,000.
+    pub fn tasks(&self) -> BTreeMap<ServerName, Vec<ServerTask>> {
+        let slots = self.inner.shared.slots();
+        let all = slots.iter().map(|(name, slot)| (name.clone(), slot.tasks.list()));
+        all.filter(|(_, tasks)| !tasks.is_empty()).collect()
     }
 
     /// The cache.

@@ -13,6 +13,7 @@ use crate::id::CallId;
 use crate::notice::{Answer, InputPlace, Notice, RequestKind};
 use crate::pending::{ByteCount, Claim};
 use crate::received::ReceivedSoFar;
+use crate::tasks::ServerTasks;
 use crate::traffic::{Finding, TrafficRecord};
 use base::{Clock, LogLevel, LogRecord, Redactor, Ring, SafeText, ServerName};
 use config::{OutsideCalls, WireLimits};
@@ -46,6 +47,8 @@ pub struct SessionContext {
     pub approvals: Arc<dyn Responder>,
     /// Counts every byte of every message, both ways; written by the session.
     pub bytes: Arc<ByteCount>,
+    /// The tasks of the server; written by the session.
+    pub tasks: Arc<ServerTasks>,
     /// What arrived so far; written by the session. [`ReceivedSoFar::describe`] describes it for an
     /// owner that gives up on opening the session.
     pub seen: Arc<ReceivedSoFar>,

@@ -23,6 +23,7 @@ mod request;
 mod rpc_code;
 mod sending;
 mod tap;
+mod tasks;
 mod traffic;
 
 pub use capabilities::diff::{every_difference, is_set_keyword};
@@ -48,4 +49,5 @@ pub use request::{Params, RpcRequest, level_name};
 pub use rpc_code::RpcCode;
 pub use sending::{Outbox, SendError, SendFailure};
 pub use tap::{Attended, RoundTripResult, Tap};
+pub use tasks::{ServerTask, ServerTasks};
 pub use traffic::{Direction, Finding, FindingKind, MessageKind, TrafficRecord};

@@ -19,6 +19,7 @@ pub struct Notice {
 
 /// What a server sent.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum NoticeKind {
     /// `notifications/resources/updated`
     Updated {

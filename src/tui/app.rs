@@ -16,12 +16,13 @@ use crate::call::BENCH_WIDTH;
 use crate::call::export::ExportOrigin;
 use crate::chat::ChatScreen;
 use crate::effect::{ConfigCommand, Effect, FileChange, Order};
+use crate::intent::Intent;
 use crate::keymap::KeyScope;
 use crate::layout::Layout;
 use crate::message::{Message, UserFiles};
 use crate::model::Model;
 use crate::overlay::{self, Confirm, NamePrompt, Named, Palette, TextReader};
-use crate::pane::{Cx, Out, Pane, PaneId, Ui};
+use crate::pane::{Cx, NoticeText, Out, Pane, PaneId, Ui};
 use crate::panel::{Panel, draw_titles};
 use crate::pick::Choice;
 use crate::prefs::Prefs;
@@ -421,7 +422,7 @@ impl App {
     /// Handles what a pane or a screen requested.
     fn absorb(&mut self) {
         let out = std::mem::take(&mut self.out);
-        let may_ask_again = !out.effects.is_empty();
+        let may_ask_again = !out.intents.is_empty();
         if out.redraw > Redraw::None {
             self.mark(out.redraw);
         }
@@ -430,17 +431,18 @@ impl App {
             self.drop_toast(Role::Attention);
             self.mark(Redraw::Now);
         }
-        for effect in out.effects {
-            self.absorb_effect(effect);
+        for intent in out.intents {
+            self.carry_out(intent);
         }
         if let Some(screen) = out.screen {
             self.push_screen(OpenScreen::Own(screen));
         }
-        if let Some((text, role)) = out.toast {
+        if let Some((text, role)) = out.notice {
+            let text = match text {
+                NoticeText::Plain(text) => text,
+                NoticeText::WithKeys(text) => self.spelled(&text),
+            };
             self.toast(text, role);
-        }
-        if let Some((text, role)) = out.hint {
-            self.toast(self.spelled(text), role);
         }
         if out.remember {
             self.remember();
@@ -450,28 +452,49 @@ impl App {
         }
     }
 
-    /// Carries out effects that concern the dashboard itself and queues the others.
-    fn absorb_effect(&mut self, effect: Effect) {
-        match &effect {
-            Effect::Say(text) => return self.toast(self.spelled(text), Role::Warning),
-            Effect::Choose(title, choices) => return self.choose(title.clone(), choices.clone()),
-            Effect::AskLine(line, proposed) => {
-                let ask = NamePrompt::new(Named::Call(*line), proposed, Vec::new());
-                return self.open(ask);
-            }
-            Effect::Close => {
+    fn carry_out(&mut self, intent: Intent) {
+        match intent {
+            Intent::Close => {
                 self.screens.pop();
-                return self.mark(Redraw::Now);
+                self.mark(Redraw::Now);
             }
-            Effect::Pick(pick) => return self.pick(pick.clone()),
-            Effect::Open(todo) => return self.open_todo(todo),
-            Effect::OpenEntry(server, list, wire) => {
-                return self.screens.open_entry(server, *list, wire, &self.model, &mut self.out);
+            Intent::Pick(pick) => self.pick(pick),
+            Intent::Choose(title, choices) => self.choose(title, choices),
+            Intent::AskLine(line, proposed) => {
+                self.open(NamePrompt::new(Named::Call(line), &proposed, Vec::new()));
             }
-            Effect::OpenResource(uri) => {
-                let Some(server) = self.screens.open_server() else { return };
-                return self.open_link(&server, uri);
+            Intent::Open(todo) => self.open_todo(&todo),
+            Intent::OpenEntry(server, list, wire) => {
+                self.screens.open_entry(&server, list, &wire, &self.model, &mut self.out);
             }
+            Intent::OpenResource(uri) => {
+                if let Some(server) = self.screens.open_server() {
+                    self.open_link(&server, &uri);
+                }
+            }
+            Intent::Perform(effect) => {
+                if self.foresee(&effect) {
+                    self.effects.push(effect);
+                }
+            }
+        }
+    }
+
+    /// Shows what an effect is about to change, before it is carried out; returns whether it may be:
+    /// an answer counts only after there was time to read the question.
+    fn foresee(&mut self, effect: &Effect) -> bool {
+        match effect {
+            Effect::Order(Order::Answer(..) | Order::AnswerAll(_)) | Effect::OpenUrl(..)
+                if !self.was_read() =>
+            {
+                return false;
+            }
+            Effect::Order(Order::AnswerAll(answers)) => {
+                for (id, _) in answers {
+                    self.screens.answer_sent(*id, &self.model.view);
+                }
+            }
+            Effect::Order(Order::Answer(id, _)) => self.answer_sent(*id),
             Effect::Copy(text) => {
                 self.toast(ink!("copied {}", count(text.chars().count(), "character")), Role::Ok);
             }
@@ -480,23 +503,50 @@ impl App {
                 self.screens.calls.saved.set(name.clone(), (**call).clone());
             }
             Effect::KeepAnswer(answer) => self.screens.answers.kept.set((**answer).clone()),
-            Effect::Config(ConfigCommand::Change(FileChange::Import(_))) => {
-                self.expects_approval = true;
+            Effect::Config(command) => {
+                self.expects_approval |=
+                    matches!(command, ConfigCommand::Change(FileChange::Import(_)));
             }
-            Effect::Order(Order::Answer(..) | Order::AnswerAll(_)) | Effect::OpenUrl(..)
-                if !self.was_read() =>
-            {
-                return;
-            }
-            Effect::Order(Order::AnswerAll(answers)) => {
-                for (id, _) in answers {
-                    self.screens.answer_sent(*id, &self.model.view);
-                }
-            }
-            Effect::Order(Order::Answer(id, _)) => self.answer_sent(*id),
-            _ => {}
+            Effect::Order(
+                Order::Server(..)
+                | Order::Deny(_)
+                | Order::MoreTime(..)
+                | Order::ApprovalRule(..)
+                | Order::Client(..)
+                | Order::Policy(_),
+            )
+            | Effect::Run(_)
+            | Effect::Call(..)
+            | Effect::OpenApp(_)
+            | Effect::CancelCall(_)
+            | Effect::Draft(..)
+            | Effect::Chat(_)
+            | Effect::Baseline(_)
+            | Effect::FindServers
+            | Effect::FindServer(..)
+            | Effect::TryServer(_)
+            | Effect::Lock(_)
+            | Effect::CacheDrop(_)
+            | Effect::CacheContent(_)
+            | Effect::Save { .. }
+            | Effect::SaveAs { .. }
+            | Effect::Check(..)
+            | Effect::Picture(..)
+            | Effect::Edit { .. }
+            | Effect::EditFile(..)
+            | Effect::ReadFile(..)
+            | Effect::OpenUrl(..)
+            | Effect::SavePrefs(_)
+            | Effect::HostLogLevel(_)
+            | Effect::Bell
+            | Effect::ToggleRecording
+            | Effect::Play(_)
+            | Effect::Redraw
+            | Effect::Suspend
+            | Effect::Quit
+            | Effect::QuitNow => {}
         }
-        self.effects.push(effect);
+        true
     }
 
     fn toast(&mut self, text: Ink, role: Role) {
@@ -535,7 +585,7 @@ impl App {
     }
 
     /// Asks for confirmation before `yes` is carried out.
-    fn confirm(&mut self, title: Ink, lines: Vec<Ink>, yes: Vec<Effect>) {
+    fn confirm(&mut self, title: Ink, lines: Vec<Ink>, yes: Vec<Intent>) {
         self.open(Confirm::new(title, lines, yes));
     }
 

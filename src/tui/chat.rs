@@ -286,9 +286,7 @@ impl ChatScreen {
                     Some(at) if text.is_empty() => return self.open(at, out),
                     _ if text.trim().is_empty() => return,
                     _ if self.is_busy => {
-                        return out.effect(Effect::Say(
-                            "the answer is not complete: {cancel-call} stops it".to_owned(),
-                        ));
+                        return out.refuse("the answer is not complete: {cancel-call} stops it");
                     }
                     _ => {}
                 }

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use crate::chat::port::ChatCommand;
 use crate::form::CheckJob;
 use crate::message::{CallToken, FormToken, ViewToken};
-use crate::model::Todo;
-use crate::pick::{Choice, LinePrompt, Pick};
 use crate::player::PlayCommand;
 use crate::prefs::Prefs;
 use crate::prelude::*;
@@ -19,28 +17,12 @@ pub use deck::{CallRequest, CallTarget, ClientOrder, Order, PolicyOrder, ServerC
 pub use deck::{ConfigCommand, FileChange, KeepInput, Saving};
 use deck::{DriftPlace, HistoryRecord, Lock, LockedServer, ScriptedAnswer};
 use host::CacheKey;
-use protocol::{ApprovalId, ListKind};
+use protocol::ApprovalId;
 use reach::AvailableServer;
 
-/// A side effect; the dashboard itself handles those down to [`Effect::OpenResource`].
+/// A side effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Show a notice; `{action}` becomes the key of that action.
-    Say(String),
-    /// Leave the screen.
-    Close,
-    /// Do what was picked from a list.
-    Pick(Pick),
-    /// Let the user choose.
-    Choose(Ink, Vec<Choice>),
-    /// Ask the user for a line of text; the string is its initial value.
-    AskLine(LinePrompt, String),
-    /// Open an item that waits for the user.
-    Open(Todo),
-    /// Open an entry of a server's list to call, get or read it.
-    OpenEntry(ServerName, ListKind, Arc<str>),
-    /// Show a resource of the server whose call screen is open.
-    OpenResource(String),
     /// Have the engine perform an order, here or in the attached service.
     Order(Order),
     /// Run a command of the user's keymap file.

@@ -178,7 +178,7 @@ impl Screen for FormScreen {
             Action::Back if self.is_changed() && !leaving => {
                 self.leaving = true;
                 let text = "not saved: {back} again discards the changes, {save-form} saves";
-                out.effect(Effect::Say(text.to_owned()));
+                out.refuse(text);
             }
             Action::Back => out.close(),
             action => _ = self.form.apply(action),

@@ -39,6 +39,7 @@ pub mod filter;
 pub mod find;
 pub mod form;
 pub mod glyph;
+pub mod intent;
 pub mod keymap;
 pub mod layout;
 pub mod message;

@@ -156,12 +156,9 @@ impl Model {
         let mut operations = self.playback.is_none().then(|| Arc::make_mut(&mut self.operations));
         for record in &batch.items {
             self.activity.count(&record.server, record.at);
-            match &operations {
-                Some(_) => self.watched.take(record),
+            match &mut operations {
+                Some(operations) => _ = operations.frame(record),
                 None => self.watched.replay(record),
-            }
-            if let Some(operations) = &mut operations {
-                operations.frame(record);
             }
         }
         self.traffic.take(batch, oldest);

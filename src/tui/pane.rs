@@ -9,7 +9,7 @@ use crate::prelude::*;
 use crate::widget::{KeepFilter, TextInput};
 
 pub use crate::context::{Cx, Gesture, Ui};
-pub use crate::screen::{Out, Redraw};
+pub use crate::screen::{NoticeText, Out, Redraw};
 
 named! {
     /// The panes, with their titles on the tabs.

@@ -450,7 +450,31 @@ impl Dashboard {
                 let done = self.lend(run.in_terminal()).await?;
                 self.lent(done).await?;
             }
-            effect => self.runner.perform(effect),
+            Effect::Run(run) => self.runner.run(*run),
+            Effect::Order(order) => self.runner.order(order),
+            Effect::Call(token, request) => self.runner.call(token, request),
+            Effect::CancelCall(token) => self.runner.cancel_call(token),
+            Effect::Draft(id, params) => self.runner.draft(id, params),
+            Effect::KeepAnswer(answer) => self.runner.keep_answer(*answer),
+            Effect::OpenApp(request) => self.runner.open_app(*request),
+            Effect::OpenUrl(id, url) => self.runner.open_url(id, url),
+            Effect::CacheDrop(key) => self.runner.cache_drop(key.as_ref()),
+            Effect::CacheContent(key) => self.runner.cache_content(key),
+            Effect::Check(token, job) => self.runner.check(token, job),
+            Effect::Picture(token, job) => self.runner.picture(token, job),
+            Effect::Save { name, content } => self.runner.save(&name, &content),
+            Effect::SaveAs { path, content, existing } => {
+                self.runner.save_as(path, content, existing);
+            }
+            Effect::SavePrefs(prefs) => self.runner.save_prefs(&prefs),
+            Effect::Record(record) => self.runner.record(&record),
+            Effect::SaveCall(name, call) => self.runner.save_call(&name, *call),
+            Effect::ReadFile(token, path) => self.runner.read_file(token, path),
+            Effect::Baseline(baseline) => self.runner.read_baseline(baseline),
+            Effect::FindServers => self.runner.find_servers(),
+            Effect::FindServer(words, file) => self.runner.find_server(words, file),
+            Effect::TryServer(request) => self.runner.try_server(*request),
+            Effect::Lock(change) => self.runner.change_lock(change),
         }
         Ok(())
     }

@@ -7,26 +7,30 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::effect::{
-    AppRequest, Baseline, CallRequest, Effect, Existing, LockChange, TrialReport, TrialRequest,
+    AppRequest, Baseline, CallRequest, Existing, LockChange, TrialReport, TrialRequest,
 };
-use crate::message::{CallToken, Message};
+use crate::form::CheckJob;
+use crate::message::{CallToken, FormToken, Message, ViewToken};
 use crate::prefs::Prefs;
 use crate::result::{PictureJob, ResultFile};
 use crate::state;
+use crate::user_command::FilledCommand;
 use base::ServerName;
 use base::secret::Secret;
 use base::text::SafeText;
 use config::error::{Error, ErrorCode};
 use config::{Environment, apply_edit, read_for_edit};
 use deck::{
-    Answers, History, Lock, News, Operated, Order, SavedCall, SavedCalls, ScriptedAnswer,
-    open_browser,
+    Answers, History, HistoryRecord, Lock, News, Operated, Order, SavedCall, SavedCalls,
+    ScriptedAnswer, open_browser,
 };
-use host::{CallOptions, Host};
+use host::{CacheKey, CallOptions, Host};
+use protocol::ApprovalId;
 use reach::{FoundServers, ReachError, edits_to_add, find_by_words};
 
 /// Where data is stored beyond the session; data without a file is not stored.
@@ -105,71 +109,94 @@ impl Runner {
         }
     }
 
-    /// Performs one effect; those of the terminal are ignored.
-    pub fn perform(&mut self, effect: Effect) {
-        match effect {
-            Effect::Order(order) => self.order(order),
-            Effect::Call(token, request) => self.call(token, request),
-            Effect::Run(run) => self.later(async move {
-                let name = SafeText::line(&run.command.name);
-                Some(match run.captured().await {
-                    Ok(text) => Message::Output(name, text),
-                    Err(reason) => failed(&reason),
-                })
-            }),
-            Effect::CancelCall(token) => {
-                if let Some(cancel) = self.calls.remove(&token) {
-                    cancel.cancel();
-                }
-            }
-            Effect::Draft(id, params) => match self.deck() {
-                Ok(Operated { host, .. }) => self
-                    .later(async move { Some(Message::Drafted(id, host.draft(id, params).await)) }),
-                Err(error) => self.send(Message::Drafted(id, Err(error))),
-            },
-            Effect::KeepAnswer(answer) => self.keep_answer(*answer),
-            Effect::OpenApp(request) => match (self.deck(), &self.apps) {
-                (Err(error), _) => self.send(Message::Failed(error)),
-                (Ok(_), None) => self.send(failed("this build shows no apps")),
-                (Ok(deck), Some(open)) => {
-                    let opened = open(deck.host, *request);
-                    self.later(async move {
-                        Some(match opened.await {
-                            Ok(()) => done("the app is open in the browser"),
-                            Err(error) => Message::Failed(error),
-                        })
-                    });
-                }
-            },
-            Effect::OpenUrl(id, url) => {
-                self.later(async move { Some(Message::Opened(id, open_browser(url).await)) });
-            }
-            Effect::CacheDrop(key) => self.at_once(|host| {
-                host.cache_drop(key.as_ref());
-                News::Cache(host.cache()).into()
-            }),
-            Effect::CacheContent(key) => self.at_once(|host| {
-                let content = host.cache_content(&key);
-                Message::CacheContent(key, content)
-            }),
-            Effect::FindServer(words, file) => self.later(async move {
-                let found = find_server(&words, &file).await;
-                let found = found.map_err(|error| SafeText::line(&error.0));
-                Some(Message::ServerFound(found))
-            }),
-            Effect::TryServer(request) => self.try_server(*request),
-            // A check that crashed is no verdict: the engine decides then.
-            Effect::Check(token, job) => {
-                self.beside(move || Message::Checked(token, Box::new(job.run())));
-            }
-            Effect::Picture(token, job) => self.later(async move {
-                let block = job.block;
-                let done = tokio::task::spawn_blocking(move || job.run()).await;
-                let done = done.unwrap_or_else(|_| PictureJob::failed(block));
-                Some(Message::PictureDone(token, Box::new(done)))
-            }),
-            _ => self.about_files(effect),
+    /// Runs a command of the user's and reports what it printed.
+    pub fn run(&self, run: FilledCommand) {
+        self.later(async move {
+            let name = SafeText::line(&run.command.name);
+            Some(match run.captured().await {
+                Ok(text) => Message::Output(name, text),
+                Err(reason) => failed(&reason),
+            })
+        });
+    }
+
+    /// Cancels a call; its server is notified.
+    pub fn cancel_call(&mut self, token: CallToken) {
+        if let Some(cancel) = self.calls.remove(&token) {
+            cancel.cancel();
         }
+    }
+
+    /// Asks the registered model for the draft of an answer.
+    pub fn draft(&self, id: ApprovalId, params: Option<Arc<Value>>) {
+        match self.deck() {
+            Ok(Operated { host, .. }) => {
+                self.later(async move { Some(Message::Drafted(id, host.draft(id, params).await)) })
+            }
+            Err(error) => self.send(Message::Drafted(id, Err(error))),
+        }
+    }
+
+    /// Shows a result in the app of its tool.
+    pub fn open_app(&self, request: AppRequest) {
+        match (self.deck(), &self.apps) {
+            (Err(error), _) => self.send(Message::Failed(error)),
+            (Ok(_), None) => self.send(failed("this build shows no apps")),
+            (Ok(deck), Some(open)) => {
+                let opened = open(deck.host, request);
+                self.later(async move {
+                    Some(match opened.await {
+                        Ok(()) => done("the app is open in the browser"),
+                        Err(error) => Message::Failed(error),
+                    })
+                });
+            }
+        }
+    }
+
+    /// Opens a page for a request in the browser.
+    pub fn open_url(&self, id: ApprovalId, url: url::Url) {
+        self.later(async move { Some(Message::Opened(id, open_browser(url).await)) });
+    }
+
+    /// Drops a cache entry, or all.
+    pub fn cache_drop(&self, key: Option<&CacheKey>) {
+        self.at_once(|host| {
+            host.cache_drop(key);
+            News::Cache(host.cache()).into()
+        });
+    }
+
+    /// Fetches the content of a cache entry.
+    pub fn cache_content(&self, key: CacheKey) {
+        self.at_once(|host| {
+            let content = host.cache_content(&key);
+            Message::CacheContent(key, content)
+        });
+    }
+
+    /// Looks for a server by words, to add it to a file.
+    pub fn find_server(&self, words: String, file: PathBuf) {
+        self.later(async move {
+            let found = find_server(&words, &file).await;
+            let found = found.map_err(|error| SafeText::line(&error.0));
+            Some(Message::ServerFound(found))
+        });
+    }
+
+    /// Validates the value of a form. A check that crashed is no verdict: the engine decides then.
+    pub fn check(&self, token: FormToken, job: Box<CheckJob>) {
+        self.beside(move || Message::Checked(token, Box::new(job.run())));
+    }
+
+    /// Processes a picture of a result.
+    pub fn picture(&self, token: ViewToken, job: Box<PictureJob>) {
+        self.later(async move {
+            let block = job.block;
+            let done = tokio::task::spawn_blocking(move || job.run()).await;
+            let done = done.unwrap_or_else(|_| PictureJob::failed(block));
+            Some(Message::PictureDone(token, Box::new(done)))
+        });
     }
 
     /// Runs something in the background and sends its message, if there is one.
@@ -207,7 +234,7 @@ impl Runner {
     }
 
     /// Performs an order, here or in the attached service, and reports its outcome.
-    fn order(&self, order: Order) {
+    pub fn order(&self, order: Order) {
         let said = |done: Result<Option<SafeText>, Error>| match done {
             Ok(done) => done.map(Message::Done),
             Err(error) => Some(Message::Failed(error)),
@@ -223,7 +250,7 @@ impl Runner {
     }
 
     /// Starts a server for a check, after its bundle was unpacked.
-    fn try_server(&self, request: TrialRequest) {
+    pub fn try_server(&self, request: TrialRequest) {
         let tries = self.tries.clone();
         self.later(async move {
             let checks = request.checks;
@@ -244,7 +271,8 @@ impl Runner {
         self.later(std::future::ready(Some(message)));
     }
 
-    fn call(&mut self, token: CallToken, request: CallRequest) {
+    /// Makes a call, and reports its progress and its end.
+    pub fn call(&mut self, token: CallToken, request: CallRequest) {
         let cancel = CancellationToken::new();
         self.calls.retain(|_, cancel| !cancel.is_cancelled());
         self.calls.insert(token, cancel.clone());
@@ -284,61 +312,73 @@ impl Runner {
         });
     }
 
-    /// Performs one effect on files; others are ignored.
-    fn about_files(&mut self, effect: Effect) {
-        match effect {
-            Effect::Save { name, content } => self.send(match state::save_new(&name, &content) {
-                Ok(path) => done(&format!("saved {}", whole(path).display())),
-                Err(error) => failed(&format!("{} was not saved: {error}", name.display())),
-            }),
-            Effect::SaveAs { path, content, existing } => {
-                self.beside(move || save_as(&path, content, existing));
-            }
-            Effect::SavePrefs(prefs) => {
-                let file = self.files.prefs.as_ref();
-                let known = std::mem::replace(&mut self.prefs, (*prefs).clone());
-                let written = file.map(|file| state::write_prefs(file, &prefs, &known));
-                self.report_unstored("preferences", written);
-            }
-            Effect::Record(record) => {
-                let file = self.files.history.as_ref();
-                let written = file.map(|file| History::append(file, &record));
-                self.report_unstored("calls and drafts", written);
-            }
-            Effect::SaveCall(name, call) => self.save_call(&name, *call),
-            Effect::ReadFile(token, path) => {
-                self.beside(move || Message::FileRead(token, content(&path)));
-            }
-            Effect::Baseline(baseline) => {
-                let file = self.files.lock.clone();
-                self.beside(move || {
-                    let known = match &baseline {
-                        Baseline::Lock => {
-                            file.ok_or_else(|| NO_LOCK.to_owned()).and_then(|f| Lock::read(&f))
-                        }
-                        Baseline::Recording(path) => Lock::of_recording(path),
-                    };
-                    Message::Baseline(baseline, known.map_err(|problem| SafeText::line(&problem)))
-                });
-            }
-            Effect::FindServers => self.beside(|| {
-                let (found, problems) = FoundServers::from_machine(&Environment::of_process());
-                for problem in problems {
-                    tracing::warn!(%problem, "a file of another program was not read");
+    /// Writes a new file.
+    pub fn save(&self, name: &Path, content: &[u8]) {
+        self.send(match state::save_new(name, content) {
+            Ok(path) => done(&format!("saved {}", whole(path).display())),
+            Err(error) => failed(&format!("{} was not saved: {error}", name.display())),
+        });
+    }
+
+    /// Writes a file that the user named.
+    pub fn save_as(&self, path: PathBuf, content: ResultFile, existing: Existing) {
+        self.beside(move || save_as(&path, content, existing));
+    }
+
+    /// Stores the preferences.
+    pub fn save_prefs(&mut self, prefs: &Prefs) {
+        let file = self.files.prefs.as_ref();
+        let known = std::mem::replace(&mut self.prefs, prefs.clone());
+        let written = file.map(|file| state::write_prefs(file, prefs, &known));
+        self.report_unstored("preferences", written);
+    }
+
+    /// Appends to the history of calls.
+    pub fn record(&mut self, record: &HistoryRecord) {
+        let file = self.files.history.as_ref();
+        let written = file.map(|file| History::append(file, record));
+        self.report_unstored("calls and drafts", written);
+    }
+
+    /// Reads a file for a field of a form.
+    pub fn read_file(&self, token: FormToken, path: PathBuf) {
+        self.beside(move || Message::FileRead(token, content(&path)));
+    }
+
+    /// Reads definitions to compare with.
+    pub fn read_baseline(&self, baseline: Baseline) {
+        let file = self.files.lock.clone();
+        self.beside(move || {
+            let known = match &baseline {
+                Baseline::Lock => {
+                    file.ok_or_else(|| NO_LOCK.to_owned()).and_then(|f| Lock::read(&f))
                 }
-                Message::Found(Box::new(found))
-            }),
-            Effect::Lock(change) => {
-                let file = self.files.lock.clone();
-                self.beside(move || {
-                    match file.ok_or_else(|| NO_LOCK.to_owned()).and_then(|f| lock(&f, change)) {
-                        Ok(known) => Message::Baseline(Baseline::Lock, Ok(known)),
-                        Err(problem) => failed(&problem),
-                    }
-                });
+                Baseline::Recording(path) => Lock::of_recording(path),
+            };
+            Message::Baseline(baseline, known.map_err(|problem| SafeText::line(&problem)))
+        });
+    }
+
+    /// Looks for servers of other programs on this machine.
+    pub fn find_servers(&self) {
+        self.beside(|| {
+            let (found, problems) = FoundServers::from_machine(&Environment::of_process());
+            for problem in problems {
+                tracing::warn!(%problem, "a file of another program was not read");
             }
-            _ => {}
-        }
+            Message::Found(Box::new(found))
+        });
+    }
+
+    /// Changes the lock file.
+    pub fn change_lock(&self, change: LockChange) {
+        let file = self.files.lock.clone();
+        self.beside(move || {
+            match file.ok_or_else(|| NO_LOCK.to_owned()).and_then(|f| lock(&f, change)) {
+                Ok(known) => Message::Baseline(Baseline::Lock, Ok(known)),
+                Err(problem) => failed(&problem),
+            }
+        });
     }
 
     /// Reports data that could not be stored beyond the session: once shown, always logged.
@@ -351,7 +391,8 @@ impl Runner {
         }
     }
 
-    fn save_call(&self, name: &str, call: SavedCall) {
+    /// Adds a call to the saved calls next to the configuration.
+    pub fn save_call(&self, name: &str, call: SavedCall) {
         let Some(file) = &self.files.calls else {
             return self.send(refused("there is no configuration file to save calls beside"));
         };
@@ -361,7 +402,8 @@ impl Runner {
         });
     }
 
-    fn keep_answer(&self, answer: ScriptedAnswer) {
+    /// Stores an answer next to the configuration.
+    pub fn keep_answer(&self, answer: ScriptedAnswer) {
         let name = answer.name.clone().unwrap_or_default();
         let Some(file) = &self.files.answers else {
             let text = format!("kept {name} until you leave: there is no configuration file");
@@ -481,9 +523,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (messages, mut incoming) = mpsc::channel(1);
         messages.send(Message::EngineReady).await.unwrap();
-        let mut runner = Runner::new(messages, SessionFiles::default(), false);
+        let runner = Runner::new(messages, SessionFiles::default(), false);
         let name = folder.path().join("a.txt");
-        runner.perform(Effect::Save { name, content: b"a".to_vec() });
+        runner.save(&name, b"a");
         assert!(matches!(incoming.recv().await, Some(Message::EngineReady)));
         assert!(matches!(incoming.recv().await, Some(Message::Done(_))));
     }

@@ -2,16 +2,19 @@
 //! the middle. The topmost gets all keys, mouse events and pasted text until it is closed; the
 //! dashboard keeps them on one stack (`app/screens.rs`). Also what they and the panes can request.
 
+use std::borrow::Cow;
+
 use crossterm::event::KeyEvent;
 
 use crate::context::{Cx, Gesture, Ui};
 use crate::effect::Effect;
+use crate::intent::Intent;
 use crate::keymap::{KeyScope, Keymap};
 use crate::message::Message;
 use crate::model::{Model, Todo};
 use crate::overlay::Confirm;
 use crate::panel::Panel;
-use crate::pick::{Choice, Pick};
+use crate::pick::{Choice, LinePrompt, Pick};
 use crate::prelude::*;
 use crate::widget::{KeyLine, TextInput};
 use terminal::graphics::Placement;
@@ -23,7 +26,7 @@ pub type Help = (&'static str, &'static [(KeyScope, &'static str)]);
 /// The frame of a dialog: its title, and the columns and rows it wants, the frame included.
 pub type Frame = (Ink, u16, u16);
 
-/// A screen or a dialog. Its requests go to `out`; [`Effect::Close`] closes it. `ui.area` is its
+/// A screen or a dialog. Its requests go to `out`; [`Intent::Close`] closes it. `ui.area` is its
 /// region, without the frame.
 pub trait Screen {
     /// Where its keys are bound, innermost first.
@@ -181,6 +184,15 @@ pub enum Redraw {
     Now,
 }
 
+/// The text of a notice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoticeText {
+    /// As it is.
+    Plain(Ink),
+    /// `{action}` becomes the key of that action.
+    WithKeys(Cow<'static, str>),
+}
+
 /// What event handling requests.
 #[derive(Default)]
 pub struct Out {
@@ -188,22 +200,25 @@ pub struct Out {
     pub redraw: Redraw,
     /// A screen was opened below the tabs.
     pub opened: bool,
-    /// Side effects to perform.
-    pub effects: Vec<Effect>,
+    /// What to do, in this order.
+    pub intents: Vec<Intent>,
     /// A screen to open over the others.
     pub screen: Option<Box<dyn Screen>>,
-    /// A notice to show.
-    pub toast: Option<(Ink, Role)>,
-    /// A notice to show, with keys named in braces.
-    pub hint: Option<(&'static str, Role)>,
+    /// A notice to show; the last one counts.
+    pub notice: Option<(NoticeText, Role)>,
     /// Preferences changed.
     pub remember: bool,
 }
 
 impl Out {
+    /// Asks the dashboard for something.
+    pub fn intend(&mut self, intent: Intent) {
+        self.intents.push(intent);
+    }
+
     /// Requests a side effect.
     pub fn effect(&mut self, effect: Effect) {
-        self.effects.push(effect);
+        self.intend(effect.into());
     }
 
     /// Opens a screen.
@@ -213,17 +228,17 @@ impl Out {
 
     /// Closes the screen.
     pub fn close(&mut self) {
-        self.effect(Effect::Close);
+        self.intend(Intent::Close);
     }
 
     /// Closes the screen and does what was picked.
     pub fn pick(&mut self, pick: Pick) {
-        self.effects.extend([Effect::Close, Effect::Pick(pick)]);
+        self.intents.extend([Intent::Close, Intent::Pick(pick)]);
     }
 
     /// Shows a notice.
     pub fn toast(&mut self, text: Ink, role: Role) {
-        self.toast = Some((text, role));
+        self.notice = Some((NoticeText::Plain(text), role));
     }
 
     /// Shows a notice that needs no action.
@@ -242,18 +257,28 @@ impl Out {
     }
 
     /// Shows a notice that names keys: `{action}` becomes the key it has.
-    pub const fn notify(&mut self, text: &'static str, role: Role) {
-        self.hint = Some((text, role));
+    pub fn notify(&mut self, text: impl Into<Cow<'static, str>>, role: Role) {
+        self.notice = Some((NoticeText::WithKeys(text.into()), role));
+    }
+
+    /// Says why nothing was done, in words that may name keys.
+    pub fn refuse(&mut self, text: impl Into<Cow<'static, str>>) {
+        self.notify(text, Role::Warning);
     }
 
     /// Lets the user choose.
     pub fn choose(&mut self, title: Ink, choices: Vec<Choice>) {
-        self.effect(Effect::Choose(title, choices));
+        self.intend(Intent::Choose(title, choices));
+    }
+
+    /// Asks for a line of text, which begins as `proposed`.
+    pub fn ask_line(&mut self, prompt: LinePrompt, proposed: impl Into<String>) {
+        self.intend(Intent::AskLine(prompt, proposed.into()));
     }
 
     /// Asks before something is done.
     pub fn ask(&mut self, title: Ink, lines: Vec<Ink>, yes: Effect) {
-        self.open(Confirm::new(title, lines, vec![yes]));
+        self.open(Confirm::new(title, lines, vec![yes.into()]));
     }
 
     /// Saves text or bytes in a new file of the working directory.

@@ -17,6 +17,7 @@ const MAX_JOINED_EMOJI: usize = 4;
 
 /// Why a character is not drawn as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum HiddenKind {
     /// C0 control other than line break and tab, DEL, C1: escape sequences begin with these.
     Control,

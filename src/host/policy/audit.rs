@@ -33,6 +33,7 @@ pub trait AuditSink: Send + Sync + 'static {
 /// What an event of an audit log tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum AuditKind {
     /// An operation was permitted, and is about to be sent to its server.
     #[default]

@@ -283,6 +283,7 @@ impl<'a> PolicyTarget<'a> {
     Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, strum::Display,
 )]
 #[strum(prefix = "ERR_", serialize_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
 pub enum OutsideCode {
     /// Nothing was granted, or the policy service denied the call.
     #[serde(rename = "ERR_PERMISSION_DENIED")]

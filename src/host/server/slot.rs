@@ -33,7 +33,9 @@ use config::ServerConfig;
 use config::error::{Error, ErrorCode};
 use mcp::SessionHandle;
 use process::ExitView;
-use protocol::{ByteCount, CallId, Capabilities, PendingRequest, SessionView, Tool, TrafficRecord};
+use protocol::{
+    ByteCount, CallId, Capabilities, PendingRequest, ServerTasks, SessionView, Tool, TrafficRecord,
+};
 
 /// The servers of a host by name, in file order.
 pub type Slots = IndexMap<ServerName, Arc<Slot>>;
@@ -52,6 +54,8 @@ pub struct Slot {
     pub account: Arc<Account>,
     /// Bytes of all its messages, across sessions.
     pub bytes: Arc<ByteCount>,
+    /// Tasks that it runs or ran, across sessions.
+    pub tasks: Arc<ServerTasks>,
     /// Whose call may be in flight.
     pub turns: Turns,
     /// Notified when the probe of a half-open breaker has ended.
@@ -173,6 +177,7 @@ impl Slot {
             black_box: Ring::new(Self::MAX_BLACK_BOX_MESSAGES, 1 << 20),
             redactor: Redactor::default(),
             bytes: Arc::default(),
+            tasks: Arc::default(),
             turns: Turns::default(),
             probed: Notify::new(),
             desired: Mutex::default(),

@@ -27,6 +27,7 @@ pub struct AuthStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "camelCase")]
 #[strum(serialize_all = "lowercase")]
+#[non_exhaustive]
 pub enum StepKind {
     /// The server refused a request with 401 or 403.
     Challenge,
@@ -97,6 +98,7 @@ pub enum AuthEvent<'a> {
 
 /// Why there is no token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AuthFailure {
     /// The user has to sign in, and there was no prompt: why, and the command that signs in.
     #[error("needs signing in{0}: run `{1}`")]

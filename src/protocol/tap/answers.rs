@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::Tap;
@@ -16,6 +17,7 @@ use crate::payload::Payload;
 use crate::pending::PendingRequest;
 use crate::rpc_code::RpcCode;
 use crate::sending::SendError;
+use crate::tasks::ServerTask;
 use crate::traffic::{FindingKind, MessageKind, TrafficRecord};
 use base::SafeText;
 use config::error::{Error, ErrorCode, RpcError};
@@ -86,6 +88,7 @@ impl Tap {
         mut problem: Option<String>,
     ) {
         self.table.lock().name_task(&entry, &result);
+        self.learn_task(&entry, &result);
         match message::check(&entry.method, &result) {
             None => {}
             Some(Misfit::Odd(reason)) => {
@@ -164,6 +167,23 @@ impl Tap {
         self.recorded(&entry, id, MessageKind::Error, body, None);
         self.finish(entry, Err(answered_with(error)));
         true
+    }
+
+    /// Learns of a task from the answer that began it, or that reports on it.
+    fn learn_task(&self, entry: &RoundTrip, result: &Value) {
+        let tasks = &self.context.tasks;
+        match entry.method.as_str() {
+            "tools/call" => {
+                let tool = entry.target.clone().unwrap_or_default();
+                let at = self.context.clock.now();
+                let begun = result.get("task");
+                if let Some(task) = begun.and_then(|task| ServerTask::from_result(task, tool, at)) {
+                    tasks.add(task);
+                }
+            }
+            "tasks/get" | "tasks/cancel" => tasks.report(result),
+            _ => {}
+        }
     }
 
     /// Drops a request that could not be sent, so that no answer is expected.

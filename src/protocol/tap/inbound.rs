@@ -446,7 +446,10 @@ impl Tap {
                 Some(uri) => self.pump.push(SessionEvent::ResourceUpdated(uri.into())),
                 None => self.unusable(method, "it names no `uri`", &source),
             },
-            "notifications/tasks/status" => self.table.lock().task_news(&params),
+            "notifications/tasks/status" => {
+                self.context.tasks.report(&params);
+                self.table.lock().task_news(&params);
+            }
             "notifications/cancelled" => self.cancelled(&params, &source),
             _ => {}
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::approval::answering::{AnswerScreen, AnsweringStage, Drafting, Offer, kept_offers};
 use crate::effect::{Effect, Order};
+use crate::intent::Intent;
 use crate::message::FormToken;
 use crate::model::Model;
 use crate::pane::Out;
@@ -134,7 +135,7 @@ impl OpenAnswers {
     /// Handles the result of opening the browser for a request.
     pub(super) fn opened(&mut self, id: ApprovalId, opened: Result<(), SafeText>, out: &mut Out) {
         match (self.screens.get_mut(&id), opened) {
-            (Some(answering), opened) => out.effects.extend(answering.visited(opened)),
+            (Some(answering), opened) => answering.visited(opened, out),
             (None, Ok(())) => out.say(ink!("continue in the browser")),
             (None, Err(why)) => {
                 let what = "copy the address, and paste the one the browser ends at";
@@ -210,21 +211,20 @@ impl OpenAnswers {
 
 /// Sends the answer, and sets a rule that gives the same answer to the next requests.
 pub(super) fn send_next(answering: &mut AnswerScreen, left: Option<u32>, out: &mut Out) {
-    let wanted = answering.apply(Action::Send);
+    let at = out.intents.len();
     // A rule is only set for an answer that is sent right now, not after a check.
-    answering.stop_waiting();
+    let sent = send_now(answering, out);
     let request = &answering.request;
-    if let (Some(Effect::Order(Order::Answer(_, answer))), Some(kind)) =
-        (&wanted, RuleKind::from_request_kind(&request.kind))
-    {
+    if let (Some(answer), Some(kind)) = (sent, RuleKind::from_request_kind(&request.kind)) {
         let rule = match answer {
-            Answer::Result(result) => ApprovalRule::Canned(result.clone()),
+            Answer::Result(result) => ApprovalRule::Canned(result),
             Answer::Refuse { .. } => ApprovalRule::Deny,
         };
         let rule = Some(SessionRule { rule, left });
-        out.effect(Effect::Order(Order::ApprovalRule(request.server.clone(), kind, rule)));
+        // The next request may come as soon as this one is answered.
+        let set = Effect::Order(Order::ApprovalRule(request.server.clone(), kind, rule));
+        out.intents.insert(at, set.into());
     }
-    out.effects.extend(wanted);
 }
 
 /// Whether two requests that wait are of one kind: what answers one may answer the other.
@@ -239,14 +239,23 @@ pub(super) fn is_alike(one: &ApprovalRequest, other: &ApprovalRequest) -> bool {
 
 /// Sends the answer, and gives the same one to other requests that wait.
 pub(super) fn send_others(others: Vec<ApprovalId>, answering: &mut AnswerScreen, out: &mut Out) {
-    let wanted = answering.apply(Action::Send);
+    let at = out.intents.len();
     // The others get only an answer that is sent right now, not after a check.
-    answering.stop_waiting();
-    if let Some(Effect::Order(Order::Answer(_, answer))) = &wanted {
+    if let Some(answer) = send_now(answering, out) {
         let all = others.into_iter().map(|id| (id, answer.clone())).collect();
-        out.effect(Effect::Order(Order::AnswerAll(all)));
+        out.intents.insert(at, Effect::Order(Order::AnswerAll(all)).into());
     }
-    out.effects.extend(wanted);
+}
+
+/// Sends the answer if nothing speaks against it now; returns it if it was sent.
+fn send_now(answering: &mut AnswerScreen, out: &mut Out) -> Option<Answer> {
+    let before = out.intents.len();
+    answering.apply(Action::Send, out);
+    answering.stop_waiting();
+    out.intents[before..].iter().find_map(|intent| match intent {
+        Intent::Perform(Effect::Order(Order::Answer(_, answer))) => Some(answer.clone()),
+        _ => None,
+    })
 }
 
 /// Choices for how many requests to answer like the open one; `others` of its kind wait.

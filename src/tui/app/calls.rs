@@ -83,8 +83,10 @@ impl Calls {
     }
 
     /// Saves half-filled forms for the next run.
-    pub(super) fn keep_drafts(&mut self) -> impl Iterator<Item = Effect> {
-        self.screens.iter_mut().flat_map(CallScreen::draft)
+    pub(super) fn keep_drafts(&mut self, out: &mut Out) {
+        for screen in &mut self.screens {
+            screen.draft(out);
+        }
     }
 
     /// Queues work of the open screen for other threads: one check and one picture at a time.
@@ -126,7 +128,7 @@ impl Calls {
             let count = mine.map(|one| screen.updates_in(one)).sum();
             if count > 0 || updates.missed {
                 screen.now_is(now);
-                out.effects.extend(screen.resource_updated(count));
+                screen.resource_updated(count, out);
                 out.mark(Redraw::Soon);
             }
         }
@@ -140,7 +142,7 @@ impl Calls {
         }
         for (index, screen) in self.screens.iter_mut().enumerate() {
             if open == Some(index) || screen.wake().is_some_and(|at| now >= at) {
-                out.effects.extend(screen.tick(now));
+                screen.tick(now, out);
             }
         }
     }
@@ -178,7 +180,7 @@ impl Calls {
                         Some(code) => out.toast(ink!("{} failed: {}", label, code), Role::Error),
                     }
                 }
-                out.effects.extend(screen.ended(run, result));
+                screen.ended(run, result, out);
             }
         }
     }
@@ -345,7 +347,7 @@ impl Calls {
         let screens = self.screens.iter_mut().filter(|screen| screen.subject.server == *server);
         let last = screens.max_by_key(|screen| screen.runs.last().map(|run| run.began));
         if let Some(screen) = last {
-            out.effects.extend(screen.made_again(because, model.now));
+            screen.made_again(because, model.now, out);
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::call::CallScreen;
 use crate::chat::port::ChatCommand;
 use crate::effect::{Baseline, ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use crate::entry::FormScreen;
+use crate::intent::Intent;
 use crate::keymap::KeyScope;
 use crate::model::{EngineState, Model, Todo};
 use crate::overlay::{
@@ -242,7 +243,7 @@ impl App {
         }
         let values = run.values.iter().flatten().map(|value| Ink::line(value));
         let lines = std::iter::once(line).chain(values).collect();
-        self.confirm(ink!("run {}?", name), lines, vec![Effect::Run(Box::new(run))]);
+        self.confirm(ink!("run {}?", name), lines, vec![Effect::Run(Box::new(run)).into()]);
     }
 
     /// Toggles the mark of a server.
@@ -335,9 +336,10 @@ impl App {
         if self.screens.is_answer() {
             self.screens.pop();
         } else if self.screens.is_call() {
-            let drafts: Vec<Effect> =
-                self.screens.call_screen().map(CallScreen::draft).into_iter().flatten().collect();
-            self.effects.extend(drafts);
+            let (screens, out) = (&mut self.screens, &mut self.out);
+            if let Some(screen) = screens.call_screen() {
+                screen.draft(out);
+            }
             self.screens.pop();
         }
         self.focus = AppFocus::Pane;
@@ -400,8 +402,9 @@ impl App {
             Pick::CopyText(text) => out.copy(text),
             Pick::Call(pick) => {
                 screens.calls.remember_share(&pick);
-                let wanted = screens.call_screen().map(|screen| screen.picked(pick));
-                out.effects.extend(wanted.unwrap_or_default());
+                if let Some(screen) = screens.call_screen() {
+                    screen.picked(pick, out);
+                }
             }
             Pick::Recording(file) => {
                 self.effects.push(Effect::Baseline(Baseline::Recording(file.into())));
@@ -513,7 +516,7 @@ impl App {
         if done {
             self.effects.extend(yes);
         } else {
-            self.confirm(title, lines, yes);
+            self.confirm(title, lines, yes.into_iter().map(Intent::from).collect());
         }
         done
     }
@@ -578,7 +581,8 @@ impl App {
 
     /// Saves half-filled forms and preferences for the next run.
     fn keep_drafts(&mut self) {
-        self.effects.extend(self.screens.calls.keep_drafts());
+        self.screens.calls.keep_drafts(&mut self.out);
+        self.absorb();
         self.remember();
     }
 
@@ -631,7 +635,7 @@ impl App {
             ink!("Its entry is taken out of {}", file),
             self.spelled("and the server is stopped. {undo-edit} brings it back."),
         ];
-        let yes = vec![Effect::Config(ConfigCommand::Change(FileChange::Remove(name)))];
+        let yes = vec![Effect::Config(ConfigCommand::Change(FileChange::Remove(name))).into()];
         self.confirm(title, lines, yes);
     }
 

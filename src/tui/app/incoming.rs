@@ -93,6 +93,10 @@ impl App {
                 self.model.watched.set_subscriptions(&all, self.model.now);
                 self.mark(Redraw::Soon);
             }
+            News::Tasks(all) => {
+                self.model.watched.set_tasks(all);
+                self.mark(Redraw::Soon);
+            }
             News::Usage(usage) => {
                 self.renew(|model| &mut model.usage, usage.into_iter().collect());
             }
@@ -127,11 +131,8 @@ impl App {
             DeckEvent::Done(text) => self.toast(Ink::from(&text), Role::Ok),
             DeckEvent::Failed(error) => self.failed(&error),
             DeckEvent::Notice(text) => self.toast(Ink::from(&text), Role::Warning),
-            // The view and the situation report these too.
-            DeckEvent::Reloaded(_)
-            | DeckEvent::TrustNeeded(_)
-            | DeckEvent::InputNeeded(_)
-            | DeckEvent::Missed(_) => {}
+            // The view and the situation report the others too.
+            _ => {}
         }
     }
 
@@ -162,7 +163,7 @@ impl App {
                 let lines =
                     vec![Ink::line(&path.display().to_string()), ink!("Its content will be lost.")];
                 let yes = Effect::SaveAs { path, content, existing: Existing::Replace };
-                self.confirm(ink!("replace the file?"), lines, vec![yes]);
+                self.confirm(ink!("replace the file?"), lines, vec![yes.into()]);
             }
             Message::Terminal(TerminalReply::Background(background)) => {
                 if self.look.stands_on(background) {

@@ -10,6 +10,7 @@ use crate::chat::ChatScreen;
 use crate::effect::{Effect, Order};
 use crate::form::CheckResult;
 use crate::form::draw::Styles;
+use crate::intent::Intent;
 use crate::message::{CallPurpose, FormToken, Message};
 use crate::model::{Model, Todo};
 use crate::overlay::SignInDialog;
@@ -230,19 +231,16 @@ impl Screens {
     /// Handles a finished form check. An action that waited for it runs only if its screen is open.
     fn checked(&mut self, token: FormToken, found: CheckResult, out: &mut Out) {
         let (call, request) = (self.open_call(), self.open_request());
-        let wanted = match token {
+        match token {
             FormToken::Answer(id) => {
                 let Some(answering) = self.answers.screens.get_mut(&id) else { return };
-                let wanted = answering.checked(found);
-                wanted.filter(|_| request == Some(id)).into_iter().collect()
+                answering.checked(found, request == Some(id), out);
             }
             FormToken::Call(index) => {
                 let Some(screen) = self.calls.screens.get_mut(index) else { return };
-                let wanted = screen.checked(found);
-                if call == Some(index) { wanted } else { Vec::new() }
+                screen.checked(found, call == Some(index), out);
             }
-        };
-        out.effects.extend(wanted);
+        }
     }
 
     /// Handles messages for calls, answers and open forms.
@@ -293,7 +291,7 @@ impl Screens {
             }
             Message::FileRead(FormToken::Call(index), Ok(bytes)) => {
                 if let Some(screen) = self.calls.screens.get_mut(index) {
-                    out.effects.extend(screen.file_read(&bytes));
+                    screen.file_read(&bytes, out);
                 }
             }
             Message::Drafted(id, drafted) => {
@@ -304,7 +302,33 @@ impl Screens {
             }
             Message::Opened(id, opened) => self.answers.opened(id, opened, out),
             message @ Message::Baseline(..) => _ = self.receive(&message, out),
-            _ => {}
+            // The dashboard itself takes these.
+            Message::FileRead(FormToken::Answer(_), Ok(_))
+            | Message::Now(_)
+            | Message::Played(_)
+            | Message::Recording(_)
+            | Message::Input(_)
+            | Message::Resize(..)
+            | Message::EngineReady
+            | Message::EngineFailed(_)
+            | Message::News(_)
+            | Message::Found(_)
+            | Message::ServerFound(_)
+            | Message::ServerTried(_)
+            | Message::CacheContent(..)
+            | Message::Deck(_)
+            | Message::Done(_)
+            | Message::Warned(_)
+            | Message::Output(..)
+            | Message::Failed(_)
+            | Message::Chat(_)
+            | Message::Drafter(_)
+            | Message::KeptAnswers(_)
+            | Message::FileExists(..)
+            | Message::Terminal(_)
+            | Message::UserFiles(_)
+            | Message::Terminate
+            | Message::WorkerPanicked(_) => {}
         }
     }
 
@@ -337,9 +361,9 @@ impl Screens {
         for at in 0..self.stack.len() {
             let OpenScreen::Own(screen) = &mut self.stack[at] else { continue };
             if screen.receive(message, out) {
-                if out.effects.contains(&Effect::Close) {
+                if out.intents.contains(&Intent::Close) {
                     self.stack.remove(at);
-                    out.effects.retain(|effect| *effect != Effect::Close);
+                    out.intents.retain(|intent| *intent != Intent::Close);
                 }
                 out.mark(Redraw::Now);
                 return true;
@@ -415,8 +439,7 @@ impl Screens {
         let Some(view) = model.server(server) else { return };
         let unlisted = || (list == ListKind::Resources).then(|| resource_of(view, wire));
         if let Some(subject) = subject_of(view, list, wire).or_else(unlisted) {
-            let wanted = self.show_call(subject, model, out).read_if_new();
-            out.effects.extend(wanted);
+            self.show_call(subject, model, out).read_if_new(out);
         }
     }
 
@@ -432,7 +455,7 @@ impl Screens {
         let screen = self.show_call(request_of(view), model, out);
         if let Some(request) = request {
             screen.take_past(request);
-            out.effects.extend(screen.apply(Action::Send));
+            screen.apply(Action::Send, out);
         }
     }
 
@@ -446,7 +469,7 @@ impl Screens {
         let screen = self.show_call(subject, model, out);
         screen.take_up(&call);
         if makes {
-            out.effects.extend(screen.make(&call));
+            screen.make(&call, out);
         }
     }
 

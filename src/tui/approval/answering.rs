@@ -145,14 +145,13 @@ impl AnswerScreen {
         }
     }
 
-    fn sends(&self, result: Value) -> Effect {
-        Effect::Order(Order::Answer(self.id(), Answer::Result(result)))
+    fn reply(&self, answer: Answer, out: &mut Out) {
+        out.effect(Effect::Order(Order::Answer(self.id(), answer)));
     }
 
-    /// Shows a notice; always returns `None`.
-    fn say(&mut self, text: &str) -> Option<Effect> {
+    /// Shows a notice.
+    fn say(&mut self, text: &str) {
         self.notice = Some(SafeText::line(text));
-        None
     }
 
     /// Cancels what a second key press or the end of a check would do.
@@ -211,13 +210,12 @@ impl AnswerScreen {
     }
 
     /// Performs an action.
-    pub fn apply(&mut self, action: Action) -> Option<Effect> {
+    pub fn apply(&mut self, action: Action, out: &mut Out) {
         if action != Action::Send {
             self.disarm();
         }
         if let Some(rows) = action.steps(PAGE_ROWS) {
-            self.scroll(rows);
-            return None;
+            return self.scroll(rows);
         }
         match action {
             Action::Switch if self.ended().is_some() => {
@@ -227,25 +225,22 @@ impl AnswerScreen {
                 }
             }
             Action::Switch => self.reads = self.form().is_none() || !self.reads,
-            _ if self.stage == AnsweringStage::Sent => {
-                return self.say("your answer is on its way");
-            }
+            _ if self.stage == AnsweringStage::Sent => self.say("your answer is on its way"),
             _ if self.stage != AnsweringStage::Open => {
-                return self.say("nothing was sent: it is no longer open");
+                self.say("nothing was sent: it is no longer open");
             }
             Action::Open if self.at_end() => match self.over {
-                Some((Over::Tool(_) | Over::Name, _)) => return self.finish(),
+                Some((Over::Tool(_) | Over::Name, _)) => self.finish(out),
                 // Enter walks through a form line by line; it must not send at its end.
-                _ => return self.say(&format!("press {{send}} to {}", verbs(self).0)),
+                _ => self.say(&format!("press {{send}} to {}", verbs(self).0)),
             },
-            Action::EditRequest => return self.edit_request(),
-            Action::Send if self.over.is_some() => return self.finish(),
-            Action::Send => return self.send(),
-            Action::Deny => return self.deny(),
-            Action::CancelRequest => return self.cancel(),
+            Action::EditRequest => self.edit_request(out),
+            Action::Send if self.over.is_some() => self.finish(out),
+            Action::Send => self.send(out),
+            Action::Deny => self.deny(out),
+            Action::CancelRequest => self.cancel(out),
             action => _ = self.open_form_mut().is_some_and(|form| form.apply(action)),
         }
-        None
     }
 
     /// Scrolls the request by rows; negative is up.
@@ -260,25 +255,25 @@ impl AnswerScreen {
         one_line || self.open_form().is_some_and(|form| form.is_on_submit() && !form.takes_text())
     }
 
-    fn cancel(&mut self) -> Option<Effect> {
+    fn cancel(&mut self, out: &mut Out) {
         if matches!(self.says, Says::Elicitation(_)) {
-            return Some(self.sends(json!({"action": "cancel"})));
+            return self.reply(Answer::Result(json!({"action": "cancel"})), out);
         }
-        self.say("only an elicitation can be cancelled")
+        self.say("only an elicitation can be cancelled");
     }
 
     /// Handles the result of opening the page in a browser.
-    pub fn visited(&mut self, opened: Result<(), SafeText>) -> Option<Effect> {
+    pub fn visited(&mut self, opened: Result<(), SafeText>, out: &mut Out) {
         match opened {
             Ok(()) if self.stage == AnsweringStage::Open => {
-                Some(self.sends(json!({"action": "accept"})))
+                self.reply(Answer::Result(json!({"action": "accept"})), out);
             }
-            Ok(()) => None,
+            Ok(()) => {}
             Err(reason) => {
                 self.opened_elsewhere = true;
                 self.say(&format!(
                     "{reason}; {{copy-form}} copies the address, {{send}} again says you opened it yourself"
-                ))
+                ));
             }
         }
     }
@@ -305,16 +300,18 @@ impl AnswerScreen {
     }
 
     /// Handles a mouse click.
-    pub fn click(&mut self, spot: ApprovalSpot, at: Position) -> Option<Effect> {
+    pub fn click(&mut self, spot: ApprovalSpot, at: Position, out: &mut Out) {
         match spot {
-            ApprovalSpot::Says if self.reads => None,
-            ApprovalSpot::Says => self.apply(Action::Switch),
-            ApprovalSpot::Form(_) if self.stage != AnsweringStage::Open => None,
+            ApprovalSpot::Says if self.reads => {}
+            ApprovalSpot::Says => self.apply(Action::Switch, out),
+            ApprovalSpot::Form(_) if self.stage != AnsweringStage::Open => {}
             ApprovalSpot::Form(area) => {
                 self.reads = false;
                 let again = self.open_form().is_some_and(FormState::is_on_submit);
                 let clicked = self.open_form_mut().is_some_and(|form| form.click(at, area));
-                if clicked && again { self.apply(Action::Send) } else { None }
+                if clicked && again {
+                    self.apply(Action::Send, out);
+                }
             }
         }
     }
@@ -342,10 +339,9 @@ impl AnswerScreen {
         match self.stage {
             AnsweringStage::Open => {}
             // Nothing can be sent any more, but the text must not be lost.
-            AnsweringStage::Ended(_) => _ = self.say("it ended meanwhile; your text is kept"),
+            AnsweringStage::Ended(_) => self.say("it ended meanwhile; your text is kept"),
             AnsweringStage::Sent => {
-                self.say("your answer is on its way; it stays as it was");
-                return;
+                return self.say("your answer is on its way; it stays as it was");
             }
         }
         if let Some(form) = self.form_mut() {
@@ -385,8 +381,7 @@ impl AnswerScreen {
         let pasted: &str = &pasted.chars().filter(printable).collect::<String>();
         if let Some(whole) = self.whole_answer(pasted) {
             self.take_result(&whole);
-            self.say("the whole answer was pasted; {json} shows it as JSON");
-            return;
+            return self.say("the whole answer was pasted; {json} shows it as JSON");
         }
         let is_text = self.writes_text();
         match self.open_form_mut() {
@@ -481,7 +476,7 @@ impl Screen for AnswerScreen {
                 self.disarm();
                 out.close();
             }
-            action => out.effects.extend(self.apply(action)),
+            action => self.apply(action, out),
         }
     }
 
@@ -501,7 +496,9 @@ impl Screen for AnswerScreen {
             }
             Gesture::Click(at) | Gesture::DoubleClick(at) => {
                 let spot = draw::spot(self, &ui, body(ui.area), at);
-                out.effects.extend(spot.and_then(|spot| self.click(spot, at)));
+                if let Some(spot) = spot {
+                    self.click(spot, at, out);
+                }
             }
         }
     }

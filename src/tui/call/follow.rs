@@ -6,6 +6,7 @@ use super::screen::{CallFocus, CallScreen};
 use super::subject::{CallSubject, SubjectKind};
 use crate::effect::Effect;
 use crate::form::CheckResult;
+use crate::pane::Out;
 use crate::prelude::*;
 use crate::result::{PictureJob, ResultView};
 use config::error::Error;
@@ -24,17 +25,17 @@ impl CallScreen {
 
     /// Saves the form for the next run if it changed since it was last saved. Secrets are left
     /// out.
-    pub fn draft(&mut self) -> Vec<Effect> {
+    pub fn draft(&mut self, out: &mut Out) {
         self.draft_due = None;
         let mut draft = self.form.draft();
         if draft.value.as_object().is_some_and(serde_json::Map::is_empty) {
             draft.value = Value::Null;
         }
         if self.drafted.as_ref().map_or(draft.is_empty(), |drafted| *drafted == draft) {
-            return Vec::new();
+            return;
         }
         self.drafted = Some(draft.clone());
-        vec![Effect::Record(HistoryRecord::Draft { target: self.subject.key(), draft })]
+        out.effect(Effect::Record(HistoryRecord::Draft { target: self.subject.key(), draft }));
     }
 
     fn run_of(&mut self, number: u64) -> Option<&mut CallRun> {
@@ -63,17 +64,16 @@ impl CallScreen {
     }
 
     /// Stores the result of a call.
-    pub fn ended(&mut self, number: u64, result: Result<CallOutcome, Error>) -> Vec<Effect> {
+    pub fn ended(&mut self, number: u64, result: Result<CallOutcome, Error>, out: &mut Out) {
         let (limits, now) = (self.subject.limits, self.now);
-        let Some(run) = self.run_of(number) else { return Vec::new() };
+        let Some(run) = self.run_of(number) else { return };
         run.end(result, &limits, now);
         let recorded = run.outcome_word().zip(run.record);
         self.compare_again(number);
-        let mut wanted = self.refreshed(number);
+        self.refreshed(number, out);
         if let Some(((outcome, millis), id)) = recorded {
-            wanted.push(Effect::Record(HistoryRecord::Ended { id, outcome, millis }));
+            out.effect(Effect::Record(HistoryRecord::Ended { id, outcome, millis }));
         }
-        wanted
     }
 
     /// Number of running calls.
@@ -95,13 +95,13 @@ impl CallScreen {
         self.subject = subject;
     }
 
-    /// Takes the result of a check; a call that waited for it is made, or its problems are shown.
-    pub fn checked(&mut self, found: CheckResult) -> Vec<Effect> {
+    /// Takes the result of a check. A call that waited for it is made, or its problems are shown, if
+    /// the screen is still open.
+    pub fn checked(&mut self, found: CheckResult, is_open: bool, out: &mut Out) {
         self.form.checked(found);
-        if self.form.is_checking() || !std::mem::take(&mut self.call_when_checked) {
-            return Vec::new();
+        if !self.form.is_checking() && std::mem::take(&mut self.call_when_checked) && is_open {
+            self.call(Validation::Enforce, out);
         }
-        self.call(Validation::Enforce)
     }
 
     /// The URI of the resource that is shown or would be read.
@@ -120,28 +120,29 @@ impl CallScreen {
 
     /// Reads a resource or gets a prompt that has no arguments and was not read yet; otherwise
     /// focuses the result.
-    pub fn read_if_new(&mut self) -> Vec<Effect> {
+    pub fn read_if_new(&mut self, out: &mut Out) {
         let reads = matches!(self.subject.kind, SubjectKind::Resource | SubjectKind::Prompt);
         if !reads || self.subject.has_arguments(&self.form.document) {
-            return Vec::new();
+            return;
         }
         if self.runs.is_empty() {
-            return self.send(self.form.arguments(), Validation::Enforce);
+            return self.send(self.form.arguments(), Validation::Enforce, out);
         }
         self.focus = CallFocus::Result;
-        Vec::new()
     }
 
     /// Handles this many updates of the shown resource; none if some may have been missed. It is read
     /// again when subscribed, otherwise marked as stale.
-    pub fn resource_updated(&mut self, count: u64) -> Vec<Effect> {
+    pub fn resource_updated(&mut self, count: u64, out: &mut Out) {
         if self.uri().is_none() {
-            return Vec::new();
+            return;
         }
         self.updates.count += count;
         self.updates.at = Some(self.now);
         self.updates.stale = true;
-        if self.subscribed { self.refresh() } else { Vec::new() }
+        if self.subscribed {
+            self.refresh(out);
+        }
     }
 
     /// How many of the updates of a resource of its server are those of the shown one. An update
@@ -154,20 +155,20 @@ impl CallScreen {
 
     /// Reads the shown resource again; the old result stays until the new one arrives. Runs one
     /// read at a time: updates in the meantime are coalesced into one more.
-    fn refresh(&mut self) -> Vec<Effect> {
+    fn refresh(&mut self, out: &mut Out) {
         if self.runs.iter().any(CallRun::is_running) {
             self.updates.again = true;
-            return Vec::new();
+            return;
         }
-        let Some(shown) = self.runs.get(self.shown) else { return Vec::new() };
+        let Some(shown) = self.runs.get(self.shown) else { return };
         let arguments = shown.arguments.clone();
-        let Some(uri) = self.uri() else { return Vec::new() };
+        let Some(uri) = self.uri() else { return };
         let number = self.runs.last().map_or(1, |run| run.number + 1);
         let mut run = CallRun::new(number, arguments, false, self.now);
         run.refresh = true;
         self.runs.push(run);
         self.updates.again = false;
-        vec![self.call_effect(number, Value::String(uri), Validation::Enforce, None)]
+        out.effect(self.call_effect(number, Value::String(uri), Validation::Enforce, None));
     }
 
     /// Whether this call is an automatic refresh.
@@ -177,10 +178,8 @@ impl CallScreen {
 
     /// Handles the end of a call: a refresh replaces the result before it, which is kept for
     /// comparison; older refreshes are dropped.
-    pub(super) fn refreshed(&mut self, number: u64) -> Vec<Effect> {
-        let Some(at) = self.runs.iter().position(|run| run.number == number) else {
-            return Vec::new();
-        };
+    pub(super) fn refreshed(&mut self, number: u64, out: &mut Out) {
+        let Some(at) = self.runs.iter().position(|run| run.number == number) else { return };
         if self.runs[at].view().is_some() {
             self.updates.stale = false;
         }
@@ -201,9 +200,8 @@ impl CallScreen {
             }
         }
         if self.updates.again && self.subscribed {
-            return self.refresh();
+            self.refresh(out);
         }
-        Vec::new()
     }
 
     /// Whether the shown result has pictures.
@@ -230,13 +228,13 @@ impl CallScreen {
 
     /// Repeats the last call. The focus is unchanged, and so is the shown result unless it was
     /// that of the last call.
-    pub fn made_again(&mut self, because: SafeText, now: Timestamp) -> Vec<Effect> {
-        let Some(last) = self.runs.last() else { return Vec::new() };
+    pub fn made_again(&mut self, because: SafeText, now: Timestamp, out: &mut Out) {
+        let Some(last) = self.runs.last() else { return };
         let validation = if last.forced { Validation::Force } else { Validation::Enforce };
         let (arguments, focus) = (last.arguments.clone(), self.focus);
         let shown = self.run().map(|run| run.number).filter(|shown| *shown != last.number);
         self.now = now;
-        let wanted = self.send(arguments, validation);
+        self.send(arguments, validation, out);
         self.focus = focus;
         if let Some(at) = self.runs.iter().position(|run| Some(run.number) == shown) {
             self.shown = at;
@@ -244,7 +242,6 @@ impl CallScreen {
         if let Some(run) = self.runs.last_mut() {
             run.because = Some(because);
         }
-        wanted
     }
 
     /// Compares the result of a repeated call with the one before, and shows the difference.

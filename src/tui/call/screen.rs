@@ -9,6 +9,7 @@ use super::subject::{CallSubject, METHODS, SubjectKind};
 use crate::effect::{AppRequest, CallRequest, CallTarget, Effect, Existing, Order, ServerCommand};
 use crate::form::draw::Styles;
 use crate::form::{FormState, JsonView};
+use crate::intent::Intent;
 use crate::keymap::{KeyScope, Keymap};
 use crate::message::{CallPurpose, CallToken, FormToken};
 use crate::pane::catalog::file_name;
@@ -136,55 +137,62 @@ impl CallScreen {
     }
 
     /// Performs an action.
-    pub fn apply(&mut self, action: Action) -> Vec<Effect> {
+    pub fn apply(&mut self, action: Action, out: &mut Out) {
         match action {
-            Action::Send => return self.call(Validation::Enforce),
-            Action::Force => return self.call(Validation::Force),
-            Action::CancelCall => return self.cancel(),
-            Action::Again => return self.again(),
+            Action::Send => self.call(Validation::Enforce, out),
+            Action::Force => self.call(Validation::Force, out),
+            Action::CancelCall => self.cancel(out),
+            Action::Again => self.again(out),
             Action::EditAgain => self.edit_again(),
             Action::Switch => self.switch(),
-            Action::Editor => return self.editor(),
+            Action::Editor => self.editor(out),
             Action::SaveForm | Action::CopyForm if self.form.has_drafts() => {
-                return self.refuse("done");
+                self.refuse("done", out);
             }
             Action::SaveForm if self.subject.kind == SubjectKind::Request => {
-                return say("a request has no name; {history} lists it");
+                out.refuse("a request has no name; {history} lists it");
             }
-            Action::SaveForm => return vec![Effect::AskLine(LinePrompt::Name, String::new())],
-            Action::CopyForm => return self.offer_exports(),
-            Action::Copy if self.focus == CallFocus::Result => return self.offer_exports(),
-            Action::FillFile => return self.fill_file(),
-            Action::Suggest => return self.suggest(),
+            Action::SaveForm => out.ask_line(LinePrompt::Name, ""),
+            Action::CopyForm => self.offer_exports(out),
+            Action::Copy if self.focus == CallFocus::Result => self.offer_exports(out),
+            Action::FillFile => self.fill_file(out),
+            Action::Suggest => self.suggest(out),
             Action::Older => self.shown = self.shown.saturating_sub(1),
             Action::Newer => self.shown = (self.shown + 1).min(self.runs.len().saturating_sub(1)),
-            Action::Compare => return self.compare(),
-            Action::Search => return vec![Effect::AskLine(LinePrompt::Search, String::new())],
-            Action::Subscribe => return self.subscribe(),
-            Action::OpenApp => return self.open_app(),
-            Action::Back => return self.back(),
+            Action::Compare => self.compare(out),
+            Action::Search => out.ask_line(LinePrompt::Search, ""),
+            Action::Subscribe => self.subscribe(out),
+            Action::OpenApp => self.open_app(out),
+            Action::Back => self.back(out),
             action if self.focus == CallFocus::Result => {
-                let wants = self.view_mut().and_then(|view| view.apply(action));
-                return self.want(wants);
+                self.in_result(out, |view, out| view.apply(action, out));
             }
             Action::Json if self.form.json() == JsonView::Closed => {
                 self.form.apply(action);
                 if self.form.json() == JsonView::Open {
-                    return say(
-                        "the JSON is too large to be edited here; {editor} edits one field",
-                    );
+                    let text = "the JSON is too large to be edited here; {editor} edits one field";
+                    return out.refuse(text);
                 }
-                return self.typed();
+                self.typed();
             }
             Action::Open if self.form.is_on_submit() && !self.form.takes_text() => {
-                return self.call(Validation::Enforce);
+                self.call(Validation::Enforce, out);
             }
             action => {
                 self.form.apply(action);
-                return self.typed();
+                self.typed();
             }
         }
-        Vec::new()
+    }
+
+    /// Has the shown result do something; a file that it offers is written once it has a name.
+    pub(super) fn in_result(&mut self, out: &mut Out, act: impl FnOnce(&mut ResultView, &mut Out)) {
+        let Some(view) = self.view_mut() else { return };
+        act(view, out);
+        if let Some((name, content)) = view.take_file() {
+            self.saving = Some(content);
+            out.ask_line(LinePrompt::SaveAs, name);
+        }
     }
 
     /// Loads the arguments of a saved call into the form.
@@ -204,42 +212,41 @@ impl CallScreen {
     }
 
     /// Makes a saved call that was loaded into the form.
-    pub fn make(&mut self, call: &SavedCall) -> Vec<Effect> {
-        self.call(if call.force { Validation::Force } else { Validation::Enforce })
+    pub fn make(&mut self, call: &SavedCall, out: &mut Out) {
+        self.call(if call.force { Validation::Force } else { Validation::Enforce }, out);
     }
 
-    pub(super) fn call(&mut self, validation: Validation) -> Vec<Effect> {
+    pub(super) fn call(&mut self, validation: Validation, out: &mut Out) {
         if self.form.has_drafts() {
-            return self.refuse("sent");
+            return self.refuse("sent", out);
         }
         if validation == Validation::Enforce && self.form.is_checking() {
             self.call_when_checked = true;
-            return Vec::new();
+            return;
         }
         if validation == Validation::Enforce && self.form.blocking() > 0 {
             self.focus = CallFocus::Form;
             self.form.go_to_gravest();
             let problems = count(self.form.blocking(), "problem");
-            return say(&format!("the form has {problems}; {{force}} calls anyway"));
+            return out.refuse(format!("the form has {problems}; {{force}} calls anyway"));
         }
-        let wanted = self.send(self.form.arguments(), validation);
+        self.send(self.form.arguments(), validation, out);
         self.form.mark_as_last_time();
-        wanted
     }
 
     /// Moves to the gravest problem and reports that the action was refused.
-    fn refuse(&mut self, done: &str) -> Vec<Effect> {
+    fn refuse(&mut self, done: &str, out: &mut Out) {
         self.focus = CallFocus::Form;
         self.form.go_to_gravest();
-        say(&format!("Invalid value; not {done}"))
+        out.refuse(format!("Invalid value; not {done}"));
     }
 
-    pub(super) fn send(&mut self, arguments: Value, validation: Validation) -> Vec<Effect> {
+    pub(super) fn send(&mut self, arguments: Value, validation: Validation, out: &mut Out) {
         let wire = match self.subject.kind {
             SubjectKind::Tool | SubjectKind::Prompt | SubjectKind::Request => arguments.clone(),
             _ => match self.subject.expanded(&arguments) {
                 Ok(uri) => Value::String(uri),
-                Err(reason) => return say(&format!("URI template: {reason}")),
+                Err(reason) => return out.refuse(format!("URI template: {reason}")),
             },
         };
         if self.runs.len() >= MAX_ENDED_RUNS
@@ -263,13 +270,14 @@ impl CallScreen {
         let arguments = self.form.without_secrets(arguments);
         let record = HistoryRecord::Began { id, at: self.now.0, target, arguments };
         let timeout = self.seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
-        vec![Effect::Record(record), self.call_effect(number, wire, validation, timeout)]
+        out.effect(Effect::Record(record));
+        out.effect(self.call_effect(number, wire, validation, timeout));
     }
 
-    fn again(&mut self) -> Vec<Effect> {
-        let Some(run) = self.run() else { return Vec::new() };
+    fn again(&mut self, out: &mut Out) {
+        let Some(run) = self.run() else { return };
         let validation = if run.forced { Validation::Force } else { Validation::Enforce };
-        self.send(run.arguments.clone(), validation)
+        self.send(run.arguments.clone(), validation, out);
     }
 
     fn edit_again(&mut self) {
@@ -311,27 +319,13 @@ impl CallScreen {
         CallToken { screen: self.number, what }
     }
 
-    /// Converts an effect of the viewer; for a file, asks for its name first.
-    pub(super) fn want(&mut self, wanted: Option<Effect>) -> Vec<Effect> {
-        match wanted {
-            Some(Effect::SaveAs { path, content, .. }) => {
-                self.saving = Some(content);
-                vec![Effect::AskLine(LinePrompt::SaveAs, path.display().to_string())]
-            }
-            wanted => wanted.into_iter().collect(),
-        }
-    }
-
-    fn cancel(&mut self) -> Vec<Effect> {
-        let Some(run) = self.runs.get_mut(self.shown) else { return Vec::new() };
-        match &mut run.state {
-            RunState::Running { cancelling } => {
-                *cancelling = true;
-                run.cancelled = true;
-                let run = CallPurpose::Run(run.number);
-                vec![Effect::CancelCall(self.token(run))]
-            }
-            _ => Vec::new(),
+    fn cancel(&mut self, out: &mut Out) {
+        let Some(run) = self.runs.get_mut(self.shown) else { return };
+        if let RunState::Running { cancelling } = &mut run.state {
+            *cancelling = true;
+            run.cancelled = true;
+            let run = CallPurpose::Run(run.number);
+            out.effect(Effect::CancelCall(self.token(run)));
         }
     }
 
@@ -342,49 +336,47 @@ impl CallScreen {
         };
     }
 
-    fn compare(&mut self) -> Vec<Effect> {
+    fn compare(&mut self, out: &mut Out) {
         let before = &self.runs[..self.shown.min(self.runs.len())];
         let Some(earlier) = before.iter().rev().find_map(|run| run.result().cloned()) else {
-            return say("there is no earlier answer to compare with");
+            return out.refuse("there is no earlier answer to compare with");
         };
         if let Some(view) = self.view_mut() {
             view.compare_with(&earlier, true);
         }
-        Vec::new()
     }
 
-    fn subscribe(&mut self) -> Vec<Effect> {
+    fn subscribe(&mut self, out: &mut Out) {
         let Some(uri) = self.uri() else {
-            return say("only a resource can be subscribed to");
+            return out.refuse("only a resource can be subscribed to");
         };
         self.subscribed = !self.subscribed;
         let command =
             if self.subscribed { ServerCommand::Subscribe } else { ServerCommand::Unsubscribe };
-        vec![Effect::Order(Order::Server(self.subject.server.clone(), command(uri)))]
+        out.effect(Effect::Order(Order::Server(self.subject.server.clone(), command(uri))));
     }
 
-    fn back(&mut self) -> Vec<Effect> {
+    fn back(&mut self, out: &mut Out) {
         if self.form.leave_json() {
-            return Vec::new();
+            return;
         }
         if self.focus == CallFocus::Result {
             self.focus = CallFocus::Form;
-            return Vec::new();
+            return;
         }
-        let mut wanted = self.draft();
-        wanted.push(Effect::Close);
-        wanted
+        self.draft(out);
+        out.close();
     }
 
     /// Advances the time: requests completions and saves the draft when they are due.
-    pub fn tick(&mut self, now: Timestamp) -> Vec<Effect> {
+    pub fn tick(&mut self, now: Timestamp, out: &mut Out) {
         self.now = now;
-        let due = self.completion.filter(|(_, at)| now >= *at);
-        let mut wanted = due.map(|(ticket, _)| self.ask_completion(ticket)).unwrap_or_default();
-        if self.draft_due.is_some_and(|at| now >= at) {
-            wanted.extend(self.draft());
+        if let Some((ticket, _)) = self.completion.filter(|(_, at)| now >= *at) {
+            self.ask_completion(ticket, out);
         }
-        wanted
+        if self.draft_due.is_some_and(|at| now >= at) {
+            self.draft(out);
+        }
     }
 
     /// When [`CallScreen::tick`] has to be called next, apart from running calls.
@@ -392,13 +384,13 @@ impl CallScreen {
         [self.completion.map(|(_, at)| at), self.draft_due].into_iter().flatten().min()
     }
 
-    /// Handles a key that the keymap binds to `bound`; returns `None` if it was not consumed.
+    /// Handles a key that the keymap binds to `bound`; returns whether it was consumed.
     pub(super) fn type_key(
         &mut self,
         key: KeyEvent,
         bound: Option<Action>,
         now: Timestamp,
-    ) -> Option<Vec<Effect>> {
+    ) -> bool {
         self.now = now;
         self.form.now = now;
         self.call_when_checked = false;
@@ -407,31 +399,35 @@ impl CallScreen {
         let held =
             before.is_some_and(|(last, at)| last == key && now.since(at) < HELD_KEY_INTERVAL);
         if self.focus == CallFocus::Form && self.form.take_key(key, bound.is_some()) {
-            return Some(self.typed());
+            self.typed();
+            return true;
         }
         // A key held down repeats, but the call must be made only once.
         let calls = matches!(bound, Some(Action::Send | Action::Force | Action::Again));
-        (held && calls).then(Vec::new)
+        held && calls
     }
 
     /// Handles a key by a keymap, as the dashboard does.
-    pub fn key(&mut self, key: KeyEvent, keymap: &Keymap, now: Timestamp) -> Vec<Effect> {
+    pub fn key(&mut self, key: KeyEvent, keymap: &Keymap, now: Timestamp, out: &mut Out) {
         let bound = keymap.pressed(&self.scopes(), key);
-        let typed = self.type_key(key, bound, now);
-        typed.unwrap_or_else(|| bound.map(|action| self.apply(action)).unwrap_or_default())
+        if !self.type_key(key, bound, now)
+            && let Some(action) = bound
+        {
+            self.apply(action, out);
+        }
     }
 
     /// Handles pasted text.
-    pub fn paste(&mut self, text: &str, now: Timestamp) -> Vec<Effect> {
+    pub fn paste(&mut self, text: &str, now: Timestamp) {
         self.now = now;
         self.focus = CallFocus::Form;
         self.keep_soon();
         self.form.paste(text);
-        self.typed()
+        self.typed();
     }
 
     /// Schedules completions after a change of the form.
-    pub(super) fn typed(&mut self) -> Vec<Effect> {
+    pub(super) fn typed(&mut self) {
         self.suggestions.clear();
         if self.subject.kind == SubjectKind::Request
             && let Some((_, typed)) = self.field_text().filter(|(name, _)| name == "method")
@@ -447,7 +443,6 @@ impl CallScreen {
             self.ticket += 1;
             self.completion = Some((self.ticket, self.now.plus(DEBOUNCE_INTERVAL)));
         }
-        Vec::new()
     }
 
     /// Name and text of the field under the cursor.
@@ -459,12 +454,12 @@ impl CallScreen {
         (parent.is_empty() && row.field().is_some()).then(|| (name, text.to_owned()))
     }
 
-    fn ask_completion(&mut self, ticket: u64) -> Vec<Effect> {
+    fn ask_completion(&mut self, ticket: u64, out: &mut Out) {
         self.completion = None;
-        let Some((name, text)) = self.field_text() else { return Vec::new() };
+        let Some((name, text)) = self.field_text() else { return };
         let params = self.subject.completion(&name, &text, &self.form.arguments());
         self.asked = Some((name, text));
-        let Some(params) = params else { return Vec::new() };
+        let Some(params) = params else { return };
         let request = CallRequest {
             server: self.subject.server.clone(),
             target: CallTarget::Complete(params),
@@ -472,7 +467,7 @@ impl CallScreen {
             bypass_cache: false,
             timeout: Some(Duration::from_secs(5)),
         };
-        vec![Effect::Call(self.token(CallPurpose::Completion(ticket)), request)]
+        out.effect(Effect::Call(self.token(CallPurpose::Completion(ticket)), request));
     }
 
     /// Takes the completions returned by the server; outdated ones are ignored.
@@ -489,10 +484,12 @@ impl CallScreen {
         FormToken::Call(self.number)
     }
 
-    pub(super) fn editor(&self) -> Vec<Effect> {
+    pub(super) fn editor(&self, out: &mut Out) {
         match self.form.field_for_editor() {
-            Some((text, suffix)) => vec![Effect::Edit { token: self.form_token(), text, suffix }],
-            None => say("nothing to edit on this line"),
+            Some((text, suffix)) => {
+                out.effect(Effect::Edit { token: self.form_token(), text, suffix });
+            }
+            None => out.refuse("nothing to edit on this line"),
         }
     }
 
@@ -504,18 +501,18 @@ impl CallScreen {
     }
 
     /// Fills a field with a file that was read: as text, or as base64 if the schema says so.
-    pub fn file_read(&mut self, bytes: &[u8]) -> Vec<Effect> {
+    pub fn file_read(&mut self, bytes: &[u8], out: &mut Out) {
         let meant = self.filling.take();
         if meant.as_deref() != self.here() {
             let text = "the cursor left the field while the file was read; nothing was filled";
-            return say(text);
+            return out.refuse(text);
         }
         let encoded = self.form.wants_base64();
         self.keep_soon();
         match (encoded, std::str::from_utf8(bytes)) {
             (false, Ok(text)) => self.form.replace_text(text),
             (false, Err(_)) => {
-                return say("the file is not text, and the field does not ask for base64");
+                return out.refuse("the file is not text, and the field does not ask for base64");
             }
             (true, _) => {
                 use base64::Engine as _;
@@ -523,7 +520,7 @@ impl CallScreen {
                 self.form.replace_text(&text);
             }
         }
-        self.typed()
+        self.typed();
     }
 
     /// Whether an action would have an effect now.
@@ -546,36 +543,36 @@ impl CallScreen {
     }
 
     /// Handles a click at a position of the `area` the screen is drawn in.
-    pub fn click(&mut self, at: Position, area: Rect) -> Vec<Effect> {
+    pub fn click(&mut self, at: Position, area: Rect, out: &mut Out) {
         let regions = self.regions(area);
         if let Some(result) = regions.result.filter(|result| result.contains(at)) {
             self.focus = CallFocus::Result;
-            let wants = self.view_mut().and_then(|view| view.click(at, result));
-            return self.want(wants);
+            return self.in_result(out, |view, out| view.click(at, result, out));
         }
         // An open list may extend below the form.
         if !regions.form.contains(at) && !self.form.popup_is_open() {
-            return Vec::new();
+            return;
         }
         self.focus = CallFocus::Form;
-        let sends = self.form.click(at, regions.form);
-        if sends { self.apply(Action::Send) } else { self.typed() }
+        if self.form.click(at, regions.form) {
+            self.apply(Action::Send, out);
+        } else {
+            self.typed();
+        }
     }
 
     /// Scrolls the part at a position by a number of rows.
-    pub fn wheel(&mut self, rows: isize, at: Position, area: Rect) -> Vec<Effect> {
+    pub fn wheel(&mut self, rows: isize, at: Position, area: Rect) {
         let regions = self.regions(area);
         if self.form.popup_is_open() || regions.form.contains(at) {
-            self.form.wheel(rows);
-            return Vec::new();
+            return self.form.wheel(rows);
         }
         if let Some(view) = self.view_mut() {
             view.move_by(rows);
         }
-        Vec::new()
     }
 
-    pub(super) fn offer_exports(&self) -> Vec<Effect> {
+    pub(super) fn offer_exports(&self, out: &mut Out) {
         let ways = Export::ALL.into_iter().filter(|way| way.fits(&self.subject));
         let ways = ways.map(|way| choice(ink!("{}", way.name()), "", CallPick::Export(way)));
         let mut all = Vec::new();
@@ -595,24 +592,24 @@ impl CallScreen {
         if let Some(last) = &self.shared {
             all.sort_by_key(|choice| choice.pick != Pick::Call(last.clone()));
         }
-        vec![Effect::Choose(ink!("copy as"), all)]
+        out.choose(ink!("copy as"), all);
     }
 
     /// Shows the result in the app of the tool.
-    fn open_app(&self) -> Vec<Effect> {
+    fn open_app(&self, out: &mut Out) {
         if !self.subject.has_app {
-            return say("its server offers no app for this");
+            return out.refuse("its server offers no app for this");
         }
         let Some(CallRun { arguments, state: RunState::Answered { outcome, .. }, .. }) = self.run()
         else {
-            return say("an app shows a result; there is none yet");
+            return out.refuse("an app shows a result; there is none yet");
         };
-        vec![Effect::OpenApp(Box::new(AppRequest {
+        out.effect(Effect::OpenApp(Box::new(AppRequest {
             server: self.subject.server.clone(),
             tool: Arc::clone(&self.subject.wire),
             arguments: arguments.clone(),
             result: (*outcome.result).clone(),
-        }))]
+        })));
     }
 
     /// Whether the result is shared rather than the form.
@@ -620,25 +617,25 @@ impl CallScreen {
         self.focus == CallFocus::Result && self.run().is_some_and(|run| !run.is_running())
     }
 
-    pub(super) fn suggest(&mut self) -> Vec<Effect> {
+    pub(super) fn suggest(&mut self, out: &mut Out) {
         if self.suggestions.len() < 2 {
             if let Some(text) = self.suggestions.pop() {
                 self.form.replace_text(&text);
             }
-            return Vec::new();
+            return;
         }
         let all = self.suggestions.iter();
         let choices = all
             .map(|text| choice(Ink::line(text), "suggested", CallPick::Suggestion(text.clone())));
-        vec![Effect::Choose(ink!("suggestions"), choices.collect())]
+        out.choose(ink!("suggestions"), choices.collect());
     }
 
     /// Asks for the file that fills the field under the cursor.
-    pub(super) fn fill_file(&mut self) -> Vec<Effect> {
+    pub(super) fn fill_file(&mut self, out: &mut Out) {
         if self.form.current().and_then(crate::form::FormRow::field).is_none() {
-            return say("no field to fill on this line");
+            return out.refuse("no field to fill on this line");
         }
-        vec![Effect::AskLine(LinePrompt::File, String::new())]
+        out.ask_line(LinePrompt::File, "");
     }
 
     /// JSON pointer of the line under the cursor.
@@ -647,44 +644,38 @@ impl CallScreen {
     }
 
     /// Applies a choice from a list, or a line that was typed.
-    pub fn picked(&mut self, pick: CallPick) -> Vec<Effect> {
+    pub fn picked(&mut self, pick: CallPick, out: &mut Out) {
         match pick {
             CallPick::Entry => {
                 let server = self.subject.server.clone();
-                vec![Effect::Pick(Pick::OnServer(Action::CopyEntry, server))]
+                out.intend(Intent::Pick(Pick::OnServer(Action::CopyEntry, server)));
             }
             CallPick::Page => {
-                let name =
-                    format!("{}.html", file_name(&SafeText::line(&self.subject.canonical())));
-                let content = self.page().into_bytes();
-                vec![Effect::Save { name: name.into(), content }]
+                let name = file_name(&SafeText::line(&self.subject.canonical()));
+                out.save(&format!("{name}.html"), self.page());
             }
-            CallPick::Export(way) => vec![Effect::Copy(self.exported(way))],
-            CallPick::Value | CallPick::Whole => {
-                let action = if pick == CallPick::Value { Action::Copy } else { Action::CopyAll };
-                let wants = self.view_mut().and_then(|view| view.apply(action));
-                self.want(wants)
-            }
+            CallPick::Export(way) => out.copy(self.exported(way)),
+            CallPick::Value => self.in_result(out, |view, out| view.apply(Action::Copy, out)),
+            CallPick::Whole => self.in_result(out, |view, out| view.apply(Action::CopyAll, out)),
             CallPick::Suggestion(text) => {
                 self.form.replace_text(&text);
                 self.suggestions.clear();
-                Vec::new()
             }
             CallPick::Line(LinePrompt::Search, text) => {
-                let wants = self.view_mut().and_then(|view| view.search(&text));
-                self.want(wants)
+                self.in_result(out, |view, out| view.search(&text, out));
             }
             CallPick::Line(LinePrompt::SaveAs, path) => {
-                let (path, existing) = (path.into(), Existing::Keep);
-                let save = |content| Effect::SaveAs { path, content, existing };
-                self.saving.take().map(save).into_iter().collect()
+                if let Some(content) = self.saving.take() {
+                    let (path, existing) = (path.into(), Existing::Keep);
+                    out.effect(Effect::SaveAs { path, content, existing });
+                }
             }
             CallPick::Line(LinePrompt::File, path) => {
                 self.filling = self.here().map(str::to_owned);
-                vec![Effect::ReadFile(self.form_token(), path.into())]
+                out.effect(Effect::ReadFile(self.form_token(), path.into()));
             }
             CallPick::Line(LinePrompt::Name, name) => {
-                vec![Effect::SaveCall(name, Box::new(self.to_save()))]
+                out.effect(Effect::SaveCall(name, Box::new(self.to_save())));
             }
         }
     }
@@ -743,10 +734,6 @@ impl CallScreen {
 /// before they repeat.
 const HELD_KEY_INTERVAL: Duration = Duration::from_millis(700);
 
-fn say(text: &str) -> Vec<Effect> {
-    vec![Effect::Say(text.to_owned())]
-}
-
 fn choice(words: Ink, hint: &'static str, pick: CallPick) -> Choice {
     Choice::new(words, ink!("{}", hint), Pick::Call(pick))
 }
@@ -786,27 +773,24 @@ impl Screen for CallScreen {
             )
     }
 
-    fn key(&mut self, key: KeyEvent, bound: Option<Action>, ui: Ui<'_>, out: &mut Out) -> bool {
-        let typed = self.type_key(key, bound, ui.model.now);
-        let text = typed.is_some();
-        out.effects.extend(typed.into_iter().flatten());
-        text
+    fn key(&mut self, key: KeyEvent, bound: Option<Action>, ui: Ui<'_>, _out: &mut Out) -> bool {
+        self.type_key(key, bound, ui.model.now)
     }
 
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) {
         self.now = ui.model.now;
-        out.effects.extend(self.apply(action));
+        self.apply(action, out);
     }
 
-    fn paste(&mut self, text: &str, ui: Ui<'_>, out: &mut Out) {
-        out.effects.extend(Self::paste(self, text, ui.model.now));
+    fn paste(&mut self, text: &str, ui: Ui<'_>, _out: &mut Out) {
+        Self::paste(self, text, ui.model.now);
     }
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
-        out.effects.extend(match gesture {
+        match gesture {
             Gesture::Scroll { at, delta } => self.wheel(delta, at, ui.area),
-            Gesture::Click(at) | Gesture::DoubleClick(at) => self.click(at, ui.area),
-        });
+            Gesture::Click(at) | Gesture::DoubleClick(at) => self.click(at, ui.area, out),
+        }
     }
 
     fn prepare(&mut self, ui: Ui<'_>) {

@@ -13,9 +13,12 @@ use super::screen::CallScreen;
 use super::subject::{CallSubject, SubjectKind};
 use super::template::{expand, variables};
 use crate::effect::{CallRequest, CallTarget, Effect};
+use crate::intent::Intent;
 use crate::keymap::Keymap;
 use crate::message::{CallPurpose, CallToken};
+use crate::pane::{NoticeText, Out};
 use crate::pick::{CallPick, Choice, LinePrompt};
+use crate::prelude::Role;
 use base::text::{SafeText, quoted};
 use base::{ServerName, Timestamp};
 use config::error::{Error, ErrorCode};
@@ -51,19 +54,39 @@ fn sum() -> Value {
 }
 
 /// Presses keys: `<name>` is a key of the table, the rest is typed.
-fn press(screen: &mut CallScreen, script: &str) -> Vec<Effect> {
+fn press(screen: &mut CallScreen, script: &str) -> Vec<Intent> {
+    pressed(screen, script).intents
+}
+
+/// Like [`press`], with what is said.
+fn pressed(screen: &mut CallScreen, script: &str) -> Out {
     let keymap = Keymap::builtin();
-    let mut intents = Vec::new();
+    let mut out = Out::default();
     let mut rest = script;
     while let Some(c) = rest.chars().next() {
         let (key, used) = match (c, rest[1..].split_once('>')) {
             ('<', Some((name, _))) => (named(name), name.len() + 2),
             _ => (KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE), c.len_utf8()),
         };
-        intents.extend(screen.key(key, &keymap, Timestamp(2_000_000)));
+        screen.key(key, &keymap, Timestamp(2_000_000), &mut out);
         rest = &rest[used..];
     }
-    intents
+    out
+}
+
+/// Does something; returns what it asks for.
+fn asked(act: impl FnOnce(&mut Out)) -> Vec<Intent> {
+    let mut out = Out::default();
+    act(&mut out);
+    out.intents
+}
+
+/// The warning that was given.
+fn warned(out: &Out) -> String {
+    match &out.notice {
+        Some((NoticeText::WithKeys(text), Role::Warning)) => text.to_string(),
+        other => panic!("{other:?}"),
+    }
 }
 
 fn named(name: &str) -> KeyEvent {
@@ -105,9 +128,9 @@ fn drawn(screen: &mut CallScreen, width: u16, height: u16) -> String {
     (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
 }
 
-fn call_of(intents: &[Effect]) -> Option<(Value, Validation)> {
+fn call_of(intents: &[Intent]) -> Option<(Value, Validation)> {
     intents.iter().find_map(|intent| match intent {
-        Effect::Call(_, CallRequest { target, validation, .. }) => match target {
+        Intent::Perform(Effect::Call(_, CallRequest { target, validation, .. })) => match target {
             CallTarget::Tool(_, arguments) => Some((arguments.clone(), *validation)),
             CallTarget::Resource(uri) => Some((json!(uri), *validation)),
             _ => None,
@@ -116,12 +139,12 @@ fn call_of(intents: &[Effect]) -> Option<(Value, Validation)> {
     })
 }
 
-fn completion(asked: &[Effect]) -> (Value, u64) {
+fn completion(asked: &[Intent]) -> (Value, u64) {
     match asked.first() {
-        Some(Effect::Call(
+        Some(Intent::Perform(Effect::Call(
             CallToken { what: CallPurpose::Completion(ticket), .. },
             CallRequest { target: CallTarget::Complete(params), .. },
-        )) => (params.clone(), *ticket),
+        ))) => (params.clone(), *ticket),
         other => panic!("{other:?}"),
     }
 }
@@ -131,12 +154,17 @@ fn typing_the_fields_and_enter_on_the_last_line_calls() {
     let mut screen = screen(sum());
     let intents = press(&mut screen, "2<enter>3.5<enter><enter>");
     assert_eq!(call_of(&intents), Some((json!({"a": 2, "b": 3.5}), Validation::Enforce)));
-    assert!(matches!(&intents[0], Effect::Record(HistoryRecord::Began { .. })));
+    assert!(matches!(&intents[0], Intent::Perform(Effect::Record(HistoryRecord::Began { .. }))));
     assert_eq!(screen.in_flight(), 1);
-    let records =
-        screen.ended(1, Ok(outcome(json!({"content": [{"type": "text", "text": "5.5"}]}), false)));
+    let records = asked(|out| {
+        screen.ended(
+            1,
+            Ok(outcome(json!({"content": [{"type": "text", "text": "5.5"}]}), false)),
+            out,
+        )
+    });
     assert!(
-        matches!(&records[0], Effect::Record(HistoryRecord::Ended { outcome, .. }) if outcome == "ok")
+        matches!(&records[0], Intent::Perform(Effect::Record(HistoryRecord::Ended { outcome, .. })) if outcome == "ok")
     );
     assert!(drawn(&mut screen, 100, 24).contains("12 ms + 48.0 s waiting for you"));
 }
@@ -144,10 +172,9 @@ fn typing_the_fields_and_enter_on_the_last_line_calls() {
 #[test]
 fn a_form_with_problems_is_sent_only_on_purpose() {
     let mut screen = screen(sum());
-    let refused = press(&mut screen, "2<f5>");
-    assert_eq!(call_of(&refused), None);
-    let said = |text: &str| text.contains("the form has 1 problem");
-    assert!(matches!(refused.last(), Some(Effect::Say(text)) if said(text)), "{refused:?}");
+    let refused = pressed(&mut screen, "2<f5>");
+    assert_eq!(call_of(&refused.intents), None);
+    assert!(warned(&refused).contains("the form has 1 problem"));
     let intents = press(&mut screen, "<f8>");
     assert_eq!(call_of(&intents), Some((json!({"a": 2}), Validation::Force)));
 }
@@ -155,9 +182,9 @@ fn a_form_with_problems_is_sent_only_on_purpose() {
 #[test]
 fn text_that_is_no_number_is_never_sent_not_even_on_purpose() {
     let mut screen = screen(sum());
-    let intents = press(&mut screen, "2x<f8>");
-    assert_eq!(call_of(&intents), None);
-    assert!(matches!(intents.last(), Some(Effect::Say(_))));
+    let refused = pressed(&mut screen, "2x<f8>");
+    assert_eq!(call_of(&refused.intents), None);
+    assert_eq!(warned(&refused), "Invalid value; not sent");
 }
 
 #[test]
@@ -175,7 +202,7 @@ fn every_ending_reads_differently_and_says_what_to_do() {
     for ending in endings {
         let mut screen = screen(json!({"type": "object"}));
         press(&mut screen, "<f5>");
-        screen.ended(1, ending);
+        asked(|out| screen.ended(1, ending, out));
         let ending = screen.run().and_then(super::CallRun::ending).expect("ended");
         assert!(ending.good || !ending.next.is_empty());
         assert!(seen.insert(ending.words));
@@ -206,13 +233,13 @@ fn several_calls_run_at_once_and_each_can_be_cancelled() {
     assert!(drawn(&mut screen, 100, 24).contains("75 %"));
     assert_eq!(
         press(&mut screen, "<ctrl-x>"),
-        [Effect::CancelCall(screen.token(CallPurpose::Run(2)))]
+        [Intent::Perform(Effect::CancelCall(screen.token(CallPurpose::Run(2))))]
     );
     assert_eq!(
         press(&mut screen, "[<ctrl-x>"),
-        [Effect::CancelCall(screen.token(CallPurpose::Run(1)))]
+        [Intent::Perform(Effect::CancelCall(screen.token(CallPurpose::Run(1))))]
     );
-    screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "cancelled")));
+    asked(|out| screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "cancelled")), out));
     assert_eq!(screen.in_flight(), 1);
 }
 
@@ -227,7 +254,7 @@ fn an_error_of_the_server_is_said_once_and_what_does_not_fit_is_reported() {
     });
     let mut screen = screen(json!({"type": "object"}));
     press(&mut screen, "<f5>");
-    screen.ended(1, Err(error.help("feed it")));
+    asked(|out| screen.ended(1, Err(error.help("feed it")), out));
     let shown = drawn(&mut screen, 60, 24);
     assert_eq!(shown.matches("no paper").count(), 1, "{shown}");
     assert!(shown.contains("feed it") && shown.contains("tray 0 is empty"), "{shown}");
@@ -244,7 +271,7 @@ fn structured_content_that_is_missing_is_reported_where_its_tab_would_be() {
     }];
     let mut screen = screen(json!({"type": "object"}));
     press(&mut screen, "<f5>");
-    screen.ended(1, Ok(outcome));
+    asked(|out| screen.ended(1, Ok(outcome), out));
     let shown = drawn(&mut screen, 80, 24);
     assert!(shown.contains("content  raw  ⚠ no `structuredContent`"), "{shown}");
 }
@@ -254,7 +281,7 @@ fn u4_a_half_filled_form_comes_back_and_an_interrupted_call_is_not_sent_again() 
     let mut first = screen(sum());
     let mut history = History::default();
     for intent in press(&mut first, "7<f8><esc>8<esc>") {
-        if let Effect::Record(record) = intent {
+        if let Intent::Perform(Effect::Record(record)) = intent {
             history.apply(&record);
         }
     }
@@ -272,16 +299,20 @@ fn u4_a_half_filled_form_comes_back_and_an_interrupted_call_is_not_sent_again() 
 #[test]
 fn a_call_is_saved_and_copied_as_others_would_make_it() {
     let mut screen = screen(json!({"type": "object", "properties": {"t": {"type": "string"}}}));
-    let asked = press(&mut screen, "it's<ctrl-s>");
-    assert_eq!(asked, [Effect::AskLine(LinePrompt::Name, String::new())]);
-    let intents = screen.picked(CallPick::Line(LinePrompt::Name, "mine".to_owned()));
-    let Some(Effect::SaveCall(name, call)) = intents.last() else { panic!("{intents:?}") };
+    let line = press(&mut screen, "it's<ctrl-s>");
+    assert_eq!(line, [Intent::AskLine(LinePrompt::Name, String::new())]);
+    let pick = CallPick::Line(LinePrompt::Name, "mine".to_owned());
+    let intents = asked(|out| screen.picked(pick, out));
+    let Some(Intent::Perform(Effect::SaveCall(name, call))) = intents.last() else {
+        panic!("{intents:?}")
+    };
     assert_eq!((name.as_str(), call.arguments_value()), ("mine", json!({"t": "it's"})));
-    let Some(Effect::Choose(_, ways)) = press(&mut screen, "<ctrl-y>").pop() else { panic!() };
+    let Some(Intent::Choose(_, ways)) = press(&mut screen, "<ctrl-y>").pop() else { panic!() };
     assert_eq!(ways.len(), Export::ALL.len(), "curl needs an address, and there is the entry");
-    let intents = screen.picked(CallPick::Export(Export::CommandLine));
+    let pick = CallPick::Export(Export::CommandLine);
+    let intents = asked(|out| screen.picked(pick, out));
     let expected = r#"mcpdeck call memory.add '{"t":"it'\''s"}'"#;
-    assert_eq!(intents, [Effect::Copy(expected.to_owned())]);
+    assert_eq!(intents, [Intent::Perform(Effect::Copy(expected.to_owned()))]);
     let arguments = json!({"t": 1});
     let written = WrittenCall {
         subject: &screen.subject,
@@ -319,9 +350,9 @@ fn a_prompt_asks_for_completions_after_a_pause_and_ignores_late_ones() {
     let subject = subject(SubjectKind::Prompt, "greet", schema);
     let mut screen = CallScreen::new(subject, &History::default(), Timestamp(0));
     assert_eq!(press(&mut screen, "Os"), []);
-    assert_eq!(screen.tick(Timestamp(2_100_000)), []);
-    let asked = screen.tick(Timestamp(2_200_000));
-    let (params, ticket) = completion(&asked);
+    assert_eq!(asked(|out| screen.tick(Timestamp(2_100_000), out)), []);
+    let completions = asked(|out| screen.tick(Timestamp(2_200_000), out));
+    let (params, ticket) = completion(&completions);
     assert_eq!(params["ref"], json!({"type": "ref/prompt", "name": "greet"}));
     assert_eq!(params["argument"], json!({"name": "city", "value": "Os"}));
     let answer = json!({"completion": {"values": ["Oslo"]}});
@@ -339,15 +370,15 @@ fn the_first_field_is_completed_before_a_key_and_another_with_what_stands_in_it(
     let schema = json!({"type": "object", "properties": fields});
     let subject = subject(SubjectKind::Template, "map://{city}/{street}", schema);
     let mut screen = CallScreen::new(subject, &History::default(), Timestamp(0));
-    let asked = screen.tick(Timestamp(200_000));
-    let (params, ticket) = completion(&asked);
+    let completions = asked(|out| screen.tick(Timestamp(200_000), out));
+    let (params, ticket) = completion(&completions);
     let reference = json!({"type": "ref/resource", "uri": "map://{city}/{street}"});
     let first = json!({"ref": reference, "argument": {"name": "city", "value": ""}});
     assert_eq!(params, first);
     screen.suggested(ticket, &json!({"completion": {"values": ["Oslo"]}}));
     press(&mut screen, "<ctrl-space><down>");
-    let asked = screen.tick(Timestamp(9_000_000));
-    let (params, _) = completion(&asked);
+    let completions = asked(|out| screen.tick(Timestamp(9_000_000), out));
+    let (params, _) = completion(&completions);
     assert_eq!(params["argument"], json!({"name": "street", "value": ""}));
     assert_eq!(params["context"], json!({"arguments": {"city": "Oslo"}}));
 }
@@ -400,7 +431,9 @@ fn the_call_screen_reads_well() {
     let mut screen = screen(schema);
     press(&mut screen, "<down><enter>Ada<tab>person");
     press(&mut screen, "<f5>");
-    screen.ended(1, Ok(outcome(json!({"content": [{"type": "text", "text": "[{\"name\":\"Ada\"}]"}], "structuredContent": {"n": 1}}), false)));
+    asked(|out| {
+        screen.ended(1, Ok(outcome(json!({"content": [{"type": "text", "text": "[{\"name\":\"Ada\"}]"}], "structuredContent": {"n": 1}}), false)), out)
+    });
     insta::assert_snapshot!(drawn(&mut screen, 96, 26));
 }
 
@@ -408,7 +441,13 @@ fn the_call_screen_reads_well() {
 fn drawing_never_panics_at_any_size() {
     let mut screen = screen(sum());
     press(&mut screen, "2<f8>");
-    screen.ended(1, Ok(outcome(json!({"content": [{"type": "text", "text": "x"}]}), false)));
+    asked(|out| {
+        screen.ended(
+            1,
+            Ok(outcome(json!({"content": [{"type": "text", "text": "x"}]}), false)),
+            out,
+        )
+    });
     for width in (0..170).step_by(7) {
         for height in 0..30 {
             drawn(&mut screen, width, height);
@@ -448,7 +487,7 @@ fn a_call_shows_what_happens_while_it_runs_and_where_its_time_went() {
     let waits = screen.runs[0].waits(Timestamp(9_000_000));
     assert_eq!(waits.len(), 1);
     assert_eq!((waits[0].0, waits[0].1), (Timestamp(2_000_000), Timestamp(5_000_000)));
-    screen.ended(1, Ok(outcome(json!({"content": []}), false)));
+    asked(|out| screen.ended(1, Ok(outcome(json!({"content": []}), false)), out));
     let ended = drawn(&mut screen, 100, 24);
     assert!(ended.contains("sent ├") && ended.contains('┤'), "{ended}");
 }
@@ -458,12 +497,13 @@ fn a_call_that_the_user_cancelled_says_so_and_how_long_it_ran() {
     let mut screen = screen(sum());
     press(&mut screen, "2<f8><ctrl-x>");
     screen.now_is(Timestamp(3_600_000));
-    let records = screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "by the caller")));
+    let records =
+        asked(|out| screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "by the caller")), out));
     let ended = drawn(&mut screen, 100, 24);
     assert!(ended.contains("cancelled by you after 1.6 s"), "{ended}");
     assert!(!ended.contains("by the caller"), "{ended}");
     let millis = records.iter().find_map(|record| match record {
-        Effect::Record(HistoryRecord::Ended { millis, .. }) => Some(*millis),
+        Intent::Perform(Effect::Record(HistoryRecord::Ended { millis, .. })) => Some(*millis),
         _ => None,
     });
     assert_eq!(millis, Some(1600));
@@ -475,17 +515,17 @@ fn a_result_is_shared_in_the_way_that_is_chosen_and_the_last_one_is_offered_firs
     press(&mut screen, "2<f8>");
     let text = "<b>3</b> & more";
     let result = json!({"content": [{"type": "text", "text": text}]});
-    screen.ended(1, Ok(outcome(result, false)));
+    asked(|out| screen.ended(1, Ok(outcome(result, false)), out));
     let offered = |screen: &mut CallScreen| match press(screen, "y").pop() {
-        Some(Effect::Choose(_, ways)) => ways,
+        Some(Intent::Choose(_, ways)) => ways,
         other => panic!("{other:?}"),
     };
     let first = |ways: &[Choice]| ways.first().map(|way| way.words.to_string());
     assert_eq!(first(&offered(&mut screen)).as_deref(), Some("the value under the cursor"));
-    assert_eq!(screen.picked(CallPick::Value), [Effect::Copy(text.to_owned())]);
-    let Some(Effect::Save { name, content }) = screen.picked(CallPick::Page).pop() else {
-        panic!("a page")
-    };
+    let value = asked(|out| screen.picked(CallPick::Value, out));
+    assert_eq!(value, [Intent::Perform(Effect::Copy(text.to_owned()))]);
+    let page = asked(|out| screen.picked(CallPick::Page, out)).pop();
+    let Some(Intent::Perform(Effect::Save { name, content })) = page else { panic!("a page") };
     assert_eq!(name.to_str(), Some("memory-add.html"));
     let page = String::from_utf8(content).expect("text");
     assert!(

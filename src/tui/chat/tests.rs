@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::intent::Intent;
 
 const AREA: Rect = Rect::new(0, 0, 80, 24);
 
@@ -20,8 +21,8 @@ fn act(screen: &mut ChatScreen, action: Action) -> Option<ChatCommand> {
     let mut out = Out::default();
     screen.apply(action, &mut out);
     screen.lay_out(&Styles::default(), AREA);
-    out.effects.into_iter().find_map(|effect| match effect {
-        Effect::Chat(command) => Some(command),
+    out.intents.into_iter().find_map(|intent| match intent {
+        Intent::Perform(Effect::Chat(command)) => Some(command),
         _ => None,
     })
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use terminal::graphics::Placement;
 
 use crate::chat::call::ChatCall;
-use crate::effect::Effect;
+use crate::effect::{Effect, Existing};
 use crate::form::draw::{Styles, put};
 use crate::keymap::{KeyScope, Keymap};
 use crate::message::{Message, ViewToken};
@@ -57,6 +57,13 @@ impl ChatCallScreen {
         Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height }
     }
 
+    /// Writes the file that the result offers, if it does.
+    fn save_file(&mut self, out: &mut Out) {
+        if let Some((name, content)) = self.view.take_file() {
+            out.effect(Effect::SaveAs { path: name.into(), content, existing: Existing::Keep });
+        }
+    }
+
     /// Whether an action means something for one call.
     const fn means(action: Action) -> bool {
         use Action as A;
@@ -95,24 +102,22 @@ impl Screen for ChatCallScreen {
     }
 
     fn act(&mut self, action: Action, _: Ui<'_>, out: &mut Out) {
-        let effect = match (action, self.search.take()) {
-            (Action::Open, Some(typed)) => self.view.search(typed.text()),
-            (Action::Back, None) => return out.close(),
-            (Action::Search, None) => {
-                self.search = Some(TextInput::default());
-                None
-            }
-            (action, None) if Self::means(action) => self.view.apply(action),
-            _ => None,
-        };
-        out.effects.extend(effect);
+        match (action, self.search.take()) {
+            (Action::Open, Some(typed)) => self.view.search(typed.text(), out),
+            (Action::Back, None) => out.close(),
+            (Action::Search, None) => self.search = Some(TextInput::default()),
+            (action, None) if Self::means(action) => self.view.apply(action, out),
+            _ => {}
+        }
+        self.save_file(out);
     }
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
         match gesture {
             Gesture::Scroll { delta, .. } => self.view.move_by(delta),
             Gesture::Click(at) | Gesture::DoubleClick(at) => {
-                out.effects.extend(self.view.click(at, Self::inner(ui.area)));
+                self.view.click(at, Self::inner(ui.area), out);
+                self.save_file(out);
             }
         }
     }

@@ -1,5 +1,5 @@
 //! State that servers hold for the host: resource subscriptions, and calls that run as tasks. What
-//! runs tells its subscriptions and their updates itself; a recording has only its messages. Pure.
+//! runs tells them itself; a recording has only its messages. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,18 @@ use super::Model;
 use crate::pick::{Choice, Pick};
 use crate::prelude::*;
 use deck::{Order, ResourceUpdates, ServerCommand, UpdatedResource};
-use protocol::{Direction, MessageKind, TrafficRecord};
+use protocol::{Direction, MessageKind, ServerTask, ServerTasks, TrafficRecord};
 
-/// Most of each that are kept; beyond that the first by key are dropped.
+/// Most subscriptions that are kept; beyond that the first by key are dropped.
 const MAX_WATCHED: usize = 1_000;
 
 /// Subscriptions and tasks, by server and URI or id.
 #[derive(Debug, Default)]
 pub struct Watched {
     subscriptions: BTreeMap<(ServerName, String), WatchedSubscription>,
-    tasks: BTreeMap<(ServerName, String), WatchedTask>,
+    tasks: BTreeMap<ServerName, Vec<ServerTask>>,
+    /// The tasks of a recording.
+    replayed: BTreeMap<ServerName, ServerTasks>,
 }
 
 #[derive(Debug)]
@@ -26,13 +28,6 @@ struct WatchedSubscription {
     since: Timestamp,
     updated: Option<Timestamp>,
     updates: u64,
-}
-
-#[derive(Debug)]
-struct WatchedTask {
-    tool: SafeText,
-    state: SafeText,
-    began: Timestamp,
 }
 
 impl Watched {
@@ -47,6 +42,11 @@ impl Watched {
                 self.subscribe((server.clone(), uri.to_string()), now);
             }
         }
+    }
+
+    /// Replaces the tasks of all servers.
+    pub fn set_tasks(&mut self, all: BTreeMap<ServerName, Vec<ServerTask>>) {
+        self.tasks = all;
     }
 
     /// Counts updates of subscribed resources.
@@ -96,36 +96,32 @@ impl Watched {
                 let resources = vec![UpdatedResource { server, uri, count: 1 }];
                 self.update(&ResourceUpdates { resources, missed: false }, record.at);
             }
-            _ => self.take(record),
-        }
-    }
-
-    /// Learns of tasks from a message.
-    pub fn take(&mut self, record: &TrafficRecord) {
-        let method = record.method.as_deref().unwrap_or_default();
-        let body = || serde_json::from_str::<Value>(&record.body).unwrap_or_default();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let at = |uri: String| (record.server.clone(), uri);
-        match (record.direction, record.kind, method) {
-            (Direction::In, MessageKind::Response, "tools/call")
-                if record.body.contains("\"taskId\"") =>
-            {
-                let task = &body()["result"]["task"];
-                let id = text(&task["taskId"]);
-                if !id.is_empty() {
+            (Direction::In, MessageKind::Response, "tools/call") => {
+                if record.body.contains("\"taskId\"") {
                     let tool = record.target.clone().unwrap_or_default();
-                    let state = SafeText::line(&text(&task["status"]));
-                    self.tasks.insert(at(id), WatchedTask { tool, state, began: record.at });
-                    self.tasks.len().gt(&MAX_WATCHED).then(|| self.tasks.pop_first());
+                    let task = &body()["result"]["task"];
+                    let task = ServerTask::from_result(task, tool, record.at);
+                    self.replay_task(record, |tasks| {
+                        task.into_iter().for_each(|one| tasks.add(one))
+                    });
                 }
             }
             (Direction::In, MessageKind::Response, "tasks/get" | "tasks/cancel") => {
-                self.state(record, &body()["result"]);
+                self.replay_task(record, |tasks| tasks.report(&body()["result"]));
             }
             (Direction::In, MessageKind::Notification, "notifications/tasks/status") => {
-                self.state(record, &body()["params"]);
+                self.replay_task(record, |tasks| tasks.report(&body()["params"]));
             }
             _ => {}
+        }
+    }
+
+    fn replay_task(&mut self, record: &TrafficRecord, learn: impl FnOnce(&ServerTasks)) {
+        let tasks = self.replayed.entry(record.server.clone()).or_default();
+        learn(tasks);
+        let list = tasks.list();
+        if !list.is_empty() {
+            self.tasks.insert(record.server.clone(), list);
         }
     }
 
@@ -133,15 +129,6 @@ impl Watched {
         let fresh = WatchedSubscription { since, updated: None, updates: 0 };
         self.subscriptions.entry(at).or_insert(fresh);
         self.subscriptions.len().gt(&MAX_WATCHED).then(|| self.subscriptions.pop_first());
-    }
-
-    fn state(&mut self, record: &TrafficRecord, task: &Value) {
-        let (Some(id), Some(state)) = (task["taskId"].as_str(), task["status"].as_str()) else {
-            return;
-        };
-        if let Some(task) = self.tasks.get_mut(&(record.server.clone(), id.to_owned())) {
-            task.state = SafeText::line(state);
-        }
     }
 }
 
@@ -174,15 +161,17 @@ impl Model {
                 ],
             )
         });
-        let tasks = self.watched.tasks.iter().map(|((server, id), task)| {
-            let words = ink!("{}  {}  {}", Self::name(server), &task.tool, Ink::line(id));
+        let tasks = self.watched.tasks.iter();
+        let tasks = tasks.flat_map(|(server, tasks)| tasks.iter().map(move |task| (server, task)));
+        let tasks = tasks.map(|(server, task)| {
+            let words = ink!("{}  {}  {}", Self::name(server), &task.tool, Ink::line(&task.id));
             let ask = |method| {
-                let request = json!({"method": method, "params": {"taskId": id}});
+                let request = json!({"method": method, "params": {"taskId": task.id}});
                 Pick::Request(server.clone(), Box::new(request))
             };
             row(
                 &words,
-                ink!("task {}, began {}", &task.state, self.when(task.began)),
+                ink!("task {}, began {}", &task.status, self.when(task.began)),
                 vec![
                     does("Get the result of the task", ask("tasks/result")),
                     does("Get the state of the task", ask("tasks/get")),

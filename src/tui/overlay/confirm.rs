@@ -1,6 +1,7 @@
 //! A yes/no question; nothing happens without a yes.
 
 use crate::effect::{ConfigCommand, Effect};
+use crate::intent::Intent;
 use crate::keymap::KeyScope;
 use crate::model::Model;
 use crate::pane::{Cx, Gesture, Out, Ui};
@@ -16,7 +17,7 @@ pub struct Confirm {
     /// What it means.
     lines: Vec<Ink>,
     /// What a yes does.
-    yes: Vec<Effect>,
+    yes: Vec<Intent>,
     /// The change of the configuration it is about. It opened unprompted: a yes counts only after
     /// there was time to read.
     plan: Option<ConfigChange>,
@@ -28,13 +29,13 @@ const BOTH_COLUMNS: u16 = 20;
 
 impl Confirm {
     /// A question raised by the user's own key.
-    pub const fn new(title: Ink, lines: Vec<Ink>, yes: Vec<Effect>) -> Self {
+    pub const fn new(title: Ink, lines: Vec<Ink>, yes: Vec<Intent>) -> Self {
         Self { title, lines, yes, plan: None }
     }
 
     /// Whether to apply a changed configuration; `lines` says what it changes.
     pub fn plan(plan: ConfigChange, lines: Vec<Ink>) -> Self {
-        let yes = vec![Effect::Config(ConfigCommand::Apply)];
+        let yes = vec![Effect::Config(ConfigCommand::Apply).into()];
         let title = ink!("apply the changed configuration?");
         Self { plan: Some(plan), ..Self::new(title, lines, yes) }
     }
@@ -50,7 +51,7 @@ impl Confirm {
 
     /// Whether a yes quits: then the key that quits from anywhere is a yes too.
     fn quits(&self) -> bool {
-        self.yes == [Effect::Quit]
+        self.yes == [Intent::Perform(Effect::Quit)]
     }
 }
 
@@ -77,7 +78,7 @@ impl Screen for Confirm {
             Action::Back => out.close(),
             Action::Confirm | Action::QuitNow => {
                 out.close();
-                out.effects.append(&mut self.yes);
+                out.intents.append(&mut self.yes);
             }
             _ => {}
         }
@@ -87,7 +88,7 @@ impl Screen for Confirm {
         let Gesture::Click(at) = gesture else { return };
         if at.y + 1 == ui.area.bottom() {
             match at.x.saturating_sub(ui.area.x) {
-                0..YES_COLUMNS => out.effect(Effect::Pick(Pick::Action(Action::Confirm))),
+                0..YES_COLUMNS => out.intend(Intent::Pick(Pick::Action(Action::Confirm))),
                 YES_COLUMNS..BOTH_COLUMNS => out.close(),
                 _ => {}
             }

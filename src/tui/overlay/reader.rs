@@ -1,6 +1,6 @@
 //! A text to read: fixed, or kept up to date.
 
-use crate::effect::Effect;
+use crate::intent::Intent;
 use crate::keymap::KeyScope;
 use crate::model::Model;
 use crate::overlay::reader_width;
@@ -29,7 +29,7 @@ pub struct TextReader {
 }
 
 type WriteText = dyn Fn(Ui<'_>) -> Doc;
-type WhenClosed = dyn Fn(&Model) -> Option<Effect>;
+type WhenClosed = dyn Fn(&Model, &mut Out);
 
 impl TextReader {
     /// A fixed text.
@@ -49,14 +49,16 @@ impl TextReader {
 
     /// Does this when it is closed.
     #[must_use]
-    pub fn closing(self, closed: impl Fn(&Model) -> Option<Effect> + 'static) -> Self {
+    pub fn closing(self, closed: impl Fn(&Model, &mut Out) + 'static) -> Self {
         Self { closed: Some(Box::new(closed)), ..self }
     }
 }
 
 impl TextReader {
     fn close(&self, model: &Model, out: &mut Out) {
-        out.effects.extend(self.closed.as_ref().and_then(|closed| closed(model)));
+        if let Some(closed) = &self.closed {
+            closed(model, out);
+        }
         out.close();
     }
 
@@ -121,7 +123,7 @@ impl Screen for TextReader {
             Action::Back | Action::Open | Action::Help => self.close(ui.model, out),
             Action::BlackBox | Action::ServerInfo => {
                 self.close(ui.model, out);
-                out.effect(Effect::Pick(Pick::Action(action)));
+                out.intend(Intent::Pick(Pick::Action(action)));
             }
             Action::Copy | Action::CopyAll => out.copy(self.plain()),
             Action::Save => out.save("mcpdeck-text.txt", self.plain()),

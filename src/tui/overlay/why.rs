@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::call::WhyCall;
 use crate::effect::{ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use crate::glyph::state_role;
+use crate::intent::Intent;
 use crate::keymap::KeyScope;
 use crate::model::{Model, Todo};
 use crate::overlay::reader_width;
@@ -46,7 +47,7 @@ struct WhyFix {
     /// What it does.
     words: Ink,
     /// How, when it is chosen.
-    effects: Vec<Effect>,
+    intents: Vec<Intent>,
     /// Whether the page closes, as something else is shown.
     leaves: bool,
 }
@@ -86,7 +87,7 @@ impl WhyDialog {
         if fix.leaves {
             out.close();
         }
-        out.effects.extend(fix.effects.iter().cloned());
+        out.intents.extend(fix.intents.iter().cloned());
         self.applied = Some(fix.words.clone());
         self.page.top = 0;
     }
@@ -369,31 +370,31 @@ fn row_fixes(model: &Model, row: &RedRow) -> Vec<WhyFix> {
     };
     if let Some((file, line)) = &row.place {
         let words = ink!("open {} at line {}", Ink::line(&file.display().to_string()), *line);
-        let open = leave(words, vec![Effect::EditFile(file.clone(), *line)]);
-        fixes.retain(|other| other.effects != open.effects);
+        let open = leave(words, vec![Effect::EditFile(file.clone(), *line).into()]);
+        fixes.retain(|other| other.intents != open.intents);
         fixes.insert(0, open);
         if model.situation.undo {
-            let undo = vec![Effect::Config(ConfigCommand::Undo)];
+            let undo = vec![Effect::Config(ConfigCommand::Undo).into()];
             fixes.insert(1, fix(ink!("undo the last change of the file"), undo));
         }
     }
     fixes
 }
 
-fn fix(words: Ink, effects: Vec<Effect>) -> WhyFix {
-    WhyFix { words, effects, leaves: false }
+fn fix(words: Ink, intents: Vec<Intent>) -> WhyFix {
+    WhyFix { words, intents, leaves: false }
 }
 
-fn leave(words: Ink, effects: Vec<Effect>) -> WhyFix {
-    WhyFix { words, effects, leaves: true }
+fn leave(words: Ink, intents: Vec<Intent>) -> WhyFix {
+    WhyFix { words, intents, leaves: true }
 }
 
-fn order(name: &ServerName, command: ServerCommand) -> Vec<Effect> {
-    vec![Effect::Order(Order::Server(name.clone(), command))]
+fn order(name: &ServerName, command: ServerCommand) -> Vec<Intent> {
+    vec![Effect::Order(Order::Server(name.clone(), command)).into()]
 }
 
-fn change(change: FileChange) -> Vec<Effect> {
-    vec![Effect::Config(ConfigCommand::Change(change))]
+fn change(change: FileChange) -> Vec<Intent> {
+    vec![Effect::Config(ConfigCommand::Change(change)).into()]
 }
 
 /// What mends a server, the likeliest first; `lines` is what it has said about it.
@@ -409,14 +410,14 @@ fn server_fixes(model: &Model, name: &ServerName, lines: &[SafeText]) -> Vec<Why
             Some(Hold::Input(id)) => ink!("answer the input {}", Ink::line(id)),
             _ => ink!("read and approve what it would run"),
         };
-        fixes.push(leave(words, vec![Effect::Open(todo)]));
+        fixes.push(leave(words, vec![Intent::Open(todo)]));
     }
     let mut pending = model.view.pending.values();
     let sign_in = |kind: &RequestKind| *kind == RequestKind::SignIn;
     if let Some(request) = pending.find(|one| one.server == *name && sign_in(&one.kind)) {
-        fixes.push(leave(ink!("sign in"), vec![Effect::Open(Todo::Request(request.id))]));
+        fixes.push(leave(ink!("sign in"), vec![Intent::Open(Todo::Request(request.id))]));
     } else if !server.state.is_up() && (server.account.is_some() || !server.auth_steps.is_empty()) {
-        let sign_in = vec![Effect::Pick(Pick::OnServer(Action::SignIn, name.clone()))];
+        let sign_in = vec![Intent::Pick(Pick::OnServer(Action::SignIn, name.clone()))];
         fixes.push(leave(ink!("sign in again"), sign_in));
     }
     let down = if server.state.is_up() { &[] } else { server.last_words() };
@@ -434,7 +435,7 @@ fn server_fixes(model: &Model, name: &ServerName, lines: &[SafeText]) -> Vec<Why
         fixes.push(fix(words, steps));
     }
     if model.policy.held.iter().any(|held| *held.server == *name.as_str()) {
-        let held = Effect::Open(Todo::Held(name.clone()));
+        let held = Intent::Open(Todo::Held(name.clone()));
         fixes.push(leave(ink!("review what changed in its definitions"), vec![held]));
     }
     if let Some(entry) = entry.filter(|_| is_slow_start(server)) {
@@ -452,24 +453,24 @@ fn server_fixes(model: &Model, name: &ServerName, lines: &[SafeText]) -> Vec<Why
         ("start it again", ServerCommand::Restart)
     };
     fixes.push(fix(ink!("{}", word), order(name, command)));
-    let edit = Effect::Config(ConfigCommand::OpenEntry(name.clone()));
+    let edit = Effect::Config(ConfigCommand::OpenEntry(name.clone())).into();
     fixes.push(leave(ink!("edit its entry in a form"), vec![edit]));
     if let Some((file, line)) = model.place_of(Some(name)) {
         let words = ink!("open {} at line {}", Ink::line(&file.display().to_string()), line);
-        fixes.push(leave(words, vec![Effect::EditFile(file, line)]));
+        fixes.push(leave(words, vec![Effect::EditFile(file, line).into()]));
     }
     fixes.push(diagnostics(name));
     fixes
 }
 
 fn diagnostics(name: &ServerName) -> WhyFix {
-    let pick = Effect::Pick(Pick::OnServer(Action::BlackBox, name.clone()));
+    let pick = Intent::Pick(Pick::OnServer(Action::BlackBox, name.clone()));
     leave(ink!("read all diagnostics of the server"), vec![pick])
 }
 
 /// What mends a failed call, the likeliest first.
 fn call_fixes(model: &Model, call: &WhyCall) -> Vec<WhyFix> {
-    let act = |action| vec![Effect::Pick(Pick::Action(action))];
+    let act = |action| vec![Intent::Pick(Pick::Action(action))];
     let mut fixes = Vec::new();
     let entry = model.entry(&call.server);
     match call.code {
@@ -555,7 +556,7 @@ fn unbuilt(model: &Model, server: &ServerView, said: &[SafeText]) -> Option<Stri
 }
 
 /// Runs `npm install` in a folder, with the terminal.
-fn npm_install(folder: String) -> Effect {
+fn npm_install(folder: String) -> Intent {
     let command = UserCommand {
         key: String::new(),
         run: format!("cd {} && npm install", base::text::quoted(&folder)),
@@ -565,5 +566,5 @@ fn npm_install(folder: String) -> Effect {
         terminal: true,
         name: "npm install".to_owned(),
     };
-    Effect::Run(Box::new(FilledCommand { command, values: [None, None, None] }))
+    Effect::Run(Box::new(FilledCommand { command, values: [None, None, None] })).into()
 }

@@ -3,6 +3,7 @@
 
 use crate::effect::{Effect, Order, ServerCommand};
 use crate::find::{self, SearchFields};
+use crate::intent::Intent;
 use crate::keymap::KeyScope;
 use crate::model::Model;
 use crate::pane::servers::unstable;
@@ -343,7 +344,7 @@ impl Pane for CatalogPane {
                     Self::seen(entry, ui, out);
                 }
                 let wire = Arc::clone(&entry.wire);
-                out.effect(Effect::OpenEntry(entry.server.clone(), entry.list, wire));
+                out.intend(Intent::OpenEntry(entry.server.clone(), entry.list, wire));
             }
             Action::Sort => {
                 self.sort.next();

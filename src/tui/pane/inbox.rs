@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 
 use crate::effect::{Effect, Order};
 use crate::filter::contains;
+use crate::intent::Intent;
 use crate::keymap::KeyScope;
 use crate::model::{Model, Todo, kind_word};
 use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
@@ -39,9 +40,9 @@ impl InboxPane {
     fn open(&mut self, out: &mut Out) -> bool {
         match self.browser.selected() {
             Some(InboxRow::Request(request) | InboxRow::Kept(request, _)) => {
-                out.effect(Effect::Open(Todo::Request(request.id)));
+                out.intend(Intent::Open(Todo::Request(request.id)));
             }
-            Some(InboxRow::Other(todo)) => out.effect(Effect::Open(todo.clone())),
+            Some(InboxRow::Other(todo)) => out.intend(Intent::Open(todo.clone())),
             Some(InboxRow::Group { group, .. }) => self.grouping.turn(&group.clone()),
             None => return false,
         }

@@ -98,7 +98,9 @@ impl ServersPane {
     fn leave_detail(&mut self, model: &Model, out: &mut Out) {
         if self.part == BrowserPart::Detail {
             self.part = BrowserPart::List;
-            out.effects.extend(self.list.selected().and_then(|name| removals_seen(model, name)));
+            if let Some(name) = self.list.selected() {
+                removals_seen(model, name, out);
+            }
         }
     }
 }

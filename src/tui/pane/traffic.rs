@@ -1,7 +1,7 @@
 //! Every message of every server: filter language, follow and freeze, pairs, operations, export.
 
-use crate::effect::Effect;
 use crate::filter::{Filter, completions};
+use crate::intent::Intent;
 use crate::keymap::KeyScope;
 use crate::model::{Model, zoned};
 use crate::pane::{Availability, Cx, Gesture, Out, Pane, RedRow, Ui, when};
@@ -158,7 +158,7 @@ impl TrafficPane {
         match action {
             Action::Copy => {
                 if let Some(message) = self.shared(ui.model) {
-                    out.effect(Effect::Pick(Pick::ShareMessages(Box::new(message))));
+                    out.intend(Intent::Pick(Pick::ShareMessages(Box::new(message))));
                 }
             }
             Action::CopyAll => {

@@ -366,6 +366,7 @@ mod tests {
     use crate::action::Action as C;
     use crate::call::run::Difference;
     use crate::result::ResultView;
+    use crate::result::tests::{applied, finds};
 
     fn answer(text: &str) -> Payload {
         json!({"content": [{"type": "text", "text": text}]}).into()
@@ -413,7 +414,7 @@ mod tests {
                 assert!(drawn.contains(&format!("new{n}")), "{drawn}");
             }
             assert!(drawn.contains("-…") && drawn.contains("+…"), "{drawn}");
-            view.apply(C::SideBySide);
+            applied(&mut view, C::SideBySide);
         }
         // Rows that do not fit are reached by scrolling.
         let mut seen = screen(&mut view, 60, 6);
@@ -427,17 +428,17 @@ mod tests {
     #[test]
     fn every_difference_of_a_long_line_can_be_seen_in_one_row_that_moves() {
         let mut view = compared(&scattered("old"), &scattered("new"));
-        view.apply(C::Wrap);
+        applied(&mut view, C::Wrap);
         let first = screen(&mut view, 80, 10);
         assert!(first.contains("- all of it: old1") && !first.contains("old2"), "{first}");
         let mut seen = String::new();
         for _ in 0..200 {
-            assert_eq!(view.apply(C::SidewaysRight), None);
+            assert!(applied(&mut view, C::SidewaysRight).notice.is_none());
             seen += &screen(&mut view, 80, 10);
         }
         assert!(seen.contains("new2") && seen.contains("old3"), "{seen}");
         for _ in 0..200 {
-            view.apply(C::SidewaysLeft);
+            applied(&mut view, C::SidewaysLeft);
         }
         assert_eq!(screen(&mut view, 80, 10), first);
     }
@@ -451,11 +452,11 @@ mod tests {
         for wrap in [true, false] {
             let _ = screen(&mut view, 60, 4);
             if !wrap {
-                view.apply(C::Wrap);
+                applied(&mut view, C::Wrap);
                 let _ = screen(&mut view, 60, 4);
             }
             for _ in 0..4 {
-                assert_eq!(view.search("needle"), None);
+                assert!(finds(&mut view, "needle"));
                 let drawn = screen(&mut view, 60, 4);
                 assert!(drawn.contains("needle"), "{wrap}: {drawn}");
             }
@@ -469,10 +470,10 @@ mod tests {
         let lines = lines.concat();
         let mut view = compared(&lines, &lines.replace("old", "new"));
         let _ = screen(&mut view, 50, 8);
-        view.search("word 2");
+        finds(&mut view, "word 2");
         let top = screen(&mut view, 50, 8);
         for action in [C::Wrap, C::Wrap, C::SideBySide, C::SideBySide] {
-            view.apply(action);
+            applied(&mut view, action);
         }
         assert_eq!(screen(&mut view, 50, 8), top);
     }

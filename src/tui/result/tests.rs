@@ -10,13 +10,28 @@ use super::content::BlockKind;
 use super::tree::Tree;
 use super::view::ResultView;
 use crate::action::Action;
-use crate::effect::Effect;
 use crate::form::draw::Styles;
+use crate::intent::Intent;
+use crate::pane::{NoticeText, Out};
 use config::ContentLimits;
 use protocol::Payload;
 
 fn view(result: Value) -> ResultView {
     ResultView::new(result.into(), Vec::new())
+}
+
+/// What an action asks for and says.
+pub(super) fn applied(view: &mut ResultView, action: Action) -> Out {
+    let mut out = Out::default();
+    view.apply(action, &mut out);
+    out
+}
+
+/// Whether a search finds something.
+pub(super) fn finds(view: &mut ResultView, needle: &str) -> bool {
+    let mut out = Out::default();
+    view.search(needle, &mut out);
+    out.notice.is_none()
 }
 
 fn screen(view: &mut ResultView, width: u16, height: u16) -> String {
@@ -182,13 +197,14 @@ fn s32_links_and_svg_are_shown_and_only_opened_when_asked() {
     );
     assert_eq!(view.picture_job(), None, "nobody decodes it");
     assert_eq!(
-        view.apply(Action::Open),
-        Some(Effect::OpenResource("http://169.254.169.254/latest/meta-data".into()))
+        applied(&mut view, Action::Open).intents,
+        [Intent::OpenResource("http://169.254.169.254/latest/meta-data".into())]
     );
-    view.apply(Action::NextBlock);
-    assert!(
-        matches!(view.apply(Action::Save), Some(Effect::SaveAs { path: name, content, .. }) if name.as_os_str() == "mcpdeck-result.svg" && content.bytes().is_ok_and(|bytes| bytes.starts_with(b"<svg")))
-    );
+    applied(&mut view, Action::NextBlock);
+    applied(&mut view, Action::Save);
+    let (name, content) = view.take_file().expect("a file");
+    assert_eq!(name, "mcpdeck-result.svg");
+    assert!(content.bytes().is_ok_and(|bytes| bytes.starts_with(b"<svg")));
 }
 
 #[test]
@@ -201,7 +217,7 @@ fn nothing_of_a_result_reaches_the_screen_as_a_control_character() {
     for _ in 0..3 {
         let drawn = screen(&mut view, 90, 40);
         assert!(!drawn.chars().any(|c| c.is_control() && c != '\n'), "{drawn:?}");
-        view.apply(Action::NextTab);
+        applied(&mut view, Action::NextTab);
     }
     assert!(!super::content::suffix(evil).chars().any(|c| !c.is_ascii_alphanumeric()));
 }
@@ -211,7 +227,7 @@ fn markdown_is_rendered_and_can_be_seen_plain() {
     let text = "# Title\n\nSome **bold** and `code`.\n\n- one\n- two\n\n```\nlet x = 1;\n```\n[here](http://there/)";
     let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
     insta::assert_snapshot!(screen(&mut view, 40, 14));
-    view.apply(Action::Markdown);
+    applied(&mut view, Action::Markdown);
     assert!(screen(&mut view, 40, 14).contains("**bold**"));
 }
 
@@ -234,13 +250,13 @@ fn a_search_in_text_goes_from_match_to_match() {
         (0..500).map(|i| if i % 100 == 7 { "a hit here\n" } else { "nothing\n" }).collect();
     let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
     screen(&mut view, 40, 10);
-    assert_eq!(view.search("HIT"), None);
+    assert!(finds(&mut view, "HIT"));
     assert!(screen(&mut view, 40, 10).lines().nth(1).is_some_and(|l| l.contains("a hit here")));
     for _ in 0..6 {
-        assert_eq!(view.apply(Action::SearchNext), None);
+        assert!(applied(&mut view, Action::SearchNext).notice.is_none());
         assert!(screen(&mut view, 40, 10).lines().nth(1).is_some_and(|l| l.contains("a hit here")));
     }
-    assert!(matches!(view.search("absent"), Some(Effect::Say(_))));
+    assert!(!finds(&mut view, "absent"));
 }
 
 #[test]
@@ -283,10 +299,10 @@ fn wrapped_text_is_shown_to_its_end_and_uses_the_whole_width() {
 fn a_match_far_along_a_line_that_does_not_wrap_is_brought_into_sight() {
     let text = format!("{}needle\nshort\n{}needle", "x".repeat(300), "é".repeat(90));
     let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
-    view.apply(Action::Wrap);
+    applied(&mut view, Action::Wrap);
     screen(&mut view, 40, 4);
     for _ in 0..3 {
-        assert_eq!(view.search("needle"), None);
+        assert!(finds(&mut view, "needle"));
         let drawn = screen(&mut view, 40, 4);
         assert!(drawn.contains("needle"), "{drawn}");
     }
@@ -331,7 +347,7 @@ fn a_comparison_names_only_what_differs() {
     view.compare_with(&earlier.into(), true);
     let drawn = screen(&mut view, 40, 12);
     assert!(drawn.contains("- two") && drawn.contains("+ 2"), "{drawn}");
-    view.apply(Action::SideBySide);
+    applied(&mut view, Action::SideBySide);
     let beside = screen(&mut view, 60, 12);
     assert!(beside.lines().any(|l| l.contains("- two") && l.contains("+ 2")), "{beside}");
     let same = view.result.clone();
@@ -348,11 +364,14 @@ fn of_a_large_answer_the_beginning_is_shown_and_all_of_it_saved() {
     let mut view = ResultView::new(payload, Vec::new());
     let drawn = screen(&mut view, 120, 12);
     assert!(drawn.contains("of 500 elements of /structuredContent/items"), "{drawn}");
-    assert!(view.search("42").is_none() && view.search("499").is_some());
+    assert!(finds(&mut view, "42") && !finds(&mut view, "499"));
+    let refused = applied(&mut view, Action::CopyAll);
+    assert!(refused.intents.is_empty());
     assert!(
-        matches!(view.apply(Action::CopyAll), Some(Effect::Say(why)) if why.contains("{save}"))
+        matches!(&refused.notice, Some((NoticeText::WithKeys(why), _)) if why.contains("{save}"))
     );
-    let Some(Effect::SaveAs { content, .. }) = view.apply(Action::Save) else { panic!("saves") };
+    applied(&mut view, Action::Save);
+    let (_, content) = view.take_file().expect("a file");
     assert_eq!(content.bytes(), Ok(text.get().as_bytes().to_vec()));
 }
 

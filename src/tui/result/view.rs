@@ -1,13 +1,14 @@
 //! The viewer of one result: tabs, scrolling, search, folds, copying and saving. Changes nothing
-//! outside; it returns effects.
+//! outside.
 
 use std::collections::BTreeSet;
 
 use unicode_width::UnicodeWidthStr;
 
 use crate::call::run::Difference;
-use crate::effect::{Effect, Existing};
 use crate::form::draw::Styles;
+use crate::intent::Intent;
+use crate::pane::Out;
 use crate::prelude::*;
 use crate::result::compare::{CompareLayout, Comparison};
 use crate::result::content::{self, Block, BlockKind, Blocks, blocks, pretty};
@@ -65,6 +66,8 @@ pub struct ResultView {
     pub(super) structured: Option<Tree>,
     pub(super) comparison: Option<Comparison>,
     pub(super) needle: String,
+    /// A file to write, with its proposed name.
+    file: Option<(String, ResultFile)>,
 }
 
 impl ResultView {
@@ -208,12 +211,11 @@ impl ResultView {
         self.scroll = in_sight(self.scroll, tree.cursor, height);
     }
 
-    /// Performs an action; returns the effect it requests, if any.
-    pub fn apply(&mut self, action: Action) -> Option<Effect> {
+    /// Performs an action.
+    pub fn apply(&mut self, action: Action, out: &mut Out) {
         let page = isize::try_from(self.height.max(2)).unwrap_or(2) - 1;
         if let Some(rows) = action.steps(page) {
-            self.move_by(rows);
-            return None;
+            return self.move_by(rows);
         }
         match action {
             Action::SidewaysLeft => self.column = self.column.saturating_sub(8),
@@ -225,7 +227,7 @@ impl ResultView {
                 self.show(tab);
             }
             Action::NextBlock => self.next_block(),
-            Action::Open => return self.enter(),
+            Action::Open => self.enter(out),
             Action::Left | Action::Right => {
                 self.with_tree(|tree, value| tree.fold(value, action));
             }
@@ -233,7 +235,7 @@ impl ResultView {
                 self.plain = !self.plain;
                 self.stale = true;
             }
-            Action::Hex => return self.toggle_hex(),
+            Action::Hex => self.toggle_hex(out),
             Action::Wrap => {
                 self.wrap = !self.wrap;
                 self.column = 0;
@@ -244,17 +246,22 @@ impl ResultView {
                 self.beside = !self.beside;
                 self.lay_comparison();
             }
-            Action::SearchNext => return self.search_next(),
-            Action::Copy => return Some(self.copied()),
+            Action::SearchNext => self.search_next(out),
+            Action::Copy => self.copy(out),
             Action::CopyPath => {
-                let (tree, value) = self.tree()?;
-                return Some(Effect::Copy(tree.pointer(value)));
+                if let Some((tree, value)) = self.tree() {
+                    out.copy(tree.pointer(value));
+                }
             }
-            Action::CopyAll => return Some(self.copied_whole()),
-            Action::Save => return Some(self.saved()),
+            Action::CopyAll => self.copy_whole(out),
+            Action::Save => self.save(),
             _ => {}
         }
-        None
+    }
+
+    /// Takes the file that is to be written, with its proposed name.
+    pub fn take_file(&mut self) -> Option<(String, ResultFile)> {
+        self.file.take()
     }
 
     /// Compares with an earlier result of the same tool, and shows the difference; reports that
@@ -297,18 +304,17 @@ impl ResultView {
         }
     }
 
-    fn toggle_hex(&mut self) -> Option<Effect> {
+    fn toggle_hex(&mut self, out: &mut Out) {
         let block = self.blocks.get(self.block).filter(|_| self.tab == ResultTab::Content);
         if block.and_then(Block::binary).is_none() {
             let words = "only binary content has bytes to show; {next-block} chooses";
-            return Some(Effect::Say(words.to_owned()));
+            return out.refuse(words);
         }
         if !self.expanded.remove(&self.block) {
             self.expanded.insert(self.block);
         }
         self.lay_again(self.block);
         self.move_by(0);
-        None
     }
 
     fn next_block(&mut self) {
@@ -322,36 +328,38 @@ impl ResultView {
         self.scroll = above.min(last);
     }
 
-    fn enter(&mut self) -> Option<Effect> {
+    fn enter(&mut self, out: &mut Out) {
         if self.tab != ResultTab::Content {
             self.with_tree(|tree, value| tree.fold(value, Action::Open));
-            return None;
+            return;
         }
-        match &self.blocks.get(self.block)?.kind {
-            BlockKind::Link { uri, .. } => Some(Effect::OpenResource(uri.clone())),
-            BlockKind::Data { .. } => Some(self.saved()),
-            _ => None,
+        match self.blocks.get(self.block).map(|block| &block.kind) {
+            Some(BlockKind::Link { uri, .. }) => out.intend(Intent::OpenResource(uri.clone())),
+            Some(BlockKind::Data { .. }) => self.save(),
+            _ => {}
         }
     }
 
     // Searching in a result, and taking text out of it: search, copy, save.
 
     /// Searches for `needle` from here on.
-    pub fn search(&mut self, needle: &str) -> Option<Effect> {
+    pub fn search(&mut self, needle: &str, out: &mut Out) {
         needle.clone_into(&mut self.needle);
-        self.search_next()
+        self.search_next(out);
     }
 
-    pub(super) fn search_next(&mut self) -> Option<Effect> {
+    pub(super) fn search_next(&mut self, out: &mut Out) {
         let needle = self.needle.clone();
         if needle.is_empty() {
-            return None;
+            return;
         }
         let found = match self.with_tree(|tree, value| tree.search(value, &needle)) {
             Some(found) => found,
             None => self.search_text(&needle),
         };
-        (!found).then(|| Effect::Say(format!("not found: {needle}")))
+        if !found {
+            out.warn(ink!("not found: {}", Ink::line(&needle)));
+        }
     }
 
     fn search_text(&mut self, needle: &str) -> bool {
@@ -384,31 +392,41 @@ impl ResultView {
         true
     }
 
-    pub(super) fn copied(&self) -> Effect {
+    fn copy(&self, out: &mut Out) {
         if let Some((tree, value)) = self.tree() {
-            return copy_of(tree.current(value));
+            return copy_value(tree.current(value), out);
         }
         match self.blocks.get(self.block).map(|b| (&b.kind, &b.pointer)) {
-            Some((BlockKind::Text(text), _)) => copy_text(text.as_str()),
-            Some((BlockKind::Link { uri, .. }, _)) => Effect::Copy(uri.clone()),
-            Some((_, pointer)) => copy_of(self.result.pointer(pointer).unwrap_or(NOTHING)),
-            None => self.copied_whole(),
+            Some((BlockKind::Text(text), _)) => copy_text(text.as_str(), out),
+            Some((BlockKind::Link { uri, .. }, _)) => out.copy(uri.clone()),
+            Some((_, pointer)) => copy_value(self.result.pointer(pointer).unwrap_or(NOTHING), out),
+            None => self.copy_whole(out),
         }
     }
 
-    pub(super) fn copied_whole(&self) -> Effect {
-        if self.result.cut().is_some() { too_large() } else { copy_of(&self.result) }
+    fn copy_whole(&self, out: &mut Out) {
+        if self.result.cut().is_some() {
+            out.refuse(TOO_LARGE);
+        } else {
+            copy_value(&self.result, out);
+        }
     }
 
-    pub(super) fn saved(&self) -> Effect {
+    /// Offers a file for [`ResultView::take_file`].
+    fn save(&mut self) {
+        self.file = Some(self.to_save());
+    }
+
+    /// What would be written, and its proposed name.
+    fn to_save(&self) -> (String, ResultFile) {
         let block = self.blocks.get(self.block).filter(|_| self.tab == ResultTab::Content);
         if let Some(binary) = block.and_then(Block::binary) {
             let mime = block.map(|b| b.mime.as_str()).unwrap_or_default();
             let name = format!("mcpdeck-result.{}", content::suffix(mime));
-            return save(&name, ResultFile::Base64(binary.text.clone()));
+            return (name, ResultFile::Base64(binary.text.clone()));
         }
         if let Some(BlockKind::Text(text)) = block.map(|b| &b.kind) {
-            return save("mcpdeck-result.txt", ResultFile::Value(text.clone()));
+            return ("mcpdeck-result.txt".to_owned(), ResultFile::Value(text.clone()));
         }
         let place = match (self.tree(), block) {
             // For a large result, the value is only the beginning.
@@ -421,34 +439,32 @@ impl ResultView {
             (None, None) => String::new(),
         };
         let content = ResultFile::Value(SharedText::new(&self.result, place));
-        save("mcpdeck-result.json", content)
+        ("mcpdeck-result.json".to_owned(), content)
     }
 
     // The mouse in a result: tabs, rows of a tree, blocks of content.
 
-    /// Handles a click in the `area` of the result; returns the effect it requests, if any.
-    pub fn click(&mut self, at: Position, area: Rect) -> Option<Effect> {
+    /// Handles a click in the `area` of the result.
+    pub fn click(&mut self, at: Position, area: Rect, out: &mut Out) {
         if at.y == area.y {
             if let Some(tab) = self.tab_at(at.x - area.x) {
                 self.show(tab);
             }
-            return None;
+            return;
         }
         let line = usize::from(at.y - area.y - 1);
         if self.tab == ResultTab::Content {
-            self.click_content(self.scroll + line);
-            return None;
+            return self.click_content(self.scroll + line);
         }
-        let row = (self.scroll + line).checked_sub(self.notes(area.height - 1))?;
-        let (tree, _) = self.tree()?;
+        let row = (self.scroll + line).checked_sub(self.notes(area.height - 1));
+        let (Some(row), Some((tree, _))) = (row, self.tree()) else { return };
         if row >= tree.len() {
-            return None;
+            return;
         }
         if tree.cursor == row {
-            return self.apply(Action::Open);
+            return self.apply(Action::Open, out);
         }
         self.with_tree(|tree, _| tree.cursor = row);
-        None
     }
 
     fn tab_at(&self, column: u16) -> Option<ResultTab> {
@@ -514,29 +530,26 @@ const MAX_CLIPBOARD_BYTES: usize = 1 << 20;
 /// Shown where there is no value.
 pub(super) const NOTHING: &Value = &Value::Null;
 
-/// Saves a file under a proposed name.
-fn save(name: &str, content: ResultFile) -> Effect {
-    Effect::SaveAs { path: name.into(), content, existing: Existing::Keep }
-}
-
 /// Copies a value, a text without its quotes; shows a message if it is too large.
-pub(super) fn copy_of(value: &Value) -> Effect {
+fn copy_value(value: &Value, out: &mut Out) {
     if let Some(text) = value.as_str() {
-        return copy_text(text);
+        return copy_text(text, out);
     }
     match pretty(value, MAX_CLIPBOARD_BYTES) {
-        (_, true) => too_large(),
-        (text, false) => Effect::Copy(text),
+        (_, true) => out.refuse(TOO_LARGE),
+        (text, false) => out.copy(text),
     }
 }
 
-fn copy_text(text: &str) -> Effect {
-    if text.len() > MAX_CLIPBOARD_BYTES { too_large() } else { Effect::Copy(text.to_owned()) }
+fn copy_text(text: &str, out: &mut Out) {
+    if text.len() > MAX_CLIPBOARD_BYTES {
+        out.refuse(TOO_LARGE);
+    } else {
+        out.copy(text.to_owned());
+    }
 }
 
-fn too_large() -> Effect {
-    Effect::Say("too large for the clipboard (1 MiB); {save} writes it to a file".to_owned())
-}
+const TOO_LARGE: &str = "too large for the clipboard (1 MiB); {save} writes it to a file";
 
 /// Most text that is parsed to compare it with the structured content.
 const MAX_COMPARED_BYTES: usize = 256 << 10;

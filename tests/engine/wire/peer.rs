@@ -175,6 +175,7 @@ fn rig_of(
         events: events_in,
         approvals: Arc::new(TestDesk { asked: asked_in, script, outside_calls }),
         bytes: Arc::new(ByteCount::default()),
+        tasks: Arc::default(),
         seen: Arc::new(ReceivedSoFar::default()),
     };
     Rig { context, events, asked }

@@ -132,6 +132,9 @@ async fn a_task_is_asked_after_at_its_own_pace_and_its_result_is_the_calls() {
     assert_eq!(times(&heard, "tasks/get"), [1_000, 4_000, 4_200]);
     assert_eq!(times(&heard, "tasks/result"), [4_200]);
     assert_eq!(about(&heard, "tasks/result"), ["t-1"]);
+    let tasks = rig.context.tasks.list();
+    assert_eq!((&*tasks[0].id, tasks[0].tool.as_str()), ("t-1", "research"));
+    assert_eq!((tasks.len(), tasks[0].status.as_str()), (1, "completed"));
     let mut messages = Vec::new();
     while let Ok(progress) = one.progress.try_recv() {
         messages.extend(progress.message.map(|text| text.to_string()));

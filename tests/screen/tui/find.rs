@@ -10,7 +10,7 @@ use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::{News, ResourceUpdates, UpdatedResource};
 use mcpdeck::host::{CacheEntryView, CacheKey, CacheView, HostView, Record};
-use mcpdeck::protocol::{Direction, MessageKind, TrafficRecord};
+use mcpdeck::protocol::{Direction, MessageKind, ServerTask, TrafficRecord};
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::{CallTarget, Effect, Order, ServerCommand};
 use mcpdeck::tui::message::Message;
@@ -238,6 +238,15 @@ fn subscriptions_and_tasks_are_listed_as_they_are_and_can_be_ended() {
         message(Response, "tasks/get", "git_log", &json!({"result": task("completed")})),
     ];
     app.update(Message::News(News::Traffic(Batch { items, first: 0, next: 2, missed: 0 }, 0)));
+    press(&mut app, KeyCode::Char('t'), NONE);
+    let list = draw(&mut app, 120, 40);
+    assert!(
+        !list.contains("t-1"),
+        "messages may be missed, so that nothing is learnt from them: {list}"
+    );
+    press(&mut app, KeyCode::Esc, NONE);
+    let task = ServerTask::from_result(&task("completed"), SafeText::line("git_log"), Timestamp(0));
+    app.update(Message::News(News::Tasks([("git".into(), vec![task.expect("a task")])].into())));
     let (server, uri): (ServerName, Arc<str>) = ("git".into(), "file:///a".into());
     let all = [(server.clone(), vec![Arc::clone(&uri)])].into();
     app.update(Message::News(News::Subscriptions(all)));

@@ -111,6 +111,7 @@ impl Actor<'_> {
             events,
             approvals: Arc::new(QueueHandle(Arc::clone(&self.shared.approvals))),
             bytes: Arc::clone(&self.slot.bytes),
+            tasks: Arc::clone(&self.slot.tasks),
             seen: Arc::default(),
         }
     }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::approval::elicitation::{Asks, ElicitationReading, accepted};
 use crate::approval::sampling::{Media, media};
-use crate::effect::{Effect, Order};
+use crate::effect::Effect;
 use crate::form::{CheckJob, CheckResult, FormState, JsonView};
 use crate::model::last_text;
 use crate::pane::Out;
@@ -18,18 +18,16 @@ use crate::prelude::*;
 use crate::widget::Doc;
 use config::ApprovalRules;
 use deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
-use protocol::{Answer, RequestKind};
+use protocol::{Answer, RequestKind, RpcCode};
 use schema::{Defaults, SchemaVerdict, seed};
 
 /// Largest request that can be edited on the screen, in bytes.
 const MAX_EDITED_BYTES: usize = 256 << 10;
-/// JSON-RPC error code of the specification for sampling rejected by the user.
-const REJECTED_CODE: i64 = -1;
 
 impl AnswerScreen {
-    pub(super) fn send(&mut self) -> Option<Effect> {
+    pub(super) fn send(&mut self, out: &mut Out) {
         if self.waits_for_check(Action::Send) {
-            return None;
+            return;
         }
         let answer = match self.answer() {
             Ok(answer) => answer,
@@ -39,7 +37,7 @@ impl AnswerScreen {
             Some(_) if self.opened_elsewhere => None,
             Some(url) if self.armed => {
                 self.armed = false;
-                return Some(Effect::OpenUrl(self.id(), url));
+                return out.effect(Effect::OpenUrl(self.id(), url));
             }
             Some(url) => {
                 let host = url.host_str().unwrap_or_default();
@@ -53,7 +51,7 @@ impl AnswerScreen {
         self.armed = doubt.is_some();
         match doubt {
             Some(doubt) => self.say(&doubt),
-            None => Some(self.sends(answer)),
+            None => self.reply(Answer::Result(answer), out),
         }
     }
 
@@ -106,36 +104,35 @@ impl AnswerScreen {
         }
     }
 
-    pub(super) fn deny(&mut self) -> Option<Effect> {
+    pub(super) fn deny(&mut self, out: &mut Out) {
         match self.over {
             _ if matches!(self.says, Says::Elicitation(_)) => {
-                Some(self.sends(json!({"action": "decline"})))
+                self.reply(Answer::Result(json!({"action": "decline"})), out);
             }
-            Some((Over::Reason, _)) => self.finish(),
+            Some((Over::Reason, _)) => self.finish(out),
             _ => {
                 let form = one_line("reason", "reason (optional)");
-                self.fill_in(Over::Reason, form, Some("{send} sends the refusal"))
+                self.fill_in(Over::Reason, form, Some("{send} sends the refusal"));
             }
         }
     }
 
     /// Opens a form over the answer, unless one is open that is partly filled in.
-    fn fill_in(&mut self, over: Over, form: FormState, notice: Option<&str>) -> Option<Effect> {
+    fn fill_in(&mut self, over: Over, form: FormState, notice: Option<&str>) {
         if self.over.as_ref().is_some_and(|(_, form)| form.is_touched()) {
             return self.say("{send} takes what is filled in here, {back} drops it");
         }
         self.over = Some((over, Box::new(form)));
         self.reads = false;
         self.notice = notice.map(SafeText::line);
-        None
     }
 
     /// Accepts the form over the answer.
-    pub(super) fn finish(&mut self) -> Option<Effect> {
+    pub(super) fn finish(&mut self, out: &mut Out) {
         if self.waits_for_check(Action::Send) {
-            return None;
+            return;
         }
-        let (over, form) = self.over.as_mut()?;
+        let Some((over, form)) = self.over.as_mut() else { return };
         if let Err(problems) = is_valid(form) {
             return self.say(&problems);
         }
@@ -145,17 +142,14 @@ impl AnswerScreen {
             Over::Reason => {
                 let reason = Some(text("reason")).filter(|reason| !reason.is_empty());
                 let message = reason.unwrap_or_else(|| "the user declined".to_owned());
-                return Some(Effect::Order(Order::Answer(
-                    self.id(),
-                    Answer::Refuse { code: REJECTED_CODE, message },
-                )));
+                let refusal = Answer::Refuse { code: RpcCode::USER_REJECTED, message };
+                return self.reply(refusal, out);
             }
-            Over::Name => return self.keep(text("name")),
+            Over::Name => return self.keep(text("name"), out),
             Over::Tool(name) => self.add_tool_call(&name, value),
             Over::Request => self.take_request(value),
         }
         self.over = None;
-        None
     }
 
     /// Asks for the name to keep the answer under.
@@ -168,13 +162,13 @@ impl AnswerScreen {
             Ok(_) if self.answer.is_none() => self.say("there is nothing to keep"),
             Ok(_) => {
                 let form = one_line("name", "keep this answer as");
-                self.fill_in(Over::Name, form, Some("name it; {send} keeps it"))
+                self.fill_in(Over::Name, form, Some("name it; {send} keeps it"));
             }
             Err(reason) => self.say(&reason),
-        };
+        }
     }
 
-    fn keep(&mut self, name: String) -> Option<Effect> {
+    fn keep(&mut self, name: String, out: &mut Out) {
         if name.is_empty() {
             return self.say("it needs a name");
         }
@@ -183,14 +177,14 @@ impl AnswerScreen {
             Err(reason) => return self.say(&reason),
         };
         (self.over, self.notice) = (None, None);
-        Some(Effect::KeepAnswer(Box::new(ScriptedAnswer {
+        out.effect(Effect::KeepAnswer(Box::new(ScriptedAnswer {
             name: Some(name),
             server: Some(self.request.server.as_str().to_owned()),
             kind: AskedKind::from_request_kind(&self.request.kind),
             matches: None,
             times: None,
             reply: AnswerReply::Result(answer),
-        })))
+        })));
     }
 
     /// Saves the images and audio of the request to files.
@@ -221,20 +215,21 @@ impl AnswerScreen {
         self.form_mut()?.pending_check()
     }
 
-    /// Takes the result of a check, and performs the action that waited for it or shows problems.
-    pub fn checked(&mut self, found: CheckResult) -> Option<Effect> {
+    /// Takes the result of a check. The action that waited for it is performed, or the problems are
+    /// shown, if the screen is still open.
+    pub fn checked(&mut self, found: CheckResult, is_open: bool, out: &mut Out) {
         let over = self.over.as_mut().map(|(_, form)| form);
         for form in [over, self.answer.as_mut()].into_iter().flatten() {
             form.checked(found.clone());
         }
         if self.form().is_some_and(FormState::is_checking) {
-            return None;
+            return;
         }
-        match self.when_checked.take()? {
-            Action::SaveForm => self.ask_for_name(),
-            action => return self.apply(action),
+        match self.when_checked.take().filter(|_| is_open) {
+            None => {}
+            Some(Action::SaveForm) => self.ask_for_name(),
+            Some(action) => self.apply(action, out),
         }
-        None
     }
 
     /// Defers an action while the form is being checked; returns whether it was deferred.
@@ -302,9 +297,9 @@ impl AnswerScreen {
 
     /// Starts editing the request, or accepts the edits. They affect the display and the input of a
     /// drafting model; the server's request itself is unchanged.
-    pub(super) fn edit_request(&mut self) -> Option<Effect> {
+    pub(super) fn edit_request(&mut self, out: &mut Out) {
         if matches!(self.over, Some((Over::Request, _))) {
-            return self.finish();
+            return self.finish(out);
         }
         if !matches!(self.says, Says::Sampling(_)) {
             return self.say("only a request for a completion can be edited");
@@ -312,7 +307,7 @@ impl AnswerScreen {
         if self.request.bytes > MAX_EDITED_BYTES {
             return self.say("the request is too large to be edited here");
         }
-        self.fill_in(Over::Request, edited_as_json((*self.params).clone()), None)
+        self.fill_in(Over::Request, edited_as_json((*self.params).clone()), None);
     }
 
     fn take_request(&mut self, params: Value) {
@@ -425,7 +420,9 @@ mod tests {
     use crossterm::event::KeyCode;
     use serde_json::{Map, Value, json};
 
+    use super::super::tests::{effect, press};
     use super::*;
+    use crate::effect::Order;
     use base::ServerName;
     use base::Timestamp;
     use host::ApprovalRequest;
@@ -467,7 +464,7 @@ mod tests {
     fn check(answering: &mut AnswerScreen) -> Option<Effect> {
         let mut outcome = None;
         while let Some(job) = answering.pending_check() {
-            outcome = answering.checked(job.run());
+            outcome = effect(|out| answering.checked(job.run(), true, out));
         }
         outcome
     }
@@ -483,7 +480,7 @@ mod tests {
         }
         check(&mut answering);
         assert_eq!(problems(&answering), 1, "too young");
-        answering.apply(Action::StepUp);
+        press(&mut answering, Action::StepUp);
         check(&mut answering);
         assert_eq!(problems(&answering), 0);
     }
@@ -491,7 +488,7 @@ mod tests {
     #[test]
     fn an_answer_waits_for_its_check_and_is_sent_only_when_nothing_speaks_against_it() {
         let mut answering = large();
-        assert_eq!(answering.apply(Action::Send), None, "not checked yet");
+        assert_eq!(press(&mut answering, Action::Send), None, "not checked yet");
         assert!(answering.notice.as_ref().is_some_and(|notice| notice.contains("checking")));
         assert_eq!(check(&mut answering), None, "the required field is missing");
         assert!(answering.notice.as_ref().is_some_and(|notice| notice.contains("1 invalid field")));
@@ -502,9 +499,9 @@ mod tests {
         answering.type_key(KeyCode::Char('0').into(), false);
         let job = answering.pending_check();
         assert_eq!(job.is_some(), answering.form().is_some_and(FormState::is_checking));
-        let outcome = answering.apply(Action::Send);
+        let outcome = press(&mut answering, Action::Send);
         let outcome = match job {
-            Some(job) => answering.checked(job.run()),
+            Some(job) => effect(|out| answering.checked(job.run(), true, out)),
             None => outcome,
         };
         let Some(Effect::Order(Order::Answer(_, Answer::Result(result)))) = outcome else {
@@ -528,7 +525,7 @@ mod tests {
         check(&mut answering);
         assert!(matches!(answering.over, Some((Over::Name, _))), "nothing speaks against it");
         answering.type_key(KeyCode::Char('n').into(), false);
-        let Some(Effect::KeepAnswer(kept)) = answering.apply(Action::Send) else {
+        let Some(Effect::KeepAnswer(kept)) = press(&mut answering, Action::Send) else {
             panic!("kept");
         };
         let deck::AnswerReply::Result(result) = &kept.reply else { panic!("a result") };
@@ -539,9 +536,12 @@ mod tests {
     fn typing_on_takes_back_the_decision_to_send() {
         let mut answering = large();
         answering.type_key(KeyCode::Char('3').into(), false);
-        assert_eq!(answering.apply(Action::Send), None);
+        assert_eq!(press(&mut answering, Action::Send), None);
         answering.type_key(KeyCode::Char('3').into(), false);
         assert_eq!(check(&mut answering), None);
-        assert!(matches!(answering.apply(Action::Send), Some(Effect::Order(Order::Answer(..)))));
+        assert!(matches!(
+            press(&mut answering, Action::Send),
+            Some(Effect::Order(Order::Answer(..)))
+        ));
     }
 }

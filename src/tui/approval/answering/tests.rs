@@ -7,6 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::intent::Intent;
 use base::{ServerName, Timestamp};
 use protocol::RpcCode;
 
@@ -48,8 +49,23 @@ fn typed(answering: &mut AnswerScreen, text: &str) {
 /// Runs the checks that are too slow for the UI thread.
 fn check(answering: &mut AnswerScreen) {
     while let Some(job) = answering.pending_check() {
-        answering.checked(job.run());
+        effect(|out| answering.checked(job.run(), true, out));
     }
+}
+
+/// Does something; returns the effect that it requested, if there is one.
+pub(super) fn effect(act: impl FnOnce(&mut Out)) -> Option<Effect> {
+    let mut out = Out::default();
+    act(&mut out);
+    out.intents.into_iter().find_map(|intent| match intent {
+        Intent::Perform(effect) => Some(effect),
+        _ => None,
+    })
+}
+
+/// Performs an action; returns the effect that it requested, if there is one.
+pub(super) fn press(answering: &mut AnswerScreen, action: Action) -> Option<Effect> {
+    effect(|out| answering.apply(action, out))
 }
 
 #[expect(clippy::ref_option, reason = "what a key came to, as it comes")]
@@ -64,7 +80,7 @@ fn sent(outcome: &Option<Effect>) -> &Value {
 fn typed_text_is_sent_as_a_completion_and_enter_is_only_a_line_break() {
     let mut answering = sampling();
     typed(&mut answering, "Hi!\nBye");
-    let outcome = answering.apply(Action::Send);
+    let outcome = press(&mut answering, Action::Send);
     assert_eq!(sent(&outcome)["content"]["text"], "Hi!\nBye");
     assert_eq!(sent(&outcome)["model"], "manual");
 }
@@ -72,18 +88,18 @@ fn typed_text_is_sent_as_a_completion_and_enter_is_only_a_line_break() {
 #[test]
 fn an_empty_answer_is_not_sent_and_says_why() {
     let mut answering = sampling();
-    assert_eq!(answering.apply(Action::Send), None);
+    assert_eq!(press(&mut answering, Action::Send), None);
     assert!(answering.notice.as_deref().is_some_and(|notice| notice.contains("1 invalid field")));
 }
 
 #[test]
 fn saying_no_asks_for_a_reason_first_and_sends_it() {
     let mut answering = sampling();
-    assert_eq!(answering.apply(Action::Deny), None);
+    assert_eq!(press(&mut answering, Action::Deny), None);
     typed(&mut answering, "not today");
     let refusal = Answer::Refuse { code: RpcCode::USER_REJECTED, message: "not today".into() };
     assert_eq!(
-        answering.apply(Action::Send),
+        press(&mut answering, Action::Send),
         Some(Effect::Order(Order::Answer(ApprovalId(1), refusal)))
     );
 }
@@ -92,43 +108,43 @@ fn saying_no_asks_for_a_reason_first_and_sends_it() {
 fn editing_as_json_and_back_keeps_what_was_written() {
     let mut answering = sampling();
     typed(&mut answering, "Hi!");
-    answering.apply(Action::Json);
+    press(&mut answering, Action::Json);
     answering.replace_text(&answering.text().replace("Hi!", "Ho!"));
-    assert_eq!(sent(&answering.apply(Action::Send))["content"]["text"], "Ho!");
-    answering.apply(Action::Json);
+    assert_eq!(sent(&press(&mut answering, Action::Send))["content"]["text"], "Ho!");
+    press(&mut answering, Action::Json);
     assert_eq!(answering.text(), "Ho!");
 }
 
 #[test]
 fn broken_json_is_never_sent() {
     let mut answering = sampling();
-    answering.apply(Action::Json);
+    press(&mut answering, Action::Json);
     answering.replace_text("{\"role\": ");
-    assert_eq!(answering.apply(Action::Send), None);
+    assert_eq!(press(&mut answering, Action::Send), None);
     assert!(answering.notice.is_some());
 }
 
 #[test]
 fn a_url_is_opened_only_by_the_second_press_in_a_row() {
     let mut answering = url("https://auth.example.com/x");
-    assert_eq!(answering.apply(Action::Send), None);
+    assert_eq!(press(&mut answering, Action::Send), None);
     assert!(answering.notice.as_deref().is_some_and(|notice| notice.contains("auth.example.com")));
-    answering.apply(Action::Down);
-    assert_eq!(answering.apply(Action::Send), None, "something came between");
-    let Some(Effect::OpenUrl(_, url)) = answering.apply(Action::Send) else {
+    press(&mut answering, Action::Down);
+    assert_eq!(press(&mut answering, Action::Send), None, "something came between");
+    let Some(Effect::OpenUrl(_, url)) = press(&mut answering, Action::Send) else {
         panic!("the second press opens it");
     };
     assert_eq!(url.as_str(), "https://auth.example.com/x");
-    assert_eq!(sent(&answering.visited(Ok(()))), &json!({"action": "accept"}));
+    assert_eq!(sent(&effect(|out| answering.visited(Ok(()), out))), &json!({"action": "accept"}));
 }
 
 #[test]
 fn a_url_that_must_not_be_opened_never_is() {
     let mut answering = url("javascript:alert(1)");
     for _ in 0..3 {
-        assert_eq!(answering.apply(Action::Send), None);
+        assert_eq!(press(&mut answering, Action::Send), None);
     }
-    assert_eq!(sent(&answering.apply(Action::Deny)), &json!({"action": "decline"}));
+    assert_eq!(sent(&press(&mut answering, Action::Deny)), &json!({"action": "decline"}));
 }
 
 #[test]
@@ -137,7 +153,7 @@ fn a_withdrawn_request_is_not_answered_and_its_draft_stays() {
     typed(&mut answering, "almost");
     answering.end(SafeText::line("the server withdrew it"));
     for command in [Action::Send, Action::Deny, Action::CancelRequest] {
-        assert_eq!(answering.apply(command), None);
+        assert_eq!(press(&mut answering, command), None);
     }
     answering.type_key(KeyEvent::from(KeyCode::Char('x')), false);
     answering.paste("x");
@@ -146,7 +162,7 @@ fn a_withdrawn_request_is_not_answered_and_its_draft_stays() {
     // Text from an editor that was open meanwhile is neither lost nor sent.
     answering.replace_text("almost done");
     assert_eq!(answering.text(), "almost done");
-    assert_eq!(answering.apply(Action::Send), None);
+    assert_eq!(press(&mut answering, Action::Send), None);
 }
 
 #[test]
@@ -155,10 +171,10 @@ fn a_whole_result_that_is_pasted_is_the_answer_and_other_json_is_text() {
     let whole = json!({"role": "assistant", "model": "m", "content": content});
     let mut answering = sampling();
     answering.paste(&whole.to_string());
-    assert_eq!(sent(&answering.apply(Action::Send)), &whole);
+    assert_eq!(sent(&press(&mut answering, Action::Send)), &whole);
     let again = json!({"role": "assistant", "model": "n", "content": content});
     answering.paste(&format!("\n{again}\n"));
-    assert_eq!(sent(&answering.apply(Action::Send)), &again, "in place of the one before");
+    assert_eq!(sent(&press(&mut answering, Action::Send)), &again, "in place of the one before");
     let mut answering = sampling();
     answering.paste("{\"role\": \"assistant\"}");
     assert_eq!(answering.text(), "{\"role\": \"assistant\"}");
@@ -169,11 +185,11 @@ fn a_whole_result_that_is_pasted_is_the_answer_and_other_json_is_text() {
 #[test]
 fn a_guarded_call_is_let_through_or_refused() {
     let ask = || answering(RequestKind::Guard, json!({"tool": "run", "violations": []}));
-    assert_eq!(sent(&ask().apply(Action::Send)), &json!({"action": "accept"}));
+    assert_eq!(sent(&press(&mut ask(), Action::Send)), &json!({"action": "accept"}));
     let mut refused = ask();
-    refused.apply(Action::Deny);
+    press(&mut refused, Action::Deny);
     assert!(matches!(
-        refused.apply(Action::Send),
+        press(&mut refused, Action::Send),
         Some(Effect::Order(Order::Answer(_, Answer::Refuse { message, .. }))) if message == "the user declined"
     ));
 }
@@ -188,31 +204,31 @@ fn five_hundred_fields_are_edited_as_json() {
     assert_eq!(answering.open_form().map(FormState::json), Some(JsonView::Focused));
     answering.replace_text("{\"f1\": \"x\"}");
     check(&mut answering);
-    assert_eq!(sent(&answering.apply(Action::Send))["content"], json!({"f1": "x"}));
+    assert_eq!(sent(&press(&mut answering, Action::Send))["content"], json!({"f1": "x"}));
 }
 
 #[test]
 fn a_page_that_no_browser_opens_is_accepted_only_when_the_person_says_so() {
     let mut answering = url("https://auth.example.com/x");
-    answering.apply(Action::Send);
-    assert!(matches!(answering.apply(Action::Send), Some(Effect::OpenUrl(..))));
+    press(&mut answering, Action::Send);
+    assert!(matches!(press(&mut answering, Action::Send), Some(Effect::OpenUrl(..))));
     let failed = Err(SafeText::line("no browser could be started"));
-    assert_eq!(answering.visited(failed), None);
+    assert_eq!(effect(|out| answering.visited(failed, out)), None);
     assert_eq!(answering.text(), "https://auth.example.com/x", "to be copied");
-    assert_eq!(sent(&answering.apply(Action::Send)), &json!({"action": "accept"}));
+    assert_eq!(sent(&press(&mut answering, Action::Send)), &json!({"action": "accept"}));
 }
 
 #[test]
 fn model_and_stop_reason_are_fields_of_the_answer_behind_more() {
     let mut answering = sampling();
     typed(&mut answering, "Hi");
-    answering.apply(Action::NextField);
-    answering.apply(Action::Open);
-    answering.apply(Action::NextField);
+    press(&mut answering, Action::NextField);
+    press(&mut answering, Action::Open);
+    press(&mut answering, Action::NextField);
     typed(&mut answering, " 2");
-    answering.apply(Action::NextField);
+    press(&mut answering, Action::NextField);
     typed(&mut answering, "!");
-    let result = sent(&answering.apply(Action::Send)).clone();
+    let result = sent(&press(&mut answering, Action::Send)).clone();
     assert_eq!(result["model"], "manual 2");
     assert_eq!(result["stopReason"], "endTurn!");
 }
@@ -231,27 +247,27 @@ fn with_tools() -> AnswerScreen {
 fn a_tool_call_is_filled_in_as_a_form_and_goes_out_as_a_block() {
     let mut answering = with_tools();
     answering.begin_tool(0);
-    assert_eq!(answering.apply(Action::Send), None);
+    assert_eq!(press(&mut answering, Action::Send), None);
     assert!(answering.notice.is_some(), "a required field is missing");
     typed(&mut answering, "7");
-    answering.apply(Action::Send);
+    press(&mut answering, Action::Send);
     assert!(answering.over.is_none());
-    let result = sent(&answering.apply(Action::Send)).clone();
+    let result = sent(&press(&mut answering, Action::Send)).clone();
     let block = json!({"type": "tool_use", "id": "call_1", "name": "add", "input": {"a": 7}});
     assert_eq!((&result["content"], &result["stopReason"]), (&json!([block]), &json!("toolUse")));
-    answering.apply(Action::RemoveItem);
-    assert_eq!(answering.apply(Action::Send), None, "nothing is left of the answer");
+    press(&mut answering, Action::RemoveItem);
+    assert_eq!(press(&mut answering, Action::Send), None, "nothing is left of the answer");
 }
 
 #[test]
 fn a_tool_call_stands_behind_the_text_and_text_alone_goes_out_bare() {
     let mut answering = with_tools();
     typed(&mut answering, "I add.");
-    assert_eq!(sent(&answering.apply(Action::Send))["content"]["text"], "I add.");
+    assert_eq!(sent(&press(&mut answering, Action::Send))["content"]["text"], "I add.");
     answering.begin_tool(0);
     typed(&mut answering, "7");
-    answering.apply(Action::Send);
-    let result = sent(&answering.apply(Action::Send)).clone();
+    press(&mut answering, Action::Send);
+    let result = sent(&press(&mut answering, Action::Send)).clone();
     assert_eq!(result["content"][0], json!({"type": "text", "text": "I add."}));
     assert_eq!(result["content"][1]["id"], "call_1");
 }
@@ -261,36 +277,36 @@ fn enter_at_the_end_of_a_form_decides_nothing_but_takes_a_tool_call_in() {
     let mut tool = with_tools();
     tool.begin_tool(0);
     typed(&mut tool, "7");
-    tool.apply(Action::LastField);
-    tool.apply(Action::Open);
+    press(&mut tool, Action::LastField);
+    press(&mut tool, Action::Open);
     assert!(tool.over.is_none(), "the call is in the answer");
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let params = json!({"message": "?", "requestedSchema": schema});
     let mut form = answering(RequestKind::Elicitation, params);
-    form.apply(Action::LastField);
-    assert_eq!(form.apply(Action::Open), None);
+    press(&mut form, Action::LastField);
+    assert_eq!(press(&mut form, Action::Open), None);
     assert!(form.notice.as_deref().is_some_and(|notice| notice.contains("{send}")));
 }
 
 #[test]
 fn the_request_can_be_edited_for_reading_and_drafting_and_stays_what_it_was_on_the_wire() {
     let mut answering = sampling();
-    answering.apply(Action::EditRequest);
+    press(&mut answering, Action::EditRequest);
     assert!(matches!(answering.over, Some((Over::Request, _))));
     answering.replace_text("{");
-    answering.apply(Action::Send);
+    press(&mut answering, Action::Send);
     assert!(answering.notice.is_some() && answering.over.is_some(), "broken JSON is not taken");
     answering.replace_text("{\"messages\": [], \"maxTokens\": 9}");
-    assert_eq!(answering.apply(Action::Send), None, "this key takes the edit, no more");
+    assert_eq!(press(&mut answering, Action::Send), None, "this key takes the edit, no more");
     assert!(answering.is_edited());
     assert_eq!(
         (&answering.params["maxTokens"], &answering.request.params["maxTokens"]),
         (&json!(9), &json!(5))
     );
-    answering.apply(Action::EditRequest);
+    press(&mut answering, Action::EditRequest);
     let original = answering.request.params.to_string();
     answering.replace_text(&original);
-    answering.apply(Action::EditRequest);
+    press(&mut answering, Action::EditRequest);
     assert!(!answering.is_edited());
 }
 
@@ -303,7 +319,7 @@ fn a_draft_of_a_model_fills_the_answer_and_a_person_sends_it() {
     answering.drafted(Ok((SafeText::line("m1"), result)));
     assert_eq!(answering.drafting, Drafting::By(SafeText::line("m1")));
     assert!(!answering.text().contains('\u{1b}'), "what is seen is what is sent");
-    let sent = sent(&answering.apply(Action::Send)).clone();
+    let sent = sent(&press(&mut answering, Action::Send)).clone();
     assert_eq!((&sent["model"], &sent["stopReason"]), (&json!("m1"), &json!("maxTokens")));
 }
 
@@ -348,7 +364,7 @@ fn kept_answers_of_this_kind_and_server_are_offered_and_fill_the_draft() {
     assert!(names.iter().any(|name| name.contains("repeated")));
     answering.take_result(&offers[0].result);
     assert_eq!(answering.text(), "Certainly.");
-    assert_eq!(sent(&answering.apply(Action::Send))["model"], "scripted");
+    assert_eq!(sent(&press(&mut answering, Action::Send))["model"], "scripted");
 }
 
 #[test]
@@ -358,9 +374,9 @@ fn an_answer_is_kept_under_a_name_and_nothing_is_sent() {
     assert!(answering.over.is_none(), "an empty answer cannot be kept");
     typed(&mut answering, "Hi");
     answering.ask_for_name();
-    assert_eq!(answering.apply(Action::Send), None, "it needs a name");
+    assert_eq!(press(&mut answering, Action::Send), None, "it needs a name");
     typed(&mut answering, "greeting");
-    let Some(Effect::KeepAnswer(kept)) = answering.apply(Action::Send) else {
+    let Some(Effect::KeepAnswer(kept)) = press(&mut answering, Action::Send) else {
         panic!("it is kept");
     };
     let deck::AnswerReply::Result(result) = &kept.reply else { panic!("a result") };
@@ -376,10 +392,10 @@ fn escape_closes_the_innermost_thing_first() {
     assert!(answering.back() && answering.over.is_none());
     answering.begin_tool(0);
     typed(&mut answering, "7");
-    answering.apply(Action::Deny);
+    press(&mut answering, Action::Deny);
     assert!(matches!(answering.over, Some((Over::Tool(_), _))), "what is filled in is not lost");
     assert!(answering.back() && answering.over.is_none());
-    answering.apply(Action::Deny);
+    press(&mut answering, Action::Deny);
     assert!(answering.back() && answering.over.is_none());
     assert!(!answering.back(), "now the screen itself");
 }

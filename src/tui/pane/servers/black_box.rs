@@ -6,7 +6,7 @@ use crate::effect::{Effect, Order, ServerCommand};
 use crate::glyph::Glyphs;
 use crate::model::Model;
 use crate::overlay::TextReader;
-use crate::pane::Ui;
+use crate::pane::{Out, Ui};
 use crate::prelude::*;
 use crate::widget::Doc;
 use host::ServerView;
@@ -21,7 +21,7 @@ const MAX_LOG_LINES: usize = 12;
 pub fn reader(server: ServerName) -> TextReader {
     let (title, closed) = (ink!("diagnostics: {}", Model::name(&server)), server.clone());
     TextReader::live(title, move |ui| black_box(ui, &server, Doc::default()))
-        .closing(move |model| removals_seen(model, &closed))
+        .closing(move |model, out| removals_seen(model, &closed, out))
 }
 
 /// A reader of a server's own information.
@@ -223,11 +223,13 @@ fn session(server: &ServerView, model: &Model, doc: &mut Doc) {
 }
 
 /// Removed entries are shown nowhere else, so leaving this page marks them as seen.
-pub fn removals_seen(model: &Model, name: &ServerName) -> Option<Effect> {
-    let (_, changes) = model.server(name)?.changes.as_ref()?;
-    let any = !changes.removed.is_empty() && model.playback.is_none();
-    let seen = ServerCommand::ChangesSeen(changes.removed.clone());
-    any.then(|| Effect::Order(Order::Server(name.clone(), seen)))
+pub fn removals_seen(model: &Model, name: &ServerName, out: &mut Out) {
+    let server = model.server(name);
+    let Some((_, changes)) = server.and_then(|server| server.changes.as_ref()) else { return };
+    if !changes.removed.is_empty() && model.playback.is_none() {
+        let seen = ServerCommand::ChangesSeen(changes.removed.clone());
+        out.effect(Effect::Order(Order::Server(name.clone(), seen)));
+    }
 }
 
 fn changes(server: &ServerView, model: &Model, doc: &mut Doc) {
