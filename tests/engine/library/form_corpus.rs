@@ -15,6 +15,7 @@ use mcpdeck::tui::call::{CallScreen, CallSubject, SubjectKind};
 use mcpdeck::tui::form::{FormState, JsonView, RowKind};
 use mcpdeck::tui::keymap::Keymap;
 use mcpdeck::tui::look::Styles;
+use mcpdeck::tui::pane::Out;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::Value;
@@ -60,7 +61,7 @@ fn press(screen: &mut CallScreen, script: &str) {
             ('<', Some((name, _))) => (named(name), name.len() + 2),
             _ => (KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE), c.len_utf8()),
         };
-        screen.key(key, &keymap, Timestamp(1));
+        screen.key(key, &keymap, Timestamp(1), &mut Out::default());
         rest = &rest[used..];
     }
 }

@@ -11,6 +11,7 @@ use mcpdeck::mcp::{Attempt, connect};
 use mcpdeck::protocol::{FindingKind, Payload};
 use mcpdeck::tui::action::Action;
 use mcpdeck::tui::form::draw::Styles;
+use mcpdeck::tui::pane::Out;
 use mcpdeck::tui::result::ResultView;
 use mcpdeck::{Host, Startup};
 use ratatui::buffer::Buffer;
@@ -123,11 +124,14 @@ fn looked_at(result: &Payload) {
         Action::Save,
     ] {
         view.prepare(area, &look);
-        view.apply(command);
+        view.apply(command, &mut Out::default());
         view.render(&look, area, &mut buf);
     }
-    assert_eq!(view.search("29999"), None, "it is found");
-    assert!(view.search("299999").is_some(), "only the beginning is shown");
+    let mut out = Out::default();
+    view.search("29999", &mut out);
+    assert!(out.notice.is_none(), "it is found");
+    view.search("299999", &mut out);
+    assert!(out.notice.is_some(), "only the beginning is shown");
 }
 
 #[tokio::test]
