@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 use mcpdeck::config::{McpConfig, ProcessLimits, ServerConfig, StdioConfig, TransportConfig};
 use mcpdeck::tui::action::Action;
 use mcpdeck::tui::form::draw::Styles;
+use mcpdeck::tui::pane::Out;
 use mcpdeck::tui::result::ResultView;
 use mcpdeck::{Host, Startup};
 use ratatui::buffer::Buffer;
@@ -129,13 +130,13 @@ pub fn measure(kind: &str) {
         }
     };
     let _ = std::fs::remove_file(&mark);
-    view.apply(Action::Bottom);
+    view.apply(Action::Bottom, &mut Out::default());
     let scroll = median(21, || {
-        view.apply(Action::PageUp);
+        view.apply(Action::PageUp, &mut Out::default());
         view.render(&look, AREA, &mut buf);
     });
     let began = std::time::Instant::now();
-    let _ = view.search("not in there at all");
+    view.search("not in there at all", &mut Out::default());
     let search = began.elapsed();
     let peak = memory("VmHWM:").saturating_sub(before);
     println!(
