@@ -131,7 +131,7 @@ impl Runner {
     pub fn draft(&self, id: ApprovalId, params: Option<Arc<Value>>) {
         match self.deck() {
             Ok(Operated { host, .. }) => {
-                self.later(async move { Some(Message::Drafted(id, host.draft(id, params).await)) })
+                self.later(async move { Some(Message::Drafted(id, host.draft(id, params).await)) });
             }
             Err(error) => self.send(Message::Drafted(id, Err(error))),
         }

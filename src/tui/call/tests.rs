@@ -161,7 +161,7 @@ fn typing_the_fields_and_enter_on_the_last_line_calls() {
             1,
             Ok(outcome(json!({"content": [{"type": "text", "text": "5.5"}]}), false)),
             out,
-        )
+        );
     });
     assert!(
         matches!(&records[0], Intent::Perform(Effect::Record(HistoryRecord::Ended { outcome, .. })) if outcome == "ok")
@@ -432,7 +432,7 @@ fn the_call_screen_reads_well() {
     press(&mut screen, "<down><enter>Ada<tab>person");
     press(&mut screen, "<f5>");
     asked(|out| {
-        screen.ended(1, Ok(outcome(json!({"content": [{"type": "text", "text": "[{\"name\":\"Ada\"}]"}], "structuredContent": {"n": 1}}), false)), out)
+        screen.ended(1, Ok(outcome(json!({"content": [{"type": "text", "text": "[{\"name\":\"Ada\"}]"}], "structuredContent": {"n": 1}}), false)), out);
     });
     insta::assert_snapshot!(drawn(&mut screen, 96, 26));
 }
@@ -446,7 +446,7 @@ fn drawing_never_panics_at_any_size() {
             1,
             Ok(outcome(json!({"content": [{"type": "text", "text": "x"}]}), false)),
             out,
-        )
+        );
     });
     for width in (0..170).step_by(7) {
         for height in 0..30 {

@@ -96,15 +96,17 @@ impl Watched {
                 let resources = vec![UpdatedResource { server, uri, count: 1 }];
                 self.update(&ResourceUpdates { resources, missed: false }, record.at);
             }
-            (Direction::In, MessageKind::Response, "tools/call") => {
-                if record.body.contains("\"taskId\"") {
-                    let tool = record.target.clone().unwrap_or_default();
-                    let task = &body()["result"]["task"];
-                    let task = ServerTask::from_result(task, tool, record.at);
-                    self.replay_task(record, |tasks| {
-                        task.into_iter().for_each(|one| tasks.add(one))
-                    });
-                }
+            (Direction::In, MessageKind::Response, "tools/call")
+                if record.body.contains("\"taskId\"") =>
+            {
+                let tool = record.target.clone().unwrap_or_default();
+                let task = &body()["result"]["task"];
+                let task = ServerTask::from_result(task, tool, record.at);
+                self.replay_task(record, |tasks| {
+                    if let Some(task) = task {
+                        tasks.add(task);
+                    }
+                });
             }
             (Direction::In, MessageKind::Response, "tasks/get" | "tasks/cancel") => {
                 self.replay_task(record, |tasks| tasks.report(&body()["result"]));
