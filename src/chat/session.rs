@@ -253,6 +253,7 @@ impl ChatSession {
     }
 
     /// Counts a connection that can answer questions, or its end.
+    #[cfg(feature = "gateway")]
     pub(crate) fn answers(&self, is_open: bool) {
         if is_open {
             self.answering.fetch_add(1, Ordering::Relaxed);

@@ -75,7 +75,7 @@ fn pressed(screen: &mut CallScreen, script: &str) -> Out {
 }
 
 /// Does something; returns what it asks for.
-fn asked(act: impl FnOnce(&mut Out)) -> Vec<Intent> {
+fn intents_of(act: impl FnOnce(&mut Out)) -> Vec<Intent> {
     let mut out = Out::default();
     act(&mut out);
     out.intents
@@ -156,7 +156,7 @@ fn typing_the_fields_and_enter_on_the_last_line_calls() {
     assert_eq!(call_of(&intents), Some((json!({"a": 2, "b": 3.5}), Validation::Enforce)));
     assert!(matches!(&intents[0], Intent::Perform(Effect::Record(HistoryRecord::Began { .. }))));
     assert_eq!(screen.in_flight(), 1);
-    let records = asked(|out| {
+    let records = intents_of(|out| {
         screen.ended(
             1,
             Ok(outcome(json!({"content": [{"type": "text", "text": "5.5"}]}), false)),
@@ -202,7 +202,7 @@ fn every_ending_reads_differently_and_says_what_to_do() {
     for ending in endings {
         let mut screen = screen(json!({"type": "object"}));
         press(&mut screen, "<f5>");
-        asked(|out| screen.ended(1, ending, out));
+        intents_of(|out| screen.ended(1, ending, out));
         let ending = screen.run().and_then(super::CallRun::ending).expect("ended");
         assert!(ending.good || !ending.next.is_empty());
         assert!(seen.insert(ending.words));
@@ -239,7 +239,7 @@ fn several_calls_run_at_once_and_each_can_be_cancelled() {
         press(&mut screen, "[<ctrl-x>"),
         [Intent::Perform(Effect::CancelCall(screen.token(CallPurpose::Run(1))))]
     );
-    asked(|out| screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "cancelled")), out));
+    intents_of(|out| screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "cancelled")), out));
     assert_eq!(screen.in_flight(), 1);
 }
 
@@ -254,7 +254,7 @@ fn an_error_of_the_server_is_said_once_and_what_does_not_fit_is_reported() {
     });
     let mut screen = screen(json!({"type": "object"}));
     press(&mut screen, "<f5>");
-    asked(|out| screen.ended(1, Err(error.help("feed it")), out));
+    intents_of(|out| screen.ended(1, Err(error.help("feed it")), out));
     let shown = drawn(&mut screen, 60, 24);
     assert_eq!(shown.matches("no paper").count(), 1, "{shown}");
     assert!(shown.contains("feed it") && shown.contains("tray 0 is empty"), "{shown}");
@@ -271,7 +271,7 @@ fn structured_content_that_is_missing_is_reported_where_its_tab_would_be() {
     }];
     let mut screen = screen(json!({"type": "object"}));
     press(&mut screen, "<f5>");
-    asked(|out| screen.ended(1, Ok(outcome), out));
+    intents_of(|out| screen.ended(1, Ok(outcome), out));
     let shown = drawn(&mut screen, 80, 24);
     assert!(shown.contains("content  raw  ⚠ no `structuredContent`"), "{shown}");
 }
@@ -302,7 +302,7 @@ fn a_call_is_saved_and_copied_as_others_would_make_it() {
     let line = press(&mut screen, "it's<ctrl-s>");
     assert_eq!(line, [Intent::AskLine(LinePrompt::Name, String::new())]);
     let pick = CallPick::Line(LinePrompt::Name, "mine".to_owned());
-    let intents = asked(|out| screen.picked(pick, out));
+    let intents = intents_of(|out| screen.picked(pick, out));
     let Some(Intent::Perform(Effect::SaveCall(name, call))) = intents.last() else {
         panic!("{intents:?}")
     };
@@ -310,7 +310,7 @@ fn a_call_is_saved_and_copied_as_others_would_make_it() {
     let Some(Intent::Choose(_, ways)) = press(&mut screen, "<ctrl-y>").pop() else { panic!() };
     assert_eq!(ways.len(), Export::ALL.len(), "curl needs an address, and there is the entry");
     let pick = CallPick::Export(Export::CommandLine);
-    let intents = asked(|out| screen.picked(pick, out));
+    let intents = intents_of(|out| screen.picked(pick, out));
     let expected = r#"mcpdeck call memory.add '{"t":"it'\''s"}'"#;
     assert_eq!(intents, [Intent::Perform(Effect::Copy(expected.to_owned()))]);
     let arguments = json!({"t": 1});
@@ -350,8 +350,8 @@ fn a_prompt_asks_for_completions_after_a_pause_and_ignores_late_ones() {
     let subject = subject(SubjectKind::Prompt, "greet", schema);
     let mut screen = CallScreen::new(subject, &History::default(), Timestamp(0));
     assert_eq!(press(&mut screen, "Os"), []);
-    assert_eq!(asked(|out| screen.tick(Timestamp(2_100_000), out)), []);
-    let completions = asked(|out| screen.tick(Timestamp(2_200_000), out));
+    assert_eq!(intents_of(|out| screen.tick(Timestamp(2_100_000), out)), []);
+    let completions = intents_of(|out| screen.tick(Timestamp(2_200_000), out));
     let (params, ticket) = completion(&completions);
     assert_eq!(params["ref"], json!({"type": "ref/prompt", "name": "greet"}));
     assert_eq!(params["argument"], json!({"name": "city", "value": "Os"}));
@@ -370,14 +370,14 @@ fn the_first_field_is_completed_before_a_key_and_another_with_what_stands_in_it(
     let schema = json!({"type": "object", "properties": fields});
     let subject = subject(SubjectKind::Template, "map://{city}/{street}", schema);
     let mut screen = CallScreen::new(subject, &History::default(), Timestamp(0));
-    let completions = asked(|out| screen.tick(Timestamp(200_000), out));
+    let completions = intents_of(|out| screen.tick(Timestamp(200_000), out));
     let (params, ticket) = completion(&completions);
     let reference = json!({"type": "ref/resource", "uri": "map://{city}/{street}"});
     let first = json!({"ref": reference, "argument": {"name": "city", "value": ""}});
     assert_eq!(params, first);
     screen.suggested(ticket, &json!({"completion": {"values": ["Oslo"]}}));
     press(&mut screen, "<ctrl-space><down>");
-    let completions = asked(|out| screen.tick(Timestamp(9_000_000), out));
+    let completions = intents_of(|out| screen.tick(Timestamp(9_000_000), out));
     let (params, _) = completion(&completions);
     assert_eq!(params["argument"], json!({"name": "street", "value": ""}));
     assert_eq!(params["context"], json!({"arguments": {"city": "Oslo"}}));
@@ -431,7 +431,7 @@ fn the_call_screen_reads_well() {
     let mut screen = screen(schema);
     press(&mut screen, "<down><enter>Ada<tab>person");
     press(&mut screen, "<f5>");
-    asked(|out| {
+    intents_of(|out| {
         screen.ended(1, Ok(outcome(json!({"content": [{"type": "text", "text": "[{\"name\":\"Ada\"}]"}], "structuredContent": {"n": 1}}), false)), out);
     });
     insta::assert_snapshot!(drawn(&mut screen, 96, 26));
@@ -441,7 +441,7 @@ fn the_call_screen_reads_well() {
 fn drawing_never_panics_at_any_size() {
     let mut screen = screen(sum());
     press(&mut screen, "2<f8>");
-    asked(|out| {
+    intents_of(|out| {
         screen.ended(
             1,
             Ok(outcome(json!({"content": [{"type": "text", "text": "x"}]}), false)),
@@ -487,7 +487,7 @@ fn a_call_shows_what_happens_while_it_runs_and_where_its_time_went() {
     let waits = screen.runs[0].waits(Timestamp(9_000_000));
     assert_eq!(waits.len(), 1);
     assert_eq!((waits[0].0, waits[0].1), (Timestamp(2_000_000), Timestamp(5_000_000)));
-    asked(|out| screen.ended(1, Ok(outcome(json!({"content": []}), false)), out));
+    intents_of(|out| screen.ended(1, Ok(outcome(json!({"content": []}), false)), out));
     let ended = drawn(&mut screen, 100, 24);
     assert!(ended.contains("sent ├") && ended.contains('┤'), "{ended}");
 }
@@ -497,8 +497,9 @@ fn a_call_that_the_user_cancelled_says_so_and_how_long_it_ran() {
     let mut screen = screen(sum());
     press(&mut screen, "2<f8><ctrl-x>");
     screen.now_is(Timestamp(3_600_000));
-    let records =
-        asked(|out| screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "by the caller")), out));
+    let records = intents_of(|out| {
+        screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "by the caller")), out)
+    });
     let ended = drawn(&mut screen, 100, 24);
     assert!(ended.contains("cancelled by you after 1.6 s"), "{ended}");
     assert!(!ended.contains("by the caller"), "{ended}");
@@ -515,16 +516,16 @@ fn a_result_is_shared_in_the_way_that_is_chosen_and_the_last_one_is_offered_firs
     press(&mut screen, "2<f8>");
     let text = "<b>3</b> & more";
     let result = json!({"content": [{"type": "text", "text": text}]});
-    asked(|out| screen.ended(1, Ok(outcome(result, false)), out));
+    intents_of(|out| screen.ended(1, Ok(outcome(result, false)), out));
     let offered = |screen: &mut CallScreen| match press(screen, "y").pop() {
         Some(Intent::Choose(_, ways)) => ways,
         other => panic!("{other:?}"),
     };
     let first = |ways: &[Choice]| ways.first().map(|way| way.words.to_string());
     assert_eq!(first(&offered(&mut screen)).as_deref(), Some("the value under the cursor"));
-    let value = asked(|out| screen.picked(CallPick::Value, out));
+    let value = intents_of(|out| screen.picked(CallPick::Value, out));
     assert_eq!(value, [Intent::Perform(Effect::Copy(text.to_owned()))]);
-    let page = asked(|out| screen.picked(CallPick::Page, out)).pop();
+    let page = intents_of(|out| screen.picked(CallPick::Page, out)).pop();
     let Some(Intent::Perform(Effect::Save { name, content })) = page else { panic!("a page") };
     assert_eq!(name.to_str(), Some("memory-add.html"));
     let page = String::from_utf8(content).expect("text");

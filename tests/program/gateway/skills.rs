@@ -1,10 +1,11 @@
 //! Skills of the servers behind (extension `io.modelcontextprotocol/skills`).
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{POLL, Service, request};
+use super::{Service, request};
 
 const DIGEST: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
@@ -61,10 +62,10 @@ fn serve() -> Service {
     configured(folder.path());
     let mut service = Service::launch(folder.path(), "127.0.0.1:0", &[]);
     service.kept = Some(folder);
-    while service.get("/readyz").status != 200 {
+    crate::support::wait_for("every server ready", Duration::from_secs(60), || {
         service.get("/tools");
-        std::thread::park_timeout(POLL);
-    }
+        (service.get("/readyz").status == 200).then_some(())
+    });
     service
 }
 
