@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -228,9 +229,12 @@ fn a_caller_signs_in_with_what_its_groups_give_and_its_token_goes_no_further() {
     assert_eq!(call(&service, &local.token).status, 200);
 
     let state = service.state();
+    // A recording is written a little behind the calls.
+    crate::support::wait_for("the recorded calls", Duration::from_secs(30), || {
+        std::fs::read_to_string(&record).ok()?.contains("Hello Ada").then_some(())
+    });
     drop(service);
     let traffic = std::fs::read_to_string(&record).unwrap();
-    assert!(traffic.contains("Hello Ada"), "it was recorded");
     let payload = platform.split('.').nth(1).unwrap();
     for (what, text) in [("traffic", traffic), ("state", all_text(&state))] {
         assert!(!text.contains(payload), "no token in {what}");
