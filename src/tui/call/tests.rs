@@ -498,7 +498,7 @@ fn a_call_that_the_user_cancelled_says_so_and_how_long_it_ran() {
     press(&mut screen, "2<f8><ctrl-x>");
     screen.now_is(Timestamp(3_600_000));
     let records = intents_of(|out| {
-        screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "by the caller")), out)
+        screen.ended(1, Err(Error::new(ErrorCode::Cancelled, "by the caller")), out);
     });
     let ended = drawn(&mut screen, 100, 24);
     assert!(ended.contains("cancelled by you after 1.6 s"), "{ended}");
