@@ -26,7 +26,7 @@ const MAX_SHOWN_REQUESTS: usize = 6;
 /// Longest description that is taken over, in characters.
 const MAX_ADVISED_CHARS: usize = 1_200;
 
-/// What the adviser is told.
+/// The system prompt of the model that proposes descriptions.
 const ADVISER_SYSTEM: &str = "You improve the descriptions of tools that models choose from. A model \
     called one tool where another was right. Rewrite both descriptions so that each says plainly what \
     the tool is for and when the other is the right one. Keep every fact that they state; state none \

@@ -76,8 +76,8 @@ impl CallEnd {
     }
 }
 
-/// A call that reports progress may take so many times the time of one that does not.
-const SLOW_FACTOR: u32 = 2;
+/// How many times the timeout of a call one that reports progress may take.
+const MAX_PROGRESS_TIMEOUTS: u32 = 2;
 /// How long the exit of a process takes to be seen.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(800);
 /// How long a breach of the protocol takes to be seen.
@@ -89,11 +89,11 @@ const RESTART_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Most calls that are under way at once.
 pub const MAX_PENDING_CALLS: usize = 16;
-/// Calls of a group for each one that may be under way at once.
-const GROUP_ROUNDS: usize = 8;
+/// Most calls of a group for each that may be under way at once.
+const MAX_GROUP_ROUNDS: usize = 8;
 /// The calls that are under way at once may take this part of the time of one call: a slow server is
 /// no hung one.
-const PENDING_SHARE: u32 = 4;
+const MIN_ANSWERS_A_TIMEOUT: u32 = 4;
 
 /// A running copy of a server.
 pub struct ServerProbe {
@@ -140,7 +140,7 @@ impl ServerProbe {
             entry.guard = GuardPolicy { default: GuardMode::Off, ..GuardPolicy::default() };
             entry.breaker.threshold = u32::MAX;
             // Progress extends the time of a call: not for ever.
-            entry.wire.max_call = timeout * SLOW_FACTOR;
+            entry.wire.max_call = timeout * MAX_PROGRESS_TIMEOUTS;
             // A copy has nothing to lose.
             entry.stop.stdin = Some(COPY_STOP_TIMEOUT);
             entry.stop.term = Some(COPY_STOP_TIMEOUT);
@@ -233,7 +233,7 @@ impl ServerProbe {
     /// one answers well within the time of one call.
     fn pending_calls(&self) -> usize {
         let Some(pace) = self.pace else { return 1 };
-        let share = (self.timeout / PENDING_SHARE).as_nanos();
+        let share = (self.timeout / MIN_ANSWERS_A_TIMEOUT).as_nanos();
         let many = share / pace.as_nanos().max(1);
         usize::try_from(many).unwrap_or(usize::MAX).clamp(1, MAX_PENDING_CALLS)
     }
@@ -242,7 +242,7 @@ impl ServerProbe {
     pub fn group_size(&self) -> usize {
         match self.pending_calls() {
             1 => 1,
-            many => many * GROUP_ROUNDS,
+            many => many * MAX_GROUP_ROUNDS,
         }
     }
 

@@ -108,7 +108,7 @@ fn size(pictures: &[ToolMedia]) -> usize {
     pictures.iter().map(|one| one.data.len()).sum()
 }
 
-/// What is told of pictures beside their data.
+/// The media type and the size in bytes of each picture, without its data.
 pub(crate) fn about(pictures: &[ToolMedia]) -> Vec<Value> {
     let one = |one: &ToolMedia| json!({"mimeType": one.mime, "bytes": one.data.len() / 4 * 3});
     pictures.iter().map(one).collect()

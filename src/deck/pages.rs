@@ -16,9 +16,9 @@ use base::file::random_hex;
 /// Maximum number of links and of cookies; those that end first are dropped beyond it.
 const MAX_SIGN_INS: usize = 1_000;
 /// How long a link works.
-const LINK_LIFETIME: Duration = Duration::from_secs(3_600);
+const SIGN_IN_LINK_LIFETIME: Duration = Duration::from_secs(3_600);
 /// How long a cookie works.
-const COOKIE_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3_600);
+const SIGN_IN_COOKIE_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// What stands for a value, by a secret name.
 type SignInTable<T> = Mutex<HashMap<String, (T, Instant)>>;
@@ -38,7 +38,7 @@ impl<T> Default for BrowserSignIns<T> {
 impl<T: Clone> BrowserSignIns<T> {
     /// Makes the code of a link that works once, for an hour; `None` without random numbers.
     pub fn link(&self, value: T) -> Option<String> {
-        keep(&self.links, value, LINK_LIFETIME)
+        keep(&self.links, value, SIGN_IN_LINK_LIFETIME)
     }
 
     /// The value of a link, which does not work again.
@@ -50,8 +50,8 @@ impl<T: Clone> BrowserSignIns<T> {
     /// Makes a cookie for a value: the text of `Set-Cookie`, sent back to `path` alone and never
     /// with requests of other sites. `None` without random numbers.
     pub fn cookie(&self, name: &str, path: &str, value: T) -> Option<String> {
-        let cookie = keep(&self.cookies, value, COOKIE_LIFETIME)?;
-        let age = COOKIE_LIFETIME.as_secs();
+        let cookie = keep(&self.cookies, value, SIGN_IN_COOKIE_LIFETIME)?;
+        let age = SIGN_IN_COOKIE_LIFETIME.as_secs();
         Some(format!("{name}={cookie}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={age}"))
     }
 
@@ -124,7 +124,7 @@ mod tests {
         let code = all.link(7).expect("random numbers");
         assert_eq!((all.redeem(&code), all.redeem(&code)), (Some(7), None));
         let late = all.link(8).expect("random numbers");
-        tokio::time::advance(LINK_LIFETIME).await;
+        tokio::time::advance(SIGN_IN_LINK_LIFETIME).await;
         assert_eq!(all.redeem(&late), None);
         let name = cookie_name("admin", "127.0.0.1:80a");
         assert_eq!(name, "mcpdeck_admin_80");

@@ -31,7 +31,7 @@ struct OfferedTool {
 pub(super) struct ToolOffer {
     format: ToolFormat,
     tools: Mutex<HashMap<String, OfferedTool>>,
-    /// Most tools in a request, as documented or as a refusal told.
+    /// Maximum number of tools in a request: the documented one, or one learned from a refusal.
     max_tools: AtomicUsize,
     /// Whether it was said that there are too many.
     is_excess_told: AtomicBool,

@@ -322,7 +322,7 @@ fn build(bytes: &[u8], name: &std::path::Path, config: &OpenApiConfig) -> Result
             base.set_fragment(None);
             base
         }
-        _ => config.http.url.clone(),
+        OpenApiSource::Address(_) | OpenApiSource::File { .. } => config.http.url.clone(),
     };
     let filter = ApiFilter::new(&config.tags, &config.operations).map_err(|error| about(&error))?;
     let entry = EntryParts {

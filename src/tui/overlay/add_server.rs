@@ -238,7 +238,7 @@ impl AddServerDialog {
             AddStage::Found(found) if !matches!(found.trial, TrialStage::Trying) => {
                 found.fields.get_mut(found.field).map(|field| &mut field.line)
             }
-            _ => None,
+            AddStage::Found(_) | AddStage::Finding | AddStage::Choosing(_) => None,
         }
     }
 
@@ -280,7 +280,7 @@ impl AddServerDialog {
     fn list_rows(&self) -> u16 {
         match self.stage {
             AddStage::Asking | AddStage::Choosing(_) => self.rows.len() as u16,
-            _ => 0,
+            AddStage::Finding | AddStage::Found(_) => 0,
         }
     }
 
@@ -289,7 +289,7 @@ impl AddServerDialog {
         match &self.stage {
             AddStage::Asking => (2, 0),
             AddStage::Found(found) => (0, found.fields.len() as u16 + 1),
-            _ => (0, 0),
+            AddStage::Finding | AddStage::Choosing(_) => (0, 0),
         }
     }
 
@@ -506,7 +506,7 @@ impl Screen for AddServerDialog {
             Action::SaveForm => self.start(false, out),
             Action::Back => match self.stage {
                 AddStage::Asking => out.close(),
-                _ => self.ask(),
+                AddStage::Finding | AddStage::Choosing(_) | AddStage::Found(_) => self.ask(),
             },
             action => {
                 let [text, list, _] = self.regions(ui.area);
@@ -584,7 +584,7 @@ impl Screen for AddServerDialog {
         let AddStage::Found(found) = &self.stage else { return None };
         let tried = match &found.trial {
             TrialStage::Tried(_) | TrialStage::Failed(_) => "tried",
-            _ => "found",
+            TrialStage::Untried | TrialStage::Trying => "found",
         };
         Some(format!("add {} {tried}", found.server.entry))
     }

@@ -138,8 +138,8 @@ fn a_program_whose_packages_are_missing_gets_them_with_one_key_and_is_started_ag
     let mut driver = Driver::new();
     let text =
         json!({"servers": {"github": {"command": "node", "args": ["my server/dist/main.js"]}}});
-    let env = Environment { cwd: "/work".into(), ..Environment::default() };
-    let loaded = load_text(Path::new("/work/mcp.json"), &text.to_string(), &env).expect("usable");
+    let env = Environment { cwd: "/srv".into(), ..Environment::default() };
+    let loaded = load_text(Path::new("/srv/mcp.json"), &text.to_string(), &env).expect("usable");
     let loaded = DeckEvent::Loaded(Arc::new(loaded.config), Arc::from([]));
     driver.app.update(Message::Deck(loaded));
     let server = Arc::make_mut(driver.view.servers.get_mut("github").expect("a server"));
@@ -150,14 +150,14 @@ fn a_program_whose_packages_are_missing_gets_them_with_one_key_and_is_started_ag
     driver.app.model.scope = Some("github".into());
     driver.keys("1!");
     let screen = super::draw(&mut driver.app, 120, 40);
-    assert!(screen.contains("run `npm install` in /work/my server/dist"), "{screen}");
+    assert!(screen.contains("run `npm install` in /srv/my server/dist"), "{screen}");
     driver.keys("\r");
     let run = driver.wanted.iter().find_map(|effect| match effect {
         Effect::Run(run) => Some(&run.command),
         _ => None,
     });
     let run = run.unwrap_or_else(|| panic!("{:?}", driver.wanted));
-    assert_eq!(run.run, "cd '/work/my server/dist' && npm install");
+    assert_eq!(run.run, "cd '/srv/my server/dist' && npm install");
     assert!(run.terminal, "it is seen while it runs");
     let restart = Effect::Order(Order::Server("github".into(), ServerCommand::Restart));
     let at = |wanted: &dyn Fn(&Effect) -> bool| driver.wanted.iter().position(wanted);
