@@ -10,8 +10,8 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, Keyword, PatternOptions, Retrieve, Uri, ValidationError};
@@ -37,8 +37,11 @@ const MAX_BACKTRACKS: usize = 20_000;
 static RUNS: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
-/// Callers wait for a run at most this many times its budget (wall time versus CPU time).
+/// A run that does not look at its deadline is abandoned after this many times its budget.
 const MAX_BUDGETS: u32 = 8;
+/// Longest wait for a run that has not used its time, or for a place among the runs. A machine that
+/// is short of memory stops a thread for seconds.
+const RUN_TIMEOUT: Duration = Duration::from_secs(10);
 
 thread_local! {
     /// The deadline of the run on this thread, in its CPU time.
@@ -63,10 +66,10 @@ struct TimeUp;
 struct RunPlace;
 
 impl RunPlace {
-    /// Takes a place, waiting at most as long as for a run.
-    fn take(time: Duration) -> Result<Self, Stopped> {
+    /// Takes a place, waiting for one at most [`RUN_TIMEOUT`].
+    fn take() -> Result<Self, Stopped> {
         let mut runs = RUNS.lock();
-        let waited = FREED.wait_while_for(&mut runs, |runs| *runs >= MAX_RUNS, time * MAX_BUDGETS);
+        let waited = FREED.wait_while_for(&mut runs, |runs| *runs >= MAX_RUNS, RUN_TIMEOUT);
         if waited.timed_out() && *runs >= MAX_RUNS {
             return Err(Stopped::Busy);
         }
@@ -82,8 +85,8 @@ impl Drop for RunPlace {
     }
 }
 
-/// Runs `work` on a separate thread with the budget `time`, and waits at most [`MAX_BUDGETS`] times
-/// as long.
+/// Runs `work` on a separate thread with the budget `time`, and waits for it until it has used
+/// [`MAX_BUDGETS`] times as much.
 ///
 /// A run that is still busy then (a long pattern match) is abandoned but keeps its place until it
 /// ends, which it does because all work between deadline checks is bounded.
@@ -91,12 +94,15 @@ pub(super) fn run<T: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Stopped> {
-    let place = RunPlace::take(time)?;
+    let place = RunPlace::take()?;
     let (sender, receiver) = mpsc::sync_channel(1);
+    let clock = Arc::new(RunClock::default());
+    let its_clock = Arc::clone(&clock);
     let spawned = std::thread::Builder::new()
         .name("validate".to_owned())
         .stack_size(STACK_BYTES)
         .spawn(move || {
+            its_clock.start();
             DEADLINE.set(Some(worked() + time));
             let result = catch_unwind(AssertUnwindSafe(work));
             drop(place);
@@ -107,10 +113,55 @@ pub(super) fn run<T: Send + 'static>(
     if spawned.is_err() {
         return Err(Stopped::Busy);
     }
-    match receiver.recv_timeout(time * MAX_BUDGETS) {
-        Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => Err(Stopped::TimeUp(time)),
-        Err(mpsc::RecvTimeoutError::Disconnected) => Err(Stopped::Failed),
+    let (most, begun) = (time * MAX_BUDGETS, Instant::now());
+    loop {
+        match receiver.recv_timeout(most) {
+            Ok(result) => return result,
+            Err(mpsc::RecvTimeoutError::Timeout)
+                if clock.worked() < most && begun.elapsed() < RUN_TIMEOUT => {}
+            // It may have ended meanwhile.
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                return receiver.try_recv().unwrap_or(Err(Stopped::TimeUp(time)));
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Stopped::Failed),
+        }
+    }
+}
+
+/// What the thread of a run has worked, as its caller sees it.
+#[derive(Default)]
+struct RunClock {
+    #[cfg(target_os = "linux")]
+    thread: std::sync::OnceLock<rustix::thread::Pid>,
+}
+
+#[cfg(target_os = "linux")]
+impl RunClock {
+    /// Called by the thread of the run.
+    fn start(&self) {
+        let _ = self.thread.set(rustix::thread::gettid());
+    }
+
+    /// CPU time of the thread, in ticks of the kernel; none as long as it has not started.
+    fn worked(&self) -> Duration {
+        let Some(thread) = self.thread.get() else { return Duration::ZERO };
+        let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
+        let Ok(stat) = std::fs::read_to_string(path) else { return Duration::MAX };
+        // Behind the name, which may hold anything, the fields 14 and 15 count from 3 (proc(5)).
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let ticks: u64 =
+            fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        Duration::from_secs(ticks) / (rustix::param::clock_ticks_per_second() as u32).max(1)
+    }
+}
+
+/// Where the CPU time of another thread cannot be read, [`RUN_TIMEOUT`] alone ends the wait.
+#[cfg(not(target_os = "linux"))]
+impl RunClock {
+    fn start(&self) {}
+
+    fn worked(&self) -> Duration {
+        Duration::ZERO
     }
 }
 
@@ -275,14 +326,29 @@ mod tests {
     #[cfg(any(target_os = "linux", target_vendor = "apple"))]
     #[test]
     fn time_in_which_the_machine_does_other_things_is_not_counted() {
-        let time = Duration::from_millis(40);
-        let work = move || {
-            // A sleeping thread uses no CPU time, like one that waits for a processor.
-            let (_open, nothing) = mpsc::channel::<()>();
-            let _ = nothing.recv_timeout(time * 3);
-            (0..1_000).for_each(|_| step());
+        let time = Duration::from_millis(20);
+        for wait in [time * 3, time * (MAX_BUDGETS + 4)] {
+            let work = move || {
+                // A sleeping thread uses no CPU time, like one that waits for a processor.
+                let (_open, nothing) = mpsc::channel::<()>();
+                let _ = nothing.recv_timeout(wait);
+                (0..1_000).for_each(|_| step());
+            };
+            assert_eq!(run(time, work), Ok(()), "{wait:?}");
+        }
+    }
+
+    #[test]
+    fn work_that_never_looks_at_its_deadline_is_not_waited_for() {
+        let time = Duration::from_millis(10);
+        let (end, ended) = mpsc::sync_channel::<()>(1);
+        let busy = move || {
+            while ended.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                std::hint::black_box((0..1_000).map(std::hint::black_box).sum::<u64>());
+            }
         };
-        assert_eq!(run(time, work), Ok(()));
+        assert_eq!(run::<()>(time, busy), Err(Stopped::TimeUp(time)));
+        drop(end);
     }
 
     #[test]

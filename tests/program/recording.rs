@@ -399,8 +399,9 @@ fn a_fault_is_reproduced_from_its_recording_alone() {
             let output: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
             // How long it had lived differs.
             let message = output["error"]["message"].as_str().unwrap_or_default().to_owned();
+            let message = message.split(" after ").next().unwrap_or_default();
             let words: Vec<&str> =
-                message.split(' ').filter(|word| word.parse::<u32>().is_err()).collect();
+                message.split(' ').filter(|word| word.parse::<f64>().is_err()).collect();
             (out.status.code(), json!(words), output["result"].clone())
         };
         let live = of("live.json", &["--record", &file]);
