@@ -177,9 +177,10 @@ fn open(deck: &mut Deck, tool: &str) {
     deck.wait_until("the filter", |screen| filter(screen) == Some(""));
     deck.keys(tool);
     deck.wait_until("what is typed", |screen| filter(screen) == Some(tool));
+    deck.wait("enter keep");
     deck.keys("\r");
     // Keys that arrive together are treated as a paste.
-    deck.gone("⏎ keep");
+    deck.gone("enter keep");
     // The filter matches more than names, and the selection is kept: so search from the top, one
     // step at a time, each after the previous one is on the screen.
     deck.keys("g");
