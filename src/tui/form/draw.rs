@@ -51,6 +51,8 @@ const MIN_WIDE_COLUMNS: u16 = 130;
 const MIN_STACKED_ROWS: u16 = 6;
 /// Columns beside the labels from which the hint of each field is shown beside its value.
 const MIN_HINT_COLUMNS: u16 = 40;
+/// Fewest columns for the values of fields beside their hints.
+const MIN_VALUE_COLUMNS: u16 = 16;
 /// Most rows for the hint of the field that has the focus.
 const MAX_HINT_ROWS: usize = 5;
 
@@ -261,6 +263,13 @@ fn draw_popup(state: &FormState, popup: &Popup, look: &Styles, outer: Rect, buf:
 /// Minimum width of the line editor if there is room, in columns.
 const MIN_FIELD_COLUMNS: u16 = 12;
 
+/// Columns of the labels and of the values of fields; their hints have the rest.
+#[derive(Clone, Copy, Debug)]
+struct FieldColumns {
+    labels: u16,
+    values: u16,
+}
+
 /// Draws the fields of a form.
 pub(super) struct Sheet<'a> {
     pub(super) state: &'a FormState,
@@ -272,12 +281,16 @@ impl Sheet<'_> {
     /// Draws the visible fields and the submit line.
     pub(super) fn fields(&mut self, submit: &str, body: Rect) {
         let lines = window(self.state, body);
-        let label_width = label_width(self.state, lines.first().map_or(0, |(row, _)| *row), body);
+        let labels = label_width(self.state, lines.first().map_or(0, |(row, _)| *row), body);
+        let room = body.width.saturating_sub(labels + 1);
+        let values = lines.iter().map(|(row, _)| self.value_columns(*row)).max().unwrap_or(0);
+        let values = (values + 2).max(MIN_VALUE_COLUMNS).min(room / 2);
+        let columns = FieldColumns { labels, values };
         for (row, line) in lines {
             match self.state.rows().get(row) {
                 Some(found) => {
                     let height = editor_height(self.state, row).min(line.height);
-                    self.row(row, found, label_width, Rect { height, ..line });
+                    self.row(row, found, columns, Rect { height, ..line });
                     let below = Rect { y: line.y + height, height: line.height - height, ..line };
                     self.hint(row, body, below);
                 }
@@ -296,13 +309,25 @@ impl Sheet<'_> {
         }
     }
 
+    /// Columns for the value of a row without the focus, and its problem.
+    fn value_columns(&self, index: usize) -> u16 {
+        let Some(row) = self.state.rows().get(index).filter(|_| !self.is_here(index)) else {
+            return 0;
+        };
+        let text = SafeText::cut(&self.text(row, true).0, 400);
+        let problem = self.state.problem_at(index).map_or(0, |problem| problem.message.width() + 4);
+        let last = row.field().is_some() && self.state.is_from_last_time(&row.pointer);
+        let mark = if last { self.last_time().width() } else { 0 };
+        (text.width() + mark + problem).try_into().unwrap_or(u16::MAX)
+    }
+
     /// Whether this row has the focus.
     fn is_here(&self, index: usize) -> bool {
         index == self.state.cursor() && self.state.json() != JsonView::Focused
     }
 
-    fn row(&mut self, index: usize, row: &FormRow, label_width: u16, area: Rect) {
-        let look = self.look;
+    fn row(&mut self, index: usize, row: &FormRow, columns: FieldColumns, area: Rect) {
+        let (look, label_width) = (self.look, columns.labels);
         let here = self.is_here(index);
         if here {
             put(self.buf, area.x, area.y, 1, look.sign("▎", "|"), look.accent);
@@ -326,20 +351,24 @@ impl Sheet<'_> {
         }
         let room = area.right() - left;
         let takes = matches!(row.kind, RowKind::Field { .. } | RowKind::Choice { .. });
-        let hints = if room >= MIN_HINT_COLUMNS && takes && !here { room / 2 } else { 0 };
+        let hinted = room >= MIN_HINT_COLUMNS && takes && !here;
+        let hints = if hinted { room - columns.values } else { 0 };
         let value = Rect { x: left, width: area.right() - left - hints, ..area };
         let editor = self.state.editor.as_ref().filter(|_| here);
         let end = match editor {
             Some(editor) => self.editor(editor, row, value),
             None => self.value(row, value, hints > 0),
         };
+        let mut is_covered = false;
         if let Some(problem) = self.state.problem_at(index) {
             let style = if problem.weight == Weight::Note { look.warning } else { look.error };
             let at = (end + 2).min(area.right().saturating_sub(24).max(left));
             let mut pen = Pen::new(self.buf, Rect { height: 1, ..area });
             pen.column(at - area.x).write(look.sign("⚠ ", "! "), style);
             pen.write(&problem.message, style);
-        } else if hints > 0 {
+            is_covered = usize::from(at) + 2 + problem.message.width() > value.right().into();
+        }
+        if hints > 0 && !is_covered {
             self.takes(row, Rect { x: value.right() + 1, width: hints - 1, height: 1, ..area });
         }
     }
@@ -366,17 +395,28 @@ impl Sheet<'_> {
         area.x + (wide + 1).max(MIN_FIELD_COLUMNS.min(width)).min(width)
     }
 
-    /// Draws the value of a row; returns the column after it.
-    fn value(&mut self, row: &FormRow, area: Rect, hinted: bool) -> u16 {
+    /// The mark of a value that was left from last time.
+    const fn last_time(&self) -> &'static str {
+        self.look.sign("  ↺ last time", "  (last time)")
+    }
+
+    /// The value of a row in words, beside its hint or alone.
+    fn text(&self, row: &FormRow, hinted: bool) -> (String, Style) {
         let value = self.state.at(&row.pointer);
         let (mut text, style) = shown(self.state, row, value, self.look);
         if hinted && value.is_none() && row.field().is_some_and(|field| field.default().is_none()) {
             // Its example is part of the hint.
             text.truncate(text.find(" · e.g. ").unwrap_or(text.len()));
         }
+        (text, style)
+    }
+
+    /// Draws the value of a row; returns the column after it.
+    fn value(&mut self, row: &FormRow, area: Rect, hinted: bool) -> u16 {
+        let (text, style) = self.text(row, hinted);
         let limited = SafeText::cut(&text, usize::from(area.width) * 2 + 8);
         let last = row.field().is_some() && self.state.is_from_last_time(&row.pointer);
-        let mark = self.look.sign("  ↺ last time", "  (last time)");
+        let mark = self.last_time();
         let room = if last { area.width.saturating_sub(mark.width() as u16) } else { area.width };
         let room = if room < 8 { area.width } else { room };
         let end = put(self.buf, area.x, area.y, room, &limited, style);

@@ -414,6 +414,28 @@ fn a_form_reads_well() {
     insta::assert_snapshot!(screen(&form, 72, 12));
 }
 
+#[test]
+fn hints_of_fields_without_the_focus_have_the_room_that_values_leave() {
+    let schema = json!({"type": "object", "required": ["when"], "properties": {
+        "kind": {"enum": ["inside", "outside"]},
+        "people": {"type": "integer", "minimum": 1, "maximum": 12,
+            "description": "How many people come along"},
+        "when": {"type": "string", "format": "date", "description": "The day"}}});
+    let form = form(schema);
+    let shown = screen(&form, 110, 8);
+    assert!(
+        shown.contains("whole number · at least 1 · at most 12  How many people come along"),
+        "{shown}"
+    );
+    let line = shown.lines().find(|line| line.contains("when *")).unwrap();
+    assert!(line.contains("⚠ required") && line.contains("The day"), "{line}");
+    let column = |word: &str| {
+        let before = shown.lines().find_map(|line| Some(line.split_once(word)?.0))?;
+        Some(before.chars().count())
+    };
+    assert_eq!(column("whole number"), column("date"), "hints begin in one column: {shown}");
+}
+
 /// Schemas as servers write them, nested and combined.
 fn schemas() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
