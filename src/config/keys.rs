@@ -517,6 +517,11 @@ static OAUTH: ObjectShape = ObjectShape::new("oauth", "how the host signs in").k
         "Who exchanges the ID token of a person for a grant (enterprise-managed authorization)",
     ),
     key(
+        "exchange",
+        Object(&TOKEN_EXCHANGE),
+        "Callers that have signed in to the gateway use the server as themselves",
+    ),
+    key(
         "dpop",
         Flag,
         "Whether tokens are bound to a key (RFC 9449); otherwise where the server asks for it",
@@ -531,6 +536,29 @@ static IDENTITY_PROVIDER: ObjectShape =
         key("idToken", Text, "ID token of the person"),
         key("idTokenFile", Text, "File that holds the ID token, read anew for every token"),
     ]);
+
+static TOKEN_EXCHANGE: ObjectShape =
+    ObjectShape::new("exchange", "a caller's token becomes one for the server alone (RFC 8693)")
+        .keys(&[
+            key("tokenEndpoint", Text, "Where tokens are exchanged"),
+            key("clientId", Text, "Client that exchanges them"),
+            key("clientSecret", Text, "Its secret"),
+            key("audience", Text, "Name of the server at the authorization server"),
+            key("resource", Text, "Address of the server there, instead of the entry's"),
+            key("scopes", List(&Text), "Scopes to ask for"),
+            key("actorToken", Text, "JWT of the gateway, which acts for the person"),
+            key("actorTokenFile", Text, "File that holds the JWT, read anew for every token"),
+            key(
+                "others",
+                Flag,
+                "Whether callers that have not signed in use the session of the entry itself",
+            )
+            .default("false"),
+            key("idleTimeout", Seconds, "How long the session of a person is open without use")
+                .default("300"),
+            key("maxSessions", whole(1, 10_000), "Most sessions of persons at a time")
+                .default("100"),
+        ]);
 
 static TLS: ObjectShape = ObjectShape::new("tls", "certificates").keys(&[
     key("ca", Text, "PEM file of authorities to trust besides those of the system"),

@@ -392,6 +392,9 @@ pub struct OAuthConfig {
     /// Who vouches for the person in place of the authorization server's page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity_provider: Option<IdentityProvider>,
+    /// Callers of the gateway use the server as themselves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<TokenExchange>,
     /// Whether tokens are bound to a key of the host (`DPoP`, RFC 9449): always, never, or where the
     /// server asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -454,6 +457,60 @@ pub struct IdentityProvider {
     /// File that holds it, read anew for every token.
     #[serde(serialize_with = "perhaps", skip_serializing_if = "Option::is_none")]
     pub id_token_file: Option<PathBuf>,
+}
+
+/// Exchange of a caller's token for one that is good at the server alone (`oauth.exchange`, RFC 8693):
+/// every person has a session of their own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct TokenExchange {
+    /// Where tokens are exchanged.
+    pub token_endpoint: String,
+    /// The client that exchanges them.
+    pub client_id: String,
+    /// Its secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<Secret>,
+    /// The server's name at the authorization server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+    /// The server's address there (RFC 8707); that of the entry without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// Scopes to request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// JWT of the gateway, which acts for the person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor_token: Option<Secret>,
+    /// File that holds it, read anew for every token.
+    #[serde(serialize_with = "perhaps", skip_serializing_if = "Option::is_none")]
+    pub actor_token_file: Option<PathBuf>,
+    /// Whether callers that have not signed in use the entry's own session; they are refused otherwise.
+    pub others: bool,
+    /// How long the session of a person is open without use.
+    #[serde(with = "seconds")]
+    pub idle_timeout: Duration,
+    /// Most sessions at a time.
+    pub max_sessions: usize,
+}
+
+impl Default for TokenExchange {
+    fn default() -> Self {
+        Self {
+            token_endpoint: String::new(),
+            client_id: String::new(),
+            client_secret: None,
+            audience: None,
+            resource: None,
+            scopes: Vec::new(),
+            actor_token: None,
+            actor_token_file: None,
+            others: false,
+            idle_timeout: Duration::from_secs(300),
+            max_sessions: 100,
+        }
+    }
 }
 
 /// Certificates of one server (`tls`).
@@ -675,6 +732,11 @@ impl ServerConfig {
         }
     }
 
+    /// How tokens of callers become tokens of this server, where persons use it as themselves.
+    pub fn exchange(&self) -> Option<&TokenExchange> {
+        self.transport.http().filter(|http| !http.oauth.off)?.oauth.exchange.as_ref()
+    }
+
     /// Every secret of this server: values of its environment and headers that are
     /// secret by name or look, its OAuth secrets, and those in its arguments and address.
     pub fn secrets(&self) -> Vec<Secret> {
@@ -693,7 +755,11 @@ impl ServerConfig {
         };
         let found = values.iter().filter(|(name, value)| secret(name, value)).map(|(_, v)| v);
         let oauth = self.transport.http().map(|http| &http.oauth);
-        let oauth = oauth.into_iter().flat_map(|o| o.client_secret.iter().chain(&o.private_key));
+        let oauth = oauth.into_iter().flat_map(|oauth| {
+            let exchange = oauth.exchange.iter();
+            let exchange = exchange.flat_map(|it| it.client_secret.iter().chain(&it.actor_token));
+            oauth.client_secret.iter().chain(&oauth.private_key).chain(exchange)
+        });
         let all = found.chain(oauth).chain(&self.hidden);
         all.filter(|value| !public.contains(value)).cloned().collect()
     }

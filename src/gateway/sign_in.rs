@@ -28,7 +28,8 @@ use base::notices::notify;
 use base::{Clock, Timestamp};
 use config::{Environment, TlsConfig, expand_argument};
 use host::{
-    AccessScope, DEFAULT_PROFILE, IntrospectionConfig, OutsideCode, SignInConfig, is_safe_address,
+    AccessScope, CallerIdentity, DEFAULT_PROFILE, IntrospectionConfig, OutsideCode, SignInConfig,
+    is_safe_address,
 };
 use mcp::client_builder;
 
@@ -63,6 +64,7 @@ pub(crate) struct SignedIn {
     scopes: Vec<AccessScope>,
     /// When its token ends.
     expires: Timestamp,
+    identity: Arc<CallerIdentity>,
 }
 
 /// Why a token is not accepted.
@@ -357,7 +359,12 @@ impl Gateway {
         let Some(config) = &in_force.config.sign_in else {
             return Err(SignInRefusal::Invalid("the token is unknown here"));
         };
-        let (claims, end) = self.sign_in.claims(config, bearer).await?;
+        let checked = self.sign_in.claims(config, bearer).await;
+        if let Err(SignInRefusal::Invalid(_)) = &checked {
+            // It may have been good before: what was opened with it ends.
+            self.host.end_sessions_of(&CallerIdentity::key_of(bearer));
+        }
+        let (claims, end) = checked?;
         let subject = ["sub", "client_id", "azp"].iter().find_map(|name| claims[*name].as_str());
         let subject = subject.filter(|subject| !subject.is_empty());
         let subject = subject.ok_or(SignInRefusal::Invalid("the token says not whose it is"))?;
@@ -365,11 +372,13 @@ impl Gateway {
         if profiles.is_empty() {
             profiles.push(DEFAULT_PROFILE.into());
         }
+        let expires = Timestamp(end.saturating_mul(1_000_000));
         let caller = SignedIn {
+            identity: Arc::new(CallerIdentity::new(subject, bearer, expires)),
             id: id_of(subject).into(),
             profiles: profiles.into(),
             scopes: scopes_of(&claims),
-            expires: Timestamp(end.saturating_mul(1_000_000)),
+            expires,
         };
         let now = self.host.clock().now();
         let mut client = Client::signed_in(caller);
@@ -429,7 +438,7 @@ impl Gateway {
 
 impl Client {
     fn signed_in(caller: SignedIn) -> Self {
-        let SignedIn { id, profiles, scopes, expires } = caller;
+        let SignedIn { id, profiles, scopes, expires, identity } = caller;
         Self {
             id,
             profile: profiles.first().map_or_else(|| DEFAULT_PROFILE.into(), Arc::clone),
@@ -440,6 +449,7 @@ impl Client {
             cut: CancellationToken::new(),
             profiles,
             expires: Some(expires),
+            identity: Some(identity),
         }
     }
 }

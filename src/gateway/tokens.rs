@@ -19,7 +19,7 @@ use base::state::{StateFile, StateFolder};
 use base::text::path::spelled;
 use base::watch::Fingerprint;
 use deck::{RightsContent, RightsFile};
-use host::{AccessScope, CallOptions, DEFAULT_PROFILE, Origin, Principal};
+use host::{AccessScope, CallOptions, CallerIdentity, DEFAULT_PROFILE, Origin, Principal};
 
 /// Maximum size of a token file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -53,6 +53,8 @@ pub struct Client {
     pub(crate) profiles: Arc<[Arc<str>]>,
     /// When its token ends, if it has signed in.
     pub(crate) expires: Option<Timestamp>,
+    /// Who it is, if it has signed in.
+    pub(crate) identity: Option<Arc<CallerIdentity>>,
 }
 
 impl Client {
@@ -62,7 +64,7 @@ impl Client {
         let (id, scopes) = (Origin::OWNER.into(), Vec::new());
         let is_named = profile.is_some();
         let profile = profile.unwrap_or_else(|| DEFAULT_PROFILE.into());
-        let (profiles, expires) = (Arc::default(), None);
+        let (profiles, expires, identity) = (Arc::default(), None, None);
         Self {
             id,
             profile,
@@ -73,6 +75,7 @@ impl Client {
             cut,
             profiles,
             expires,
+            identity,
         }
     }
 
@@ -91,9 +94,9 @@ impl Client {
     /// Options for a call by this client.
     pub(crate) fn options(&self) -> CallOptions {
         let profile = self.is_named.then(|| Arc::clone(&self.profile));
-        let origin = self.origin();
+        let (origin, identity) = (self.origin(), self.identity.clone());
         let (session, cancel) = (self.session.clone(), self.cut.child_token());
-        CallOptions { cancel, origin, profile, session, ..CallOptions::default() }
+        CallOptions { cancel, origin, profile, session, identity, ..CallOptions::default() }
     }
 
     /// Returns an error unless its token carries the scope.
@@ -291,6 +294,7 @@ impl ClientTokens {
             profile: found.profile.as_str().into(),
             profiles: [found.profile.as_str().into()].into(),
             expires: None,
+            identity: None,
             is_named: true,
             is_owner: false,
             scopes: found.scopes.clone(),

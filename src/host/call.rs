@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approvals::Asker;
 use crate::policy::{CountedRun, DEFAULT_PROFILE, Principal, ServiceChanges};
+use crate::server::persons::CallerIdentity;
 use base::human::millis;
 use base::text::json::WrittenNumbers;
 use base::{SafeText, ServerName, Timestamp};
@@ -159,6 +160,8 @@ pub struct CallOptions {
     pub id: Option<CallId>,
     /// Asks the caller's own user for consent, beside a dashboard.
     pub asker: Option<Asker>,
+    /// Who the caller is, for servers that are used by persons as themselves.
+    pub identity: Option<Arc<CallerIdentity>>,
 }
 
 impl CallOptions {

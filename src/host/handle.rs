@@ -19,6 +19,7 @@ use super::cache::{CacheKey, CacheView};
 use super::call::{CallOptions, CallOutcome, CallView};
 use super::metrics::ServerMetrics;
 use super::operation::Operation;
+use super::operation::person::nobody;
 use super::policy::{Admission, PolicyAction, ServiceChanges, TargetKind};
 use super::router::{Route, Routes};
 use super::server::command::Command;
@@ -813,11 +814,21 @@ impl Host {
     /// As [`Host::call_tool_with`].
     pub async fn subscribe_resource(&self, server: &ServerName, uri: &str) -> Result<(), Error> {
         let slot = Arc::clone(self.inner.shared.routes().server(server)?);
+        if slot.live().config.exchange().is_some_and(|exchange| !exchange.others) {
+            // The session that would hear of changes is nobody's.
+            return Err(nobody().server(server));
+        }
         if !slot.subscriptions().iter().any(|known| **known == *uri) {
             self.ask(server, Request::Subscribe { uri: uri.into() }).await?;
         }
         slot.subscribed(uri, 1);
         Ok(())
+    }
+
+    /// Ends the sessions that callers have with this token, which is good no longer
+    /// ([`CallerIdentity::key_of`](crate::CallerIdentity::key_of)).
+    pub fn end_sessions_of(&self, key: &[u8; 32]) {
+        self.inner.shared.slots().values().for_each(|slot| slot.persons.end(key));
     }
 
     /// Ends a subscription.

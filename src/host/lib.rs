@@ -61,6 +61,7 @@ pub use server::connect::{
     Connector, ExitReport, OpenError, OpenRequest, Opened, ProcessHandle, StopPlan,
 };
 pub use server::memory::{Definitions, Memory};
+pub use server::persons::CallerIdentity;
 pub use server::remedy::{line_help, missing_variable};
 pub use supervisor::reload_plan;
 pub use validators::{Validators, schema_limits};

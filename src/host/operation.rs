@@ -3,6 +3,7 @@
 
 mod arguments;
 mod breakers;
+pub(crate) mod person;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -33,6 +34,7 @@ use base::{Clock, SafeText};
 use config::OnTimeout;
 use config::error::{Denial, Error, ErrorCode};
 use mcp::Request;
+use person::PersonCall;
 use protocol::{CallId, Payload, PendingRequest, RequestKind, Tool};
 
 /// A prepared operation.
@@ -153,6 +155,7 @@ impl Operation {
         flight: &Flight,
     ) -> Result<(CheckedArguments, Payload, Option<Arc<Tool>>), Error> {
         live.session()?;
+        self.person(live)?;
         let tool = self.tool(live);
         let checked = self.check_arguments(live, tool.as_ref(), flight).await?;
         let permit = self.permitted(live, tool.as_ref(), flight).await?;
@@ -264,7 +267,16 @@ impl Operation {
         repeated: bool,
     ) -> Result<Payload, RoundFailure> {
         let never = |error| RoundFailure { error, is_unsent: true };
-        let session = live.session().map_err(never)?;
+        let shared = live.session().map_err(never)?;
+        let person = self.person(live).map_err(never)?;
+        let (session, hold) = match &person {
+            None => (Arc::clone(shared), None),
+            Some(person) => {
+                let own = self.unless_cancelled(person.session()).await.map_err(never)?;
+                let (session, hold) = own.map_err(never)?;
+                (session, Some((person, hold)))
+            }
+        };
         let admission = self.admit(live).await.map_err(never)?;
         let pending = flight.pending();
         let before = pending.bytes.totals().1;
@@ -279,7 +291,9 @@ impl Operation {
                 let timed_out = error.code == ErrorCode::Timeout;
                 // A caller may wait less than the entry allows; that is no fault of the server.
                 let is_hasty = timed_out && pending.timeout < live.config.request_timeout;
-                let error = if timed_out && (repeated || is_hasty) {
+                let error = if let Some((person, hold)) = &hold {
+                    person.failed(hold, error)
+                } else if timed_out && (repeated || is_hasty) {
                     error
                 } else {
                     self.consequences(live, error).await
@@ -290,6 +304,11 @@ impl Operation {
                 Err(RoundFailure { error, is_unsent: pending.bytes.totals().1 == before })
             }
         }
+    }
+
+    /// The person whose session serves it, where callers use the server as themselves.
+    fn person<'a>(&'a self, live: &'a Live) -> Result<Option<PersonCall<'a>>, Error> {
+        PersonCall::from_options((&self.shared, &self.slot), live, &self.options)
     }
 
     /// Applies the consequences of a failure to the server, and adds the reason of
@@ -644,7 +663,9 @@ impl Operation {
     // The cache: fresh results instead of a request, stale ones instead of an error.
 
     fn fresh_answer(&self, live: &Live) -> Option<CallOutcome> {
-        if self.options.bypass_cache || !live.config.cache.enabled || live.session.is_none() {
+        let has_persons = live.config.exchange().is_some();
+        let is_off = self.options.bypass_cache || !live.config.cache.enabled || has_persons;
+        if is_off || live.session.is_none() {
             return None;
         }
         let kept = self.shared.cache.fresh(&self.cache_key()?, self.shared.clock.now())?;
@@ -656,7 +677,8 @@ impl Operation {
     fn stale_answer(&self, live: &Live, error: Error) -> Result<CallOutcome, Error> {
         let down = matches!(error.code, ErrorCode::ServerUnavailable | ErrorCode::CircuitOpen);
         let cache = &live.config.cache;
-        if !down || self.options.bypass_cache || !cache.enabled || !cache.stale_if_unavailable {
+        let is_off = self.options.bypass_cache || !cache.enabled || !cache.stale_if_unavailable;
+        if !down || is_off || live.config.exchange().is_some() {
             return Err(error);
         }
         let kept =

@@ -4,6 +4,7 @@ mod admin;
 mod card;
 mod clients;
 mod numbers;
+mod persons;
 mod sign_in;
 mod skills;
 mod tasks;
@@ -132,6 +133,17 @@ impl Service {
     fn with(policy: &Value, args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         configured(folder.path());
+        Self::ready(folder, policy, args)
+    }
+
+    /// Serves a configuration of its own.
+    fn serving(config: &Value, policy: &Value, args: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("mcp.json"), config.to_string()).unwrap();
+        Self::ready(folder, policy, args)
+    }
+
+    fn ready(folder: tempfile::TempDir, policy: &Value, args: &[&str]) -> Self {
         std::fs::write(folder.path().join("mcpdeck.policy.json"), policy.to_string()).unwrap();
         let mut service = Self::launch(folder.path(), "127.0.0.1:0", args);
         service.kept = Some(folder);

@@ -14,7 +14,7 @@ use crate::keys::{OPENAPI_KEY, URLS};
 use crate::syntax::SyntaxNode;
 use crate::{
     HttpConfig, MAX_OPENAPI_BYTES, OAuthConfig, OAuthGrant, OpenApiConfig, OpenApiSource, Severity,
-    TlsConfig, TransportKind,
+    TlsConfig, TokenExchange, TransportKind,
 };
 use base::Secret;
 use base::address::is_loopback;
@@ -108,6 +108,7 @@ fn oauth(reader: &mut EntryReader<'_, '_>) -> OAuthConfig {
     for path in [
         out.assertion_file.as_mut(),
         out.identity_provider.as_mut().and_then(|provider| provider.id_token_file.as_mut()),
+        out.exchange.as_mut().and_then(|exchange| exchange.actor_token_file.as_mut()),
     ]
     .into_iter()
     .flatten()
@@ -125,7 +126,8 @@ fn oauth(reader: &mut EntryReader<'_, '_>) -> OAuthConfig {
         OAuthGrant::AuthorizationCode
     };
     out.grant = value["grant"].as_str().and_then(OAuthGrant::from_word).unwrap_or(inferred);
-    for (message, help) in contradictions(&out, has_assertion) {
+    let wrong = contradictions(&out, has_assertion).into_iter();
+    for (message, help) in wrong.chain(out.exchange.iter().flat_map(gaps)) {
         let found = reader.report(("config/missing-key", Severity::Error), "oauth", message);
         if !help.is_empty() {
             found.help(help);
@@ -177,10 +179,7 @@ fn contradictions(oauth: &OAuthConfig, has_assertion: bool) -> Vec<(&'static str
                     "a file is read anew for every token",
                 ));
             }
-            if !provider.token_endpoint.is_empty()
-                && !Url::parse(&provider.token_endpoint)
-                    .is_ok_and(|url| url.scheme() == "https" || is_loopback(&url))
-            {
+            if !provider.token_endpoint.is_empty() && !is_secret_safe(&provider.token_endpoint) {
                 found.push((
                     "`tokenEndpoint` of `identityProvider` must be an https:// address",
                     "an ID token is a secret",
@@ -194,6 +193,35 @@ fn contradictions(oauth: &OAuthConfig, has_assertion: bool) -> Vec<(&'static str
         (None, _) => {}
     }
     found
+}
+
+/// What an exchange of tokens misses: each a message and its help.
+fn gaps(exchange: &TokenExchange) -> Vec<(&'static str, &'static str)> {
+    let mut found = Vec::new();
+    if exchange.token_endpoint.is_empty() || exchange.client_id.is_empty() {
+        found.push((
+            "`exchange` needs `tokenEndpoint` and `clientId`",
+            "tokens of callers are sent nowhere else, whatever the server names",
+        ));
+    }
+    if exchange.actor_token.is_some() && exchange.actor_token_file.is_some() {
+        found.push(("`actorToken` and `actorTokenFile` name two JWTs", "leave one of them out"));
+    }
+    if !exchange.token_endpoint.is_empty() && !is_secret_safe(&exchange.token_endpoint) {
+        found.push((
+            "`tokenEndpoint` of `exchange` must be an https:// address",
+            "the token of a caller is a secret",
+        ));
+    }
+    if exchange.resource.as_ref().is_some_and(|text| Url::parse(text).is_err()) {
+        found.push(("`resource` of `exchange` must be an address", "`audience` may be any name"));
+    }
+    found
+}
+
+/// Whether secrets may be sent to an address: over TLS, or within this machine.
+fn is_secret_safe(text: &str) -> bool {
+    Url::parse(text).is_ok_and(|url| url.scheme() == "https" || is_loopback(&url))
 }
 
 /// Checks where the browser is sent back to: to this machine alone, and where it is listened.

@@ -16,6 +16,7 @@ use crate::approvals::queue::own_request;
 use crate::projector::Facts;
 use crate::server::connect::OpenRequest;
 use crate::server::lifecycle::LifecycleInput;
+use crate::server::persons::CallerIdentity;
 use crate::view::AccountView;
 use base::{SafeText, ServerName, Timestamp};
 use config::HttpConfig;
@@ -86,6 +87,30 @@ impl Account {
         });
         let auth = accounts.authorizer(&request.config.name, http)?;
         self.state.lock().auth = auth.clone().map(|auth| (auth, approvals, facts));
+        Ok(auth)
+    }
+
+    /// The authorizer of a person whose session with the server is being opened, with their first
+    /// token. Its steps are shown in the traffic.
+    ///
+    /// # Errors
+    /// Why there is no token.
+    pub async fn open_person(
+        accounts: &Accounts,
+        request: &OpenRequest,
+        http: &HttpConfig,
+        caller: &CallerIdentity,
+    ) -> Result<Arc<Authorizer>, AuthFailure> {
+        let context = request.context.clone();
+        context.redactor.learn([caller.token().clone()]);
+        let accounts = accounts.clone().masked_by(&context.redactor);
+        let accounts = accounts.watch(move |_, event| match event {
+            AuthEvent::Step { step, sent, answered } => show(&context, step, sent, answered),
+            // The account of the server is not theirs.
+            AuthEvent::Token(_) | AuthEvent::Needed => {}
+        });
+        let auth = accounts.person(&request.config.name, http, caller.token())?;
+        auth.refresh_now().await?;
         Ok(auth)
     }
 

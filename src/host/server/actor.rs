@@ -32,9 +32,6 @@ use lists::Refreshes;
 use mcp::Request;
 use protocol::{Capabilities, FetchedList, ListKind, PendingRequest, SessionEvent};
 
-/// Capacity of a session's event channel; when it is full, the session waits (backpressure).
-const EVENT_CAPACITY: usize = 256;
-
 /// A result the actor waited for.
 enum Happened {
     Opened(Box<Result<Opening, OpenError>>),

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Fact;
 use crate::projector::Facts;
 use crate::server::account::Account;
+use crate::server::persons::CallerIdentity;
 use crate::view::{StartStep, StepStatus};
 use base::{SafeText, ServerName};
 use config::ServerConfig;
@@ -56,6 +57,8 @@ pub struct OpenRequest {
     pub steps: Steps,
     /// Its account, for OAuth sign-in.
     pub account: Arc<Account>,
+    /// Whose session it is, where every caller has one of their own.
+    pub caller: Option<CallerIdentity>,
 }
 
 /// An open server.
@@ -176,6 +179,8 @@ pub struct Steps {
     pub server: ServerName,
     /// The sink for facts.
     pub facts: Facts,
+    /// Whether nothing is recorded: the server has started, and this is one more session.
+    pub is_quiet: bool,
 }
 
 /// A running step.
@@ -185,6 +190,11 @@ pub struct RunningStep {
 }
 
 impl Steps {
+    /// Those of a server.
+    pub fn new(server: &ServerName, facts: &Facts) -> Self {
+        Self { server: server.clone(), facts: facts.clone(), is_quiet: false }
+    }
+
     /// Records the beginning of a step.
     pub async fn begin(&self, step: StartStep) -> RunningStep {
         self.record(step, StepStatus::Running, None, None).await;
@@ -219,6 +229,9 @@ impl Steps {
         took: Option<Duration>,
         detail: Option<&str>,
     ) {
+        if self.is_quiet {
+            return;
+        }
         let detail = detail.map(SafeText::line);
         self.facts.record(&self.server, Fact::StepChanged { step, status, took, detail }).await;
     }

@@ -11,16 +11,21 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::Fact;
+use crate::server::account::Account;
 use crate::server::connect::{
     Connector, EXIT_TIMEOUT, ExitReport, OpenError, OpenRequest, Opened, ProcessHandle,
     RunningStep, StopPlan,
 };
+use crate::server::persons::CallerIdentity;
 use crate::server::remedy::{self, FailureOutput};
 use crate::view::StartStep;
 use base::LogSource;
 use config::error::{Error, ErrorCode};
 use config::{HttpConfig, OAuthConfig, OpenApiConfig, StdioConfig, TransportConfig};
-use mcp::{Accounts, Attempt, ConnectError, Connected, Endpoint, HttpEndpoint, attempts, connect};
+use mcp::{
+    Accounts, Attempt, AuthFailure, ConnectError, Connected, Endpoint, HttpEndpoint, attempts,
+    connect,
+};
 use process::{
     self, Container, Grace, Launch, ProcessContext, ServerProcess, SpawnError, Spawned, Usage,
 };
@@ -65,7 +70,7 @@ impl Connector for ServerReach {
                         return open_api(request, api, accounts.as_ref(), asks).await;
                     }
                 };
-            let server = signing_in(&request, accounts.as_ref(), http, asks)?;
+            let server = signing_in(&request, accounts.as_ref(), http, asks).await?;
             let is_http = matches!(request.config.transport, TransportConfig::Http(_));
             match ConnectPlan::Url(endpoint, Box::new(server.clone())).open(&request).await {
                 Err(failure) if is_http && request.context.seen.refused_post() => {
@@ -92,7 +97,8 @@ async fn open_api(
     asks: bool,
 ) -> Result<Opened, OpenError> {
     let signs_in = api.http.oauth != OAuthConfig::default();
-    let server = signing_in(&request, accounts.filter(|_| signs_in), api.http.clone(), asks)?;
+    let accounts = accounts.filter(|_| signs_in);
+    let server = signing_in(&request, accounts, api.http.clone(), asks).await?;
     let tries = attempts(&request.config.protocol, None);
     let attempt = tries.first().cloned().unwrap_or(Attempt::Auto);
     match handshake(&request, Endpoint::OpenApi { api: Box::new(api), server }, &attempt).await {
@@ -295,18 +301,45 @@ async fn end_failed(
 }
 
 /// The server at a URL, with the account that signs in there.
-fn signing_in(
+async fn signing_in(
     request: &OpenRequest,
     accounts: Option<&Accounts>,
     http: HttpConfig,
     asks: bool,
 ) -> Result<HttpEndpoint, OpenError> {
+    if let Some(caller) = &request.caller {
+        return as_person(request, accounts, http, caller).await;
+    }
     let Some(accounts) = accounts else { return Ok(http.into()) };
     let auth = request.account.open(accounts, request, &http, asks).map_err(|failure| {
         let error = Error::new(ErrorCode::ServerStartup, failure.to_string());
         OpenError::lasting(error.server(&request.config.name))
     })?;
     Ok(HttpEndpoint::new(http, auth))
+}
+
+/// The server at a URL as a person uses it: with their token, and nothing that the entry authorises
+/// itself with.
+async fn as_person(
+    request: &OpenRequest,
+    accounts: Option<&Accounts>,
+    mut http: HttpConfig,
+    caller: &CallerIdentity,
+) -> Result<HttpEndpoint, OpenError> {
+    http.headers.retain(|name, _| !name.eq_ignore_ascii_case("authorization"));
+    let _ = (http.url.set_username(""), http.url.set_password(None));
+    let none = || AuthFailure::Refused("nobody signs in here".to_owned());
+    let opened = async {
+        let accounts = accounts.ok_or_else(none)?;
+        Account::open_person(accounts, request, &http, caller).await
+    };
+    let auth = opened.await.map_err(|failure| {
+        let is_passing = matches!(failure, AuthFailure::Failed(_));
+        let mut error = Error::new(ErrorCode::ServerUnavailable, failure.reason());
+        error.unauthorized = !is_passing;
+        OpenError::lasting(error.server(&request.config.name))
+    })?;
+    Ok(HttpEndpoint::new(http, Some(auth)))
 }
 
 /// One handshake within the remaining time.

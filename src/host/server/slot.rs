@@ -22,6 +22,7 @@ use super::account::Account;
 use super::command::Command;
 use super::connect::{Opened, ProcessHandle};
 use super::lifecycle::LifecycleInput;
+use super::persons::Persons;
 use super::turns::Turns;
 use crate::approvals::queue::CallInFlight;
 use crate::breaker::{Breaker, BreakerView};
@@ -58,6 +59,8 @@ pub struct Slot {
     pub tasks: Arc<ServerTasks>,
     /// Whose call may be in flight.
     pub turns: Turns,
+    /// Sessions of persons who use it as themselves.
+    pub persons: Persons,
     /// Notified when the probe of a half-open breaker has ended.
     pub probed: Notify,
     desired: Mutex<Desired>,
@@ -179,6 +182,7 @@ impl Slot {
             bytes: Arc::default(),
             tasks: Arc::default(),
             turns: Turns::default(),
+            persons: Persons::default(),
             probed: Notify::new(),
             desired: Mutex::default(),
             live: watch::channel(Arc::new(live)).0,

@@ -19,11 +19,13 @@ use super::proof::ProofKey;
 use super::report::{AuthListener, AuthReporter};
 use super::sign_in::SIGN_IN_TIMEOUT;
 use super::step::{AuthEvent, AuthFailure, AuthStep, StepKind};
-use super::token::{ClientOrigin, StoredToken, TokenStore, account_address, is_sendable};
+use super::token::{
+    ClientOrigin, HeldToken, StoredToken, TokenStore, account_address, is_sendable,
+};
 use crate::transport::remote;
 use base::text::quoted;
 use base::{Redactor, SafeText, Secret, ServerName};
-use config::HttpConfig;
+use config::{HttpConfig, OAuthGrant};
 
 /// Signs in to servers: a token store and an optional prompt. Cheap to clone.
 #[derive(Clone)]
@@ -100,11 +102,38 @@ impl Accounts {
         if !config.may_sign_in() {
             return Ok(None);
         }
+        self.authorizer_of(server, config, None).map(Some)
+    }
+
+    /// The authorizer of a person who uses a server whose entry says that tokens of callers are
+    /// exchanged. What the entry authorises itself with has to be left out of `config`.
+    ///
+    /// # Errors
+    /// When a certificate of the entry cannot be used.
+    pub fn person(
+        &self,
+        server: &ServerName,
+        config: &HttpConfig,
+        subject: &Secret,
+    ) -> Result<Arc<Authorizer>, AuthFailure> {
+        let mut config = config.clone();
+        // Nobody is shown a page.
+        config.oauth.grant = OAuthGrant::ClientCredentials;
+        let store = Arc::new(HeldToken::default());
+        Self { store, ..self.clone() }.authorizer_of(server, &config, Some(subject.clone()))
+    }
+
+    fn authorizer_of(
+        &self,
+        server: &ServerName,
+        config: &HttpConfig,
+        subject: Option<Secret>,
+    ) -> Result<Arc<Authorizer>, AuthFailure> {
         let address = account_address(&config.url);
         let events = AuthReporter { server: server.clone(), watches: self.watches.clone() };
         let exchange = TokenClient::new(&address, &config.tls, events)?;
         let headers = remote::headers(config).map_err(AuthFailure::refused)?;
-        Ok(Some(Arc::new(Authorizer {
+        Ok(Arc::new(Authorizer {
             site: Site {
                 server: server.clone(),
                 address,
@@ -112,6 +141,7 @@ impl Accounts {
                 config: config.oauth.clone(),
                 store: Arc::clone(&self.store),
                 exchange,
+                subject,
                 unanswered: Mutex::default(),
                 accepted: Mutex::default(),
             },
@@ -121,7 +151,7 @@ impl Accounts {
             turn: tokio::sync::Mutex::default(),
             step_ups: Mutex::default(),
             refused: Mutex::default(),
-        })))
+        }))
     }
 }
 

@@ -22,7 +22,7 @@ use super::proof::ProofKey;
 use super::step::{AuthFailure, AuthStep, StepKind};
 use super::token::{StoredClient, TokenStore};
 use crate::transport::remote;
-use base::{SafeText, ServerName};
+use base::{SafeText, Secret, ServerName};
 use config::OAuthConfig;
 use protocol::{LEGACY_VERSION, MODERN_VERSION, initialize_params, request_meta};
 
@@ -36,6 +36,8 @@ pub(super) struct Site {
     pub(super) config: OAuthConfig,
     pub(super) store: Arc<dyn TokenStore>,
     pub(super) exchange: TokenClient,
+    /// The token of the person that it is used by, where callers are who they are.
+    pub(super) subject: Option<Secret>,
     /// The client of the sign-in that is shown, when it was registered for an earlier one.
     pub(super) unanswered: Mutex<Option<StoredClient>>,
     /// The client that signed in last, and when: one that was accepted just now is not checked again.

@@ -35,6 +35,8 @@ pub(super) struct Granted {
     pub(super) refresh_token: Option<String>,
     pub(super) expires_in: Option<u64>,
     pub(super) scopes: Option<Vec<String>>,
+    /// What was issued, in an exchange (RFC 8693, section 2.2.1).
+    pub(super) issued: Option<String>,
 }
 
 /// Why a token endpoint granted no token.
@@ -154,11 +156,18 @@ fn granted(body: &[u8], wanted: TokenKind) -> Result<Granted, &'static str> {
             }
             _ => None,
         },
+        issued: text("issued_token_type"),
     })
 }
 
 /// The type of a grant that an identity provider gives for a person.
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+
+/// The grant of an exchange (RFC 8693, section 2.1).
+const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+/// Types of tokens (RFC 8693, section 3).
+const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
 
 /// The grant of a JWT (RFC 7523, section 2.1).
 pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -175,7 +184,7 @@ pub(super) async fn exchange_id_token(
     wanted: &WantedGrant<'_>,
 ) -> Result<Secret, AuthFailure> {
     let mut form = vec![
-        ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+        ("grant_type", TOKEN_EXCHANGE),
         ("requested_token_type", ID_JAG),
         ("subject_token", id_token.expose()),
         ("subject_token_type", "urn:ietf:params:oauth:token-type:id_token"),
@@ -210,6 +219,79 @@ pub(super) struct WantedGrant<'a> {
     pub(super) issuer: &'a str,
     /// The server that tokens are obtained for.
     pub(super) resource: &'a str,
+    /// Scopes, separated by blanks; empty for none.
+    pub(super) scope: &'a str,
+}
+
+/// Exchanges the access token of a person for one that is good at a server alone (RFC 8693).
+///
+/// # Errors
+/// What the authorization server answered, or that its token is good elsewhere too.
+pub(super) async fn exchange_access_token(
+    exchange: &TokenClient,
+    endpoint: &str,
+    caller: &OAuthClient<'_>,
+    (subject, actor): (&Secret, Option<&Secret>),
+    wanted: &WantedToken<'_>,
+) -> Result<Granted, AuthFailure> {
+    let mut form = vec![
+        ("grant_type", TOKEN_EXCHANGE),
+        ("requested_token_type", ACCESS_TOKEN),
+        ("subject_token", subject.expose()),
+        ("subject_token_type", ACCESS_TOKEN),
+        ("resource", wanted.resource),
+    ];
+    if let Some(audience) = wanted.audience {
+        form.push(("audience", audience));
+    }
+    if !wanted.scope.is_empty() {
+        form.push(("scope", wanted.scope));
+    }
+    if let Some(actor) = actor {
+        form.extend([("actor_token", actor.expose()), ("actor_token_type", JWT)]);
+    }
+    let granted = token(exchange, StepKind::Exchange, endpoint, caller, &form).await;
+    let granted = granted.map_err(|refused| match refused {
+        NotGranted::Code(code) => AuthFailure::refused(format!(
+            "{endpoint} gave no token of the caller for {}: it answered `{code}`",
+            wanted.resource
+        )),
+        NotGranted::Failed(failure) => failure,
+    })?;
+    let refused = |why: &str| Err(AuthFailure::refused(format!("{endpoint}: {why}")));
+    if !matches!(granted.issued.as_deref(), Some(ACCESS_TOKEN | JWT)) {
+        return refused(
+            "the answer holds no access token (its `issued_token_type` is another one)",
+        );
+    }
+    let audiences = audiences(&granted.access_token);
+    let is_good_here =
+        audiences.iter().any(|name| self::audiences(subject.expose()).contains(name));
+    if granted.access_token == subject.expose() || is_good_here {
+        return refused("its token is good at the gateway too: the server could use it there");
+    }
+    Ok(granted)
+}
+
+/// Whom a JWT is for; nobody for any other token. Nothing is believed because of it.
+fn audiences(token: &str) -> Vec<String> {
+    let claims = token.split('.').nth(1).and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
+    let claims = claims.and_then(|claims| serde_json::from_slice::<Value>(&claims).ok());
+    match claims.as_ref().map(|claims| &claims["aud"]) {
+        Some(Value::String(one)) => vec![one.clone()],
+        Some(Value::Array(all)) => {
+            all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What a token is wanted for.
+pub(super) struct WantedToken<'a> {
+    /// The address of the server.
+    pub(super) resource: &'a str,
+    /// Its name at the authorization server.
+    pub(super) audience: Option<&'a str>,
     /// Scopes, separated by blanks; empty for none.
     pub(super) scope: &'a str,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::account::{Authorization, SignInPrompt, SignedOut};
 use super::step::{AuthEvent, AuthFailure};
 use super::token::{StoredToken, TokenStore};
-use base::{Redactor, ServerName};
+use base::{Redactor, Secret, ServerName};
 use config::HttpConfig;
 
 /// Accounts that nobody asks for.
@@ -57,6 +57,19 @@ impl Accounts {
         _config: &HttpConfig,
     ) -> Result<Option<Arc<Authorizer>>, AuthFailure> {
         Ok(None)
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn person(
+        &self,
+        _server: &ServerName,
+        _config: &HttpConfig,
+        _subject: &Secret,
+    ) -> Result<Arc<Authorizer>, AuthFailure> {
+        Err(AuthFailure::Refused("this build has no network".to_owned()))
     }
 }
 

@@ -94,7 +94,7 @@ fn mask(name: &str, value: &mut Value) {
         Value::String(text)
             if SECRET.contains(&name)
                 || name.contains("assertion")
-                || name == "subject_token"
+                || matches!(name, "subject_token" | "actor_token")
                 || is_secret(name, text) =>
         {
             MASK.clone_into(text);

@@ -14,7 +14,8 @@ use super::client::{ChosenClient, PageSecrets, authorization_url, client_auth, i
 use super::discovery::{FoundIssuer, RequestedAccess, Site};
 use super::fresh::{now, random_text};
 use super::grant::{
-    self, Granted, JWT_BEARER, NotGranted, OAuthClient, TokenClient, WantedGrant, is_code,
+    self, Granted, JWT_BEARER, NotGranted, OAuthClient, TokenClient, WantedGrant, WantedToken,
+    is_code,
 };
 use super::proof::ProofKey;
 use super::redirect::{Loopback, RedirectTarget};
@@ -163,6 +164,9 @@ impl Site {
         &self,
         wanted: &RequestedAccess,
     ) -> Result<StoredToken, AuthFailure> {
+        if let Some(subject) = &self.subject {
+            return self.exchanged(subject, wanted).await;
+        }
         let found = self.find(wanted).await?;
         let key = self.config.private_key.as_ref();
         let secret = self.config.client_secret.as_ref().map(|s| s.expose().to_owned());
@@ -215,23 +219,77 @@ impl Site {
         let given = (&provider.id_token, &provider.id_token_file);
         let id_token = credential("idToken", given).await?;
         let endpoint = &provider.token_endpoint;
+        let named = (provider.client_id.as_str(), provider.client_secret.as_ref());
+        let (exchange, client) = self.client_at(endpoint, named)?;
+        let wanted = WantedGrant { issuer: &found.issuer, resource: &found.resource, scope };
+        let caller = OAuthClient::new(&client);
+        grant::exchange_id_token(&exchange, endpoint, &caller, &id_token, &wanted).await
+    }
+
+    /// The client of an exchange, and how it reaches the endpoint that the entry names.
+    fn client_at(
+        &self,
+        endpoint: &str,
+        (id, secret): (&str, Option<&Secret>),
+    ) -> Result<(TokenClient, StoredClient), AuthFailure> {
         let url = Url::parse(endpoint).map_err(AuthFailure::refused)?;
-        let secret = provider.client_secret.as_ref().map(|secret| secret.expose().to_owned());
         let client = StoredClient {
             issuer: url.origin().ascii_serialization(),
             server: self.address.to_string(),
-            id: provider.client_id.clone(),
+            id: id.to_owned(),
             auth: if secret.is_some() { ClientAuth::Basic } else { ClientAuth::None },
-            secret,
+            secret: secret.map(|secret| secret.expose().to_owned()),
             secret_expires_at: None,
             redirect_uri: String::new(),
             origin: ClientOrigin::Configured,
         };
         // The person has named its address: it need not be near the server's.
         let exchange = TokenClient::new(&url, &TlsConfig::default(), self.exchange.events.clone())?;
-        let wanted = WantedGrant { issuer: &found.issuer, resource: &found.resource, scope };
-        let caller = OAuthClient::new(&client);
-        grant::exchange_id_token(&exchange, endpoint, &caller, &id_token, &wanted).await
+        Ok((exchange, client))
+    }
+
+    /// A token of a caller for this server alone, for the caller's own.
+    async fn exchanged(
+        &self,
+        subject: &Secret,
+        wanted: &RequestedAccess,
+    ) -> Result<StoredToken, AuthFailure> {
+        let Some(how) = &self.config.exchange else {
+            return Err(AuthFailure::refused("the entry names no `exchange`"));
+        };
+        let named = (how.client_id.as_str(), how.client_secret.as_ref());
+        let (exchange, client) = self.client_at(&how.token_endpoint, named)?;
+        let given = (&how.actor_token, &how.actor_token_file);
+        let actor = match given {
+            (None, None) => None,
+            given => Some(credential("actorToken", given).await?),
+        };
+        let proof = (self.config.dpop == Some(true)).then(ProofKey::generate).transpose()?;
+        let caller = OAuthClient { proof: proof.as_ref(), ..OAuthClient::new(&client) };
+        let resource = how.resource.clone().unwrap_or_else(|| self.resource());
+        let scopes = if wanted.scopes.is_empty() { &how.scopes } else { &wanted.scopes };
+        let scope = scopes.join(" ");
+        let audience = how.audience.as_deref();
+        let wanted = WantedToken { resource: &resource, audience, scope: &scope };
+        let tokens = (subject, actor.as_ref());
+        let endpoint = &how.token_endpoint;
+        let granted =
+            grant::exchange_access_token(&exchange, endpoint, &caller, tokens, &wanted).await?;
+        Ok(StoredToken {
+            issuer: client.issuer.clone(),
+            server: self.address.to_string(),
+            resource,
+            client: client.without_configured_secret(),
+            proof_key: proof.as_ref().map(|key| key.stored().to_owned()),
+            token_endpoint: how.token_endpoint.clone(),
+            revocation_endpoint: None,
+            access_token: granted.access_token,
+            // The next one is exchanged anew, so that it ends with the caller's.
+            refresh_token: None,
+            obtained_at: now(),
+            expires_in: granted.expires_in,
+            scopes: granted.scopes.unwrap_or_else(|| scopes.clone()),
+        })
     }
 
     fn token(&self, found: &FoundIssuer, by: &OAuthClient<'_>, granted: Granted) -> StoredToken {

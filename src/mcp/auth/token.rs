@@ -211,6 +211,48 @@ pub trait TokenStore: Send + Sync + 'static {
     fn lock(&self, token: &StoredToken) -> io::Result<Box<dyn Send>>;
 }
 
+/// The token of a session, which no file keeps.
+#[cfg(feature = "http")]
+#[derive(Default)]
+pub(super) struct HeldToken(parking_lot::Mutex<Option<StoredToken>>);
+
+#[cfg(feature = "http")]
+impl TokenStore for HeldToken {
+    fn find(&self, _: &Url) -> io::Result<Option<StoredToken>> {
+        Ok(self.0.lock().clone())
+    }
+
+    fn save(&self, token: &StoredToken) -> io::Result<()> {
+        *self.0.lock() = Some(token.clone());
+        Ok(())
+    }
+
+    fn remove(&self, _: &StoredToken) -> io::Result<()> {
+        *self.0.lock() = None;
+        Ok(())
+    }
+
+    fn client(&self, _: &str, _: &Url) -> io::Result<Option<StoredClient>> {
+        Ok(None)
+    }
+
+    fn clients(&self, _: &Url) -> io::Result<Vec<StoredClient>> {
+        Ok(Vec::new())
+    }
+
+    fn save_client(&self, _: &StoredClient) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove_client(&self, _: &StoredClient) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, _: &StoredToken) -> io::Result<Box<dyn Send>> {
+        Ok(Box::new(()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -110,6 +110,21 @@ async fn an_entry_says_the_whole_of_it_or_what_it_lacks() {
             json!({"identityProvider": {"tokenEndpoint": idp, "clientId": "c", "idToken": "t"}}),
             Some("`clientId` is missing"),
         ),
+        (json!({"exchange": {"tokenEndpoint": idp}}), Some("`clientId`")),
+        (
+            json!({"exchange": {"tokenEndpoint": "http://idp.example/token", "clientId": "c"}}),
+            Some("https://"),
+        ),
+        (
+            json!({"exchange": {
+                "tokenEndpoint": idp, "clientId": "c", "actorToken": "a", "actorTokenFile": "f",
+            }}),
+            Some("two JWTs"),
+        ),
+        (
+            json!({"exchange": {"tokenEndpoint": idp, "clientId": "c", "resource": "crm"}}),
+            Some("must be an address"),
+        ),
     ] {
         let text = json!({"servers": {"guarded": {"url": url, "oauth": oauth}}}).to_string();
         fs::write(&config, text).unwrap();

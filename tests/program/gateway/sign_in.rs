@@ -14,27 +14,27 @@ use serde_json::{Value, json};
 use super::{POLL, Service, initialize};
 
 /// Whom the tokens are for.
-const AUDIENCE: &str = "https://deck.example/mcp";
+pub(super) const AUDIENCE: &str = "https://deck.example/mcp";
 
 fn encoded(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
 /// A key of an issuer.
-struct Signer {
+pub(super) struct Signer {
     id: String,
     pair: EcdsaKeyPair,
 }
 
 impl Signer {
-    fn new(id: &str) -> Self {
+    pub(super) fn new(id: &str) -> Self {
         let (algorithm, random) = (&ECDSA_P256_SHA256_FIXED_SIGNING, SystemRandom::new());
         let made = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
         let pair = EcdsaKeyPair::from_pkcs8(algorithm, made.as_ref(), &random).unwrap();
         Self { id: id.to_owned(), pair }
     }
 
-    fn jwk(&self) -> Value {
+    pub(super) fn jwk(&self) -> Value {
         let point = self.pair.public_key().as_ref();
         let (x, y) = (encoded(&point[1..33]), encoded(&point[33..]));
         json!({"kty": "EC", "crv": "P-256", "kid": self.id, "use": "sig", "x": x, "y": y})
@@ -46,7 +46,7 @@ impl Signer {
         format!("{signed}.{}", encoded(sign))
     }
 
-    fn token(&self, claims: &Value) -> String {
+    pub(super) fn token(&self, claims: &Value) -> String {
         self.sign(&json!({"alg": "ES256", "kid": self.id, "typ": "at+jwt"}), claims)
     }
 }

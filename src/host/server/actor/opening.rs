@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::attempt::{OpenAttempt, Opening};
 use super::lists::Refreshes;
-use super::{Actor, Addressee, EVENT_CAPACITY, Happened};
+use super::{Actor, Addressee, Happened};
 use crate::Fact;
-use crate::approvals::queue::QueueHandle;
 use crate::server::connect::{
     EXIT_TIMEOUT, ExitReport, OpenError, OpenRequest, Opened, Steps, StopPlan,
 };
+use crate::server::context::{EVENT_CAPACITY, session_context};
 use crate::server::lifecycle::{LifecycleInput, Loss, Phase};
 use crate::server::memory::Definitions;
 use crate::server::remedy::{FailureOutput, error_line, remedy};
@@ -27,7 +27,6 @@ use base::human::Dur;
 use config::RestartPolicy;
 use config::error::{Error, ErrorCode};
 use process::ExitView;
-use protocol::{SessionContext, SessionEvent};
 
 impl Actor<'_> {
     /// Starts the server, or puts it to sleep if it starts on demand and its lists are known.
@@ -83,37 +82,18 @@ impl Actor<'_> {
         self.attempt_began = Some(Instant::now());
         let request = OpenRequest {
             config: Arc::clone(&self.config),
-            context: self.session_context(events),
+            context: session_context((&self.shared, &self.slot), &self.config, events),
             remembered: self.shared.era(&self.config),
             deadline: Instant::now() + self.config.startup_timeout,
             cancel,
             force: self.shared.force.clone(),
             steps: self.steps(),
             account: Arc::clone(&self.slot.account),
+            caller: None,
         };
         let attempt = OpenAttempt { shared: Arc::clone(&self.shared), request };
         let attempt = attempt.run().map(|done| Happened::Opened(Box::new(done)));
         self.wait_for(Addressee::Server, attempt);
-    }
-
-    fn session_context(&self, events: mpsc::Sender<SessionEvent>) -> SessionContext {
-        self.slot.redactor.learn(self.config.secrets());
-        SessionContext {
-            server: self.slot.name.clone(),
-            limits: self.config.wire.clone(),
-            log_level: self.slot.log_level().or(self.config.log_level),
-            clock: self.shared.clock,
-            redactor: self.slot.redactor.clone(),
-            traffic: self.shared.traffic.clone(),
-            black_box: self.slot.black_box.clone(),
-            logs: self.shared.logs.clone(),
-            notices: self.shared.notices.clone(),
-            events,
-            approvals: Arc::new(QueueHandle(Arc::clone(&self.shared.approvals))),
-            bytes: Arc::clone(&self.slot.bytes),
-            tasks: Arc::clone(&self.slot.tasks),
-            seen: Arc::default(),
-        }
     }
 
     pub(super) async fn first_byte(&mut self) {
@@ -122,7 +102,7 @@ impl Actor<'_> {
     }
 
     fn steps(&self) -> Steps {
-        Steps { server: self.slot.name.clone(), facts: self.shared.facts.clone() }
+        Steps::new(&self.slot.name, &self.shared.facts)
     }
 
     pub(super) async fn opened(&mut self, outcome: Result<Opening, OpenError>) {
@@ -308,6 +288,7 @@ impl Actor<'_> {
     fn forget_session(&mut self) {
         self.events = None;
         self.current = None;
+        self.slot.persons.end_all();
         self.slot.publish(|live| live.process = None);
     }
 
