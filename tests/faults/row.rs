@@ -26,7 +26,8 @@ pub struct Row {
     pub servers: BTreeMap<String, ServerPlan>,
     /// The text of `mcp.json` instead of `servers`.
     pub config: Option<String>,
-    /// Files written next to it, by name.
+    /// Files written next to it, by name. `@AT-NAME@` in them and in entries is the origin of a server
+    /// that listens.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
     /// How the host is run.
@@ -307,7 +308,7 @@ pub struct CallStep {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServePlan {
-    /// More arguments of `serve`.
+    /// More arguments of `serve`; with `--admin`, `@ADMIN@` in requests is the link it prints.
     #[serde(default)]
     pub args: Vec<String>,
     /// Tokens by name, each with the arguments of `token new`.

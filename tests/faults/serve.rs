@@ -87,8 +87,9 @@ impl<'a> Service<'a> {
         command.args(args);
         command.arg("--token-file").arg(stage.state().join("own-token"));
         command.arg("--log-file").arg(&stage.log);
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        let told = stage.bench.path().join("told-by-the-service");
+        let stderr = std::fs::File::create(&told).expect("a file");
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("it starts");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("piped");
         let _ = BufReader::new(stdout).read_line(&mut line);
@@ -97,12 +98,17 @@ impl<'a> Service<'a> {
         let file = event["tokenFile"].as_str().expect("a file");
         let own = std::fs::read_to_string(file).expect("a token").trim().to_owned();
         let port = url.rsplit(':').next().expect("a port").to_owned();
-        let service = Self {
-            child,
-            stage,
-            words: [("PORT".to_owned(), port)].into(),
-            tokens: [("own".to_owned(), own)].into(),
-        };
+        let mut words = BTreeMap::from([("PORT".to_owned(), port)]);
+        if args.iter().any(|arg| arg == "--admin") {
+            let link = wait_for("the link to the page", ANSWER, || {
+                let told = std::fs::read_to_string(&told).ok()?;
+                let (_, link) = told.split_once("/admin/login?code=")?;
+                let (code, _) = link.split_once(char::is_whitespace)?;
+                Some(format!("/admin/login?code={code}"))
+            });
+            words.insert("ADMIN".to_owned(), link);
+        }
+        let service = Self { child, stage, words, tokens: [("own".to_owned(), own)].into() };
         service.wait_for("GET /readyz", "own");
         service
     }

@@ -66,12 +66,20 @@ impl Stage {
             std::fs::write(&path, at(text)).expect("a file");
             path
         };
+        let servers = row.config.is_none().then(|| entries(row, &bench, &mut http));
+        let reached = |text: &str| reached(servers.as_ref(), text);
         for (name, text) in &row.files {
-            write(name, text);
+            write(name, &reached(text));
         }
-        let config = match &row.config {
-            Some(text) => write("mcp.json", &text.replace("@MARK@", bench.mark())),
-            None => bench.servers(&entries(row, &bench, &mut http)),
+        let config = match (&row.config, &servers) {
+            (None, Some(servers)) => {
+                let servers = reached(&servers.to_string());
+                bench.servers(&serde_json::from_str(&servers).expect("JSON"))
+            }
+            (text, _) => {
+                let text = text.as_deref().unwrap_or_default();
+                write("mcp.json", &text.replace("@MARK@", bench.mark()))
+            }
         };
         let config = match (&disk, &row.host.disk) {
             (Some(disk), Some(plan)) if plan.configuration => {
@@ -262,6 +270,15 @@ fn entries(row: &Row, bench: &Bench, http: &mut Vec<HttpPeer>) -> Value {
         }
     }
     servers
+}
+
+/// A text with `@AT-NAME@` replaced by the origin of a server that listens.
+fn reached(servers: Option<&Value>, text: &str) -> String {
+    let servers = servers.and_then(Value::as_object).into_iter().flatten();
+    servers.fold(text.to_owned(), |text, (name, entry)| match entry["url"].as_str() {
+        Some(url) => text.replace(&format!("@AT-{name}@"), url.trim_end_matches("/mcp")),
+        None => text,
+    })
 }
 
 fn entry(name: &str, plan: &ServerPlan, bench: &Bench, http: &mut Vec<HttpPeer>) -> Value {
