@@ -51,9 +51,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
     /// Send traces of calls to the OpenTelemetry collector (OTLP over HTTP) at this address, for example
-    /// <http://127.0.0.1:4318>.
-    #[arg(long, value_name = "URL")]
-    otlp: Option<url::Url>,
+    /// <http://127.0.0.1:4318>; without a value, at that of `OTEL_EXPORTER_OTLP_ENDPOINT`.
+    #[arg(long, value_name = "URL", num_args = 0..=1)]
+    otlp: Option<Option<url::Url>>,
     /// Share sessions, limits, tokens, grants and reviews with other replicas in this Redis or Valkey
     /// server; `rediss://` is over TLS. Write a password as a reference:
     /// `redis://:${secret:store}@HOST:PORT/0`. Requires a build with the feature `cluster`.
@@ -73,6 +73,15 @@ pub struct ServeArgs {
     /// A single server instead of a file.
     #[command(flatten, next_help_heading = "One server")]
     one: OneServer,
+}
+
+impl ServeArgs {
+    /// Where spans go, by `--otlp` and the environment.
+    fn traces(&self, environment: &Environment) -> Result<Traces, String> {
+        let Some(collector) = &self.otlp else { return Ok(Traces::default()) };
+        let traces = Traces::to(collector.as_ref(), environment);
+        traces.map_err(|why| format!("--otlp: {why}"))
+    }
 }
 
 /// `mcpdeck token`
@@ -182,8 +191,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
             let stop = signals.stop.clone();
             let serving = async {
                 if args.stdio {
-                    let traces = args.otlp.as_ref().map(Traces::to).transpose()?;
-                    let traces = traces.unwrap_or_default();
+                    let traces = args.traces(&env)?;
                     let who = (args.profile.clone(), traces.clone());
                     let served = serve_stdio(host.clone(), bridge, who, stop).await;
                     traces.flush().await;
@@ -385,12 +393,10 @@ async fn over_http(
     #[cfg(feature = "chat")]
     let chats = (store.clone().map(|store| store as _), door.options.clients.clone());
     door.options.store = store;
+    door.options.traces = args.traces(&environment)?;
     door.options.environment = environment;
     door.options.allowed_hosts.clone_from(&args.allow_host);
     door.options.allowed_origins.clone_from(&args.allow_origin);
-    if let Some(collector) = &args.otlp {
-        door.options.traces = Traces::to(collector)?;
-    }
     let traces = door.options.traces.clone();
     let (url, file) = (&door.url, &door.token_file);
     let event = json!({

@@ -81,6 +81,9 @@ pub struct AuditLog {
     host: String,
     /// Where each line is sent too.
     export: Option<OtlpQueue>,
+    /// As the policy names it, and what it is sent with each request.
+    collector: Option<String>,
+    headers: BTreeMap<String, String>,
     state: Mutex<AuditState>,
 }
 
@@ -122,7 +125,9 @@ impl AuditLog {
     pub fn new(path: PathBuf, config: &AuditConfig) -> Self {
         let host = random_hex::<4>().unwrap_or_else(|_| std::process::id().to_string());
         let (max_bytes, keep) = (config.max_bytes(), config.keep);
-        Self { path, max_bytes, keep, host, export: None, state: Mutex::default() }
+        let (collector, headers) = (config.otlp.clone(), config.otlp_headers.clone());
+        let (export, state) = (None, Mutex::default());
+        Self { path, max_bytes, keep, host, export, collector, headers, state }
     }
 
     /// The same, with each line that is written sent to a collector too.
@@ -134,11 +139,10 @@ impl AuditLog {
 
     /// Whether it is the log in this file, with these settings.
     pub(crate) fn is_for(&self, path: &Path, config: &AuditConfig) -> bool {
-        let collector = self.export.as_ref().map(OtlpQueue::collector);
-        let wanted = config.otlp.as_deref().and_then(|text| url::Url::parse(text).ok());
         self.path == path
             && (self.max_bytes, self.keep) == (config.max_bytes(), config.keep)
-            && collector == wanted.as_ref().map(url::Url::as_str)
+            && (&self.collector, &self.headers) == (&config.otlp, &config.otlp_headers)
+            && self.export.is_some() == config.otlp.is_some()
     }
 
     /// Makes the file, and tells the operator when it cannot be written to.
@@ -670,12 +674,17 @@ mod tests {
     }
 
     #[cfg(feature = "http")]
+    fn settings(url: &url::Url) -> crate::otlp::OtlpSettings {
+        crate::otlp::OtlpSettings::new(url, crate::otlp::OtlpSignal::Logs).expect("settings")
+    }
+
+    #[cfg(feature = "http")]
     #[tokio::test]
     async fn each_line_is_exported_as_it_is_written_and_no_call_waits_for_the_collector() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("audit.jsonl");
         let (url, mut received) = collector("200 OK").await;
-        let queue = OtlpQueue::to(&url, crate::otlp::OtlpSignal::Logs).expect("a queue");
+        let queue = OtlpQueue::to(settings(&url)).expect("a queue");
         let exported = log(&path).exported_to(Some(queue));
         let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let refused = AuditEvent { trace: Some(trace.to_owned()), ..event("s.bad") };
@@ -710,7 +719,7 @@ mod tests {
         let (refusing, _requests) = collector("400 Bad Request").await;
         for url in [gone.parse().expect("an address"), refusing] {
             let path = dir.path().join(format!("{}.jsonl", url.port().unwrap_or_default()));
-            let queue = OtlpQueue::to(&url, crate::otlp::OtlpSignal::Logs).expect("a queue");
+            let queue = OtlpQueue::to(settings(&url)).expect("a queue");
             let exported = log(&path).exported_to(Some(queue.clone()));
             (0..6_000).for_each(|_| exported.write(&event("s.t")).expect("written"));
             assert!(queue.dropped() > 0, "the queue is full");

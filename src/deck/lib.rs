@@ -57,7 +57,7 @@ pub use news::{News, ResourceUpdates, UpdatedResource, follow_news};
 pub use order::{
     CallRequest, CallTarget, ClientOrder, Operated, Order, PolicyOrder, ServerCommand,
 };
-pub use otlp::{OtlpQueue, OtlpSignal, attribute};
+pub use otlp::{OtlpQueue, OtlpSettings, OtlpSignal, attribute};
 pub use pages::{BrowserSignIns, cookie_name, page_policy};
 pub use policy::{
     GrantStore, NEW_PASSPHRASE, Offline, PASSPHRASE, POLICY_FILE, PolicyKeeper, PolicyView,

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use url::Url;
 
+use base::{SafeText, Secret};
+use config::Environment;
 #[cfg(feature = "http")]
 use config::TlsConfig;
 #[cfg(feature = "http")]
@@ -23,9 +25,6 @@ const MAX_BATCH_RECORDS: usize = 512;
 /// Pause between two requests, and before a request is repeated.
 #[cfg(feature = "http")]
 const EXPORT_INTERVAL: Duration = Duration::from_secs(2);
-/// Timeout of requests to the collector.
-#[cfg(feature = "http")]
-const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of a program waits for the collector.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -41,13 +40,6 @@ pub enum OtlpSignal {
 
 #[cfg(feature = "http")]
 impl OtlpSignal {
-    const fn path(self) -> &'static str {
-        match self {
-            Self::Traces => "v1/traces",
-            Self::Logs => "v1/logs",
-        }
-    }
-
     /// The body of a request (OTLP 1.x, JSON Protobuf encoding).
     fn body(self, records: &[Value]) -> Value {
         let resource = json!({"attributes": [attribute("service.name", "mcpdeck")]});
@@ -59,6 +51,134 @@ impl OtlpSignal {
                 "resource": resource, "scopeLogs": [{"scope": scope, "logRecords": records}]}]}),
         }
     }
+}
+
+impl OtlpSignal {
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Traces => "v1/traces",
+            Self::Logs => "v1/logs",
+        }
+    }
+
+    /// Its word in the names of variables.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Traces => "TRACES",
+            Self::Logs => "LOGS",
+        }
+    }
+}
+
+/// A collector, and how records are sent to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OtlpSettings {
+    signal: OtlpSignal,
+    /// Where they are posted.
+    address: Url,
+    headers: Vec<(String, Secret)>,
+    timeout: Duration,
+}
+
+impl OtlpSettings {
+    /// Timeout of requests, where nobody says another.
+    const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// A collector such as `http://127.0.0.1:4318`, to which nothing else is told.
+    ///
+    /// # Errors
+    /// When it is no address of HTTP.
+    pub fn new(collector: &Url, signal: OtlpSignal) -> Result<Self, String> {
+        if !matches!(collector.scheme(), "http" | "https") {
+            return Err("write the address of a collector: http://HOST:PORT".to_owned());
+        }
+        let mut address = collector.clone();
+        let path = address.path().trim_end_matches('/').to_owned();
+        if !path.ends_with(signal.path()) {
+            address.set_path(&format!("{path}/{}", signal.path()));
+        }
+        Ok(Self { signal, address, headers: Vec::new(), timeout: Self::COLLECTOR_TIMEOUT })
+    }
+
+    /// What the variables `OTEL_EXPORTER_OTLP_...` say: headers and timeout, and the address where
+    /// `collector` is none. One of the signal goes before the general one
+    /// (`OTEL_EXPORTER_OTLP_TRACES_HEADERS`).
+    ///
+    /// # Errors
+    /// The variable that is missing or cannot be followed; never its value.
+    pub fn from_environment(
+        collector: Option<&Url>,
+        signal: OtlpSignal,
+        environment: &Environment,
+    ) -> Result<Self, String> {
+        let variable = |end: &str| {
+            let names = [format!("{}_{end}", signal.word()), end.to_owned()];
+            names.into_iter().find_map(|name| {
+                let name = format!("OTEL_EXPORTER_OTLP_{name}");
+                let value = environment.vars.get(&name)?.clone();
+                (!value.expose().trim().is_empty()).then_some((name, value))
+            })
+        };
+        if let Some((name, protocol)) = variable("PROTOCOL")
+            && protocol.expose().trim() != "http/json"
+        {
+            return Err(format!("{name}: records are sent as http/json alone"));
+        }
+        let mut settings = if let Some(collector) = collector {
+            Self::new(collector, signal)?
+        } else {
+            let none = "no address: give one, or set OTEL_EXPORTER_OTLP_ENDPOINT";
+            let (name, text) = variable("ENDPOINT").ok_or(none)?;
+            let wrong = || format!("{name}: the address of a collector is expected");
+            let url = Url::parse(text.expose().trim()).map_err(|_| wrong())?;
+            let mut settings = Self::new(&url, signal).map_err(|_| wrong())?;
+            // That of a signal is the whole address.
+            if name.contains(signal.word()) {
+                settings.address = url;
+            }
+            settings
+        };
+        if let Some((name, text)) = variable("TIMEOUT") {
+            let millis = text.expose().trim().parse().ok().filter(|millis| *millis > 0);
+            let millis = millis.ok_or_else(|| format!("{name}: milliseconds are expected"))?;
+            settings.timeout = Duration::from_millis(millis);
+        }
+        if let Some((name, text)) = variable("HEADERS") {
+            for pair in text.expose().split(',').filter(|pair| !pair.trim().is_empty()) {
+                let (key, value) =
+                    pair.split_once('=').ok_or(format!("{name}: KEY=VALUE,... is expected"))?;
+                settings = settings
+                    .header(key.trim(), decoded(value.trim()))
+                    .map_err(|why| format!("{name}: {why}"))?;
+            }
+        }
+        Ok(settings)
+    }
+
+    /// With a header, in place of one of the same name.
+    ///
+    /// # Errors
+    /// When it cannot be a header, or is one that requests have anyway.
+    pub fn header(mut self, name: &str, value: Secret) -> Result<Self, String> {
+        const OWN: [&str; 5] =
+            ["content-length", "content-type", "host", "connection", "transfer-encoding"];
+        let name = name.to_ascii_lowercase();
+        let is_name = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        let is_text = value.expose().bytes().all(|b| b == b'\t' || (b >= b' ' && b != 0x7f));
+        if name.is_empty() || !name.bytes().all(is_name) || OWN.contains(&&*name) || !is_text {
+            return Err(format!("`{}` cannot be a header", SafeText::cut(&name, 60)));
+        }
+        self.headers.retain(|(known, _)| *known != name);
+        self.headers.push((name, value));
+        Ok(self)
+    }
+}
+
+/// A value of `OTEL_EXPORTER_OTLP_HEADERS`, which is percent-encoded; a plus is one.
+fn decoded(value: &str) -> Secret {
+    let pair = format!("value={}", value.replace('&', "%26").replace('+', "%2B"));
+    let value = url::form_urlencoded::parse(pair.as_bytes()).next();
+    Secret::new(value.map(|(_, value)| value.into_owned()).unwrap_or_default())
 }
 
 /// A text attribute of a record.
@@ -75,7 +195,6 @@ pub struct OtlpQueue {
     shared: Arc<QueueState>,
     /// How many records have left the queue for good, sent or given up.
     done: watch::Receiver<u64>,
-    collector: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -87,20 +206,28 @@ struct QueueState {
 }
 
 impl OtlpQueue {
-    /// Exports to a collector such as `http://127.0.0.1:4318`. Must be called in a Tokio runtime.
+    /// Exports to a collector. Must be called in a Tokio runtime.
     ///
     /// # Errors
-    /// When the address cannot be used, or there is no runtime.
+    /// When the settings cannot be used, or there is no runtime.
     #[cfg(feature = "http")]
-    pub fn to(collector: &Url, signal: OtlpSignal) -> Result<Self, String> {
-        if !matches!(collector.scheme(), "http" | "https") {
-            return Err("write the address of a collector: http://HOST:PORT".to_owned());
-        }
+    pub fn to(settings: OtlpSettings) -> Result<Self, String> {
+        let OtlpSettings { signal, address, headers, timeout } = settings;
         let runtime = tokio::runtime::Handle::try_current().map_err(|error| error.to_string())?;
-        let base = collector.as_str().trim_end_matches('/');
-        let http = client_builder(collector, &TlsConfig::default())?
+        let mut all = reqwest::header::HeaderMap::new();
+        for (name, value) in &headers {
+            let name = reqwest::header::HeaderName::try_from(name.as_str());
+            let value = reqwest::header::HeaderValue::try_from(value.expose());
+            let (Ok(name), Ok(mut value)) = (name, value) else {
+                return Err("a header for the collector cannot be sent".to_owned());
+            };
+            value.set_sensitive(true);
+            all.insert(name, value);
+        }
+        let http = client_builder(&address, &TlsConfig::default())?
             .redirect(reqwest::redirect::Policy::none())
-            .timeout(COLLECTOR_TIMEOUT)
+            .default_headers(all)
+            .timeout(timeout)
             .build()
             .map_err(|error| error.to_string())?;
         let (records, queue) = mpsc::channel(RECORD_CAPACITY);
@@ -110,16 +237,10 @@ impl OtlpQueue {
             dropped: AtomicU64::new(0),
             hurry: watch::Sender::new(false),
         });
-        let export = OtlpExport {
-            http,
-            address: format!("{base}/{}", signal.path()),
-            signal,
-            shared: Arc::clone(&shared),
-            done,
-            failing: false,
-        };
+        let export =
+            OtlpExport { http, address, signal, shared: Arc::clone(&shared), done, failing: false };
         runtime.spawn(export.run(queue));
-        Ok(Self { records, shared, done: finished, collector: collector.as_str().into() })
+        Ok(Self { records, shared, done: finished })
     }
 
     /// Nothing is sent without HTTP.
@@ -127,13 +248,8 @@ impl OtlpQueue {
     /// # Errors
     /// Always.
     #[cfg(not(feature = "http"))]
-    pub fn to(_: &Url, _: OtlpSignal) -> Result<Self, String> {
+    pub fn to(_: OtlpSettings) -> Result<Self, String> {
         Err("this program was built without HTTP (the feature `http` of mcpdeck)".to_owned())
-    }
-
-    /// The address of the collector.
-    pub fn collector(&self) -> &str {
-        &self.collector
     }
 
     /// Queues a record, or drops it when the queue is full. Never waits.
@@ -164,7 +280,7 @@ impl OtlpQueue {
 #[cfg(feature = "http")]
 struct OtlpExport {
     http: reqwest::Client,
-    address: String,
+    address: Url,
     signal: OtlpSignal,
     shared: Arc<QueueState>,
     done: watch::Sender<u64>,
@@ -200,7 +316,8 @@ impl OtlpExport {
     /// Why it failed, and whether it may be repeated.
     async fn request(&self, body: &Value) -> Result<(), (String, bool)> {
         let plain = |error: reqwest::Error| (error.without_url().to_string(), true);
-        let response = self.http.post(&self.address).json(body).send().await.map_err(plain)?;
+        let response =
+            self.http.post(self.address.clone()).json(body).send().await.map_err(plain)?;
         let status = response.status();
         if status.is_success() {
             return Ok(());
@@ -233,5 +350,74 @@ impl OtlpExport {
             _ => {}
         }
         self.failing = failure.is_some();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(vars: &[(&str, &str)]) -> Environment {
+        let vars = vars.iter().map(|(end, value)| {
+            (format!("OTEL_EXPORTER_OTLP_{end}"), Secret::new((*value).to_owned()))
+        });
+        Environment { vars: vars.collect(), ..Environment::default() }
+    }
+
+    fn settings(signal: OtlpSignal, vars: &[(&str, &str)]) -> Result<OtlpSettings, String> {
+        OtlpSettings::from_environment(None, signal, &environment(vars))
+    }
+
+    #[test]
+    fn variables_are_followed_that_of_the_signal_first() {
+        use OtlpSignal::{Logs, Traces};
+        let general = ("ENDPOINT", "https://collector.example/otlp/");
+        let own = ("LOGS_ENDPOINT", "https://logs.example/in");
+        let address =
+            |signal, vars: &[_]| settings(signal, vars).expect("good").address.to_string();
+        assert_eq!(address(Traces, &[general, own]), "https://collector.example/otlp/v1/traces");
+        assert_eq!(address(Logs, &[general, own]), "https://logs.example/in");
+        let named: Url = "http://127.0.0.1:4318/v1/logs".parse().expect("an address");
+        let vars = environment(&[general, ("TIMEOUT", "250"), ("PROTOCOL", "http/json")]);
+        let named = OtlpSettings::from_environment(Some(&named), Logs, &vars).expect("good");
+        assert_eq!(named.address.as_str(), "http://127.0.0.1:4318/v1/logs");
+        assert_eq!(named.timeout, Duration::from_millis(250));
+
+        let all = ("HEADERS", "a=1, Authorization = Basic%20YTpi+w==&x%2C,,");
+        let headers = |signal, vars: &[_]| {
+            let headers = settings(signal, vars).expect("good").headers;
+            headers.iter().map(|(k, v)| format!("{k}: {}", v.expose())).collect::<Vec<_>>()
+        };
+        let both = ["a: 1", "authorization: Basic YTpi+w==&x,"];
+        assert_eq!(headers(Traces, &[general, all]), both);
+        assert_eq!(headers(Logs, &[general, all, ("LOGS_HEADERS", "b=2")]), ["b: 2"]);
+        assert_eq!(headers(Logs, &[general, all, ("LOGS_HEADERS", " ")]), both, "empty is unset");
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_named_without_its_value() {
+        let good = ("ENDPOINT", "http://127.0.0.1:4318");
+        for (end, value) in [
+            ("PROTOCOL", "grpc"),
+            ("TRACES_PROTOCOL", "http/protobuf"),
+            ("TIMEOUT", "soon"),
+            ("TIMEOUT", "0"),
+            ("HEADERS", "hunter2"),
+            ("HEADERS", "authorization=a%0d%0ahunter2"),
+            ("HEADERS", "bad name=hunter2"),
+            ("HEADERS", "Host=hunter2.example"),
+            ("TRACES_ENDPOINT", "hunter2"),
+            ("TRACES_ENDPOINT", "ftp://hunter2"),
+        ] {
+            let refused = settings(OtlpSignal::Traces, &[good, (end, value)]).expect_err(value);
+            assert!(refused.contains(&format!("OTEL_EXPORTER_OTLP_{end}")), "{refused}");
+            assert!(!refused.contains("hunter2"), "{refused}");
+        }
+        let none = settings(OtlpSignal::Logs, &[]).expect_err("no address");
+        assert!(none.contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{none}");
+        assert!(
+            !format!("{:?}", settings(OtlpSignal::Logs, &[good, ("HEADERS", "a=hunter2")]))
+                .contains("hunter2")
+        );
     }
 }

@@ -8,8 +8,9 @@ use url::Url;
 
 use base::Timestamp;
 use base::file::random_hex;
+use config::Environment;
 use config::error::Error;
-use deck::{OtlpQueue, OtlpSignal, attribute};
+use deck::{OtlpQueue, OtlpSettings, OtlpSignal, attribute};
 use host::CallOutcome;
 
 /// Exporter for spans; disabled by default.
@@ -27,12 +28,16 @@ pub(super) struct TraceSpan {
 }
 
 impl Traces {
-    /// Exports to a collector such as `http://127.0.0.1:4318`. Must be called in a Tokio runtime.
+    /// Exports to a collector such as `http://127.0.0.1:4318`, or the one that the environment names,
+    /// as the environment says (`OTEL_EXPORTER_OTLP_HEADERS` and the like). Must be called in a Tokio
+    /// runtime.
     ///
     /// # Errors
-    /// When the address cannot be used.
-    pub fn to(collector: &Url) -> Result<Self, String> {
-        Ok(Self { spans: Some(OtlpQueue::to(collector, OtlpSignal::Traces)?) })
+    /// When the address or a variable cannot be used.
+    pub fn to(collector: Option<&Url>, environment: &Environment) -> Result<Self, String> {
+        let signal = OtlpSignal::Traces;
+        let settings = OtlpSettings::from_environment(collector, signal, environment)?;
+        Ok(Self { spans: Some(OtlpQueue::to(settings)?) })
     }
 
     /// Sends the spans that wait, before the program ends.

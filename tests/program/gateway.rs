@@ -3,6 +3,7 @@
 mod admin;
 mod card;
 mod clients;
+mod collectors;
 mod numbers;
 mod persons;
 mod sign_in;

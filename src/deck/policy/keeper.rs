@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::quotas::QuotaFile;
 use crate::audit::{AuditLog, AuditPlace, NoAuditPlace};
-use crate::otlp::{OtlpQueue, OtlpSignal};
+use crate::otlp::{OtlpQueue, OtlpSettings, OtlpSignal};
 use crate::policy::{
     GrantStore, LOST_RULES_END, POLICY_FILE, PolicyFile, RightsFile, RulesMemory, Standing,
     granted, load_policy, of_session, state_file,
@@ -22,7 +22,7 @@ use base::file::read_text;
 use base::notices::tell_after;
 use base::watch::Fingerprint;
 use base::{ServerName, Timestamp};
-use config::Environment;
+use config::{Environment, expand_argument};
 use host::{
     AuditConfig, DEFAULT_PROFILE, Digest, Fact, Grant, GrantId, GrantKind, Grants, HeldTool, Host,
     Limits, NewGrant, OfferedNames, Origin, Pins, Policy, PolicyConfig, Principal, QuotaView,
@@ -107,6 +107,7 @@ struct KeeperInner {
     pins: Option<RightsFile<Pins>>,
     memory: Option<RulesMemory>,
     audit_place: AuditPlace,
+    environment: Environment,
     quotas: Option<QuotaFile>,
     state: Mutex<KeeperState>,
 }
@@ -154,6 +155,7 @@ impl PolicyKeeper {
             pins: main.and_then(|main| state_file(main, env, "pins")).map(RightsFile::new),
             memory: main.and_then(|main| RulesMemory::from_config(main, env)),
             audit_place: AuditPlace::new(main.map(PathBuf::as_path), env),
+            environment: env.clone(),
             quotas: main.and_then(|main| QuotaFile::for_config(main, env)),
             state: Mutex::default(),
         });
@@ -540,7 +542,7 @@ impl KeeperInner {
             Ok(path) => {
                 let same = before.filter(|log| log.is_for(&path, config));
                 let log = same.unwrap_or_else(|| {
-                    let queue = export_of(config).unwrap_or_else(|problem| {
+                    let queue = export_of(config, &self.environment).unwrap_or_else(|problem| {
                         notices.push(format!("policy/audit/otlp: {problem}; nothing is exported"));
                         None
                     });
@@ -642,9 +644,18 @@ fn bind(grants: &mut [Grant], servers: &OfferedDefinitions) -> bool {
     }
     changed
 }
+
 /// The queue for the collector of an audit log, if it has one.
-fn export_of(config: &AuditConfig) -> Result<Option<OtlpQueue>, String> {
+fn export_of(config: &AuditConfig, environment: &Environment) -> Result<Option<OtlpQueue>, String> {
     let Some(text) = &config.otlp else { return Ok(None) };
-    let collector = url::Url::parse(text).map_err(|error| error.to_string())?;
-    OtlpQueue::to(&collector, OtlpSignal::Logs).map(Some)
+    let text = expand_argument(text, environment)?;
+    let wrong = |_| "the address of a collector is expected".to_owned();
+    let collector = url::Url::parse(text.expose()).map_err(wrong)?;
+    let signal = OtlpSignal::Logs;
+    let mut settings = OtlpSettings::from_environment(Some(&collector), signal, environment)?;
+    for (name, value) in &config.otlp_headers {
+        let value = expand_argument(value, environment).map_err(|e| format!("{name}: {e}"))?;
+        settings = settings.header(name, value)?;
+    }
+    OtlpQueue::to(settings).map(Some)
 }

@@ -1,6 +1,7 @@
 //! What an audit log is told: every operation of a caller before it is sent and when it ends, and
 //! every one that the policy refuses. Accesses no files: the deck writes them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -14,6 +15,7 @@ use super::principal::{PolicyAction, Principal};
 use base::file::hex;
 use base::{SafeText, Timestamp};
 use config::error::{Error, ErrorCode};
+use config::is_secret;
 use protocol::{CallId, Payload};
 
 /// Keeps the events of an audit log.
@@ -211,10 +213,15 @@ pub struct AuditConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<u32>,
     /// The address of an OpenTelemetry collector (`http://127.0.0.1:4318`) that is sent each line too,
-    /// as a log record (OTLP over HTTP, JSON). No call waits for it: up to 4096 events wait while it
+    /// as a log record (OTLP over HTTP, JSON); `${env:OTEL_EXPORTER_OTLP_ENDPOINT}` is that of the
+    /// environment. No call waits for it: up to 4096 events wait while it
     /// is away, and further ones are in the file alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub otlp: Option<String>,
+    /// Headers for the collector, such as `"Authorization": "Bearer ${secret:collector}"`; they go
+    /// before those of `OTEL_EXPORTER_OTLP_HEADERS`. A secret is written as a reference.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub otlp_headers: BTreeMap<String, String>,
 }
 
 impl AuditConfig {
@@ -239,9 +246,20 @@ impl AuditConfig {
             out.push(format!("policy/audit/maxBytes: at least {least} bytes are expected"));
         }
         let is_address =
-            |text: &String| text.starts_with("http://") || text.starts_with("https://");
+            |text: &String| ["http://", "https://", "${"].iter().any(|it| text.starts_with(it));
         if self.otlp.as_ref().is_some_and(|text| !is_address(text)) {
             out.push("policy/audit/otlp: the address of a collector is expected".to_owned());
+        }
+        for (name, value) in &self.otlp_headers {
+            if is_secret(name, value) && !value.contains("${") {
+                out.push(format!(
+                    "policy/audit/otlpHeaders/{name}: write where the secret is kept: ${{env:NAME}}, \
+                     ${{secret:NAME}} or ${{keyring:NAME}}"
+                ));
+            }
+        }
+        if self.otlp.is_none() && !self.otlp_headers.is_empty() {
+            out.push("policy/audit/otlpHeaders: `otlp` is missing".to_owned());
         }
         out
     }
