@@ -352,7 +352,10 @@ impl PolicyOrder {
                     .grant(NewGrant { origin, profile, scopes, allowed_tools, kind })
                     .map(|grant| format!("grant {}: {words}", grant.id))
             }
-            Self::Revoke(id) => policy.revoke(id).map(|_| format!("grant {id} revoked")),
+            Self::Revoke(id) => match policy.revoke(id)? {
+                Some(_) => Ok(format!("grant {id} revoked")),
+                None => Err(format!("there is no grant {id}: it has ended already")),
+            },
         }
     }
 }

@@ -902,7 +902,7 @@ impl Compliance {
 async fn complying(url: &str, more: Value) -> (Scene, PolicyKeeper) {
     let mut hook = json!({"url": url});
     hook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let scene = Scene::new(json!({"hook": hook})).await;
+    let scene = Scene::new(json!({"hook": hook, "audit": {"file": "audit.jsonl"}})).await;
     let keeper = scene.keeper().await;
     keeper.grant(all(SESSION)).unwrap();
     (scene, keeper)
@@ -1010,6 +1010,26 @@ async fn a_policy_service_changes_arguments_and_results_where_it_may() {
     assert_eq!(asked[0]["arguments"], given, "as the caller gave them");
     assert_eq!(asked[1]["operation"], "tool_result");
     assert_eq!(asked[1]["arguments"]["card"], "****", "as they were sent");
+    // Both are marked among the messages of the call, and in the audit log; neither holds a value.
+    let traffic = scene.host.traffic();
+    let marks: Vec<_> = traffic
+        .read(0, usize::MAX)
+        .items
+        .into_iter()
+        .filter(|record| record.method.as_ref().is_some_and(|it| it.as_str() == "policy service"))
+        .collect();
+    let words: Vec<_> = marks.iter().filter_map(|mark| mark.target.as_deref()).collect();
+    assert_eq!(words, ["changed arguments /card", "changed result /content/0/text"]);
+    assert!(
+        marks.iter().all(|mark| mark.call == Some(outcome.call) && !mark.body.contains("4111"))
+    );
+    let mut events = Vec::new();
+    let file = scene.folder.path().join("audit.jsonl");
+    mcpdeck::deck::read_audit(&file, &mut |event| events.push(event)).unwrap();
+    assert_eq!(events[0]["changed"], json!({"arguments": ["/card"]}), "{events:?}");
+    let both = json!({"arguments": ["/card"], "result": ["/content/0/text"]});
+    assert_eq!(events[1]["changed"], both, "{events:?}");
+    assert!(!std::fs::read_to_string(&file).unwrap().contains("4111"));
     // Who is not bound is not asked about.
     let own = scene.host.call_tool("a.read", given).await.unwrap();
     assert!(own.changes.is_empty() && own.text().contains("4111"));

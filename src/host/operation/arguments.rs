@@ -14,13 +14,17 @@ use crate::guard;
 use crate::policy::{HookSubject, PolicyHook, ServiceChanges};
 use crate::server::slot::Live;
 use crate::validators::{check, schema_limits};
+use base::SafeText;
 use base::human::count;
 use base::pointer::child_pointer;
 use base::text::json::WrittenNumbers;
 use config::GuardMode;
 use config::error::{Error, ErrorCode, Violation};
 use mcp::Request;
-use protocol::{Answer, Payload, Prompt, RequestKind, ServerRequest, Tool, every_difference};
+use protocol::{
+    Answer, Direction, MessageKind, Payload, Prompt, RequestKind, ServerRequest, Tool,
+    TrafficRecord, every_difference,
+};
 use schema::SchemaVerdict;
 
 /// Arguments that may be sent.
@@ -264,13 +268,14 @@ pub(super) async fn complies(
     {
         *arguments = Arc::new(changed);
     }
-    operation.changes.arguments = places;
+    let only = ServiceChanges { arguments: places, ..ServiceChanges::default() };
+    operation.changes.arguments.clone_from(&only.arguments);
     // What a person may send although it does not fit, the service may not.
     let own = std::mem::replace(&mut operation.options.validation, Validation::Enforce);
     let checked = operation.check_arguments(live, tool, flight).await;
     operation.options.validation = own;
     checked.map_err(|error| unusable(&error.message).violations(error.violations.clone()))?;
-    log_changes(operation);
+    tell_changes(operation, &only);
     Ok(())
 }
 
@@ -307,7 +312,8 @@ pub(super) async fn reviewed(operation: &mut Operation, answer: Payload) -> Resu
     if operation.changes.result.is_empty() {
         return Ok(answer);
     }
-    log_changes(operation);
+    let only = ServiceChanges { arguments: Vec::new(), ..operation.changes.clone() };
+    tell_changes(operation, &only);
     Ok(changed.into())
 }
 
@@ -325,13 +331,36 @@ async fn ask(operation: &Operation, result: Option<&Payload>) -> Result<Option<V
     service.passes(&principal, subject).instrument(span).await
 }
 
-fn log_changes(operation: &Operation) {
+/// Logs what the policy service changed, and marks it in the traffic among the messages of the call:
+/// what was changed and where, not from what to what.
+fn tell_changes(operation: &Operation, changes: &ServiceChanges) {
+    let Operation { shared, slot, .. } = operation;
+    let (full, words) = (operation.full_name(), changes.words());
     tracing::info!(
         target: "mcpdeck::policy", action = "changed by the policy service",
-        server = %operation.slot.name, request_id = operation.id.0,
-        principal = %operation.options.principal(), "{:?}: {}", operation.full_name(),
-        operation.changes.words()
+        server = %slot.name, request_id = operation.id.0,
+        principal = %operation.options.principal(), "{full:?}: {words}"
     );
+    let body = json!({"target": full, "changed": changes}).to_string();
+    let record = Arc::new(TrafficRecord {
+        at: shared.clock.now(),
+        server: slot.name.clone(),
+        // From here; what is played from a recording is what came.
+        direction: Direction::Out,
+        kind: MessageKind::Notification,
+        method: Some(SafeText::line("policy service")),
+        target: Some(SafeText::line(&format!("changed {words}"))),
+        id: None,
+        call: Some(operation.id),
+        bytes: 0,
+        latency: None,
+        queued: None,
+        body: body.into(),
+        cut: false,
+        problem: None,
+    });
+    slot.black_box.push(Arc::clone(&record));
+    shared.traffic.push(record);
 }
 
 /// The error of a change that cannot be taken over.

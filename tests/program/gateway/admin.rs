@@ -1,6 +1,8 @@
 //! The operator's page: signing in, orders, and pages that are not it. The program itself, and a
 //! browser where there is one.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+
 use serde_json::{Value, json};
 
 use super::{Answer, Service, send};
@@ -124,6 +126,74 @@ fn an_allowed_origin_and_an_allowed_host_are_for_other_routes() {
     assert_eq!(service.order(&asked, &order).status, 403);
     let asked = [("Cookie", cookie.as_str()), ("Host", "deck.example")];
     assert_eq!(service.order(&asked, &order).status, 403);
+}
+
+#[test]
+fn a_grant_is_shown_and_revoked_and_ends_at_once() {
+    let service = service();
+    let cookie = service.sign_in();
+    let client = service.client("reader");
+    let number = client.grant(&["--tools", "greeter.greet", "--for", "1h"]);
+    let greet =
+        || client.send("POST", "/tools/greeter__greet/call", &json!({"arguments": {"name": "A"}}));
+    client.until(&Ok(vec!["greeter__greet".to_owned()]));
+    assert_eq!(greet().status, 200);
+    // What an open page is told.
+    let grants = |wanted: &dyn Fn(&[Value]) -> bool| {
+        let mut page = service.page(&cookie);
+        while !wanted(page.next_event("policy")["grants"].as_array().unwrap()) {}
+    };
+    grants(&|all| {
+        all.iter().any(|one| {
+            one["id"].to_string() == number
+                && one["origin"] == json!(client.origin)
+                && one["tools"] == json!(["greeter.greet"])
+        })
+    });
+    let order = json!({"order": "revokeGrant", "grant": number.parse::<u64>().unwrap()});
+    let own = [("Cookie", cookie.as_str()), ("Origin", &service.url)];
+    assert_eq!(service.order(&[], &order).status, 401);
+    assert_eq!(greet().status, 200);
+    let done = service.order(&own, &order);
+    assert_eq!(done.status, 200, "{done:?}");
+    assert_eq!(greet().status, 403, "it ended with the order");
+    grants(&|all| all.iter().all(|one| one["id"].to_string() != number));
+    let again = service.order(&own, &order);
+    assert_eq!(again.status, 409, "{again:?}");
+    for wrong in [json!("1"), json!(-1), json!(null)] {
+        let order = json!({"order": "revokeGrant", "grant": wrong});
+        assert_eq!(service.order(&own, &order).status, 400);
+    }
+}
+
+/// The events that an open page is sent.
+struct PageEvents(BufReader<std::net::TcpStream>);
+
+impl PageEvents {
+    /// The data of the next event of this kind.
+    fn next_event(&mut self, kind: &str) -> Value {
+        let (mut line, mut is_it) = (String::new(), false);
+        loop {
+            line.clear();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "the stream goes on");
+            if let Some(named) = line.strip_prefix("event: ") {
+                is_it = named.trim() == kind;
+            } else if let Some(data) = line.strip_prefix("data: ").filter(|_| is_it) {
+                return serde_json::from_str(data).unwrap();
+            }
+        }
+    }
+}
+
+impl Service {
+    /// Follows the events as the page does.
+    fn page(&self, cookie: &str) -> PageEvents {
+        let at = self.url.strip_prefix("http://").unwrap();
+        let mut stream = std::net::TcpStream::connect(at).unwrap();
+        let head = format!("GET /admin/events HTTP/1.1\r\nHost: {at}\r\nCookie: {cookie}\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        PageEvents(BufReader::new(stream))
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
