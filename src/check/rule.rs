@@ -92,6 +92,13 @@ static RULES: &[Rule] = rules! {
         "A server asked for sampling or elicitation during the check and no scripted answer matched, so it was refused as the specification says. What the server does after a refusal is what was checked."
         "add an entry for it to the file of --answers"
 
+    Warning "card/differs" "the card of a server says something else than the server"
+        "Clients and registries read the card (SEP-2127) before they connect: who the server is, at which address, what it offers. What it says and the server does not hold to misleads them, and may be the card of another server."
+        "have the server's card made from the same source as its answers, or correct it"
+    Warning "card/unusable" "the card of a server cannot be used"
+        "The server has a card (SEP-2127) where clients look for one, and they cannot read it."
+        "correct the card; its schema is named in its `$schema`"
+
     Error "config/problem" "a problem of the configuration"
         "The file, or the entry of a server in it, is not what mcpdeck understands. Ids that begin with `config/` name the exact problem; `mcpdeck config` shows it with its line."
         "correct the configuration; `mcpdeck schema config` prints what editors need to complete it"

@@ -1,5 +1,6 @@
 //! The rules as functions over [`CheckSubject`]s: pure, no engine, no clock, no file.
 
+mod cards;
 mod conduct;
 mod names;
 mod providers;
@@ -88,6 +89,7 @@ pub fn assess(
 /// The rules that look at one server only.
 fn alone(subject: &CheckSubject, budgets: &Budgets) -> Vec<CheckFinding> {
     let mut findings = conduct::check(subject);
+    findings.extend(cards::check(subject));
     findings.extend(names::names(subject));
     findings.extend(texts::schemas(subject));
     findings.extend(texts::texts(subject, budgets));

@@ -242,6 +242,7 @@ fn record(host: &Host, last: &ServerView, run: &Run) -> (CheckSubject, ServerRep
     subject.reason = settled.reason.as_ref().map(ToString::to_string);
     subject.instructions = instructions_as_sent(host, &last.name).or(subject.instructions);
     subject.authorization.clone_from(&run.authorization);
+    subject.card.clone_from(&run.card);
     subject.interrupted.clone_from(&run.cut);
     let report = report(host, settled, last, &subject, run);
     (subject, report)

@@ -45,6 +45,8 @@ pub struct CheckSubject {
     pub instructions: Option<String>,
     /// Its sign-in endpoints; null when not signed in, or when they are not known.
     pub authorization: Value,
+    /// Its card, when it has one at its address.
+    pub card: Option<CheckedCard>,
     /// Entries of `tools/list` as sent.
     pub tools: Vec<Arc<Value>>,
     /// Entries of `prompts/list` as sent.
@@ -69,6 +71,18 @@ pub struct CheckSubject {
     pub denied: BTreeMap<String, u64>,
     /// What it was doing when the check was interrupted, if it was.
     pub interrupted: Option<String>,
+}
+
+/// The card of a server (SEP-2127).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct CheckedCard {
+    /// The address of the server.
+    pub address: String,
+    /// As it was read.
+    pub document: Value,
+    /// Why it cannot be used, when it cannot.
+    pub problem: Option<String>,
 }
 
 /// One entry of a list.

@@ -246,6 +246,11 @@ pub(crate) async fn body(
     if !status.is_success() {
         return Err(ReachError(format!("{url}: the answer is {status}")));
     }
+    // Some servers answer every GET with one, and it never ends.
+    let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
+    if kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
+        return Err(ReachError(format!("{url}: it answers with a stream of events")));
+    }
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(failed)? {
         if bytes.len() + chunk.len() > most {

@@ -27,16 +27,18 @@ const CARD_SCHEMA: &str = "/server-card.schema.json";
 pub struct ServerCard {
     /// The server.
     pub server: PublishedServer,
+    /// The card as it was read.
+    pub document: Value,
     address: Url,
 }
 
 impl ServerCard {
-    /// Reads the card of the server at `address`; `None` where there is none, or it cannot be had
+    /// Reads the card of the server at `address`, with these certificates; `None` where there is none, or it cannot be had
     /// safely (over an unencrypted connection to another machine).
     ///
     /// # Errors
     /// What is wrong with a card.
-    pub async fn read(address: &Url) -> Result<Option<Self>, ReachError> {
+    pub async fn read(address: &Url, tls: &TlsConfig) -> Result<Option<Self>, ReachError> {
         if address.scheme() != "https" && !(address.scheme() == "http" && is_loopback(address)) {
             return Ok(None);
         }
@@ -44,7 +46,7 @@ impl ServerCard {
         url.set_query(None);
         url.set_fragment(None);
         url.set_path(&format!("{}/server-card", address.path().trim_end_matches('/')));
-        let http = client_builder(&url, &TlsConfig::default())
+        let http = client_builder(&url, tls)
             .map_err(ReachError)?
             .redirect(reqwest::redirect::Policy::none())
             .build()
@@ -63,7 +65,7 @@ impl ServerCard {
             return Ok(None);
         }
         let server = PublishedServer::parse(card)?;
-        Ok(Some(Self { server, address: address.clone() }))
+        Ok(Some(Self { server, document: card.clone(), address: address.clone() }))
     }
 
     /// How the card says that this address is reached; `None` if it names others only.

@@ -14,8 +14,8 @@ use crate::server_json::{package_way, short_server_name};
 use crate::{Bundle, PublishedServer, ReachError, Registry, ServerCard, ServerInput, ServerWay};
 use base::{SafeText, Secret, ServerName};
 use config::{
-    Diagnostic, Edit, Environment, Pairs, apply_edit, is_secret_name, load_text, single_command,
-    single_url, without_mark,
+    Diagnostic, Edit, Environment, Pairs, TlsConfig, apply_edit, is_secret_name, load_text,
+    single_command, single_url, without_mark,
 };
 use deck::{Review, TrustStore, load_json, parse_json, run_program};
 
@@ -420,7 +420,7 @@ pub async fn with_card(
     url: &str,
 ) -> Result<AvailableServer, ReachError> {
     let address = Url::parse(url).map_err(|error| ReachError(format!("{url}: {error}")))?;
-    let card = match ServerCard::read(&address).await {
+    let card = match ServerCard::read(&address, &TlsConfig::default()).await {
         Ok(Some(card)) => card,
         Ok(None) => return Ok(server),
         Err(why) => {

@@ -17,16 +17,17 @@ use super::{CheckSignals, PROGRESS_INTERVAL, Plan};
 use crate::CheckFinding;
 use crate::calls::{Called, PlannedCall};
 use crate::expect::{ExpectTarget, misfit, sample};
-use crate::subject::brief;
+use crate::subject::{CheckedCard, brief};
 use base::ServerName;
-use config::ServerConfig;
 use config::error::Error;
+use config::{ServerConfig, TransportConfig};
 use deck::PolicyKeeper;
 use host::{
     CallOptions, CallOutcome, Host, HostView, Origin, ServerState, ServerView, StepStatus,
     Validation,
 };
 use protocol::ListKind;
+use reach::ServerCard;
 
 /// What was seen of one server while it ran.
 #[derive(Default)]
@@ -37,6 +38,8 @@ pub(super) struct Run {
     pub(super) calls: Vec<Called>,
     /// Its sign-in endpoints.
     pub(super) authorization: Value,
+    /// Its card, when it has one.
+    pub(super) card: Option<CheckedCard>,
     /// What it was doing when the run was interrupted.
     pub(super) cut: Option<String>,
     /// How long its stop took.
@@ -129,10 +132,14 @@ async fn one<'p>(
             // What the server offers has to be known before anything is decided.
             policy.look_again().await;
         }
-        for call in plan.calls_of(name) {
-            let called = make(host, name, call).await;
-            run.lock().calls.push(called);
-        }
+        let calls = async {
+            for call in plan.calls_of(name) {
+                let called = make(host, name, call).await;
+                run.lock().calls.push(called);
+            }
+        };
+        let (card, ()) = tokio::join!(card(config), calls);
+        run.lock().card = card;
         let dependents = servers.values().filter(|other| other.dependencies.contains(name));
         let dependents: Vec<_> = dependents.map(|other| &other.name).collect();
         let are_over = |over: &BTreeSet<_>| dependents.iter().all(|other| over.contains(other));
@@ -156,6 +163,24 @@ async fn authorization(host: &Host, name: &ServerName) -> Value {
     }
     let found = host.authorization(name).await.ok();
     found.and_then(|found| serde_json::to_value(found).ok()).unwrap_or_default()
+}
+
+/// The card of a server that is reached over HTTP; `None` where it has none.
+async fn card(config: &ServerConfig) -> Option<CheckedCard> {
+    let (TransportConfig::Http(http) | TransportConfig::Sse(http)) = &config.transport else {
+        return None;
+    };
+    let address = http.url.to_string();
+    match ServerCard::read(&http.url, &http.tls).await {
+        Ok(card) => {
+            let document = card?.document;
+            Some(CheckedCard { address, document, problem: None })
+        }
+        Err(why) => {
+            let problem = Some(why.to_string());
+            Some(CheckedCard { address, document: Value::Null, problem })
+        }
+    }
 }
 
 /// Records what an unfinished server was doing when the run was interrupted.
