@@ -171,8 +171,8 @@ fn limits(common: &Common, json: bool) -> CommandResult {
     for quota in &quotas {
         let limits = &quota.limits;
         let parts = [
-            limits.calls_per_minute.map(|calls| format!("{calls} calls per minute")),
-            limits.calls_per_day.map(|calls| format!("{calls} calls per day")),
+            limits.calls_per_minute.map(|calls| format!("{} per minute", count(calls, "call"))),
+            limits.calls_per_day.map(|calls| format!("{} per day", count(calls, "call"))),
             limits.result_tokens_per_day.map(|all| format!("{all} tokens of results per day")),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();

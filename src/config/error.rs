@@ -148,7 +148,8 @@ pub struct ErrorBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Duration>,
     /// Why the server is down, in words that reveal nothing of this machine; they complete
-    /// "the server ..." ([`ErrorCode::ServerUnavailable`]).
+    /// "the server ..." ([`ErrorCode::ServerUnavailable`]). Or which limit of the caller is reached
+    /// ([`ErrorCode::RateLimited`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<String>,
     /// What was not granted ([`ErrorCode::PermissionDenied`]).

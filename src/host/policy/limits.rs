@@ -253,6 +253,7 @@ impl LimitRefusal {
         };
         let mut error = Error::new(code, message);
         error.retry_after = retry_after;
+        error.outage = (code == ErrorCode::RateLimited).then(|| error.message.clone());
         error
     }
 }

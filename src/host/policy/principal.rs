@@ -398,7 +398,15 @@ impl OutsideError {
                     ErrorCode::Protocol => {
                         (Code::ProtocolError, "the server's answer breaks the protocol")
                     }
-                    ErrorCode::RateLimited => (Code::RateLimited, "too many calls"),
+                    ErrorCode::RateLimited => {
+                        let limit = error.outage.as_deref().unwrap_or("too many calls");
+                        let when = error.retry_after.map(|after| {
+                            let seconds = after.as_secs_f64().ceil().max(1.0);
+                            format!("; try again in {seconds:.0} s")
+                        });
+                        unavailable = format!("{limit}{}", when.unwrap_or_default());
+                        (Code::RateLimited, &*unavailable)
+                    }
                     _ => (Code::Internal, "the host could not do it"),
                 };
                 (code, message.to_owned())

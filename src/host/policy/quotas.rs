@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::globs::GlobList;
 use super::principal::{PolicyTarget, Principal, TargetKind};
 use crate::pattern::{NamePatterns, Reading};
+use base::human;
 use base::{Clock, Timestamp};
 use config::error::{Error, ErrorCode};
 
@@ -316,7 +317,7 @@ impl QuotaRefusal {
         let (code, message, wait) = match self {
             Self::Minute { quota, calls, wait } => (
                 ErrorCode::RateLimited,
-                format!("the quota `{quota}` allows {calls} calls per minute"),
+                format!("the quota `{quota}` allows {} per minute", human::count(calls, "call")),
                 wait,
             ),
             Self::Day { quota, used, wait, until } => {
@@ -334,6 +335,7 @@ impl QuotaRefusal {
         };
         let mut error = Error::new(code, message);
         error.retry_after = Some(wait);
+        error.outage = (code == ErrorCode::RateLimited).then(|| error.message.clone());
         error
     }
 }
@@ -449,7 +451,7 @@ impl QuotaCounter {
         };
         let QuotaLimits { calls_per_minute, calls_per_day, result_tokens_per_day } = claim.limits;
         if let Some(calls) = calls_per_day.filter(|calls| count.used.calls >= *calls) {
-            return Some(day(format!("{calls} calls")));
+            return Some(day(human::count(calls, "call").to_string()));
         }
         let is_used = |tokens: &u64| count.used.result_tokens >= *tokens;
         if let Some(tokens) = result_tokens_per_day.filter(is_used) {

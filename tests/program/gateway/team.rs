@@ -518,3 +518,36 @@ fn calls_through_a_service_and_a_verb_beside_it_are_one_audit_log() {
     assert_eq!(out.status.code(), Some(1), "{told}");
     assert!(told.contains("audit.jsonl:4: the line before it was changed"), "{told}");
 }
+
+#[test]
+fn a_refusal_for_a_limit_says_which_and_when_to_try_again() {
+    let policy = json!({
+        "profiles": {"team": {"allow": ["*"]}, "busy": {"allow": ["*"]}},
+        "quotas": [
+            {"name": "minutes", "profiles": ["team"], "callsPerMinute": 1},
+            {"name": "days", "profiles": ["busy"], "callsPerDay": 1},
+        ],
+    });
+    let service = Service::under(&policy);
+    let arguments = json!({"arguments": {"name": "Ada"}});
+    for (profile, words, more) in [
+        ("team", "the quota `minutes` allows 1 call per minute; try again in ", " s"),
+        ("busy", "the quota `days` of 1 call per day is used up; the next day begins at ", "Z"),
+    ] {
+        let client = service.client(profile);
+        let greet = || client.send("POST", "/tools/greeter__greet/call", &arguments);
+        assert_eq!(greet().status, 200);
+        let refused = greet();
+        let error = refused.json()["error"].clone();
+        let said = error["message"].as_str().unwrap();
+        assert_eq!(refused.status, 429, "{refused:?}");
+        assert!(said.starts_with(words) && said.ends_with(more), "{said}");
+        assert!(error["retryAfterMs"].as_u64() > Some(0), "{refused:?}");
+        // A model sees the message alone.
+        let session = service.session(&client.token);
+        let params = json!({"name": "greeter__greet", "arguments": {"name": "Ada"}});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let answer = service.mcp(&client.token, &[("Mcp-Session-Id", &session)], &call);
+        assert!(answer.body.contains(words), "{answer:?}");
+    }
+}
