@@ -66,7 +66,7 @@ impl<'a> PersonCall<'a> {
     /// [`ErrorCode::ServerUnavailable`] when the server, or who exchanges tokens, cannot be reached.
     pub(super) async fn session(&self) -> Result<(Arc<dyn SessionHandle>, PersonHold<'a>), Error> {
         let hold = self.slot.persons.join(self.caller, self.exchange.max_sessions)?;
-        match hold.session(|person| self.open(person)).await {
+        match hold.session(|person| Box::pin(self.open(person))).await {
             Ok(session) => Ok((session, hold)),
             Err(error) => Err(self.outward(error)),
         }

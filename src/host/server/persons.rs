@@ -87,26 +87,25 @@ impl Persons {
     pub fn join(&self, caller: &CallerIdentity, max: usize) -> Result<PersonHold<'_>, Error> {
         let mut open = self.open.lock();
         let known = open.get(&caller.key).filter(|person| !person.ended.is_cancelled());
-        let person = match known.cloned() {
-            Some(person) => person,
-            None => {
-                open.retain(|_, person| !person.ended.is_cancelled());
-                if open.len() >= max {
-                    let unused = open.values().filter(|person| person.held.lock().calls == 0);
-                    let oldest = unused.min_by_key(|person| person.held.lock().last).cloned();
-                    let Some(oldest) = oldest else { return Err(crowded()) };
-                    open.remove(&oldest.key);
-                    oldest.ended.cancel();
-                }
-                let person = Arc::new(Person {
-                    key: caller.key,
-                    session: OnceCell::new(),
-                    held: Mutex::new(PersonUse { calls: 0, last: Instant::now() }),
-                    ended: CancellationToken::new(),
-                });
-                open.insert(caller.key, Arc::clone(&person));
-                person
+        let person = if let Some(person) = known.cloned() {
+            person
+        } else {
+            open.retain(|_, person| !person.ended.is_cancelled());
+            if open.len() >= max {
+                let unused = open.values().filter(|person| person.held.lock().calls == 0);
+                let oldest = unused.min_by_key(|person| person.held.lock().last).cloned();
+                let Some(oldest) = oldest else { return Err(crowded()) };
+                open.remove(&oldest.key);
+                oldest.ended.cancel();
             }
+            let person = Arc::new(Person {
+                key: caller.key,
+                session: OnceCell::new(),
+                held: Mutex::new(PersonUse { calls: 0, last: Instant::now() }),
+                ended: CancellationToken::new(),
+            });
+            open.insert(caller.key, Arc::clone(&person));
+            person
         };
         person.held.lock().calls += 1;
         Ok(PersonHold { persons: self, person })
