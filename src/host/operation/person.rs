@@ -13,7 +13,7 @@ use crate::server::context::{EVENT_CAPACITY, session_context};
 use crate::server::persons::{CallerIdentity, Person, PersonHold};
 use crate::server::slot::{Live, Slot};
 use crate::shared::HostShared;
-use base::Timestamp;
+use base::{Redactor, Timestamp};
 use config::TokenExchange;
 use config::error::{Error, ErrorCode};
 use mcp::SessionHandle;
@@ -104,6 +104,9 @@ impl<'a> PersonCall<'a> {
         let (notices, heard) = broadcast::channel(NOTICE_CAPACITY);
         let mut context = session_context((shared, slot), config, events);
         context.notices = notices;
+        // Of its own: it holds so many secrets and no more, and persons have many tokens.
+        context.redactor = Redactor::default();
+        context.redactor.learn(slot.redactor.values());
         let request = OpenRequest {
             config: Arc::clone(config),
             context,

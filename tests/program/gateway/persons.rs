@@ -125,7 +125,7 @@ async fn exchange(State(world): State<World>, headers: HeaderMap, body: String) 
     if let Some(error) = seen.refusal {
         return (StatusCode::BAD_REQUEST, axum::Json(json!({"error": error}))).into_response();
     }
-    let own = format!("{}-{}", claims["sub"].as_str().unwrap(), seen.exchanges.len());
+    let own = format!("{}-token-{}", claims["sub"].as_str().unwrap(), seen.exchanges.len());
     let token = seen.given.clone().unwrap_or(own);
     axum::Json(json!({
         "access_token": token, "token_type": "Bearer", "expires_in": seen.lifetime,
@@ -262,7 +262,7 @@ fn each_person_has_a_session_and_a_token_of_their_own() {
     });
     drop(service);
     let traffic = std::fs::read_to_string(&record).unwrap();
-    for secret in [&persons[0].1, "who-the-gateway-is", "s/cret"] {
+    for secret in [&persons[0].1, "alice-token-", "bob-token-", "who-the-gateway-is", "s/cret"] {
         assert!(!traffic.contains(secret) && !audit.contains(secret), "{secret}");
     }
 }
