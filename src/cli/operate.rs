@@ -262,7 +262,8 @@ fn found<T>(
         });
         let reasons: Vec<_> = reasons.collect();
         if !reasons.is_empty() {
-            error.help = Some(reasons.join("\n"));
+            let next = error.help.take();
+            error.help = Some(reasons.into_iter().chain(next).collect::<Vec<_>>().join("\n"));
         }
         // Nobody knows whether that server has it, unless something else was meant.
         if is_down && error.candidates.is_empty() {

@@ -40,31 +40,54 @@ pub fn resolve_name<'a>(
                 .candidates(all.map(|(s, n)| canonical_name(s, n))))
         }
         (None, None, _) => {
-            /// Beside a close name, others are noise.
-            const MAX_SCORE_DISTANCE: f64 = 0.1;
-            let mut scored: Vec<(f64, String)> = known
-                .into_iter()
-                .map(|(server, name)| {
-                    let full = canonical_name(server, name);
-                    // All names of one server share its beginning, which makes none of them like
-                    // another.
-                    let score = match split(asked, server) {
-                        Some(rest) => strsim::jaro_winkler(rest, name),
-                        None => strsim::jaro_winkler(asked, &full)
-                            .max(strsim::jaro_winkler(asked, name)),
-                    };
-                    (score, full)
-                })
-                .filter(|(score, _)| *score > 0.75)
-                .collect();
-            scored.sort_by(|a, b| b.0.total_cmp(&a.0));
-            let best = scored.first().map_or(0.0, |(score, _)| *score);
-            scored.retain(|(score, _)| *score > best - MAX_SCORE_DISTANCE);
+            let scored = known.into_iter().map(|(server, name)| {
+                let full = canonical_name(server, name);
+                // All names of one server share its beginning, which makes none of them like
+                // another.
+                let score = match split(asked, server) {
+                    Some(rest) => strsim::jaro_winkler(rest, name),
+                    None => {
+                        strsim::jaro_winkler(asked, &full).max(strsim::jaro_winkler(asked, name))
+                    }
+                };
+                (score, full)
+            });
             let message = format!("no server offers `{asked}`");
-            let names = scored.into_iter().take(5).map(|(_, name)| name);
-            Err(Error::new(ErrorCode::ToolNotFound, message).candidates(names))
+            let names = similar(scored);
+            let error = Error::new(ErrorCode::ToolNotFound, message);
+            // Without a name that may be meant, what there is has to be looked up.
+            Err(if names.is_empty() { error.advised() } else { error.candidates(names) })
         }
     }
+}
+
+/// The names that may have been meant, of all with their likeness: the closest first.
+fn similar(scored: impl Iterator<Item = (f64, String)>) -> Vec<String> {
+    /// Less alike is not meant.
+    const MIN_SIMILAR_SCORE: f64 = 0.75;
+    /// Beside a close name, others are noise.
+    const MAX_SCORE_DISTANCE: f64 = 0.1;
+    const MAX_SIMILAR_NAMES: usize = 5;
+    let mut scored: Vec<_> = scored.filter(|(score, _)| *score > MIN_SIMILAR_SCORE).collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let best = scored.first().map_or(0.0, |(score, _)| *score);
+    scored.retain(|(score, _)| *score > best - MAX_SCORE_DISTANCE);
+    scored.dedup_by(|a, b| a.1 == b.1);
+    scored.into_iter().take(MAX_SIMILAR_NAMES).map(|(_, name)| name).collect()
+}
+
+/// The URIs and templates that may have been meant by `asked`, the closest first.
+pub(super) fn similar_uris<'a>(asked: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+    // Beside their schemes: all begin with one, and most share it.
+    let likeness = |uri: &'a str| match (asked.split_once(':'), uri.split_once(':')) {
+        (Some((scheme, asked)), Some((other, rest))) => {
+            let schemes = strsim::jaro_winkler(&scheme.to_ascii_lowercase(), other);
+            let (asked, rest) = (asked.trim_start_matches('/'), rest.trim_start_matches('/'));
+            schemes.min(strsim::jaro_winkler(asked, rest))
+        }
+        _ => strsim::jaro_winkler(asked, uri),
+    };
+    similar(known.map(|uri| (likeness(uri), uri.to_owned())))
 }
 
 /// The only tool or prompt that models and clients know by this name.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::naming::{canonical_name, resolve_name, split};
+use super::naming::{canonical_name, resolve_name, similar_uris, split};
 use super::policy::TargetKind;
 use super::server::slot::{Slot, Slots};
 use base::ServerName;
@@ -71,11 +71,18 @@ impl Routes {
     /// A server by name.
     ///
     /// # Errors
-    /// [`ErrorCode::Configuration`] with the known names.
+    /// [`ErrorCode::Configuration`] with the known names, the most similar first.
     pub fn server(&self, name: &ServerName) -> Result<&Arc<Slot>, Error> {
+        const MAX_SERVERS_NAMED: usize = 20;
         self.slots.get(name).ok_or_else(|| {
+            let likeness =
+                |known: &&ServerName| strsim::jaro_winkler(name.as_str(), known.as_str());
+            let mut known: Vec<&ServerName> = self.slots.keys().collect();
+            known.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
+            known.truncate(MAX_SERVERS_NAMED);
             Error::new(ErrorCode::Configuration, format!("no server `{name}`"))
-                .candidates(self.slots.keys())
+                .help("`mcpdeck list` shows the servers")
+                .candidates(known)
         })
     }
 
@@ -190,7 +197,7 @@ impl Routes {
     /// matching template.
     ///
     /// # Errors
-    /// [`ErrorCode::ToolNotFound`] or [`ErrorCode::Ambiguous`], both with the candidate servers.
+    /// [`ErrorCode::ToolNotFound`] with similar URIs, or [`ErrorCode::Ambiguous`] with the servers.
     pub fn resource(&self, uri: &str, server: Option<&ServerName>) -> Result<Arc<Slot>, Error> {
         if let Some(server) = server {
             return self.server(server).cloned();
@@ -213,13 +220,36 @@ impl Routes {
             {
                 return Ok(Arc::clone(slot));
             }
-            let error = Error::new(ErrorCode::ToolNotFound, format!("no server lists `{uri}`"))
-                .help("name the server that should read it")
-                .candidates(self.slots.values().filter(offers).map(|slot| &slot.name));
+            let error = self.unlisted_uri(uri, self.slots.values().filter(offers));
             return Err(self.with_partial_lists(error, ListKind::Resources, None));
         };
         let fitting = fitting.into_iter().filter(|(literals, _)| *literals == best);
         Self::only(uri, fitting.map(|(_, slot)| slot))
+    }
+
+    /// The error for a URI that no server lists, of those that list others.
+    fn unlisted_uri<'a>(&self, uri: &str, others: impl Iterator<Item = &'a Arc<Slot>>) -> Error {
+        const MAX_READERS_NAMED: usize = 5;
+        let templates = self.templates.iter().map(|(template, _)| template);
+        let known = self.resources.keys().chain(templates);
+        let candidates = similar_uris(uri, known.map(|known| &**known));
+        let mut readers: Vec<String> = others.map(|slot| format!("`{}`", slot.name)).collect();
+        let help = if readers.is_empty() {
+            "no server that is up has resources: `mcpdeck list` shows what there is".to_owned()
+        } else {
+            let more = readers.len().saturating_sub(MAX_READERS_NAMED);
+            readers.truncate(MAX_READERS_NAMED);
+            let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!(
+                "`mcpdeck list --only resources` shows those listed, `--only templates` their \
+                 patterns\na server that is named (`--server`) is asked for what it does not list: \
+                 {}{rest}",
+                readers.join(", ")
+            )
+        };
+        Error::new(ErrorCode::ToolNotFound, format!("no server lists `{uri}`"))
+            .help(help)
+            .candidates(candidates)
     }
 
     fn only<'a>(uri: &str, slots: impl Iterator<Item = &'a Arc<Slot>>) -> Result<Arc<Slot>, Error> {

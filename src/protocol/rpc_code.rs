@@ -37,14 +37,31 @@ impl RpcCode {
         matches!(code, Self::UNSUPPORTED_VERSION..=Self::HEADER_MISMATCH)
     }
 
-    /// The help text for an error that a server answered with.
-    pub const fn advice(code: Option<i64>) -> &'static str {
-        match code {
-            Some(Self::METHOD_NOT_FOUND) => "the server does not know this method",
-            Some(Self::INVALID_PARAMS) => {
+    /// The help text for an error that a server answered a request of `method` with.
+    pub fn advice(method: &str, code: Option<i64>) -> &'static str {
+        match (method, code) {
+            (_, Some(Self::METHOD_NOT_FOUND)) => "the server does not know this method",
+            // A URI or a name that the server does not have is also a wrong parameter.
+            ("resources/read" | "resources/subscribe" | "resources/unsubscribe", Some(code))
+                if code == Self::RESOURCE_NOT_FOUND || code == Self::INVALID_PARAMS =>
+            {
+                "the server has no such resource: `mcpdeck list --only resources` shows those that \
+                 it lists, `--only templates` their patterns"
+            }
+            ("prompts/get", Some(Self::INVALID_PARAMS)) => {
+                "the server rejected the name or the arguments: `mcpdeck list --only prompts -l` \
+                 shows both"
+            }
+            ("tools/call", Some(Self::INVALID_PARAMS)) => {
+                "the server rejected the name or the arguments: `mcpdeck list --only tools -l` \
+                 shows both"
+            }
+            (_, Some(Self::INVALID_PARAMS)) => {
                 "the server rejected the parameters: correct them and call again"
             }
-            Some(Self::RESOURCE_NOT_FOUND) => "no such resource: see the server's resource list",
+            (_, Some(Self::RESOURCE_NOT_FOUND)) => {
+                "no such resource: see the server's resource list"
+            }
             _ => "the server refused it: its log may say why",
         }
     }

@@ -62,7 +62,8 @@ impl Tap {
             }
             Outcome::Error(error) => {
                 self.recorded(&entry, id, MessageKind::Error, source.raw, problem.as_deref());
-                self.finish(entry, Err(answered_with(error)));
+                let error = answered_with(&entry.method, error);
+                self.finish(entry, Err(error));
             }
             Outcome::Broken(reason) => {
                 let found = (FindingKind::Malformed, reason.as_str());
@@ -165,7 +166,8 @@ impl Tap {
         let Inbound::Answer { outcome: Outcome::Error(error), .. } = inbound else { return false };
         let Some(entry) = self.table.lock().take(id) else { return false };
         self.recorded(&entry, id, MessageKind::Error, body, None);
-        self.finish(entry, Err(answered_with(error)));
+        let error = answered_with(&entry.method, error);
+        self.finish(entry, Err(error));
         true
     }
 
@@ -357,14 +359,14 @@ fn number(id: &RequestId) -> Option<i64> {
     }
 }
 
-/// The error of a request that the server answered with an error object.
-fn answered_with(rpc: RpcError) -> Error {
+/// The error of a request of `method` that the server answered with an error object.
+fn answered_with(method: &str, rpc: RpcError) -> Error {
     let code = rpc.code.map_or_else(|| "without a code".to_owned(), |code| code.to_string());
     let mut error = Error::new(
         ErrorCode::Protocol,
         format!("the server answered with error {code}: {}", rpc.message),
     );
-    let next = RpcCode::advice(rpc.code);
+    let next = RpcCode::advice(method, rpc.code);
     error.rpc = Some(rpc);
     error.help(next)
 }

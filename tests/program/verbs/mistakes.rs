@@ -176,3 +176,55 @@ fn a_link_that_leads_nowhere_is_not_its_own_neighbour() {
         "{done:?}"
     );
 }
+
+#[test]
+fn a_uri_that_nobody_lists_is_answered_with_those_that_are_near_and_where_to_look() {
+    let bench = Bench::new();
+    let refuse = |code| json!({"error": {"code": code, "message": "unknown"}});
+    let notes = json!({"tools": [], "prompts": [{"name": "greet"}],
+        "gets": {"greet": refuse(-32602)},
+        "resources": [{"uri": "note://shopping", "name": "s"}, {"uri": "note://x", "name": "x"}],
+        "reads": {"note://gone": refuse(-32602), "note://lost": refuse(-32002)}});
+    let logs = json!({"resourceTemplates": [{"uriTemplate": "log://day/{day}", "name": "day"}]});
+    let silent = json!({"tools": []});
+    bench.servers(&json!({
+        "notes": bench.mock("notes", &notes, &json!({})),
+        "logs": bench.mock("logs", &logs, &json!({})),
+        "silent": bench.mock("silent", &silent, &json!({})),
+    }));
+    let lines = |args: &[&str]| {
+        let done = run(&bench, args);
+        assert_ne!(done.code, Some(0), "{done:?}");
+        done.stderr
+    };
+    let near = lines(&["read", "note://shoping"]);
+    assert!(near.contains("no server lists `note://shoping`\n  did you mean `note://shopping`?"));
+    let template = lines(&["read", "logs://day/1"]);
+    assert!(template.contains("did you mean `log://day/{day}`?"), "{template}");
+    let strange = lines(&["read", "nosuch://thing"]);
+    assert!(!strange.contains("did you mean"), "{strange}");
+    assert!(strange.contains("`mcpdeck list --only resources` shows"), "{strange}");
+    assert!(strange.contains("not list: `notes`, `logs`\n"), "{strange}");
+    // The server's own refusal is about the URI or the name, whatever its code.
+    let all = "`mcpdeck list --only resources` shows";
+    for (args, part) in [
+        (&["read", "note://gone", "--server", "notes"][..], all),
+        (&["read", "note://lost", "--server", "notes"], all),
+        (&["request", "resources/read", "uri=note://gone", "--server", "notes"], all),
+        (
+            &["request", "prompts/get", "name=greet", "--server", "notes"],
+            "`mcpdeck list --only prompts -l`",
+        ),
+        (&["prompt", "notes.gret"], "did you mean `notes.greet`?"),
+        (&["prompt", "notes.other-thing"], "`mcpdeck list` shows what there is"),
+        (&["read", "note://x", "--server", "nots"], "there is no server `nots`"),
+        (&["request", "ping", "--server", "nots"], "there is no server `nots`"),
+    ] {
+        let text = lines(args);
+        assert!(text.contains(part), "{args:?}: {text}");
+        assert!(
+            !text.contains("correct the") && !text.contains("correct them"),
+            "{args:?}: {text}"
+        );
+    }
+}
