@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use aho_corasick::packed::Searcher;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
@@ -78,8 +78,17 @@ impl Serialize for Secret {
 /// Cheap to clone; clones share the values they [learn](Self::learn). Values shorter than
 /// [`Redactor::MIN_SECRET_BYTES`] bytes are not searched for: masking every `1` or `true` would destroy the
 /// text without protecting anything.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Redactor(Arc<RwLock<Arc<Search>>>);
+
+impl Default for Redactor {
+    /// A redactor that knows no secret yet.
+    fn default() -> Self {
+        /// Shared: there is a redactor for each of thousands of servers that never start.
+        static NOTHING: LazyLock<Arc<Search>> = LazyLock::new(Arc::default);
+        Self(Arc::new(RwLock::new(Arc::clone(&NOTHING))))
+    }
+}
 
 #[derive(Default)]
 struct Search {

@@ -137,7 +137,7 @@ impl ServerProbe {
             scratch.copy()?;
         }
         for entry in source.config.servers.values_mut() {
-            entry.guard = GuardPolicy { default: GuardMode::Off, ..GuardPolicy::default() };
+            entry.guard = GuardPolicy { default: GuardMode::Off, ..GuardPolicy::default() }.into();
             entry.breaker.threshold = u32::MAX;
             // Progress extends the time of a call: not for ever.
             entry.wire.max_call = timeout * MAX_PROGRESS_TIMEOUTS;

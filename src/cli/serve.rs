@@ -53,7 +53,10 @@ pub struct ServeArgs {
     /// Send traces of calls to the OpenTelemetry collector (OTLP over HTTP) at this address, for example
     /// <http://127.0.0.1:4318>; without a value, at that of `OTEL_EXPORTER_OTLP_ENDPOINT`.
     #[arg(long, value_name = "URL", num_args = 0..=1)]
-    #[expect(clippy::option_option, reason = "clap's form of an option whose value may be left out")]
+    #[expect(
+        clippy::option_option,
+        reason = "clap's form of an option whose value may be left out"
+    )]
     otlp: Option<Option<url::Url>>,
     /// Share sessions, limits, tokens, grants and reviews with other replicas in this Redis or Valkey
     /// server; `rediss://` is over TLS. Write a password as a reference:

@@ -244,7 +244,7 @@ fn address(http: &HttpConfig, masks: &ServerMasks, put: &mut dyn FnMut(&str, Val
     let oauth = &http.oauth;
     if oauth.off {
         put("oauth", json!(false));
-    } else if *oauth != OAuthConfig::default() {
+    } else if **oauth != OAuthConfig::default() {
         let mut out = json!(oauth);
         if oauth.grant != OAuthGrant::default() {
             out["grant"] = json!(oauth.grant.as_str());

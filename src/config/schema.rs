@@ -13,8 +13,10 @@ use strum::IntoStaticStr;
 use crate::{Diagnostic, Position, ServerMap};
 
 mod policy;
+mod shared;
 
 pub use policy::*;
+pub use shared::{Shared, SharedDefault};
 
 /// A whole configuration: one or several files merged, valid and expanded.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,9 +37,10 @@ impl McpConfig {
     /// Adapts it to a one-shot command: no retries unless an entry sets them, no restarts, no
     /// watching of sources; `timeout`, if given, replaces the timeouts of the servers.
     pub fn answer_once(&mut self, timeout: Option<Duration>) {
+        let once = Shared::from(RetryConfig { max_retries: 0, ..RetryConfig::default() });
         for server in self.servers.values_mut() {
             if !server.retry.is_given {
-                server.retry.max_retries = 0;
+                server.retry = once.clone();
             }
             server.restart.policy = RestartPolicy::Never;
             server.dev = None;
@@ -88,17 +91,17 @@ pub struct ServerConfig {
     /// What a timed-out request does to the server.
     pub on_timeout: OnTimeout,
     /// Retries of start and of requests that may be repeated.
-    pub retry: RetryConfig,
+    pub retry: Shared<RetryConfig>,
     /// Circuit breaker settings.
-    pub breaker: BreakerConfig,
+    pub breaker: Shared<BreakerConfig>,
     /// Cache of resources and prompts.
-    pub cache: CacheConfig,
+    pub cache: Shared<CacheConfig>,
     /// Limits on what it may send.
     #[serde(rename = "limits")]
-    pub wire: WireLimits,
+    pub wire: Shared<WireLimits>,
     /// Limits on processing what it sent.
     #[serde(skip)]
-    pub content: ContentLimits,
+    pub content: Shared<ContentLimits>,
     /// Directories or URIs shared as roots.
     pub roots: Vec<RootConfig>,
     /// Protocol pin.
@@ -113,14 +116,14 @@ pub struct ServerConfig {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub public: Vec<String>,
     /// Which tools are visible.
-    pub tools: ToolFilter,
+    pub tools: Shared<ToolFilter>,
     /// Restart on source changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dev: Option<DevConfig>,
     /// Argument guard.
-    pub guard: GuardPolicy,
+    pub guard: Shared<GuardPolicy>,
     /// What to do with sampling and elicitation requests.
-    pub approvals: ApprovalRules,
+    pub approvals: Shared<ApprovalRules>,
     /// Secrets within arguments or the address: answered inputs, and variables and options with a
     /// secret-like name.
     #[serde(skip)]
@@ -174,7 +177,7 @@ pub enum TransportConfig {
     /// WebSocket.
     WebSocket(HttpConfig),
     /// An HTTP API that an `OpenAPI` document describes.
-    OpenApi(OpenApiConfig),
+    OpenApi(Box<OpenApiConfig>),
 }
 
 /// The kind of transport, as shown.
@@ -257,7 +260,7 @@ pub struct HttpConfig {
     /// Extra headers; values are secrets.
     pub headers: IndexMap<String, Secret>,
     /// How the host signs in where the server asks for it.
-    pub oauth: OAuthConfig,
+    pub oauth: Shared<OAuthConfig>,
     /// Certificates besides those of the system.
     pub tls: TlsConfig,
 }
@@ -280,12 +283,7 @@ impl HttpConfig {
 
     /// A server at `url` with nothing set.
     pub fn new(url: url::Url) -> Self {
-        Self {
-            url,
-            headers: IndexMap::new(),
-            oauth: OAuthConfig::default(),
-            tls: TlsConfig::default(),
-        }
+        Self { url, headers: IndexMap::new(), oauth: Shared::default(), tls: TlsConfig::default() }
     }
 
     /// Whether the host may sign in: not if the entry disables it, or authorises requests itself by
@@ -712,18 +710,18 @@ impl ServerConfig {
             idle_stop: None,
             restart: RestartConfig::default(),
             on_timeout: OnTimeout::default(),
-            retry: RetryConfig::default(),
-            breaker: BreakerConfig::default(),
-            cache: CacheConfig::default(),
-            wire: WireLimits::default(),
-            content: ContentLimits::default(),
+            retry: Shared::default(),
+            breaker: Shared::default(),
+            cache: Shared::default(),
+            wire: Shared::default(),
+            content: Shared::default(),
             roots: Vec::new(),
             protocol: ProtocolChoice::default(),
             log_level: None,
-            tools: ToolFilter::default(),
+            tools: Shared::default(),
             dev: None,
-            guard: GuardPolicy::default(),
-            approvals: ApprovalRules::default(),
+            guard: Shared::default(),
+            approvals: Shared::default(),
             secret: Vec::new(),
             public: Vec::new(),
             hidden: Vec::new(),

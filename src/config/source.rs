@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::diagnostics::SnippetMark;
 use crate::{Diagnostic, Position, Severity, mask};
@@ -26,7 +27,8 @@ pub struct SourceText {
     lines: Vec<usize>,
     /// Characters before every [`BLOCK_BYTES`]th byte: a file may be one long line.
     counted: Vec<usize>,
-    hidden: Vec<Range<usize>>,
+    /// Looked for when something of it is shown: of a file in order, nothing is.
+    hidden: OnceLock<Vec<Range<usize>>>,
 }
 
 /// Bytes between two cached character counts.
@@ -67,7 +69,7 @@ impl SourceText {
         })?;
         // Hides all after the name; the whole line when there is no `=`.
         let value = |line: &str| Some(line.find('=').map_or(0, |sign| sign + 1));
-        source.hidden = mask::line_ends(&source.text, 0..source.text.len(), value);
+        source.hidden = mask::line_ends(&source.text, 0..source.text.len(), value).into();
         Ok(source)
     }
 
@@ -84,8 +86,11 @@ impl SourceText {
         for block in text.as_bytes().chunks(BLOCK_BYTES) {
             counted.push(counted.last().copied().unwrap_or(0) + characters(block));
         }
-        let hidden = mask::hidden_ranges(&text);
-        Self { file: file.into(), text, lines, counted, hidden }
+        Self { file: file.into(), text, lines, counted, hidden: OnceLock::new() }
+    }
+
+    fn hidden(&self) -> &[Range<usize>] {
+        self.hidden.get_or_init(|| mask::hidden_ranges(&self.text))
     }
 
     /// The name of the file as the user gave it.
@@ -100,7 +105,7 @@ impl SourceText {
 
     /// The text with its secrets masked and its line breaks kept.
     pub fn masked(&self) -> String {
-        mask::replaced(&self.text, self.hidden.iter().cloned())
+        mask::replaced(&self.text, self.hidden().iter().cloned())
     }
 
     /// Line and column of a byte offset; an offset beyond the end counts as the end.
@@ -156,8 +161,8 @@ impl SourceText {
 
     /// A range made safe to show: hidden parts masked, control characters made visible.
     fn shown(&self, range: Range<usize>) -> String {
-        let first = self.hidden.partition_point(|hidden| hidden.end <= range.start);
-        let inside = self.hidden.iter().skip(first).take_while(|hidden| hidden.start < range.end);
+        let first = self.hidden().partition_point(|hidden| hidden.end <= range.start);
+        let inside = self.hidden().iter().skip(first).take_while(|hidden| hidden.start < range.end);
         let parts = inside.map(|hidden| {
             hidden.start.max(range.start) - range.start..hidden.end.min(range.end) - range.start
         });

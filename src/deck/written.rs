@@ -89,6 +89,10 @@ impl WrittenText {
     /// # Errors
     /// What it lacks, with its place.
     pub fn whole(&self) -> Result<Value, String> {
+        self.whole_root().map(|root| root.to_json())
+    }
+
+    fn whole_root(&self) -> Result<SyntaxNode, String> {
         let Some(root) = self.root()? else {
             return Err(self.problem("", "it is empty; write `{}` if it is to say nothing"));
         };
@@ -99,16 +103,28 @@ impl WrittenText {
             let at = self.source().position(offset);
             return Err(format!("{at}: `{}` is given twice", SafeText::cut(key, 160)));
         }
-        Ok(root.to_json())
+        Ok(root)
     }
 
-    /// As [`WrittenText::whole`], of an `mcp.json`.
+    /// As [`WrittenText::whole`], of an `mcp.json`, whose servers are left out: of thousands, a copy
+    /// would be made for nothing.
     ///
     /// # Errors
     /// What it lacks, with its place.
     pub fn whole_configuration(&self) -> Result<Value, String> {
-        let value = self.whole()?;
-        match ["servers", "mcpServers"].iter().find_map(|key| value.get(key)) {
+        const SERVERS: [&str; 2] = ["servers", "mcpServers"];
+        let mut root = self.whole_root()?;
+        if let NodeKind::Object(members) = &mut root.kind {
+            for member in members.iter_mut().filter(|it| SERVERS.contains(&it.key.as_str())) {
+                match &mut member.value.kind {
+                    NodeKind::Object(servers) => servers.clear(),
+                    NodeKind::List(servers) => servers.clear(),
+                    _ => {}
+                }
+            }
+        }
+        let value = root.to_json();
+        match SERVERS.iter().find_map(|key| value.get(key)) {
             Some(Value::Object(_) | Value::Array(_)) => Ok(value),
             Some(_) => Err(self.problem("", "`servers` is not an object")),
             None => Err(self.problem("", "`servers` is missing")),

@@ -517,7 +517,7 @@ impl Host {
 
     /// The most recent traffic of one server, kept across restarts.
     pub fn black_box(&self, server: &ServerName) -> Option<Ring<TrafficRecord>> {
-        Some(self.inner.shared.slots().get(server)?.black_box.clone())
+        Some(self.inner.shared.slots().get(server)?.black_box().clone())
     }
 
     /// All logs.
@@ -1069,7 +1069,7 @@ fn refused(failure: &AuthFailure, server: &ServerName) -> Error {
 
 fn send(slot: &Slot, command: Command) -> Result<(), Error> {
     use tokio::sync::mpsc::error::TrySendError;
-    slot.commands.try_send(Box::new(command)).map_err(|error| match error {
+    slot.commands.try_send(command).map_err(|error| match error {
         TrySendError::Full(_) => {
             Error::new(ErrorCode::RateLimited, "busy: too many commands wait for this server")
                 .server(&slot.name)

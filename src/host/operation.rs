@@ -367,7 +367,7 @@ impl Operation {
     async fn turn_away(&self, live: &Live, why: &str, command: fn(u64, SafeText) -> Command) {
         let reason = SafeText::line(why);
         if self.slot.turn_away(live.generation, &reason) {
-            let _ = self.slot.commands.send(Box::new(command(live.generation, reason))).await;
+            let _ = self.slot.commands.send(command(live.generation, reason)).await;
         }
     }
 

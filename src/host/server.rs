@@ -7,6 +7,7 @@ pub mod connect;
 pub mod context;
 pub mod keeper;
 pub mod lifecycle;
+pub mod mailbox;
 pub mod memory;
 pub mod persons;
 pub mod reach;

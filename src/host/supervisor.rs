@@ -4,17 +4,20 @@
 //! One task, so that a reload, a shutdown and the drop of the last handle never race.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::dev::Crew;
 use super::server::actor::introduction;
-use super::server::command::{COMMAND_CAPACITY as SERVER_COMMAND_CAPACITY, Command};
+use super::server::command::Command;
 use super::server::keeper::keep;
 use super::server::lifecycle::{LifecycleInput, Next};
+use super::server::mailbox::Mailbox;
 use super::server::slot::{Live, Slot, Slots};
 use super::shared::HostShared;
 use super::{Fact, ServerState};
@@ -44,7 +47,7 @@ pub const COMMAND_CAPACITY: usize = 8;
 pub struct Supervisor {
     shared: Arc<HostShared>,
     config: McpConfig,
-    actors: JoinSet<()>,
+    actors: Arc<Actors>,
     crew: Crew,
     leaving: LeavingServer,
 }
@@ -57,27 +60,30 @@ impl Supervisor {
     /// cyclic.
     pub fn new(shared: Arc<HostShared>, config: McpConfig, crew: Crew) -> Result<Self, Error> {
         check(&config)?;
-        Ok(Self { shared, config, actors: JoinSet::new(), crew, leaving: LeavingServer::default() })
+        let actors = Arc::new(Actors {
+            shared: Arc::downgrade(&shared),
+            runtime: Handle::current(),
+            tasks: Mutex::default(),
+        });
+        Ok(Self { shared, config, actors, crew, leaving: LeavingServer::default() })
     }
 
     /// Adds every server to the deck and starts it.
     pub async fn begin(&mut self) {
         self.shared.facts.record(None, loaded(&self.config)).await;
         let mut slots = Slots::new();
-        let mut actors = Vec::new();
         for config in self.config.servers.shared_values() {
-            let (slot, commands) = new_slot(config);
-            slots.insert(config.name.clone(), Arc::clone(&slot));
-            actors.push((slot, commands));
+            slots.insert(config.name.clone(), self.new_slot(config));
         }
         self.shared.set_slots(slots);
+        let slots = self.shared.slots();
         // Recorded in file order before anything starts, so that the first view is complete.
-        for (slot, _) in &actors {
+        for slot in slots.values() {
             self.introduce(slot).await;
         }
         self.shared.facts.flush().await;
-        for (slot, commands) in actors {
-            self.actors.spawn(keep(Arc::clone(&self.shared), slot, commands));
+        for slot in slots.values() {
+            begin(slot);
         }
         self.follow_sources();
     }
@@ -113,11 +119,13 @@ impl Supervisor {
                 Some(Ok(gone)) = self.leaving.ends.join_next(), if !self.leaving.ends.is_empty() => {
                     self.left(gone).await;
                 }
-                Some(_) = self.actors.join_next(), if !self.actors.is_empty() => {}
             }
         }
         self.shared.facts.record(None, Fact::ShutdownBegan).await;
-        let all: Vec<ServerName> = self.shared.slots().keys().cloned().collect();
+        let slots = self.shared.slots();
+        // Those that never began have nothing to stop.
+        let begun = slots.values().filter(|slot| !slot.commands.close_unopened());
+        let all: Vec<ServerName> = begun.map(|slot| slot.name.clone()).collect();
         let stops =
             self.stops(&all, &LifecycleInput::Stop(Next::Leave)).into_iter().map(|(_, stop)| stop);
         let stopping = futures::future::join_all(stops);
@@ -174,7 +182,10 @@ impl Supervisor {
                 }
                 let (done, _) = oneshot::channel();
                 let leave = Command::Control(leave, done);
-                if slot.commands.send(Box::new(leave)).await.is_ok() {
+                if slot.commands.close_unopened() {
+                    return;
+                }
+                if slot.commands.send(leave).await {
                     // The actor drops its receiver when it ends, also after a panic.
                     slot.commands.closed().await;
                 }
@@ -198,7 +209,7 @@ impl Supervisor {
         let reported: Reported = Arc::new(done.clone().drop_guard());
         // Replacements that still wait are planned again.
         for heir in self.leaving.heirs.drain(..) {
-            self.config.servers.shift_remove(&heir.fresh.0.name);
+            self.config.servers.shift_remove(&heir.fresh.name);
         }
         let plan = reload_plan(&self.config, &config);
         let reason = SafeText::line("stopping: it was taken out of the configuration");
@@ -245,8 +256,8 @@ impl Supervisor {
             let slot = match before.get(&config.name) {
                 Some(slot) if !added.contains(&config.name) => Arc::clone(slot),
                 _ => {
-                    let (slot, commands) = new_slot(config);
-                    fresh.push((Arc::clone(&slot), commands));
+                    let slot = self.new_slot(config);
+                    fresh.push(Arc::clone(&slot));
                     slot
                 }
             };
@@ -267,9 +278,21 @@ impl Supervisor {
         self.shared.facts.record_all(&slot.name, facts).await;
     }
 
-    async fn bring_up(&mut self, (slot, commands): Fresh) {
+    async fn bring_up(&self, slot: Fresh) {
         self.introduce(&slot).await;
-        self.actors.spawn(keep(Arc::clone(&self.shared), slot, commands));
+        begin(&slot);
+    }
+
+    fn new_slot(&self, config: &Arc<ServerConfig>) -> Arc<Slot> {
+        Arc::new_cyclic(|slot| {
+            let (slot, actors) = (Weak::clone(slot), Arc::downgrade(&self.actors));
+            let start = move |commands| {
+                if let (Some(slot), Some(actors)) = (slot.upgrade(), actors.upgrade()) {
+                    actors.start(slot, commands);
+                }
+            };
+            Slot::new(Arc::clone(config), Mailbox::new(Box::new(start)))
+        })
     }
 
     /// Passes its new entry to every remaining server.
@@ -293,7 +316,13 @@ impl Supervisor {
             if let Some((slot, config)) = of(name)
                 && slot.live().config != config
             {
-                slot.command(|done| Command::Moved(config, done)).await;
+                if !slot.commands.is_open() {
+                    slot.publish(|live| live.config = Arc::clone(&config));
+                }
+                // Its actor may have begun meanwhile.
+                if slot.commands.is_open() {
+                    slot.command(|done| Command::Moved(config, done)).await;
+                }
             }
         }
     }
@@ -305,9 +334,27 @@ impl Supervisor {
     }
 }
 
-fn new_slot(config: &Arc<ServerConfig>) -> (Arc<Slot>, mpsc::Receiver<Box<Command>>) {
-    let (sender, commands) = mpsc::channel(SERVER_COMMAND_CAPACITY);
-    (Arc::new(Slot::new(Arc::clone(config), sender)), commands)
+/// The tasks of the servers that have begun; they end with the supervisor.
+struct Actors {
+    shared: Weak<HostShared>,
+    runtime: Handle,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Actors {
+    fn start(&self, slot: Arc<Slot>, commands: mpsc::Receiver<Box<Command>>) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let mut tasks = self.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn_on(keep(shared, slot, commands), &self.runtime);
+    }
+}
+
+/// Starts the actor of a server, unless it is disabled: that one begins with the first command.
+fn begin(slot: &Slot) {
+    if !slot.live().config.disabled {
+        slot.commands.open();
+    }
 }
 
 fn loaded(config: &McpConfig) -> Fact {
@@ -417,7 +464,7 @@ impl LeavingServer {
 
     /// Holds back a new server that replaces a stopping one; otherwise returns it.
     fn hold_back(&mut self, fresh: Fresh, reported: &Reported) -> Option<Fresh> {
-        let live = fresh.0.live();
+        let live = fresh.live();
         let takes_place_of = |was: &ServerConfig| {
             was.name == live.config.name || is_same(&was.transport, &live.config.transport)
         };
@@ -452,7 +499,7 @@ impl LeavingServer {
 
     /// Whether a server of the deck is still waiting for its predecessors.
     fn awaits(&self, name: &ServerName) -> bool {
-        self.heirs.iter().any(|heir| heir.fresh.0.name == *name)
+        self.heirs.iter().any(|heir| heir.fresh.name == *name)
     }
 }
 
@@ -507,7 +554,7 @@ fn restart_reason(fields: &[String]) -> SafeText {
 const STARTING: [&str; 4] = ["timeout", "startupTimeout", "restart", "retry"];
 
 /// A new slot and its command receiver.
-type Fresh = (Arc<Slot>, mpsc::Receiver<Box<Command>>);
+type Fresh = Arc<Slot>;
 
 #[cfg(test)]
 mod tests {

@@ -252,7 +252,7 @@ impl ServerView {
     pub const MAX_AUTH_STEPS: usize = 64;
 
     fn new(name: ServerName, at: Timestamp) -> Self {
-        Self { name, since: at, ..Self::default() }
+        Self { name, since: at, capabilities: Capabilities::none(), ..Self::default() }
     }
 
     // Folds in a fact about this server. Called by [`super::HostView::apply`] only.

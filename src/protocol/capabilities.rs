@@ -4,7 +4,7 @@
 pub mod diff;
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -30,6 +30,12 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// No lists: one copy for all servers that have listed nothing.
+    pub fn none() -> Arc<Self> {
+        static NONE: LazyLock<Arc<Capabilities>> = LazyLock::new(Arc::default);
+        Arc::clone(&NONE)
+    }
+
     /// Rough size of the lists in bytes.
     pub fn weight(&self) -> usize {
         let lists = ListKind::ALL.iter().flat_map(|kind| self.entries(*kind));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use mcpdeck::config::{CacheConfig, GuardMode, McpConfig, OnTimeout};
+use mcpdeck::config::{GuardMode, McpConfig, OnTimeout};
 use mcpdeck::host::{AnswerSource, BreakerView, CallOptions, Host, ServerState, Validation};
 use mcpdeck::mcp::Request;
 use mcpdeck::protocol::{Answer, ListKind, PendingRequest, RequestKind, SessionEvent};
@@ -354,7 +354,7 @@ async fn stale_answers_can_be_switched_off() {
     let world = World::default();
     world.server("a").lists(ListKind::Resources, &[json!({"uri": "x://1", "name": "one"})]);
     let host = start(&world, |config| {
-        config.cache = CacheConfig { stale_if_unavailable: false, ..CacheConfig::default() };
+        config.cache.stale_if_unavailable = false;
     })
     .await;
     host.get_resource("x://1").await.expect("read");

@@ -4,6 +4,8 @@ mod admin;
 mod card;
 mod clients;
 mod collectors;
+#[cfg(target_os = "linux")]
+mod disabled;
 mod numbers;
 mod persons;
 mod sign_in;
@@ -1281,8 +1283,20 @@ struct Pipe {
 }
 
 impl Pipe {
-    fn ask(&mut self, message: &Value) -> Value {
+    fn start(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let stdin = child.stdin.take();
+        Self { child, stdin, stdout }
+    }
+
+    fn tell(&mut self, message: &Value) {
         writeln!(self.stdin.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn ask(&mut self, message: &Value) -> Value {
+        self.tell(message);
         loop {
             let answer = self.next();
             if answer["id"] == message["id"] {
@@ -1301,22 +1315,12 @@ impl Pipe {
 #[test]
 fn an_editor_starts_it_over_stdio_and_it_ends_with_its_stdin() {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = program()
-        .args(["serve", "--stdio", "-c"])
-        .arg(configured(folder.path()))
-        .env("MCPDECK_STATE_DIR", folder.path().join("state"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let stdout = BufReader::new(child.stdout.take().unwrap());
-    let stdin = child.stdin.take();
-    let mut pipe = Pipe { child, stdin, stdout };
+    let mut command = program();
+    command.args(["serve", "--stdio", "-c"]).arg(configured(folder.path()));
+    let mut pipe = Pipe::start(command.env("MCPDECK_STATE_DIR", folder.path().join("state")));
     let hello = pipe.ask(&initialize());
     assert_eq!(hello["result"]["serverInfo"]["name"], "mcpdeck");
-    let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-    writeln!(pipe.stdin.as_mut().unwrap(), "{done}").unwrap();
+    pipe.tell(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     // The first list includes all servers, although they are still starting.
     let mut id = 1;
     let listed = pipe.ask(&request(id, "tools/list", &json!({})));

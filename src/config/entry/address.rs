@@ -23,7 +23,7 @@ use base::address::is_loopback;
 pub(crate) fn read(reader: &mut EntryReader<'_, '_>, kind: TransportKind) -> Option<HttpConfig> {
     let (headers, oauth, tls) = (headers(reader), oauth(reader), tls(reader));
     let url = written_address(reader, kind)?;
-    Some(HttpConfig { url, headers, oauth, tls })
+    Some(HttpConfig { url, headers, oauth: oauth.into(), tls })
 }
 
 /// The address of the entry, by whatever key. `None` without one, or when it cannot be used, which
@@ -70,7 +70,7 @@ pub(crate) fn read_openapi(reader: &mut EntryReader<'_, '_>) -> Option<OpenApiCo
             return None;
         }
     };
-    let http = HttpConfig { url, headers, oauth, tls };
+    let http = HttpConfig { url, headers, oauth: oauth.into(), tls };
     Some(OpenApiConfig { http, finds_base: !has_url, document, tags, operations })
 }
 
@@ -328,7 +328,7 @@ mod tests {
 
     fn api(loaded: &Loaded) -> OpenApiConfig {
         match &loaded.config.servers["a"].transport {
-            TransportConfig::OpenApi(api) => api.clone(),
+            TransportConfig::OpenApi(api) => (**api).clone(),
             other => panic!("an API: {other:?}"),
         }
     }

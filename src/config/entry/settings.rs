@@ -40,7 +40,9 @@ pub(crate) fn read(reader: &mut EntryReader<'_, '_>) -> ServerConfig {
     let retry = set.contains_key("retry");
     let mut server: ServerConfig = reader.part(&Value::Object(set));
     server.name = reader.entry.name.clone();
-    server.retry.is_given = retry;
+    if retry {
+        server.retry.is_given = true;
+    }
     server.content = reader.part(&limits);
     let names = server.dependencies.iter().map(|name| ServerName::new(name.as_str()));
     server.dependencies = names.collect::<IndexSet<_>>().into_iter().collect();

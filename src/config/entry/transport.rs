@@ -41,7 +41,8 @@ pub(crate) fn read(
         TransportKind::Sse => TransportConfig::Sse,
         TransportKind::WebSocket => TransportConfig::WebSocket,
         TransportKind::OpenApi => {
-            return address::read_openapi(reader).map(TransportConfig::OpenApi);
+            return address::read_openapi(reader)
+                .map(|api| TransportConfig::OpenApi(Box::new(api)));
         }
     };
     address::read(reader, kind).map(of)

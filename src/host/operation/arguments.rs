@@ -359,7 +359,7 @@ fn tell_changes(operation: &Operation, changes: &ServiceChanges) {
         cut: false,
         problem: None,
     });
-    slot.black_box.push(Arc::clone(&record));
+    slot.black_box().push(Arc::clone(&record));
     shared.traffic.push(record);
 }
 

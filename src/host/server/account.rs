@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::command::Command;
@@ -16,6 +16,7 @@ use crate::approvals::queue::own_request;
 use crate::projector::Facts;
 use crate::server::connect::OpenRequest;
 use crate::server::lifecycle::LifecycleInput;
+use crate::server::mailbox::Mailbox;
 use crate::server::persons::CallerIdentity;
 use crate::view::AccountView;
 use base::{SafeText, ServerName, Timestamp};
@@ -31,7 +32,7 @@ use protocol::{
 
 /// The account of one server; outlives its sessions.
 pub struct Account {
-    commands: mpsc::WeakSender<Box<Command>>,
+    commands: Weak<Mailbox>,
     state: Mutex<AccountState>,
 }
 
@@ -45,7 +46,7 @@ struct AccountState {
 
 impl Account {
     /// An account; `commands` is used to start its server after a sign-in.
-    pub fn new(commands: mpsc::WeakSender<Box<Command>>) -> Self {
+    pub fn new(commands: Weak<Mailbox>) -> Self {
         Self { commands, state: Mutex::default() }
     }
 
@@ -153,7 +154,7 @@ impl Account {
             Ok(()) => {
                 if let Some(commands) = me.commands.upgrade() {
                     let start = Command::Control(LifecycleInput::Start, oneshot::channel().0);
-                    let _ = commands.try_send(Box::new(start));
+                    let _ = commands.try_send(start);
                 }
             }
             Err(failure) => {

@@ -132,14 +132,11 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Runs until the server is removed; `first` is a command that was received before.
-    pub async fn run(mut self, first: Option<Box<Command>>) {
+    /// Runs until the server is removed.
+    pub async fn run(mut self) {
         self.shared.approvals.configure(&self.config);
         if !self.config.disabled && *self.desired == Next::Start {
             self.begin().await;
-        }
-        if let Some(command) = first {
-            self.obey(*command).await;
         }
         while !self.finished {
             let events = async {
@@ -395,7 +392,7 @@ impl<'a> Actor<'a> {
             if live.session.is_none() || live.state != ServerState::Ready {
                 // Wake a sleeping dependency.
                 let start = || Command::Control(LifecycleInput::Start, oneshot::channel().0);
-                let wakes = live.is_asleep() && slot.commands.try_send(Box::new(start())).is_ok();
+                let wakes = live.is_asleep() && slot.commands.try_send(start()).is_ok();
                 let hopeless = live.settled && !wakes;
                 if missing.as_ref().is_none_or(|(_, before)| hopeless && !before) {
                     missing = Some((SafeText::line(&missing_reason(&live, hopeless)), hopeless));
@@ -589,7 +586,7 @@ pub fn introduction(config: &ServerConfig) -> Fact {
         transport: config.transport.kind(),
         target: target(config),
         dependencies: config.dependencies.clone(),
-        limits: config.content,
+        limits: *config.content,
     }
 }
 

@@ -9,7 +9,7 @@ use base::SafeText;
 use config::ServerConfig;
 use config::error::Error;
 
-/// Commands to an actor. Boxed in its channel, which is made for every server, disabled ones too.
+/// Commands to an actor. Boxed in its channel, which is made for every server that is enabled.
 #[derive(Debug)]
 pub enum Command {
     /// Start, stop or restart; answered when the lifecycle machine has processed it.

@@ -22,12 +22,12 @@ pub fn session_context(
     slot.redactor.learn(config.secrets());
     SessionContext {
         server: slot.name.clone(),
-        limits: config.wire.clone(),
+        limits: (*config.wire).clone(),
         log_level: slot.log_level().or(config.log_level),
         clock: shared.clock,
         redactor: slot.redactor.clone(),
         traffic: shared.traffic.clone(),
-        black_box: slot.black_box.clone(),
+        black_box: slot.black_box().clone(),
         logs: shared.logs.clone(),
         notices: shared.notices.clone(),
         events,

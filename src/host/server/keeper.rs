@@ -34,15 +34,10 @@ pub async fn keep(
 ) {
     let mut desired = Next::Start;
     let mut pauses = PAUSES.iter();
-    let mut first = None;
-    if slot.live().config.disabled {
-        // A disabled server costs no actor until there is something to do: files may hold thousands.
-        first = commands.recv().await;
-    }
     loop {
-        // Boxed for the same reason.
+        // Boxed: the task waits between two actors, too.
         let actor = Actor::new(&shared, &slot, &mut commands, &mut desired);
-        let running = Box::pin(actor.run(first.take()));
+        let running = Box::pin(actor.run());
         let began = Instant::now();
         // Unwind-safe: shared state is either behind locks that do not poison or published
         // atomically.

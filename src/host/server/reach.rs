@@ -67,7 +67,7 @@ impl Connector for ServerReach {
                     TransportConfig::Sse(http) => (Endpoint::Sse, http),
                     TransportConfig::WebSocket(http) => (Endpoint::WebSocket, http),
                     TransportConfig::OpenApi(api) => {
-                        return open_api(request, api, accounts.as_ref(), asks).await;
+                        return open_api(request, *api, accounts.as_ref(), asks).await;
                     }
                 };
             let server = signing_in(&request, accounts.as_ref(), http, asks).await?;
@@ -96,7 +96,7 @@ async fn open_api(
     accounts: Option<&Accounts>,
     asks: bool,
 ) -> Result<Opened, OpenError> {
-    let signs_in = api.http.oauth != OAuthConfig::default();
+    let signs_in = *api.http.oauth != OAuthConfig::default();
     let accounts = accounts.filter(|_| signs_in);
     let server = signing_in(&request, accounts, api.http.clone(), asks).await?;
     let tries = attempts(&request.config.protocol, None);

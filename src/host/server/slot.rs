@@ -6,14 +6,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Bound::Included;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -22,6 +22,7 @@ use super::account::Account;
 use super::command::Command;
 use super::connect::{Opened, ProcessHandle};
 use super::lifecycle::LifecycleInput;
+use super::mailbox::Mailbox;
 use super::persons::Persons;
 use super::turns::Turns;
 use crate::approvals::queue::CallInFlight;
@@ -46,9 +47,9 @@ pub struct Slot {
     /// Its name.
     pub name: ServerName,
     /// Commands to its actor. Overflow policy: the sender gets a "busy" error.
-    pub commands: mpsc::Sender<Box<Command>>,
-    /// The most recent traffic of this server, kept across restarts.
-    pub black_box: Ring<TrafficRecord>,
+    pub commands: Arc<Mailbox>,
+    /// Made when it is first needed, as there are servers that never start.
+    black_box: OnceLock<Ring<TrafficRecord>>,
     /// Masks its secrets: those of its entry, and its OAuth tokens.
     pub redactor: Redactor,
     /// Its account, for OAuth sign-in.
@@ -64,8 +65,8 @@ pub struct Slot {
     /// Notified when the probe of a half-open breaker has ended.
     pub probed: Notify,
     desired: Mutex<Desired>,
-    live: watch::Sender<Arc<Live>>,
-    ledger: Mutex<Ledger>,
+    live: LiveCell,
+    ledger: OnceLock<Box<Mutex<Ledger>>>,
     calls: Mutex<BTreeMap<CallId, Arc<InFlight>>>,
     /// Requests of callers being processed by the server.
     busy: TaskTracker,
@@ -138,6 +139,26 @@ struct Desired {
     log_level: Option<LogLevel>,
 }
 
+/// The newest snapshot of a server. Nobody is told of changes before there are any: a server that is
+/// disabled has none.
+struct LiveCell {
+    first: Arc<Live>,
+    sender: OnceLock<watch::Sender<Arc<Live>>>,
+}
+
+impl LiveCell {
+    fn sender(&self) -> &watch::Sender<Arc<Live>> {
+        self.sender.get_or_init(|| watch::Sender::new(Arc::clone(&self.first)))
+    }
+
+    fn get(&self) -> Arc<Live> {
+        match self.sender.get() {
+            Some(sender) => Arc::clone(&sender.borrow()),
+            None => Arc::clone(&self.first),
+        }
+    }
+}
+
 /// Counters and breakers of one server, behind one lock that is held only briefly.
 #[derive(Default)]
 pub struct Ledger {
@@ -150,8 +171,8 @@ pub struct Ledger {
 }
 
 impl Slot {
-    /// A server that has not started.
-    pub fn new(config: Arc<ServerConfig>, commands: mpsc::Sender<Box<Command>>) -> Self {
+    /// A server that has not started; its actor begins with the first command.
+    pub fn new(config: Arc<ServerConfig>, commands: Mailbox) -> Self {
         let state = if config.disabled { ServerState::Disabled } else { ServerState::Waiting };
         let live = Live {
             state,
@@ -166,18 +187,19 @@ impl Slot {
             session: None,
             process: None,
             about: None,
-            capabilities: Arc::default(),
+            capabilities: Capabilities::none(),
             hidden: Arc::from([]),
             config: Arc::clone(&config),
         };
+        let commands = Arc::new(commands);
         let busy = TaskTracker::new();
         // `wait` requires a closed tracker; tokens can still be created.
         busy.close();
         Self {
             name: config.name.clone(),
-            account: Arc::new(Account::new(commands.downgrade())),
+            account: Arc::new(Account::new(Arc::downgrade(&commands))),
             commands,
-            black_box: Ring::new(Self::MAX_BLACK_BOX_MESSAGES, 1 << 20),
+            black_box: OnceLock::new(),
             redactor: Redactor::default(),
             bytes: Arc::default(),
             tasks: Arc::default(),
@@ -185,8 +207,8 @@ impl Slot {
             persons: Persons::default(),
             probed: Notify::new(),
             desired: Mutex::default(),
-            live: watch::channel(Arc::new(live)).0,
-            ledger: Mutex::default(),
+            live: LiveCell { first: Arc::new(live), sender: OnceLock::new() },
+            ledger: OnceLock::new(),
             calls: Mutex::default(),
             busy,
             used: AtomicU64::new(0),
@@ -231,7 +253,7 @@ impl Slot {
     /// Sends a command and waits until it is processed. Returns `false` without an actor.
     pub async fn command(&self, command: impl FnOnce(oneshot::Sender<()>) -> Command) -> bool {
         let (done, taken) = oneshot::channel();
-        let is_sent = self.commands.send(Box::new(command(done))).await.is_ok();
+        let is_sent = self.commands.send(command(done)).await;
         if is_sent {
             let _ = taken.await;
         }
@@ -251,19 +273,24 @@ impl Slot {
     /// Number of messages in the black box.
     pub const MAX_BLACK_BOX_MESSAGES: usize = 200;
 
+    /// The most recent traffic of this server, kept across restarts.
+    pub fn black_box(&self) -> &Ring<TrafficRecord> {
+        self.black_box.get_or_init(|| Ring::new(Self::MAX_BLACK_BOX_MESSAGES, 1 << 20))
+    }
+
     /// The current snapshot.
     pub fn live(&self) -> Arc<Live> {
-        Arc::clone(&self.live.borrow())
+        self.live.get()
     }
 
     /// Every later snapshot.
     pub fn watch(&self) -> watch::Receiver<Arc<Live>> {
-        self.live.subscribe()
+        self.live.sender().subscribe()
     }
 
     /// Publishes a changed snapshot. Called by the actor only.
     pub fn publish(&self, change: impl FnOnce(&mut Live)) {
-        self.live.send_modify(|live| change(Arc::make_mut(live)));
+        self.live.sender().send_modify(|live| change(Arc::make_mut(live)));
     }
 
     /// Publishes a new session. Called by the actor only.
@@ -282,7 +309,7 @@ impl Slot {
     /// a timeout and its consequence. Callers must notify the actor afterwards, which alone decides
     /// what follows. Returns whether it took effect; a no-op when the session was replaced.
     pub fn turn_away(&self, generation: u64, reason: &SafeText) -> bool {
-        self.live.send_if_modified(|live| {
+        self.live.sender().send_if_modified(|live| {
             let current = live.generation == generation && live.session.is_some();
             if current {
                 let live = Arc::make_mut(live);
@@ -296,7 +323,7 @@ impl Slot {
 
     /// Counters and breakers. Callers must not hold the guard across an await.
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock()
+        self.ledger.get_or_init(Box::default).lock()
     }
 
     /// Calls in flight. Callers must not hold the guard across an await.
@@ -352,12 +379,16 @@ impl Slot {
 
     /// A snapshot of the metrics.
     pub fn metrics(&self) -> ServerMetrics {
-        let ledger = self.ledger();
-        let mut total = ledger.total.view();
+        let mut metrics = ServerMetrics::default();
+        if let Some(ledger) = self.ledger.get() {
+            let ledger = ledger.lock();
+            let targets = ledger.targets.iter().map(|(key, m)| (key.to_string(), m.view()));
+            metrics = ServerMetrics { total: ledger.total.view(), by_target: targets.collect() };
+        }
+        let total = &mut metrics.total;
         (total.bytes_in, total.bytes_out) = self.bytes.totals();
         total.last_heard = self.bytes.last_heard();
-        let by_target = ledger.targets.iter().map(|(key, m)| (key.to_string(), m.view())).collect();
-        ServerMetrics { total, by_target }
+        metrics
     }
 }
 

@@ -138,7 +138,7 @@ impl Accounts {
                 server: server.clone(),
                 address,
                 headers,
-                config: config.oauth.clone(),
+                config: (*config.oauth).clone(),
                 store: Arc::clone(&self.store),
                 exchange,
                 subject,

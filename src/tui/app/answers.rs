@@ -156,7 +156,7 @@ impl OpenAnswers {
     pub(super) fn templates(&self, id: ApprovalId, model: &Model) -> Vec<Choice> {
         let Some(answering) = self.screens.get(&id) else { return Vec::new() };
         let entry = model.entry(&answering.request.server);
-        let offers = answering.offers(&self.kept, entry.map(|entry| &entry.approvals));
+        let offers = answering.offers(&self.kept, entry.map(|entry| &*entry.approvals));
         let choices = offers.into_iter().map(|Offer { name, origin, result }| {
             choice(Ink::line(&name), ink!("{}", origin), ApprovalPick::Take(Box::new(result)))
         });
@@ -182,7 +182,7 @@ impl OpenAnswers {
             RuleKind::Sampling => RequestKind::Sampling,
             RuleKind::Elicitation => RequestKind::Elicitation,
         };
-        let approvals = model.entry(server).map(|entry| &entry.approvals);
+        let approvals = model.entry(server).map(|entry| &*entry.approvals);
         let offers = kept_offers(server.as_str(), &asked, &self.kept, approvals);
         let mut choices = Vec::new();
         let mut add = |words: Ink, rule: Option<SessionRule>| {

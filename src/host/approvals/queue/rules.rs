@@ -94,7 +94,7 @@ impl ApprovalQueue {
     pub fn configure(&self, config: &ServerConfig) {
         let mut inner = self.inner.lock();
         let rules = inner.servers.entry(config.name.clone()).or_default();
-        rules.approvals = config.approvals.clone();
+        rules.approvals = (*config.approvals).clone();
         rules.max_open = config.wire.approvals;
         rules.max_waiting = config.wire.max_waiting;
         if rules.max_per_minute != config.wire.approvals_per_minute {

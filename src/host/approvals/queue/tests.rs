@@ -65,7 +65,10 @@ fn config(approvals: ApprovalRules) -> ServerConfig {
         limits: config::ProcessLimits::default(),
     };
     let transport = TransportConfig::Stdio(stdio);
-    ServerConfig { approvals, ..ServerConfig::new(ServerName::new("s"), transport) }
+    ServerConfig {
+        approvals: approvals.into(),
+        ..ServerConfig::new(ServerName::new("s"), transport)
+    }
 }
 
 struct Says(fn(&ApprovalRequest) -> Option<Answer>);
