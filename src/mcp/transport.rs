@@ -31,6 +31,8 @@ pub mod http;
 pub(crate) mod openapi;
 pub mod pipe;
 #[cfg(feature = "http")]
+pub(crate) mod proxy;
+#[cfg(feature = "http")]
 pub mod remote;
 #[cfg(feature = "http")]
 pub(crate) mod sse;

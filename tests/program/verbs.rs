@@ -20,6 +20,7 @@ mod masked;
 mod mistakes;
 mod offers;
 mod policy;
+mod proxies;
 mod schemas;
 mod tasks;
 #[cfg(target_os = "linux")]

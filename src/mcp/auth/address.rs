@@ -9,6 +9,7 @@ use std::sync::Arc;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
+use crate::transport::proxy::proxy_flaw;
 use base::address::is_meant_as_loopback;
 
 /// How far an address reaches.
@@ -61,6 +62,9 @@ impl AddressPolicy {
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err("it holds a user name, which hides its host".to_owned());
+        }
+        if let Some(flaw) = proxy_flaw(url) {
+            return Err(flaw);
         }
         let own = url.host_str().map(plain).is_some_and(|host| host == self.own);
         match ip {

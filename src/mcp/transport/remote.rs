@@ -13,8 +13,7 @@ use futures::channel::mpsc;
 use futures::future::BoxFuture;
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use hyper_util::client::proxy::matcher::Matcher;
-use reqwest::redirect::{Action, Policy};
+use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{Certificate, ClientBuilder, Identity, RequestBuilder, Response};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, DuplexStream};
 use tokio::sync::oneshot;
@@ -23,6 +22,7 @@ use tokio_util::io::StreamReader;
 use url::Url;
 
 use super::coding::decoded;
+use super::proxy::{no_proxy_hint, proxy_flaw, proxy_of};
 use crate::auth::{Authorizer, NotSent};
 use crate::session::HttpEndpoint;
 use base::address::is_loopback;
@@ -244,18 +244,22 @@ pub(super) async fn ended(tap: &Tap) {
 // HTTP connections: TLS with rustls and ring, certificates, and proxies from the environment
 // (`HTTPS_PROXY`, `NO_PROXY`).
 
-/// The settings shared by all HTTP clients of one server. Follows redirects by reqwest's default;
+/// The settings shared by all HTTP clients of one server. Follows redirects wherever they lead;
 /// callers that send secrets must override that.
 ///
 /// # Errors
-/// Names the file of `tls` that cannot be used.
+/// Names the file of `tls` that cannot be used, or the variable that names a proxy that cannot be.
 pub fn client_builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder, String> {
+    if let Some(flaw) = proxy_flaw(url) {
+        return Err(flaw);
+    }
     provide_tls();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("mcpdeck/", env!("CARGO_PKG_VERSION")))
         .default_headers(
             [(ACCEPT_ENCODING, HeaderValue::from_static("identity"))].into_iter().collect(),
         )
+        .redirect(Policy::custom(follow))
         .tcp_nodelay(true);
     if is_loopback(url) {
         // Node and Python servers close connections that are idle for 5 s.
@@ -275,6 +279,18 @@ pub fn client_builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder, Strin
         builder = builder.identity(identity.map_err(|error| unusable(cert, &error.to_string()))?);
     }
     Ok(builder)
+}
+
+/// Follows a redirect, unless the proxy before the new address cannot be used.
+fn follow(attempt: Attempt<'_>) -> Action {
+    const MAX_REDIRECTS: usize = 10;
+    if let Some(flaw) = proxy_flaw(attempt.url()) {
+        return attempt.error(flaw);
+    }
+    if attempt.previous().len() > MAX_REDIRECTS {
+        return attempt.error("too many redirects");
+    }
+    attempt.follow()
 }
 
 /// Installs the TLS provider, once per process.
@@ -298,7 +314,9 @@ pub(crate) fn innermost(mut error: &dyn std::error::Error) -> String {
 pub fn unreachable_reason(error: &reqwest::Error, redactor: &Redactor) -> String {
     let proxy = error.url().filter(|_| error.is_connect()).and_then(proxy_of);
     let what = if let Some(proxy) = proxy {
-        format!("cannot connect through the proxy {proxy}")
+        let hint = error.url().and_then(no_proxy_hint);
+        let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+        format!("cannot connect through the proxy {proxy}{hint}")
     } else if error.is_connect() {
         "cannot connect".to_owned()
     } else if error.is_redirect() {
@@ -317,23 +335,6 @@ pub fn unreachable_reason(error: &reqwest::Error, redactor: &Redactor) -> String
         None => format!("{what}: {cause}"),
     };
     SafeText::line(&redactor.redact(&text)).to_string()
-}
-
-/// Host and port of the proxy that the environment (`HTTPS_PROXY`, `NO_PROXY` and their kin) puts
-/// before an address, with the variable that names it.
-pub(crate) fn proxy_of(url: &Url) -> Option<String> {
-    if is_loopback(url) {
-        return None;
-    }
-    let proxy = Matcher::from_env().intercept(&url.as_str().parse().ok()?)?;
-    let host = proxy.uri().authority().map(|all| all.as_str().rsplit('@').next().unwrap_or(""))?;
-    let by_scheme = if url.scheme() == "http" { "HTTP_PROXY" } else { "HTTPS_PROXY" };
-    let is_set = |name: &&str| {
-        let lower = name.to_ascii_lowercase();
-        std::env::var_os(name).or_else(|| std::env::var_os(lower)).is_some_and(|v| !v.is_empty())
-    };
-    let name = [by_scheme, "ALL_PROXY"].into_iter().find(is_set).unwrap_or(by_scheme);
-    Some(format!("{host} ({name})"))
 }
 
 /// Reads a file named by `tls`.
@@ -371,7 +372,7 @@ pub(crate) fn headers(config: &HttpConfig) -> Result<HeaderMap, SendError> {
 /// Follows redirects within the origin only, because the headers hold secrets, and only those that
 /// preserve the request: a message turned into a GET is silently lost. With a token or headers of
 /// the entry, only to the same place: another path may be another server, which they are not for.
-fn redirect(attempt: reqwest::redirect::Attempt<'_>, has_secrets: bool) -> Action {
+fn redirect(attempt: Attempt<'_>, has_secrets: bool) -> Action {
     const MAX_REDIRECTS: usize = 5;
     let Some(first) = attempt.previous().first().cloned() else { return attempt.follow() };
     if attempt.previous().len() > MAX_REDIRECTS {
