@@ -165,7 +165,11 @@ pub fn expires(token: &StoredToken) -> String {
     };
     match left {
         None => "not known".to_owned(),
-        Some(0) => format!("expired, {refreshed}"),
+        // Nothing was sent since: the next request refreshes it first.
+        Some(0) if token.refresh_token.is_some() => {
+            "expired, the next call refreshes it".to_owned()
+        }
+        Some(0) => "expired, sign in again".to_owned(),
         Some(left) => format!("in {}, {refreshed}", Dur(Duration::from_secs(left))),
     }
 }

@@ -211,8 +211,10 @@ fn list_json(view: &HostView, args: &ListArgs) -> Value {
 
 /// `mcpdeck status`
 pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> ExitStatus {
-    let signed_in = signed_in(common, &args.one);
+    // Read once the servers were connected to: that refreshes tokens.
+    let signed_in = || signed_in(common, &args.one);
     let object = |view: &HostView| {
+        let signed_in = signed_in();
         let servers = view.servers.values().map(|server| {
             let mut object = status_json(server);
             if let Some(token) = signed_in.get(&server.name) {
@@ -228,9 +230,9 @@ pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit
     };
     let text = |view: &HostView, left_out: &LeftOut| {
         let mut text = status_text(view, left_out);
-        for (name, token) in &signed_in {
+        for (name, token) in signed_in() {
             let _ = write!(text, "\n{}: signed in\n", SafeText::line(name.as_str()));
-            text += &login::details(token, "  ");
+            text += &login::details(&token, "  ");
         }
         text
     };

@@ -43,6 +43,18 @@ async fn of_five_processes_that_refresh_one_token_one_posts_and_all_succeed() {
     assert_eq!(rig.stored_token().unwrap().refresh_token.as_deref(), Some("refresh-1-good"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_status_that_refreshes_a_token_tells_the_time_of_the_new_one() {
+    let rig = Rig::new().await;
+    for json in [false, true] {
+        rig.store().save(&rig.mock.token(4_000)).unwrap();
+        let (text, code) = run(&rig, if json { &["status", "--json"] } else { &["status"] }).await;
+        assert_eq!(code, Some(0), "{text}");
+        assert!(!text.contains("expired") && !text.contains("next call"), "{text}");
+        assert!(text.contains(", refreshed by itself"), "{text}");
+    }
+}
+
 /// Starts `login --no-browser`; gives the address it shows.
 async fn login(rig: &Rig) -> (Child, String) {
     let mut child = mcpdeck(rig, &["login", "guarded", "--no-browser"]).spawn().unwrap();

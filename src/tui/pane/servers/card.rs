@@ -348,6 +348,10 @@ pub fn expires(account: &AccountView, model: &Model) -> Ink {
         if account.is_refreshed { "then refreshed by itself" } else { "then sign in again" };
     match account.expires {
         None => ink!("expiry not known"),
+        // Nothing was sent since: the next request refreshes it first.
+        Some(at) if model.now >= at && account.is_refreshed => {
+            ink!("the token has ended, the next call refreshes it")
+        }
         Some(at) if model.now >= at => ink!("the token has ended"),
         Some(at) if account.warn_at().is_some_and(|warn| model.now >= warn) => {
             ink!("the token ends in {}, {}", model.until(at), then)
