@@ -28,8 +28,9 @@ pub fn holds_secret_word(name: &str) -> bool {
 /// Whether a key, an option or a parameter has a secret-like name.
 pub fn is_secret_name(name: &str) -> bool {
     let short = name.trim_start_matches('-').to_ascii_lowercase();
-    let short_words =
-        ["key", "auth", "pat", "bearer", "pw", "pwd", "pin", "tok", "sig", "salt", "webhook"];
+    let short_words = [
+        "key", "auth", "pat", "bearer", "pass", "pw", "pwd", "pin", "tok", "sig", "salt", "webhook",
+    ];
     // That of an address grants access to whoever has it.
     holds_secret_word(name) || short_words.contains(&&*short) || short.ends_with("signature")
 }
@@ -93,13 +94,13 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
                 let value = inner(text, range.clone());
                 let mut behind = tokens[i + 1..].iter().map(|(token, _)| token);
                 let is_key = behind.find(|token| !is_comment(token)) == Some(&Token::Colon);
-                let after_option = in_list
-                    && match before[..] {
-                        [.., option, Token::Comma] | [.., option] => {
-                            word(option).is_some_and(is_option)
-                        }
-                        [] => false,
-                    };
+                let option = match before[..] {
+                    [.., option, Token::Comma] | [.., option] if in_list => word(option),
+                    _ => None,
+                };
+                let shown = text.get(value.clone()).unwrap_or_default();
+                let leads = |option| is_option(option) || leads_to_secret(option, shown);
+                let after_option = option.is_some_and(leads) && !is_scheme_alone(shown);
                 if is_key {
                     // `"TOKEN=value": ""`, a line of an env file pasted as a key.
                     let sign = text.get(value.clone()).and_then(|key| key.find('='));
@@ -108,7 +109,12 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
                     hide_but_references(text, value, &mut hidden);
                 } else {
                     // In an object, a string without a key is a key that lacks its colon.
-                    let spots = secret_spots(text.get(value.clone()).unwrap_or_default());
+                    let mut spots = secret_spots(shown);
+                    if in_list {
+                        let list = words_around(&tokens, i);
+                        let context = CommandContext::new(list.into_iter());
+                        spots.extend(context.spots(option.unwrap_or_default(), shown));
+                    }
                     let spots = spots.into_iter();
                     hidden.extend(spots.map(|s| value.start + s.start..value.start + s.end));
                 }
@@ -118,6 +124,20 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
         before.push(token);
     }
     merged(hidden)
+}
+
+/// The words of the innermost list that a token stands in.
+fn words_around<'t>(tokens: &'t [(Token<'t>, Range<usize>)], at: usize) -> Vec<&'t str> {
+    let ends = |token: &Token<'_>| {
+        matches!(
+            token,
+            Token::OpenBracket | Token::CloseBracket | Token::OpenBrace | Token::CloseBrace
+        )
+    };
+    let is_inside = |(token, _): &&(Token<'_>, Range<usize>)| !ends(token);
+    let (before, after) = tokens.split_at(at);
+    let all = before.iter().rev().take_while(is_inside).chain(after.iter().take_while(is_inside));
+    all.filter_map(|(token, _)| word(token)).collect()
 }
 
 /// The text of a string or an unquoted word.
@@ -349,15 +369,39 @@ fn paths(text: &str, found: &mut Vec<Range<usize>>) {
         let rest = text.get(start..).unwrap_or_default();
         let end = rest.find(|c: char| ends_value(c) || matches!(c, '?' | '#'));
         let rest = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
-        let mut at = start;
+        let (mut at, mut after) = (start, false);
         for (index, part) in rest.split('/').enumerate() {
             let known = PREFIXES.iter().chain(&LONG_PREFIXES).any(|p| part.starts_with(p));
-            if index > 0 && (is_random(part) || (known && part.len() >= SHORTEST.0)) {
+            let by_look = is_random(part) || (known && part.len() >= SHORTEST.0);
+            if index > 0 && (by_look || (after && !is_plain_step(part))) {
                 found.push(at..at + part.len());
             }
+            after |= if index == 0 { leads_hooks(part) } else { leads_to_key(part) };
             at += part.len() + 1;
         }
     }
+}
+
+/// Whether the host of an address is one of webhooks: `hooks.example.com`.
+fn leads_hooks(authority: &str) -> bool {
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    host.split(['.', '-', ':'])
+        .any(|label| ["hook", "hooks", "webhook", "webhooks"].contains(&label))
+}
+
+/// Whether what follows a part of a path opens what it leads to: `/webhooks/ID/KEY`, `/token/KEY`.
+fn leads_to_key(part: &str) -> bool {
+    let words = words(part);
+    words.iter().any(|word| ["hooks", "webhook", "webhooks"].contains(&word.as_str()))
+        || (!part.is_empty() && part.len() <= 24 && holds_secret_word(part))
+        || part.eq_ignore_ascii_case("key")
+}
+
+/// Whether a part of a path is a plain step of it: a short word in lower case, a number, a version.
+fn is_plain_step(part: &str) -> bool {
+    const MAX_STEP_BYTES: usize = 10;
+    let part = part.trim_end_matches(char::is_numeric).trim_end_matches('-');
+    part.len() <= MAX_STEP_BYTES && part.chars().all(|c| c.is_ascii_lowercase())
 }
 
 /// Shannon entropy in bits per character.
@@ -478,6 +522,94 @@ fn is_option(word: &str) -> bool {
     word.starts_with('-') && !word.contains(['=', ':']) && is_secret_name(word)
 }
 
+/// Whether a word before a value makes it a secret, though it is no option: the scheme of an
+/// authorization, or the name of a header with its colon.
+fn leads_to_secret(before: &str, value: &str) -> bool {
+    let before = before.trim_end().to_ascii_lowercase();
+    let is_scheme = |text: &str| SCHEMES.iter().any(|scheme| scheme.trim_end() == text);
+    if is_scheme(value.trim().to_ascii_lowercase().as_str()) || value.starts_with('-') {
+        return false;
+    }
+    let last = before.rsplit([' ', ':', '=']).next().unwrap_or_default();
+    // `token run` and `basic auth` are words: the two schemes that are also words follow a header.
+    let is_header = before.rsplit_once([':', '=']).is_some_and(|(name, _)| is_secret_name(name));
+    last == "bearer"
+        || (is_header && is_scheme(last))
+        || before.strip_suffix(':').is_some_and(is_secret_name)
+}
+
+/// What the other words of a command line say of the short options in it, `-u` and `-p`, which mean
+/// something else in every program.
+struct CommandContext {
+    /// Whether it names a user, so that `-p` is a password.
+    names_user: bool,
+}
+
+/// Options that name a user.
+const USER_OPTIONS: [&str; 5] = ["-u", "-U", "--user", "--username", "--login"];
+
+impl CommandContext {
+    fn new<'a>(mut words: impl Iterator<Item = &'a str>) -> Self {
+        let is_user = |word: &str| {
+            let name = word.split('=').next().unwrap_or_default();
+            USER_OPTIONS.contains(&name)
+        };
+        Self { names_user: words.any(is_user) }
+    }
+
+    /// The secret part of a word behind `option`: `user:PASSWORD` of `-u`, the value of `-p`.
+    fn spots(&self, option: &str, word: &str) -> Option<Range<usize>> {
+        let (option, start) = match word.split_once('=') {
+            Some((name, _)) if name.starts_with('-') => (name, name.len() + 1),
+            _ if word.starts_with("-p") && !word.starts_with("--") => ("-p", 2),
+            _ => (option, 0),
+        };
+        let value = word.get(start..).filter(|value| !value.is_empty() && !is_reference(value))?;
+        if option == "-p" && (start != 0 || !word.starts_with('-')) {
+            let is_secret = looks_like_password(value)
+                || (self.names_user && start != 2)
+                || (self.names_user && !value.starts_with('/'));
+            return (is_secret && !is_port(value) && !names_package(value))
+                .then_some(start..word.len());
+        }
+        if USER_OPTIONS.contains(&option) && !value.starts_with('-') {
+            let (user, password) = value.split_once(':')?;
+            let is_place = value.contains("://") || (user.len() == 1 && password.starts_with('\\'));
+            let is_host = (user.contains('.') || user == "localhost") && is_port(password);
+            let is_id = [user, password].iter().all(|it| it.chars().all(|c| c.is_ascii_digit()));
+            let is_shown = is_place || is_host || is_id || password.is_empty();
+            return (!is_shown && !is_reference(password))
+                .then_some(start + user.len() + 1..word.len());
+        }
+        None
+    }
+}
+
+/// Whether a value is a port, or a mapping of ports: `8080`, `8080:80`, `127.0.0.1:8080:80/tcp`.
+fn is_port(value: &str) -> bool {
+    let value = value.trim_end_matches("/tcp").trim_end_matches("/udp");
+    let is_number = |part: &str| {
+        let mut ends = part.splitn(2, '-');
+        ends.all(|end| end.parse::<u16>().is_ok())
+    };
+    let is_address = |part: &str| part.parse::<std::net::IpAddr>().is_ok() || part == "localhost";
+    let mut parts = value.rsplit(':');
+    parts.next().is_some_and(is_number) && parts.all(|part| is_number(part) || is_address(part))
+}
+
+/// Whether a value names a package, a folder or an address rather than a password.
+fn names_package(value: &str) -> bool {
+    value.starts_with(['@', '.', '/', '~'])
+        || value.contains("://")
+        || value.contains('/')
+        || value.get(1..3) == Some(":\\")
+}
+
+/// Whether a value has signs that passwords have, and names of packages and profiles do not.
+fn looks_like_password(value: &str) -> bool {
+    looks_secret(value) || value.contains(['!', '#', '$', '%', '^', '&', '*', '?'])
+}
+
 /// Finds what follows `Bearer` or `Basic`, anywhere in the text.
 fn schemes(text: &str, found: &mut Vec<Range<usize>>) {
     let lower = text.to_ascii_lowercase();
@@ -520,15 +652,26 @@ fn value_at(text: &str, start: usize) -> Range<usize> {
 // Secrets in command lines and addresses: which words they are, and how they are shown.
 
 /// The words of a command line, each with its secret parts: all of the word after `--token`, the
-/// value in `--token=value`, in a header, the password of an address.
+/// value in `--token=value`, in a header, the password of an address, what follows `Bearer`, the
+/// password of `-u USER:PASSWORD`, and the value of `-p` where it is one.
 fn arguments(args: &[String]) -> impl Iterator<Item = (&str, Vec<Range<usize>>)> {
-    let mut after = false;
+    let context = CommandContext::new(args.iter().map(String::as_str));
+    let mut before = "";
     args.iter().map(move |arg| {
-        let follows = std::mem::replace(&mut after, is_option(arg));
-        let is_value = follows && !arg.starts_with('-') && !is_reference(arg);
-        let whole = 0..arg.len();
-        (arg.as_str(), if is_value { vec![whole] } else { secret_spots(arg) })
+        let option = std::mem::replace(&mut before, arg);
+        let follows = is_option(option) || leads_to_secret(option, arg);
+        if follows && !arg.starts_with('-') && !is_reference(arg) && !is_scheme_alone(arg) {
+            return (arg.as_str(), vec![0..arg.len()]);
+        }
+        let mut spots = secret_spots(arg);
+        spots.extend(context.spots(option, arg));
+        (arg.as_str(), merged(spots))
     })
+}
+
+/// Whether a word is `Bearer`, whose value is the next one.
+fn is_scheme_alone(word: &str) -> bool {
+    SCHEMES.iter().any(|scheme| scheme.trim_end().eq_ignore_ascii_case(word.trim()))
 }
 
 /// The secrets of a command line.
@@ -680,6 +823,60 @@ mod spots_tests {
         ] {
             assert_eq!(masked_address(text), shown);
             assert_eq!(masked_address(shown), shown, "what is masked stays as it is");
+        }
+    }
+
+    fn line(words: &str) -> String {
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        let shown = masked_arguments(&words).join(" ");
+        // The text of the file masks the same.
+        let list = serde_json::json!({ "args": words }).to_string();
+        let file = replaced(&list, hidden_ranges(&list));
+        let read: serde_json::Value = serde_json::from_str(&file).expect("JSON");
+        let read =
+            read["args"].as_array().expect("a list").iter().map(|it| it.as_str().expect("text"));
+        assert_eq!(read.collect::<Vec<_>>().join(" "), shown, "of a file");
+        shown
+    }
+
+    #[test]
+    fn passwords_of_short_options_are_hidden_and_ports_and_packages_are_not() {
+        for (words, shown) in [
+            ("mysql -u me -p s3", "mysql -u me -p ***"),
+            ("mysql -u me -ps3same", "mysql -u me -p***"),
+            ("db -p=s3 --user=me", "db -p=*** --user=me"),
+            ("db -p hunter2! x", "db -p *** x"),
+            ("curl -u me:s3 x", "curl -u me:*** x"),
+            ("curl --user=me:s3 x", "curl --user=me:*** x"),
+            ("x --password=s3 --pass s3", "x --password=*** --pass ***"),
+            ("x --auth Bearer s3", "x --auth Bearer ***"),
+            ("x -H Authorization: Bearer s3", "x -H Authorization: Bearer ***"),
+            ("x Authorization: s3", "x Authorization: ***"),
+            (
+                "x https://hooks.example.com/services/T00/B00/Xy9s3",
+                "x https://hooks.example.com/services/***/***/***",
+            ),
+            ("x https://h/api/webhooks/1234/aB-c_d9", "x https://h/api/webhooks/1234/***"),
+            ("x https://h/token/Open-Sesame", "x https://h/token/***"),
+        ] {
+            assert_eq!(line(words), shown);
+            assert_eq!(line(shown), shown, "what is masked stays as it is");
+        }
+        for words in [
+            "x -p 8080",
+            "x -u me -p 8080",
+            "docker run -u 1000:1000 -p 127.0.0.1:8080:80/tcp image",
+            "npx -y -p @scope/pkg cmd",
+            "npx -p package cmd",
+            "cargo run -p my-crate",
+            "x -p=3000 -p8080",
+            "mkdir -p ./a/b",
+            "x -u localhost:8080",
+            "x -u ${USER}:${PASSWORD}",
+            "x https://h/webhooks/list https://h/v1/items/page2",
+            "x basic auth",
+        ] {
+            assert_eq!(line(words), words);
         }
     }
 
