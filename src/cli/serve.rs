@@ -52,12 +52,8 @@ pub struct ServeArgs {
     allow_origin: Vec<String>,
     /// Send traces of calls to the OpenTelemetry collector (OTLP over HTTP) at this address, for example
     /// <http://127.0.0.1:4318>; without a value, at that of `OTEL_EXPORTER_OTLP_ENDPOINT`.
-    #[arg(long, value_name = "URL", num_args = 0..=1)]
-    #[expect(
-        clippy::option_option,
-        reason = "clap's form of an option whose value may be left out"
-    )]
-    otlp: Option<Option<url::Url>>,
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
+    otlp: Option<NamedCollector>,
     /// Share sessions, limits, tokens, grants and reviews with other replicas in this Redis or Valkey
     /// server; `rediss://` is over TLS. Write a password as a reference:
     /// `redis://:${secret:store}@HOST:PORT/0`. Requires a build with the feature `cluster`.
@@ -79,10 +75,22 @@ pub struct ServeArgs {
     one: OneServer,
 }
 
+/// The collector of `--otlp`; `None` for that of the environment.
+#[derive(Clone, Debug)]
+struct NamedCollector(Option<url::Url>);
+
+impl std::str::FromStr for NamedCollector {
+    type Err = url::ParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.is_empty() { Ok(Self(None)) } else { text.parse().map(|url| Self(Some(url))) }
+    }
+}
+
 impl ServeArgs {
     /// Where spans go, by `--otlp` and the environment.
     fn traces(&self, environment: &Environment) -> Result<Traces, String> {
-        let Some(collector) = &self.otlp else { return Ok(Traces::default()) };
+        let Some(NamedCollector(collector)) = &self.otlp else { return Ok(Traces::default()) };
         let traces = Traces::to(collector.as_ref(), environment);
         traces.map_err(|why| format!("--otlp: {why}"))
     }
