@@ -661,7 +661,7 @@ fn arguments(args: &[String]) -> impl Iterator<Item = (&str, Vec<Range<usize>>)>
         let option = std::mem::replace(&mut before, arg);
         let follows = is_option(option) || leads_to_secret(option, arg);
         if follows && !arg.starts_with('-') && !is_reference(arg) && !is_scheme_alone(arg) {
-            return (arg.as_str(), Vec::from([0..arg.len()]));
+            return (arg.as_str(), std::iter::once(0..arg.len()).collect());
         }
         let mut spots = secret_spots(arg);
         spots.extend(context.spots(option, arg));

@@ -138,6 +138,7 @@ fn a_grant_is_shown_and_revoked_and_ends_at_once() {
         || client.send("POST", "/tools/greeter__greet/call", &json!({"arguments": {"name": "A"}}));
     client.until(&Ok(vec!["greeter__greet".to_owned()]));
     assert_eq!(greet().status, 200);
+    let id: u64 = number.parse().unwrap();
     // What an open page is told.
     let grants = |wanted: &dyn Fn(&[Value]) -> bool| {
         let mut page = service.page(&cookie);
@@ -145,19 +146,19 @@ fn a_grant_is_shown_and_revoked_and_ends_at_once() {
     };
     grants(&|all| {
         all.iter().any(|one| {
-            one["id"].to_string() == number
+            one["id"] == json!(id)
                 && one["origin"] == json!(client.origin)
                 && one["tools"] == json!(["greeter.greet"])
         })
     });
-    let order = json!({"order": "revokeGrant", "grant": number.parse::<u64>().unwrap()});
+    let order = json!({"order": "revokeGrant", "grant": id});
     let own = [("Cookie", cookie.as_str()), ("Origin", &service.url)];
     assert_eq!(service.order(&[], &order).status, 401);
     assert_eq!(greet().status, 200);
     let done = service.order(&own, &order);
     assert_eq!(done.status, 200, "{done:?}");
     assert_eq!(greet().status, 403, "it ended with the order");
-    grants(&|all| all.iter().all(|one| one["id"].to_string() != number));
+    grants(&|all| all.iter().all(|one| one["id"] != json!(id)));
     let again = service.order(&own, &order);
     assert_eq!(again.status, 409, "{again:?}");
     for wrong in [json!("1"), json!(-1), json!(null)] {

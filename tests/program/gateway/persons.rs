@@ -277,9 +277,10 @@ fn callers_who_are_nobody_in_particular_are_refused_unless_the_entry_serves_them
         for token in [&local.token, &service.token] {
             let answer = whoami(&service, token);
             assert_eq!(answer.status, status, "{answer:?}");
-            match others {
-                true => assert_eq!(text(&answer).0, "service"),
-                false => assert!(answer.body.contains("sign in to the gateway"), "{answer:?}"),
+            if others {
+                assert_eq!(text(&answer).0, "service");
+            } else {
+                assert!(answer.body.contains("sign in to the gateway"), "{answer:?}");
             }
         }
         assert_eq!(world.seen().exchanges.len(), 0);
