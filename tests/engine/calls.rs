@@ -394,7 +394,8 @@ async fn resources_are_routed_by_list_then_template_then_by_name() {
     );
     assert_eq!(read("x://both", Some("b")).await.as_deref(), Ok("b"));
     let none = read("nowhere://1", None).await.expect_err("nobody has it");
-    assert_eq!((none.code, none.candidates.len()), (ErrorCode::ToolNotFound, 3));
+    assert_eq!((none.code, none.candidates.len()), (ErrorCode::ToolNotFound, 0));
+    assert!(none.help.as_ref().is_some_and(|help| help.ends_with("`a`, `b`, `c`")), "{none:?}");
     assert_eq!(read("nowhere://1", Some("c")).await.as_deref(), Ok("c"));
 }
 
