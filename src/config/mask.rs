@@ -566,9 +566,8 @@ impl CommandContext {
         };
         let value = word.get(start..).filter(|value| !value.is_empty() && !is_reference(value))?;
         if option == "-p" && (start != 0 || !word.starts_with('-')) {
-            let is_secret = looks_like_password(value)
-                || (self.names_user && start != 2)
-                || (self.names_user && !value.starts_with('/'));
+            let by_user = self.names_user && (start != 2 || !value.starts_with('/'));
+            let is_secret = looks_like_password(value) || by_user;
             return (is_secret && !is_port(value) && !names_package(value))
                 .then_some(start..word.len());
         }

@@ -9,18 +9,18 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 use super::command::{COMMAND_CAPACITY, Command};
 
 /// Starts the task that reads the commands.
-type Start = Box<dyn FnOnce(mpsc::Receiver<Box<Command>>) + Send>;
+type BeginActor = Box<dyn FnOnce(mpsc::Receiver<Box<Command>>) + Send>;
 
 /// The commands to one server. Overflow policy: [`Mailbox::send`] waits, [`Mailbox::try_send`] fails.
 pub struct Mailbox {
     /// `None` inside once it was closed before its task began.
     sender: OnceLock<Option<mpsc::Sender<Box<Command>>>>,
-    start: Mutex<Option<Start>>,
+    start: Mutex<Option<BeginActor>>,
 }
 
 impl Mailbox {
     /// A mailbox whose task is started by `start`.
-    pub fn new(start: Start) -> Self {
+    pub fn new(start: BeginActor) -> Self {
         Self { sender: OnceLock::new(), start: Mutex::new(Some(start)) }
     }
 
