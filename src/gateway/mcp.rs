@@ -54,7 +54,8 @@ use host::{
     fit_template, parse_traceparent,
 };
 use protocol::{
-    APP_URIS, APPS_EXTENSION, Answer, CLIENT_NAME, HOPS_KEY, app_of, is_for_models, vendor_meta,
+    APP_URIS, APPS_EXTENSION, Answer, CLIENT_NAME, HOPS_KEY, RequestKind, app_of, is_for_models,
+    vendor_meta,
 };
 
 /// Queue size for progress notifications of one call; further ones are dropped.
@@ -673,12 +674,40 @@ fn answerable(context: &RequestContext<RoleServer>, ask: BridgedRequest) -> Opti
     None
 }
 
+/// The answer to a question whose client has gone; never one in the name of a person.
+fn unanswered(kind: &RequestKind) -> Answer {
+    match kind {
+        // Dismissed without a choice (client features, elicitation, response actions).
+        RequestKind::Elicitation | RequestKind::UrlElicitation => {
+            Answer::Result(json!({"action": "cancel"}))
+        }
+        _ => {
+            let message = "nobody answered: the client that was asked has disconnected".to_owned();
+            Answer::Refuse { code: protocol::RpcCode::SERVER_ERROR, message }
+        }
+    }
+}
+
 /// Forwards a server's request to the client, on the stream of the call that caused it.
 async fn forward(context: &RequestContext<RoleServer>, ask: BridgedRequest) {
     let method = ask.request.kind.method().to_owned();
     let mut request = CustomRequest::new(method, Some((*ask.request.params).clone()));
     request.extensions.insert(OriginatingRequestId(context.id.clone()));
-    let result = context.peer.send_request(ServerRequest::CustomRequest(request)).await;
+    let session = context.extensions.get::<Arc<ClientSession>>().cloned();
+    let absent = async {
+        match session {
+            Some(session) => session.abandoned().await,
+            None => std::future::pending().await,
+        }
+    };
+    let result = tokio::select! {
+        biased;
+        result = context.peer.send_request(ServerRequest::CustomRequest(request)) => result,
+        () = absent => {
+            let _ = ask.reply.send(Some(unanswered(&ask.request.kind)));
+            return;
+        }
+    };
     let reply = match result {
         Ok(result) => serde_json::to_value(result).ok().map(Answer::Result),
         Err(rmcp::service::ServiceError::McpError(error)) => Some(Answer::Refuse {

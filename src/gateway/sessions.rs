@@ -62,6 +62,8 @@ const MAX_LISTENERS: usize = 8;
 const HEAD_TIMEOUT: Duration = Duration::from_millis(5);
 /// Reconnection delay that clients are asked to use (SSE `retry`).
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
+/// How long a question waits for a client that has no connection; it may be about to open another.
+const ABSENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for requests in flight to finish after their session has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -332,6 +334,25 @@ impl ClientSession {
         None
     }
 
+    /// Completes when no connection of the client has been open for [`ABSENCE_TIMEOUT`]: what it is
+    /// asked, nobody answers any more. Never completes where another replica may have its connection.
+    pub async fn abandoned(&self) {
+        if self.kept.is_some() {
+            return std::future::pending().await;
+        }
+        let mut looks = tokio::time::interval(ABSENCE_TIMEOUT / 10);
+        let mut present = Instant::now();
+        loop {
+            looks.tick().await;
+            let mut sent = self.sent.lock();
+            if sent.streams.iter_mut().any(ClientStream::is_read) {
+                present = Instant::now();
+            } else if present.max(sent.used).elapsed() >= ABSENCE_TIMEOUT {
+                return;
+            }
+        }
+    }
+
     /// Stores a message and sends it, waiting for space in the queue of the connection.
     async fn send(&self, message: ServerJsonRpcMessage) {
         let Some(event) = self.event(message) else { return };
@@ -535,6 +556,7 @@ impl OpenStream {
         context.ct = cancel.clone();
         context.meta = std::mem::take(request.get_meta_mut());
         context.extensions = std::mem::take(request.extensions_mut());
+        context.extensions.insert(Arc::clone(&self.session));
         let (answer, session) = (answering(request, context), Arc::clone(&self.session));
         let answered = self.session.calls.track_future(async move {
             let message = match answer.await {

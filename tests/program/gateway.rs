@@ -1,5 +1,6 @@
 //! `mcpdeck serve` end to end: the program itself, over HTTP and over a pipe.
 
+mod absent;
 mod admin;
 mod card;
 mod clients;
