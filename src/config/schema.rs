@@ -35,7 +35,8 @@ pub struct McpConfig {
 
 impl McpConfig {
     /// Adapts it to a one-shot command: no retries unless an entry sets them, no restarts, no
-    /// watching of sources; `timeout`, if given, replaces the timeouts of the servers.
+    /// watching of sources; `timeout`, if given, replaces the timeouts of the servers, and bounds each
+    /// request whatever its progress.
     pub fn answer_once(&mut self, timeout: Option<Duration>) {
         let once = Shared::from(RetryConfig { max_retries: 0, ..RetryConfig::default() });
         for server in self.servers.values_mut() {
@@ -47,6 +48,8 @@ impl McpConfig {
             if let Some(timeout) = timeout {
                 server.startup_timeout = timeout;
                 server.request_timeout = timeout;
+                // In all: a server that goes on reporting progress must not hold the command.
+                server.wire.max_call = timeout;
             }
         }
     }

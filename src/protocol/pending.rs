@@ -169,7 +169,14 @@ impl PendingRequest {
             let message = format!("no answer within {:.1} s {how}", after.as_secs_f64());
             Err(Error::new(ErrorCode::Timeout, message).help(help))
         };
-        if active >= self.max_total {
+        if active >= self.max_total && self.max_total == self.timeout && !clock.mark.is_zero() {
+            return timed_out(
+                self.max_total,
+                "in all",
+                "raise the time limit if the server needs longer; progress does not extend it",
+            );
+        }
+        if active >= self.max_total && self.max_total != self.timeout {
             return timed_out(
                 self.max_total,
                 "in all, the limit of a call (`limits.maxCall`)",

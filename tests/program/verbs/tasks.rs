@@ -72,6 +72,16 @@ fn the_check_makes_saved_calls_of_tasks() {
 }
 
 #[test]
+fn a_task_that_goes_on_reporting_ends_at_the_time_limit_of_the_command_line() {
+    let busy = json!({"answer": {"taskId": "t", "status": "working", "pollInterval": 100}});
+    let bench = bench(json!([busy]));
+    let done = run(&bench, &["call", "lab.research", "--timeout", "2s"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains("no answer within 2.0 s in all"), "{done:?}");
+    assert!(heard(&bench).contains("tasks/cancel"), "{}", heard(&bench));
+}
+
+#[test]
 fn a_task_that_is_never_over_is_cancelled_when_its_call_is_out_of_time() {
     let slow = json!({"answer": {"taskId": "t", "status": "working", "pollInterval": 60_000}});
     let bench = bench(json!([slow, []]));
