@@ -127,8 +127,13 @@ fn capabilities(version: &str) -> Value {
 pub fn vendor_meta(mut meta: Map<String, Value>) -> Map<String, Value> {
     meta.retain(|key, _| {
         let prefix = key.split_once('/').map(|(prefix, _)| prefix);
-        let mut labels = prefix.into_iter().flat_map(|prefix| prefix.split('.'));
-        let is_reserved = labels.any(|label| label.eq_ignore_ascii_case("modelcontextprotocol"));
+        let labels = prefix.into_iter().flat_map(|prefix| prefix.split('.'));
+        // `mcp.dev`, `tools.mcp.com` (2025-06-18), `dev.mcp`, `com.mcp.tools` (2025-11-25), but not
+        // `com.example.mcp`, which is that company's.
+        let is_reserved = labels.enumerate().any(|(at, label)| {
+            label.eq_ignore_ascii_case("modelcontextprotocol")
+                || (at < 2 && label.eq_ignore_ascii_case("mcp"))
+        });
         !is_reserved && !matches!(key.as_str(), "progressToken" | "traceparent" | HOPS_KEY)
     });
     meta
@@ -143,10 +148,11 @@ mod tests {
         let sent = json!({
             "tenant": "t1", "com.example/user": {"id": 7}, "tracestate": "a=b",
             "progressToken": 5, "traceparent": "00-", "io.modelcontextprotocol/clientInfo": {},
-            "modelcontextprotocol.io/x": 1, "mcpdeck/hops": 2,
+            "modelcontextprotocol.io/x": 1, "mcpdeck/hops": 2, "dev.mcp/x": 1, "mcp.dev/x": 1,
+            "tools.mcp.com/x": 1, "com.MCP.tools/x": 1, "com.example.mcp/x": 1, "mcp": 1,
         });
         let kept = vendor_meta(sent.as_object().expect("an object").clone());
         let keys: Vec<&str> = kept.keys().map(String::as_str).collect();
-        assert_eq!(keys, ["tenant", "com.example/user", "tracestate"]);
+        assert_eq!(keys, ["tenant", "com.example/user", "tracestate", "com.example.mcp/x", "mcp"]);
     }
 }

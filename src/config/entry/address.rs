@@ -266,7 +266,19 @@ fn address(text: &str, kind: TransportKind) -> Result<Url, (String, String)> {
         Ok(url) => return Ok(url),
         Err(error) => format!("this is not an address: {error}"),
     };
-    Err((refused, format!("begin it with {}://", schemes.join(":// or "))))
+    let begun = text.split_once("://").filter(|(scheme, _)| schemes.contains(scheme));
+    let place = begun.map_or(text, |(_, rest)| rest).split(['/', '?', '#']).next();
+    let host = place.unwrap_or_default().rsplit('@').next().unwrap_or_default();
+    let help = if host.starts_with('[') && host.contains('%') {
+        "an address cannot name a zone (`%eth0`): write one that needs none, or a name".to_owned()
+    } else if !host.starts_with('[') && host.matches(':').count() > 1 {
+        format!("an IPv6 address stands in brackets: {}://[::1]:8080/mcp", schemes[0])
+    } else if begun.is_some() {
+        format!("write {}://HOST:PORT/PATH", schemes[0])
+    } else {
+        format!("begin it with {}://", schemes.join(":// or "))
+    };
+    Err((refused, help))
 }
 
 fn headers(reader: &mut EntryReader<'_, '_>) -> IndexMap<String, Secret> {
@@ -310,6 +322,30 @@ mod tests {
         load_text,
     };
     use std::path::Path;
+
+    #[test]
+    fn addresses_of_ipv6_are_read_and_their_usual_mistakes_answered() {
+        let read = |text| address(text, TransportKind::Http);
+        for (text, host) in [
+            ("http://[::1]:8080/mcp", "[::1]"),
+            ("https://[2001:DB8:0::1]/", "[2001:db8::1]"),
+            ("http://[::ffff:127.0.0.1]/", "[::ffff:7f00:1]"),
+        ] {
+            let url = read(text).expect("an address");
+            assert_eq!(url.host_str(), Some(host), "{text}");
+        }
+        for (text, help) in [
+            ("http://::1:8080/mcp", "stands in brackets: http://[::1]:8080/mcp"),
+            ("http://2001:db8::1/mcp", "stands in brackets"),
+            ("http://[fe80::1%25eth0]:8080/mcp", "cannot name a zone"),
+            ("[::1]:8080", "begin it with http:// or https://"),
+            ("http://h:99999/", "write http://HOST:PORT/PATH"),
+            ("ws://h/", "begin it with http:// or https://"),
+        ] {
+            let (_, said) = read(text).expect_err("no address");
+            assert!(said.contains(help), "{text}: {said}");
+        }
+    }
 
     /// Loads one entry, in this folder.
     fn load(entry: &str) -> Result<Loaded, Vec<String>> {

@@ -312,7 +312,8 @@ async fn signing_in(
     }
     let Some(accounts) = accounts else { return Ok(http.into()) };
     let auth = request.account.open(accounts, request, &http, asks).map_err(|failure| {
-        let error = Error::new(ErrorCode::ServerStartup, failure.to_string());
+        // Nothing was signed in to yet: a file or a variable cannot be used.
+        let error = Error::new(ErrorCode::ServerStartup, failure.reason());
         OpenError::lasting(error.server(&request.config.name))
     })?;
     Ok(HttpEndpoint::new(http, auth))

@@ -15,6 +15,9 @@ use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{Certificate, ClientBuilder, Identity, RequestBuilder, Response};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, DuplexStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -274,11 +277,47 @@ pub fn client_builder(url: &Url, tls: &TlsConfig) -> Result<ClientBuilder, Strin
         builder = builder.tls_certs_merge(certificates);
     }
     if let (Some(cert), Some(key)) = (&tls.cert, &tls.key) {
-        let pem = [read(key)?, b"\n".to_vec(), read(cert)?].concat();
-        let identity = Identity::from_pem(&pem);
-        builder = builder.identity(identity.map_err(|error| unusable(cert, &error.to_string()))?);
+        builder = builder.identity(identity(cert, key)?);
     }
     Ok(builder)
+}
+
+/// The certificate of the client and its key. Checked here, because the client that is built from
+/// them says of everything only that it could not be built.
+///
+/// # Errors
+/// Names the file, and what is wrong with it.
+fn identity(cert: &Path, key: &Path) -> Result<Identity, String> {
+    let (of_cert, of_key) = (read(cert)?, read(key)?);
+    let pem = [&*of_key, b"\n", &of_cert].concat();
+    let holds = |what: &str| memchr::memmem::find(&pem, what.as_bytes()).is_some();
+    if holds("BEGIN ENCRYPTED PRIVATE KEY") || holds("Proc-Type: 4,ENCRYPTED") {
+        let help = "its key is encrypted, and nobody can be asked for the password: write one \
+                    without, `openssl pkey -in KEY -out FILE`, which only you can read";
+        return Err(unusable(key, help));
+    }
+    if !holds("PRIVATE KEY-----") {
+        return Err(unusable(key, "it holds no private key in PEM"));
+    }
+    if !holds("BEGIN CERTIFICATE-----") {
+        return Err(unusable(cert, "it holds no certificate in PEM"));
+    }
+    let unread = |path: &Path, error: &dyn std::fmt::Display| unusable(path, &error.to_string());
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let chain = chain.map_err(|error| unread(cert, &error))?;
+    let private = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| unread(key, &error))?;
+    let provider = rustls::crypto::ring::default_provider().key_provider;
+    let private = provider.load_private_key(private).map_err(|error| unread(key, &error))?;
+    if let Err(rustls::Error::InconsistentKeys(_)) = CertifiedKey::new(chain, private).keys_match()
+    {
+        let why = format!(
+            "it does not belong to the first certificate of {}: that of the client comes first, \
+             those of its authorities after it",
+            cert.display()
+        );
+        return Err(unusable(key, &why));
+    }
+    Identity::from_pem(&pem).map_err(|error| unread(cert, &error))
 }
 
 /// Follows a redirect, unless the proxy before the new address cannot be used.
@@ -462,6 +501,11 @@ fn of_alert(alert: &str) -> Option<&'static str> {
         Some(
             "the server requires a certificate of the client: name one in `tls.cert` and `tls.key` \
              of the entry",
+        )
+    } else if has(&["CertificateExpired"]) {
+        Some(
+            "the server says that the certificate of the client has expired: renew the one of \
+             `tls.cert`, or compare the clocks of both machines",
         )
     } else if has(&["Certificate", "UnknownCA", "AccessDenied"]) {
         Some(

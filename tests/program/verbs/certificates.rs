@@ -134,3 +134,40 @@ fn a_private_authority_is_trusted_only_when_it_is_named() {
     }
     assert_eq!(scene.requests("good"), before, "nothing was sent");
 }
+
+#[test]
+fn a_certificate_of_the_client_that_cannot_be_used_is_named_with_what_is_wrong() {
+    let bench = Bench::new();
+    let authority = Authority::named("Ours");
+    let (key, other) = (rcgen::KeyPair::generate().unwrap(), rcgen::KeyPair::generate().unwrap());
+    let own = CertificateParams::new(["client".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let sealed =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    bench.write("cert.pem", &own.pem());
+    bench.write("key.pem", &key.serialize_pem());
+    bench.write("other.pem", &other.serialize_pem());
+    bench.write("sealed.pem", sealed);
+    bench.write("empty.pem", "");
+    bench.write("chain.pem", &(authority.pem() + &own.pem()));
+    bench.write("both.pem", &(key.serialize_pem() + &own.pem()));
+    let server = TlsServer::serve(&CertificateParams::new(["localhost".to_owned()]).unwrap(), None);
+    for (cert, at_fault, key, why) in [
+        ("cert.pem", "other.pem", "other.pem", "it does not belong to the first certificate of"),
+        ("chain.pem", "key.pem", "key.pem", "that of the client comes first"),
+        ("cert.pem", "sealed.pem", "sealed.pem", "openssl pkey"),
+        ("cert.pem", "empty.pem", "empty.pem", "it holds no private key in PEM"),
+        ("empty.pem", "empty.pem", "key.pem", "it holds no certificate in PEM"),
+        ("gone.pem", "gone.pem", "key.pem", "No such file"),
+        // In order, in whatever file: what is wrong then is the server's.
+        ("both.pem", "", "both.pem", "self-signed"),
+        ("cert.pem", "", "key.pem", "self-signed"),
+    ] {
+        let tls = json!({"cert": cert, "key": key});
+        bench.servers(&json!({"a": {"url": server.url(), "tls": tls, "startupTimeout": 20}}));
+        let done = bench.run(&["list"], AT_MOST);
+        let text = format!("{}{}", done.stdout, done.stderr);
+        assert!(text.contains(why) && text.contains(at_fault), "{cert} {key}: {text}");
+        assert!(!text.contains("builder error") && !text.contains("signing in"), "{text}");
+    }
+    assert_eq!(server.requests(), 0);
+}
