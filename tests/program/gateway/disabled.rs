@@ -33,7 +33,8 @@ fn ten_thousand_disabled_entries_are_listed_in_little_memory() {
         let (one, some, many) = (peak(1, verb), peak(3_000, verb), peak(10_000, verb));
         // Beside what the program itself takes, which differs with how it was built.
         let (some, many) = (some.saturating_sub(one), many.saturating_sub(one));
-        assert!(many < 55 << 20, "{verb}: {many} bytes");
+        // 45 MB on an idle machine; on a busy one more threads have memory of their own.
+        assert!(many < 75 << 20, "{verb}: {many} bytes");
         // Linear: what the system adds in steps aside.
         assert!(many < 5 * some + (8 << 20), "{verb}: {some} bytes for 3,000, {many} for 10,000");
     }
