@@ -51,9 +51,11 @@ fn ctrl_z_gives_the_terminal_back_and_fg_draws_everything_again() {
 fn ctrl_z_does_not_wait_for_the_input_that_came_after_it() {
     let mut deck = Launch::demo(Size::WIDE).in_shell().start();
     deck.wait("4 ready");
-    let job = deck.job_pid();
+    let (job, place) = (deck.job_pid(), deck.written());
     deck.bytes(&format!("\x1a{}", "\x1b[<65;5;5M".repeat(2_000)));
     until("the job is stopped", || process_state(job) == Some('T'));
+    // From here on the terminal is the shell's, and an interrupt too.
+    deck.wait_raw(place, "Stopped");
     deck.assert_restored();
     // The rest has reached the shell, which an interrupt makes forget it.
     deck.keys("\x03");
