@@ -347,9 +347,16 @@ async fn the_gateway_passes_apps_on_to_clients_that_show_them() {
             "protocolVersion": "2025-11-25", "clientInfo": {"name": "host", "version": "1"},
             "capabilities": {"extensions": extensions},
         });
-        let hello = session.ask("initialize", hello).await;
-        let extensions = &hello["capabilities"]["extensions"];
-        assert!(extensions.get("io.modelcontextprotocol/ui").is_some(), "{hello}");
+        // It is declared once a server that has apps is ready.
+        let begun = std::time::Instant::now();
+        loop {
+            session.id = None;
+            let answer = session.ask("initialize", hello.clone()).await;
+            if answer["capabilities"]["extensions"].get("io.modelcontextprotocol/ui").is_some() {
+                break;
+            }
+            assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{answer}");
+        }
         session.send(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
         session
     };
