@@ -7,6 +7,9 @@ mod providers;
 mod texts;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::expect::{Budgets, Expectations};
 use super::rule::finding;
@@ -58,12 +61,67 @@ impl Measure<'_> {
     }
 }
 
-/// Runs every rule over every subject and sets the severities. `extra` are the findings of the
-/// sample calls, by subject.
+/// What was found about a subject before its server was stopped.
+#[derive(Clone, Debug, Default)]
+pub struct EarlyFindings {
+    /// By its sample calls.
+    pub calls: Vec<CheckFinding>,
+    /// By the rules that look only at what it offers, when they ran already.
+    pub offers: Option<AssessedOffers>,
+}
+
+/// The findings on what a server offers, with what they were made from.
+#[derive(Clone, Debug)]
+pub struct AssessedOffers {
+    subject: CheckSubject,
+    findings: Vec<CheckFinding>,
+}
+
+impl AssessedOffers {
+    /// Runs the rules that look only at what a server offers. Takes a few milliseconds for some
+    /// dozen tools, most of it for their schemas, whose checks are bounded by the limits.
+    pub fn new(subject: CheckSubject, budgets: &Budgets) -> Self {
+        let findings = offers(&subject, budgets);
+        Self { subject, findings }
+    }
+
+    /// The findings, if `subject` still offers the same.
+    fn findings_for(self, subject: &CheckSubject) -> Option<Vec<CheckFinding>> {
+        let alike = |one: &[Arc<Value>], other: &[Arc<Value>]| {
+            one.len() == other.len() && one.iter().zip(other).all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        let was = &self.subject;
+        let same = alike(&was.tools, &subject.tools)
+            && alike(&was.prompts, &subject.prompts)
+            && alike(&was.resources, &subject.resources)
+            && alike(&was.templates, &subject.templates)
+            && was.rejected == subject.rejected
+            && was.instructions == subject.instructions
+            && was.server_info == subject.server_info
+            && was.era == subject.era
+            && was.limits == subject.limits;
+        same.then_some(self.findings)
+    }
+}
+
+/// Does once what the rules need: patterns and meta-schemas are compiled at their first use, which
+/// takes some ten milliseconds. For while servers start; nothing depends on it.
+pub fn prepare() {
+    let tool = serde_json::json!({
+        "name": "any",
+        "description": "any text",
+        "inputSchema": { "type": "object", "properties": { "any": { "type": "string" } } },
+    });
+    let subject = CheckSubject { tools: vec![Arc::new(tool)], ..CheckSubject::default() };
+    AssessedOffers::new(subject, &Budgets::default());
+}
+
+/// Runs every rule over every subject and sets the severities. `early` has the findings that were
+/// made before, by subject.
 pub fn assess(
     subjects: &[CheckSubject],
     measure: Measure<'_>,
-    extra: Vec<Vec<CheckFinding>>,
+    early: Vec<EarlyFindings>,
 ) -> Assessment {
     let Measure { expectations, lock: locked, known, providers, .. } = measure;
     let is_known = |name: &str| known.iter().any(|k| k == name);
@@ -74,23 +132,24 @@ pub fn assess(
     overall.extend(expectations.missing_servers(is_known));
     overall.extend(locked.into_iter().flat_map(|locked| lock::stale(locked, is_known)));
     let mut servers = look_alikes(subjects);
-    for ((subject, found), extra) in subjects.iter().zip(&mut servers).zip(extra) {
-        found.extend(extra);
+    for ((subject, found), early) in subjects.iter().zip(&mut servers).zip(early) {
+        found.extend(early.calls);
         found.extend(shadowing(subject, subjects));
         found.extend(expectations.compare(subject));
         found.extend(locked.into_iter().flat_map(|locked| lock::compare(locked, subject)));
-        found.extend(alone(subject, &expectations.budgets));
+        found.extend(conduct::check(subject));
+        found.extend(cards::check(subject));
+        let offered = early.offers.and_then(|assessed| assessed.findings_for(subject));
+        found.extend(offered.unwrap_or_else(|| offers(subject, &expectations.budgets)));
         found.extend(providers::check(subject, providers));
         *found = measure.weigh(Some(&subject.name), std::mem::take(found));
     }
     Assessment { servers, overall: measure.weigh(None, overall) }
 }
 
-/// The rules that look at one server only.
-fn alone(subject: &CheckSubject, budgets: &Budgets) -> Vec<CheckFinding> {
-    let mut findings = conduct::check(subject);
-    findings.extend(cards::check(subject));
-    findings.extend(names::names(subject));
+/// The rules that look only at what one server offers: names, schemas, texts, annotations, size.
+fn offers(subject: &CheckSubject, budgets: &Budgets) -> Vec<CheckFinding> {
+    let mut findings = names::names(subject);
     findings.extend(texts::schemas(subject));
     findings.extend(texts::texts(subject, budgets));
     findings.extend(names::hints(subject));

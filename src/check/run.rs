@@ -16,7 +16,7 @@ use crate::model::{
     CheckFinding, CheckVerdict, ConfigReport, Counts, ProcessExit, Report, ServerReport,
 };
 use crate::rule::finding;
-use crate::rules::{self, Measure};
+use crate::rules::{self, EarlyFindings, Measure};
 use crate::run::stage::Run;
 use crate::subject::CheckSubject;
 use base::ServerName;
@@ -157,7 +157,7 @@ pub async fn run(
     };
     let policy = deck.policy().clone();
     let notices = policy.notices();
-    let (runs, last) = stage::play((&host, &policy), &plan, signals, show).await;
+    let (mut runs, last) = stage::play((&host, &policy), &plan, signals, show).await;
     // A recording that could not be finished does not affect the check.
     if let Some(recorder) = recorder
         && let Err(error) = recorder.finish().await
@@ -167,14 +167,15 @@ pub async fn run(
     let mut report = Report::new(plan.config_report.clone(), plan.fail_on);
     report.began = began_at;
     let mut subjects = Vec::new();
-    let mut extra = Vec::new();
-    for (name, run) in &runs {
+    let mut early = Vec::new();
+    for (name, run) in &mut runs {
         let Some(last) = last.servers.get(name) else { continue };
         let (mut subject, server) = record(&host, last, run);
         for (_, method) in plan.answers.denied().into_iter().filter(|(s, _)| *s == subject.name) {
             *subject.denied.entry(method).or_default() += 1;
         }
-        extra.push(run.calls.iter().flat_map(|call| call.findings.clone()).collect());
+        let calls = run.calls.iter().flat_map(|call| call.findings.clone()).collect();
+        early.push(EarlyFindings { calls, offers: run.offers.take() });
         subjects.push(subject);
         report.servers.push(server);
     }
@@ -188,8 +189,9 @@ pub async fn run(
         known: &plan.known,
         providers: &plan.providers,
     };
-    // On this thread: the rules are bounded by the limits of the wire and of the schemas.
-    let assessment = rules::assess(&subjects, measure, extra);
+    // On this thread: the rules are bounded by the limits of the wire and of the schemas. Those
+    // on what a server offers ran while it was stopped.
+    let assessment = rules::assess(&subjects, measure, early);
     for (server, findings) in report.servers.iter_mut().zip(assessment.servers) {
         server.findings = findings;
     }
@@ -236,11 +238,10 @@ pub fn unusable(config: ConfigReport, fail_on: Severity) -> Report {
 /// The subject and the report of a server.
 fn record(host: &Host, last: &ServerView, run: &Run) -> (CheckSubject, ServerReport) {
     let settled = run.settled.as_deref().unwrap_or(last);
-    let mut subject = CheckSubject::from_view(last);
+    let mut subject = offered(host, last);
     subject.state = settled.state;
     subject.help = settled.help.as_ref().map(ToString::to_string);
     subject.reason = settled.reason.as_ref().map(ToString::to_string);
-    subject.instructions = instructions_as_sent(host, &last.name).or(subject.instructions);
     subject.authorization.clone_from(&run.authorization);
     subject.card.clone_from(&run.card);
     subject.interrupted.clone_from(&run.cut);
@@ -289,6 +290,13 @@ fn report(
         exit: last.exit.as_ref().map(|e| ProcessExit { code: e.code, signal: e.signal }),
         at: host.server_config(&last.name).map(|config| config.at.clone()).filter(|at| at.line > 0),
     }
+}
+
+/// The subject of a server as it is now, with its instructions as they were sent.
+fn offered(host: &Host, view: &ServerView) -> CheckSubject {
+    let mut subject = CheckSubject::from_view(view);
+    subject.instructions = instructions_as_sent(host, &view.name).or(subject.instructions);
+    subject
 }
 
 /// The instructions before sanitizing: the rules look for what that removes.

@@ -27,7 +27,11 @@ const MIN_PILED_MARKS: usize = 9;
 
 /// Looks for hidden, control and buried text.
 pub fn hidden(text: &str) -> Hidden {
-    let mut found = Hidden::default();
+    let mut found = Hidden { buried: is_buried(text), ..Hidden::default() };
+    // Nothing of this is among the printable characters of ASCII, which most texts consist of.
+    if text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\n' | b'\t')) {
+        return found;
+    }
     let chars: Vec<char> = text.chars().collect();
     let mut marks = 0;
     for (i, &c) in chars.iter().enumerate() {
@@ -41,7 +45,6 @@ pub fn hidden(text: &str) -> Hidden {
         marks = if is_mark(c) { marks + 1 } else { 0 };
         found.piled |= marks >= MIN_PILED_MARKS;
     }
-    found.buried = is_buried(text);
     found
 }
 
@@ -99,6 +102,9 @@ fn in_flag(chars: &[char], at: usize) -> bool {
 }
 
 fn is_buried(text: &str) -> bool {
+    if text.len() < MIN_BURYING_LINES {
+        return false;
+    }
     let mut blank = 0;
     let mut some = false;
     for line in text.lines() {
@@ -175,11 +181,17 @@ fn plain(pattern: &str) -> Option<Regex> {
 /// Phrases that instruct a model: the words found, and why they are suspicious.
 pub fn instructions(text: &str) -> Vec<(String, &'static str)> {
     // Hidden characters, case, line breaks and Unicode spaces must not keep a phrase from matching.
-    let visible = text.chars().filter(|c| !is_hidden(*c));
-    let plain: String = visible.map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
+    let plain = if text.is_ascii() {
+        let blank = |b: u8| if char::from(b).is_whitespace() { b' ' } else { b };
+        text.bytes().map(blank).collect()
+    } else {
+        let visible = text.chars().filter(|c| !is_hidden(*c));
+        let plain = visible.map(|c| if c.is_whitespace() { ' ' } else { c });
+        plain.collect::<String>().into_bytes()
+    };
     let mut found: Vec<(String, &'static str)> = Vec::new();
     for (pattern, why) in PHRASES.iter() {
-        if let Some(hit) = pattern.find(plain.as_bytes())
+        if let Some(hit) = pattern.find(&plain)
             && !found.iter().any(|(_, other)| other == why)
         {
             found.push((String::from_utf8_lossy(hit.as_bytes()).into_owned(), *why));

@@ -34,11 +34,11 @@ pub(super) fn texts(subject: &CheckSubject, budgets: &Budgets) -> Vec<CheckFindi
         of_entry(&ListedEntry { list: rejected.list, raw: rejected.raw.as_ref() }, &mut findings);
     }
     if let Some(text) = &subject.instructions {
-        judge("instructions", text, true, &mut findings);
+        judge(|| "instructions".to_owned(), text, true, &mut findings);
     }
     if let Some(info) = &subject.server_info {
         walk(info, "", 0, &mut |pointer, text| {
-            judge(&format!("serverInfo#{}", brief(pointer, 80)), text, true, &mut findings);
+            judge(|| format!("serverInfo#{}", brief(pointer, 80)), text, true, &mut findings);
         });
     }
     findings
@@ -47,7 +47,7 @@ pub(super) fn texts(subject: &CheckSubject, budgets: &Budgets) -> Vec<CheckFindi
 fn of_entry(entry: &ListedEntry<'_>, findings: &mut Vec<CheckFinding>) {
     let mut own = Vec::new();
     walk(entry.raw, "", 0, &mut |pointer, text| {
-        judge(&entry.place_of(pointer), text, speaks(pointer), &mut own);
+        judge(|| entry.place_of(pointer), text, speaks(pointer), &mut own);
     });
     own.sort_by(CheckFinding::order);
     findings.extend(capped(own, MAX_ENTRY_FINDINGS, &format!("in {}", entry.place())));
@@ -60,7 +60,8 @@ fn speaks(pointer: &str) -> bool {
         || pointer.ends_with("/default")
 }
 
-fn judge(place: &str, text: &str, prose: bool, findings: &mut Vec<CheckFinding>) {
+/// Judges one text. `place` is called for a finding only: most texts have none.
+fn judge(place: impl Fn() -> String, text: &str, prose: bool, findings: &mut Vec<CheckFinding>) {
     let hidden = inspect::hidden(text);
     let list = |codes: &std::collections::BTreeSet<String>| {
         let shown: Vec<&str> = codes.iter().take(6).map(String::as_str).collect();
@@ -69,22 +70,22 @@ fn judge(place: &str, text: &str, prose: bool, findings: &mut Vec<CheckFinding>)
     };
     if !hidden.control.is_empty() {
         let message = format!("contains control characters: {}", list(&hidden.control));
-        findings.push(finding("text/control", place, message));
+        findings.push(finding("text/control", place(), message));
     }
     if !hidden.invisible.is_empty() {
         let message = format!("contains invisible characters: {}", list(&hidden.invisible));
-        findings.push(finding("text/hidden", place, message));
+        findings.push(finding("text/hidden", place(), message));
     }
     if hidden.piled {
-        findings.push(finding("text/hidden", place, "stacks combining marks on one letter"));
+        findings.push(finding("text/hidden", place(), "stacks combining marks on one letter"));
     }
     if hidden.buried {
-        findings.push(finding("text/buried", place, "has text below many blank lines or blanks"));
+        findings.push(finding("text/buried", place(), "has text below many blank lines or blanks"));
     }
     if prose {
         for (words, why) in inspect::instructions(text) {
             let message = format!("{why}: “{}”", brief(&words, 100));
-            findings.push(finding("text/instruction", place, message));
+            findings.push(finding("text/instruction", place(), message));
         }
     }
 }

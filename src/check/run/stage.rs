@@ -13,10 +13,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::doctor::name_of;
-use super::{CheckSignals, PROGRESS_INTERVAL, Plan};
+use super::{CheckSignals, PROGRESS_INTERVAL, Plan, offered};
 use crate::CheckFinding;
 use crate::calls::{Called, PlannedCall};
 use crate::expect::{ExpectTarget, misfit, sample};
+use crate::rules::{self, AssessedOffers};
 use crate::subject::{CheckedCard, brief};
 use base::ServerName;
 use config::error::Error;
@@ -40,6 +41,8 @@ pub(super) struct Run {
     pub(super) authorization: Value,
     /// Its card, when it has one.
     pub(super) card: Option<CheckedCard>,
+    /// The findings on what it offers, made while it was stopped.
+    pub(super) offers: Option<AssessedOffers>,
     /// What it was doing when the run was interrupted.
     pub(super) cut: Option<String>,
     /// How long its stop took.
@@ -75,6 +78,7 @@ pub(super) async fn play(
         one((host, policy), plan, server, (&runs[&server.name], &over)).await;
         over.send_modify(|over| _ = over.insert(&server.name));
     })));
+    drop(tokio::task::spawn_blocking(rules::prepare));
     let mut view = host.view();
     let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
@@ -145,13 +149,27 @@ async fn one<'p>(
         let are_over = |over: &BTreeSet<_>| dependents.iter().all(|other| over.contains(other));
         let _ = over.subscribe().wait_for(are_over).await;
         let authorization = authorization(host, name).await;
-        let began = Instant::now();
-        // What went wrong with the stop is in the view: exit, findings, leftovers.
-        let _ = host.stop(name).await;
+        let stop = async {
+            let began = Instant::now();
+            // What went wrong with the stop is in the view: exit, findings, leftovers.
+            let _ = host.stop(name).await;
+            began.elapsed()
+        };
+        let (stop, offers) = tokio::join!(stop, assessed(host, name, plan));
         let mut run = run.lock();
-        (run.authorization, run.stop) = (authorization, Some(began.elapsed()));
+        (run.authorization, run.stop, run.offers) = (authorization, Some(stop), offers);
     }
     run.lock().ended = Some(Instant::now());
+}
+
+/// The findings on what a server offers, worked out on a thread of their own so that they cost no
+/// time while the server stops. `None` when that failed: the rules then run at the end.
+async fn assessed(host: &Host, name: &ServerName, plan: &Plan) -> Option<AssessedOffers> {
+    let view = host.view().borrow().servers.get(name).cloned()?;
+    let subject = offered(host, &view);
+    let budgets = plan.expectations.as_ref().map(|all| all.budgets.clone()).unwrap_or_default();
+    let work = tokio::task::spawn_blocking(move || AssessedOffers::new(subject, &budgets));
+    work.await.ok()
 }
 
 /// The sign-in endpoints of a server that is signed in to. Read even while the token is valid: a

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mcpdeck::check::expect::ExpectTarget;
 use mcpdeck::check::expect::Expectations;
-use mcpdeck::check::rules::{Measure, assess};
+use mcpdeck::check::rules::{EarlyFindings, Measure, assess};
 use mcpdeck::check::subject::CheckSubject;
 use mcpdeck::check::{CheckFinding, rule};
 use mcpdeck::deck::Lock;
@@ -64,14 +64,14 @@ fn run(fixture: &Fixture) -> Vec<(String, CheckFinding)> {
     let expectations =
         fixture.expectations.as_ref().map(|v| Expectations::parse(&v.to_string()).expect("valid"));
     let known: Vec<String> = subjects.iter().map(|s| s.name.clone()).collect();
-    let mut extra = vec![Vec::new(); subjects.len()];
+    let mut early = vec![EarlyFindings::default(); subjects.len()];
     for sampled in &fixture.results {
         let expectations = expectations.as_ref().expect("results need expectations");
         let call = &expectations.servers[&subjects[0].name].calls[0];
         let took = Duration::from_millis(sampled.duration_ms);
         let name = call.tool.clone().expect("a tool");
         let target = ExpectTarget { kind: ListKind::Tools, name };
-        extra[0].extend(call.expect.judge(&target, &sampled.result, took));
+        early[0].calls.extend(call.expect.judge(&target, &sampled.result, took));
     }
     let format = |name: &String| ToolFormat::parse(name).expect("a provider");
     let providers: Vec<ToolFormat> = fixture.providers.iter().map(format).collect();
@@ -82,7 +82,7 @@ fn run(fixture: &Fixture) -> Vec<(String, CheckFinding)> {
         known: &known,
         providers: &providers,
     };
-    let assessment = assess(&subjects, measure, extra);
+    let assessment = assess(&subjects, measure, early);
     let by_server = known.iter().zip(assessment.servers);
     let own = by_server.flat_map(|(name, all)| all.into_iter().map(move |f| (name.clone(), f)));
     own.chain(assessment.overall.into_iter().map(|f| ("*".to_owned(), f))).collect()
