@@ -212,9 +212,14 @@ fn list_json(view: &HostView, args: &ListArgs) -> Value {
 /// `mcpdeck status`
 pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> ExitStatus {
     // Read once the servers were connected to: that refreshes tokens.
-    let signed_in = || signed_in(common, &args.one);
+    let signed_in = |view: &HostView| {
+        let is_remote = |server: &ServerView| server.transport != TransportKind::Stdio;
+        // Reads the configuration again, which is not needed where nothing can be signed in to.
+        let any = view.servers.values().any(|server| is_remote(server));
+        any.then(|| signed_in(common, &args.one)).unwrap_or_default()
+    };
     let object = |view: &HostView| {
-        let signed_in = signed_in();
+        let signed_in = signed_in(view);
         let servers = view.servers.values().map(|server| {
             let mut object = status_json(server);
             if let Some(token) = signed_in.get(&server.name) {
@@ -230,7 +235,7 @@ pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit
     };
     let text = |view: &HostView, left_out: &LeftOut| {
         let mut text = status_text(view, left_out);
-        for (name, token) in signed_in() {
+        for (name, token) in signed_in(view) {
             let _ = write!(text, "\n{}: signed in\n", SafeText::line(name.as_str()));
             text += &login::details(&token, "  ");
         }

@@ -29,7 +29,7 @@ fn ten_thousand_disabled_entries_are_listed_in_little_memory() {
         assert_eq!(done.code, Some(0), "{done:?}");
         done.peak
     };
-    for verb in ["list", "config"] {
+    for verb in ["list", "config", "status", "--check"] {
         let (one, some, many) = (peak(1, verb), peak(3_000, verb), peak(10_000, verb));
         // Beside what the program itself takes, which differs with how it was built.
         let (some, many) = (some.saturating_sub(one), many.saturating_sub(one));
