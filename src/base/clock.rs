@@ -60,6 +60,17 @@ impl Clock {
         let ran = Instant::now().saturating_duration_since(self.start);
         self.wall.plus(ran).plus(SLEEP.so_far().saturating_sub(self.slept))
     }
+
+    /// The moment on the clock that waits are measured by. It stands still in tests with a paused
+    /// clock, where `std::time::Instant::elapsed` does not: use [`Clock::elapsed`].
+    pub fn instant(&self) -> std::time::Instant {
+        Instant::now().into_std()
+    }
+
+    /// Time passed since a moment given by [`Clock::instant`].
+    pub fn elapsed(&self, since: std::time::Instant) -> Duration {
+        self.instant().saturating_duration_since(since)
+    }
 }
 
 /// Total sleep of this machine.

@@ -1051,7 +1051,7 @@ impl Host {
         let options = CallOptions { server: Some(server.clone()), ..CallOptions::default() };
         slot.wake(self.patience(&options).deadline).await?;
         let live = slot.live();
-        let own = PendingRequest::internal(live.config.request_timeout);
+        let own = PendingRequest::internal(shared.clock, live.config.request_timeout);
         live.session()?.request(request, own).await.map_err(Error::advised)
     }
 }

@@ -812,7 +812,13 @@ impl Flight {
                 is_waiting: false,
                 progress: None,
             },
-            pending: PendingRequest::new(Some(*id), limits, cancel, progress),
+            pending: PendingRequest::new(
+                operation.shared.clock,
+                Some(*id),
+                limits,
+                cancel,
+                progress,
+            ),
         });
         let principal = options.principal();
         let session = principal.session.as_deref().unwrap_or_default();

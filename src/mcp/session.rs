@@ -80,7 +80,9 @@ impl Endpoint {
 
 pub use connect::{Connected, connect};
 
+mod asked;
 mod connect;
+mod delivery;
 mod list;
 mod live;
 mod mirrored;

@@ -1,10 +1,12 @@
 //! MCP as JSON-RPC: messages of both eras, what servers offer and how it changed, requests in flight,
 //! and the tap, which reads every byte of a server.
 //!
-//! Bytes in, events out: no pipe, socket, process or file is opened here. Everything is synchronous,
-//! and a message is interpreted where it is read, in wire order. Of tokio only clocks, channels and
-//! tasks are used; the owner of a connection feeds [`Tap::line`] and [`Tap::arrived`], and leaves what
-//! the tap answers in an [`Outbox`].
+//! Bytes in, events out: no pipe, socket, process or file is opened here, no task is spawned, no timer
+//! set and no clock read but that of the [`SessionContext`]. A message is interpreted where it is read,
+//! in wire order. Of tokio only `sync` is used: channels and wakers, which need no runtime. The owner
+//! of a connection feeds [`Tap::line`] and [`Tap::arrived`], delivers what the [`Pump`] collects, has an
+//! [`UndecidedRequest`] decided, calls [`PendingRequest::next_step`] when it says, and carries away what
+//! the tap leaves in an [`Outbox`].
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
@@ -48,6 +50,6 @@ pub use received::{Arrivals, ReceivedSoFar};
 pub use request::{Params, RpcRequest, level_name};
 pub use rpc_code::RpcCode;
 pub use sending::{Outbox, SendError, SendFailure};
-pub use tap::{Attended, RoundTripResult, Tap};
+pub use tap::{Attended, RoundTripResult, Tap, UndecidedRequest};
 pub use tasks::{ServerTask, ServerTasks};
 pub use traffic::{Direction, Finding, FindingKind, MessageKind, TrafficRecord};

@@ -5,12 +5,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::id::CallId;
@@ -18,7 +17,7 @@ use crate::notice::Progress;
 use crate::traffic::Finding;
 use base::text::cut;
 use base::text::json::WrittenNumbers;
-use base::{SafeText, Timestamp};
+use base::{Clock, SafeText, Timestamp};
 use config::error::{Error, ErrorCode};
 
 /// A request in flight. Made by the caller, shared by its round trips.
@@ -44,8 +43,11 @@ pub struct PendingRequest {
     pub cancel: CancellationToken,
     /// Bytes of its requests and answers; written by the session.
     pub bytes: ByteCount,
-    /// Wakes the waiting round trip: a hold began or ended, or an answer is in doubt.
+    /// Wakes the waiting round trip: a hold began or ended, an answer is in doubt, or progress is held
+    /// back.
     changed: Notify,
+    /// Reads the time that `clock` measures.
+    time: Clock,
     clock: Mutex<CallClock>,
     progress: Mutex<ProgressGate>,
     given_up: AtomicBool,
@@ -72,13 +74,14 @@ struct CallClock {
 }
 
 impl CallClock {
-    fn held(&self) -> Duration {
-        self.held + self.held_since.map(|since| since.elapsed()).unwrap_or_default()
+    fn held(&self, now: Instant) -> Duration {
+        let since = |since| now.saturating_duration_since(since);
+        self.held + self.held_since.map(since).unwrap_or_default()
     }
 
-    fn active(&self) -> Duration {
-        let held = self.held().saturating_sub(self.held_before);
-        self.began.elapsed().saturating_sub(held)
+    fn active(&self, now: Instant) -> Duration {
+        let held = self.held(now).saturating_sub(self.held_before);
+        now.saturating_duration_since(self.began).saturating_sub(held)
     }
 }
 
@@ -90,14 +93,16 @@ impl PendingRequest {
     /// Most findings kept per request; a server could cause any number.
     const MAX_FINDINGS: usize = 32;
 
-    /// A request of a caller. `progress` receives the progress the server reports; overflow policy:
+    /// A request of a caller, measured by `time`. `progress` receives the progress the server reports; overflow policy:
     /// the newest is dropped when the channel is full.
     pub fn new(
+        time: Clock,
         call: Option<CallId>,
         (timeout, max_total): (Duration, Duration),
         cancel: CancellationToken,
         progress: Option<mpsc::Sender<Progress>>,
     ) -> Arc<Self> {
+        let now = time.instant();
         Arc::new(Self {
             call,
             caller: OnceLock::new(),
@@ -110,8 +115,9 @@ impl PendingRequest {
             cancel,
             bytes: ByteCount::default(),
             changed: Notify::new(),
+            time,
             clock: Mutex::new(CallClock {
-                began: Instant::now(),
+                began: now,
                 holders: 0,
                 held_since: None,
                 held: Duration::ZERO,
@@ -121,27 +127,28 @@ impl PendingRequest {
             }),
             progress: Mutex::new(ProgressGate { caller: progress, ..ProgressGate::default() }),
             given_up: AtomicBool::new(false),
-            asked: Instant::now(),
+            asked: now,
             over: Notify::new(),
             findings: Mutex::default(),
         })
     }
 
     /// A request of the session itself, or of the host.
-    pub fn internal(timeout: Duration) -> Arc<Self> {
-        Self::new(None, (timeout, timeout), CancellationToken::new(), None)
+    pub fn internal(time: Clock, timeout: Duration) -> Arc<Self> {
+        Self::new(time, None, (timeout, timeout), CancellationToken::new(), None)
     }
 
     /// How long ago a caller made it; `None` for one of the session itself.
     pub fn queued(&self) -> Option<Duration> {
-        self.call.map(|_| self.asked.elapsed())
+        self.call.map(|_| self.time.elapsed(self.asked))
     }
 
     /// Restarts its time when it is sent or resent.
     pub fn begin(&self) {
+        let now = self.time.instant();
         let mut clock = self.clock.lock();
-        clock.began = Instant::now();
-        clock.held_before = clock.held();
+        clock.began = now;
+        clock.held_before = clock.held(now);
         clock.mark = Duration::ZERO;
         clock.doubt = None;
         self.given_up.store(false, Ordering::Release);
@@ -153,17 +160,18 @@ impl PendingRequest {
     /// # Errors
     /// When it has timed out, or an answer named another request and the right one did not follow.
     pub fn deadline(&self) -> Result<Option<Instant>, Error> {
+        let now = self.time.instant();
         let clock = self.clock.lock();
         let doubted = clock.doubt.as_ref().map(|(until, _)| *until);
         if let Some((until, reason)) = &clock.doubt
-            && *until <= Instant::now()
+            && *until <= now
         {
             return Err(Error::new(ErrorCode::Protocol, reason.clone()));
         }
         if clock.holders > 0 {
             return Ok(doubted);
         }
-        let active = clock.active();
+        let active = clock.active(now);
         let silent = active.saturating_sub(clock.mark);
         let timed_out = |after: Duration, how: &str, help: &str| {
             let message = format!("no answer within {:.1} s {how}", after.as_secs_f64());
@@ -192,12 +200,26 @@ impl PendingRequest {
             );
         }
         let left = self.timeout.saturating_sub(silent).min(self.max_total.saturating_sub(active));
-        let until = Instant::now().checked_add(left);
+        let until = now.checked_add(left);
         Ok([until, doubted].into_iter().flatten().min())
     }
 
-    /// Completes when a hold began or ended, or an answer came into doubt: [`PendingRequest::deadline`]
-    /// differs then. One waits at a time.
+    /// Sends progress whose time has come. Returns when to look again, or [`PendingRequest::changed`]
+    /// earlier: when it times out or more progress is due.
+    ///
+    /// # Errors
+    /// Those of [`PendingRequest::deadline`].
+    pub fn next_step(&self) -> Result<Option<Instant>, Error> {
+        let deadline = self.deadline()?;
+        let mut gate = self.progress.lock();
+        if gate.due().is_some_and(|due| due <= self.time.instant()) {
+            gate.flush(self.time.instant());
+        }
+        Ok([deadline, gate.due()].into_iter().flatten().min())
+    }
+
+    /// Completes when a hold began or ended, an answer came into doubt, or progress is held back:
+    /// [`PendingRequest::next_step`] differs then. One waits at a time.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -209,7 +231,7 @@ impl PendingRequest {
 
     /// Time the user or a callback has held it so far.
     pub fn waited(&self) -> Duration {
-        self.clock.lock().held()
+        self.clock.lock().held(self.time.instant())
     }
 
     /// Stops the clock, for the user or a callback, until the guard is dropped.
@@ -217,7 +239,7 @@ impl PendingRequest {
         let mut clock = self.clock.lock();
         clock.holders += 1;
         if clock.holders == 1 {
-            clock.held_since = Some(Instant::now());
+            clock.held_since = Some(self.time.instant());
         }
         drop(clock);
         self.changed.notify_one();
@@ -227,7 +249,7 @@ impl PendingRequest {
     /// A sign of life: restarts `timeout`.
     pub fn alive(&self) {
         let mut clock = self.clock.lock();
-        clock.mark = clock.active();
+        clock.mark = clock.active(self.time.instant());
     }
 
     /// Records an answer that is probably meant for it but names another request.
@@ -235,7 +257,7 @@ impl PendingRequest {
         self.clock
             .lock()
             .doubt
-            .get_or_insert_with(|| (Instant::now() + Self::WRONG_ID_TIMEOUT, reason));
+            .get_or_insert_with(|| (self.time.instant() + Self::WRONG_ID_TIMEOUT, reason));
         self.changed.notify_one();
     }
 
@@ -254,25 +276,24 @@ impl PendingRequest {
         }
     }
 
-    /// Progress arrived: a sign of life, passed on at a bounded rate. What was held back is sent
-    /// shortly after: the last step of a burst may be the last one for a long time.
-    pub fn progressed(self: &Arc<Self>, progress: f64, total: Option<f64>, message: Option<&str>) {
+    /// Progress arrived: a sign of life, passed on at a bounded rate. What is held back is sent by
+    /// [`PendingRequest::next_step`]: the last of a burst may be the last one for a long time.
+    pub fn progressed(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         self.alive();
         let Some(call) = self.call else { return };
+        let message = message.map(|text| SafeText::line(cut(text, Self::MAX_PROGRESS_BYTES)));
         let mut gate = self.progress.lock();
-        gate.take(call, progress, total, message);
-        if gate.kept.is_some() && !gate.armed {
-            gate.armed = true;
-            let this = Arc::clone(self);
-            tokio::spawn(async move {
-                tokio::time::sleep(ProgressGate::PROGRESS_INTERVAL).await;
-                this.flush_progress();
-            });
+        let was_due = gate.due().is_some();
+        gate.take(Progress { call, progress, total, message }, self.time.instant());
+        let is_due = gate.due().is_some();
+        drop(gate);
+        if is_due && !was_due {
+            self.changed.notify_one();
         }
     }
 
     /// A sign of life without progress: what is being done, in the server's words.
-    pub fn doing(self: &Arc<Self>, message: Option<&str>) {
+    pub fn doing(&self, message: Option<&str>) {
         let (progress, total) = {
             let gate = self.progress.lock();
             (gate.highest, gate.total)
@@ -282,7 +303,7 @@ impl PendingRequest {
 
     /// Sends the progress held back by the rate limit, before the answer is delivered.
     pub(crate) fn flush_progress(&self) {
-        self.progress.lock().flush();
+        self.progress.lock().flush(self.time.instant());
     }
 
     /// The last progress that was passed on.
@@ -313,7 +334,7 @@ impl Drop for HeldClock {
         let mut clock = self.0.clock.lock();
         clock.holders = clock.holders.saturating_sub(1);
         if clock.holders == 0 {
-            clock.held = clock.held();
+            clock.held = clock.held(self.0.time.instant());
             clock.held_since = None;
         }
         drop(clock);
@@ -369,36 +390,35 @@ struct ProgressGate {
     total: Option<f64>,
     passed: Option<Instant>,
     kept: Option<Progress>,
-    /// Whether a timer will send what is kept.
-    armed: bool,
 }
 
 impl ProgressGate {
     const PROGRESS_INTERVAL: Duration = Duration::from_millis(10);
 
-    fn take(&mut self, call: CallId, progress: f64, total: Option<f64>, message: Option<&str>) {
+    fn take(&mut self, reported: Progress, now: Instant) {
         let finite = |value: f64| value.is_finite().then(|| value.clamp(0.0, 1e15));
-        self.highest = finite(progress).map_or(self.highest, |value| value.max(self.highest));
-        self.total = total.and_then(finite).filter(|total| *total > 0.0);
-        let message =
-            message.map(|text| SafeText::line(cut(text, PendingRequest::MAX_PROGRESS_BYTES)));
-        let progress = Progress { call, progress: self.highest, total: self.total, message };
-        let soon = self.passed.is_some_and(|at| at.elapsed() < Self::PROGRESS_INTERVAL);
-        self.kept = Some(progress);
-        if !soon {
-            self.pass();
+        self.highest =
+            finite(reported.progress).map_or(self.highest, |value| value.max(self.highest));
+        self.total = reported.total.and_then(finite).filter(|total| *total > 0.0);
+        self.kept = Some(Progress { progress: self.highest, total: self.total, ..reported });
+        if self.due().is_none_or(|due| due <= now) {
+            self.pass(now);
         }
     }
 
-    fn flush(&mut self) {
-        self.armed = false;
+    /// When what is kept is to be sent; `None` when nothing is, or nothing was sent before.
+    fn due(&self) -> Option<Instant> {
+        self.kept.as_ref().and(self.passed).map(|at| at + Self::PROGRESS_INTERVAL)
+    }
+
+    fn flush(&mut self, now: Instant) {
         if self.kept.is_some() {
-            self.pass();
+            self.pass(now);
         }
     }
 
-    fn pass(&mut self) {
-        self.passed = Some(Instant::now());
+    fn pass(&mut self, now: Instant) {
+        self.passed = Some(now);
         self.last = self.kept.take();
         if let (Some(caller), Some(progress)) = (&self.caller, &self.last) {
             let _ = caller.try_send(progress.clone());
@@ -443,12 +463,12 @@ mod tests {
 
     fn request(progress: Option<mpsc::Sender<Progress>>) -> Arc<PendingRequest> {
         let (call, cancel) = (Some(CallId(1)), CancellationToken::new());
-        PendingRequest::new(call, (10 * SECOND, 60 * SECOND), cancel, progress)
+        PendingRequest::new(Clock::system(), call, (10 * SECOND, 60 * SECOND), cancel, progress)
     }
 
     fn left(request: &PendingRequest) -> Duration {
         let deadline = request.deadline().expect("some is left").expect("it ends");
-        deadline - Instant::now()
+        deadline - request.time.instant()
     }
 
     fn ended(request: &PendingRequest) -> String {
@@ -492,11 +512,18 @@ mod tests {
         for value in [5.0, 3.0, f64::INFINITY, f64::NAN, 1e308] {
             request.progressed(value, Some(-1.0), Some("x\u{1b}[2J"));
         }
-        let first = receiver.recv().await.unwrap();
+        let first = receiver.try_recv().unwrap();
         assert_eq!((first.progress, first.total), (5.0, None));
         assert!(!first.message.unwrap().contains('\u{1b}'));
-        // What was held back is sent although nothing follows.
-        assert!(receiver.recv().await.unwrap().progress > 0.9e15);
+        // What is held back is sent although nothing follows, and the waiting round trip is told.
+        request.changed().await;
+        let due = request.next_step().unwrap().unwrap();
+        assert_eq!(due - request.time.instant(), ProgressGate::PROGRESS_INTERVAL);
+        assert!(receiver.try_recv().is_err());
+        tokio::time::advance(ProgressGate::PROGRESS_INTERVAL).await;
+        let next = request.next_step().unwrap().unwrap();
+        assert_eq!(next - request.time.instant(), 10 * SECOND - ProgressGate::PROGRESS_INTERVAL);
+        assert!(receiver.try_recv().unwrap().progress > 0.9e15);
         assert!(receiver.try_recv().is_err() && request.progress().unwrap().progress > 0.9e15);
     }
 }

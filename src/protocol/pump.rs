@@ -1,4 +1,4 @@
-//! Delivers events from the wire to the session's owner, without ever blocking the wire.
+//! Collects events of the wire for the session's owner, without ever blocking the wire.
 //!
 //! Overflow policy: waiting events are coalesced by kind (a list changed or it did not; repeats of
 //! a finding are counted), so their number is bounded however slow the owner is and however noisy
@@ -6,21 +6,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use indexmap::IndexSet;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
 use crate::capabilities::ListKind;
 use crate::context::SessionEvent;
 use crate::traffic::Finding;
 use base::SafeText;
 
-/// Collects events and delivers them.
-#[derive(Debug)]
+/// Events that wait to be delivered.
+#[derive(Debug, Default)]
 pub struct Pump {
-    events: mpsc::Sender<SessionEvent>,
     waiting: Mutex<WaitingMessage>,
     arrived: Notify,
 }
@@ -40,14 +38,6 @@ impl Pump {
     const MAX_KIND_FINDINGS: usize = 4;
     /// Most resource updates that wait; beyond that, the oldest are dropped.
     const RESOURCE_CAPACITY: usize = 1024;
-    /// Pause after a delivery, so that a flood becomes a few counted findings per second.
-    const DELIVERY_INTERVAL: Duration = Duration::from_millis(100);
-
-    /// A pump into `events`.
-    pub fn new(events: mpsc::Sender<SessionEvent>) -> Arc<Self> {
-        Arc::new(Self { events, waiting: Mutex::default(), arrived: Notify::new() })
-    }
-
     /// Adds an event.
     pub fn push(&self, event: SessionEvent) {
         let mut waiting = self.waiting.lock();
@@ -73,34 +63,15 @@ impl Pump {
         self.arrived.notify_one();
     }
 
-    /// Delivers until the owner is gone.
-    pub async fn run(self: Arc<Self>) {
-        loop {
-            self.arrived.notified().await;
-            let events = self.waiting.lock().drain();
-            let flood = events.iter().any(is_flood);
-            for event in events {
-                if self.events.send(event).await.is_err() {
-                    return;
-                }
-            }
-            if flood {
-                tokio::time::sleep(Self::DELIVERY_INTERVAL).await;
-            }
-        }
+    /// Completes when an event was added since the last time. One waits at a time.
+    pub async fn arrived(&self) {
+        self.arrived.notified().await;
     }
 
-    /// Delivers at once what the owner has room for, and drops the rest.
-    pub fn flush(&self) {
-        for event in self.waiting.lock().drain() {
-            let _ = self.events.try_send(event);
-        }
+    /// Takes what waits, in the order in which it is to be delivered.
+    pub fn take(&self) -> Vec<SessionEvent> {
+        self.waiting.lock().drain()
     }
-}
-
-fn is_flood(event: &SessionEvent) -> bool {
-    use SessionEvent::{Finding, ListChanged, ResourceUpdated};
-    matches!(event, Finding(_) | ResourceUpdated(_) | ListChanged(_))
 }
 
 impl WaitingMessage {
@@ -131,10 +102,9 @@ mod tests {
     use crate::traffic::FindingKind;
     use base::Timestamp;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_flood_is_bounded_and_the_counts_stay_right() {
-        let (sender, mut receiver) = mpsc::channel(1);
-        let pump = Pump::new(sender);
+    #[test]
+    fn a_flood_is_bounded_and_the_counts_stay_right() {
+        let pump = Pump::default();
         for n in 0..1_000_000_u32 {
             pump.push(SessionEvent::Finding(Finding::new(FindingKind::Junk, Timestamp(0), "x")));
             if n % 1000 == 0 {
@@ -142,20 +112,17 @@ mod tests {
             }
         }
         pump.push(SessionEvent::Closed(SafeText::line("end")));
-        let task = tokio::spawn(Arc::clone(&pump).run());
-        let (mut findings, mut lists, mut count) = (0, 0, 0);
-        loop {
-            match receiver.recv().await.unwrap() {
-                SessionEvent::Finding(finding) => {
-                    findings += 1;
-                    count += finding.count;
-                }
-                SessionEvent::ListChanged(_) => lists += 1,
-                SessionEvent::Closed(_) => break,
-                _ => {}
-            }
-        }
-        task.abort();
-        assert_eq!((findings, lists, count), (Pump::MAX_KIND_FINDINGS, 1, 1_000_000));
+        let events = pump.take();
+        let counts = events.iter().filter_map(|event| match event {
+            SessionEvent::Finding(finding) => Some(finding.count),
+            _ => None,
+        });
+        let (findings, count) = (counts.clone().count(), counts.sum::<u64>());
+        assert_eq!((findings, count), (Pump::MAX_KIND_FINDINGS, 1_000_000));
+        assert!(matches!(
+            events[findings..],
+            [SessionEvent::ListChanged(ListKind::Tools), SessionEvent::Closed(_)]
+        ));
+        assert!(pump.take().is_empty());
     }
 }

@@ -2,9 +2,9 @@
 //! long to wait, and takes its error message from here when it gives up.
 
 use std::fmt::Write as _;
+use std::time::Instant;
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use base::SafeText;
 use base::human::count;
@@ -32,8 +32,8 @@ pub struct Arrivals {
 
 impl ReceivedSoFar {
     /// Resets it: a connection is being opened.
-    pub fn open(&self) {
-        self.with(|s| *s = Arrivals { opened: Some(Instant::now()), ..Arrivals::default() });
+    pub fn open(&self, now: Instant) {
+        self.with(|s| *s = Arrivals { opened: Some(now), ..Arrivals::default() });
     }
 
     /// Records that a handshake request was sent.
@@ -42,8 +42,8 @@ impl ReceivedSoFar {
     }
 
     /// Records that bytes arrived; returns true for the first.
-    pub fn bytes(&self) -> bool {
-        self.with(|s| s.first_byte.is_none() && s.first_byte.replace(Instant::now()).is_none())
+    pub fn bytes(&self, now: Instant) -> bool {
+        self.with(|s| s.first_byte.is_none() && s.first_byte.replace(now).is_none())
     }
 
     /// Records `count` lines that are not protocol messages.
@@ -59,9 +59,9 @@ impl ReceivedSoFar {
         self.with(|s| s.messages == 0 && matches!(s.http, Some(400 | 404 | 405)))
     }
 
-    /// What was received and what was not, as a clause: `no byte from the server in 30.0 s`.
-    pub fn describe(&self) -> String {
-        self.with(|s| s.describe())
+    /// What was received by `now` and what was not, as a clause: `no byte from the server in 30.0 s`.
+    pub fn describe(&self, now: Instant) -> String {
+        self.with(|s| s.describe(now))
     }
 
     /// Reads or updates the arrivals.
@@ -71,8 +71,8 @@ impl ReceivedSoFar {
 }
 
 impl Arrivals {
-    fn describe(&self) -> String {
-        let since = self.opened.map(|at| at.elapsed().as_secs_f64()).unwrap_or_default();
+    fn describe(&self, now: Instant) -> String {
+        let since = self.opened.map(|at| (now - at).as_secs_f64()).unwrap_or_default();
         if let Some(status) = self.http {
             return format!(
                 "HTTP {status} came, but no answer to {} in {since:.1} s",

@@ -12,18 +12,18 @@ mod table;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{SessionContext, SessionEvent};
 use crate::id::RequestId;
 use crate::json::ParseBudget;
 use crate::message::Spread;
+use crate::notice::Answer;
 use crate::pending::PendingRequest;
 use crate::pump::Pump;
 use crate::request::RpcRequest;
@@ -32,6 +32,7 @@ use crate::sending::{Outbox, SendError};
 use crate::traffic::{Direction, FindingKind, MessageKind, TrafficRecord};
 pub use answers::Attended;
 use base::SafeText;
+pub use inbound::UndecidedRequest;
 pub use record::method_name;
 use record::{JunkWindow, id_text};
 pub use table::RoundTripResult;
@@ -53,6 +54,8 @@ pub struct Tap {
     /// Whether the server required authorisation (HTTP 401).
     pub unauthorized: AtomicBool,
     me: Weak<Self>,
+    /// Has a request of the server decided.
+    decide: fn(Arc<Self>, UndecidedRequest),
     outbox: OnceLock<Weak<dyn Outbox>>,
     ending: OnceLock<String>,
     /// Bytes of answers since the last [`Tap::take_answered`].
@@ -68,17 +71,20 @@ pub struct Tap {
 impl Tap {
     /// Why a request is abandoned when another answer came first.
     pub const OVERTAKEN: &str = "was overtaken";
-    /// A tap for a connection that is being opened.
-    pub fn new(context: SessionContext) -> Arc<Self> {
-        let pump = Pump::new(context.events.clone());
+
+    /// A tap for a connection that is being opened. `decide` has a request of the server decided, and
+    /// must not wait for the decision, which goes to [`Tap::answer_open`]. At most `limits.approvals`
+    /// of them are open at once, and none outlives the session.
+    pub fn new(context: SessionContext, decide: fn(Arc<Self>, UndecidedRequest)) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             context,
-            pump,
+            pump: Arc::default(),
             over: CancellationToken::new(),
             asked_too_late: CancellationToken::new(),
             closed: AtomicBool::new(false),
             unauthorized: AtomicBool::new(false),
             me: Weak::clone(me),
+            decide,
             outbox: OnceLock::new(),
             ending: OnceLock::new(),
             answered: AtomicUsize::new(0),
@@ -105,7 +111,7 @@ impl Tap {
     pub fn arrived(&self, bytes: usize) {
         self.context.bytes.received(bytes);
         self.context.bytes.heard(self.context.clock.now());
-        if self.context.seen.bytes() {
+        if self.context.seen.bytes(self.context.clock.instant()) {
             self.pump.push(SessionEvent::FirstByte);
         }
     }
@@ -119,7 +125,7 @@ impl Tap {
     /// read more slowly.
     pub fn floods(&self) {
         const FLOOD_REPORT_INTERVAL: Duration = Duration::from_secs(60);
-        let now = Instant::now();
+        let now = self.context.clock.instant();
         let mut flooded = self.flooded.lock();
         if flooded.is_some_and(|at| now - at < FLOOD_REPORT_INTERVAL) {
             return;
@@ -251,7 +257,7 @@ impl Tap {
             table.tokens.insert(id, Arc::clone(request));
         }
         let (target, request) = (rpc.target.clone(), Arc::clone(request));
-        let sent = Instant::now();
+        let sent = self.context.clock.instant();
         let entry = RoundTrip { method, target, request, sent, answer };
         table.pending.insert(id, entry);
         (id, answered)
@@ -298,7 +304,11 @@ impl Tap {
     }
 
     /// Answers an open request, unless it was answered or withdrawn meanwhile.
-    fn reply_to_open(&self, id: &RequestId, answer: Result<Value, (i64, String)>) {
+    pub fn answer_open(&self, id: &RequestId, answer: Answer) {
+        let answer = match answer {
+            Answer::Result(result) => Ok(result),
+            Answer::Refuse { code, message } => Err((code, message)),
+        };
         let open = self.table.lock().open.remove(id);
         if open.is_some() {
             self.respond(id, open, answer);
@@ -335,7 +345,7 @@ impl Tap {
         let mut passed = self.context.passed(Direction::Out, kind, &body);
         passed.id = Some(id_text(id));
         if let Some(open) = open {
-            passed.latency = Some(open.arrived.elapsed());
+            passed.latency = Some(self.context.clock.elapsed(open.arrived));
             passed.method = Some(open.method);
             passed.call = open.call;
         }

@@ -85,6 +85,38 @@ fn the_engine_depends_on_no_front_end() {
     }
 }
 
+/// The protocol waits for nothing and reads no clock: of tokio it may name channels and wakers, which
+/// work without a runtime, and the time comes from the clock that it is given.
+#[test]
+fn the_protocol_needs_no_runtime_and_no_clock() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/protocol/Cargo.toml");
+    let manifest = fs::read_to_string(file).expect("a manifest");
+    let own = manifest.split("[dev-dependencies]").next().unwrap_or(&manifest);
+    let tokio: Vec<&str> = own.lines().filter(|line| line.starts_with("tokio")).collect();
+    let allowed = [
+        r#"tokio = { version = "1.54", default-features = false, features = ["sync"] }"#,
+        r#"tokio-util = { version = "0.7", default-features = false }"#,
+    ];
+    assert_eq!(tokio, allowed);
+    let mut broken = Vec::new();
+    for (path, text) in sources() {
+        let name = relative(&path);
+        if top(&name) != "protocol" || name.contains("tests") {
+            continue;
+        }
+        for line in product(&text).lines() {
+            let runtime = ["tokio::", "tokio_util::"].iter().any(|root| {
+                line.split(root).skip(1).any(|path| !path.trim_start().starts_with("sync"))
+            });
+            let clock = ["Instant::now", "SystemTime", ".elapsed()", "thread::"];
+            if runtime || clock.iter().any(|word| line.contains(word)) {
+                broken.push(format!("src/{name}: {}", line.trim()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "the protocol waits or reads a clock:\n{}", broken.join("\n"));
+}
+
 #[test]
 fn every_file_says_what_it_owns() {
     let mut broken = Vec::new();

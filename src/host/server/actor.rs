@@ -510,7 +510,7 @@ impl<'a> Actor<'a> {
 
     /// Sends a request and discards the result.
     fn ask(&self, opened: &Opened, request: Request) {
-        let own = PendingRequest::internal(self.config.request_timeout);
+        let own = PendingRequest::internal(self.shared.clock, self.config.request_timeout);
         let asked = opened.session.request(request, own);
         self.wait_for(Addressee::Server, asked.map(|_| Happened::Nothing));
     }

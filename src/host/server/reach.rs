@@ -382,7 +382,7 @@ fn too_late(request: &OpenRequest, attempt: &Attempt) -> ConnectError {
     let limit = request.config.startup_timeout.as_secs_f64();
     let message = format!(
         "no answer to `{asked}` within the startup timeout of {limit} s: {}",
-        request.context.seen.describe()
+        request.context.seen.describe(request.context.clock.instant())
     );
     let error = Error::new(ErrorCode::ServerStartup, message).server(&request.config.name).help(
         if request.config.transport.is_address() {

@@ -168,7 +168,13 @@ mod tests {
     fn call(number: u64, caller: &str) -> (CallId, Arc<PendingRequest>) {
         let limits = (Duration::from_secs(9), Duration::from_secs(9));
         let id = CallId(number);
-        let pending = PendingRequest::new(Some(id), limits, CancellationToken::new(), None);
+        let pending = PendingRequest::new(
+            base::Clock::system(),
+            Some(id),
+            limits,
+            CancellationToken::new(),
+            None,
+        );
         let _ = pending.caller.set(caller.into());
         (id, pending)
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 #[cfg(feature = "http")]
 use super::HttpEndpoint;
 use super::live::{Core, LiveSession};
-use super::{Attempt, ConnectError, Endpoint, SessionHandle};
+use super::{Attempt, ConnectError, Endpoint, SessionHandle, asked, delivery};
 #[cfg(feature = "http")]
 use crate::transport::http::Http;
 #[cfg(feature = "http")]
@@ -57,8 +57,8 @@ pub async fn connect(
     attempt: &Attempt,
     context: SessionContext,
 ) -> Result<Connected, ConnectError> {
-    context.seen.open();
-    let tap = Tap::new(context);
+    context.seen.open(context.clock.instant());
+    let tap = Tap::new(context, asked::decide);
     let signs_in = endpoint.signs_in();
     let transport: Arc<dyn Transport> = match endpoint {
         Endpoint::Pipe { read, write } => PipeTransport::open(&tap, read, write),
@@ -101,7 +101,7 @@ pub async fn connect(
             if error.unauthorized && !signs_in {
                 error.error.help = Some(NEEDS_HEADER.to_owned());
             }
-            tap.pump.flush();
+            delivery::flush(&tap);
             Err(error)
         }
     }
@@ -265,7 +265,7 @@ fn note_gaps(core: &Core, result: &Value, method: &str) {
 impl Core {
     /// One round trip of a handshake.
     async fn shake(&self, rpc: RpcRequest, meta: &Map<String, Value>) -> Result<Value, Error> {
-        let own = PendingRequest::internal(Duration::MAX);
+        let own = PendingRequest::internal(self.tap.context.clock, Duration::MAX);
         Ok(self.round_trip_with(&rpc, &own, meta).await?.into_value())
     }
 
@@ -345,7 +345,7 @@ fn run(live: &LiveSession) {
     {
         let core = Arc::clone(core);
         live.spawn(async move {
-            let own = PendingRequest::internal(Duration::from_secs(30));
+            let own = PendingRequest::internal(core.tap.context.clock, Duration::from_secs(30));
             if let Err(error) = core.round_trip(RpcRequest::set_level(level), &own).await {
                 tracing::warn!(server = %core.tap.context.server, %error, "log level not set");
             }
@@ -371,7 +371,11 @@ fn explain(mut error: Error, core: &Core) -> ConnectError {
     if !closed {
         error.message = format!("the handshake failed: {}", error.message);
     } else if !core.transport.is_http() {
-        error.message = format!("{}: {}", error.message, tap.context.seen.describe());
+        error.message = format!(
+            "{}: {}",
+            error.message,
+            tap.context.seen.describe(tap.context.clock.instant())
+        );
     }
     error.code = ErrorCode::ServerStartup;
     // Retrying does not sign in.

@@ -100,11 +100,11 @@ impl Fetch<'_> {
     /// Fetches one page; returns the next cursor, and whether all its entries were taken.
     async fn page(&mut self, cursor: Option<String>) -> Result<(Option<String>, bool), Error> {
         let (core, kind) = (self.core, self.kind);
-        let limits = &core.tap.context.limits;
+        let context = &core.tap.context;
         let params = cursor.map(|cursor| json!({"cursor": cursor}));
         let rpc = RpcRequest::new(kind.method(), None, params);
         // The caller has its own deadline for the whole list.
-        let own = PendingRequest::internal(limits.max_call);
+        let own = PendingRequest::internal(context.clock, context.limits.max_call);
         let mut result = core.round_trip(rpc, &own).await?.into_value();
         self.bytes += own.bytes.totals().0;
         let next = match result.get_mut("nextCursor").map(Value::take) {
@@ -125,7 +125,7 @@ impl Fetch<'_> {
         };
         for entry in entries {
             let index = self.list.entries.len() + self.list.rejected.len();
-            if index == limits.list_entries {
+            if index == context.limits.list_entries {
                 return Ok((next, false));
             }
             let flaw = if entry.is_object() {

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use super::delivery::{deliver, flush};
 use super::list::fetch;
 use super::mirrored::Mirrored;
 use super::{Request, SessionHandle};
@@ -52,7 +53,7 @@ pub struct Core {
 
 impl LiveSession {
     pub(super) fn open(tap: Arc<Tap>, transport: Arc<dyn Transport>) -> Self {
-        let pump = Arc::clone(&tap.pump).run();
+        let delivery = deliver(Arc::clone(&tap.pump), tap.context.events.clone());
         let log_level = Mutex::new(tap.context.log_level);
         let core = Core {
             tap,
@@ -67,7 +68,7 @@ impl LiveSession {
             renewed: tokio::sync::Mutex::default(),
         };
         let live = Self { core: Arc::new(core), tasks: Mutex::default() };
-        live.spawn(pump);
+        live.spawn(delivery);
         live
     }
 
@@ -81,7 +82,7 @@ impl Drop for Core {
     fn drop(&mut self) {
         self.tap.end("the session ended");
         // The task that delivers events ends with the session; its owner still reads them.
-        self.tap.pump.flush();
+        flush(&self.tap);
     }
 }
 
@@ -317,7 +318,7 @@ impl Core {
     ) -> Result<T, Error> {
         let mut work = std::pin::pin!(work);
         loop {
-            let deadline = request.deadline()?;
+            let next = request.next_step()?;
             tokio::select! {
                 biased;
                 value = &mut work => return Ok(value),
@@ -326,7 +327,7 @@ impl Core {
                 }
                 () = self.tap.over.cancelled() => return Err(self.gone()),
                 () = request.changed() => {}
-                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {}
+                () = sleep_until(next.map_or_else(Instant::now, Instant::from_std)), if next.is_some() => {}
             }
         }
     }
@@ -384,7 +385,7 @@ impl Core {
             };
             let params = json!({"notifications": filter});
             let rpc = RpcRequest::new("subscriptions/listen", None, Some(params));
-            let own = PendingRequest::internal(Duration::MAX);
+            let own = PendingRequest::internal(self.tap.context.clock, Duration::MAX);
             let began = Instant::now();
             let ended = tokio::select! {
                 ended = self.round_trip(rpc, &own) => ended,
@@ -475,7 +476,7 @@ impl SessionHandle for LiveSession {
         Box::pin(async move {
             core.tap.asked_too_late.cancelled().await;
             // The owner learns why before the server is gone.
-            core.tap.pump.flush();
+            flush(&core.tap);
         })
     }
 }

@@ -333,8 +333,8 @@ impl Unwanted {
         let (core, cancel_request) = (Arc::clone(&self.core), self.about("tasks/cancel"));
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         Some(runtime.spawn(async move {
-            let _ =
-                core.round_trip(cancel_request, &PendingRequest::internal(CANCEL_TIMEOUT)).await;
+            let own = PendingRequest::internal(core.tap.context.clock, CANCEL_TIMEOUT);
+            let _ = core.round_trip(cancel_request, &own).await;
         }))
     }
 }

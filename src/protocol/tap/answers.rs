@@ -246,7 +246,7 @@ impl Tap {
             target: entry.target.clone(),
             id: Some(SafeText::number(id)),
             call: entry.request.call,
-            latency: Some(entry.sent.elapsed()),
+            latency: Some(self.context.clock.elapsed(entry.sent)),
             problem: problem.map(|problem| self.context.remark(problem)),
             ..self.context.came(kind, raw)
         });
@@ -317,7 +317,7 @@ impl Tap {
             target: late.target.clone(),
             id: Some(SafeText::number(late.id)),
             call: late.call,
-            latency: Some(late.sent.elapsed()),
+            latency: Some(self.context.clock.elapsed(late.sent)),
             problem: Some(self.context.remark(&problem)),
             ..self.context.came(MessageKind::Response, source.raw)
         });

@@ -5,19 +5,18 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Tap;
 use super::record::{JunkWindow, id_text, method_name};
-use super::requests::{RequestDecision, decided, is_of_sessions, judge};
+use super::requests::{RequestDecision, is_of_sessions, judge};
 use super::table::{RoundTrip, ServerRequestEntry};
 use crate::capabilities::ListKind;
 use crate::context::{ServerRequest, SessionEvent};
 use crate::id::{CallId, RequestId};
 use crate::json::{self, Flaw};
 use crate::message::{self, Inbound, Outcome, classify, request_id};
-use crate::notice::{Answer, Notice, NoticeKind, RequestKind};
+use crate::notice::{Notice, NoticeKind, RequestKind};
 use crate::payload::{self, Payload};
 use crate::pending::{Claim, PendingRequest};
 use crate::rpc_code::RpcCode;
@@ -38,6 +37,18 @@ pub(super) struct InboundContext<'a> {
     pub has_doubles: bool,
     /// The request whose response it came in.
     pub stream: Option<i64>,
+}
+
+/// A request of the server that somebody has to decide on.
+#[derive(Debug)]
+pub struct UndecidedRequest {
+    /// Its id on the wire.
+    pub id: RequestId,
+    /// What is asked; its `withdrawn` fires when the server takes it back.
+    pub asked: ServerRequest,
+    /// The calls of which one caused it. If that call is unknown, these are all in flight: none may
+    /// time out while the user considers what may be its question.
+    pub causes: Vec<Arc<PendingRequest>>,
 }
 
 impl Tap {
@@ -289,7 +300,7 @@ impl Tap {
 
     /// Handles a line that is not a message.
     pub(super) fn junk(&self, line: &[u8], problem: &str) {
-        let now = Instant::now();
+        let now = self.context.clock.instant();
         let began = self.junk.lock().began;
         if began.is_none_or(|began| now - began >= JunkWindow::JUNK_WINDOW) {
             self.roll_junk();
@@ -310,7 +321,8 @@ impl Tap {
 
     /// Reports the lines skipped in the last second, and starts another.
     pub(super) fn roll_junk(&self) {
-        let fresh = JunkWindow { began: Some(Instant::now()), ..JunkWindow::default() };
+        let fresh =
+            JunkWindow { began: Some(self.context.clock.instant()), ..JunkWindow::default() };
         let last = std::mem::replace(&mut *self.junk.lock(), fresh);
         if last.skipped == 0 {
             return;
@@ -377,7 +389,7 @@ impl Tap {
             method: name,
             bytes: source.raw.len(),
             call,
-            arrived: Instant::now(),
+            arrived: self.context.clock.instant(),
             claim: Arc::clone(&claim),
             withdrawn: withdrawn.clone(),
         };
@@ -392,24 +404,11 @@ impl Tap {
             bytes: source.raw.len(),
             deferred: false,
             input: None,
-            withdrawn: withdrawn.clone(),
+            withdrawn,
             claim,
         };
-        // At most `limits.approvals` of these tasks exist, and none outlives the session.
         if let Some(tap) = self.me.upgrade() {
-            tokio::spawn(async move {
-                // If the asking call is unknown, the clocks of all calls are stopped: none may time
-                // out while the user considers what may be its question.
-                let waiting = &causes.calls;
-                let answer = decided(&tap.context, &tap.over, asked, waiting, &withdrawn).await;
-                match answer {
-                    Some(Answer::Result(result)) => tap.reply_to_open(&id, Ok(result)),
-                    Some(Answer::Refuse { code, message }) => {
-                        tap.reply_to_open(&id, Err((code, message)));
-                    }
-                    None => {}
-                }
-            });
+            (self.decide)(tap, UndecidedRequest { id, asked, causes: causes.calls });
         }
     }
 

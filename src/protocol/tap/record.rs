@@ -2,9 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
-
-use tokio::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::context::SessionContext;
 use crate::id::RequestId;

@@ -1,15 +1,11 @@
-//! Requests of the server: whether one is allowed, and the decision of the approval queue.
-
-use std::sync::Arc;
+//! Requests of the server: whether one is allowed.
 
 use tokio_util::sync::CancellationToken;
 
 use super::record::{id_text, method_name};
 use super::table::PendingTable;
-use crate::context::{ServerRequest, SessionContext};
+use crate::context::SessionContext;
 use crate::id::RequestId;
-use crate::notice::Answer;
-use crate::pending::PendingRequest;
 use crate::rpc_code::RpcCode;
 use crate::traffic::FindingKind;
 use config::OutsideCalls;
@@ -91,55 +87,6 @@ pub(super) fn judge(
         return RequestDecision::Refuse(FindingKind::Flood, RpcCode::SERVER_ERROR, message);
     }
     RequestDecision::Pass
-}
-
-/// The decision of the approval queue on a request; `None` when the server has withdrawn it or its
-/// session has ended. The clocks of the waiting calls are stopped meanwhile.
-pub(super) async fn decided(
-    context: &SessionContext,
-    over: &CancellationToken,
-    asked: ServerRequest,
-    waiting: &[Arc<PendingRequest>],
-    taken_back: &CancellationToken,
-) -> Option<Answer> {
-    let (claim, withdrawn) = (Arc::clone(&asked.claim), CancellationToken::new());
-    let on_drop = withdrawn.clone().drop_guard();
-    let answer = context.approvals.ask(ServerRequest { withdrawn: withdrawn.clone(), ..asked });
-    let _held: Vec<_> = waiting.iter().map(PendingRequest::hold).collect();
-    let answer = async {
-        tokio::pin!(answer);
-        tokio::select! {
-            biased;
-            answer = &mut answer => answer,
-            // The approval queue withdraws it from the user and decides what to answer.
-            () = all_given_up(waiting) => {
-                withdrawn.cancel();
-                answer.await
-            }
-        }
-    };
-    let answer = tokio::select! {
-        biased;
-        () = taken_back.cancelled() => return None,
-        () = over.cancelled() => {
-            claim.withdraw("its session ended");
-            return None;
-        }
-        answer = answer => answer,
-    };
-    on_drop.disarm();
-    Some(answer)
-}
-
-/// Completes when all of these calls are given up: what a server requested during them has no
-/// purpose left. Never completes for an empty list.
-async fn all_given_up(calls: &[Arc<PendingRequest>]) {
-    if calls.is_empty() {
-        return std::future::pending().await;
-    }
-    for call in calls {
-        call.given_up().await;
-    }
 }
 
 /// Whether a method belongs to the session itself, which no application can answer.

@@ -166,7 +166,10 @@ async fn patience_that_ends_leaves_words_and_nothing_else_behind() {
     let attempt = Attempt::Legacy(None);
     let connecting = connect(endpoint, &attempt, rig.context.clone());
     tokio::time::timeout(Duration::from_secs(30), connecting).await.unwrap_err();
-    assert_eq!(rig.context.seen.describe(), "no byte from the server in 30.0 s");
+    assert_eq!(
+        rig.context.seen.describe(rig.context.clock.instant()),
+        "no byte from the server in 30.0 s"
+    );
     peer.expect("initialize").await;
     peer.closed().await;
 
@@ -184,7 +187,7 @@ async fn patience_that_ends_leaves_words_and_nothing_else_behind() {
         peer.raw(said).await;
         let connecting = connect(endpoint, &attempt, rig.context.clone());
         tokio::time::timeout(Duration::from_secs(5), connecting).await.unwrap_err();
-        let seen = rig.context.seen.describe();
+        let seen = rig.context.seen.describe(rig.context.clock.instant());
         assert!(seen.contains(expected), "{seen}");
     }
 }

@@ -281,7 +281,13 @@ pub fn call_within(id: u64, timeout: Duration) -> Call {
     let cancel = CancellationToken::new();
     let (progress_in, progress) = mpsc::channel(1000);
     let limits = (timeout, Duration::from_secs(600));
-    let context = PendingRequest::new(Some(CallId(id)), limits, cancel.clone(), Some(progress_in));
+    let context = PendingRequest::new(
+        Clock::system(),
+        Some(CallId(id)),
+        limits,
+        cancel.clone(),
+        Some(progress_in),
+    );
     Call { seen: Arc::clone(&context), context, cancel, progress }
 }
 
