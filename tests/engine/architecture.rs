@@ -220,14 +220,8 @@ fn the_methods_of_a_type_lie_in_at_most_three_files() {
     let mut files: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for (path, text) in sources() {
         let name = relative(&path);
-        for line in product(&text).lines().filter(|line| line.starts_with("impl")) {
-            // `impl<T> Name<T> {`: the identifier after the generics.
-            let rest = line.trim_start_matches("impl");
-            let rest = if rest.starts_with('<') { after_generics(rest) } else { rest };
-            let own: String = rest.trim_start().chars().take_while(|c| is_word(*c)).collect();
-            if !own.is_empty() && !line.contains(" for ") && line.ends_with('{') {
-                files.entry((top(&name).to_owned(), own)).or_default().insert(name.clone());
-            }
+        for own in types_with_methods(&product(&text)) {
+            files.entry((top(&name).to_owned(), own)).or_default().insert(name.clone());
         }
     }
     let mut broken = Vec::new();
@@ -237,6 +231,35 @@ fn the_methods_of_a_type_lie_in_at_most_three_files() {
         }
     }
     assert!(broken.is_empty(), "types with methods in too many files:\n{}", broken.join("\n"));
+}
+
+/// The types that a text implements methods for, but for those of traits. A header goes on to its `{`,
+/// on whichever line that stands, and may name its type by a path.
+fn types_with_methods(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let starts =
+        text.match_indices("impl").filter(|(at, _)| *at == 0 || text[..*at].ends_with('\n'));
+    for (at, word) in starts {
+        let rest = &text[at + word.len()..];
+        let header = rest.split('{').next().unwrap_or(rest);
+        let header = if header.starts_with('<') { after_generics(header) } else { header };
+        let header = header.split_whitespace().collect::<Vec<_>>().join(" ");
+        let named = header.split(" where ").next().unwrap_or(&header);
+        let path: String = named.chars().take_while(|c| is_word(*c) || *c == ':').collect();
+        let own = path.rsplit("::").next().unwrap_or_default();
+        if !own.is_empty() && !named.contains(" for ") {
+            found.push(own.to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn headers_of_methods_are_found_in_every_form() {
+    let text = "impl A {\n}\nimpl<T> Trait for B<T>\nwhere\n    T: Copy,\n{\n}\n\
+        impl<F: for<'a> Fn(&'a str) -> u8>\n    C<F>\nwhere\n    F: Send,\n{\n}\n\
+        impl\n    super::D<u8>\n{\n}\nimpl E {}\n    impl F {\n}\n";
+    assert_eq!(types_with_methods(text), ["A", "C", "D", "E"]);
 }
 
 #[test]
