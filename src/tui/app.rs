@@ -339,7 +339,13 @@ impl App {
             PaneId::Tools => self.panes.tools.selected()?,
             PaneId::Resources => self.panes.resources.selected()?,
             PaneId::Prompts => self.panes.prompts.selected()?,
-            _ => return None,
+            PaneId::Servers
+            | PaneId::Traffic
+            | PaneId::Logs
+            | PaneId::Metrics
+            | PaneId::Cache
+            | PaneId::Inbox
+            | PaneId::Config => return None,
         };
         self.screens.calls.screen_of(server, list, wire)
     }

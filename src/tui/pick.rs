@@ -1,6 +1,7 @@
 //! What the user can pick from a list over the screen, and what picking it does. Plain data: used
 //! by lists, effects and screens, and depends on none of them.
 
+use crate::action::ServerAction;
 use crate::call::export::Export;
 use crate::chat::port::ChatCommand;
 use crate::find::SearchFields;
@@ -42,8 +43,12 @@ pub enum Pick {
     Recording(String),
     /// Use a theme.
     Theme(String),
-    /// Perform this on a server, whichever one is selected.
-    OnServer(Action, ServerName),
+    /// Command a server, whichever one is selected.
+    OnServer(ServerAction, ServerName),
+    /// Show the diagnostics of a server.
+    Diagnostics(ServerName),
+    /// Copy the entry of a server.
+    CopyEntry(ServerName),
     /// Add a server from this template.
     Template(usize),
     /// Answer an input of the configuration.
@@ -75,7 +80,11 @@ impl Pick {
                 2
             }
             // Actions on the selected server rank before those that name another one.
-            Self::OnServer(_, server) if !typed.contains(server.as_str()) => 4,
+            Self::OnServer(_, server) | Self::Diagnostics(server)
+                if !typed.contains(server.as_str()) =>
+            {
+                4
+            }
             _ => 3,
         }
     }

@@ -262,6 +262,94 @@ fn headers_of_methods_are_found_in_every_form() {
     assert_eq!(types_with_methods(text), ["A", "C", "D", "E"]);
 }
 
+/// Where a match over an enum of ours names every variant, so that a new one cannot be forgotten
+/// there. Only extend it.
+const EXHAUSTIVE: &[&str] =
+    &["apps/", "clients/", "demo/", "process/", "reach/", "tui/app.rs", "tui/app/"];
+
+#[test]
+fn enums_of_ours_are_matched_exhaustively() {
+    let sources = sources();
+    let enums = enums(sources.iter().map(|(_, text)| text.as_str()));
+    let mut broken = Vec::new();
+    for (path, text) in &sources {
+        let name = relative(path);
+        let strict = EXHAUSTIVE.iter().any(|place| name.starts_with(place));
+        if strict && !name.contains("tests") {
+            let arms = wildcards(&product(text), &enums);
+            broken.extend(arms.into_iter().map(|(own, arm)| format!("src/{name}: {own}: `{arm}`")));
+        }
+    }
+    assert!(broken.is_empty(), "variants that can be forgotten:\n{}", broken.join("\n"));
+}
+
+/// The enums that are declared in these texts, but for those that other crates cannot match
+/// exhaustively.
+fn enums<'a>(texts: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+    let mut found = BTreeSet::new();
+    for text in texts {
+        let mut is_open = false;
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            let declared = line
+                .split_once("enum ")
+                .filter(|(before, _)| before.trim().is_empty() || before.trim().starts_with("pub"));
+            if let Some((_, rest)) = declared.filter(|_| !is_open) {
+                found.extend(rest.split(|c| !is_word(c)).next());
+            }
+            is_open = line.trim() == "#[non_exhaustive]" || is_open && line.starts_with("#[");
+        }
+    }
+    found
+}
+
+/// Arms that take whatever is left (`_ =>`, `_ if`) beside arms that name a variant of one of these
+/// enums, or of `Self`: the name of the enum, and the arm.
+fn wildcards(text: &str, enums: &BTreeSet<&str>) -> Vec<(String, String)> {
+    let depth = |line: &str| line.len() - line.trim_start().len();
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let arm = line.trim_start();
+        if !(arm.starts_with("_ =>") || arm.starts_with("_ if ")) {
+            continue;
+        }
+        let inside = |other: &&&str| other.is_empty() || depth(other) >= depth(line);
+        let before = lines[..at].iter().rev().take_while(inside);
+        let after = lines[at + 1..].iter().take_while(inside);
+        let beside = before.chain(after).filter(|other| depth(other) == depth(line));
+        let named = beside.filter_map(|arm| {
+            let pattern = arm.split("=>").next()?.split(" if ").next()?;
+            pattern.split(|c| !(is_word(c) || c == ':')).find_map(|path| {
+                let (head, variant) = path.rsplit_once("::")?;
+                let own = head.rsplit("::").next()?;
+                let is_variant = variant.chars().any(|c| c.is_ascii_lowercase());
+                (is_variant && (own == "Self" || enums.contains(own))).then(|| own.to_owned())
+            })
+        });
+        found.extend(named.take(1).map(|own| (own, arm.to_owned())));
+    }
+    found
+}
+
+#[test]
+fn arms_that_take_whatever_is_left_are_found() {
+    let text = "pub enum Own {\n}\n    enum Inner { A }\n\
+        #[non_exhaustive]\n#[derive(Debug)]\npub enum Open {\n}\n";
+    let enums = enums([text].into_iter());
+    assert_eq!(enums, BTreeSet::from(["Own", "Inner"]));
+    let found = |arms: &str| wildcards(&format!("match a {{\n{arms}}}\n"), &enums).len();
+    assert_eq!(found("    Own::First => 1,\n    _ => 2,\n"), 1);
+    assert_eq!(
+        found("    Own::First\n    | Own::Second => 1,\n    _ if b => 2,\n    _ => 3,\n"),
+        2
+    );
+    assert_eq!(found("    _ if b => 2,\n    Some((x::Own::First, _)) => 1,\n"), 1);
+    assert_eq!(found("    Self::First => 1,\n    _ => 2,\n"), 1);
+    assert_eq!(found("    Foreign::First => Own::Second,\n    _ => Own::First,\n"), 0);
+    assert_eq!(found("    Self::LIMIT => 1,\n    _ => 2,\n"), 0);
+    assert_eq!(found("    Own::First => match b {\n        1 => 1,\n        _ => 2,\n    }\n"), 0);
+}
+
 #[test]
 fn no_two_types_share_a_name() {
     let mut files: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

@@ -252,9 +252,9 @@ fn send_now(answering: &mut AnswerScreen, out: &mut Out) -> Option<Answer> {
     let before = out.intents.len();
     answering.apply(Action::Send, out);
     answering.stop_waiting();
-    out.intents[before..].iter().find_map(|intent| match intent {
-        Intent::Perform(Effect::Order(Order::Answer(_, answer))) => Some(answer.clone()),
-        _ => None,
+    out.intents[before..].iter().find_map(|intent| {
+        let Intent::Perform(Effect::Order(Order::Answer(_, answer))) = intent else { return None };
+        Some(answer.clone())
     })
 }
 

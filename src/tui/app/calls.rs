@@ -472,8 +472,9 @@ pub(super) fn dev_words(server: &ServerName, model: &Model) -> Option<SafeText> 
         Some(Some((BuildEnd::Failed(_) | BuildEnd::Refused(_), _))) => {
             "build failed, the previous build keeps running"
         }
-        _ if view.state != ServerState::Ready => view.state.as_str(),
-        _ => "",
+        Some(Some((BuildEnd::Done | BuildEnd::Superseded, _))) | None => {
+            if view.state == ServerState::Ready { "" } else { view.state.as_str() }
+        }
     };
     let then = if repeats(server, model) { "repeated when sources change" } else { "" };
     let words: Vec<&str> = [now, then].into_iter().filter(|words| !words.is_empty()).collect();
@@ -495,10 +496,11 @@ impl SeenServer {
     /// builds can be seen without a running one in between.
     fn failed_build(&mut self, dev: &DevView) -> Option<Ink> {
         let build = dev.build.as_ref()?;
-        let how = match &build.end {
-            Some((BuildEnd::Failed(exit), _)) => exit.describe(),
-            Some((BuildEnd::Refused(_), _)) => "it could not be started".to_owned(),
-            _ => return None,
+        let (end, _) = build.end.as_ref()?;
+        let how = match end {
+            BuildEnd::Failed(exit) => exit.describe(),
+            BuildEnd::Refused(_) => "it could not be started".to_owned(),
+            BuildEnd::Done | BuildEnd::Superseded => return None,
         };
         let known = self.reported.replace(build.began) == Some(build.began);
         (!known).then(|| Ink::line(&how))
@@ -510,7 +512,9 @@ fn changed(dev: &DevView) -> SafeText {
     let build = dev.build.as_ref().and_then(|build| build.end.as_ref());
     let build = match build {
         Some((BuildEnd::Done, took)) => format!(" · build {}", Dur(*took)),
-        _ => String::new(),
+        Some((BuildEnd::Failed(_) | BuildEnd::Refused(_) | BuildEnd::Superseded, _)) | None => {
+            String::new()
+        }
     };
     SafeText::line(&format!("{} changed{build}", dev.changed_words()))
 }

@@ -46,7 +46,7 @@ pub(super) fn header(
             right.push((text, Role::Busy));
         }
         EngineState::Failed(_) => right.push((ink!("not running"), Role::Error)),
-        _ => {
+        EngineState::Starting | EngineState::Running => {
             let servers = &cx.model.view.servers;
             for state in STATES {
                 let count = servers.values().filter(|one| one.state == state).count();
@@ -217,10 +217,13 @@ pub(super) fn tab_at(cx: &Cx<'_>, line: &TabLine, area: Rect, x: u16) -> Option<
 pub(super) fn tabs(cx: &Cx<'_>, line: &TabLine, area: Rect, buf: &mut Buffer) {
     let current = line.open.unwrap_or_else(|| line.pane.action());
     for (action, text, columns) in placed_tabs(cx, line, area) {
-        let role = match action {
-            _ if action == current => Role::Accent,
-            Action::ShowInbox if cx.model.inbox().next().is_some() => Role::Attention,
-            _ => Role::Muted,
+        let asks = || action == Action::ShowInbox && cx.model.inbox().next().is_some();
+        let role = if action == current {
+            Role::Accent
+        } else if asks() {
+            Role::Attention
+        } else {
+            Role::Muted
         };
         let mut style = cx.style(role);
         if action == current {
@@ -248,7 +251,7 @@ fn badge(cx: &Cx<'_>, pane: PaneId) -> Ink {
             let problems = view.diagnostics.len() + cx.model.rejected().count();
             return if problems > 0 { ink!("{}{}", cx.glyphs.warning, problems) } else { ink!("") };
         }
-        _ => 0,
+        PaneId::Servers | PaneId::Traffic | PaneId::Logs | PaneId::Metrics => 0,
     };
     if count > 0 { ink!("{}", count) } else { ink!("") }
 }

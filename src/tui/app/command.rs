@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::screens::OpenScreen;
 use super::{App, AppFocus, answers, keys, playback};
+use crate::action::{ActionPlace, AppAction, EditAction, ServerAction};
 use crate::call::CallScreen;
 use crate::chat::port::ChatCommand;
 use crate::effect::{Baseline, ConfigCommand, Effect, FileChange, Order, ServerCommand};
@@ -65,39 +66,47 @@ impl App {
         if self.screens.top().is_some_and(|screen| screen.decides(action)) && !self.was_read() {
             return;
         }
-        if let Some(&OpenScreen::Answer(id)) = self.screens.open()
-            && self.screens.request_action(id, action, &self.model, &mut self.out)
-        {
-            return;
-        }
-        match (self.screens.open(), action) {
-            (Some(OpenScreen::Call(_)), Action::Why) => self.explain(),
-            (Some(OpenScreen::Call(_)), Action::History) => {
-                self.screens.choose_history(&self.model, &mut self.out);
+        let done = match self.screens.open() {
+            Some(&OpenScreen::Answer(id)) => {
+                self.screens.request_action(id, action, &self.model, &mut self.out)
             }
-            (Some(OpenScreen::Call(_)), Action::Saved) => {
-                let choices = self.screens.calls.choices().collect();
-                self.choose(ink!("saved calls"), choices);
-            }
-            _ => self.on_screen(|screen, ui, out| screen.act(action, ui, out)),
+            Some(OpenScreen::Call(_)) => self.call_action(action),
+            Some(OpenScreen::Chat | OpenScreen::Own(_)) | None => false,
+        };
+        if !done {
+            self.on_screen(|screen, ui, out| screen.act(action, ui, out));
         }
+    }
+
+    /// Performs what the open call asks of the dashboard; returns whether the action is of this kind.
+    fn call_action(&mut self, action: Action) -> bool {
+        if action == Action::Why {
+            self.explain();
+        } else if action == Action::History {
+            self.screens.choose_history(&self.model, &mut self.out);
+        } else if action == Action::Saved {
+            let choices = self.screens.calls.choices().collect();
+            self.choose(ink!("saved calls"), choices);
+        } else {
+            return false;
+        }
+        true
     }
 
     fn perform_in_pane(&mut self, action: Action) -> bool {
         let pane = self.panes.get_mut(self.pane);
         if pane.is_typing() {
-            match action {
-                Action::Open => {
-                    pane.end_typing(KeepFilter::Yes);
-                    return true;
-                }
-                Action::Back => {
-                    pane.end_typing(KeepFilter::No);
-                    self.remember_filter();
-                    return true;
-                }
-                Action::Up | Action::Down => {}
-                _ => return false,
+            if action == Action::Open {
+                pane.end_typing(KeepFilter::Yes);
+                return true;
+            }
+            if action == Action::Back {
+                pane.end_typing(KeepFilter::No);
+                self.remember_filter();
+                return true;
+            }
+            if !matches!(action, Action::Up | Action::Down) {
+                return false;
             }
         } else if self.focus == AppFocus::Servers && self.act_in_server_list(action) {
             return true;
@@ -121,116 +130,129 @@ impl App {
         true
     }
 
-    /// The pane that an action shows, if it shows one.
-    fn pane_of(&self, action: Action) -> Option<PaneId> {
-        let next = (action == Action::NextView).then(|| self.pane.next_view());
-        next.or_else(|| PaneId::ALL.into_iter().find(|pane| pane.action() == action))
+    /// Performs an action that neither the open screen nor the pane has performed.
+    pub(super) fn perform_anywhere(&mut self, action: Action) {
+        match action.place() {
+            ActionPlace::Here => {}
+            ActionPlace::Show => {
+                if let Some(pane) = PaneId::ALL.into_iter().find(|pane| pane.action() == action) {
+                    self.show(pane);
+                }
+            }
+            ActionPlace::Server(command) => self.command_server(command),
+            ActionPlace::Edit(edit) => self.edit(edit),
+            ActionPlace::Play(play) => self.out.effect(Effect::Play(playback::play(play))),
+            ActionPlace::App(action) => self.perform_in_app(action),
+            ActionPlace::User => self.run_user_command(action),
+        }
     }
 
-    pub(super) fn perform_anywhere(&mut self, action: Action) {
-        if let Some(pane) = self.pane_of(action) {
-            return self.show(pane);
-        }
+    fn perform_in_app(&mut self, action: AppAction) {
         match action {
-            Action::NextPane => self.turn_pane(1),
-            Action::PreviousPane => self.turn_pane(-1),
-            Action::FocusNext | Action::FocusPrevious => self.turn_focus(),
-            Action::NextServer => self.turn_scope(1),
-            Action::PreviousServer => self.turn_scope(-1),
-            Action::AllServers => {
+            AppAction::NextView => self.show(self.pane.next_view()),
+            AppAction::NextPane => self.turn_pane(1),
+            AppAction::PreviousPane => self.turn_pane(-1),
+            AppAction::FocusNext | AppAction::FocusPrevious => self.turn_focus(),
+            AppAction::NextServer => self.turn_scope(1),
+            AppAction::PreviousServer => self.turn_scope(-1),
+            AppAction::AllServers => {
                 self.model.scope = None;
                 self.model.marked.clear();
             }
-            Action::ToggleServerList => {
+            AppAction::ToggleServerList => {
                 self.setup.prefs.server_list = Some(!self.has_server_list());
                 self.remember();
             }
-            Action::Back => self.focus = AppFocus::Pane,
-            Action::Answer => match self.todo_of_call().or_else(|| self.first_todo()) {
+            AppAction::Back => self.focus = AppFocus::Pane,
+            AppAction::Answer => match self.todo_of_call().or_else(|| self.first_todo()) {
                 Some(todo) => self.open_todo(&todo),
                 None => self.toast(ink!("Nothing waits for you"), Role::Ok),
             },
-            Action::History => self.screens.choose_history(&self.model, &mut self.out),
-            Action::AskReload => self.toggle_reload(),
-            Action::Inputs => self.choose(ink!("inputs"), self.model.input_choices()),
-            Action::Rules => {
+            AppAction::History => self.screens.choose_history(&self.model, &mut self.out),
+            AppAction::AskReload => self.toggle_reload(),
+            AppAction::Inputs => self.choose(ink!("inputs"), self.model.input_choices()),
+            AppAction::Rules => {
                 let choices = answers::kinds(self.target_server().as_ref(), &self.model);
                 self.choose(ink!("requests of"), choices);
             }
-            Action::Roots => match self.target_server() {
+            AppAction::Roots => match self.target_server() {
                 Some(server) => self.open_roots(server),
                 None => self.choose(ink!("roots of"), answers::roots(&self.model)),
             },
-            Action::Policy => self.open_policy(),
-            Action::Mark => self.mark_server(),
-            Action::Restart
-            | Action::StartStop
-            | Action::Refresh
-            | Action::Ping
-            | Action::SignIn
-            | Action::RefreshToken
-            | Action::SignOut
-            | Action::ResetBreaker => {
-                self.command_server(action);
-            }
-            Action::Request => {
+            AppAction::Policy => self.open_policy(),
+            AppAction::Mark => self.mark_server(),
+            AppAction::Request => {
                 if let Some(server) = self.target_server() {
                     self.screens.send_request(&server, None, &self.model, &mut self.out);
                 }
             }
-            Action::Watched => self.open_watched(),
-            Action::User(_) => self.run_user_command(action),
-            Action::BlackBox | Action::ServerInfo => {
-                let reader = if action == Action::BlackBox { reader } else { info_reader };
+            AppAction::Watched => self.open_watched(),
+            AppAction::CopyEntry => {
+                if let Some(server) = self.target_server() {
+                    self.copy_entry(&server);
+                }
+            }
+            AppAction::BlackBox => {
                 if let Some(server) = self.target_server() {
                     self.open(reader(server));
                 }
             }
-            Action::EditKeys | Action::ServerKeys => {
-                let keys = keys::next_keys(self, action);
-                if let Some(keys) = keys {
-                    self.open(keys);
+            AppAction::ServerInfo => {
+                if let Some(server) = self.target_server() {
+                    self.open(info_reader(server));
                 }
             }
-            Action::ServerLogLevel => crate::pane::logs::choose_level(&self.model, &mut self.out),
-            Action::Why => self.explain(),
-            Action::Tokens => self.open(tokens::reader()),
-            Action::SaveFilter => self.ask_filter_name(),
-            Action::Filters => self.open_filters(),
-            Action::Palette => {
+            AppAction::EditKeys => self.open_next_keys(Action::EditKeys),
+            AppAction::ServerKeys => self.open_next_keys(Action::ServerKeys),
+            AppAction::ServerLogLevel => {
+                crate::pane::logs::choose_level(&self.model, &mut self.out)
+            }
+            AppAction::Why => self.explain(),
+            AppAction::Tokens => self.open(tokens::reader()),
+            AppAction::SaveFilter => self.ask_filter_name(),
+            AppAction::Filters => self.open_filters(),
+            AppAction::Palette => {
                 let choices = keys::palette(self);
                 self.choose(ink!("commands"), choices);
             }
-            Action::Help => self.open(keys::help(self)),
-            Action::Theme => {
+            AppAction::Help => self.open(keys::help(self)),
+            AppAction::Theme => {
                 let names = self.look.themes();
                 let at = names.iter().position(|name| name == self.look.theme.name());
                 self.use_theme(names[(at.unwrap_or(0) + 1) % names.len()].clone());
             }
-            Action::Bell | Action::AskEnd => self.turn_setting(action),
-            Action::Tour => self.guide.toggle(),
-            Action::Record => self.effects.push(Effect::ToggleRecording),
-            Action::Chat => self.push_screen(OpenScreen::Chat),
-            Action::Redraw => self.effects.push(Effect::Redraw),
-            Action::Suspend => self.effects.push(Effect::Suspend),
-            Action::Quit => self.quit(),
-            Action::QuitNow => self.quit_at_once(),
-            _ => self.edit_action(action),
+            AppAction::Bell => self.turn_bell(),
+            AppAction::AskEnd => self.turn_ask_end(),
+            AppAction::Tour => self.guide.toggle(),
+            AppAction::Record => self.effects.push(Effect::ToggleRecording),
+            AppAction::Chat => self.push_screen(OpenScreen::Chat),
+            AppAction::Redraw => self.effects.push(Effect::Redraw),
+            AppAction::Suspend => self.effects.push(Effect::Suspend),
+            AppAction::Quit => self.quit(),
+            AppAction::QuitNow => self.quit_at_once(),
         }
     }
 
-    /// Turns a setting of the dashboard on or off.
-    fn turn_setting(&mut self, action: Action) {
+    /// Shows the keys that can follow one that waits for another.
+    fn open_next_keys(&mut self, opens: Action) {
+        if let Some(keys) = keys::next_keys(self, opens) {
+            self.open(keys);
+        }
+    }
+
+    fn turn_bell(&mut self) {
         let prefs = &mut self.setup.prefs;
-        let said = if action == Action::Bell {
-            prefs.mute_bell = !prefs.mute_bell;
-            ink!("bell: {}", if prefs.mute_bell { "muted" } else { "on" })
-        } else {
-            prefs.end_unasked = !prefs.end_unasked;
-            let how = if prefs.end_unasked { "without asking" } else { "after asking" };
-            ink!("quit, restart and stop end open work {}", how)
-        };
-        self.toast(said, Role::Ok);
+        prefs.mute_bell = !prefs.mute_bell;
+        let now = ink!("bell: {}", if prefs.mute_bell { "muted" } else { "on" });
+        self.toast(now, Role::Ok);
+        self.remember();
+    }
+
+    fn turn_ask_end(&mut self) {
+        let prefs = &mut self.setup.prefs;
+        prefs.end_unasked = !prefs.end_unasked;
+        let how = if prefs.end_unasked { "without asking" } else { "after asking" };
+        self.toast(ink!("quit, restart and stop end open work {}", how), Role::Ok);
         self.remember();
     }
 
@@ -256,25 +278,25 @@ impl App {
 
     /// Runs a command on the selected server. With all servers in scope, start, stop and restart
     /// apply to the marked ones.
-    fn command_server(&mut self, action: Action) {
+    fn command_server(&mut self, action: ServerAction) {
         let all = !self.model.marked.is_empty() && self.model.scope.is_none();
-        let servers: Vec<ServerName> = match action {
-            Action::Restart | Action::StartStop if all => {
+        let servers: Vec<ServerName> =
+            if all && matches!(action, ServerAction::Restart | ServerAction::StartStop) {
                 self.model.marked.iter().cloned().collect()
-            }
-            _ => self.target_server().into_iter().collect(),
-        };
+            } else {
+                self.target_server().into_iter().collect()
+            };
         if !servers.is_empty() {
             self.command(action, &servers);
         }
     }
 
-    fn command(&mut self, action: Action, servers: &[ServerName]) {
+    fn command(&mut self, action: ServerAction, servers: &[ServerName]) {
         let name = match servers {
             [name] => Model::quoted(name),
             _ => ink!("{}", count(servers.len(), "marked server")),
         };
-        if let ([name], Action::Restart | Action::StartStop) = (servers, action)
+        if let ([name], ServerAction::Restart | ServerAction::StartStop) = (servers, action)
             && let Some(todo) = self.model.hold(name)
         {
             return self.open_todo(&todo);
@@ -282,19 +304,25 @@ impl App {
         let is_up =
             |name: &ServerName| self.model.server(name).is_some_and(|server| server.state.is_up());
         let (command, word, asks) = match action {
-            Action::Restart => (ServerCommand::Restart, "restarting", Some("restart")),
-            Action::Refresh => (ServerCommand::Refresh, "fetching the lists of", None),
-            Action::Ping => (ServerCommand::Ping, "pinging", None),
-            Action::SignIn => (ServerCommand::SignIn, "asks you to sign in:", None),
-            Action::RefreshToken => (ServerCommand::RefreshToken, "fetching a token for", None),
-            Action::SignOut => (ServerCommand::SignOut, "signing out of", Some("sign out of")),
-            Action::ResetBreaker => {
+            ServerAction::Restart => (ServerCommand::Restart, "restarting", Some("restart")),
+            ServerAction::Refresh => (ServerCommand::Refresh, "fetching the lists of", None),
+            ServerAction::Ping => (ServerCommand::Ping, "pinging", None),
+            ServerAction::SignIn => (ServerCommand::SignIn, "asks you to sign in:", None),
+            ServerAction::RefreshToken => {
+                (ServerCommand::RefreshToken, "fetching a token for", None)
+            }
+            ServerAction::SignOut => {
+                (ServerCommand::SignOut, "signing out of", Some("sign out of"))
+            }
+            ServerAction::ResetBreaker => {
                 let tool =
                     (self.pane == PaneId::Tools).then(|| self.panes.tools.wire_name()).flatten();
                 (ServerCommand::ResetBreaker(tool), "closing the breaker of", None)
             }
-            _ if servers.iter().any(is_up) => (ServerCommand::Stop, "stopping", Some("stop")),
-            _ => (ServerCommand::Start, "starting", None),
+            ServerAction::StartStop if servers.iter().any(is_up) => {
+                (ServerCommand::Stop, "stopping", Some("stop"))
+            }
+            ServerAction::StartStop => (ServerCommand::Start, "starting", None),
         };
         let each =
             servers.iter().map(|name| Effect::Order(Order::Server(name.clone(), command.clone())));
@@ -381,8 +409,8 @@ impl App {
             }
             Pick::Filter(pick) => self.filter_pick(pick),
             Pick::Server(server) => self.model.scope = Some(server),
-            Pick::OnServer(Action::BlackBox, server) => self.open(reader(server)),
-            Pick::OnServer(Action::CopyEntry, server) => self.copy_entry(&server),
+            Pick::Diagnostics(server) => self.open(reader(server)),
+            Pick::CopyEntry(server) => self.copy_entry(&server),
             Pick::OnServer(action, server) => self.command(action, &[server]),
             Pick::SavedCall(name) => screens.open_saved(&name, false, model, out),
             Pick::MakeCall(name) => screens.open_saved(&name, true, model, out),
@@ -589,36 +617,43 @@ impl App {
     // Adding, editing, copying, toggling and removing servers. The engine thread writes the files;
     // this holds the form and asks before anything is lost.
 
-    /// Performs an action on the configuration files or on the recording being played.
-    fn edit_action(&mut self, action: Action) {
+    /// Performs an action on the configuration files.
+    fn edit(&mut self, action: EditAction) {
         let change = |change| Effect::Config(ConfigCommand::Change(change));
-        let effect = match (action, self.target_server()) {
-            (Action::AddServer, _) => return self.open_add_server(),
-            (Action::Import, _) => Effect::FindServers,
-            (Action::EditFile, name) => {
-                let Some((file, line)) = self.model.place_of(name.as_ref()) else { return };
-                Effect::EditFile(file, line)
+        let target = self.target_server();
+        let effect = match action {
+            EditAction::AddServer => return self.open_add_server(),
+            EditAction::Import => Some(Effect::FindServers),
+            EditAction::EditFile => {
+                let place = self.model.place_of(target.as_ref());
+                place.map(|(file, line)| Effect::EditFile(file, line))
             }
-            (Action::UndoEdit, _) => Effect::Config(ConfigCommand::Undo),
-            (Action::EditServer, Some(name)) => Effect::Config(ConfigCommand::OpenEntry(name)),
-            (Action::DuplicateServer, Some(name)) => change(FileChange::Duplicate(name)),
-            (Action::ToggleServer, Some(name)) => {
-                if !self.model.entry(&name).is_some_and(|entry| entry.disabled) {
-                    let title = ink!("switch off {}?", Model::quoted(&name));
-                    let yes = vec![change(FileChange::Disable(name.clone()))];
-                    self.end(title, &[name], yes);
-                    return;
+            EditAction::UndoEdit => Some(Effect::Config(ConfigCommand::Undo)),
+            EditAction::EditServer => {
+                target.map(|name| Effect::Config(ConfigCommand::OpenEntry(name)))
+            }
+            EditAction::DuplicateServer => target.map(|name| change(FileChange::Duplicate(name))),
+            EditAction::ToggleServer => target.and_then(|name| self.toggle_server(name)),
+            EditAction::RemoveServer => {
+                if let Some(name) = target {
+                    self.ask_to_remove(name);
                 }
-                change(FileChange::Enable(name))
-            }
-            (Action::CopyEntry, Some(name)) => return self.copy_entry(&name),
-            (Action::RemoveServer, Some(name)) => return self.ask_to_remove(name),
-            _ => {
-                let Some(command) = playback::play(action) else { return };
-                Effect::Play(command)
+                None
             }
         };
-        self.out.effect(effect);
+        self.out.intents.extend(effect.map(Intent::from));
+    }
+
+    /// Switches a server on; asks before it switches one off whose work would end.
+    fn toggle_server(&mut self, name: ServerName) -> Option<Effect> {
+        let change = |change| Effect::Config(ConfigCommand::Change(change));
+        if self.model.entry(&name).is_some_and(|entry| entry.disabled) {
+            return Some(change(FileChange::Enable(name)));
+        }
+        let title = ink!("switch off {}?", Model::quoted(&name));
+        let yes = vec![change(FileChange::Disable(name.clone()))];
+        self.end(title, &[name], yes);
+        None
     }
 
     /// Copies a complete configuration with this entry only, secrets masked.

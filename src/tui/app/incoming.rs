@@ -407,7 +407,7 @@ impl App {
         let answers = &self.screens.answers;
         let waits = |todo: &Todo| match todo {
             Todo::Request(other) => *other != id && !answers.is_sent(*other),
-            _ => true,
+            Todo::Approval(_) | Todo::Input(_) | Todo::Plan | Todo::Held(_) => true,
         };
         match (self.first_todo(), self.model.inbox().filter(waits).count()) {
             (None, _) => self.toast(ink!("sent"), Role::Ok),
@@ -593,10 +593,12 @@ impl App {
         let frame = self.screens.top().and_then(|top| frame_area(top, self.size));
         let on_keys = self.layout().is_some_and(|layout| layout.footer.contains(at));
         if let Some(frame) = frame.filter(|frame| !on_keys || frame.contains(at)) {
-            return self.on_screen(|dialog, ui, out| match gesture {
-                _ if frame.contains(at) => dialog.mouse(gesture, ui, out),
-                Gesture::Click(_) if dialog.is_passing() => dialog.act(Action::Back, ui, out),
-                _ => {}
+            return self.on_screen(|dialog, ui, out| {
+                if frame.contains(at) {
+                    dialog.mouse(gesture, ui, out);
+                } else if matches!(gesture, Gesture::Click(_)) && dialog.is_passing() {
+                    dialog.act(Action::Back, ui, out);
+                }
             });
         }
         let Some(layout) = self.layout() else { return };

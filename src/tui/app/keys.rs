@@ -3,7 +3,7 @@
 
 use super::App;
 use super::chrome::FooterKey;
-use super::playback::play;
+use crate::action::{ActionPlace, EditAction, ServerAction};
 use crate::keymap::{KeyRow, KeyScope, MENUS};
 use crate::model::{EngineState, Model};
 use crate::overlay::{NextKey, NextKeys, TextReader, reader_width};
@@ -77,7 +77,7 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
             Err("this is a recording: nothing runs")
         }
         Action::User(_) => can_run(app, action),
-        action if play(action).is_some() => {
+        action if matches!(action.place(), ActionPlace::Play(_)) => {
             when(model.playback.is_some(), "this is for recordings: mcpdeck open FILE")
         }
         Action::Record | Action::Restart | Action::StartStop | Action::Refresh | Action::Ping
@@ -114,38 +114,44 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         Action::Chat => {
             when(app.screens.chat.is_some(), "no model: set an API key, see `mcpdeck help chat`")
         }
-        Action::AddServer
-        | Action::Import
-        | Action::EditFile
-        | Action::EditServer
-        | Action::DuplicateServer
-        | Action::ToggleServer
-        | Action::RemoveServer => can_change(app, action, target.is_some()),
         Action::Filters if app.setup.prefs.saved_filters.is_empty() => {
             Err("no filter is saved; {save-filter} saves the one in use")
         }
-        Action::UndoEdit => when(model.situation.undo, "there is nothing to undo"),
         Action::Inputs => {
             when(!model.situation.inputs.is_empty(), "the configuration declares no input")
         }
         Action::AllServers => {
             when(model.scope.is_some() || !model.marked.is_empty(), "all servers are shown")
         }
-        action => app.panes.get(app.pane).availability(action, model).unwrap_or(Ok(())),
+        action => match action.place() {
+            ActionPlace::Edit(edit) => can_change(app, edit, target.is_some()),
+            ActionPlace::Here
+            | ActionPlace::Show
+            | ActionPlace::Server(_)
+            | ActionPlace::Play(_)
+            | ActionPlace::App(_)
+            | ActionPlace::User => {
+                app.panes.get(app.pane).availability(action, model).unwrap_or(Ok(()))
+            }
+        },
     }
 }
 
 /// Whether an entry or a file can be changed; `has_server` says that a server is selected.
-fn can_change(app: &App, action: Action, has_server: bool) -> Availability {
-    can_edit(app)?;
+fn can_change(app: &App, action: EditAction, has_server: bool) -> Availability {
+    let selected = when(has_server, "select a server first");
     match action {
-        Action::AddServer | Action::Import => Ok(()),
+        EditAction::UndoEdit => when(app.model.situation.undo, "there is nothing to undo"),
+        EditAction::AddServer | EditAction::Import => can_edit(app),
         // There is nothing to open before it is written.
-        Action::EditFile => when(
+        EditAction::EditFile => can_edit(app).and(when(
             !app.model.files.is_empty() || !app.model.view.files.is_empty(),
             "there is no file yet: {add-server} begins one",
-        ),
-        _ => when(has_server, "select a server first"),
+        )),
+        EditAction::EditServer
+        | EditAction::DuplicateServer
+        | EditAction::ToggleServer
+        | EditAction::RemoveServer => can_edit(app).and(selected),
     }
 }
 
@@ -274,13 +280,13 @@ pub(super) fn palette(app: &App) -> Vec<Choice> {
             choices.push(Choice::new(words, ink!("server"), pick));
         };
         choice("Show only", Pick::Server(name.clone()));
-        choice("Diagnostics of", Pick::OnServer(Action::BlackBox, name.clone()));
+        choice("Diagnostics of", Pick::Diagnostics(name.clone()));
         if app.model.playback.is_none() && runs {
             let start_or_stop = if server.state.is_up() { "Stop" } else { "Start" };
-            choice("Restart", Pick::OnServer(Action::Restart, name.clone()));
-            choice(start_or_stop, Pick::OnServer(Action::StartStop, name.clone()));
+            choice("Restart", Pick::OnServer(ServerAction::Restart, name.clone()));
+            choice(start_or_stop, Pick::OnServer(ServerAction::StartStop, name.clone()));
             if server.state == ServerState::Ready {
-                choice("Ping", Pick::OnServer(Action::Ping, name.clone()));
+                choice("Ping", Pick::OnServer(ServerAction::Ping, name.clone()));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Playback of a recording: the slider under the tabs, the marks in the header, and its actions.
 
+use crate::action::PlayAction;
 use crate::model::Model;
 use crate::pane::Cx;
 use crate::player::PlayCommand;
@@ -9,18 +10,17 @@ use crate::widget::Pen;
 /// Cells before the slider.
 const SLIDER_COLUMN: u16 = 46;
 
-/// The player command of an action, if it has one.
-pub(super) const fn play(action: Action) -> Option<PlayCommand> {
-    Some(match action {
-        Action::Pause => PlayCommand::Pause,
-        Action::Faster => PlayCommand::Speed(true),
-        Action::Slower => PlayCommand::Speed(false),
-        Action::Later => PlayCommand::Step(true),
-        Action::Earlier => PlayCommand::Step(false),
-        Action::NextError => PlayCommand::Error(true),
-        Action::PreviousError => PlayCommand::Error(false),
-        _ => return None,
-    })
+/// The player command of an action.
+pub(super) const fn play(action: PlayAction) -> PlayCommand {
+    match action {
+        PlayAction::Pause => PlayCommand::Pause,
+        PlayAction::Faster => PlayCommand::Speed(true),
+        PlayAction::Slower => PlayCommand::Speed(false),
+        PlayAction::Later => PlayCommand::Step(true),
+        PlayAction::Earlier => PlayCommand::Step(false),
+        PlayAction::NextError => PlayCommand::Error(true),
+        PlayAction::PreviousError => PlayCommand::Error(false),
+    }
 }
 
 /// Draws the line under the tabs during playback: time, speed and slider.

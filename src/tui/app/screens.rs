@@ -133,9 +133,9 @@ impl Screens {
 
     /// The number of the open call screen, even if it is not the topmost one.
     pub fn open_call(&self) -> Option<usize> {
-        self.stack.iter().rev().find_map(|open| match open {
-            OpenScreen::Call(number) => Some(*number),
-            _ => None,
+        self.stack.iter().rev().find_map(|open| {
+            let OpenScreen::Call(number) = open else { return None };
+            Some(*number)
         })
     }
 
@@ -152,9 +152,9 @@ impl Screens {
 
     /// The request whose answer is open.
     pub fn open_request(&self) -> Option<ApprovalId> {
-        self.stack.iter().rev().find_map(|open| match open {
-            OpenScreen::Answer(id) => Some(*id),
-            _ => None,
+        self.stack.iter().rev().find_map(|open| {
+            let OpenScreen::Answer(id) = open else { return None };
+            Some(*id)
         })
     }
 
@@ -343,7 +343,7 @@ impl Screens {
     pub fn unsaved(&self) -> impl Iterator<Item = &'static str> {
         let own = self.stack.iter().filter_map(|open| match open {
             OpenScreen::Own(screen) => screen.unsaved(),
-            _ => None,
+            OpenScreen::Call(_) | OpenScreen::Answer(_) | OpenScreen::Chat => None,
         });
         // The model goes on answering while the chat is closed.
         own.chain(self.chat.iter().filter_map(Screen::unsaved))
@@ -522,38 +522,40 @@ impl Screens {
             return false;
         };
         let pending = &model.view.pending;
-        match action {
-            Action::Templates => match self.answers.templates(id, model) {
-                none if none.is_empty() => {
-                    out.warn(ink!("nothing is kept for this kind of request"));
-                }
-                choices => out.choose(ink!("start from"), choices),
-            },
-            Action::UseTool => match self.answers.tools(id) {
-                none if none.is_empty() => out.warn(ink!("the request offers no tools")),
-                choices => out.choose(ink!("call a tool"), choices),
-            },
-            Action::SendAlways if RuleKind::from_request_kind(&request.kind).is_none() => {
-                out.warn(ink!("no rule covers this kind of request"));
+        let choose = |title, choices: Vec<Choice>, none: &'static str, out: &mut Out| {
+            if choices.is_empty() {
+                out.warn(ink!("{}", none));
+            } else {
+                out.choose(title, choices);
             }
-            Action::SendAlways => {
-                let server = Ink::line(request.server.as_str());
-                let title = ink!("answer more requests of {} like this one?", server);
-                let others = pending.values().filter(|other| is_alike(&request, other));
-                let others = others.filter(|other| !self.answers.is_sent(other.id)).count();
-                out.choose(title, how_many(others));
+        };
+        if action == Action::Templates {
+            let none = "nothing is kept for this kind of request";
+            choose(ink!("start from"), self.answers.templates(id, model), none, out);
+        } else if action == Action::UseTool {
+            let none = "the request offers no tools";
+            choose(ink!("call a tool"), self.answers.tools(id), none, out);
+        } else if action == Action::SendAlways {
+            let server = Ink::line(request.server.as_str());
+            let title = ink!("answer more requests of {} like this one?", server);
+            let others = pending.values().filter(|other| is_alike(&request, other));
+            let others = others.filter(|other| !self.answers.is_sent(other.id)).count();
+            let covered = RuleKind::from_request_kind(&request.kind).is_some();
+            let choices = if covered { how_many(others) } else { Vec::new() };
+            choose(title, choices, "no rule covers this kind of request", out);
+        } else if action == Action::DenyAll {
+            deny_all(&request.server, None, model, out);
+        } else if action == Action::NextRequest {
+            let after = pending.get_index_of(&id).map_or(0, |at| at + 1);
+            let mut around = pending.keys().cycle().skip(after).take(pending.len()).copied();
+            match around.find(|other| *other != id && !self.answers.is_sent(*other)) {
+                Some(next) => self.open_answer(next, model, out),
+                None => out.say(ink!("no other request is waiting")),
             }
-            Action::DenyAll => deny_all(&request.server, None, model, out),
-            Action::NextRequest => {
-                let after = pending.get_index_of(&id).map_or(0, |at| at + 1);
-                let mut around = pending.keys().cycle().skip(after).take(pending.len()).copied();
-                match around.find(|other| *other != id && !self.answers.is_sent(*other)) {
-                    Some(next) => self.open_answer(next, model, out),
-                    None => out.say(ink!("no other request is waiting")),
-                }
-            }
-            Action::Draft => self.answers.ask_for_draft(id, model, out),
-            _ => return false,
+        } else if action == Action::Draft {
+            self.answers.ask_for_draft(id, model, out);
+        } else {
+            return false;
         }
         out.mark(Redraw::Now);
         true
@@ -582,7 +584,15 @@ impl Screens {
                 out.say(ink!("rule changed: {} of {}", kind.method(), name));
                 out.effect(Effect::Order(Order::ApprovalRule(server, kind, rule)));
             }
-            _ => {}
+            // The dashboard opens the roots; the others are for an answer that is open.
+            (ApprovalPick::Roots(_), _)
+            | (
+                ApprovalPick::Take(_)
+                | ApprovalPick::Tool(_)
+                | ApprovalPick::SendNext(_)
+                | ApprovalPick::SendOthers,
+                None,
+            ) => {}
         }
     }
 }

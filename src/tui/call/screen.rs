@@ -648,7 +648,7 @@ impl CallScreen {
         match pick {
             CallPick::Entry => {
                 let server = self.subject.server.clone();
-                out.intend(Intent::Pick(Pick::OnServer(Action::CopyEntry, server)));
+                out.intend(Intent::Pick(Pick::CopyEntry(server)));
             }
             CallPick::Page => {
                 let name = file_name(&SafeText::line(&self.subject.canonical()));

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use crate::action::ServerAction;
 use crate::call::WhyCall;
 use crate::effect::{ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use crate::glyph::state_role;
@@ -417,7 +418,7 @@ fn server_fixes(model: &Model, name: &ServerName, lines: &[SafeText]) -> Vec<Why
     if let Some(request) = pending.find(|one| one.server == *name && sign_in(&one.kind)) {
         fixes.push(leave(ink!("sign in"), vec![Intent::Open(Todo::Request(request.id))]));
     } else if !server.state.is_up() && (server.account.is_some() || !server.auth_steps.is_empty()) {
-        let sign_in = vec![Intent::Pick(Pick::OnServer(Action::SignIn, name.clone()))];
+        let sign_in = vec![Intent::Pick(Pick::OnServer(ServerAction::SignIn, name.clone()))];
         fixes.push(leave(ink!("sign in again"), sign_in));
     }
     let down = if server.state.is_up() { &[] } else { server.last_words() };
@@ -464,7 +465,7 @@ fn server_fixes(model: &Model, name: &ServerName, lines: &[SafeText]) -> Vec<Why
 }
 
 fn diagnostics(name: &ServerName) -> WhyFix {
-    let pick = Intent::Pick(Pick::OnServer(Action::BlackBox, name.clone()));
+    let pick = Intent::Pick(Pick::Diagnostics(name.clone()));
     leave(ink!("read all diagnostics of the server"), vec![pick])
 }
 
