@@ -185,7 +185,28 @@ impl Theme {
             *style = depth.adapt(*style);
         }
         self.raised = self.raised.and_then(|raised| depth.adapt(Style::new().bg(raised)).bg);
+        if matches!(depth, ColorDepth::Ansi16 | ColorDepth::Indexed) {
+            self.part_from_grounds();
+        }
         self
+    }
+
+    /// Among few colours the nearest of a line or a hint may be that of its ground, on which it then
+    /// vanishes: it takes the colour of more prominent text.
+    fn part_from_grounds(&mut self) {
+        let resting = self.style(Role::SelectionInactive);
+        let rows = [resting.bg.filter(|_| resting.fg.is_none()), self.style(Role::Input).bg];
+        let both = [self.style(Role::Text).bg, self.raised];
+        for role in [Role::Muted, Role::Faint, Role::Rule] {
+            let on_rows = if role == Role::Rule { [None; 2] } else { rows };
+            let mut grounds = both.into_iter().chain(on_rows).flatten();
+            if let Some(ink) = self.style(role).fg
+                && grounds.any(|ground| ground == ink)
+            {
+                let better = if role == Role::Muted { Role::Text } else { Role::Muted };
+                self.styles[role as usize].fg = self.style(better).fg;
+            }
+        }
     }
 
     /// The ground of popups, between that of the screen and that of a typed line; `None` where the
