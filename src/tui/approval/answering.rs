@@ -321,7 +321,8 @@ impl AnswerScreen {
         self.open_form().is_some()
     }
 
-    /// The draft for copying: its text if the answer is a text, otherwise its JSON.
+    /// The draft for copying: its text if the answer is a text, otherwise its JSON; both where JSON
+    /// was typed that cannot be read, as it is nowhere else.
     pub fn text(&self) -> String {
         let Some(form) = self.form() else { return self.address().unwrap_or_default() };
         let place = match (&self.over, &self.says) {
@@ -331,7 +332,11 @@ impl AnswerScreen {
         };
         let text = form.value().and_then(|value| value.pointer(place)?.as_str());
         let text = text.filter(|_| form.json() != JsonView::Focused);
-        text.map_or_else(|| form.json_text(), str::to_owned)
+        match text {
+            Some(text) if form.has_broken_json() => format!("{text}\n\n{}", form.json_text()),
+            Some(text) => text.to_owned(),
+            None => form.json_text(),
+        }
     }
 
     /// Replaces the text of the form with that of an external editor.

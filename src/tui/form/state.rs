@@ -491,6 +491,11 @@ impl FormState {
         self.json
     }
 
+    /// Whether what was typed as JSON in place of the fields cannot be read.
+    pub fn has_broken_json(&self) -> bool {
+        self.broken_json().is_some()
+    }
+
     /// The whole value as JSON, or the text being typed in its place.
     pub fn json_text(&self) -> String {
         self.broken_json().map_or_else(|| pretty(self.value.as_ref()), |json| json.text.clone())
