@@ -252,6 +252,30 @@ impl ToolHints {
             open_world: hint("openWorldHint"),
         }
     }
+
+    /// What a tool does to its environment, in the words of the specification (MCP 2025-11-25,
+    /// `ToolAnnotations`); empty where it does not say. A tool that is not read-only and not
+    /// destructive performs additive updates alone.
+    pub const fn manner(self) -> &'static str {
+        match (self.read_only, self.destructive) {
+            (Some(true), _) => "read-only",
+            (_, Some(true)) => "destructive",
+            (_, Some(false)) => "additive",
+            (Some(false), None) => "not read-only",
+            (None, None) => "",
+        }
+    }
+
+    /// All that the hints say: the manner, and whether it is idempotent and of an open world.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        let of = |hint: Option<bool>, yes, no| hint.map_or("", |hint| if hint { yes } else { no });
+        let words = [
+            self.manner(),
+            of(self.idempotent, "idempotent", "not idempotent"),
+            of(self.open_world, "open-world", "not open-world"),
+        ];
+        words.into_iter().filter(|word| !word.is_empty())
+    }
 }
 
 /// A prompt (MCP, server features, prompts).

@@ -165,13 +165,15 @@ impl Model {
     }
 
     /// Counts the errors among new log lines. One that comes again, with each attempt say, counts
-    /// once: numbers in it do not matter.
+    /// once: numbers in it do not matter, nor which state of a server has it as its reason.
     pub fn count_errors(&mut self, lines: &[Arc<LogRecord>]) {
         for line in lines.iter().filter(|line| line.level >= LogLevel::Error) {
             if self.unseen_errors.len() >= MAX_UNSEEN_ERRORS {
                 return;
             }
-            let text = line.text.chars().filter(|c| !c.is_ascii_digit());
+            let states = ["crashed: ", "unavailable: "];
+            let reason = states.into_iter().find_map(|state| line.text.strip_prefix(state));
+            let text = reason.unwrap_or(&line.text).chars().filter(|c| !c.is_ascii_digit());
             let text: String = text.take(MAX_ERROR_CHARS).collect();
             let server = line.server.as_ref().map_or("", ServerName::as_str);
             self.unseen_errors.insert(format!("{server} {text}"));

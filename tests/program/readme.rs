@@ -282,3 +282,20 @@ fn every_topic_is_named_and_what_is_named_is_there() {
         assert!(topics.contains(&name), "the README does not name `mcpdeck help {name}`");
     }
 }
+
+#[test]
+fn the_topics_write_keys_as_the_screen_does() {
+    let help = Bench::new().run(&["help"], Duration::from_secs(60)).stdout;
+    let (_, listed) = help.split_once("\nTopics").expect("the topics");
+    let names = listed.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    for name in names {
+        let text = topic(name);
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        let is_foreign = |word: &&str| {
+            let number = word.strip_prefix('F').is_some_and(|n| n.parse::<u8>().is_ok());
+            number || ["Enter", "Esc", "Escape", "PgUp", "PgDn"].contains(word)
+        };
+        let foreign: Vec<&str> = words.filter(is_foreign).collect();
+        assert!(foreign.is_empty(), "{name}: {foreign:?}");
+    }
+}

@@ -22,6 +22,7 @@ mod themes;
 mod typing;
 mod waterfall;
 mod why;
+mod words;
 
 use std::sync::Arc;
 

@@ -217,6 +217,8 @@ pub(super) fn footer(app: &App) -> Vec<FooterKey> {
             // The line being typed is the filter of a list.
             Action::Open if types => ink!("keep"),
             Action::Back if types => ink!("clear"),
+            Action::Back if row.scope == KeyScope::Confirm => ink!("no"),
+            Action::Open if row.scope == KeyScope::Why => ink!("apply"),
             action => app.look.keymap.label(action),
         };
         (row.chords[0].to_string(), label, row.action)

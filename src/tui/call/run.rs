@@ -319,7 +319,7 @@ impl CallRun {
             }
             RunState::Failed(error) => {
                 let ran = self.ended.map(|at| at.since(self.began)).unwrap_or_default();
-                Some((error.code.as_str().to_owned(), ran.as_millis() as u64))
+                Some((failed(error).words, ran.as_millis() as u64))
             }
         }
     }

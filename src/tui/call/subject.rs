@@ -60,17 +60,10 @@ pub struct CallSubject {
 
 impl CallSubject {
     pub fn tool(server: &ServerName, tool: &Tool) -> Self {
-        let manner = match (tool.hints.read_only, tool.hints.destructive) {
-            (Some(true), _) => "read-only",
-            (_, Some(true)) => "destructive",
-            (Some(false), Some(false)) => "additive",
-            (Some(false), None) => "not read-only",
-            (None, _) => "",
-        };
         Self {
             title: tool.title.clone(),
             description: tool.description.clone(),
-            manner,
+            manner: tool.hints.manner(),
             schema: Arc::clone(&tool.input_schema),
             has_app: tool.app().is_some(),
             bytes: tool.raw.to_string().len(),

@@ -8,6 +8,7 @@ use crate::pane::{Cx, Gesture, Out, Ui};
 use crate::pick::{CallPick, Choice, FilterPick, LinePrompt, Pick};
 use crate::prelude::*;
 use crate::screen::{Frame, Screen, is_for_all};
+use crate::widget::pen::fit;
 use crate::widget::{ListState, Pen, TextInput, width};
 
 /// Columns of the reason why a row cannot be picked.
@@ -171,16 +172,33 @@ impl Screen for Palette {
         self.list.render(cx, &self.found[..], (rows, selection), buf, |pen, n| {
             let choice = &self.choices[self.found[n]];
             let role = if choice.disabled.is_some() { Role::Faint } else { Role::Text };
-            let found = find::spans(self.input.text(), choice.words.as_str());
+            let mut found = find::spans(self.input.text(), choice.words.as_str());
             let least = if choice.disabled.is_some() { MIN_REASON_COLUMNS } else { 0 };
             let room = rows.width.saturating_sub(width(&choice.hint).max(least) + 2);
-            pen.found(&choice.words, &found, room, cx.style(role), cx.style(Role::Match)).skip(1);
+            let cut = without_end(choice, room, cx.glyphs.ellipsis);
+            if let Some((_, kept_bytes)) = &cut {
+                found.retain(|part| part.end <= *kept_bytes);
+            }
+            let words = cut.as_ref().map_or(&choice.words, |(words, _)| words);
+            pen.found(words, &found, room, cx.style(role), cx.style(Role::Match)).skip(1);
             match &choice.disabled {
                 Some(reason) => pen.flush_right(reason, cx.style(Role::Faint)),
                 None => pen.flush_right(&choice.hint, cx.style(Role::Key)),
             };
         });
     }
+}
+
+/// The words of a past call without their end, and how many bytes are left of them, where they are too
+/// long: it begins with its name and ends with what matters least, so that not the middle is left out.
+fn without_end(choice: &Choice, cells: u16, ellipsis: &'static str) -> Option<(Ink, usize)> {
+    let Pick::Past(..) = &choice.pick else { return None };
+    let words = choice.words.as_str();
+    if fit(words, cells) == words.len() {
+        return None;
+    }
+    let end = fit(words, cells.saturating_sub(1));
+    Some((ink!("{}{}", Ink::line(&words[..end]), ellipsis), end))
 }
 
 // A prompt for a name or another text. Nothing happens without one, and `esc` changes nothing.

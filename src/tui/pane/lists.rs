@@ -75,12 +75,7 @@ fn tools(server: &ServerView) -> Vec<CatalogEntry> {
 }
 
 fn marks(tool: &Tool) -> Ink {
-    let manner = match (tool.hints.read_only, tool.hints.destructive) {
-        (Some(true), _) => "read-only",
-        (_, Some(true)) => "destructive",
-        (Some(false), Some(false)) => "additive",
-        _ => "",
-    };
+    let manner = tool.hints.manner();
     match (manner, tool.app()) {
         ("", Some(_)) => ink!("app"),
         (manner, Some(_)) => ink!("{} app", manner),
@@ -153,16 +148,9 @@ fn member(line: &SchemaLine, doc: &mut Doc) {
 }
 
 fn hints(tool: &Tool, doc: &mut Doc) {
-    let words = [
-        (tool.hints.read_only, "read-only", "not read-only"),
-        (tool.hints.destructive, "destructive", "not destructive"),
-        (tool.hints.idempotent, "idempotent", "not idempotent"),
-        (tool.hints.open_world, "open world", "closed world"),
-    ];
-    let said = words.iter().filter_map(|(hint, yes, no)| Some(if (*hint)? { *yes } else { *no }));
-    let said: Vec<&str> = said.collect();
-    if !said.is_empty() {
-        doc.text(0, &Ink::line(&format!("annotations: {}", said.join(", "))), Role::Muted);
+    let words: Vec<&str> = tool.hints.words().collect();
+    if !words.is_empty() {
+        doc.text(0, &Ink::line(&format!("annotations: {}", words.join(", "))), Role::Muted);
     }
 }
 

@@ -10,7 +10,7 @@ use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
 use mcpdeck::deck::{News, ResourceUpdates, UpdatedResource};
 use mcpdeck::host::{CacheEntryView, CacheKey, CacheView, HostView, Record};
-use mcpdeck::protocol::{Direction, MessageKind, ServerTask, TrafficRecord};
+use mcpdeck::protocol::{Direction, MessageKind, ServerTask, ToolHints, TrafficRecord};
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::effect::{CallTarget, Effect, Order, ServerCommand};
 use mcpdeck::tui::message::Message;
@@ -48,8 +48,7 @@ pub(super) fn over(all: &Value) -> App {
                     "description": text(e, "description"),
                     "input_schema": e.get("inputSchema").cloned().unwrap_or_default(),
                     "output_schema": null,
-                    "hints": {"readOnly": null, "destructive": null, "idempotent": null,
-                        "openWorld": null}, "raw": e})
+                    "hints": ToolHints::from_tool(e), "raw": e})
             })
             .collect();
         let prompts: Vec<Value> = list("prompts")
