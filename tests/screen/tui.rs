@@ -13,6 +13,7 @@ mod frame;
 mod import;
 mod inbox;
 mod keys;
+mod mends;
 mod mouse;
 mod pictures;
 mod policy;

@@ -23,7 +23,7 @@ use crate::tui::driver::{ARRIVED, Driver};
 const CALL: CallId = CallId(41);
 
 /// A driver with the first tool of the catalogue called.
-fn calling() -> (Driver, CallToken) {
+pub fn calling() -> (Driver, CallToken) {
     let mut driver = Driver::new();
     driver.keys("2");
     super::draw(&mut driver.app, 120, 40);
