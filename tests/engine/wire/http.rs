@@ -657,7 +657,7 @@ fn megabyte() -> String {
 async fn a_flood_of_events_is_read_at_a_limited_rate_reported_once_and_holds_up_no_answer() {
     let mut rig = rig();
     let web = Web::serve(|request| match (request.verb.as_str(), request.method()) {
-        ("GET", _) => Reply::Flood(megabyte(), 125),
+        ("GET", _) => Reply::Flood(megabyte(), 2_000),
         (_, "tools/call") => Reply::json(&answer(&request.message, &text("in between"))),
         _ => legacy(&request),
     })
@@ -675,11 +675,17 @@ async fn a_flood_of_events_is_read_at_a_limited_rate_reported_once_and_holds_up_
     let took = began.elapsed();
     assert!(took > Duration::from_millis(2_200), "115 MB in {took:?}");
     assert!(calls > 10, "{calls} calls while the flood was read");
-    let findings = rig.findings().await;
-    let learned = findings.iter().filter(|finding| finding.kind == FindingKind::Flood).count();
-    // On a busy machine the server may send less than is allowed: then nothing was held back.
-    let was_slow = took > Duration::from_secs(3);
-    assert!(learned == 1 || learned == 0 && was_slow, "{learned} of {}, {took:?}", findings.len());
+    // A flood is one that was held back for a second. On a busy machine the server may need longer for
+    // that: what it sends more slowly than it is read is none.
+    let mut floods = 0;
+    while floods == 0 && read < 1_900 << 20 {
+        connected.session.request(echo("a"), call(calls).context).await.unwrap();
+        calls += 1;
+        read = rig.context.bytes.totals().0;
+        let found = rig.findings().await;
+        floods += found.iter().filter(|finding| finding.kind == FindingKind::Flood).count();
+    }
+    assert!(floods == 1 || read >= 1_900 << 20, "{floods} in {read} bytes");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
