@@ -6,9 +6,11 @@ mod names;
 mod providers;
 mod texts;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
+use aho_corasick::AhoCorasick;
 use serde_json::Value;
 
 use super::expect::{Budgets, Expectations};
@@ -124,7 +126,8 @@ pub fn assess(
     early: Vec<EarlyFindings>,
 ) -> Assessment {
     let Measure { expectations, lock: locked, known, providers, .. } = measure;
-    let is_known = |name: &str| known.iter().any(|k| k == name);
+    let known: HashSet<&str> = known.iter().map(String::as_str).collect();
+    let is_known = |name: &str| known.contains(name);
     let mut overall = same_names(subjects);
     overall.extend(names::total(subjects, &expectations.budgets));
     overall.extend(providers::total(subjects, providers));
@@ -132,9 +135,11 @@ pub fn assess(
     overall.extend(expectations.missing_servers(is_known));
     overall.extend(locked.into_iter().flat_map(|locked| lock::stale(locked, is_known)));
     let mut servers = look_alikes(subjects);
-    for ((subject, found), early) in subjects.iter().zip(&mut servers).zip(early) {
+    let tools = ToolNames::new(subjects);
+    for (place, (subject, early)) in subjects.iter().zip(early).enumerate() {
+        let found = &mut servers[place];
         found.extend(early.calls);
-        found.extend(shadowing(subject, subjects));
+        found.extend(shadowing((place, subject), subjects, &tools));
         found.extend(expectations.compare(subject));
         found.extend(locked.into_iter().flat_map(|locked| lock::compare(locked, subject)));
         found.extend(conduct::check(subject));
@@ -200,14 +205,54 @@ fn look_alikes(subjects: &[CheckSubject]) -> Vec<Vec<CheckFinding>> {
     all
 }
 
+/// The distinctive names of all tools, to be found in the texts of other servers in one pass.
+struct ToolNames<'s> {
+    names: Vec<&'s str>,
+    /// Who has each, as places in the list of subjects.
+    owners: Vec<Vec<usize>>,
+    finder: Option<AhoCorasick>,
+}
+
+impl<'s> ToolNames<'s> {
+    fn new(subjects: &'s [CheckSubject]) -> Self {
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        let (mut names, mut owners) = (Vec::new(), Vec::<Vec<usize>>::new());
+        for (owner, subject) in subjects.iter().enumerate() {
+            for tool in subject.tools().filter(|tool| is_distinctive(tool.id())) {
+                let place = *places.entry(tool.id()).or_insert_with(|| {
+                    names.push(tool.id());
+                    owners.push(Vec::new());
+                    names.len() - 1
+                });
+                if owners[place].last() != Some(&owner) {
+                    owners[place].push(owner);
+                }
+            }
+        }
+        // Names are bounded by the lists; what is more than the finder takes is not looked for.
+        let finder = (subjects.len() > 1).then(|| AhoCorasick::new(&names).ok()).flatten();
+        Self { names, owners, finder }
+    }
+
+    /// The names that a text mentions as whole words, each once.
+    fn mentioned(&self, text: &str) -> BTreeSet<usize> {
+        let hits = self.finder.iter().flat_map(|finder| finder.find_overlapping_iter(text));
+        let whole = hits.filter(|hit| is_whole_word(text, hit.range()));
+        whole.map(|hit| hit.pattern().as_usize()).collect()
+    }
+}
+
 /// Texts of a server that mention a tool only another one has.
-fn shadowing(subject: &CheckSubject, subjects: &[CheckSubject]) -> Vec<CheckFinding> {
+fn shadowing(
+    (place, subject): (usize, &CheckSubject),
+    subjects: &[CheckSubject],
+    all: &ToolNames<'_>,
+) -> Vec<CheckFinding> {
     let own: BTreeSet<&str> = subject.tools().map(|tool| tool.id()).collect();
-    let texts: Vec<(String, &str)> = subject
+    let texts = subject
         .entries()
         .filter_map(|entry| Some((entry.place(), entry.text("description")?)))
-        .chain(subject.instructions.as_deref().map(|text| ("instructions".to_owned(), text)))
-        .collect();
+        .chain(subject.instructions.as_deref().map(|text| ("instructions".to_owned(), text)));
     // Two entries for the same server mention the same tools, which a filter or version may hide.
     let maker =
         |subject: &CheckSubject| subject.server_info.as_ref().map(|info| info["name"].clone());
@@ -220,13 +265,13 @@ fn shadowing(subject: &CheckSubject, subjects: &[CheckSubject]) -> Vec<CheckFind
     };
     let known = |name: &str| own.iter().any(|of| *of == name || parts(name, of));
     let mut found = Vec::new();
-    for other in subjects.iter().filter(|other| other.name != subject.name && !sibling(other)) {
-        for tool in other.tools().filter(|tool| is_distinctive(tool.id()) && !known(tool.id())) {
-            let (tool, owner) = (tool.id(), brief(&other.name, 40));
-            for (place, _) in texts.iter().filter(|(_, text)| mentions(text, tool)) {
-                let message =
-                    format!("speaks about `{}`, a tool of server `{owner}`", brief(tool, 80));
-                found.push(finding("name/shadow", place.clone(), message));
+    for (at, text) in texts {
+        for tool in all.mentioned(text).into_iter().filter(|tool| !known(all.names[*tool])) {
+            let others = all.owners[tool].iter().filter(|owner| **owner != place);
+            for owner in others.map(|owner| &subjects[*owner]).filter(|other| !sibling(other)) {
+                let (tool, owner) = (brief(all.names[tool], 80), brief(&owner.name, 40));
+                let message = format!("speaks about `{tool}`, a tool of server `{owner}`");
+                found.push(finding("name/shadow", at.clone(), message));
             }
         }
     }
@@ -241,11 +286,9 @@ fn is_distinctive(name: &str) -> bool {
     name.len() >= 5 && (joined || camel)
 }
 
-fn mentions(text: &str, name: &str) -> bool {
+fn is_whole_word(text: &str, at: Range<usize>) -> bool {
     let part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
-    text.match_indices(name).any(|(at, _)| {
-        let before = text[..at].chars().next_back();
-        let after = text[at + name.len()..].chars().next();
-        !before.is_some_and(part) && !after.is_some_and(part)
-    })
+    let before = text[..at.start].chars().next_back();
+    let after = text[at.end..].chars().next();
+    !before.is_some_and(part) && !after.is_some_and(part)
 }
