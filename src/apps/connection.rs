@@ -329,10 +329,10 @@ impl AppConnection {
             "ping" => Ok(json!({})),
             "ui/request-display-mode" => Ok(self.show_as(params).await?),
             "resources/list" => Ok(self.list("resources", |all| {
-                all.resources.iter().map(|one| (*one.raw).clone()).collect()
+                all.resources.iter().map(|one| one.raw.value.clone()).collect()
             })),
             "resources/templates/list" => Ok(self.list("resourceTemplates", |all| {
-                all.templates.iter().map(|one| (*one.raw).clone()).collect()
+                all.templates.iter().map(|one| one.raw.value.clone()).collect()
             })),
             "ui/message" | "ui/update-model-context" => {
                 Err((RpcCode::SERVER_ERROR, "there is no conversation here".to_owned()))
@@ -367,7 +367,7 @@ impl AppConnection {
         let version = params["protocolVersion"].as_str();
         let version = version.filter(|version| KNOWN_VERSIONS.contains(version));
         let mut context = self.surroundings();
-        context["toolInfo"] = json!({"tool": self.app.call.tool.raw});
+        context["toolInfo"] = json!({"tool": self.app.call.tool.raw.value});
         json!({
             "protocolVersion": version.unwrap_or(VERSION),
             "hostInfo": {"name": "mcpdeck", "version": env!("CARGO_PKG_VERSION")},

@@ -145,7 +145,7 @@ impl AppListener {
         let view = host.snapshot();
         let resources = view.servers.get(&server).map(|server| &server.capabilities.resources);
         let listed = resources.and_then(|all| all.iter().find(|one| &*one.uri == uri));
-        let listed = listed.map(|one| &*one.raw);
+        let listed = listed.map(|one| &one.raw.value);
         let document = AppDocument::from_result(uri, &read.result, listed);
         let document = document.map_err(|why| {
             Error::new(ErrorCode::Protocol, format!("the app cannot be shown: {why}"))

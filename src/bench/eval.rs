@@ -178,8 +178,8 @@ pub async fn evaluate(
     for entry in &mut catalog.tools {
         let name = canonical_name(&entry.server, &entry.tool.name);
         if let Some(text) = plan.descriptions.get(&name) {
-            let mut raw = Value::clone(&entry.tool.raw);
-            raw["description"] = text.as_str().into();
+            let mut raw = json::WrittenValue::clone(&entry.tool.raw);
+            raw.insert("description", text.as_str().into());
             entry.tool = Arc::new(entry.tool.with_definition(raw));
         }
     }

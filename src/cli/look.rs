@@ -13,6 +13,7 @@ use super::output::ExitStatus;
 use super::{deck, load, login, outcome, output, values};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
+use base::text::json::WrittenValue;
 use base::{SafeText, ServerName};
 use config::TransportKind;
 use host::{HostView, ServerState, ServerView};
@@ -43,7 +44,7 @@ pub fn list(common: &Common, args: &ListArgs, telemetry: &Telemetry) -> ExitStat
 fn show(
     invocation: Invocation<'_>,
     (servers, as_json): (&[String], bool),
-    object: impl Fn(&HostView) -> Value,
+    object: impl Fn(&HostView) -> WrittenValue,
     text: impl Fn(&HostView, &LeftOut) -> String,
 ) -> ExitStatus {
     let need = Need::Servers(servers.to_vec());
@@ -55,7 +56,7 @@ fn show(
             return output::print(&text(&view, left_out), exit);
         }
         let mut object = object(&view);
-        add_left_out(&mut object, left_out);
+        add_left_out(&mut object.value, left_out);
         output::json_line(&object, exit)
     });
     done.unwrap_or_else(|error| failure(&error, as_json))
@@ -197,16 +198,19 @@ fn section(out: &mut String, kind: ListKind, rows: &[ListedRow<'_>], long: bool)
     }
 }
 
-fn list_json(view: &HostView, args: &ListArgs) -> Value {
+fn list_json(view: &HostView, args: &ListArgs) -> WrittenValue {
     let servers = view.servers.values().map(|server| {
-        let mut object = status_json(server);
+        let mut object = WrittenValue::from(status_json(server));
         for kind in shown(args) {
             let entries = server.capabilities.entries(kind).into_iter();
-            object[kind.key()] = entries.map(|(_, raw)| (**raw).clone()).collect();
+            let entries = entries.map(|(_, raw)| WrittenValue::clone(raw)).collect();
+            object.insert_written(kind.key(), entries);
         }
         object
     });
-    json!({"servers": servers.collect::<Vec<_>>()})
+    let mut all = WrittenValue::from(json!({}));
+    all.insert_written("servers", servers.collect());
+    all
 }
 
 /// `mcpdeck status`
@@ -231,7 +235,7 @@ pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit
             }
             object
         });
-        json!({"servers": servers.collect::<Vec<_>>(), "containment": containment()})
+        json!({"servers": servers.collect::<Vec<_>>(), "containment": containment()}).into()
     };
     let text = |view: &HostView, left_out: &LeftOut| {
         let mut text = status_text(view, left_out);

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::{Args, Subcommand, ValueEnum};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::output::{self, ExitStatus};
 use ::deck::{MAX_LOCAL_LINE, NATIVE_MESSAGES, local_sockets, parse_json};
 use base::SafeText;
 use base::state::StateFile;
 use base::text::cut;
+use base::text::json::WrittenValue;
 use config::Environment;
 use host::OutsideCode;
 
@@ -160,7 +161,7 @@ fn bridge(state: &Path) -> io::Result<()> {
 }
 
 /// Reads one frame: its length in four bytes of native byte order, then JSON.
-fn frame(input: &mut impl Read) -> io::Result<Option<Value>> {
+fn frame(input: &mut impl Read) -> io::Result<Option<WrittenValue>> {
     let mut length = [0; 4];
     match input.read_exact(&mut length) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -172,15 +173,18 @@ fn frame(input: &mut impl Read) -> io::Result<Option<Value>> {
     }
     let mut text = vec![0; length as usize];
     input.read_exact(&mut text)?;
-    Ok(Some(serde_json::from_slice(&text).unwrap_or_default()))
+    let text = str::from_utf8(&text).unwrap_or_default();
+    Ok(Some(WrittenValue::parse(text).unwrap_or_default()))
 }
 
-fn error(request: &Value, code: OutsideCode, message: &str) -> Value {
+fn error(request: &WrittenValue, code: OutsideCode, message: &str) -> WrittenValue {
     let error = json!({"code": code, "message": message});
-    json!({"type": "error", "request_id": request["request_id"], "error": error})
+    let mut reply = WrittenValue::from(json!({"type": "error", "error": error}));
+    reply.insert_written("request_id", request.part("/request_id"));
+    reply
 }
 
-fn reply(state: &Path, request: &Value) -> Value {
+fn reply(state: &Path, request: &WrittenValue) -> WrittenValue {
     let kind = request["type"].as_str().unwrap_or_default();
     // The socket accepts more message types than an extension may send.
     if !NATIVE_MESSAGES.contains(&kind) {
@@ -192,17 +196,17 @@ fn reply(state: &Path, request: &Value) -> Value {
     reply.unwrap_or_else(|| error(request, OutsideCode::ServerUnavailable, missing))
 }
 
-fn ask(socket: &Path, request: &Value) -> io::Result<Value> {
+fn ask(socket: &Path, request: &WrittenValue) -> io::Result<WrittenValue> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.write_all(format!("{request}\n").as_bytes())?;
-    let mut line = Vec::new();
-    BufReader::new(stream.take(MAX_LOCAL_LINE)).read_until(b'\n', &mut line)?;
-    Ok(serde_json::from_slice(&line)?)
+    stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(stream.take(MAX_LOCAL_LINE)).read_line(&mut line)?;
+    WrittenValue::parse(&line).map_err(io::Error::other)
 }
 
 /// Sends a message; one above [`MAX_MESSAGE_BYTES`] is sent in parts whose texts concatenate to it.
-fn send(output: &Mutex<io::Stdout>, reply: &Value) -> io::Result<()> {
-    let text = reply.to_string();
+fn send(output: &Mutex<io::Stdout>, reply: &WrittenValue) -> io::Result<()> {
+    let text = serde_json::to_string(reply)?;
     let write = |text: &str| {
         let mut output = output.lock();
         output.write_all(&(text.len() as u32).to_ne_bytes())?;
@@ -220,11 +224,10 @@ fn send(output: &Mutex<io::Stdout>, reply: &Value) -> io::Result<()> {
         rest = &rest[part.len()..];
     }
     for (index, part) in parts.iter().enumerate() {
-        let part = json!({
-            "type": "host_part", "request_id": reply["request_id"], "index": index,
-            "count": parts.len(), "text": part,
-        });
-        write(&part.to_string())?;
+        let part = json!({"type": "host_part", "index": index, "count": parts.len(), "text": part});
+        let mut part = WrittenValue::from(part);
+        part.insert_written("request_id", reply.part("/request_id"));
+        write(&serde_json::to_string(&part)?)?;
     }
     Ok(())
 }

@@ -166,7 +166,9 @@ pub fn trace_context() -> TraceContext {
         Some((key.to_owned(), Value::from(value)))
     });
     let more: Map<String, Value> = more.collect();
-    TraceContext { parent: Some(parent), more: (!more.is_empty()).then(|| Arc::new(more)) }
+    let more = (!more.is_empty())
+        .then(|| protocol::CallerMeta { members: more, ..protocol::CallerMeta::default() });
+    TraceContext { parent: Some(parent), more: more.map(Arc::new) }
 }
 
 /// Runs `work`; retries with all servers when the only one started no longer has the target.

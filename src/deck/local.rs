@@ -25,6 +25,7 @@ use super::order::{CallRequest, Operated, Order};
 use super::policy::PolicyKeeper;
 use base::notices::notify;
 use base::state::StateFolder;
+use base::text::json::WrittenValue;
 use config::error::{Error, ErrorCode};
 use host::{CallOptions, Host};
 
@@ -119,19 +120,20 @@ impl Local {
             if line.pop() != Some(b'\n') {
                 return Ok(());
             }
-            let request: Value = serde_json::from_slice(&line).unwrap_or_default();
+            let text = str::from_utf8(&line).unwrap_or_default();
+            let request = WrittenValue::parse(text).unwrap_or_default();
             let kind = request["type"].as_str().unwrap_or_default();
             if kind == "follow" {
                 return self.follow(read, write).await;
             }
             let reply = async {
                 match kind {
-                    "order" => order(self, &request).await,
-                    "callId" => Ok(json!({ "id": self.host.next_call_id() })),
-                    "call" => call(self, &request).await,
+                    "order" => order(self, &request).await.map(WrittenValue::from),
+                    "callId" => Ok(json!({ "id": self.host.next_call_id() }).into()),
+                    "call" => call(self, &request).await.map(WrittenValue::from),
                     _ => Ok(native::reply(self, kind, &request).await),
                 }
-                .unwrap_or_else(|error| failed(&error))
+                .unwrap_or_else(|error| failed(&error).into())
             };
             let reply = tokio::select! {
                 biased;

@@ -174,7 +174,7 @@ impl LockedServer {
     pub fn from_view(server: &ServerView) -> Self {
         let session = server.session.as_deref();
         let entries = ListKind::ALL.into_iter().flat_map(|kind| {
-            server.capabilities.entries(kind).into_iter().map(move |(_, raw)| (kind, &**raw))
+            server.capabilities.entries(kind).into_iter().map(move |(_, raw)| (kind, &raw.value))
         });
         let instructions = session.and_then(|session| session.instructions.as_deref());
         Self::new(session.map(|session| &*session.server_info), instructions, entries)

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::search::ToolIndex;
 use base::ServerName;
+use base::text::json::WrittenValue;
 use host::{
     HostView, InForce, OverlayConfig, Principal, ServerState, ServerView, TargetKind, exposed_name,
     hashed_name, resolve_name,
@@ -24,7 +25,7 @@ pub(crate) struct ClientEntry {
     /// Its name or URI there.
     pub original: Arc<str>,
     /// The definition as the server sent it, under the client's name.
-    pub raw: Value,
+    pub raw: WrittenValue,
 }
 
 /// Everything a client may see, by list.
@@ -138,9 +139,10 @@ impl ClientCatalog {
                 if out.names.contains_key(&(kind, name.clone())) {
                     name = hashed_name(&name, &format!("{server}\0{original}"));
                 }
+                let numbers = raw.numbers.clone();
                 let mut raw = match &overlay {
                     Some(overlay) => overlay.definition(raw),
-                    None => (**raw).clone(),
+                    None => raw.value.clone(),
                 };
                 if let Some(object) = raw.as_object_mut() {
                     object.insert("name".to_owned(), json!(name));
@@ -164,6 +166,7 @@ impl ClientCatalog {
                 let list = if is_tool { &mut out.tools } else { &mut out.prompts };
                 out.names.insert((kind, name.clone()), list.len());
                 let (server, original) = (server.clone(), Arc::clone(original));
+                let raw = WrittenValue { value: raw, numbers };
                 list.push(ClientEntry { name, server, original, raw });
             }
             for resource in &capabilities.resources {
@@ -180,7 +183,7 @@ impl ClientCatalog {
 
     /// The index of the tools, by their places.
     pub fn index(&self) -> &ToolIndex {
-        let tools = self.tools.iter().map(|it| (&it.server, &*it.original, &it.raw));
+        let tools = self.tools.iter().map(|it| (&it.server, &*it.original, &it.raw.value));
         self.index.get_or_init(|| ToolIndex::new(tools))
     }
 
@@ -213,7 +216,7 @@ impl ClientCatalog {
 }
 
 impl ClientEntry {
-    fn of_uri(server: &ServerName, uri: &Arc<str>, raw: Value) -> Self {
+    fn of_uri(server: &ServerName, uri: &Arc<str>, raw: WrittenValue) -> Self {
         Self { name: uri.to_string(), server: server.clone(), original: Arc::clone(uri), raw }
     }
 }

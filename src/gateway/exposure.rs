@@ -1,6 +1,7 @@
 //! What a client's list of tools holds: every tool that it may see, or a search among them and what
 //! it has found (`"expose"` of a profile).
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::catalog::{ClientCatalog, ClientEntry};
@@ -8,6 +9,7 @@ use super::found::ToolListing;
 use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::Client;
+use base::text::json::WrittenValue;
 use host::{AccessScope, PolicyAction, TargetKind, ToolExposure, exposed_name};
 use protocol::is_for_models;
 
@@ -99,10 +101,10 @@ pub(super) fn own_tools(listing: &ToolListing) -> Vec<Value> {
 
 /// A definition under the name by which it is called here: a tool that has the name of one of our
 /// own is called by its whole name.
-pub(super) fn listed(listing: &ToolListing, entry: &ClientEntry) -> Value {
+pub(super) fn listed(listing: &ToolListing, entry: &ClientEntry) -> WrittenValue {
     let mut raw = entry.raw.clone();
     if listing.is_search() {
-        raw["name"] = json!(called(entry));
+        raw.insert("name", json!(called(entry)));
     }
     raw
 }
@@ -231,7 +233,7 @@ pub(super) fn own_call(
         OwnTool::Call => {
             client.allows(AccessScope::ToolsCall).map(|()| match inner_call(arguments) {
                 Ok((name, arguments)) => OwnCall::Forward { name, arguments },
-                Err(why) => OwnCall::Answer(text_result(Err(why))),
+                Err(why) => OwnCall::Answer(text_result(Err::<Value, _>(why))),
             })
         }
     };
@@ -271,7 +273,7 @@ fn describe_tool(
     gateway: &Gateway,
     client: &Client,
     arguments: &Map<String, Value>,
-) -> Result<Value, String> {
+) -> Result<WrittenValue, String> {
     only(arguments, &["name"])?;
     let name = text(arguments, "name")?.ok_or("`name` is missing: a text")?;
     let (view, principal) = (gateway.host.snapshot(), client.principal());
@@ -280,7 +282,7 @@ fn describe_tool(
         gateway.host.is_visible(&principal, &entry.server, (TargetKind::Tool, &entry.original))
     };
     if let Some(own) = OwnTool::from_name(&name) {
-        return Ok(own.definition());
+        return Ok(own.definition().into());
     }
     let entry = catalog.named(TargetKind::Tool, &name, is_seen).filter(|entry| is_seen(entry));
     let Some(entry) = entry else {
@@ -290,7 +292,7 @@ fn describe_tool(
         return Err(refused.map_or(absent, |(_, outside)| outside.message().to_owned()));
     };
     let mut raw = entry.raw.clone();
-    raw["name"] = json!(called(entry));
+    raw.insert("name", json!(called(entry)));
     gateway.found.of_client(client).add(&[entry]);
     Ok(raw)
 }
@@ -331,9 +333,10 @@ fn only(arguments: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
     }
 }
 
-fn text_result(done: Result<Value, String>) -> Value {
-    let (text, is_error) = match done {
-        Ok(value) => (value.to_string(), false),
+fn text_result(done: Result<impl Serialize, String>) -> Value {
+    let written = done.and_then(|it| serde_json::to_string(&it).map_err(|why| why.to_string()));
+    let (text, is_error) = match written {
+        Ok(text) => (text, false),
         Err(why) => (why, true),
     };
     let mut out = json!({"content": [{"type": "text", "text": text}]});
@@ -429,7 +432,7 @@ mod tests {
             },
         }});
         let (server, original) = (ServerName::new(server), Arc::from(name));
-        ClientEntry { name: name.to_owned(), server, original, raw }
+        ClientEntry { name: name.to_owned(), server, original, raw: raw.into() }
     }
 
     #[test]

@@ -127,7 +127,7 @@ mod tests {
 
     fn entry(server: &str, name: &str) -> ClientEntry {
         let (server, original) = (ServerName::new(server), Arc::from(name));
-        ClientEntry { name: name.to_owned(), server, original, raw: json!({}) }
+        ClientEntry { name: name.to_owned(), server, original, raw: json!({}).into() }
     }
 
     #[test]

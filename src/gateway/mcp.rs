@@ -54,8 +54,8 @@ use host::{
     fit_template, parse_traceparent,
 };
 use protocol::{
-    APP_URIS, APPS_EXTENSION, Answer, CLIENT_NAME, HOPS_KEY, RequestKind, app_of, is_for_models,
-    vendor_meta,
+    APP_URIS, APPS_EXTENSION, Answer, CLIENT_NAME, CallerMeta, HOPS_KEY, RequestKind, app_of,
+    is_for_models, vendor_meta,
 };
 
 /// Queue size for progress notifications of one call; further ones are dropped.
@@ -191,21 +191,22 @@ impl Face {
             }
             let mut raw = entry.raw.clone();
             for key in ["uri", "uriTemplate"] {
-                if let Some(uri) = raw.get_mut(key) {
+                if let Some(uri) = raw.value.get_mut(key) {
                     *uri = own_uri(&entry.server, &entry.name).into();
                 }
             }
             raw
         });
-        let entries = own_tools(&shown).into_iter().chain(entries);
-        let entries: Vec<Value> = if context.client_info().as_ref().is_some_and(is_deck) {
+        let own = own_tools(&shown).into_iter().map(WrittenValue::from);
+        let entries = own.chain(entries);
+        let entries: WrittenValue = if context.client_info().as_ref().is_some_and(is_deck) {
             // Limits hops: entries of decks that list each other would otherwise multiply.
             let near = entries.filter_map(|mut raw| {
                 let hops = raw["_meta"][HOPS_KEY].as_u64().unwrap_or(0);
                 if hops >= MAX_HOPS {
                     return None;
                 }
-                let meta = raw.as_object_mut()?.entry("_meta").or_insert_with(|| json!({}));
+                let meta = raw.value.as_object_mut()?.entry("_meta").or_insert_with(|| json!({}));
                 meta.as_object_mut()?.insert(HOPS_KEY.to_owned(), json!(hops + 1));
                 Some(raw)
             });
@@ -213,12 +214,12 @@ impl Face {
         } else {
             entries.collect()
         };
-        let mut list = json!({});
-        list[key] = entries.into();
+        let mut list = WrittenValue::from(json!({}));
+        list.insert_written(key, entries);
         if is_modern(context) {
-            list["resultType"] = json!("complete");
-            list["ttlMs"] = json!(0);
-            list["cacheScope"] = json!("private");
+            list.insert("resultType", json!("complete"));
+            list.insert("ttlMs", json!(0));
+            list.insert("cacheScope", json!("private"));
         }
         Whole::leave(&context.extensions, list);
         Ok(T::default())
@@ -630,8 +631,10 @@ fn no_such(what: &str, uri: &str, failed: Option<&Error>, client: &Client) -> Er
 }
 
 /// What a client put into `_meta` of its request for the server.
-fn meta_of(context: &RequestContext<RoleServer>) -> Option<Arc<serde_json::Map<String, Value>>> {
-    Some(Arc::new(vendor_meta(json!(context.meta).as_object()?.clone())))
+fn meta_of(context: &RequestContext<RoleServer>) -> Option<Arc<CallerMeta>> {
+    let members = vendor_meta(json!(context.meta).as_object()?.clone());
+    let numbers = SentNumbers::sent(&context.extensions, "/_meta");
+    Some(Arc::new(CallerMeta { members, numbers: numbers.unwrap_or_default() }))
 }
 
 /// Whether a client is another deck.
@@ -793,7 +796,7 @@ impl ServerHandler for Face {
         let client = self.known(&context).await?;
         let (mut called, mut arguments) = (request.name.into_owned(), request.arguments);
         let own = arguments.get_or_insert_default();
-        let mut numbers = SentNumbers::sent(&context.extensions);
+        let mut numbers = SentNumbers::sent(&context.extensions, "/arguments");
         if let Some(own) = own_call(&self.gateway, &client, &called, own) {
             match own? {
                 OwnCall::Answer(result) => {
@@ -1027,8 +1030,9 @@ impl ServerHandler for Face {
 
     /// The schema that mirrored parameters in headers are checked against (2026-07-28).
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        serde_json::from_value(self.catalog().named(TargetKind::Tool, name, |_| true)?.raw.clone())
-            .ok()
+        let catalog = self.catalog();
+        let entry = catalog.named(TargetKind::Tool, name, |_| true)?;
+        serde_json::from_value(entry.raw.value.clone()).ok()
     }
 
     async fn set_level(

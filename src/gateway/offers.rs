@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::catalog::{ClientEntry, own_uri};
 use super::mcp::McpOperation;
 use super::outside::Outside;
-use super::rest::{RestAnswer, absent_path, body, options};
+use super::rest::{absent_path, body, defined, list_of, options};
 use super::state::Gateway;
 use super::tokens::Client;
 use base::text::json::WrittenValue;
@@ -21,27 +21,23 @@ use host::{AccessScope, CallOptions, CallOutcome, PolicyAction, TargetKind};
 pub(crate) async fn prompts(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
-) -> RestAnswer {
+) -> Result<Json<WrittenValue>, Outside> {
     client.allows(AccessScope::PromptsGet)?;
     gateway.started().await;
     let view = gateway.host.snapshot();
     let catalog = gateway.catalog(&client, &view);
     let prompts = gateway.seen_by(&client, TargetKind::Prompt, &catalog.prompts).map(|entry| {
-        json!({
-            "name": entry.name,
-            "server": entry.server,
-            "prompt": entry.original,
-            "definition": entry.raw,
-        })
+        let (name, server, original) = (&entry.name, &entry.server, &entry.original);
+        defined(json!({"name": name, "server": server, "prompt": original}), entry)
     });
-    Ok(Json(json!({ "prompts": prompts.collect::<Vec<_>>() })))
+    Ok(Json(list_of("prompts", prompts.collect())))
 }
 
 /// `GET /resources`: every visible resource, by the URI under which it is read.
 pub(crate) async fn resources(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
-) -> RestAnswer {
+) -> Result<Json<WrittenValue>, Outside> {
     by_uri(&gateway, &client, "resources", false).await
 }
 
@@ -49,11 +45,16 @@ pub(crate) async fn resources(
 pub(crate) async fn templates(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
-) -> RestAnswer {
+) -> Result<Json<WrittenValue>, Outside> {
     by_uri(&gateway, &client, "templates", true).await
 }
 
-async fn by_uri(gateway: &Gateway, client: &Client, key: &str, is_template: bool) -> RestAnswer {
+async fn by_uri(
+    gateway: &Gateway,
+    client: &Client,
+    key: &str,
+    is_template: bool,
+) -> Result<Json<WrittenValue>, Outside> {
     client.allows(AccessScope::ResourcesRead)?;
     gateway.started().await;
     let catalog = gateway.catalog(client, &gateway.host.snapshot());
@@ -64,12 +65,9 @@ async fn by_uri(gateway: &Gateway, client: &Client, key: &str, is_template: bool
             let is_first = known.insert(entry.name.as_str());
             let uri =
                 if is_first { entry.name.clone() } else { own_uri(&entry.server, &entry.name) };
-            json!({"uri": uri, "server": entry.server, "definition": entry.raw})
+            defined(json!({"uri": uri, "server": entry.server}), entry)
         });
-    let listed: Vec<Value> = listed.collect();
-    let mut out = json!({});
-    out[key] = listed.into();
-    Ok(Json(out))
+    Ok(Json(list_of(key, listed.collect())))
 }
 
 /// The body of `POST /prompts/{name}/get`.
@@ -81,7 +79,7 @@ pub(crate) struct PromptBody {
     timeout: Option<f64>,
     /// For the server.
     #[serde(rename = "_meta")]
-    meta: Option<Map<String, Value>>,
+    meta: Option<WrittenValue>,
 }
 
 /// `POST /prompts/{name}/get`: gets a prompt.
@@ -114,7 +112,7 @@ pub(crate) struct ReadBody {
     timeout: Option<f64>,
     /// For the server.
     #[serde(default, rename = "_meta")]
-    meta: Option<Map<String, Value>>,
+    meta: Option<WrittenValue>,
 }
 
 /// `POST /resources/read`: reads a resource that is listed, or that a template fits.

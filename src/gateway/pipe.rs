@@ -169,7 +169,7 @@ mod tests {
         let message = pipe.receive().await.expect("a message");
         let ClientJsonRpcMessage::Request(request) = message else { panic!("{message:?}") };
         let extensions = rmcp::model::GetExtensions::extensions(&request.request);
-        let numbers = SentNumbers::sent(extensions).expect("kept");
+        let numbers = SentNumbers::sent(extensions, "/arguments").expect("kept");
         assert_eq!(numbers.iter().collect::<Vec<_>>(), [("/n", number)]);
     }
 }

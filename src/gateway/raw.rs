@@ -87,7 +87,8 @@ pub(crate) fn splice(response: Response, whole: Whole) -> Response {
     })
 }
 
-/// The numbers of a request's arguments that a JSON value cannot hold. Passed along like [`Whole`].
+/// The numbers of a request's parameters that a JSON value cannot hold. Passed along like
+/// [`Whole`].
 #[derive(Clone, Debug)]
 pub(crate) struct SentNumbers(Arc<WrittenNumbers>);
 
@@ -99,7 +100,7 @@ impl SentNumbers {
     /// That there are too many of them.
     pub fn read(message: &[u8]) -> Result<Option<(String, Self)>, String> {
         let Ok(text) = std::str::from_utf8(message) else { return Ok(None) };
-        let numbers = WrittenNumbers::changed_in(text)?.below("/params/arguments");
+        let numbers = WrittenNumbers::changed_in(text)?.below("/params");
         let readable = within_range(text);
         if numbers.is_empty() && matches!(readable, Cow::Borrowed(_)) {
             return Ok(None);
@@ -107,10 +108,12 @@ impl SentNumbers {
         Ok(Some((readable.into_owned(), Self(Arc::new(numbers)))))
     }
 
-    /// Those of the request that has these extensions.
-    pub fn sent(extensions: &Extensions) -> Option<Arc<WrittenNumbers>> {
+    /// Those of the request that has these extensions, of one of its parameters: `/arguments`,
+    /// `/_meta`.
+    pub fn sent(extensions: &Extensions, parameter: &str) -> Option<Arc<WrittenNumbers>> {
         let over_http = || extensions.get::<Parts>()?.extensions.get::<Self>();
-        extensions.get::<Self>().or_else(over_http).map(|sent| Arc::clone(&sent.0))
+        let sent = extensions.get::<Self>().or_else(over_http)?;
+        Some(sent.0.below(parameter)).filter(|numbers| !numbers.is_empty()).map(Arc::new)
     }
 }
 
@@ -201,7 +204,7 @@ mod tests {
         assert!(read(r#"{"id":1,"params":{"arguments":{"a":1.5}}}"#).is_none());
         let (text, numbers) = read(r#"{"params":{"arguments":{"a":[1e400]}}}"#).expect("one");
         assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
-        assert_eq!(numbers.0.iter().collect::<Vec<_>>(), [("/a/0", "1e400")]);
+        assert_eq!(numbers.0.iter().collect::<Vec<_>>(), [("/arguments/a/0", "1e400")]);
     }
 
     #[test]

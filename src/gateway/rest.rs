@@ -25,7 +25,7 @@ use base::text::json::WrittenValue;
 use config::error::ErrorCode;
 use deck::host_stats;
 use host::{AccessScope, CallOptions, CallOutcome, OutsideCode, PolicyAction, RunId, TargetKind};
-use protocol::vendor_meta;
+use protocol::{CallerMeta, vendor_meta};
 
 /// Longest timeout a caller may request.
 const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(600);
@@ -70,7 +70,7 @@ pub(crate) async fn tools(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
     RawQuery(query): RawQuery,
-) -> RestAnswer {
+) -> Result<Json<WrittenValue>, Outside> {
     client.allows(AccessScope::ToolsList)?;
     let asked = tool_query(query.as_deref().unwrap_or_default())?;
     gateway.started().await;
@@ -78,22 +78,20 @@ pub(crate) async fn tools(
     let catalog = gateway.catalog(&client, &view);
     let shown = |tool: &ClientEntry| {
         let is_there = view.servers.get(&tool.server).is_some_and(|it| it.state.is_callable());
-        json!({
-            "name": tool.name,
-            "server": tool.server,
-            "tool": tool.original,
-            "available": is_there,
-            "definition": tool.raw,
-        })
+        let (name, server, original) = (&tool.name, &tool.server, &tool.original);
+        let about =
+            json!({"name": name, "server": server, "tool": original, "available": is_there});
+        defined(about, tool)
     };
     if let Some(asked) = asked {
         let found = look_for(&gateway, &client, &catalog, &asked).map_err(unprocessable)?;
-        let tools: Vec<Value> = found.best.into_iter().map(shown).collect();
-        return Ok(Json(json!({"tools": tools, "matches": found.count})));
+        let mut out = WrittenValue::from(json!({"tools": [], "matches": found.count}));
+        out.insert_written("tools", found.best.into_iter().map(shown).collect());
+        return Ok(Json(out));
     }
     let tools = gateway.seen_by(&client, TargetKind::Tool, &catalog.tools);
-    let tools: Vec<Value> = tools.map(shown).collect();
-    if tools.is_empty()
+    let tools: WrittenValue = tools.map(shown).collect();
+    if tools.as_array().is_some_and(Vec::is_empty)
         && let Some(tool) = catalog.tools.first()
     {
         // An empty list because of missing grants is reported as an error.
@@ -105,7 +103,21 @@ pub(crate) async fn tools(
             return Err(Outside::about(&refused, &tool.name, &client));
         }
     }
-    Ok(Json(json!({ "tools": tools })))
+    Ok(Json(list_of("tools", tools)))
+}
+
+/// An entry in a list: what is known about it, and its definition.
+pub(super) fn defined(about: Value, entry: &ClientEntry) -> WrittenValue {
+    let mut out = WrittenValue::from(about);
+    out.insert_written("definition", entry.raw.clone());
+    out
+}
+
+/// The body of a list.
+pub(super) fn list_of(key: &str, entries: WrittenValue) -> WrittenValue {
+    let mut out = WrittenValue::from(json!({}));
+    out.insert_written(key, entries);
+    out
 }
 
 pub(super) fn unprocessable(why: impl Into<String>) -> Outside {
@@ -205,7 +217,7 @@ pub(crate) struct CallBody {
     timeout: Option<f64>,
     /// For the server.
     #[serde(default, rename = "_meta")]
-    meta: Option<serde_json::Map<String, Value>>,
+    meta: Option<WrittenValue>,
     /// The run that the call belongs to.
     #[serde(default, rename = "runId")]
     run: Option<RunId>,
@@ -350,13 +362,22 @@ pub(super) fn absent_path(form: &str) -> Outside {
 pub(super) fn options(
     client: &Client,
     timeout: Option<f64>,
-    meta: Option<serde_json::Map<String, Value>>,
+    meta: Option<WrittenValue>,
 ) -> Result<CallOptions, Outside> {
     let timeout = timeout.map(Duration::try_from_secs_f64).transpose();
     let timeout = timeout
         .map_err(|_| unprocessable("`timeout` is a number of seconds, zero or more"))?
         .map(|timeout| timeout.min(MAX_CALL_TIMEOUT));
-    let meta = meta.map(|meta| Arc::new(vendor_meta(meta)));
+    let meta = match meta {
+        Some(WrittenValue { value: Value::Object(members), numbers }) => {
+            let (members, numbers) = (vendor_meta(members), Arc::new(numbers));
+            Some(Arc::new(CallerMeta { members, numbers }))
+        }
+        Some(other) if !other.is_null() => {
+            return Err(unprocessable("`_meta` must be an object"));
+        }
+        _ => None,
+    };
     Ok(CallOptions { timeout, meta, ..client.options() })
 }
 

@@ -16,7 +16,7 @@ use base::text::json::WrittenNumbers;
 use base::{SafeText, ServerName, Timestamp};
 use config::RetryConfig;
 use config::error::Violation;
-use protocol::{CallId, Finding, Payload, Progress};
+use protocol::{CallId, CallerMeta, Finding, Payload, Progress};
 
 /// The origin of a call; permissions and limits depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -150,7 +150,7 @@ pub struct CallOptions {
     pub trace: Option<Arc<str>>,
     /// What the caller put into `_meta` for the server; keys of the connection itself are left out
     /// ([`protocol::vendor_meta`]).
-    pub meta: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
+    pub meta: Option<Arc<CallerMeta>>,
     /// Numbers of the arguments (of the parameters, in [`crate::Host::request`]) that are sent as they
     /// were written, by their JSON pointers there.
     pub numbers: Option<Arc<WrittenNumbers>>,
@@ -234,6 +234,7 @@ impl CallOptions {
     /// With what the caller puts into `_meta` for the server.
     #[must_use]
     pub fn with_meta(self, meta: serde_json::Map<String, serde_json::Value>) -> Self {
+        let meta = CallerMeta { members: meta, ..CallerMeta::default() };
         Self { meta: Some(Arc::new(meta)), ..self }
     }
 
@@ -272,7 +273,7 @@ pub struct TraceContext {
     /// The caller's span (W3C `traceparent`).
     pub parent: Option<Arc<str>>,
     /// What goes with it in `_meta`: `tracestate`, `baggage`.
-    pub more: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
+    pub more: Option<Arc<CallerMeta>>,
 }
 
 /// A call in flight, for display.

@@ -712,7 +712,7 @@ impl Operation {
     fn cache_key(&self) -> Option<CacheKey> {
         // Callers subject to the policy share no cached results, nor do those that tell the server
         // more than the request.
-        let tells_more = self.options.meta.as_ref().is_some_and(|meta| !meta.is_empty());
+        let tells_more = self.options.meta.as_ref().is_some_and(|meta| !meta.members.is_empty());
         if self.admission.is_some() || self.has_to_comply() || tells_more {
             return None;
         }
@@ -826,7 +826,7 @@ impl Flight {
         if let Some(trace) = &options.trace {
             let _ = row.pending.trace.set(Arc::clone(trace));
         }
-        if let Some(meta) = options.meta.as_ref().filter(|meta| !meta.is_empty()) {
+        if let Some(meta) = options.meta.as_ref().filter(|meta| !meta.members.is_empty()) {
             let _ = row.pending.meta.set(Arc::clone(meta));
         }
         if let Some(hops) = options.hops {

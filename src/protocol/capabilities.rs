@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use base::text::json::WrittenValue;
 use base::{Redactor, SafeText};
 pub use diff::Risk;
 
@@ -39,14 +40,14 @@ impl Capabilities {
     /// Rough size of the lists in bytes.
     pub fn weight(&self) -> usize {
         let lists = ListKind::ALL.iter().flat_map(|kind| self.entries(*kind));
-        let rejected = self.rejected.iter().map(|entry| &entry.raw);
-        let all = lists.map(|(_, raw)| raw).chain(rejected);
+        let rejected = self.rejected.iter().map(|entry| &*entry.raw);
+        let all = lists.map(|(_, raw)| &raw.value).chain(rejected);
         // Held twice, raw and in the fields drawn; a `Value` takes more than its JSON text.
-        all.map(|raw| 4 * base::text::json::weigh(&**raw)).sum()
+        all.map(|raw| 4 * base::text::json::weigh(raw)).sum()
     }
 
     /// The entries of a list: the name or URI of each, and the entry as sent.
-    pub fn entries(&self, kind: ListKind) -> Vec<(&Arc<str>, &Arc<Value>)> {
+    pub fn entries(&self, kind: ListKind) -> Vec<(&Arc<str>, &Arc<WrittenValue>)> {
         match kind {
             ListKind::Tools => self.tools.iter().map(|t| (&t.name, &t.raw)).collect(),
             ListKind::Prompts => self.prompts.iter().map(|p| (&p.name, &p.raw)).collect(),
@@ -161,7 +162,8 @@ pub struct Tool {
     /// Hints about its behaviour.
     pub hints: ToolHints,
     /// The entry as sent, unknown keys included.
-    pub raw: Arc<Value>,
+    #[serde(with = "written_entry")]
+    pub raw: Arc<WrittenValue>,
 }
 
 impl Tool {
@@ -187,7 +189,7 @@ impl Tool {
 
     /// The tool under another definition; its name and its hints stay.
     #[must_use]
-    pub fn with_definition(&self, raw: Value) -> Self {
+    pub fn with_definition(&self, raw: WrittenValue) -> Self {
         let object = |key: &str| raw.get(key).filter(|schema| schema.is_object()).cloned();
         Self {
             title: line(&raw, "title").or_else(|| line(raw.get("annotations")?, "title")),
@@ -225,6 +227,36 @@ fn is_visible_to(tool: &Value, who: &str) -> bool {
 /// Whether the definition of a tool may be shown to a model.
 pub fn is_for_models(tool: &Value) -> bool {
     is_visible_to(tool, "model")
+}
+
+/// An entry in what is kept of lists, and sent to other processes: as it is, and as its text where it
+/// has numbers that a value cannot hold. Entries with that key alone have no name, and are rejected.
+mod written_entry {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+    use serde_json::Value;
+
+    use base::text::json::WrittenValue;
+
+    const KEY: &str = "mcpdeck/json";
+
+    pub fn serialize<S: Serializer>(entry: &Arc<WrittenValue>, to: S) -> Result<S::Ok, S::Error> {
+        if entry.numbers.is_empty() {
+            return entry.value.serialize(to);
+        }
+        let text = serde_json::to_string(&**entry).map_err(ser::Error::custom)?;
+        to.collect_map([(KEY, text)])
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<WrittenValue>, D::Error> {
+        let value = Value::deserialize(from)?;
+        let entry = match value.as_object().and_then(|entry| entry.get(KEY)?.as_str()) {
+            Some(text) => WrittenValue::parse(text).map_err(de::Error::custom)?,
+            None => value.into(),
+        };
+        Ok(Arc::new(entry))
+    }
 }
 
 /// `annotations` of a tool: hints, not promises.
@@ -292,7 +324,8 @@ pub struct Prompt {
     /// Its arguments.
     pub arguments: Vec<PromptArgument>,
     /// The entry as sent.
-    pub raw: Arc<Value>,
+    #[serde(with = "written_entry")]
+    pub raw: Arc<WrittenValue>,
 }
 
 /// One argument of a prompt; always a string on the wire.
@@ -327,14 +360,15 @@ pub struct Resource {
     /// Size in bytes, if the server states it.
     pub size: Option<u64>,
     /// The entry as sent.
-    pub raw: Arc<Value>,
+    #[serde(with = "written_entry")]
+    pub raw: Arc<WrittenValue>,
 }
 
 /// A fetched list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FetchedList {
     /// Entries as sent, pages joined.
-    pub entries: Vec<Arc<Value>>,
+    pub entries: Vec<Arc<WrittenValue>>,
     /// Entries that are not objects, or that could not be called.
     pub rejected: Vec<RejectedEntry>,
     /// Why it is incomplete, when it is.
@@ -402,7 +436,7 @@ struct Entry<'a> {
     /// As it was sent.
     sent: &'a Value,
     /// As it may be shown, secrets masked.
-    shown: Arc<Value>,
+    shown: Arc<WrittenValue>,
     /// Its name or URI as it was sent.
     key: Arc<str>,
     /// The same, sanitised to draw.
@@ -412,7 +446,7 @@ struct Entry<'a> {
 impl<'a> Entry<'a> {
     /// # Errors
     /// Why the entry cannot be used.
-    fn read(kind: ListKind, raw: &'a Arc<Value>, masks: &Redactor) -> Result<Self, String> {
+    fn read(kind: ListKind, raw: &'a Arc<WrittenValue>, masks: &Redactor) -> Result<Self, String> {
         let object = raw.as_object().ok_or("is not an object")?;
         let key = match kind {
             ListKind::Tools | ListKind::Prompts => name(object)?,
@@ -426,7 +460,9 @@ impl<'a> Entry<'a> {
             }
             None => return Err("`inputSchema` is missing".to_owned()),
         }
-        let shown = masks.redact_json(raw).map_or_else(|| Arc::clone(raw), Arc::new);
+        let masked = masks.redact_json(raw);
+        let masked = masked.map(|value| WrittenValue { value, numbers: raw.numbers.clone() });
+        let shown = masked.map_or_else(|| Arc::clone(raw), Arc::new);
         let label = SafeText::line(&masks.redact(&key));
         Ok(Self { sent: raw, shown, key, label })
     }
@@ -452,7 +488,7 @@ fn decode<T>(
             Ok(entry) => format!("`{}` {REPEATED}", entry.key),
             Err(reason) => reason,
         };
-        let (reason, raw) = (SafeText::line(&reason), Arc::clone(raw));
+        let (reason, raw) = (SafeText::line(&reason), Arc::new(raw.value.clone()));
         rejected.push(RejectedEntry { list: kind, index, reason, raw });
     }
     entries
@@ -566,8 +602,27 @@ mod tests {
     use super::*;
 
     fn list(entries: &[Value]) -> FetchedList {
-        let entries = entries.iter().cloned().map(Arc::new).collect();
+        let entries = entries.iter().cloned().map(|entry| Arc::new(entry.into())).collect();
         FetchedList { entries, ..FetchedList::default() }
+    }
+
+    #[test]
+    fn an_entry_is_kept_with_its_numbers_by_every_form() {
+        let odd = r#"{"name":"t","inputSchema":{"maximum":1e400,"default":1e3}}"#;
+        let plain = r#"{"name":"p","inputSchema":{}}"#;
+        let parse = |text: &str| Arc::new(WrittenValue::parse(text).expect("JSON"));
+        let list =
+            FetchedList { entries: vec![parse(odd), parse(plain)], ..FetchedList::default() };
+        let mut all = Capabilities::default();
+        all.replace(ListKind::Tools, &list, &Redactor::default());
+        let text = serde_json::to_string(&all).expect("JSON");
+        assert!(text.contains(&format!(r#""raw":{plain}"#)), "{text}");
+        let value: Value = serde_json::from_str(&text).expect("every reader can read it");
+        for again in [serde_json::from_str(&text), serde_json::from_value(value)] {
+            let again: Capabilities = again.expect("the same");
+            assert_eq!(again, all);
+            assert_eq!(serde_json::to_string(&*again.tools[0].raw).expect("JSON"), odd);
+        }
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub use id::{ApprovalId, CallId, RequestId};
 pub use json::ParseBudget;
 pub use notice::{Answer, InputPlace, Notice, NoticeKind, Progress, RequestKind};
 pub use payload::{Cut, Payload};
-pub use pending::{ByteCount, Claim, HeldClock, PendingRequest};
+pub use pending::{ByteCount, CallerMeta, Claim, HeldClock, PendingRequest};
 pub use pump::Pump;
 pub use received::{Arrivals, ReceivedSoFar};
 pub use request::{Params, RpcRequest, level_name};

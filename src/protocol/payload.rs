@@ -86,7 +86,7 @@ impl Payload {
         let Ok(MessageResult { result }) = serde_json::from_slice(message) else {
             return Ok(value.into());
         };
-        let numbers = WrittenNumbers::rounded_in(result.get())?;
+        let numbers = numbers_of(result.get())?;
         Ok(Self(Arc::new(RawAnswer { value, numbers, large: None })))
     }
 
@@ -122,7 +122,7 @@ impl Payload {
     pub fn into_written(self) -> WrittenValue {
         let numbers = match self.whole() {
             // More of them than can be kept: the value alone.
-            Some(text) => WrittenNumbers::rounded_in(text).unwrap_or_default(),
+            Some(text) => numbers_of(text).unwrap_or_default(),
             None => self.0.numbers.clone(),
         };
         WrittenValue { value: self.into_value(), numbers }
@@ -144,6 +144,20 @@ impl Payload {
             large: Some(Large { text, cut: large.cut.clone() }),
         })))
     }
+}
+
+/// The numbers of an answer that a value cannot hold, and in one of a usual size those that it spells
+/// otherwise.
+///
+/// # Errors
+/// That there are too many.
+fn numbers_of(text: &str) -> Result<WrittenNumbers, String> {
+    /// Larger answers are tables, whose numbers are many.
+    const MAX_SPELLED_BYTES: usize = 1 << 20;
+    if text.len() <= MAX_SPELLED_BYTES {
+        return WrittenNumbers::changed_in(text).or_else(|_| WrittenNumbers::rounded_in(text));
+    }
+    WrittenNumbers::rounded_in(text)
 }
 
 /// JSON text with every secret in its strings masked; `None` when there is none.

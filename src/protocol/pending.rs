@@ -30,7 +30,7 @@ pub struct PendingRequest {
     /// The span of its caller (W3C `traceparent`), sent in `_meta`.
     pub trace: OnceLock<Arc<str>>,
     /// What its caller put into `_meta`.
-    pub meta: OnceLock<Arc<Map<String, Value>>>,
+    pub meta: OnceLock<Arc<CallerMeta>>,
     /// Numbers of its arguments that are sent as they were written.
     pub numbers: OnceLock<Arc<WrittenNumbers>>,
     /// How many decks it came through; sent in `_meta` to a server that is a deck.
@@ -56,6 +56,15 @@ pub struct PendingRequest {
     /// Wakes tasks that wait for it to be given up.
     over: Notify,
     findings: Mutex<Vec<Finding>>,
+}
+
+/// What a caller put into `_meta` for the server (basic, `_meta`).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallerMeta {
+    /// Its members, but for those of the connection ([`crate::vendor_meta`]).
+    pub members: Map<String, Value>,
+    /// Its numbers that are sent as they were written.
+    pub numbers: Arc<WrittenNumbers>,
 }
 
 #[derive(Debug)]

@@ -85,7 +85,7 @@ impl RpcRequest {
     }
 
     /// Its JSON text. `meta` is the content of `_meta` besides the progress token, which is the id;
-    /// `numbers` are those of the arguments that are sent as they were written.
+    /// `numbers` are those of the arguments, and of `meta`, that are sent as they were written.
     ///
     /// # Errors
     /// When a value has no JSON form.
@@ -93,7 +93,7 @@ impl RpcRequest {
         &self,
         id: i64,
         meta: &Map<String, Value>,
-        numbers: &WrittenNumbers,
+        numbers: [&WrittenNumbers; 2],
     ) -> serde_json::Result<Vec<u8>> {
         #[derive(Serialize)]
         struct MessageBody<'a> {
@@ -155,7 +155,7 @@ struct WrittenParams<'a> {
 #[serde(rename_all = "camelCase")]
 struct Meta<'a> {
     #[serde(flatten)]
-    known: &'a Map<String, Value>,
+    known: ExactJson<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     progress_token: Option<i64>,
 }
@@ -165,10 +165,10 @@ impl<'a> WrittenParams<'a> {
         params: Option<&'a Params>,
         known: &'a Map<String, Value>,
         token: Option<i64>,
-        numbers: &'a WrittenNumbers,
+        [numbers, of_meta]: [&'a WrittenNumbers; 2],
     ) -> Self {
-        let meta = Meta { known, progress_token: token };
-        let meta = Some(meta).filter(|_| token.is_some() || !known.is_empty());
+        let meta = Meta { known: of_meta.within_members(known), progress_token: token };
+        let meta = (token.is_some() || !known.is_empty()).then_some(meta);
         let (name, arguments, more) = match params {
             Some(Params::Named { name, arguments, more }) => {
                 let arguments = Some(&**arguments).filter(|value| !value.is_null());
@@ -189,7 +189,7 @@ mod tests {
 
     fn written(params: Option<&Params>, meta: &Value) -> Value {
         let meta = meta.as_object().cloned().unwrap_or_default();
-        serde_json::to_value(WrittenParams::new(params, &meta, Some(7), &NO_NUMBERS)).unwrap()
+        serde_json::to_value(WrittenParams::new(params, &meta, Some(7), [&NO_NUMBERS; 2])).unwrap()
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
     fn numbers_of_arguments_and_of_whole_parameters_are_written_as_they_were_typed() {
         let body = |rpc: &RpcRequest, text: &str| {
             let numbers = base::text::json::WrittenValue::parse(text).unwrap().numbers;
-            String::from_utf8(rpc.body(7, &Map::new(), &numbers).unwrap()).unwrap()
+            String::from_utf8(rpc.body(7, &Map::new(), [&numbers, &NO_NUMBERS]).unwrap()).unwrap()
         };
         let arguments = Arc::new(json!({"a": [0.0, 1.5]}));
         let named = RpcRequest::named("tools/call", "t".into(), arguments);

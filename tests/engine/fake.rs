@@ -310,7 +310,7 @@ impl SessionHandle for FakeSession {
     fn list(&self, kind: ListKind) -> BoxFuture<'static, Result<FetchedList, Error>> {
         self.server.fetches.fetch_add(1, Ordering::SeqCst);
         let entries = self.server.lists.lock().unwrap().get(&kind).cloned().unwrap_or_default();
-        let entries = entries.into_iter().map(Arc::new).collect();
+        let entries = entries.into_iter().map(|entry| Arc::new(entry.into())).collect();
         async move { Ok(FetchedList { entries, ..FetchedList::default() }) }.boxed()
     }
 

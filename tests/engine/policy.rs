@@ -342,7 +342,7 @@ fn capabilities(tools: &[&str]) -> mcpdeck::protocol::Capabilities {
             input_schema: Arc::new(json!({})),
             output_schema: None,
             hints: ToolHints::default(),
-            raw: Arc::new(json!({"name": name})),
+            raw: Arc::new(json!({"name": name}).into()),
         })
     });
     mcpdeck::protocol::Capabilities { tools: tools.collect(), ..Default::default() }

@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use mcpdeck::base::text::json::WrittenValue;
 use serde_json::Value;
 
 use super::row::{Row, Run, subset};
@@ -50,7 +51,8 @@ pub fn judge(row: &Row, run: &Run, finished: &Finished) -> Problems {
         format!("exit code {code}, expected {:?}", run.exit),
     );
     if !run.json.is_null() || is_json(run) {
-        match serde_json::from_str::<Value>(&finished.stdout) {
+        // A number beyond the range of a double is JSON too.
+        match WrittenValue::parse(&finished.stdout).map(|json| json.value) {
             Ok(json) => {
                 expect(
                     run.json.is_null() || subset(&run.json, &json),

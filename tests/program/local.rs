@@ -8,6 +8,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use crate::pty::{Launch, Size};
 use serde_json::{Value, json};
 
+/// Numbers that a double or 64 bits cannot hold.
+const ODD: &str = r#"{"n":[1e3,1e-400,1e400,123456789012345678901234567890]}"#;
+
+/// Such as the scripted server can read itself.
+const SENT: &str = r#"{"n":[1e3,1e-400,123456789012345678901234567890]}"#;
+
 /// A service with one scripted server, and its state in `home`.
 struct Service {
     child: Child,
@@ -23,6 +29,10 @@ impl Service {
                 {"name": "long", "inputSchema": {"type": "object"}}],
             "calls": {"greet": {"text": "hello"}, "long": {"text": "x".repeat(2 << 20)}},
         });
+        Self::playing(home, &greeting, policy)
+    }
+
+    fn playing(home: &Path, greeting: &Value, policy: &Value) -> Self {
         let script = home.join("greeter.mock.json");
         std::fs::write(&script, greeting.to_string()).unwrap();
         let entry = json!({"command": crate::support::bin(), "args": ["mock", script]});
@@ -33,6 +43,8 @@ impl Service {
         let mut child = Command::new(crate::support::bin())
             .args(["serve", "--listen", "127.0.0.1:0", "-c"])
             .arg(home.join("mcp.json"))
+            .arg("--record")
+            .arg(home.join("calls.jsonl"))
             .env("MCPDECK_STATE_DIR", &state)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -99,20 +111,27 @@ impl Bridge {
     }
 
     fn say(&mut self, message: &Value) {
-        let text = message.to_string();
+        self.write(&message.to_string());
+    }
+
+    fn write(&mut self, text: &str) {
         let stdin = self.stdin.as_mut().unwrap();
         stdin.write_all(&(text.len() as u32).to_ne_bytes()).unwrap();
         stdin.write_all(text.as_bytes()).unwrap();
     }
 
     fn hear(&mut self) -> Value {
+        serde_json::from_str(&self.read()).unwrap()
+    }
+
+    fn read(&mut self) -> String {
         let mut length = [0; 4];
         self.stdout.read_exact(&mut length).unwrap();
         let length = u32::from_ne_bytes(length) as usize;
         assert!(length <= 1 << 20, "a browser takes no longer one: {length}");
         let mut text = vec![0; length];
         self.stdout.read_exact(&mut text).unwrap();
-        serde_json::from_slice(&text).unwrap()
+        String::from_utf8(text).unwrap()
     }
 
     fn ask(&mut self, message: &Value) -> Value {
@@ -231,6 +250,60 @@ fn an_extension_grants_checks_lists_calls_and_takes_back() {
     // Extensions must not send the orders of an attached dashboard.
     let order = bridge.ask(&json!({"type": "order", "order": {"stop": "greeter"}}));
     assert_eq!(order["error"]["code"], "ERR_PROTOCOL_ERROR", "{order}");
+}
+
+#[test]
+fn numbers_of_an_extension_go_both_ways_as_they_were_written() {
+    let home = tempfile::tempdir().unwrap();
+    let program = installed(home.path());
+    let allow = json!({"profiles": {"default": {"allow": ["greeter.*"]}}});
+    let counting = json!({
+        "tools": [{"name": "odd", "inputSchema": {"type": "object", "default": {"$raw": ODD}}}],
+        "calls": {"odd": {"answer": {"content": [], "structuredContent": {"$raw": ODD}}}},
+    });
+    let service = Service::playing(home.path(), &counting, &allow);
+    let mut bridge = Bridge::start(&program, &service.state, EXTENSION);
+    for scope in ["mcp:tools.list", "mcp:tools.call"] {
+        let grant = json!({"type": "host_grant_permission", "origin": PAGE, "scope": scope,
+            "grant_type": "ALLOW_ALWAYS", "allowed_tools": ["greeter.*"]});
+        let granted = bridge.ask(&grant);
+        assert_eq!(granted["type"], "host_grant_permission_result", "{granted}");
+    }
+    let id = "123456789012345678901234567890";
+    let mut asked = |kind: &str, more: &str| {
+        bridge.write(&format!(
+            r#"{{"type":"{kind}","request_id":{id},"origin":"{PAGE}","tool":"greeter.odd"{more}}}"#
+        ));
+        bridge.read()
+    };
+    let called = crate::support::wait_for("the server", crate::pty::PATIENCE, || {
+        let called = asked("host_call_tool", &format!(r#","arguments":{SENT}"#));
+        called.contains("host_call_tool_result").then_some(called)
+    });
+    assert!(called.contains(&format!(r#""structuredContent":{ODD}"#)), "{called}");
+    crate::support::wait_for("the call as it was written", crate::pty::PATIENCE, || {
+        let recorded = std::fs::read_to_string(home.path().join("calls.jsonl")).ok()?;
+        let lines = recorded.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut bodies = lines.filter_map(|line| Some(line["body"].as_str()?.to_owned()));
+        bodies.any(|body| body.contains(&format!(r#""arguments":{SENT}"#))).then_some(())
+    });
+    assert!(called.contains(&format!(r#""request_id":{id}"#)), "{called}");
+    let listed = asked("host_list_tools", "");
+    assert!(listed.contains(&format!(r#""default":{ODD}"#)), "{listed}");
+    let refused = asked("host_no_such", "");
+    assert!(refused.contains(&format!(r#""request_id":{id}"#)), "{refused}");
+}
+
+#[test]
+fn an_attached_dashboard_shows_definitions_with_such_numbers() {
+    let launch = Launch::new(Size::WIDE, &["attach"]);
+    let odd = json!({"type": "object", "properties": {"n": {"maximum": {"$raw": "1e400"}}}});
+    let counting = json!({"tools": [{"name": "odd", "inputSchema": odd}]});
+    let _service = Service::playing(launch.home(), &counting, &json!({}));
+    let mut deck = launch.start();
+    deck.wait("1 ready");
+    deck.keys("2");
+    deck.wait("maximum");
 }
 
 #[test]

@@ -6,10 +6,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::{Bound, Deref};
 use std::sync::LazyLock;
 
 use regex::{Match, Regex};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
@@ -125,7 +126,10 @@ fn is_lossy(token: &str) -> bool {
 // Numbers that go out as they are written, although a value cannot hold them.
 
 /// A JSON value beside those of its numbers that parsing changes: `1e-400` is zero in the value.
-#[derive(Clone, Debug, Default)]
+///
+/// It dereferences to the value, and serializes with its numbers as they were written. Serialize it
+/// as text: `json!` and `to_value` make a value again, which cannot hold them.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct WrittenValue {
     /// The value, its numbers rounded.
     pub value: Value,
@@ -136,6 +140,28 @@ pub struct WrittenValue {
 impl From<Value> for WrittenValue {
     fn from(value: Value) -> Self {
         Self { value, numbers: WrittenNumbers::default() }
+    }
+}
+
+impl Deref for WrittenValue {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.value
+    }
+}
+
+impl PartialEq<Value> for WrittenValue {
+    fn eq(&self, other: &Value) -> bool {
+        self.value == *other
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenValue {
+    /// From JSON text, or from a value, whose numbers are as they are.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(from)?;
+        Self::parse(text.get()).map_err(serde::de::Error::custom)
     }
 }
 
@@ -156,6 +182,34 @@ impl WrittenValue {
             members.insert(key.to_owned(), value);
             self.numbers.put(&child_pointer("", key), WrittenNumbers::default());
         }
+    }
+
+    /// As [`WrittenValue::insert`], for a value that has numbers of its own.
+    pub fn insert_written(&mut self, key: &str, member: Self) {
+        let Self { value, numbers } = member;
+        if self.value.is_object() {
+            self.insert(key, value);
+            self.numbers.put(&child_pointer("", key), numbers);
+        }
+    }
+
+    /// The value at a JSON pointer, with its numbers; null if there is none.
+    #[must_use]
+    pub fn part(&self, pointer: &str) -> Self {
+        let value = self.value.pointer(pointer).cloned().unwrap_or_default();
+        Self { value, numbers: self.numbers.below(pointer) }
+    }
+}
+
+impl FromIterator<WrittenValue> for WrittenValue {
+    /// An array.
+    fn from_iter<I: IntoIterator<Item = Self>>(elements: I) -> Self {
+        let mut numbers = WrittenNumbers::default();
+        let elements = elements.into_iter().enumerate().map(|(index, element)| {
+            numbers.put(&format!("/{index}"), element.numbers);
+            element.value
+        });
+        Self { value: elements.collect(), numbers }
     }
 }
 
@@ -178,6 +232,12 @@ enum TokenPlace<'t> {
 /// No numbers.
 pub static NO_NUMBERS: WrittenNumbers = WrittenNumbers(BTreeMap::new());
 
+impl PartialEq for WrittenNumbers {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
 impl WrittenNumbers {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
@@ -186,11 +246,13 @@ impl WrittenNumbers {
 
     /// Replaces those at a place and below it with those of the value that is put there.
     pub fn put(&mut self, pointer: &str, numbers: Self) {
-        self.0.retain(|place, _| {
-            place
-                .strip_prefix(pointer)
-                .is_none_or(|rest| !(rest.is_empty() || rest.starts_with('/')))
-        });
+        let is_other = |place: &str| {
+            let rest = place.strip_prefix(pointer);
+            rest.is_none_or(|rest| !(rest.is_empty() || rest.starts_with('/')))
+        };
+        if self.beginning_with(pointer).next().is_some() {
+            self.0.retain(|place, _| is_other(place));
+        }
         self.0.extend(numbers.0.into_iter().map(|(place, raw)| (format!("{pointer}{place}"), raw)));
     }
 
@@ -211,7 +273,14 @@ impl WrittenNumbers {
             let rest = place.strip_prefix(pointer)?;
             (rest.is_empty() || rest.starts_with('/')).then(|| rest.to_owned())
         };
-        Self(self.0.iter().filter_map(|(place, raw)| Some((inner(place)?, raw.clone()))).collect())
+        let numbers = self.beginning_with(pointer);
+        Self(numbers.filter_map(|(place, raw)| Some((inner(place)?, raw.clone()))).collect())
+    }
+
+    /// Those whose places begin with a text.
+    fn beginning_with(&self, begin: &str) -> impl Iterator<Item = (&String, &Box<RawValue>)> {
+        let later = (Bound::Included(begin), Bound::Unbounded);
+        self.0.range::<str, _>(later).take_while(move |(place, _)| place.starts_with(begin))
     }
 
     /// The numbers, each with the JSON pointer of its place.
@@ -329,7 +398,11 @@ fn rounded(token: &str) -> Option<Number> {
 
 /// A text whose numbers beyond the range of a double are replaced by the largest one.
 pub fn within_range(text: &str) -> Cow<'_, str> {
-    let is_beyond = |token: &Match<'_>| token.as_str().parse::<f64>().is_ok_and(f64::is_infinite);
+    let is_beyond = |token: &Match<'_>| {
+        let token = token.as_str();
+        token.parse::<f64>().is_ok_and(f64::is_infinite)
+            && serde_json::from_str::<&RawValue>(token).is_ok()
+    };
     let (mut out, mut copied) = (String::new(), 0);
     for token in number_tokens(text).filter(is_beyond) {
         out.push_str(&text[copied..token.start()]);

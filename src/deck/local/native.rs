@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::Local;
 use crate::stats::host_stats;
+use base::text::json::{WrittenNumbers, WrittenValue};
 use host::{
     AccessScope, CallOptions, DEFAULT_PROFILE, Grant, GrantId, GrantKind, Host, NewGrant, Origin,
     OutsideCode, OutsideError, PolicyAction, Principal, RunId, TargetKind, canonical_name,
@@ -53,29 +54,36 @@ struct NativeMessage {
     grant_id: Option<GrantId>,
     tool: String,
     arguments: Option<serde_json::Map<String, Value>>,
+    /// Numbers of the arguments that a value cannot hold.
+    #[serde(skip)]
+    numbers: Option<Arc<WrittenNumbers>>,
     timeout: Option<f64>,
     #[serde(alias = "runId")]
     run_id: Option<RunId>,
     calls: Option<u32>,
 }
 
-type NativeReply = Result<Value, OutsideError>;
+type NativeReply = Result<WrittenValue, OutsideError>;
 
 /// Answers a message: `TYPE_result` with the result, or `error` with its code. Both carry the
 /// `request_id`.
-pub(super) async fn reply(local: &Local, kind: &str, request: &Value) -> Value {
-    let done = match NativeMessage::deserialize(request) {
-        Ok(message) => answer(local, kind, message).await,
+pub(super) async fn reply(local: &Local, kind: &str, request: &WrittenValue) -> WrittenValue {
+    let done = match NativeMessage::deserialize(&request.value) {
+        Ok(message) => {
+            let numbers = request.numbers.below("/arguments");
+            let numbers = (!numbers.is_empty()).then(|| Arc::new(numbers));
+            answer(local, kind, NativeMessage { numbers, ..message }).await
+        }
         Err(error) => Err(refused(&error.to_string())),
     };
     let mut reply = match done {
         Ok(mut done) => {
-            done["type"] = format!("{kind}_result").into();
+            done.insert("type", format!("{kind}_result").into());
             done
         }
-        Err(error) => json!({"type": "error", "error": error}),
+        Err(error) => json!({"type": "error", "error": error}).into(),
     };
-    reply["request_id"] = request["request_id"].clone();
+    reply.insert_written("request_id", request.part("/request_id"));
     reply
 }
 
@@ -97,12 +105,12 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
     match kind {
         "host_expire_tab_grants" => {
             let tab = tab.ok_or_else(|| refused("`tab_id` is missing"))?;
-            return Ok(json!({"expired": policy.expire_session(&tab)}));
+            return Ok(json!({"expired": policy.expire_session(&tab)}).into());
         }
         "host_get_stats" => {
             let mut stats = host_stats(host, &local.clients);
             stats["grants"] = policy.grants().len().into();
-            return Ok(stats);
+            return Ok(stats.into());
         }
         kind if !NATIVE_MESSAGES.contains(&kind) => {
             return Err(refused(&format!("`{kind}` is not one of {}", NATIVE_MESSAGES.join(", "))));
@@ -149,7 +157,7 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
             let grant = grant.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
             let unmatched = local.policy.unmatched(&grant.allowed_tools);
             let warnings: Vec<_> = unmatched.iter().map(ToString::to_string).collect();
-            Ok(json!({ "grant": grant, "warnings": warnings }))
+            Ok(json!({ "grant": grant, "warnings": warnings }).into())
         }
         "host_revoke_permission" => {
             let asked: Vec<AccessScope> = scopes.collect();
@@ -162,17 +170,21 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
             for grant in policy.grants().iter().filter(is_meant) {
                 revoked += usize::from(policy.revoke(grant.id).map_err(failed)?.is_some());
             }
-            Ok(json!({ "revoked": revoked }))
+            Ok(json!({ "revoked": revoked }).into())
         }
         "host_get_permissions" => {
             let grants: Vec<Grant> = policy.grants().into_iter().filter(own).collect();
-            Ok(json!({ "grants": grants }))
+            Ok(json!({ "grants": grants }).into())
         }
         "host_check_permission" => {
             let scope = message.scope.ok_or_else(|| refused("`scope` is missing"))?;
-            Ok(json!({"granted": is_granted(host, &principal, scope, &message.tool)}))
+            Ok(json!({"granted": is_granted(host, &principal, scope, &message.tool)}).into())
         }
-        "host_list_tools" => Ok(json!({ "tools": listed(host, &principal) })),
+        "host_list_tools" => {
+            let mut done = WrittenValue::from(json!({}));
+            done.insert_written("tools", listed(host, &principal));
+            Ok(done)
+        }
         "host_begin_run" | "host_get_run" | "host_end_run" => {
             run(host, kind, &principal, message).await
         }
@@ -181,11 +193,13 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
 }
 
 /// The tools that a page may call.
-fn listed(host: &Host, principal: &Principal) -> Vec<Value> {
+fn listed(host: &Host, principal: &Principal) -> WrittenValue {
     let tools = host.offers(principal).into_iter().flat_map(|(server, all)| {
         let tool = |tool: &Arc<protocol::Tool>| {
             let name = canonical_name(&server, &tool.name);
-            json!({"name": name, "server": server, "definition": tool.raw})
+            let mut entry = WrittenValue::from(json!({"name": name, "server": server}));
+            entry.insert_written("definition", WrittenValue::clone(&tool.raw));
+            entry
         };
         all.tools.iter().map(tool).collect::<Vec<_>>()
     });
@@ -217,7 +231,7 @@ async fn run(
         "host_end_run" => host.end_run(principal, run.as_str()),
         _ => host.run_budget(principal, run.as_str()),
     };
-    Ok(run.with(principal, budget))
+    Ok(run.with(principal, budget).into())
 }
 
 /// Whether a scope is granted for a tool; if `tool` is empty, for any tool.
@@ -256,6 +270,7 @@ async fn call(local: &Local, principal: &Principal, message: NativeMessage) -> N
         profile: Some(Arc::clone(&principal.profile)),
         session: principal.session.clone(),
         run: message.run_id.clone().map(RunId::into_name),
+        numbers: message.numbers,
         ..CallOptions::default()
     };
     let cancel = options.cancel.clone();
@@ -263,8 +278,9 @@ async fn call(local: &Local, principal: &Principal, message: NativeMessage) -> N
     let call = Box::pin(host.call_tool_with(&message.tool, arguments, options));
     let outcome = clients.call(principal, &message.tool, &cancel, call).await;
     let outcome = outcome.map_err(|error| OutsideError::from_error(&error))?;
-    let provenance = json!(outcome.provenance());
-    Ok(json!({"result": outcome.result.into_value(), "provenance": provenance}))
+    let mut reply = WrittenValue::from(json!({"result": null, "provenance": outcome.provenance()}));
+    reply.insert_written("result", outcome.result.into_written());
+    Ok(reply)
 }
 
 /// The JSON Schema of the messages.

@@ -29,6 +29,7 @@ use crate::call::{CallOptions, Origin};
 use crate::naming::{resolve_name, split_first};
 use crate::router::{Route, Routes};
 use crate::server::slot::{Live, Slot};
+use base::text::json::WrittenValue;
 use base::{Clock, SafeText, ServerName, Timestamp};
 use config::ServerConfig;
 use config::error::{Error, ErrorCode};
@@ -255,7 +256,7 @@ impl CheckPoint {
         let seen = self.seen(slot, &live);
         let tools = seen.capabilities.tools.iter().filter_map(|tool| {
             let digest = *seen.tools.get(&tool.name)?;
-            let (name, value) = (tool.name.to_string(), Arc::clone(&tool.raw));
+            let (name, value) = (tool.name.to_string(), Arc::new(tool.raw.value.clone()));
             Some(Definition { name, digest, value })
         });
         (seen.about.clone(), instructions(&live), tools.collect())
@@ -298,7 +299,8 @@ impl CheckPoint {
         for tool in &mut part.tools {
             let overlay = in_force.overlay(principal, slot.name.as_str(), &tool.name);
             if let Some(overlay) = overlay {
-                *tool = Arc::new(tool.with_definition(overlay.definition(&tool.raw)));
+                let (value, numbers) = (overlay.definition(&tool.raw), tool.raw.numbers.clone());
+                *tool = Arc::new(tool.with_definition(WrittenValue { value, numbers }));
             }
         }
         part.prompts.retain(|prompt| shows(TargetKind::Prompt, &prompt.name));

@@ -147,7 +147,7 @@ fn every_fact() -> Vec<Fact> {
         input_schema: Arc::new(json!({"type": "object"})),
         output_schema: None,
         hints: ToolHints { read_only: Some(true), ..ToolHints::default() },
-        raw: Arc::new(json!({"name": "a"})),
+        raw: Arc::new(json!({"name": "a"}).into()),
     };
     let capabilities = Arc::new(Capabilities {
         tools: vec![Arc::new(tool)],

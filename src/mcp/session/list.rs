@@ -11,6 +11,7 @@ use super::mirrored::Mirrored;
 use base::SafeText;
 use base::human::Bytes;
 use base::text::cut;
+use base::text::json::WrittenValue;
 use config::error::{Error, ErrorCode};
 use protocol::{
     Era, FetchedList, FindingKind, ListKind, PendingRequest, RejectedEntry, RpcCode, RpcRequest,
@@ -105,14 +106,14 @@ impl Fetch<'_> {
         let rpc = RpcRequest::new(kind.method(), None, params);
         // The caller has its own deadline for the whole list.
         let own = PendingRequest::internal(context.clock, context.limits.max_call);
-        let mut result = core.round_trip(rpc, &own).await?.into_value();
+        let mut result = core.round_trip(rpc, &own).await?.into_written();
         self.bytes += own.bytes.totals().0;
-        let next = match result.get_mut("nextCursor").map(Value::take) {
+        let next = match result.value.get_mut("nextCursor").map(Value::take) {
             Some(Value::String(next)) => Some(next),
             Some(Value::Null) | None => None,
             Some(other) => Some(other.to_string()),
         };
-        let entries = match result.get_mut(kind.key()).map(Value::take) {
+        let entries = match result.value.get_mut(kind.key()).map(Value::take) {
             Some(Value::Array(entries)) => entries,
             other => {
                 let what = if other.is_some() { "is not an array" } else { "is missing" };
@@ -123,7 +124,7 @@ impl Fetch<'_> {
                     .request(kind.method()));
             }
         };
-        for entry in entries {
+        for (place, entry) in entries.into_iter().enumerate() {
             let index = self.list.entries.len() + self.list.rejected.len();
             if index == context.limits.list_entries {
                 return Ok((next, false));
@@ -135,7 +136,10 @@ impl Fetch<'_> {
             };
             match flaw {
                 Some(flaw) => self.reject(index, entry, &flaw),
-                None => self.list.entries.push(Arc::new(entry)),
+                None => {
+                    let numbers = result.numbers.below(&format!("/{}/{place}", kind.key()));
+                    self.list.entries.push(Arc::new(WrittenValue { value: entry, numbers }));
+                }
             }
         }
         Ok((next, true))

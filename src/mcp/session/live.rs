@@ -145,7 +145,7 @@ impl Core {
             return self.round_trip_with(&rpc, request, known.unwrap_or(&none)).await;
         }
         let mut meta = known.cloned().unwrap_or_default();
-        for (key, value) in vendor.into_iter().flat_map(|vendor| vendor.iter()) {
+        for (key, value) in vendor.into_iter().flat_map(|vendor| vendor.members.iter()) {
             meta.entry(key).or_insert_with(|| value.clone());
         }
         if let Some(level) = level {
@@ -191,7 +191,8 @@ impl Core {
         let why = "was given up";
         let mut abandon = Abandon { core: self, request, id, why, armed: true };
         let numbers = request.numbers.get().map_or(&NO_NUMBERS, |numbers| &**numbers);
-        let body = rpc.body(id, meta, numbers).map_err(|error| {
+        let of_meta = request.meta.get().map_or(&NO_NUMBERS, |meta| &*meta.numbers);
+        let body = rpc.body(id, meta, [numbers, of_meta]).map_err(|error| {
             let message = format!("the message cannot be serialised: {error}");
             Error::new(ErrorCode::Internal, message)
         })?;

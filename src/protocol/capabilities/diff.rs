@@ -10,6 +10,7 @@ use super::{Capabilities, FieldChange, ListChanges, ListKind};
 use base::SafeText;
 use base::pointer::child_pointer;
 use base::text::inspect::{hidden, instructions, urls};
+use base::text::json::WrittenValue;
 
 /// Most differing fields listed for one entry; the rest is summarised in one change at its root.
 pub const MAX_FIELDS: usize = 64;
@@ -97,7 +98,7 @@ impl ListChanges {
     }
 }
 
-type EntriesByName<'a> = [(&'a Arc<str>, &'a Arc<Value>)];
+type EntriesByName<'a> = [(&'a Arc<str>, &'a Arc<WrittenValue>)];
 
 /// The fields in which two JSON values differ, by JSON pointer (RFC 6901), at most
 /// [`MAX_FIELDS`] of them.
@@ -324,7 +325,7 @@ mod tests {
 
     fn capabilities(tools: &[Value]) -> Capabilities {
         let mut all = Capabilities::default();
-        let entries = tools.iter().cloned().map(Arc::new).collect();
+        let entries = tools.iter().cloned().map(|tool| Arc::new(tool.into())).collect();
         let list = FetchedList { entries, ..FetchedList::default() };
         all.replace(ListKind::Tools, &list, &base::Redactor::default());
         all

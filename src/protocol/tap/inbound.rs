@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +23,7 @@ use crate::pending::{Claim, PendingRequest};
 use crate::rpc_code::RpcCode;
 use crate::traffic::{Finding, FindingKind, MessageKind, TrafficRecord};
 use base::text::cut;
+use base::text::json::within_range;
 use base::{LogLevel, LogRecord, LogSource, SafeText};
 use config::error::{Error, ErrorCode};
 
@@ -127,11 +129,25 @@ impl Tap {
             Err(flaw @ (Flaw::Syntax(_) | Flaw::Incomplete)) => flaw,
             settled => return settled,
         };
+        if let Some(parsed) = self.beyond_range(&line[*at..]) {
+            return Ok(parsed);
+        }
         let Some((text, what)) = message::repair(&line[*at..]) else { return Err(flaw) };
         let parsed = json::parse(text.as_bytes(), self.budget())?;
         notes.push(format!("{what} (replaced by U+FFFD)"));
         (*line, *at) = (Cow::Owned(text.into_bytes()), 0);
         Ok(parsed)
+    }
+
+    /// Parses a text that is a message with numbers beyond the range of a double, such as `1e400`,
+    /// which are the largest ones in the value.
+    fn beyond_range(&self, text: &[u8]) -> Option<json::Parsed> {
+        let Cow::Owned(readable) = within_range(std::str::from_utf8(text).ok()?) else {
+            return None;
+        };
+        let parsed = json::parse(readable.as_bytes(), self.budget()).ok()?;
+        let is_all = parsed.used == readable.len();
+        is_all.then(|| json::Parsed { used: text.len(), ..parsed })
     }
 
     /// Processes the message at the start of a text; returns what follows it.
@@ -151,19 +167,22 @@ impl Tap {
             notes.push("text after the message".to_owned());
         }
         match parsed.value {
-            Value::Array(items) => self.batch(message, items, &notes, stream),
             value => {
                 let has_doubles = parsed.has_doubles;
                 let source =
                     InboundContext { raw: message, notes, large: None, has_doubles, stream };
-                self.value(value, source);
+                match value {
+                    Value::Array(items) => self.batch(items, &source),
+                    value => self.value(value, source),
+                }
             }
         }
         rest
     }
 
     /// A JSON-RPC batch: part of the protocol only in 2025-03-26, but accepted everywhere.
-    fn batch(&self, raw: &[u8], items: Vec<Value>, notes: &[String], stream: Option<i64>) {
+    fn batch(&self, items: Vec<Value>, source: &InboundContext<'_>) {
+        let InboundContext { raw, has_doubles, stream, .. } = *source;
         let allowed = self.table.lock().version.as_deref() == Some("2025-03-26");
         if !items.iter().any(Value::is_object) {
             return self.junk(raw, "a JSON array that is not a batch of messages");
@@ -173,10 +192,10 @@ impl Tap {
                 format!("a batch of {} messages, which this version forbids", items.len());
             self.find(FindingKind::NotAllowed, &message, raw, None);
         }
-        for item in items {
-            let raw = serde_json::to_vec(&item).unwrap_or_default();
-            let (notes, large, has_doubles) = (notes.to_vec(), None, false);
-            self.value(item, InboundContext { raw: &raw, notes, large, has_doubles, stream });
+        let texts: Vec<&RawValue> = serde_json::from_slice(raw).unwrap_or_default();
+        for (item, text) in items.into_iter().zip(texts) {
+            let (raw, notes, large) = (text.get().as_bytes(), source.notes.clone(), None);
+            self.value(item, InboundContext { raw, notes, large, has_doubles, stream });
         }
     }
 

@@ -10,6 +10,7 @@ use crate::pane::servers::unstable;
 use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::prelude::*;
 use crate::widget::{Browser, BrowserPart, Doc, Pen, changed, width};
+use base::text::json::WrittenValue;
 use host::{ServerState, ServerView};
 use protocol::{ListChanges, ListKind};
 
@@ -40,7 +41,7 @@ pub struct CatalogEntry {
     /// The same as a number, for sorting.
     pub size: u64,
     /// The entry as sent.
-    pub raw: Arc<Value>,
+    pub raw: Arc<WrittenValue>,
     /// How it changed recently.
     pub change: Option<EntryChange>,
     /// Why it cannot be used now.
@@ -58,7 +59,7 @@ impl CatalogEntry {
         list: ListKind,
         wire: &Arc<str>,
         label: &SafeText,
-        raw: &Arc<Value>,
+        raw: &Arc<WrittenValue>,
     ) -> Self {
         Self {
             server: server.name.clone(),

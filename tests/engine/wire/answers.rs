@@ -122,7 +122,7 @@ async fn what_cannot_be_understood_fails_its_call_at_once() {
     let nested = format!("{}{}", "[".repeat(200), "]".repeat(200));
     let with = |value: &str| format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{{"a":{value}}}}}"#);
     fails(with("NaN"), Malformed, "not valid JSON").await;
-    fails(with("1e999"), Malformed, "not valid JSON").await;
+    fails(with("1.e999"), Malformed, "not valid JSON").await;
     fails(with(&nested), TooLarge, "nested deeper than 128").await;
     fails(r#"{"jsonrpc":"2.0","id":ID,"result":{"a"#, Malformed, "ends in the middle").await;
     fails(r#"{"jsonrpc":"2.0","id":ID}"#, Malformed, "neither a result nor an error").await;
@@ -281,6 +281,25 @@ async fn with_several_calls_open_an_answer_without_an_id_hurts_none() {
     assert_eq!(*first.await.unwrap().unwrap(), text("one"));
     assert_eq!(*second.await.unwrap().unwrap(), text("two"));
     assert_eq!(rig.kinds().await, [FindingKind::UnknownId, FindingKind::Malformed]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_stay_as_they_were_written_alone_and_in_a_batch() {
+    let plain = r#"{"a":[1e3,123456789012345678901234567890],"b":-1E-400}"#;
+    let beyond = r#"{"a":[1e999,-1e999],"b":0.10}"#;
+    for (result, in_batch) in [(plain, false), (beyond, false), (plain, true), (beyond, true)] {
+        let mut rig = rig();
+        let (connected, mut peer) = rig.legacy().await;
+        let pending = start(&connected, echo("a"), call(1).context);
+        let id = peer.expect("tools/call").await["id"].to_string();
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+        let notice = r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"n":1e999}}"#;
+        let line = if in_batch { format!("[{notice}, {answer}]") } else { answer };
+        peer.line(&line).await;
+        assert_eq!(pending.await.unwrap().unwrap().to_string(), result, "{line}");
+        let kinds = rig.kinds().await;
+        assert!(!kinds.contains(&FindingKind::Malformed), "{kinds:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

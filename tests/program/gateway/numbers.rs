@@ -135,3 +135,122 @@ fn numbers_go_through_over_a_pipe_as_they_were_written() {
     drop(stdin);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+/// A schema with such numbers in its keywords.
+const SCHEMA: &str = r#"{"type":"object","properties":{"n":{"enum":[1e3,1e-400],"default":1e400},"i":{"const":123456789012345678901234567890},"d":{"minimum":-1.50e2,"maximum":1E400,"multipleOf":0.1234567890123456789}}}"#;
+const META: &str = r#"{"vendor":[1e3,98765432109876543210987654321]}"#;
+
+/// A server whose lists hold such numbers.
+fn listing(folder: &Path) {
+    let meta = json!({"$raw": META});
+    let script = json!({
+        "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
+        "on": {
+            "tools/list": {"answer": {"tools": [
+                {"name": "plain", "inputSchema": {"type": "object"}},
+                {"name": "count", "inputSchema": {"$raw": SCHEMA}, "outputSchema": {"$raw": SCHEMA}},
+            ]}},
+            "prompts/list": {"answer": {"prompts": [{"name": "p", "_meta": meta}]}},
+            "resources/list": {"answer": {"resources": [
+                {"uri": "a:b", "name": "r", "_meta": meta},
+            ]}},
+            "resources/templates/list": {"answer": {"resourceTemplates": [
+                {"uriTemplate": "a:{b}", "name": "t", "_meta": meta},
+            ]}},
+            "prompts/get": {"answer": {"messages": [], "_meta": meta}},
+        },
+    });
+    std::fs::write(folder.join("lists.json"), script.to_string()).unwrap();
+    let entry = json!({
+        "command": env!("CARGO_BIN_EXE_mcpdeck"), "args": ["mock", folder.join("lists.json")],
+    });
+    let config = json!({"servers": {"numbers": entry}});
+    std::fs::write(folder.join("mcp.json"), config.to_string()).unwrap();
+}
+
+#[test]
+fn numbers_of_definitions_are_listed_as_they_were_written() {
+    let folder = tempfile::tempdir().unwrap();
+    listing(folder.path());
+    let schema = format!(r#""inputSchema":{SCHEMA},"outputSchema":{SCHEMA}"#);
+    let meta = format!(r#""_meta":{META}"#);
+
+    let out = program()
+        .args(["list", "--json", "-c"])
+        .arg(folder.path().join("mcp.json"))
+        .env("MCPDECK_STATE_DIR", folder.path().join("state"))
+        .output()
+        .unwrap();
+    let out = String::from_utf8(out.stdout).unwrap();
+    assert!(out.contains(&schema), "{out}");
+    assert_eq!(out.matches(&meta).count(), 3, "{out}");
+
+    let service = Service::launch(folder.path(), "127.0.0.1:0", &[]);
+    for (path, wanted) in [
+        ("/tools", &schema),
+        ("/tools?query=count", &schema),
+        ("/prompts", &meta),
+        ("/resources", &meta),
+        ("/resources/templates", &meta),
+    ] {
+        let answer = service.get(path);
+        assert!(answer.body.contains(wanted), "{path}: {answer:?}");
+    }
+    let session = service.session(&service.token);
+    for (method, wanted) in [
+        ("tools/list", &schema),
+        ("prompts/list", &meta),
+        ("resources/list", &meta),
+        ("resources/templates/list", &meta),
+    ] {
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method});
+        let answer = service.mcp(&service.token, &[("Mcp-Session-Id", &session)], &request);
+        assert!(answer.body.contains(wanted), "{method}: {answer:?}");
+    }
+}
+
+#[test]
+fn numbers_of_a_callers_meta_and_of_its_answer_go_through_as_they_were_written() {
+    let folder = tempfile::tempdir().unwrap();
+    listing(folder.path());
+    let recording = folder.path().join("calls.jsonl");
+    let record = ["--record", recording.to_str().unwrap()];
+    let service = Service::launch(folder.path(), "127.0.0.1:0", &record);
+    let auth = service.auth();
+    let headers = [("Authorization", auth.as_str()), ("Content-Type", "application/json")];
+    let sent = |of: &str| {
+        let text = std::fs::read_to_string(&recording).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let bodies = lines.filter_map(|line| Some(line["body"].as_str()?.to_owned()));
+        let inner = META.strip_suffix('}').unwrap();
+        let is_sent = |body: &String| body.contains(of) && body.contains(inner);
+        bodies.filter(|body| body.contains(r#""method""#)).filter(is_sent).count()
+    };
+    let until_sent = |of: &str, times: usize| {
+        let is_sent = || (sent(of) == times).then_some(());
+        crate::support::wait_for(of, Duration::from_secs(30), is_sent);
+    };
+    let answered = format!(r#""_meta":{META}"#);
+    let body = format!(r#"{{"_meta":{META}}}"#);
+    let rest = service.send("POST", "/prompts/p/get", &headers, &body);
+    assert!(rest.status == 200 && rest.body.contains(&answered), "{rest:?}");
+    until_sent("prompts/get", 1);
+    service.send("POST", "/tools/plain/call", &headers, &body);
+    until_sent("tools/call", 1);
+    let wrong = service.send("POST", "/tools/plain/call", &headers, r#"{"_meta":[1]}"#);
+    assert_eq!(wrong.status, 422, "{wrong:?}");
+
+    let session = service.session(&service.token);
+    let accept = ("Accept", "application/json, text/event-stream");
+    let headers = [&headers[..], &[accept, ("Mcp-Session-Id", session.as_str())]].concat();
+    for (method, params) in [
+        ("prompts/get", format!(r#"{{"name":"p","_meta":{META}}}"#)),
+        ("tools/call", format!(r#"{{"name":"plain","arguments":{{}},"_meta":{META}}}"#)),
+    ] {
+        let request =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        let answer = service.send("POST", "/mcp", &headers, &request);
+        assert!(method == "tools/call" || answer.body.contains(&answered), "{answer:?}");
+        until_sent(method, 2);
+    }
+}
