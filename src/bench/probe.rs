@@ -419,6 +419,7 @@ const fn is_violation(kind: FindingKind) -> bool {
         | FindingKind::Flood
         | FindingKind::Leftover
         | FindingKind::AskedAfterClose
-        | FindingKind::Tolerated => false,
+        | FindingKind::Tolerated
+        | FindingKind::Collision => false,
     }
 }

@@ -1,13 +1,12 @@
 //! The tools visible to a chat, by names that models accept, and the mapping back to servers. Tools
 //! that the caller may not use are omitted.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::llm::ToolSpec;
 use base::ServerName;
 use base::text::SafeText;
-use host::{Host, Principal, exposed_name, hashed_name, resolve_name};
+use host::{ExposedNames, Host, Principal, resolve_name};
 use protocol::Tool;
 
 /// Maximum length of a tool description for the model, in characters.
@@ -49,13 +48,12 @@ pub struct ToolCatalog {
 impl ToolCatalog {
     /// The tools currently visible to a caller.
     pub fn from_host(host: &Host, who: &Principal) -> Self {
-        let (mut tools, mut names) = (Vec::new(), HashSet::new());
-        for (server, all) in host.offers(who) {
+        let (offers, mut tools) = (host.offers(who), Vec::new());
+        let servers: Vec<ServerName> = offers.iter().map(|(server, _)| server.clone()).collect();
+        let mut names = ExposedNames::new(&servers);
+        for (server, all) in offers {
             for tool in all.tools.iter().filter(|tool| tool.is_for_models()) {
-                let mut name = exposed_name(Some(&server), &tool.name);
-                if !names.insert(name.clone()) {
-                    name = hashed_name(&name, &format!("{server}\0{}", tool.name));
-                }
+                let name = names.name(&server, &tool.name);
                 tools.push(ChatTool { name, server: server.clone(), tool: Arc::clone(tool) });
             }
         }

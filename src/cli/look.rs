@@ -1,5 +1,6 @@
 //! `list` and `status`: what the servers offer, and their state.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -94,14 +95,21 @@ fn exit_of(view: &HostView, left_out: &LeftOut) -> ExitStatus {
     if view.servers.values().all(|s| whole(s)) { ExitStatus::Ok } else { ExitStatus::Failed }
 }
 
-/// Writes problems of the servers' lists to stderr: a failed list looks like an empty one.
+/// Writes problems of the servers' lists to stderr: a failed list looks like an empty one, and a name
+/// does not show that it leads to two servers.
 fn complain_of_lists(view: &HostView) {
+    let mut told = HashSet::new();
     for server in view.servers.values() {
         for (list, why) in &server.capabilities.partial {
             let method = list.method();
             output::complain(&format!("{}: `{method}` is not complete: {why}", server.name));
         }
         let found = outcome::list_findings(server);
+        for twice in found.iter().filter(|found| found.kind == FindingKind::Collision) {
+            if told.len() < MAX_FINDINGS && told.insert(twice.message.clone()) {
+                output::complain(&twice.message);
+            }
+        }
         let shape = found.iter().filter(|found| found.kind == FindingKind::WrongShape);
         for finding in shape.take(MAX_FINDINGS) {
             output::complain(&format!("{}: {}", server.name, finding.message));

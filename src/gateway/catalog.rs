@@ -11,10 +11,10 @@ use super::search::ToolIndex;
 use base::ServerName;
 use base::text::json::WrittenValue;
 use host::{
-    HostView, InForce, OverlayConfig, Principal, ServerState, ServerView, TargetKind, exposed_name,
-    hashed_name, resolve_name,
+    ExposedNames, HostView, InForce, OverlayConfig, Principal, ServerState, ServerView, TargetKind,
+    own_uri, resolve_name,
 };
-use protocol::{APP_URIS, Capabilities, app_of};
+use protocol::{Capabilities, app_of};
 
 /// One tool, prompt, resource or template as a client sees it.
 #[derive(Debug)]
@@ -124,9 +124,8 @@ impl ClientCatalog {
         let mut out = Self::default();
         // The server of each page of tools: a client reads it by its URI alone.
         let mut apps: HashMap<String, &ServerName> = HashMap::new();
-        let alone = sources.len() == 1;
+        let names = client_names(sources, &overlay);
         for (server, capabilities, reason) in sources {
-            let prefix = (!alone).then_some(server);
             let tools = capabilities.tools.iter();
             let tools = tools.map(|tool| (TargetKind::Tool, &tool.name, &tool.raw));
             let prompts = capabilities.prompts.iter();
@@ -134,11 +133,7 @@ impl ClientCatalog {
             for (kind, original, raw) in tools.chain(prompts) {
                 let overlay =
                     (kind == TargetKind::Tool).then(|| overlay(server, original)).flatten();
-                let given = overlay.as_ref().and_then(|overlay| overlay.name.clone());
-                let mut name = given.unwrap_or_else(|| exposed_name(prefix, original));
-                if out.names.contains_key(&(kind, name.clone())) {
-                    name = hashed_name(&name, &format!("{server}\0{original}"));
-                }
+                let name = names.get(&(kind, server, original)).cloned().unwrap_or_default();
                 let numbers = raw.numbers.clone();
                 let mut raw = match &overlay {
                     Some(overlay) => overlay.definition(raw),
@@ -221,20 +216,47 @@ impl ClientEntry {
     }
 }
 
-/// The URI, or URI template, of a resource of this server whose own one is that of another server.
-pub(super) fn own_uri(server: &ServerName, uri: &str) -> String {
-    let name = url::form_urlencoded::byte_serialize(server.as_str().as_bytes());
-    let name = name.collect::<String>();
-    match uri.strip_prefix(APP_URIS) {
-        Some(rest) => format!("{OWN_APP_URIS}{name}/{rest}"),
-        None => format!("{OWN_URIS}{name}/{uri}"),
-    }
-}
+/// A tool or prompt of a server.
+type NamedItem<'s> = (TargetKind, &'s ServerName, &'s Arc<str>);
 
-/// The beginning of all such URIs.
-pub(super) const OWN_URIS: &str = "mcpdeck://";
-/// The beginning of those of pages of tools, by whose scheme clients know them.
-pub(super) const OWN_APP_URIS: &str = "ui://mcpdeck/";
+/// The names of all tools and prompts. Names that overlays give come last: they take none from
+/// another tool.
+fn client_names<'s>(
+    sources: &'s [ListSource],
+    overlay: impl Fn(&ServerName, &str) -> Option<OverlayConfig>,
+) -> HashMap<NamedItem<'s>, String> {
+    let mut out = HashMap::new();
+    for kind in [TargetKind::Tool, TargetKind::Prompt] {
+        let mut names = match sources {
+            [_] => ExposedNames::bare(),
+            several => ExposedNames::new(several.iter().map(|(server, ..)| server)),
+        };
+        let mut chosen = Vec::new();
+        for (server, all, _) in sources {
+            let originals: Vec<&Arc<str>> = if kind == TargetKind::Tool {
+                all.tools.iter().map(|tool| &tool.name).collect()
+            } else {
+                all.prompts.iter().map(|prompt| &prompt.name).collect()
+            };
+            for original in originals {
+                let overlay =
+                    (kind == TargetKind::Tool).then(|| overlay(server, original)).flatten();
+                match overlay.and_then(|overlay| overlay.name) {
+                    Some(name) => chosen.push((name, server, original)),
+                    None => {
+                        let name = names.name(server, original);
+                        out.insert((kind, server, original), name);
+                    }
+                }
+            }
+        }
+        for (name, server, original) in chosen {
+            let name = names.given(name, server, original);
+            out.insert((kind, server, original), name);
+        }
+    }
+    out
+}
 
 /// Adds to a tool's description why it is unavailable; tools of stopped servers stay listed.
 fn unavailable_because(raw: &mut Value, reason: &str) {

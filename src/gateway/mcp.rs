@@ -33,7 +33,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::accept::JsonOnly;
 use super::bridge::{BridgedRequest, Parked};
-use super::catalog::{ClientCatalog, ClientEntry, OWN_APP_URIS, OWN_URIS, own_uri};
+use super::catalog::{ClientCatalog, ClientEntry};
 use super::exposure::{OwnCall, SEARCH_INSTRUCTIONS, listed, listing, own_call, own_tools};
 use super::follow::{Interest, Recipient, follow, log_level, logged_during, next_notice};
 use super::found::ToolListing;
@@ -50,8 +50,8 @@ use base::ServerName;
 use base::text::json::{WrittenNumbers, WrittenValue};
 use config::error::Error;
 use host::{
-    AccessScope, CallOptions, CallOutcome, PolicyAction, RunId, ServerView, TargetKind,
-    fit_template, parse_traceparent,
+    AccessScope, CallOptions, CallOutcome, OWN_APP_URIS, OWN_URIS, PolicyAction, RunId, ServerView,
+    TargetKind, fit_template, own_uri, parse_traceparent,
 };
 use protocol::{
     APP_URIS, APPS_EXTENSION, Answer, CLIENT_NAME, CallerMeta, HOPS_KEY, RequestKind, app_of,

@@ -8,14 +8,14 @@ use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::catalog::{ClientEntry, own_uri};
+use super::catalog::ClientEntry;
 use super::mcp::McpOperation;
 use super::outside::Outside;
 use super::rest::{absent_path, body, defined, list_of, options};
 use super::state::Gateway;
 use super::tokens::Client;
 use base::text::json::WrittenValue;
-use host::{AccessScope, CallOptions, CallOutcome, PolicyAction, TargetKind};
+use host::{AccessScope, CallOptions, CallOutcome, PolicyAction, TargetKind, own_uri};
 
 /// `GET /prompts`: every visible prompt, by the name that `POST /prompts/{name}/get` takes.
 pub(crate) async fn prompts(

@@ -12,9 +12,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::catalog::own_uri;
 use base::ServerName;
-use host::{Host, HostView, ServerView};
+use host::{Host, HostView, ServerView, own_uri};
 use protocol::SessionView;
 
 /// The extension's name in `capabilities.extensions`.

@@ -8,6 +8,7 @@ mod backoff;
 mod breaker;
 mod cache;
 mod call;
+mod collisions;
 mod dev;
 mod fact;
 mod guard;
@@ -40,7 +41,8 @@ pub use fact::{Fact, Record};
 pub use handle::{Host, HostBuilder, Reloading, ShutdownReport, Startup};
 pub use metrics::{Ending, LatencyView, Metrics, MetricsView, ServerMetrics};
 pub use naming::{
-    canonical_name, exposed_name, hashed_name, resolve_name, split_first, split_name,
+    ExposedNames, OWN_APP_URIS, OWN_URIS, canonical_name, exposed_name, own_uri, resolve_name,
+    split_first, split_name,
 };
 pub use pattern::{NamePatterns, OfferedNames, Reading};
 pub use policy::{

@@ -2,6 +2,7 @@
 //! exposed to models and clients. Pure.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet};
@@ -11,6 +12,7 @@ use base::ServerName;
 use base::file::hex;
 use config::ToolFilter;
 use config::error::{Error, ErrorCode};
+use protocol::APP_URIS;
 
 /// Resolves `asked` among `known`, an iterator of servers with the names of their tools or prompts.
 ///
@@ -98,8 +100,11 @@ fn exposed<'a>(
     if asked.len() > MAX_NAME_BYTES {
         return None;
     }
+    let is_hashed = ends_with_hash(asked);
     let is_meant = |(server, name): &(&ServerName, &Arc<str>)| {
-        exposed_name(Some(server), name) == asked || exposed_name(None, name) == asked
+        exposed_name(Some(server), name) == asked
+            || exposed_name(None, name) == asked
+            || is_hashed && second_name(server, name) == asked
     };
     let mut found = known.into_iter().filter(is_meant);
     let first = found.next()?;
@@ -138,6 +143,75 @@ pub fn hashed_name(name: &str, of: &str) -> String {
     out.push_str(&hex(&Sha256::digest(of.as_bytes()))[..HASH_DIGITS]);
     out
 }
+
+/// Whether a name ends as [`hashed_name`] makes it end.
+pub(super) fn ends_with_hash(name: &str) -> bool {
+    let hash = name.rsplit_once('_').map_or("", |(_, hash)| hash);
+    hash.len() == HASH_DIGITS && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The name of a tool whose [`exposed_name`] is another tool's.
+pub(super) fn second_name(server: &ServerName, name: &str) -> String {
+    hashed_name(&exposed_name(Some(server), name), &format!("{server}\0{name}"))
+}
+
+/// Gives the tools, or the prompts, of several servers the names by which models and clients know
+/// them. No name is given twice.
+pub struct ExposedNames<'s> {
+    servers: Vec<&'s ServerName>,
+    has_prefix: bool,
+    taken: HashSet<String>,
+}
+
+impl<'s> ExposedNames<'s> {
+    /// Names that begin with that of their server.
+    pub fn new(servers: impl IntoIterator<Item = &'s ServerName>) -> Self {
+        let servers = servers.into_iter().collect();
+        Self { servers, has_prefix: true, taken: HashSet::new() }
+    }
+
+    /// Names as they are, where there is one server.
+    pub fn bare() -> Self {
+        Self { servers: Vec::new(), has_prefix: false, taken: HashSet::new() }
+    }
+
+    /// The name of a tool or prompt.
+    pub fn name(&mut self, server: &ServerName, name: &str) -> String {
+        let plain = exposed_name(self.has_prefix.then_some(server), name);
+        // What begins with the name of another server is that server's, as in patterns and on the
+        // command line, even while it lists no such tool: no name may change what it leads to.
+        let meant = split_name(&plain, self.servers.iter().map(|server| server.as_str()));
+        let is_own = meant.is_none_or(|(meant, _)| meant == server.as_str());
+        let plain = if is_own { plain } else { second_name(server, name) };
+        self.given(plain, server, name)
+    }
+
+    /// The name of a tool or prompt that was chosen by somebody, unless it is taken.
+    pub fn given(&mut self, chosen: String, server: &ServerName, name: &str) -> String {
+        let mut of = format!("{server}\0{name}");
+        let mut out = chosen.clone();
+        while !self.taken.insert(out.clone()) {
+            out = hashed_name(&chosen, &of);
+            of.push('\0');
+        }
+        out
+    }
+}
+
+/// The URI, or URI template, of a resource of this server whose own one is that of another server.
+pub fn own_uri(server: &ServerName, uri: &str) -> String {
+    let name = url::form_urlencoded::byte_serialize(server.as_str().as_bytes());
+    let name = name.collect::<String>();
+    match uri.strip_prefix(APP_URIS) {
+        Some(rest) => format!("{OWN_APP_URIS}{name}/{rest}"),
+        None => format!("{OWN_URIS}{name}/{uri}"),
+    }
+}
+
+/// The beginning of all such URIs.
+pub const OWN_URIS: &str = "mcpdeck://";
+/// The beginning of those of pages of tools, by whose scheme clients know them.
+pub const OWN_APP_URIS: &str = "ui://mcpdeck/";
 
 /// Splits a name at the longest server name it begins with.
 pub fn split_name<'a, 's>(
@@ -257,6 +331,31 @@ mod tests {
         for name in [&a, &b, &dot, &slash] {
             assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'));
         }
+    }
+
+    #[test]
+    fn a_name_that_begins_with_another_server_is_left_to_that_one() {
+        let all = ["a", "a__b", "a_"].map(ServerName::new);
+        let known = [("a__b", "c"), ("a", "b__c"), ("a", "_x"), ("a_", "x"), ("a", "B__c")];
+        let known = known.map(|(server, name)| (ServerName::new(server), Arc::<str>::from(name)));
+        let mut names = ExposedNames::new(&all);
+        let given: Vec<String> =
+            known.iter().map(|(server, name)| names.name(server, name)).collect();
+        assert_eq!((given[0].as_str(), given[3].as_str()), ("a__b__c", "a___x"));
+        assert_eq!(given[4], "a__B__c", "case tells them apart");
+        assert!(given[1].starts_with("a__b__c_") && given[2].starts_with("a___x_"), "{given:?}");
+        // Whichever is listed first, and while the other one is not there.
+        assert_eq!(ExposedNames::new(&all).name(&known[1].0, &known[1].1), given[1]);
+        for ((server, name), given) in known.iter().zip(&given) {
+            let found = resolve_name(given, known.iter().map(|(s, n)| (s, n))).expect("known");
+            assert_eq!(found, (server, name), "{given}");
+        }
+        // A tool that takes the name of another's second name on purpose.
+        let mut names = ExposedNames::new(&all);
+        let (server, name) = (&all[0], given[1].strip_prefix("a__").expect("of a"));
+        let thief = names.given(format!("a__{name}"), server, name);
+        let later = names.name(&known[1].0, &known[1].1);
+        assert_ne!(thief, later);
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use globset::{Candidate, Glob, GlobSet};
 
-use super::naming::{canonical_name, exposed_name, split_first, split_name};
+use super::naming::{
+    canonical_name, ends_with_hash, exposed_name, second_name, split_first, split_name,
+};
 use base::ServerName;
 use base::text::nearest;
 use protocol::Capabilities;
@@ -29,6 +31,8 @@ pub struct NamePatterns {
     set: GlobSet,
     /// What each begins with, up to its first wildcard.
     begins: Vec<Box<str>>,
+    /// Whether any may be a name with a hash.
+    is_hashed: bool,
 }
 
 impl NamePatterns {
@@ -41,7 +45,8 @@ impl NamePatterns {
         let set = GlobSet::new(globs.iter().copied())?;
         let wild = ['*', '?', '[', '{', '\\'];
         let begins = globs.iter().map(|glob| glob.glob().split(wild).next().unwrap_or("").into());
-        Ok(Self { set, begins: begins.collect() })
+        let is_hashed = globs.iter().any(|glob| ends_with_hash(glob.glob()));
+        Ok(Self { set, begins: begins.collect(), is_hashed })
     }
 
     /// Compiles one pattern.
@@ -63,13 +68,20 @@ impl NamePatterns {
         for spelling in spellings(server, name) {
             found.extend(self.set.matches_candidate(&Candidate::new(&spelling)));
         }
+        // Of a tool whose other names are those of a tool of another server.
+        let mut second = Vec::new();
+        if self.is_hashed {
+            let name = second_name(&ServerName::new(server), name);
+            second = self.set.matches(&name);
+            found.extend(&second);
+        }
         found.sort_unstable();
         found.dedup();
         if let Reading::Narrow(servers) = reading {
             let known = || servers.iter().map(ServerName::as_str);
             found.retain(|at| {
                 let meant = split_name(&self.begins[*at], known());
-                meant.is_none_or(|(meant, _)| meant == server)
+                meant.is_none_or(|(meant, _)| meant == server) || second.contains(at)
             });
         }
         found

@@ -115,6 +115,8 @@ pub enum FindingKind {
     AskedAfterClose,
     /// Something that a strict client may refuse; nothing was lost by it.
     Tolerated,
+    /// A name or URI that leads to an item of another server too.
+    Collision,
 }
 
 /// One finding. Repeats of a kind are counted, the first raw texts kept.

@@ -5,6 +5,7 @@ mod admin;
 mod card;
 mod clients;
 mod collectors;
+mod collisions;
 #[cfg(target_os = "linux")]
 mod disabled;
 mod numbers;

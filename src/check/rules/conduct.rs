@@ -132,7 +132,7 @@ fn protocol(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     }
 }
 
-/// `None` for kinds that other rules report with more detail.
+/// `None` for kinds that other rules report with more detail, and for what is no fault of the server.
 const fn rule_of(kind: FindingKind) -> Option<&'static str> {
     Some(match kind {
         FindingKind::Junk => "stdout/pollution",
@@ -148,7 +148,8 @@ const fn rule_of(kind: FindingKind) -> Option<&'static str> {
         | FindingKind::PartialList
         | FindingKind::Version
         | FindingKind::Leftover
-        | FindingKind::AskedAfterClose => return None,
+        | FindingKind::AskedAfterClose
+        | FindingKind::Collision => return None,
     })
 }
 

@@ -9,7 +9,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::Fact;
+use crate::collisions::collisions;
 use crate::server::actor::{Actor, Addressee, Happened};
+use crate::server::slot::Slot;
 use base::text::cut;
 use base::{LogLevel, LogRecord, LogSource, SafeText, Timestamp};
 use config::ToolFilter;
@@ -132,8 +134,20 @@ impl Actor<'_> {
             self.record(Fact::Found { finding }).await;
         }
         if is_news {
+            for finding in self.collisions() {
+                self.record(Fact::Found { finding }).await;
+            }
             self.record(Fact::Listed { capabilities, changes }).await;
         }
+    }
+
+    /// Names and URIs of its lists that lead to items of other servers too.
+    fn collisions(&self) -> Vec<Finding> {
+        let lists = |slot: &Arc<Slot>| (slot.name.clone(), Arc::clone(&slot.live().capabilities));
+        let all: Vec<_> = self.shared.slots().values().map(lists).collect();
+        let now = self.shared.clock.now();
+        let found = collisions(&self.slot.name, &all).into_iter();
+        found.map(|(list, text)| about(list, FindingKind::Collision, now, &text)).collect()
     }
 
     async fn list_failed(&mut self, kind: ListKind, error: &Error) {
