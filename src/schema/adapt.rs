@@ -354,7 +354,21 @@ impl Adapter<'_> {
             out.insert("anyOf".to_owned(), any_types());
         }
         describe(&mut out, &notes);
+        if depth > 0 && self.format.objects(SchemaForm::UnionSibling).is_some() {
+            if let Some(node) = nodes.iter().find(|node| self.has_siblings(node)) {
+                self.refuse(SchemaForm::UnionSibling, &node.at.clone(), None);
+            }
+            out = alone(out);
+        }
         (Value::Object(out), names)
+    }
+
+    /// Whether keywords stand beside the alternatives of a sub-schema.
+    fn has_siblings(&self, node: &Schema) -> bool {
+        let map = self.raw(node).and_then(Value::as_object);
+        map.is_some_and(|map| {
+            map.len() > 1 && (map.contains_key("anyOf") || map.contains_key("oneOf"))
+        })
     }
 
     /// A place by its type alone, described by these words.
@@ -373,7 +387,12 @@ impl Adapter<'_> {
             }
             None => {}
         }
-        value
+        match value {
+            Value::Object(map) if self.format.objects(SchemaForm::UnionSibling).is_some() => {
+                Value::Object(alone(map))
+            }
+            value => value,
+        }
     }
 
     /// The items of a list of anything.
@@ -498,8 +517,7 @@ impl Adapter<'_> {
             let sent = self.sent_name(name, at);
             if sent != *name {
                 place.names.originals.insert(sent.clone(), (*name).to_owned());
-                let text = value.get("description").and_then(Value::as_str).unwrap_or_default();
-                value["description"] = format!("`{name}`. {text}").trim_end().into();
+                say_first(std::slice::from_mut(&mut value), &format!("`{name}`."));
             }
             if !names.is_empty() {
                 place.names.below.insert((*name).to_owned(), names);
@@ -813,6 +831,71 @@ fn describe(out: &mut Map<String, Value>, notes: &[String]) {
     out.insert("description".to_owned(), text.into());
 }
 
+/// A place whose alternatives stand alone: words go to the first of them, what else stands beside them
+/// to each, and where it cannot, the alternatives are said in words.
+fn alone(mut out: Map<String, Value>) -> Map<String, Value> {
+    /// Most alternatives that repeat what they have in common.
+    const MAX_REPEATED_ALTERNATIVES: usize = 8;
+    let Some(Value::Array(mut all)) = out.remove("anyOf").or_else(|| out.remove("oneOf")) else {
+        return out;
+    };
+    let words: Vec<String> = ["title", "description"]
+        .iter()
+        .filter_map(|keyword| Some(out.remove(*keyword)?.as_str()?.to_owned()))
+        .collect();
+    let is_typed = all.iter().all(|alternative| alternative.get("type").is_some());
+    let is_type = out.keys().all(|keyword| keyword == "type");
+    let are_objects = out.get("type").is_some_and(|name| name == "object")
+        && all.iter().all(|alternative| alternative["type"] == "object");
+    let is_said = out.is_empty() || is_type && is_typed;
+    if !is_said && are_objects && all.len() <= MAX_REPEATED_ALTERNATIVES {
+        for alternative in all.iter_mut().filter_map(Value::as_object_mut) {
+            join(alternative, &out);
+        }
+    } else if !is_said {
+        let mut notes = words;
+        notes.push(keyword_note("one of", &Value::Array(all)));
+        describe(&mut out, &notes);
+        return out;
+    }
+    let said = words.join(". ");
+    if !said.is_empty() {
+        say_first(&mut all, &said);
+    }
+    Map::from_iter([("anyOf".to_owned(), Value::Array(all))])
+}
+
+/// Puts words in front of those of the first alternative, or of the first within it where its own
+/// alternatives stand alone.
+fn say_first(all: &mut [Value], said: &str) {
+    let Some(Value::Object(first)) = all.first_mut() else { return };
+    let is_alone = first.len() == 1;
+    if let Some(Value::Array(within)) = first.get_mut("anyOf").filter(|_| is_alone) {
+        return say_first(within, said);
+    }
+    let own = first.get("description").and_then(Value::as_str).unwrap_or_default();
+    let text = format!("{said} {own}").trim_end().to_owned();
+    first.insert("description".to_owned(), text.into());
+}
+
+/// Adds what all alternatives have in common to one of them, which are all objects.
+fn join(alternative: &mut Map<String, Value>, common: &Map<String, Value>) {
+    for (keyword, value) in common {
+        match (alternative.get_mut(keyword), value) {
+            (Some(Value::Object(own)), Value::Object(more)) => {
+                for (name, value) in more {
+                    own.entry(name.as_str()).or_insert_with(|| value.clone());
+                }
+            }
+            (Some(Value::Array(own)), Value::Array(more)) => {
+                own.extend(more.iter().filter(|it| !own.contains(it)).cloned().collect::<Vec<_>>());
+            }
+            (Some(_), _) => {}
+            (None, value) => _ = alternative.insert(keyword.clone(), value.clone()),
+        }
+    }
+}
+
 /// Whether a schema says nothing of a value but words.
 fn is_open(schema: &Value) -> bool {
     let words = |key: &String| key == "description" || key == "title";
@@ -1000,6 +1083,56 @@ mod tests {
         assert_eq!(at(ToolFormat::Anthropic, SchemaForm::ListItems), None);
         let gemini_pair = &gemini.schema["properties"]["pair"]["prefixItems"];
         assert_eq!(gemini_pair, &json!([{"type": "string"}, {"type": "integer"}]));
+    }
+
+    #[test]
+    fn alternatives_stand_alone_where_they_must_and_lose_nothing() {
+        let compatible = |property: Value| {
+            let root = json!({"type": "object", "properties": {"p": property}});
+            let adapted = adapted(root, ToolFormat::Compatible);
+            let is_told = |change: &SchemaChange| change.document.contains("litellm#11164");
+            let told = adapted.changes.iter().any(|change| change.is_refused && is_told(change));
+            (adapted.schema["properties"]["p"].clone(), told)
+        };
+        let optional = json!({
+            "anyOf": [{"type": "string", "description": "Its name."}, {"type": "null"}],
+            "title": "Branch", "description": "Where to begin.", "default": null,
+        });
+        let first = "Branch. Where to begin. (default: null) Its name.";
+        let expected = json!({"anyOf": [
+            {"type": "string", "description": first}, {"type": "null"},
+        ]});
+        assert_eq!(compatible(optional.clone()), (expected, true));
+        let typed = json!({"type": "string", "anyOf": [
+            {"type": "string", "format": "date"}, {"type": "string", "format": "time"},
+        ]});
+        let expected = json!({"anyOf": [
+            {"type": "string", "format": "date"}, {"type": "string", "format": "time"},
+        ]});
+        assert_eq!(compatible(typed), (expected, true));
+        let joined = json!({
+            "type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"],
+            "oneOf": [
+                {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+                {"type": "object", "properties": {"b": {"type": "string"}}},
+            ],
+        });
+        let (sent, _) = compatible(joined);
+        assert_eq!(sent.as_object().map(Map::len), Some(1), "{sent}");
+        assert_eq!(sent["anyOf"][0]["required"], json!(["a", "id"]));
+        assert_eq!(sent["anyOf"][1]["properties"]["id"], json!({"type": "integer"}));
+        // What cannot be joined is said in words.
+        let mixed = json!({
+            "type": "array", "items": {"type": "string"},
+            "anyOf": [{"type": "array", "minItems": 1}, {"type": "array", "maxItems": 9}],
+        });
+        let (sent, told) = compatible(mixed);
+        assert!(told && sent.get("anyOf").is_none() && sent["items"]["type"] == "string", "{sent}");
+        assert!(sent["description"].as_str().is_some_and(|text| text.contains("one of")), "{sent}");
+        // Others take them as they are.
+        let root = json!({"type": "object", "properties": {"p": optional}});
+        let openai = adapted(root, ToolFormat::OpenAi).schema;
+        assert_eq!(openai["properties"]["p"]["description"], "Where to begin.");
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub enum SchemaForm {
     NoType,
     /// `properties`, `required` or `items` beside another type than theirs.
     OtherType,
+    /// Other keywords beside `anyOf`.
+    UnionSibling,
 }
 
 /// What a provider's documents say about a form.
@@ -91,6 +93,7 @@ const GEMINI_REQUIRED: &str = "seen in moltis-org/moltis#747";
 const GEMINI_TYPE: &str = "Gemini API reference, `Schema.type`; seen in danny-avila/LibreChat#6971";
 const GEMINI_ENUM: &str = "Gemini API reference, `Schema.enum`; seen in JetBrains/mcp-jetbrains#71";
 const GEMINI_OBJECT: &str = "seen in anomalyco/opencode#11889";
+const VERTEX_UNION: &str = "seen in BerriAI/litellm#11164 and google/adk-python#3281";
 const VERTEX_TYPE: &str = "Vertex AI reference, `Schema.type`";
 const OLLAMA_TYPES: &str = "Ollama `api/types.go`, `ToolFunction` and `ToolProperty`";
 const OLLAMA_VALUES: &str = "seen in ollama/ollama#18051";
@@ -142,6 +145,7 @@ static OBJECTIONS: &[Objection] = {
         refused(T::Compatible, F::NoType, GEMINI_TYPE),
         refused(T::Compatible, F::EnumNumber, GEMINI_ENUM),
         refused(T::Compatible, F::OtherType, GEMINI_OBJECT),
+        refused(T::Compatible, F::UnionSibling, VERTEX_UNION),
     ]
 };
 
@@ -342,6 +346,7 @@ impl SchemaForm {
             Self::TypeList => "`type` lists several types",
             Self::NoType => "there is neither a type nor alternatives",
             Self::OtherType => "keywords of another type stand beside the type",
+            Self::UnionSibling => "other keywords stand beside `anyOf`",
         }
     }
 }

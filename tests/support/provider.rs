@@ -167,6 +167,7 @@ fn serve(
     let body: Value = serde_json::from_slice(&body).expect("a request is JSON");
     let refusal = is_strict.then(|| refusal(&path, &body)).flatten();
     let shown = descriptions.lock().expect("not poisoned").get("/api/show").cloned();
+    let refusal = refusal.or_else(|| deepseek_refusal(&path, &body));
     let refusal = refusal.or_else(|| ollama_refusal(&path, &body, &shown.unwrap_or_default()));
     requests.lock().expect("not poisoned").push(Request { path: path.clone(), headers, body });
     let answer = {
@@ -428,6 +429,21 @@ fn ollama(pieces: &[Piece], end: End) -> Vec<Value> {
     (last["prompt_eval_count"], last["eval_count"]) = (json!(11), json!(7));
     out.push(last);
     out
+}
+
+/// Why `DeepSeek` refuses a request: once it thinks, each answer has the field of its reasoning, with
+/// tools even without calls.
+fn deepseek_refusal(path: &str, body: &Value) -> Option<String> {
+    if !path.ends_with("/chat/completions") || !body["tools"].is_array() {
+        return None;
+    }
+    let messages = body["messages"].as_array().expect("messages").iter();
+    let answers: Vec<_> = messages.filter(|message| message["role"] == "assistant").collect();
+    let thinks = answers.iter().any(|answer| answer.get("reasoning_content").is_some());
+    let lacks = answers.iter().any(|answer| !answer["reasoning_content"].is_string());
+    (thinks && lacks).then(|| {
+        "The `reasoning_content` in the thinking mode must be passed back to the API.".to_owned()
+    })
 }
 
 /// Why Ollama refuses a request: what it cannot read, what the model shown cannot do, and a prompt

@@ -124,6 +124,12 @@ impl ToolRules {
         }
         if self == Self::Compatible {
             let has_union = map.contains_key("anyOf");
+            if has_union && map.len() > 1 {
+                return Some(format!(
+                    "{at}: schema specified other fields alongside any_of. When using any_of, it \
+                     must be the only field set."
+                ));
+            }
             if types.len() > 1 || types.is_empty() && !has_union {
                 return Some(format!("{at}: type must be specified, once: {schema}"));
             }

@@ -27,32 +27,43 @@ pub(super) struct ModelFacts {
     pub(super) hears: Option<bool>,
 }
 
-/// Context sizes, by the beginning of a model's name, the first that fits; from the providers' lists
-/// of models. Addresses other than the provider's own set sizes of their own.
-const CONTEXTS: &[(Provider, &str, u64)] = &[
-    (Provider::OpenAi, "gpt-5-chat", 128_000),
-    (Provider::OpenAi, "gpt-5", 400_000),
-    (Provider::OpenAi, "gpt-4.1", 1_047_576),
-    (Provider::OpenAi, "gpt-4o", 128_000),
-    (Provider::OpenAi, "gpt-4-turbo", 128_000),
-    (Provider::OpenAi, "gpt-4", 8_192),
-    (Provider::OpenAi, "gpt-3.5-turbo", 16_385),
-    (Provider::OpenAi, "o1", 200_000),
-    (Provider::OpenAi, "o3", 200_000),
-    (Provider::OpenAi, "o4-mini", 200_000),
-    (Provider::Anthropic, "claude-", 200_000),
-    (Provider::Gemini, "gemini-", 1_048_576),
+const OPENAI_MODELS: &str = "OpenAI guide, Models, the page of each model";
+const ANTHROPIC_MODELS: &str = "Anthropic guide, Models overview, context window";
+const GEMINI_MODELS: &str = "Gemini guide, Models, input token limit";
+const DEEPSEEK_MODELS: &str = "DeepSeek guide, Models and pricing, context length";
+const ANTHROPIC_MEDIA: &str = "Anthropic guide, Vision, image formats";
+const GEMINI_MEDIA: &str = "Gemini guide, Image understanding and Audio understanding, formats";
+const OPENAI_MEDIA: &str = "OpenAI guide, Images and vision; API reference, `input_audio.format`";
+const OLLAMA_MEDIA: &str = "Ollama guide, Vision";
+
+/// A context size by the beginning of a model's name, with the document that tells it.
+type KnownContext = (Provider, &'static str, u64, &'static str);
+
+/// Context sizes, the first that fits. Addresses other than the provider's own set sizes of their own.
+const CONTEXTS: &[KnownContext] = &[
+    (Provider::OpenAi, "gpt-5-chat", 128_000, OPENAI_MODELS),
+    (Provider::OpenAi, "gpt-5", 400_000, OPENAI_MODELS),
+    (Provider::OpenAi, "gpt-4.1", 1_047_576, OPENAI_MODELS),
+    (Provider::OpenAi, "gpt-4o", 128_000, OPENAI_MODELS),
+    (Provider::OpenAi, "gpt-4-turbo", 128_000, OPENAI_MODELS),
+    (Provider::OpenAi, "gpt-4", 8_192, OPENAI_MODELS),
+    (Provider::OpenAi, "gpt-3.5-turbo", 16_385, OPENAI_MODELS),
+    (Provider::OpenAi, "o1", 200_000, OPENAI_MODELS),
+    (Provider::OpenAi, "o3", 200_000, OPENAI_MODELS),
+    (Provider::OpenAi, "o4-mini", 200_000, OPENAI_MODELS),
+    (Provider::Anthropic, "claude-", 200_000, ANTHROPIC_MODELS),
+    (Provider::Gemini, "gemini-", 1_048_576, GEMINI_MODELS),
     // At an address that is compatible with OpenAI's.
-    (Provider::OpenAi, "deepseek-", 128_000),
+    (Provider::OpenAi, "deepseek-v4", 1_000_000, DEEPSEEK_MODELS),
+    (Provider::OpenAi, "deepseek-", 128_000, DEEPSEEK_MODELS),
 ];
 
 /// The documented context of a model, in tokens.
 pub(super) fn documented_context(provider: Provider, model: &str) -> Option<u64> {
     // Some addresses put the name of the maker first.
     let name = model.rsplit('/').next().unwrap_or(model);
-    let fits =
-        |(by, begins, _): &&(Provider, &str, u64)| *by == provider && name.starts_with(begins);
-    CONTEXTS.iter().find(fits).map(|(_, _, context)| *context)
+    let fits = |(by, begins, ..): &&KnownContext| *by == provider && name.starts_with(begins);
+    CONTEXTS.iter().find(fits).map(|(_, _, context, _)| *context)
 }
 
 impl ModelFacts {
@@ -108,9 +119,9 @@ impl ModelFacts {
     }
 }
 
-/// The types of pictures and sound that a provider documents.
-const MEDIA_TYPES: &[(Provider, &[&str])] = &[
-    (Provider::Anthropic, &["image/png", "image/jpeg", "image/gif", "image/webp"]),
+/// The types of pictures and sound that a provider takes, with the document that tells them.
+const MEDIA_TYPES: &[(Provider, &[&str], &str)] = &[
+    (Provider::Anthropic, &["image/png", "image/jpeg", "image/gif", "image/webp"], ANTHROPIC_MEDIA),
     (
         Provider::Gemini,
         &[
@@ -127,6 +138,7 @@ const MEDIA_TYPES: &[(Provider, &[&str])] = &[
             "audio/ogg",
             "audio/flac",
         ],
+        GEMINI_MEDIA,
     ),
     (
         Provider::OpenAi,
@@ -140,17 +152,19 @@ const MEDIA_TYPES: &[(Provider, &[&str])] = &[
             "audio/mpeg",
             "audio/mp3",
         ],
+        OPENAI_MEDIA,
     ),
-    (Provider::Ollama, &["image/png", "image/jpeg"]),
+    (Provider::Ollama, &["image/png", "image/jpeg"], OLLAMA_MEDIA),
 ];
 
 /// Whether a provider takes pictures or sound of this MIME type.
 pub(super) fn is_media_type(provider: Provider, mime: &str) -> bool {
-    let types = MEDIA_TYPES.iter().find(|(by, _)| *by == provider);
-    types.is_some_and(|(_, types)| types.contains(&mime))
+    let types = MEDIA_TYPES.iter().find(|(by, ..)| *by == provider);
+    types.is_some_and(|(_, types, _)| types.contains(&mime))
 }
 
-/// Whether a model is documented to take pictures, or sound.
+/// Whether a model is documented to take pictures, or sound: by the guides of [`MEDIA_TYPES`], and the
+/// page of each model.
 pub(super) fn documented_media(provider: Provider, model: &str, is_picture: bool) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let begins = |all: &[&str]| all.iter().any(|begins| name.starts_with(begins));
@@ -282,5 +296,12 @@ mod tests {
         assert_eq!(documented_context(Provider::OpenAi, "maker/gpt-4o"), Some(128_000));
         assert_eq!(documented_context(Provider::Anthropic, "claude-sonnet-4-5"), Some(200_000));
         assert_eq!(documented_context(Provider::OpenAi, "local"), None);
+        assert_eq!(documented_context(Provider::OpenAi, "deepseek-v4-pro"), Some(1_000_000));
+    }
+
+    #[test]
+    fn each_row_of_the_tables_names_its_document() {
+        assert!(CONTEXTS.iter().all(|(.., document)| document.contains("guide")));
+        assert!(MEDIA_TYPES.iter().all(|(.., document)| document.contains("guide")));
     }
 }

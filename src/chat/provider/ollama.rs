@@ -117,7 +117,8 @@ impl ReplyReader for OllamaReader {
             };
             reply.calls.push(ToolCall::new(id, name, &arguments));
         }
-        if data["done"] == true {
+        let says_why = || data.get("done").is_none() && data["done_reason"].is_string();
+        if data["done"] == true || says_why() {
             reply.usage.input = data["prompt_eval_count"].as_u64().unwrap_or_default();
             reply.usage.output = data["eval_count"].as_u64().unwrap_or_default();
             if data["done_reason"] == "length" {

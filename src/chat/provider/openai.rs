@@ -17,10 +17,15 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
         ChatMessage::Assistant(reply) => reply.carried.iter().any(|it| it.get(REASONING).is_some()),
         ChatMessage::User { .. } | ChatMessage::Tool { .. } => false,
     });
+    let needs = match (reasons, prompt.tools.is_empty()) {
+        (false, _) => ReasoningNeed::None,
+        (true, true) => ReasoningNeed::Calls,
+        (true, false) => ReasoningNeed::All,
+    };
     for (at, message) in prompt.messages.iter().enumerate() {
         messages.push(match message {
             ChatMessage::User { text } => json!({"role": "user", "content": text}),
-            ChatMessage::Assistant(reply) => reply_message(reply, reasons),
+            ChatMessage::Assistant(reply) => reply_message(reply, needs),
             ChatMessage::Tool { id, text, .. } => {
                 json!({"role": "tool", "tool_call_id": id, "content": text})
             }
@@ -65,8 +70,9 @@ pub(super) fn headers(config: &RemoteConfig) -> Vec<(&'static str, String)> {
     key.into_iter().collect()
 }
 
-/// The field of `DeepSeek`'s reasoning. Messages with calls must have it in every later request, even
-/// empty (`DeepSeek` guide, Thinking mode, tool calls).
+/// The field of `DeepSeek`'s reasoning. Every message with calls must have it in every later request,
+/// and with tools in the request every message, even empty (`DeepSeek` guide, Thinking mode, tool
+/// calls; craft-ai-agents/craft-agents-oss#703, NousResearch/hermes-agent#16021).
 const REASONING: &str = "reasoning_content";
 /// The field of `OpenRouter`'s reasoning (`OpenRouter` guide, Reasoning tokens, preserving).
 const DETAILS: &str = "reasoning_details";
@@ -74,8 +80,19 @@ const DETAILS: &str = "reasoning_details";
 /// compatibility).
 const EXTRA: &str = "extra_content";
 
-/// An answer in the history; `reasons`: the model has sent reasoning in this conversation.
-fn reply_message(reply: &ModelReply, reasons: bool) -> Value {
+/// The answers in the history that must have the field of the reasoning.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReasoningNeed {
+    /// None: the model has sent no such field in this conversation.
+    None,
+    /// Those with calls.
+    Calls,
+    /// All.
+    All,
+}
+
+/// An answer in the history.
+fn reply_message(reply: &ModelReply, needs: ReasoningNeed) -> Value {
     let mut message = json!({"role": "assistant", "content": reply.text});
     if !reply.calls.is_empty() {
         let calls = reply.calls.iter().map(|call| {
@@ -91,12 +108,21 @@ fn reply_message(reply: &ModelReply, reasons: bool) -> Value {
             sent
         });
         message["tool_calls"] = calls.collect();
-        if reasons {
-            message[REASONING] = json!("");
-        }
     }
-    // Without calls, reasoning is not read again, and by some refused.
-    let goes_back = |key: &str| key == EXTRA || !reply.calls.is_empty();
+    let has_reasoning = match needs {
+        ReasoningNeed::None => false,
+        ReasoningNeed::Calls => !reply.calls.is_empty(),
+        ReasoningNeed::All => true,
+    };
+    if has_reasoning {
+        message[REASONING] = json!("");
+    }
+    // Otherwise reasoning is not read again without calls, and by some refused.
+    let goes_back = |key: &str| match key {
+        EXTRA => true,
+        REASONING => has_reasoning,
+        _ => !reply.calls.is_empty(),
+    };
     for (key, value) in reply.carried.iter().filter_map(Value::as_object).flatten() {
         if goes_back(key) {
             message[key] = value.clone();
@@ -228,9 +254,13 @@ impl ReplyReader for OpenAiReader {
             on(Delta::Reasoning(reasoning));
         }
         for key in [REASONING, "reasoning"] {
-            if let Some(more) = delta[key].as_str().filter(|more| !more.is_empty()) {
+            // An empty one is one: it goes back as it came.
+            let more = delta[key].as_str().filter(|more| key == REASONING || !more.is_empty());
+            if let Some(more) = more {
                 self.reasoning.entry(key).or_default().push_str(more);
-                on(Delta::Reasoning(more.to_owned()));
+                if !more.is_empty() {
+                    on(Delta::Reasoning(more.to_owned()));
+                }
             }
         }
         if let Some(more) = delta["refusal"].as_str().filter(|more| !more.is_empty()) {
