@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::llm::ChatMessage;
@@ -27,7 +28,7 @@ const PICTURE_TOKENS: u64 = 1_600;
 const SOUND_BYTES_PER_TOKEN: u64 = 650;
 
 /// A picture or a sound that a tool returned.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolMedia {
     /// Its MIME type, in lower case and without parameters.
     pub mime: String,
@@ -71,22 +72,54 @@ pub(crate) struct ResultMedia {
     pub(crate) pictures: Vec<ToolMedia>,
 }
 
-/// The pictures of the results of a session, for people to look at. They live as long as the
-/// program: the text of the result names them for later.
-#[derive(Clone, Debug, Default)]
+/// The pictures of the results of a session, for people to look at: the latest of them. The text of
+/// the result names those that are gone.
+#[derive(Debug, Default)]
 pub(crate) struct PictureShelf {
     /// By the id of the call, oldest first.
     calls: VecDeque<(String, Vec<ToolMedia>)>,
     /// Their size in base64, in bytes.
     bytes: usize,
+    /// Whether any were added since they were saved.
+    is_changed: bool,
 }
 
 impl PictureShelf {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// The same for a copy of the conversation, which is yet to be saved.
+    pub(crate) fn copied(&self) -> Self {
+        Self { calls: self.calls.clone(), bytes: self.bytes, is_changed: !self.is_empty() }
+    }
+
+    /// All as JSON, when any were added since this was asked last.
+    pub(crate) fn changed(&mut self) -> Option<String> {
+        let is_changed = std::mem::take(&mut self.is_changed);
+        is_changed.then(|| serde_json::to_string(&self.calls).unwrap_or_default())
+    }
+
+    /// Reads what [`PictureShelf::changed`] wrote; without what may not be shown.
+    pub(crate) fn from_json(text: &str) -> Self {
+        let calls: Vec<(String, Vec<ToolMedia>)> = serde_json::from_str(text).unwrap_or_default();
+        let mut shelf = Self::default();
+        for (call, mut pictures) in calls {
+            pictures.retain(|one| SHOWN_TYPES.contains(&one.mime.as_str()));
+            pictures.truncate(MAX_MEDIA_COUNT);
+            shelf.add(&call, pictures);
+        }
+        shelf.is_changed = false;
+        shelf
+    }
+
     /// Adds those of a call; the oldest make room.
     pub(crate) fn add(&mut self, call: &str, pictures: Vec<ToolMedia>) {
         if pictures.is_empty() {
             return;
         }
+        self.is_changed = true;
         self.bytes += size(&pictures);
         self.calls.push_back((call.to_owned(), pictures));
         let count = |shelf: &Self| shelf.calls.iter().map(|(_, all)| all.len()).sum::<usize>();
@@ -248,6 +281,15 @@ mod tests {
         assert_eq!(shelf.of_call("29"), out.pictures);
         assert_eq!(shelf.bytes, MAX_KEPT_COUNT * 8);
         assert_eq!(about(&out.pictures), [json!({"mimeType": "image/png", "bytes": 6})]);
+        let text = shelf.changed().expect("new ones");
+        assert_eq!(shelf.changed(), None, "saved once");
+        let mut again = PictureShelf::from_json(&text);
+        assert_eq!((again.of_call("29"), again.bytes), (&*out.pictures, shelf.bytes));
+        assert_eq!((again.changed(), again.copied().changed()), (None, Some(text.clone())));
+        // What somebody wrote into the file is not shown.
+        let forged = text.replace("image/png", "image/svg+xml");
+        assert!(PictureShelf::from_json(&forged).is_empty());
+        assert!(PictureShelf::from_json("{").is_empty());
     }
 
     #[test]

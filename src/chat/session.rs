@@ -211,6 +211,7 @@ impl ChatSession {
             talk.name.clone_from(&session.talk.lock().name);
             // Counts the `done` event, which is sent below.
             session.keep(&talk, 1).await;
+            session.keep_pictures().await;
             // Together, so that the next turn begins after `done`, and a snapshot is of one moment.
             let mut turn = session.turn.lock();
             *session.talk.lock() = talk;
@@ -283,6 +284,18 @@ impl ChatSession {
         };
         if let Err(error) = store.save(chat).await {
             tracing::error!(target: "mcpdeck::chat", "a session could not be saved: {error}");
+        }
+    }
+
+    /// Saves the pictures to the store, if any, when there are new ones. Errors are only logged.
+    async fn keep_pictures(&self) {
+        let Some(store) = &self.store else { return };
+        if self.is_deleted.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(pictures) = self.pictures.lock().changed() else { return };
+        if let Err(error) = store.save_pictures(&self.id, &self.owner, pictures).await {
+            tracing::error!(target: "mcpdeck::chat", "pictures could not be saved: {error}");
         }
     }
 
@@ -365,7 +378,7 @@ impl ChatSession {
     }
 
     /// The MIME type and the base64 of picture `at` (from 0) in the result of a call, if it is still
-    /// there: the latest of a session are, while the program runs.
+    /// there: the latest of a session are.
     pub fn picture(&self, call: &str, at: usize) -> Option<(String, Arc<str>)> {
         let shelf = self.pictures.lock();
         let one = shelf.of_call(call).get(at)?;
@@ -452,7 +465,7 @@ impl ChatSessions {
         let (agent, owner) = (session.agent(), session.owner.clone());
         let copy = self.add(random_hex::<16>().ok()?, owner, agent.who().clone(), talk, 1)?;
         copy.change(agent.model(), agent.who().clone());
-        copy.pictures.lock().clone_from(&session.pictures.lock());
+        *copy.pictures.lock() = session.pictures.lock().copied();
         Some(copy)
     }
 
@@ -525,7 +538,19 @@ impl ChatSessions {
         if let Some(here) = &here {
             self.all.lock().remove(&here.id);
         }
-        self.add(id.to_owned(), owner, who.clone(), talk, seq)
+        let pictures = store.load_pictures(id, &owner).await.unwrap_or_else(|error| {
+            tracing::error!(target: "mcpdeck::chat", "pictures could not be read: {error}");
+            None
+        });
+        let session = self.add(id.to_owned(), owner, who.clone(), talk, seq)?;
+        if let Some(pictures) = pictures {
+            let mut shelf = session.pictures.lock();
+            // Somebody else may have been faster, and have seen more.
+            if shelf.is_empty() {
+                *shelf = PictureShelf::from_json(&pictures);
+            }
+        }
+        Some(session)
     }
 
     /// Gives a session of this caller a name instead of its first words; returns whether it exists.

@@ -1,5 +1,6 @@
 //! Sessions on disk, so that a chat survives a restart of the program: one guarded file for each in
-//! a folder, rewritten when a turn begins and ends.
+//! a folder, rewritten when a turn begins and ends. Its pictures stand in a file beside it, written
+//! when there are new ones, and only of the sessions that had some last.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::SystemTime;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use base::state::{NotUsed, StateFile, StateFolder};
 use base::text::path::spelled;
@@ -17,6 +18,12 @@ use deck::{ChatStore, KeptChat, Stored};
 const MAX_SESSIONS: usize = 1_000;
 /// Maximum size of the file of a session, in bytes.
 const MAX_SESSION_BYTES: u64 = 64 << 20;
+/// Maximum size of the file of the pictures of a session, in bytes.
+const MAX_PICTURES_BYTES: u64 = 16 << 20;
+/// Maximum size of all files of pictures, in bytes; the oldest are deleted beyond it.
+const MAX_ALL_PICTURES_BYTES: u64 = 256 << 20;
+/// What the names of those files end in.
+const PICTURES_SUFFIX: &str = ".pictures";
 /// Format version of the files.
 const FORMAT_VERSION: u32 = 1;
 
@@ -60,6 +67,35 @@ impl SessionFolder {
         is_id.then(|| self.0.file(&format!("{id}.json"), MAX_SESSION_BYTES).of_secrets())
     }
 
+    /// The file of the pictures of a session.
+    fn pictures(&self, id: &str) -> Option<StateFile> {
+        self.file(id)?;
+        let name = format!("{id}{PICTURES_SUFFIX}");
+        Some(self.0.file(&name, MAX_PICTURES_BYTES).of_secrets())
+    }
+
+    /// Removes the oldest files of pictures that are more than may be kept.
+    fn drop_old_pictures(&self) -> Result<(), String> {
+        let names = self.0.names().map_err(|error| error.to_string())?;
+        let files = names.into_iter().filter(|name| name.ends_with(PICTURES_SUFFIX));
+        let mut files: Vec<_> = files
+            .filter_map(|name| {
+                let path = self.0.path().join(name);
+                let meta = path.symlink_metadata().ok()?;
+                Some((meta.modified().ok()?, meta.len(), path))
+            })
+            .collect();
+        files.sort_by(|a, b| b.cmp(a));
+        let mut kept = 0;
+        for (_, size, path) in files {
+            kept += size;
+            if kept > MAX_ALL_PICTURES_BYTES {
+                _ = std::fs::remove_file(path);
+            }
+        }
+        Ok(())
+    }
+
     /// The ids of all sessions, with their last changes, newest first.
     fn ids(&self) -> Result<Vec<(SystemTime, String)>, String> {
         let names = self.0.names().map_err(|error| error.to_string())?;
@@ -84,17 +120,19 @@ impl SessionFolder {
         })
     }
 
-    fn save_now(&self, chat: &KeptChat) -> Result<(), String> {
+    fn save_now(&self, chat: KeptChat) -> Result<(), String> {
         let file = self.file(&chat.id).ok_or("the session has no id that can name a file")?;
         let is_new = !file.path().exists();
-        let talk: Value = serde_json::from_str(&chat.talk).map_err(|error| error.to_string())?;
-        let (owner, title) = (chat.owner.clone(), chat.title.clone());
-        let content = SessionContent { version: FORMAT_VERSION, owner, title, seq: chat.seq, talk };
+        let KeptChat { owner, title, seq, talk, .. } = chat;
+        // As it is: a long conversation is neither read nor written a second time.
+        let talk = RawValue::from_string(talk).map_err(|error| error.to_string())?;
+        let content = SessionContent { version: FORMAT_VERSION, owner, title, seq, talk };
         let bytes = serde_json::to_vec(&content).map_err(|error| error.to_string())?;
         file.write(&bytes).map_err(|error| format!("{}: {error}", spelled(file.path())))?;
         if is_new {
             for (_, id) in self.ids()?.iter().skip(MAX_SESSIONS) {
                 _ = std::fs::remove_file(self.0.path().join(format!("{id}.json")));
+                _ = std::fs::remove_file(self.0.path().join(format!("{id}{PICTURES_SUFFIX}")));
             }
         }
         Ok(())
@@ -126,16 +164,44 @@ fn listed(bytes: &[u8], owner: &str, words: &str) -> Option<String> {
 
 impl ChatStore for SessionFolder {
     fn save(&self, chat: KeptChat) -> Stored<'_, ()> {
-        self.ask(move |folder| folder.save_now(&chat))
+        self.ask(move |folder| folder.save_now(chat))
     }
 
     fn load<'a>(&'a self, id: &'a str, owner: &'a str) -> Stored<'a, Option<(u64, String)>> {
         let (id, owner) = (id.to_owned(), owner.to_owned());
         self.ask(move |folder| {
             let Some(file) = folder.file(&id) else { return Ok(None) };
-            let content = file.read(parse::<Value>).map_err(unusable)?;
+            let content = file.read(parse::<Box<RawValue>>).map_err(unusable)?;
             let content = content.filter(|content| content.owner == owner);
-            Ok(content.map(|content| (content.seq, content.talk.to_string())))
+            Ok(content.map(|content| (content.seq, content.talk.get().to_owned())))
+        })
+    }
+
+    fn save_pictures<'a>(
+        &'a self,
+        id: &'a str,
+        owner: &'a str,
+        pictures: String,
+    ) -> Stored<'a, ()> {
+        let (id, owner) = (id.to_owned(), owner.to_owned());
+        self.ask(move |folder| {
+            let file = folder.pictures(&id).ok_or("the session has no id that can name a file")?;
+            let (version, title, seq) = (FORMAT_VERSION, String::new(), 0);
+            let talk = RawValue::from_string(pictures).map_err(|error| error.to_string())?;
+            let content = SessionContent { version, owner, title, seq, talk };
+            let bytes = serde_json::to_vec(&content).map_err(|error| error.to_string())?;
+            file.write(&bytes).map_err(|error| format!("{}: {error}", spelled(file.path())))?;
+            folder.drop_old_pictures()
+        })
+    }
+
+    fn load_pictures<'a>(&'a self, id: &'a str, owner: &'a str) -> Stored<'a, Option<String>> {
+        let (id, owner) = (id.to_owned(), owner.to_owned());
+        self.ask(move |folder| {
+            let Some(file) = folder.pictures(&id) else { return Ok(None) };
+            let content = file.read(parse::<Box<RawValue>>).map_err(unusable)?;
+            let content = content.filter(|content| content.owner == owner);
+            Ok(content.map(|content| content.talk.get().to_owned()))
         })
     }
 
@@ -160,6 +226,9 @@ impl ChatStore for SessionFolder {
             }
             let removed = std::fs::remove_file(file.path());
             removed.map_err(|error| format!("{}: {error}", spelled(file.path())))?;
+            if let Some(pictures) = folder.pictures(&id) {
+                _ = std::fs::remove_file(pictures.path());
+            }
             Ok(true)
         })
     }
@@ -173,6 +242,31 @@ mod tests {
         let talk = serde_json::json!({"messages": [{"role": "user", "text": text}]}).to_string();
         let (id, owner, title) = (id.to_owned(), owner.to_owned(), text[..4].to_owned());
         KeptChat { id, owner, title, seq: 7, talk }
+    }
+
+    #[tokio::test]
+    async fn pictures_are_kept_beside_their_session_for_its_owner_and_go_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chats");
+        let store = SessionFolder::open(&path).unwrap();
+        store.save(chat("a1", "me", "Snow in Oslo")).await.unwrap();
+        assert_eq!(store.load_pictures("a1", "me").await.unwrap(), None);
+        store.save_pictures("a1", "me", "[[\"call\",[]]]".to_owned()).await.unwrap();
+        let again = SessionFolder::open(&path).unwrap();
+        let kept = again.load_pictures("a1", "me").await.unwrap();
+        assert_eq!(kept.as_deref(), Some("[[\"call\",[]]]"));
+        assert_eq!(again.load_pictures("a1", "you").await.unwrap(), None);
+        assert_eq!(again.load_pictures("../a1", "me").await.unwrap(), None);
+        assert_eq!(again.list("me", "").await.unwrap().len(), 1, "a session is listed once");
+        // Of all pictures those of the sessions that had some last are kept.
+        let large = std::fs::File::create(path.join("old.pictures")).unwrap();
+        large.set_len(MAX_ALL_PICTURES_BYTES).unwrap();
+        large.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        store.save_pictures("a1", "me", "[]".to_owned()).await.unwrap();
+        assert!(!path.join("old.pictures").exists() && path.join("a1.pictures").exists());
+        assert!(again.remove("a1", "me").await.unwrap());
+        assert_eq!(again.load_pictures("a1", "me").await.unwrap(), None);
+        assert!(std::fs::read_dir(&path).unwrap().next().is_none());
     }
 
     #[tokio::test]

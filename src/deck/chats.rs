@@ -34,6 +34,22 @@ pub trait ChatStore: Send + Sync + 'static {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    /// Saves the pictures of a conversation of this owner, as JSON, in place of those before. A store
+    /// may leave them out: the messages name them.
+    fn save_pictures<'a>(
+        &'a self,
+        _id: &'a str,
+        _owner: &'a str,
+        _pictures: String,
+    ) -> Stored<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// The pictures of a conversation of this owner, if they were saved.
+    fn load_pictures<'a>(&'a self, _id: &'a str, _owner: &'a str) -> Stored<'a, Option<String>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Removes a conversation of this owner; returns whether there was one.
     fn remove<'a>(&'a self, id: &'a str, owner: &'a str) -> Stored<'a, bool>;
 }

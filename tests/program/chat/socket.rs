@@ -893,6 +893,15 @@ async fn the_page_talks_shows_markdown_and_is_the_same_after_a_reload() {
     .await;
     page.until("innerWidth === 400").await;
     assert_eq!(page.run("document.documentElement.scrollWidth <= 400").await, true);
+    // The button of a block of code, beside words of any length.
+    let block =
+        format!("say('- a\\n  ```{}\\n  x\\n  ```\\n'); settle(); draw()", "long-".repeat(40));
+    page.run(&block).await;
+    let reached = "(box => { const one = [...log.querySelectorAll('.bar button')].pop(); \
+                   one.scrollIntoView(); const at = one.getBoundingClientRect(); \
+                   return at.width > 20 && at.right <= 400 && document.elementFromPoint(\
+                   (at.left + at.right) / 2, (at.top + at.bottom) / 2) === one })()";
+    page.until(reached).await;
     assert_eq!(page.run("getComputedStyle(at('side')).display").await, "none");
     page.run("at('menu').click()").await;
     assert_eq!(page.run("getComputedStyle(at('side')).display").await, "flex");
@@ -969,6 +978,38 @@ async fn pictures_of_results_are_asked_for_also_after_a_resume_and_in_a_branch()
     stranger.send(json!({"type": "picture", "payload": {"call": id}})).await;
     let picture = stranger.until("picture").await.pop().unwrap();
     assert_eq!(picture["payload"].get("data"), None, "{picture}");
+}
+
+#[tokio::test]
+async fn pictures_are_there_after_the_program_was_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chats");
+    let with_file =
+        |answers| Options { store: Some(SessionFolder::open(&file).unwrap()), ..usual(answers) };
+    let service = Service::new(with_file(vec![call("a__read"), text("Seen.")])).await;
+    return_pictures(&service);
+    let mut client = service.connect().await;
+    let events = client.ask("look").await;
+    let (id, session) = (find(&events, "toolResult")["id"].clone(), client.id.clone());
+    // The conversation is small; what is large is written once.
+    let names = || {
+        let files = std::fs::read_dir(&file).unwrap().map(|file| file.unwrap());
+        files.map(|file| file.file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    assert!(names().contains(&format!("{session}.pictures")), "{:?}", names());
+    let again = Service::new(with_file(vec![text("Never.")])).await;
+    let mut back = again.connect().await;
+    back.resume(&session, 0).await;
+    let truncated = back.next().await.unwrap();
+    let about = &truncated["snapshot"]["pictures"][id.as_str().unwrap()];
+    assert_eq!(about[0]["mimeType"], "image/png", "{truncated}");
+    back.send(json!({"type": "picture", "call": id, "at": 0})).await;
+    assert_eq!(back.until("picture").await.pop().unwrap()["data"], PICTURE);
+    back.send(json!({"type": "delete", "session": session})).await;
+    let is_gone = || names().is_empty();
+    while !is_gone() {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
