@@ -2,8 +2,8 @@
 //!
 //! - the first token through `mcpdeck serve --chat` and directly from the model, alternating in each of
 //!   five runs, over Chat Completions and over Ollama's own API: p50 and p99 of both and of what is
-//!   added, the ratio of the medians, and the spread of the runs; the goals are less than 2 ms added
-//!   at p50 and 4 at p99;
+//!   added, the ratio of the medians, and the spread of the runs; once without tools and once with 60
+//!   of them; the goals are less than 2 ms added at p50 and 4 at p99;
 //! - the memory that a session with its connection takes in the service, after two heartbeats: of 100
 //!   and of 1,000; the goal is less than 12 kB each;
 //! - the dashboard while a model writes 500 tokens per second: latency from a key press to the
@@ -39,6 +39,8 @@ use report::{Figure, Goal, at};
 const SESSIONS: [usize; 2] = [100, 1_000];
 /// Number of turns in each run of the first-token measurement.
 const TURNS: usize = 100;
+/// Number of tools of the run with tools: what a person with some servers has.
+const TOOLS: usize = 60;
 /// Number of its runs.
 const RUNS: usize = 5;
 /// Time between two tokens on the screen.
@@ -57,8 +59,13 @@ fn main() {
     let less = if quick { 10 } else { 1 };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     if wants("token") {
-        for route in [Route::Completions, Route::Ollama] {
-            runtime.block_on(first_token(route, TURNS / less));
+        for (route, tools) in [
+            (Route::Completions, 0),
+            (Route::Completions, TOOLS),
+            (Route::Ollama, 0),
+            (Route::Ollama, TOOLS),
+        ] {
+            runtime.block_on(first_token(route, tools, TURNS / less));
         }
     }
     if wants("sessions") {
@@ -190,15 +197,16 @@ struct Service {
 }
 
 impl Service {
-    fn start(model: &str, route: Route) -> Self {
+    fn start(model: &str, route: Route, tools: usize) -> Self {
         let address = match route {
             Route::Completions => format!("{model}/v1"),
             Route::Ollama => model.to_owned(),
         };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mcp.json");
+        let script = json!({"tools": (0..tools).map(tool).collect::<Vec<_>>()}).to_string();
         let server = json!({
-            "command": env!("CARGO_BIN_EXE_mcpdeck"), "args": ["mock", "--script", "{\"tools\": []}"],
+            "command": env!("CARGO_BIN_EXE_mcpdeck"), "args": ["mock", "--script", script],
         });
         std::fs::write(&file, json!({"servers": {"idle": server}}).to_string()).unwrap();
         let mut program = Command::new(env!("CARGO_BIN_EXE_mcpdeck"))
@@ -250,6 +258,20 @@ impl Drop for Service {
     }
 }
 
+/// A tool with a schema of the usual size, about 1 kB.
+fn tool(number: usize) -> Value {
+    let field = |n: usize| {
+        let about = json!({"type": "string", "description": "what this parameter is there for"});
+        (format!("parameter_{n}"), about)
+    };
+    let fields: serde_json::Map<String, Value> = (0..10).map(field).collect();
+    json!({
+        "name": format!("tool_{number}"),
+        "description": "Does one thing, and says here in some words when to call it. ".repeat(3),
+        "inputSchema": {"type": "object", "properties": fields, "required": ["parameter_0"]},
+    })
+}
+
 struct Client(WebSocketStream<tokio::net::TcpStream>);
 
 impl Client {
@@ -273,15 +295,18 @@ fn ms(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-async fn first_token(route: Route, turns: usize) {
+async fn first_token(route: Route, tools: usize, turns: usize) {
     let url = model(Duration::ZERO, 8);
-    let service = Service::start(&url, route);
+    let service = Service::start(&url, route, tools);
     let http = reqwest::Client::new();
-    let body = json!({"model": "m", "stream": true, "messages": [
+    // The model alone is sent as much as we send it.
+    let offered = (0..tools).map(|n| json!({"type": "function", "function": tool(n)}));
+    let offered: Vec<Value> = offered.collect();
+    let body = json!({"model": "m", "stream": true, "tools": offered, "messages": [
         {"role": "system", "content": "word ".repeat(100)}, {"role": "user", "content": "hi"},
     ]});
     let (mut direct, mut through, mut added) = (Vec::new(), Vec::new(), Vec::new());
-    let mut ratios = Vec::new();
+    let (mut ratios, mut slowest) = (Vec::new(), Vec::new());
     for run in 0..RUNS {
         // A new connection for each run stays below the limit of messages in a minute.
         let mut client = service.connect().await;
@@ -308,8 +333,10 @@ async fn first_token(route: Route, turns: usize) {
         }
         let (mut alone, mut with_us) = (direct[begins..].to_vec(), through[begins..].to_vec());
         ratios.push((at(&mut with_us, 0.5), at(&mut alone, 0.5)));
+        slowest.push(at(&mut added[begins..].to_vec(), 0.99));
     }
-    println!("first token, {}, {RUNS} runs of {turns} turns, p50 and p99 in ms", route.provider());
+    let name = format!("{}, {tools} tools", route.provider());
+    println!("first token, {name}, {RUNS} runs of {turns} turns, p50 and p99 in ms");
     for (what, times) in [
         ("the model directly", &mut direct),
         ("through serve --chat", &mut through),
@@ -319,16 +346,19 @@ async fn first_token(route: Route, turns: usize) {
     }
     let mut ratio: Vec<f64> = ratios.iter().map(|(with_us, alone)| with_us / alone).collect();
     let mut more: Vec<f64> = ratios.iter().map(|(with_us, alone)| with_us - alone).collect();
-    let what = format!("chat, first token, {}", route.provider());
+    let what = format!("chat, first token, {name}");
     let goal = Goal::Open;
     Figure { what: &what, against: "the model alone", unit: "", goal }.state(&mut ratio);
-    let what = format!("chat, added to the first token, {}", route.provider());
+    let what = format!("chat, added to the first token, {name}");
     let goal = Goal::AtMost(2.0);
     Figure { what: &what, against: "", unit: "ms", goal }.state(&mut more);
+    let what = format!("chat, added to the first token, p99, {name}");
+    let goal = Goal::AtMost(4.0);
+    Figure { what: &what, against: "", unit: "ms", goal }.state(&mut slowest);
 }
 
 async fn sessions(count: usize, beats: u64) {
-    let service = Service::start(&model(Duration::ZERO, 8), Route::Completions);
+    let service = Service::start(&model(Duration::ZERO, 8), Route::Completions, 0);
     // The one-time cost of the first connection is not counted.
     let mut first = service.connect().await;
     first.send(json!({"type": "message", "text": "hi"})).await;

@@ -2,6 +2,7 @@
 
 use crate::llm::{ChatMessage, ModelPrompt, ModelReply};
 use crate::media::ToolMedia;
+use crate::sizes::schema_bytes;
 use base::text::cut;
 
 /// Share of the context that a prompt may use, in percent; the rest is for the answer.
@@ -14,7 +15,12 @@ const LEFT_OUT: &str = " bytes left out to fit the context";
 
 /// Estimates the tokens of a text: about four bytes of English or JSON per token.
 pub const fn of_text(text: &str) -> u64 {
-    (text.len() as u64).div_ceil(4)
+    of_bytes(text.len())
+}
+
+/// Estimates the tokens of a text of this size.
+pub const fn of_bytes(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(4)
 }
 
 /// Estimates the tokens of an answer.
@@ -48,7 +54,7 @@ pub fn of_messages(messages: &[ChatMessage]) -> u64 {
 /// Estimates the tokens of a whole prompt.
 pub fn of_prompt(prompt: &ModelPrompt) -> u64 {
     let tools = prompt.tools.iter().map(|tool| {
-        of_text(&tool.name) + of_text(&tool.description) + of_text(&tool.schema.to_string()) + 8
+        of_text(&tool.name) + of_text(&tool.description) + of_bytes(schema_bytes(&tool.schema)) + 8
     });
     of_text(&prompt.system) + of_messages(&prompt.messages) + tools.sum::<u64>()
 }

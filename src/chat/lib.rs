@@ -28,6 +28,7 @@ pub mod replay;
 pub mod scripted;
 pub mod session;
 pub mod settings;
+mod sizes;
 #[cfg(feature = "gateway")]
 pub mod socket;
 pub mod store;

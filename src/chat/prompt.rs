@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{ChatTool, ToolCatalog};
+use crate::sizes::schema_bytes;
 use crate::{context, fence};
 use base::ServerName;
 use base::text::SafeText;
@@ -73,10 +74,10 @@ impl SystemPrompt {
             let mut definitions = 0;
             for entry in part {
                 let spec = entry.spec();
-                let line = format!("- {}: {}\n  {}\n", spec.name, spec.description, spec.schema);
-                definitions += context::of_text(&line);
+                let line = format!("- {}: {}\n  ", spec.name, spec.description);
+                definitions += context::of_bytes(line.len() + schema_bytes(&spec.schema) + 1);
                 if is_fenced {
-                    text.push_str(&line);
+                    let _ = writeln!(text, "{line}{}", spec.schema);
                 }
             }
             let said = guidance_of((host, who), part).await;

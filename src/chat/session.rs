@@ -201,12 +201,18 @@ impl ChatSession {
                 _ => session.push(&event),
             };
             let agent = session.agent();
+            // The question is saved while the model is asked, which does not wait for the disk.
+            let mut asked = None;
             if session.store.is_some() {
-                let mut asked = talk.clone();
-                asked.messages.push(ChatMessage::User { text: text.clone() });
-                session.keep(&asked, 0).await;
+                let mut talk = talk.clone();
+                talk.messages.push(ChatMessage::User { text: text.clone() });
+                let session = Arc::clone(&session);
+                asked = Some(tokio::spawn(async move { session.keep(&talk, 0).await }));
             }
             agent.turn(&mut talk, &text, &cancel, &on_event).await;
+            if let Some(saved) = asked {
+                let _ = saved.await;
+            }
             // It may have been renamed meanwhile.
             talk.name.clone_from(&session.talk.lock().name);
             // Counts the `done` event, which is sent below.

@@ -50,8 +50,8 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
         "model": config.model,
         "max_tokens": plan.max_output,
         "stream": true,
-        "messages": messages,
     });
+    body["messages"] = messages;
     if !prompt.system.is_empty() {
         let kept = json!({"type": "ephemeral"});
         body["system"] = json!([{"type": "text", "text": prompt.system, "cache_control": kept}]);

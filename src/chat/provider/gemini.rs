@@ -35,15 +35,14 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
             ("user", std::iter::once(response).chain(media).collect())
         }
     });
-    let mut body = json!({
-        "contents": turns(contents, "parts"),
-        "generationConfig": {"maxOutputTokens": plan.max_output},
-    });
+    let mut body = json!({"generationConfig": {"maxOutputTokens": plan.max_output}});
+    body["contents"] = turns(contents, "parts");
     if !prompt.system.is_empty() {
         body["systemInstruction"] = json!({"parts": [{"text": prompt.system}]});
     }
     if let Some(tools) = tools(prompt, "parametersJsonSchema") {
-        body["tools"] = json!([{"functionDeclarations": tools}]);
+        body["tools"] = json!([{}]);
+        body["tools"][0]["functionDeclarations"] = tools.into();
     }
     ProviderRequest {
         path: format!("/models/{}:streamGenerateContent?alt=sse", config.model),

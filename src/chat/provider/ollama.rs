@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id};
 use crate::provider::openai;
-use crate::provider::wire::{ProviderRequest, ReplyReader, RequestPlan, media_after, tools};
+use crate::provider::wire::{ProviderRequest, ReplyReader, RequestPlan, functions, media_after};
 
 /// The least context that is asked for, in tokens. It is Ollama's own default.
 const MIN_WINDOW_TOKENS: u64 = 4_096;
@@ -41,21 +41,20 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
     let mut body = json!({
         "model": config.model,
         "stream": true,
-        "messages": messages,
         "options": {"num_ctx": window, "num_predict": max_output},
         // A prompt that does not fit is refused instead of losing its beginning.
         "truncate": false,
         "shift": false,
     });
+    body["messages"] = messages.into();
     if thinks {
         body["think"] = json!(true);
     }
     if let Some(keep) = &config.keep_alive {
         body["keep_alive"] = keep.parse::<i64>().map_or_else(|_| json!(keep), |n| json!(n));
     }
-    if let Some(tools) = tools(prompt, "parameters") {
-        let tools = tools.into_iter().map(|tool| json!({"type": "function", "function": tool}));
-        body["tools"] = tools.collect();
+    if let Some(functions) = functions(prompt) {
+        body["tools"] = functions;
     }
     ProviderRequest { path: "/api/chat".to_owned(), headers: openai::headers(config), body }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id};
 use crate::media::sound_format;
 use crate::provider::wire::{
-    Provider, ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, media_after, tools,
+    Provider, ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, functions, media_after,
 };
 
 pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRequest {
@@ -49,16 +49,16 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
         "model": config.model,
         "stream": true,
         "stream_options": {"include_usage": true},
-        "messages": messages,
     });
+    // Not within the macro, which would copy the whole conversation.
+    body["messages"] = messages.into();
     let longest = match config.provider {
         Provider::OpenAi => "max_completion_tokens",
         _ => "max_tokens",
     };
     body[longest] = json!(plan.max_output);
-    if let Some(tools) = tools(prompt, "parameters") {
-        let tools = tools.into_iter().map(|tool| json!({"type": "function", "function": tool}));
-        body["tools"] = tools.collect();
+    if let Some(functions) = functions(prompt) {
+        body["tools"] = functions;
     }
     ProviderRequest { path: "/chat/completions".to_owned(), headers: headers(config), body }
 }

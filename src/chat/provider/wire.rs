@@ -164,10 +164,22 @@ pub(super) struct ProviderRequest {
 
 /// The tools as objects with name, description and schema; `schema` is the key of the latter.
 pub(super) fn tools(prompt: &ModelPrompt, schema: &str) -> Option<Vec<Value>> {
-    let tools = prompt.tools.iter().map(
-        |tool| json!({"name": tool.name, "description": tool.description, schema: tool.schema}),
-    );
+    let tools = prompt.tools.iter().map(|tool| {
+        let mut one = json!({"name": tool.name, "description": tool.description});
+        one[schema] = Value::clone(&tool.schema);
+        one
+    });
     (!prompt.tools.is_empty()).then(|| tools.collect())
+}
+
+/// The tools as functions of `OpenAI`'s API and of those like it.
+pub(super) fn functions(prompt: &ModelPrompt) -> Option<Value> {
+    let functions = tools(prompt, "parameters")?.into_iter().map(|tool| {
+        let mut one = json!({"type": "function"});
+        one["function"] = tool;
+        one
+    });
+    Some(functions.collect())
 }
 
 /// The places behind which the pictures and sounds of the results before stand in a message of their

@@ -433,6 +433,11 @@ async fn a_session_goes_on_after_the_program_was_started_again() {
     client.send(json!({"type": "message", "text": "and outside?"})).await;
     client.until("text").await;
     let later = client.seen;
+    // The model is asked while the question is saved.
+    let kept = file.join(format!("{id}.json"));
+    while !std::fs::read_to_string(&kept).unwrap().contains("and outside?") {
+        tokio::task::yield_now().await;
+    }
     // Another process with the same file, as if the first had been killed.
     let again = Service::new(with_file(vec![text("Still 42.")])).await;
     let mut back = again.connect().await;
