@@ -450,7 +450,9 @@ impl<'a> Entry<'a> {
         let object = raw.as_object().ok_or("is not an object")?;
         let key = match kind {
             ListKind::Tools | ListKind::Prompts => name(object)?,
-            _ => required(object, kind.id_key(), MAX_URI)?,
+            ListKind::Resources | ListKind::ResourceTemplates => {
+                required(object, kind.id_key(), MAX_URI)?
+            }
         };
         match object.get("inputSchema") {
             Some(Value::Object(_)) => {}

@@ -186,7 +186,10 @@ impl<'de> Visitor<'de> for PlainAnswer<'_> {
                     let node = JsonNode { state: &mut *state, depth };
                     result = Some(members.next_value_seed(node)?);
                 }
-                _ => return Err(odd()),
+                // It was there before.
+                MessageMember::Jsonrpc | MessageMember::Id | MessageMember::Result => {
+                    return Err(odd());
+                }
             }
         }
         match (version, id, result) {

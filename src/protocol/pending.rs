@@ -165,10 +165,7 @@ impl PendingRequest {
 
     /// When it times out next, by silence or in total; not while it is held, unless an answer is in
     /// doubt.
-    ///
-    /// # Errors
-    /// When it has timed out, or an answer named another request and the right one did not follow.
-    pub fn deadline(&self) -> Result<Option<Instant>, Error> {
+    fn deadline(&self) -> Result<Option<Instant>, Error> {
         let now = self.time.instant();
         let clock = self.clock.lock();
         let doubted = clock.doubt.as_ref().map(|(until, _)| *until);
@@ -217,7 +214,7 @@ impl PendingRequest {
     /// earlier: when it times out or more progress is due.
     ///
     /// # Errors
-    /// Those of [`PendingRequest::deadline`].
+    /// When it has timed out, or an answer named another request and the right one did not follow.
     pub fn next_step(&self) -> Result<Option<Instant>, Error> {
         let deadline = self.deadline()?;
         let mut gate = self.progress.lock();

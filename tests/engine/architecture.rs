@@ -264,8 +264,17 @@ fn headers_of_methods_are_found_in_every_form() {
 
 /// Where a match over an enum of ours names every variant, so that a new one cannot be forgotten
 /// there. Only extend it.
-const EXHAUSTIVE: &[&str] =
-    &["apps/", "clients/", "demo/", "process/", "reach/", "tui/app.rs", "tui/app/"];
+const EXHAUSTIVE: &[&str] = &[
+    "apps/",
+    "clients/",
+    "demo/",
+    "mcp/",
+    "process/",
+    "protocol/",
+    "reach/",
+    "tui/app.rs",
+    "tui/app/",
+];
 
 #[test]
 fn enums_of_ours_are_matched_exhaustively() {

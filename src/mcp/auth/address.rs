@@ -86,7 +86,7 @@ fn words(reach: AddressReach) -> &'static str {
     match reach {
         AddressReach::Loopback => "it is an address of this machine, and the server is not",
         AddressReach::Private => "it is a private address, and the server's is not",
-        _ => "it is a link-local or reserved address",
+        AddressReach::Public | AddressReach::Never => "it is a link-local or reserved address",
     }
 }
 

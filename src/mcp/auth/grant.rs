@@ -137,7 +137,7 @@ fn granted(body: &[u8], wanted: TokenKind) -> Result<Granted, &'static str> {
         TokenKind::Grant if text("issued_token_type").as_deref() != Some(ID_JAG) => {
             return Err("the answer holds no grant (its `issued_token_type` is another one)");
         }
-        _ => {}
+        TokenKind::Bearer | TokenKind::Bound | TokenKind::Grant => {}
     }
     let access_token = text("access_token").filter(|token| !token.is_empty());
     let access_token = access_token.ok_or("the answer holds no `access_token`")?;

@@ -164,10 +164,10 @@ impl RunningTask {
             }
         }
         self.unwanted.disarm();
-        match status.stage {
-            TaskStage::Cancelled => Err(Self::cancelled(&status)),
-            _ => Self::concluded(&status, self.result().await),
+        if status.stage == TaskStage::Cancelled {
+            return Err(Self::cancelled(&status));
         }
+        Self::concluded(&status, self.result().await)
     }
 
     /// Waits for the result while the task continues: the input it needs is requested meanwhile,

@@ -115,10 +115,8 @@ impl Tap {
         what: &str,
     ) {
         self.find_in(&entry, kind, reason, raw);
-        let passed = match kind {
-            FindingKind::WrongShape => MessageKind::Response,
-            _ => MessageKind::Junk,
-        };
+        let is_message = kind == FindingKind::WrongShape;
+        let passed = if is_message { MessageKind::Response } else { MessageKind::Junk };
         self.recorded(&entry, id, passed, raw, Some(reason));
         let mut error = protocol(&format!("the answer {what}: {reason}"));
         if !raw.is_empty() {
@@ -343,7 +341,7 @@ impl Tap {
         }
         let message = match outcome {
             Outcome::Error(error) => format!("an error without an id: {}", error.message),
-            _ => "an answer without an id".to_owned(),
+            Outcome::Result(_) | Outcome::Broken(_) => "an answer without an id".to_owned(),
         };
         let of = if is_error { MessageKind::Error } else { MessageKind::Response };
         self.unattributed((FindingKind::UnknownId, of), &message, source.raw, None);

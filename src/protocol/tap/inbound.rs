@@ -220,7 +220,7 @@ impl Tap {
     fn over_budget(&self, line: &[u8], flaw: Flaw, notes: Vec<String>, stream: Option<i64>) {
         let large = match flaw {
             Flaw::TooMany(_) | Flaw::TooBig(_) => payload::answer(line, self.budget()),
-            _ => None,
+            Flaw::Syntax(_) | Flaw::Incomplete | Flaw::TooDeep(_) => None,
         };
         let Some((id, payload)) = large else { return self.flawed(line, &flaw) };
         let (large, has_doubles) = (Some((payload, flaw)), false);
@@ -591,7 +591,7 @@ impl Tap {
         }
         let entry = match &id {
             RequestId::Number(number) if table.modern => table.take(*number),
-            _ => None,
+            RequestId::Number(_) | RequestId::String(_) => None,
         };
         drop(table);
         if let Some(entry) = entry {
