@@ -236,7 +236,8 @@ impl Witness {
             driver.keys("6G");
             driver.keys(&"k".repeat(at));
             driver.keys("\r");
-            let screen = crate::tui::draw(&mut driver.app, 120, 30);
+            // With room for a whole draft, which may be edited as JSON.
+            let screen = crate::tui::draw(&mut driver.app, 120, 60);
             let id = request.0.id;
             prop_assert_eq!(looked_at(driver, &screen), Some(id), "{}", screen);
             driver.keys("\x19");
