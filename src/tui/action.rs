@@ -104,6 +104,7 @@ actions! {
     SignOut = "sign-out", "sign out", "Revoke and forget the token of the server" => Server(ServerAction::SignOut);
     ResetBreaker = "reset-breaker", "reset breaker", "Close the circuit breaker" => Server(ServerAction::ResetBreaker);
     Tokens = "tokens", "tokens", "What the tools of each server cost a model, in tokens" => App(AppAction::Tokens);
+    CompareServers = "compare-servers", "compare", "Compare the tools of this server with those of another one, or with the lock file" => App(AppAction::CompareServers);
     Why = "why", "why", "Why it failed or is down, what is known about it, and what mends it" => App(AppAction::Why);
     BlackBox = "black-box", "diagnostics", "Diagnostics: exit, recent output, start steps and messages of the server" => App(AppAction::BlackBox);
     Graph = "graph", "graph", "Show the order in which servers start" => Here;
@@ -322,6 +323,7 @@ pub enum AppAction {
     ServerLogLevel,
     Why,
     Tokens,
+    CompareServers,
     SaveFilter,
     Filters,
     Palette,

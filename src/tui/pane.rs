@@ -237,6 +237,7 @@ macro_rules! of_browser {
 
 pub mod cache;
 pub mod catalog;
+pub mod compared;
 pub mod config;
 pub mod inbox;
 pub mod lists;

@@ -39,6 +39,8 @@ pub enum Pick {
     ShareMessages(Box<SharedMessage>),
     /// Copy this text.
     CopyText(String),
+    /// Compare the tools of a server with those of another one, or with the lock file.
+    Compared(ServerName, Option<ServerName>),
     /// Compare definitions with those of this recording.
     Recording(String),
     /// Use a theme.

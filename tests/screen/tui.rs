@@ -7,6 +7,7 @@ mod approvals;
 mod bench;
 mod changes;
 mod chat;
+mod compared;
 mod driver;
 mod find;
 mod frame;

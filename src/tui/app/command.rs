@@ -21,8 +21,8 @@ use crate::overlay::{
 use crate::pane::config::{PLANNED, touched};
 use crate::pane::logs::level_word;
 use crate::pane::servers::{info_reader, reader};
-use crate::pane::tokens;
 use crate::pane::{Pane as _, PaneId, RedRow, Redraw, TABS};
+use crate::pane::{compared, tokens};
 use crate::pick::{ApprovalPick, Choice, FilterPick, Pick};
 use crate::policy::PolicyScreen;
 use crate::prefs::SavedFilter;
@@ -209,6 +209,12 @@ impl App {
             }
             AppAction::Why => self.explain(),
             AppAction::Tokens => self.open(tokens::reader()),
+            AppAction::CompareServers => {
+                if let Some(server) = self.target_server() {
+                    let choices = compared::choices(&self.model, &server);
+                    self.choose(ink!("compare {} with", Model::quoted(&server)), choices);
+                }
+            }
             AppAction::SaveFilter => self.ask_filter_name(),
             AppAction::Filters => self.open_filters(),
             AppAction::Palette => {
@@ -437,6 +443,11 @@ impl App {
             Pick::Recording(file) => {
                 self.effects.push(Effect::Baseline(Baseline::Recording(file.into())));
             }
+            Pick::Compared(one, Some(other)) => self.open(compared::reader(one, other)),
+            Pick::Compared(server, None) => {
+                self.model.scope = Some(server);
+                self.open_policy_against(Baseline::Lock);
+            }
             Pick::Theme(name) => self.use_theme(name),
             Pick::LogLevel(level) => {
                 self.toast(ink!("mcpdeck logs {} and above", level_word(level)), Role::Ok);
@@ -461,13 +472,18 @@ impl App {
 
     /// Opens the policy. A recording has no approvals to compare with, so the lock file is used.
     pub(super) fn open_policy(&mut self) {
-        let mut screen = PolicyScreen::default();
         if self.model.playback.is_some() {
-            screen = PolicyScreen::against(Baseline::Lock);
-            self.effects.push(Effect::Baseline(Baseline::Lock));
+            return self.open_policy_against(Baseline::Lock);
         }
         self.toast = None;
-        self.open(screen);
+        self.open(PolicyScreen::default());
+    }
+
+    /// Opens the policy with what differs from these definitions.
+    fn open_policy_against(&mut self, baseline: Baseline) {
+        self.effects.push(Effect::Baseline(baseline.clone()));
+        self.toast = None;
+        self.open(PolicyScreen::against(baseline));
     }
 
     /// Toggles whether changed files are shown before they are applied.

@@ -93,7 +93,7 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         | Action::Why => {
             when(server.is_some() || !model.marked.is_empty(), "select a server first")
         }
-        Action::Request | Action::CopyEntry => on_a_server(|_| true, ""),
+        Action::Request | Action::CopyEntry | Action::CompareServers => on_a_server(|_| true, ""),
         Action::Refresh | Action::Ping => {
             on_a_server(|one| one.state == ServerState::Ready, "the server is not ready")
         }
