@@ -20,6 +20,7 @@ mod pictures;
 mod policy;
 mod races;
 mod schemas;
+mod start;
 mod themes;
 mod typing;
 mod waterfall;

@@ -1,5 +1,6 @@
 //! The servers as a table: one row each, those that failed first. A server that starts has a bar of
-//! its steps, all of them on one axis, in place of its numbers; one that is down has the reason.
+//! its steps in place of its numbers, and keeps it until all that start with it are up: together they
+//! are the waterfall of the start, on one axis. A server that is down has the reason.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -140,7 +141,7 @@ pub(super) fn draw(
         line.push((ink!("  {:<1$}", "last 24 s", SPARK_COLUMNS), Role::Faint));
     }
     doc.line(line);
-    let began = starting(model).filter_map(|server| Some(server.steps.first()?.began)).min();
+    let began = start_of_batch(model);
     let mut rows = Vec::new();
     for server in names.iter().filter_map(|name| model.server(name)) {
         rows.push(doc.len()..doc.len() + 1);
@@ -149,6 +150,9 @@ pub(super) fn draw(
         line.push((ink!("{}", mark), Role::Accent));
         match (server.state, &server.reason, began) {
             (ServerState::Starting, _, Some(began)) => {
+                line.extend(bar(server, model, glyphs, began));
+            }
+            (ServerState::Ready, _, Some(began)) if is_fresh(server, began, model) => {
                 line.extend(bar(server, model, glyphs, began));
             }
             (ServerState::Ready, ..) | (_, None, _) => {
@@ -200,9 +204,21 @@ fn spark(server: &ServerView, model: &Model, glyphs: &Glyphs) -> Ink {
     bars
 }
 
-/// The servers that are starting.
-fn starting(model: &Model) -> impl Iterator<Item = &Arc<ServerView>> {
-    model.servers().filter(|server| server.state == ServerState::Starting)
+/// When the start began that goes on: that of the servers which are starting, and of those whose
+/// start met theirs; `None` when none is starting.
+fn start_of_batch(model: &Model) -> Option<Timestamp> {
+    let begins = |server: &ServerView| Some(server.steps.first()?.began);
+    let starting = model.servers().filter(|server| server.state == ServerState::Starting);
+    let first = starting.filter_map(|server| begins(server)).min()?;
+    let met = model.servers().filter(|server| is_fresh(server, first, model));
+    met.filter_map(|server| begins(server)).min().map(|met| met.min(first)).or(Some(first))
+}
+
+/// Whether the last start of a server, which nobody has called since, ended after this.
+fn is_fresh(server: &ServerView, after: Timestamp, model: &Model) -> bool {
+    let calls = model.metrics.get(&server.name).map_or(0, |metrics| metrics.total.requests);
+    let end = server.steps.iter().filter_map(|step| Some(step.began.plus(step.took?))).max();
+    server.state == ServerState::Ready && calls == 0 && end.is_some_and(|end| end >= after)
 }
 
 /// Cells of the bar of a start.
@@ -242,6 +258,14 @@ fn bar(server: &ServerView, model: &Model, glyphs: &Glyphs, began: Timestamp) ->
     if let Some(step) = server.steps.iter().find(|step| step.status == StepStatus::Running) {
         line.push((ink!(" {}", step_word(step.step)), Role::Busy));
         line.push((ink!(" {}", model.elapsed(step.began)), Role::Muted));
+    } else if let Some(first) = server.steps.first()
+        && server.state == ServerState::Ready
+    {
+        let ends = server.steps.iter().filter_map(|step| Some(step.began.plus(step.took?)));
+        let took = ends.max().map(|end| end.since(first.began)).unwrap_or_default();
+        line.push((ink!(" up in {}", Dur(took)), Role::Ok));
+        let tools = count(server.capabilities.tools.len(), "tool");
+        line.push((ink!(" {} {}", glyphs.dot, tools), Role::Muted));
     }
     line
 }
