@@ -432,8 +432,11 @@ impl Fuzzer<'_> {
             self.violations = self.probe.violations();
         }
         let before = self.ends(run);
-        for case in group {
-            if run.hangs(case) {
+        // The one that was not answered before the others: it is repeated as one that hangs.
+        let suspect = ends.iter().position(|end| !end.is_orderly());
+        let suspect = suspect.filter(|at| ends.get(*at) == Some(&CallEnd::Hang));
+        for (at, case) in group.iter().enumerate() {
+            if run.hangs(case) || (suspect == Some(at) && self.hangs_alone(run, case).await) {
                 continue;
             }
             if let Some(why) = self.case(run, case, false).await {
@@ -450,6 +453,19 @@ impl Fuzzer<'_> {
             self.crowd(run, crowd, how).await;
         }
         None
+    }
+
+    /// Whether a case that was not answered among others is not answered alone either; adds that.
+    async fn hangs_alone(&mut self, run: &mut ToolRun, case: &FuzzCase) -> bool {
+        let Some(verdict) = self.verdict(run, case, &CallEnd::Hang) else { return false };
+        run.since.push(case.clone());
+        let blamed = self.blame(run, case, verdict).await;
+        let is_found = blamed.is_some();
+        if let Some((case, verdict)) = blamed {
+            self.keep(run, &case, verdict).await;
+        }
+        self.violations = self.probe.violations();
+        is_found
     }
 
     /// How many cases ended the server while a tool was called.
@@ -973,8 +989,14 @@ impl Fuzzer<'_> {
     /// Looks for memory that keeps growing: rounds of the same calls after a warm-up; then which
     /// half of the tools it is, and so on.
     async fn memory(&mut self, runs: &[ToolRun]) {
-        let known = self.probe.memory().is_some();
-        if runs.is_empty() || !known || self.probe.restart().await.is_err() {
+        if runs.is_empty() {
+            return;
+        }
+        if self.probe.memory().is_none() {
+            // What was read before the server was started does not know it.
+            tokio::time::sleep(MEMORY_INTERVAL).await;
+        }
+        if self.probe.memory().is_none() || self.probe.restart().await.is_err() {
             return;
         }
         let all: Vec<&ToolRun> = runs.iter().collect();
@@ -1042,7 +1064,7 @@ impl Fuzzer<'_> {
             let given = leaves(&made);
             let links: Vec<(&ToolRun, String, Value)> =
                 runs.iter().flat_map(|taker| links(tools, maker, taker, &given)).collect();
-            for (index, (taker, place, value)) in links.iter().enumerate() {
+            for (index, (_, place, value)) in links.iter().enumerate() {
                 let others = links.iter().enumerate().filter(|(other, _)| *other != index);
                 let mut orders: Vec<Vec<usize>> = vec![vec![index], vec![index, index]];
                 orders.extend(others.map(|(other, _)| vec![index, other, index]).take(6));
@@ -1058,18 +1080,13 @@ impl Fuzzer<'_> {
                         set(&mut arguments, place, value.clone());
                         calls.extend(arguments.map(|arguments| (*run, arguments)));
                     }
-                    self.sequence(taker, (place, value), &calls).await;
+                    self.sequence((place, value), &calls).await;
                 }
             }
         }
     }
 
-    async fn sequence(
-        &mut self,
-        taker: &ToolRun,
-        (place, value): (&str, &Value),
-        calls: &[(&ToolRun, Value)],
-    ) {
+    async fn sequence(&mut self, (place, value): (&str, &Value), calls: &[(&ToolRun, Value)]) {
         // A fresh server, so that the ids are those of the first call.
         if self.probe.restart().await.is_err() {
             return;
@@ -1092,19 +1109,24 @@ impl Fuzzer<'_> {
                 .iter()
                 .any(|finding| finding.rule == verdict.rule && finding.tool == run.full);
             if !known {
-                let calls = calls[..=at].iter().map(|(run, arguments)| FuzzCall {
-                    tool: run.full.clone(),
-                    arguments: arguments.clone(),
-                });
+                let calls: Vec<FuzzCall> = calls[..=at]
+                    .iter()
+                    .map(|(run, arguments)| FuzzCall {
+                        tool: run.full.clone(),
+                        arguments: arguments.clone(),
+                    })
+                    .collect();
+                let first = calls.first().map_or("", |call| call.tool.as_str());
+                let what = format!("in a sequence after {first}");
                 self.report.findings.push(FuzzFinding {
                     rule: verdict.rule,
                     severity: verdict.severity,
                     server: self.server.to_string(),
                     tool: run.full.clone(),
                     place: case.place,
-                    what: format!("in a sequence after {}", taker.full),
+                    what,
                     message: verdict.message,
-                    calls: calls.collect(),
+                    calls,
                     count: 1,
                 });
             }

@@ -16,7 +16,7 @@ use check::run::CheckSignals;
 use check::subject::brief;
 use config::error::{Error, ErrorCode};
 use config::{GuardMode, GuardPolicy, TransportConfig};
-use host::{CallOutcome, Host, HostView, ServerState};
+use host::{CallOutcome, Host, HostView, ServerState, Validation};
 use protocol::FindingKind;
 
 /// How a call ended.
@@ -94,6 +94,11 @@ const MAX_GROUP_ROUNDS: usize = 8;
 /// The calls that are under way at once may take this part of the time of one call: a slow server is
 /// no hung one.
 const MIN_ANSWERS_A_TIMEOUT: u32 = 4;
+
+/// A call among others is given up after this part of the time of one alone, and not before this many
+/// times what a call takes.
+const MAX_CROWD_HASTE: u32 = 3;
+const MIN_CROWD_PACES: u32 = 100;
 
 /// A running copy of a server.
 pub struct ServerProbe {
@@ -250,7 +255,14 @@ impl ServerProbe {
     /// in the same order. After one that was not answered as the protocol says no further ones are
     /// sent, and their ends are missing. A server that is gone is started again first.
     pub async fn call_all(&mut self, tool: &str, all: &[&Value]) -> Vec<CallEnd> {
-        self.calls_within(tool, all, self.timeout).await
+        self.calls_within(tool, all, self.crowd_timeout()).await
+    }
+
+    /// How long a call among others may take: less than one alone where all are answered quickly,
+    /// because one that is late is repeated alone.
+    fn crowd_timeout(&self) -> Duration {
+        let Some(pace) = self.pace else { return self.timeout };
+        (self.timeout / MAX_CROWD_HASTE).max(pace * MIN_CROWD_PACES).min(self.timeout)
     }
 
     async fn calls_within(
@@ -264,7 +276,7 @@ impl ServerProbe {
         {
             return all.iter().map(|_| CallEnd::Blocked(why.clone())).collect();
         }
-        let mut options = options(Some(timeout), true);
+        let mut options = options(Some(timeout), Validation::Skip);
         options.server = Some(self.server.clone());
         let name = host::canonical_name(&self.server, tool);
         let (began, most) = (Instant::now(), self.pending_calls());
@@ -353,7 +365,7 @@ impl ServerProbe {
 
     /// Whether the server answers at all.
     pub async fn answers(&mut self) -> bool {
-        let options = options(Some(self.timeout), true);
+        let options = options(Some(self.timeout), Validation::Skip);
         self.host().request(&self.server, "ping", None, options).await.is_ok()
     }
 

@@ -25,7 +25,7 @@ use check::subject::brief;
 use check::{CheckVerdict, Severity};
 use config::error::Error;
 use deck::{SavedCalls, SavedTarget};
-use host::{CallOptions, CallOutcome, Host, ServerView};
+use host::{CallOptions, CallOutcome, Host, ServerView, Validation};
 use protocol::{Capabilities, Direction, MessageKind, TrafficRecord};
 
 /// How many suites run at once by default.
@@ -506,7 +506,8 @@ impl SuitePlayer<'_> {
         let timeout = step.timeout_ms.map(Duration::from_millis);
         // A call that is meant to fail may have arguments that do not fit.
         let force = step.force || step.expect.is_error == Some(true);
-        let mut options = options(timeout, force);
+        let validation = if force { Validation::Force } else { Validation::Enforce };
+        let mut options = options(timeout, validation);
         options.server = step.server.as_deref().map(ServerName::new);
         match step.target()? {
             StepTarget::Tool(name) => {
@@ -527,7 +528,7 @@ impl SuitePlayer<'_> {
                 let mut all = call.arguments.clone();
                 all.append(&mut arguments);
                 if call.force {
-                    options.validation = host::Validation::Force;
+                    options.validation = Validation::Force;
                 }
                 let seconds = call.timeout.and_then(|s| Duration::try_from_secs_f64(s).ok());
                 options.timeout = options.timeout.or(seconds);

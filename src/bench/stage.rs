@@ -185,12 +185,12 @@ async fn settle(host: &Host, config: &McpConfig) {
 }
 
 /// The options of a call of the bench.
-pub fn options(timeout: Option<Duration>, force: bool) -> CallOptions {
+pub fn options(timeout: Option<Duration>, validation: Validation) -> CallOptions {
     CallOptions {
         timeout,
         bypass_cache: true,
         origin: Origin::Check,
-        validation: if force { Validation::Force } else { Validation::Enforce },
+        validation,
         ..CallOptions::default()
     }
 }

@@ -113,6 +113,9 @@ pub enum Validation {
     Enforce,
     /// Send them anyway, to test the server; the outcome is marked `forced`.
     Force,
+    /// Send them without comparing them with the schema: for a caller that knows how they relate to
+    /// it. The outcome is never marked.
+    Skip,
 }
 
 /// Options of one call. Defaults come from the server's configuration.

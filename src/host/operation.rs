@@ -314,18 +314,19 @@ impl Operation {
     /// Applies the consequences of a failure to the server, and adds the reason of
     /// the server's end to the error.
     async fn consequences(&self, live: &Live, error: Error) -> Error {
-        let process = live.process.as_ref().filter(|process| process.is_suspended());
+        // Looked at for a timeout alone: that reads files, and an error that the server answers with
+        // is no rare event.
+        let timed_out = error.code == ErrorCode::Timeout;
+        let process = live.process.as_ref().filter(|it| timed_out && it.is_suspended());
         let error = match process {
-            Some(process) if error.code == ErrorCode::Timeout => {
+            Some(process) => {
                 let message = format!("{}: its process is stopped by a signal", error.message);
                 let mut error = error.help(format!("`kill -CONT {}` lets it go on", process.pid()));
                 error.message = message;
                 error
             }
-            None if error.code == ErrorCode::Timeout && live.config.transport.is_address() => {
-                self.with_silence(error)
-            }
-            _ => error,
+            None if timed_out && live.config.transport.is_address() => self.with_silence(error),
+            None => error,
         };
         match error.code {
             ErrorCode::Timeout if live.config.on_timeout == OnTimeout::Unavailable => {

@@ -46,8 +46,13 @@ async fn arguments_of_the_wrong_type_are_refused_with_every_violation_and_nothin
     assert_eq!(error.request.as_deref(), Some("tools/call echo"));
     assert_eq!(asked.load(Ordering::SeqCst), 0);
     let options = CallOptions { validation: Validation::Force, ..CallOptions::default() };
-    let outcome = host.call_tool_with("a.echo", wrong, options).await.expect("sent on purpose");
-    assert!(outcome.forced);
+    let outcome = host.call_tool_with("a.echo", wrong.clone(), options);
+    assert!(outcome.await.expect("sent on purpose").forced);
+    // Not even compared with the schema.
+    let options = CallOptions { validation: Validation::Skip, ..CallOptions::default() };
+    let outcome = host.call_tool_with("a.echo", wrong, options);
+    assert!(!outcome.await.expect("sent as it is").forced);
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
     assert_eq!(host.get_metrics()[0].1.total.errors[&ErrorCode::Validation], 1);
 }
 

@@ -296,6 +296,22 @@ fn the_sound_twin_has_no_findings_and_the_seed_repeats_the_calls() {
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""), "{done:?}");
 }
 
+#[test]
+fn memory_that_grows_is_found_in_every_server_however_quickly_its_cases_are_called() {
+    let bench = Bench::new();
+    let script = bench.write("faulty.py", include_str!("../../fixtures/bench/faulty.py"));
+    let entry = json!({"command": "python3", "args": [script.to_string_lossy()],
+                       "env": {crate::support::MARK: bench.mark()}});
+    bench.servers(&json!({"a": entry, "b": entry, "c": entry}));
+    let done = bench.run(&["test", "--fuzz=*.keeps_memory", "--format", "json"], AT_MOST);
+    let report = done.json();
+    let findings = report["fuzz"]["findings"].as_array().expect("findings");
+    let grown = findings.iter().filter(|finding| finding["rule"] == "fuzz/memory");
+    let tools: Vec<&Value> = grown.map(|finding| &finding["tool"]).collect();
+    let all = ["a", "b", "c"].map(|server| json!(format!("{server}.keeps_memory")));
+    assert_eq!(tools, all.iter().collect::<Vec<_>>(), "{report:#}");
+}
+
 /// A server that ends as soon as two calls reach it together, and answers them one by one.
 const ONE_AT_A_TIME: &str = r#"
 import json, os

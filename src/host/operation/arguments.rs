@@ -49,6 +49,11 @@ impl Operation {
             *arguments = Arc::new(Value::Object(Map::new()));
         }
         let (arguments, problem) = match (tool, &self.request) {
+            (_, Request::CallTool { arguments, .. } | Request::GetPrompt { arguments, .. })
+                if self.options.validation == Validation::Skip =>
+            {
+                (arguments, None)
+            }
             (Some(tool), Request::CallTool { arguments, .. }) => {
                 (arguments, self.against_schema(live, tool, arguments).await)
             }
