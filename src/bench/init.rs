@@ -11,7 +11,7 @@ use crate::fuzz::{FuzzCall, FuzzFinding};
 use crate::generate::CaseMaker;
 use base::ServerName;
 use check::subject::brief;
-use deck::{SavedCalls, SavedTarget};
+use deck::{SavedCall, SavedCalls, SavedTarget};
 use host::{HostView, canonical_name};
 use protocol::Tool;
 
@@ -152,6 +152,29 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
 
 /// Most resources of a server that get a step.
 const MAX_RESOURCE_STEPS: usize = 20;
+
+/// A step that makes a call again, and ends as it ended.
+pub fn step_of_call(call: &SavedCall, is_error: bool) -> TestStep {
+    let mut step = TestStep {
+        arguments: call.arguments.clone(),
+        // What was refused once must be sent, to be refused again.
+        force: call.force || is_error,
+        expect: StepExpectation {
+            is_error: is_error.then_some(true),
+            ..StepExpectation::default()
+        },
+        ..TestStep::default()
+    };
+    match &call.target {
+        SavedTarget::Tool { tool } => step.tool = Some(tool.clone()),
+        SavedTarget::Prompt { prompt } => step.prompt = Some(prompt.clone()),
+        SavedTarget::Resource { resource, server } => {
+            step.resource = Some(resource.clone());
+            step.server.clone_from(server);
+        }
+    }
+    step
+}
 
 /// What must not stand in an error.
 const LEAK_PATTERN: &str = "Traceback \\(most|File \"[^\"]+\", line|panicked at|goroutine \\d+ \\[|\\.(java|kt|scala|js|ts):\\d+|PRIVATE KEY|://[^/\\s:@]+:[^/\\s@]+@|(password|secret|api_?key)[=:]";

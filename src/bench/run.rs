@@ -87,14 +87,30 @@ pub struct BenchOutcome {
     pub interrupted: bool,
 }
 
-/// Runs the chosen suites; calls `show` with the name of each that ends.
+/// What happens in a run.
+#[derive(Clone, Copy, Debug)]
+pub enum BenchEvent<'a> {
+    /// The servers of a suite are started, if they do not run yet.
+    SuiteBegan(&'a str),
+    /// A step of a suite begins: its part, and its index there.
+    StepBegan(&'a str, &'static str, usize),
+    /// A step of a suite has ended, with the call it made, if it made one.
+    StepEnded(&'a str, &'a StepReport, Option<&'a MadeCall>),
+    /// A suite has ended.
+    SuiteEnded(&'a SuiteReport),
+}
+
+/// Hears what happens in a run.
+pub type ShowEvent<'a> = &'a (dyn Fn(BenchEvent<'_>) + Sync);
+
+/// Runs the chosen suites; `show` hears of it.
 ///
 /// # Errors
 /// When the snapshots cannot be written.
 pub async fn run(
     plan: &BenchPlan,
     signals: &CheckSignals,
-    show: &(dyn Fn(&SuiteReport) + Sync),
+    show: ShowEvent<'_>,
 ) -> Result<BenchOutcome, String> {
     let began = Instant::now();
     let mut report = BenchReport::new(Some(&plan.tests.path)).begun();
@@ -177,7 +193,7 @@ async fn alone(
     plan: &BenchPlan,
     suites: &[(usize, &String, &TestSuite)],
     signals: &CheckSignals,
-    show: &(dyn Fn(&SuiteReport) + Sync),
+    show: ShowEvent<'_>,
 ) -> Vec<PlayedSuite> {
     let mut all: Vec<PlayedSuite> = Vec::new();
     let mut stage: Option<Result<BenchStage, Error>> = None;
@@ -186,6 +202,7 @@ async fn alone(
     for (index, name, suite) in suites {
         let mut played = PlayedSuite::new(*index, name);
         let began = Instant::now();
+        show(BenchEvent::SuiteBegan(name));
         if let Some(reason) = &suite.skip {
             played.report.reason = Some(reason.clone());
         } else if signals.stop.is_cancelled() {
@@ -202,7 +219,7 @@ async fn alone(
             }
             match &stage {
                 Some(Ok(stage)) => {
-                    let playing = play(plan, stage, (name, suite), &mut played);
+                    let playing = play(plan, stage, (name, suite), &mut played, show);
                     let done = signals.stop.run_until_cancelled(playing).await;
                     if done.is_none() {
                         played.report.reason = Some("interrupted".to_owned());
@@ -227,7 +244,7 @@ async fn alone(
         }
         played.report.took = began.elapsed();
         played.report.settle();
-        show(&played.report);
+        show(BenchEvent::SuiteEnded(&played.report));
         all.push(played);
     }
     if let Some(Ok(stage)) = stage {
@@ -285,6 +302,7 @@ async fn play(
     stage: &BenchStage,
     (name, suite): (&str, &TestSuite),
     played: &mut PlayedSuite,
+    show: ShowEvent<'_>,
 ) {
     if let Some((server, reason)) = stage.failed().into_iter().next() {
         let shown = brief(server.as_str(), 60);
@@ -322,10 +340,16 @@ async fn play(
                 (None, None) if broken && part == "steps" => Some("the setup failed".to_owned()),
                 (None, None) => None,
             };
+            let before = played.calls.len();
             match skip {
                 Some(why) => report.problems.push(why),
-                None => player.step(step, part, index, &mut report, &mut played.calls).await,
+                None => {
+                    show(BenchEvent::StepBegan(name, part, index));
+                    player.step(step, part, index, &mut report, &mut played.calls).await;
+                }
             }
+            let call = played.calls.get(before..).and_then(<[MadeCall]>::last);
+            show(BenchEvent::StepEnded(name, &report, call));
             broken |= part == "setup" && report.verdict == StepVerdict::Failed;
             played.report.steps.push(report);
         }

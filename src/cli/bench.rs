@@ -17,8 +17,8 @@ use ::bench::fuzz::{
     FuzzedTool, MAX_FUZZ_CASES, folder_of, fuzz,
 };
 use ::bench::init::RecordedCall;
-use ::bench::outcome::{BenchStyle, SuiteReport, html, human};
-use ::bench::run::{self, BenchPlan, SuiteChoice};
+use ::bench::outcome::{BenchStyle, html, human};
+use ::bench::run::{self, BenchEvent, BenchPlan, SuiteChoice};
 use ::bench::snapshot::Snapshots;
 use ::bench::stage::{BenchSource, BenchStage};
 use ::bench::watch::{SavedSource, SavedWatch};
@@ -333,11 +333,15 @@ impl SuiteRun<'_> {
     /// Runs it and reports.
     async fn once(&self, plan: &BenchPlan, signals: &CheckSignals) -> Result<ExitStatus, String> {
         let is_quiet = self.args.quiet;
-        let show = move |suite: &SuiteReport| {
-            if !is_quiet {
+        let show = move |event: BenchEvent<'_>| match event {
+            BenchEvent::SuiteEnded(suite) if !is_quiet => {
                 let name = SafeText::line(&suite.name);
                 output::progress(&format!("{name}: {}", suite.verdict.as_str()));
             }
+            BenchEvent::SuiteBegan(_)
+            | BenchEvent::StepBegan(..)
+            | BenchEvent::StepEnded(..)
+            | BenchEvent::SuiteEnded(_) => {}
         };
         let mut outcome = run::run(plan, signals, &show).await?;
         if self.args.coverage {
@@ -809,7 +813,7 @@ fn finish(
 }
 
 /// Which suites of a file failed in its last run, kept in the state folder.
-struct FailedSuites {
+pub struct FailedSuites {
     file: Option<StateFile>,
     key: String,
 }
@@ -823,7 +827,7 @@ const MAX_FAILED_BYTES: u64 = 4 << 20;
 const MAX_FAILED_FILES: usize = 256;
 
 impl FailedSuites {
-    fn new(tests: &Path) -> Self {
+    pub fn new(tests: &Path) -> Self {
         let env = Environment::of_process();
         let folder = env.state_dir.as_ref();
         let file = folder.map(|dir| StateFile::new(dir.join("tests.json"), MAX_FAILED_BYTES));
@@ -831,13 +835,14 @@ impl FailedSuites {
         Self { file, key: key.to_string_lossy().into_owned() }
     }
 
-    fn read(&self) -> HashSet<String> {
+    /// Those suites.
+    pub fn read(&self) -> HashSet<String> {
         let all: Option<FailedByFile> = self.file.as_ref().and_then(|f| f.load(parse_failed));
         all.and_then(|mut all| all.remove(&self.key)).unwrap_or_default()
     }
 
     /// Keeps the suites of a run that failed; those that did not run stay as they were.
-    fn write(&self, report: &BenchReport) {
+    pub fn write(&self, report: &BenchReport) {
         let Some(file) = &self.file else { return };
         let change = |all: Option<FailedByFile>| {
             let mut all = all.unwrap_or_default();

@@ -21,6 +21,7 @@ use protocol::Capabilities;
 use reach::FoundServers;
 use tui::app::Setup;
 use tui::chat::port::OpenChat;
+use tui::suites::OpenSuites;
 use tui::{DashboardOptions, DashboardSource, ExportOrigin, HostLogLevel, OpenApp, Show, Start};
 
 /// Runs the dashboard until the user quits.
@@ -124,11 +125,22 @@ fn show(
         chat,
         apps,
         tries: Some(super::add::trial::in_dashboard(&cli.common, telemetry)),
+        suites: suites(cli),
     };
     tui::run(source, options).map_err(|error| {
         output::complain(&error.to_string());
         output::refuse("without a terminal there are --check, list, call and status")
     })
+}
+
+/// Runs suites of tests, in builds with the bench.
+fn suites(cli: &Cli) -> Option<OpenSuites> {
+    let suites: Option<OpenSuites> = None;
+    #[cfg(feature = "bench")]
+    let suites: Option<OpenSuites> =
+        suites.or_else(|| Some(super::suites::in_dashboard(&cli.common, &one_server(cli))));
+    let _ = cli;
+    suites
 }
 
 /// Adds the gateway when `--serve` is given.

@@ -41,6 +41,8 @@ mod secret;
 #[cfg(feature = "gateway")]
 mod serve;
 mod signals;
+#[cfg(all(feature = "bench", feature = "tui"))]
+mod suites;
 pub mod telemetry;
 mod trust;
 mod upgrade;

@@ -46,7 +46,7 @@ pub use command::{
 pub use definitions::KeptDefinitions;
 pub use files::{load_json, parse_json};
 pub use handle::{Alongside, Deck, DeckBuilder};
-pub use history::{FormDraft, History, HistoryRecord};
+pub use history::{FormDraft, History, HistoryEntry, HistoryRecord};
 pub use keyring::{Keyring, run_program};
 #[cfg(unix)]
 pub use local::native::{NATIVE_MESSAGES, native_schema};

@@ -52,6 +52,7 @@ actions! {
     ShowLogs = "show-logs", "logs", "Show logs and stderr" => Show;
     ShowMetrics = "show-metrics", "metrics", "Show counts and latencies" => Show;
     ShowCache = "show-cache", "cache", "Show what is cached" => Show;
+    ShowTests = "show-tests", "tests", "Show the suites of mcp.tests.json" => Show;
     ShowInbox = "show-inbox", "inbox", "Show what waits for you: requests, approvals, inputs, changed files" => Show;
     ShowConfig = "show-config", "config", "Show the configuration and its problems" => Show;
     Chat = "chat", "chat", "Chat with a model that calls the tools" => App(AppAction::Chat);
@@ -60,7 +61,7 @@ actions! {
     ChatContext = "chat-context", "context", "Show the system prompt and the tokens of each server" => Here;
     Branch = "branch", "branch", "Continue in a copy of the conversation, before the edited message" => Here;
     Policy = "policy", "policy", "Policy: changed definitions, clients, grants, limits, what was blocked" => App(AppAction::Policy);
-    NextView = "next-view", "view", "Show the next view of this tab: metrics; prompts, cache" => App(AppAction::NextView);
+    NextView = "next-view", "view", "Show the next view of this tab: metrics; tests; prompts, cache" => App(AppAction::NextView);
     NextPane = "next-pane", "next pane", "Go to the next pane" => App(AppAction::NextPane);
     PreviousPane = "previous-pane", "previous pane", "Go to the previous pane" => App(AppAction::PreviousPane);
     FocusNext = "focus-next", "focus", "Move the focus: servers, list, detail" => App(AppAction::FocusNext);
@@ -126,6 +127,12 @@ actions! {
     ServerInfo = "server-info", "info", "Server info: version, instructions and capabilities" => App(AppAction::ServerInfo);
     Sort = "sort", "sort", "Sort by the next column" => Here;
     SortReverse = "sort-reverse", "reverse", "Reverse the order" => Here;
+    RunSuite = "run-suite", "run", "Run the selected suite of tests" => Here;
+    RunSuites = "run-suites", "run all", "Run all suites of tests" => Here;
+    RunFailed = "run-failed", "run failed", "Run the suites that failed" => Here;
+    Coverage = "coverage", "coverage", "Show what the last run of the suites reached, or the selected row" => Here;
+    AddStep = "add-step", "as a step", "Add this call to mcp.tests.json as a step of a suite" => Here;
+    AddHistory = "add-history", "history as steps", "Add the past calls of this form to mcp.tests.json as steps" => Here;
     DropEntry = "drop-entry", "drop", "Drop the cache entry" => Here;
     DropAll = "drop-all", "drop all", "Clear the cache" => Here;
     Effective = "effective", "view", "Switch between file, effective values and reload plan" => Here;

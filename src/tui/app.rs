@@ -340,6 +340,7 @@ impl App {
             PaneId::Resources => self.panes.resources.selected()?,
             PaneId::Prompts => self.panes.prompts.selected()?,
             PaneId::Servers
+            | PaneId::Tests
             | PaneId::Traffic
             | PaneId::Logs
             | PaneId::Metrics
@@ -473,6 +474,10 @@ impl App {
             Intent::OpenEntry(server, list, wire) => {
                 self.screens.open_entry(&server, list, &wire, &self.model, &mut self.out);
             }
+            Intent::FillCall(call) => {
+                self.screens.fill_call(&call, &self.model, &mut self.out);
+            }
+            Intent::Suites(command) => self.ask_bench(command),
             Intent::OpenResource(uri) => {
                 if let Some(server) = self.screens.open_server() {
                     self.open_link(&server, &uri);
@@ -532,6 +537,7 @@ impl App {
             | Effect::FindServer(..)
             | Effect::TryServer(_)
             | Effect::Lock(_)
+            | Effect::Suites(_)
             | Effect::CacheDrop(_)
             | Effect::CacheContent(_)
             | Effect::Save { .. }

@@ -9,6 +9,7 @@ use crate::player::PlayCommand;
 use crate::prefs::Prefs;
 use crate::prelude::*;
 use crate::result::{PictureJob, ResultFile};
+use crate::suites::SuiteOrder;
 use crate::user_command::FilledCommand;
 use base::{LogLevel, Secret};
 use config::Severity;
@@ -49,6 +50,8 @@ pub enum Effect {
     TryServer(Box<TrialRequest>),
     /// Change the lock file; its new content comes back as a message.
     Lock(LockChange),
+    /// Have the bench do something with suites of tests; it answers with messages.
+    Suites(Box<SuiteOrder>),
     /// Drop a cache entry, or all.
     CacheDrop(Option<CacheKey>),
     /// Fetch the content of a cache entry.

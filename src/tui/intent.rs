@@ -5,6 +5,8 @@ use crate::effect::Effect;
 use crate::model::Todo;
 use crate::pick::{Choice, LinePrompt, Pick};
 use crate::prelude::*;
+use crate::suites::SuiteCommand;
+use deck::SavedCall;
 use protocol::ListKind;
 
 /// Something for the dashboard to do.
@@ -22,6 +24,10 @@ pub enum Intent {
     Open(Todo),
     /// Open an entry of a server's list to call, get or read it.
     OpenEntry(ServerName, ListKind, Arc<str>),
+    /// Open the form of a call, filled in.
+    FillCall(Box<SavedCall>),
+    /// Have the bench do something.
+    Suites(SuiteCommand),
     /// Show a resource of the server whose call screen is open.
     OpenResource(String),
     /// Have this side effect carried out.

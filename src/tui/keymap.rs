@@ -39,6 +39,8 @@ named! {
         Metrics = "metrics",
         /// The cache pane.
         Cache = "cache",
+        /// The suites of tests.
+        Tests = "tests",
         Inbox = "inbox",
         /// The configuration pane.
         Config = "config",

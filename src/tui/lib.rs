@@ -58,6 +58,7 @@ mod run;
 mod runner;
 pub mod screen;
 mod state;
+pub mod suites;
 pub mod user_command;
 pub mod widget;
 

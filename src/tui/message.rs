@@ -10,6 +10,7 @@ use crate::form::CheckResult;
 use crate::player::Played;
 use crate::prelude::*;
 use crate::result::{PictureDone, ResultFile};
+use crate::suites::SuiteNews;
 use config::error::Error;
 use deck::{Answers, DeckEvent, Lock, News};
 use host::{CacheKey, CallOutcome, Drafted};
@@ -44,6 +45,8 @@ pub enum Message {
     ServerFound(Result<FoundSource, SafeText>),
     /// What the check of a server has seen, unless it was only to be unpacked; or why there was none.
     ServerTried(Result<Option<Box<TrialReport>>, SafeText>),
+    /// Something about suites of tests.
+    Suites(SuiteNews),
     /// The content of a cache entry.
     CacheContent(CacheKey, Option<Payload>),
     /// What happened to the configuration.

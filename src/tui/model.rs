@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 
 use crate::prelude::*;
+use crate::suites::KnownSuites;
 use base::LogLevel;
 use base::logs::LogRecord;
 use base::ring::Batch;
@@ -105,6 +106,8 @@ pub struct Model {
     /// Subscriptions and tasks.
     pub watched: Watched,
     pub cache: CacheView,
+    /// The suites of tests.
+    pub suites: KnownSuites,
     /// Memory and CPU use by server.
     pub usage: HashMap<ServerName, Usage>,
     /// Messages per second and server.

@@ -27,6 +27,8 @@ named! {
         /// Counts and latencies.
         Metrics = "Metrics",
         Cache = "Cache",
+        /// Suites of tests.
+        Tests = "Tests",
         /// What waits for the user.
         Inbox = "Inbox",
         /// The configuration.
@@ -38,7 +40,7 @@ named! {
 /// [`Action::NextView`].
 pub const TABS: [(&str, &[PaneId]); 7] = [
     ("1", &[PaneId::Servers, PaneId::Metrics]),
-    ("2", &[PaneId::Tools]),
+    ("2", &[PaneId::Tools, PaneId::Tests]),
     ("3", &[PaneId::Resources, PaneId::Prompts, PaneId::Cache]),
     ("4", &[PaneId::Traffic]),
     ("5", &[PaneId::Logs]),
@@ -87,6 +89,7 @@ impl PaneId {
             Self::Logs => Action::ShowLogs,
             Self::Metrics => Action::ShowMetrics,
             Self::Cache => Action::ShowCache,
+            Self::Tests => Action::ShowTests,
             Self::Inbox => Action::ShowInbox,
             Self::Config => Action::ShowConfig,
         }
@@ -244,5 +247,6 @@ pub mod lists;
 pub mod logs;
 pub mod metrics;
 pub mod servers;
+pub mod suites;
 pub mod tokens;
 pub mod traffic;

@@ -22,6 +22,7 @@ use crate::pacer::Pacer;
 use crate::prelude::*;
 use crate::runner::{OpenApp, Runner, SessionFiles, TryServer, forward};
 use crate::state::{Places, read_prefs};
+use crate::suites::OpenSuites;
 use base::LogLevel;
 use base::clock::Clock;
 use config::error::{Error, ErrorCode};
@@ -63,6 +64,8 @@ pub struct DashboardOptions {
     pub apps: Option<OpenApp>,
     /// Checks servers before they are added.
     pub tries: Option<TryServer>,
+    /// Runs suites of tests, in builds that can.
+    pub suites: Option<OpenSuites>,
 }
 
 /// Acts on the servers until it is stopped.
@@ -202,6 +205,7 @@ impl Dashboard {
         let mut runner = Runner::new(messages.clone(), files, options.reveal);
         runner.apps = options.apps.take();
         runner.tries = options.tries.take();
+        runner.suites = options.suites.take();
         #[cfg(unix)]
         if let DashboardSource::Attached(socket) = &source {
             runner.remote = Some(AttachedSocket(socket.clone()));
@@ -403,6 +407,7 @@ impl Dashboard {
         match effect {
             Effect::Quit if self.leaving.is_none() => {
                 self.leaving = Some(LeavingStage::Stopping);
+                self.runner.stop_suites();
                 self.app.stopping();
                 self.engine.stop();
             }
@@ -458,6 +463,7 @@ impl Dashboard {
             Effect::KeepAnswer(answer) => self.runner.keep_answer(*answer),
             Effect::OpenApp(request) => self.runner.open_app(*request),
             Effect::OpenUrl(id, url) => self.runner.open_url(id, url),
+            Effect::Suites(order) => self.runner.order_suites(*order),
             Effect::CacheDrop(key) => self.runner.cache_drop(key.as_ref()),
             Effect::CacheContent(key) => self.runner.cache_content(key),
             Effect::Check(token, job) => self.runner.check(token, job),

@@ -19,6 +19,7 @@ use crate::message::{CallToken, FormToken, Message, ViewToken};
 use crate::prefs::Prefs;
 use crate::result::{PictureJob, ResultFile};
 use crate::state;
+use crate::suites::{OpenSuites, SuiteCommand, SuiteNews, SuiteOrder};
 use crate::user_command::FilledCommand;
 use base::ServerName;
 use base::secret::Secret;
@@ -79,6 +80,10 @@ pub struct Runner {
     pub apps: Option<OpenApp>,
     /// Checks servers before they are added.
     pub tries: Option<TryServer>,
+    /// Runs suites of tests, in builds that can.
+    pub suites: Option<OpenSuites>,
+    /// Stops the suites that run.
+    playing: CancellationToken,
     messages: mpsc::Sender<Message>,
     files: SessionFiles,
     /// The preferences as they were last read or written here.
@@ -100,6 +105,8 @@ impl Runner {
             remote: None,
             apps: None,
             tries: None,
+            suites: None,
+            playing: CancellationToken::new(),
             messages,
             files,
             prefs,
@@ -107,6 +114,31 @@ impl Runner {
             reveal,
             not_kept: HashSet::new(),
         }
+    }
+
+    /// Has the bench do something with suites of tests.
+    pub fn order_suites(&mut self, order: SuiteOrder) {
+        if order.command == SuiteCommand::Stop {
+            return self.stop_suites();
+        }
+        let Some(open) = self.suites.clone() else {
+            let text = SafeText::line("this build runs no suites");
+            return self.send(Message::Suites(SuiteNews::Failed(text)));
+        };
+        let stop = if matches!(order.command, SuiteCommand::Run(_)) {
+            self.playing = CancellationToken::new();
+            self.playing.clone()
+        } else {
+            CancellationToken::new()
+        };
+        let (sender, news) = mpsc::channel(256);
+        tokio::spawn(forward(news, self.messages.clone(), Message::Suites));
+        tokio::spawn(open(order, sender, stop));
+    }
+
+    /// Stops the suites that run.
+    pub fn stop_suites(&self) {
+        self.playing.cancel();
     }
 
     /// Runs a command of the user's and reports what it printed.

@@ -21,6 +21,7 @@ mod policy;
 mod races;
 mod schemas;
 mod start;
+mod suites;
 mod themes;
 mod typing;
 mod waterfall;
@@ -51,7 +52,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 const SITUATIONS: [&str; 4] = ["empty", "typical", "overflow", "degraded"];
-const PANES: [(&str, &str); 10] = [
+const PANES: [(&str, &str); 11] = [
     ("1", "servers"),
     ("2", "tools"),
     ("3", "resources"),
@@ -62,6 +63,7 @@ const PANES: [(&str, &str); 10] = [
     ("3vv", "cache"),
     ("6", "inbox"),
     ("7", "config"),
+    ("2v", "tests"),
 ];
 
 fn session(situation: &str) -> HostView {
@@ -128,6 +130,9 @@ fn app_with(situation: &str, setup: Setup) -> App {
         });
         let items: Vec<_> = lines.collect();
         app.update(Message::News(News::Logs(Batch { items, first: 0, next: count, missed: 0 }, 0)));
+    }
+    for news in suites::told(situation) {
+        app.update(Message::Suites(news));
     }
     app
 }

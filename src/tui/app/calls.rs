@@ -235,16 +235,7 @@ impl Calls {
         view: &HostView,
     ) -> Option<(SavedCall, Option<CallSubject>)> {
         let call = self.saved.get(name).ok()?.clone();
-        let found = view.servers.iter().find_map(|(server, view)| {
-            let target = match &call.target {
-                SavedTarget::Tool { tool } => tool.clone(),
-                SavedTarget::Prompt { prompt } => format!("prompt:{prompt}"),
-                SavedTarget::Resource { resource, server: of } => {
-                    format!("uri:{}:{resource}", of.as_deref().unwrap_or(server.as_str()))
-                }
-            };
-            named(server, view, &target)
-        });
+        let found = subject_of_call(&call, view);
         Some((call, found))
     }
 
@@ -416,6 +407,20 @@ pub(super) fn named(server: &ServerName, view: &ServerView, target: &str) -> Opt
         None => (ListKind::Tools, target),
     };
     of(list, name.strip_prefix(server.as_str())?.strip_prefix('.')?)
+}
+
+/// What a saved call calls, if a server offers it.
+pub(super) fn subject_of_call(call: &SavedCall, view: &HostView) -> Option<CallSubject> {
+    view.servers.iter().find_map(|(server, view)| {
+        let target = match &call.target {
+            SavedTarget::Tool { tool } => tool.clone(),
+            SavedTarget::Prompt { prompt } => format!("prompt:{prompt}"),
+            SavedTarget::Resource { resource, server: of } => {
+                format!("uri:{}:{resource}", of.as_deref().unwrap_or(server.as_str()))
+            }
+        };
+        named(server, view, &target)
+    })
 }
 
 /// A resource that is not listed.

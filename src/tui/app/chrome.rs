@@ -251,7 +251,7 @@ fn badge(cx: &Cx<'_>, pane: PaneId) -> Ink {
             let problems = view.diagnostics.len() + cx.model.rejected().count();
             return if problems > 0 { ink!("{}{}", cx.glyphs.warning, problems) } else { ink!("") };
         }
-        PaneId::Servers | PaneId::Traffic | PaneId::Logs | PaneId::Metrics => 0,
+        PaneId::Servers | PaneId::Tests | PaneId::Traffic | PaneId::Logs | PaneId::Metrics => 0,
     };
     if count > 0 { ink!("{}", count) } else { ink!("") }
 }

@@ -27,8 +27,9 @@ use crate::pick::{ApprovalPick, Choice, FilterPick, Pick};
 use crate::policy::PolicyScreen;
 use crate::prefs::SavedFilter;
 use crate::prelude::*;
+use crate::suites::{SuiteCommand, SuiteOrder};
 use crate::widget::KeepFilter;
-use config::{ConfigChange, server_entries, server_templates};
+use config::{ConfigChange, McpConfig, server_entries, server_templates};
 use host::CallView;
 use protocol::ListKind;
 use reach::FoundServers;
@@ -84,6 +85,8 @@ impl App {
             self.explain();
         } else if action == Action::History {
             self.screens.choose_history(&self.model, &mut self.out);
+        } else if action == Action::AddHistory {
+            self.screens.add_history(&mut self.out);
         } else if action == Action::Saved {
             let choices = self.screens.calls.choices().collect();
             self.choose(ink!("saved calls"), choices);
@@ -350,9 +353,29 @@ impl App {
         if pane == PaneId::Logs {
             self.model.unseen_errors.clear();
         }
+        if pane == PaneId::Tests {
+            self.ask_bench(SuiteCommand::Read);
+        }
         self.focus = AppFocus::Pane;
         self.setup.prefs.pane = Some(pane.name().to_lowercase());
         self.mark(Redraw::Now);
+    }
+
+    /// Has the bench do something with the servers of the configuration in use. Commands that await
+    /// approval are not among them.
+    pub(super) fn ask_bench(&mut self, command: SuiteCommand) {
+        let is_asked = command != SuiteCommand::Read;
+        let Some(config) = &self.model.config else {
+            if is_asked {
+                self.toast(ink!("suites run where the configuration is"), Role::Warning);
+            }
+            return;
+        };
+        let mut config = McpConfig::clone(config);
+        let situation = &self.model.situation;
+        config.servers.retain(|name, _| situation.awaiting(name).is_none());
+        let config = Arc::new(config);
+        self.effects.push(Effect::Suites(Box::new(SuiteOrder { config, command })));
     }
 
     pub(super) fn turn_pane(&mut self, delta: isize) {

@@ -21,6 +21,7 @@ use crate::pick::{Choice, Pick};
 use crate::player::{PlayCommand, Played};
 use crate::prelude::*;
 use crate::screen::Screen;
+use crate::suites::{SuiteCommand, SuiteNews, SuiteState};
 use crate::widget::Doc;
 use config::error::Error;
 use deck::{Answers, DeckEvent, News, PolicyView};
@@ -110,6 +111,9 @@ impl App {
                 self.model.config = Some(config);
                 self.model.files = files;
                 self.engine(EngineState::Running);
+                if self.pane == PaneId::Tests {
+                    self.ask_bench(SuiteCommand::Read);
+                }
             }
             DeckEvent::Rejected(error, files) => {
                 self.model.files = files;
@@ -149,6 +153,7 @@ impl App {
                 reader.raw = content.and_then(|v| serde_json::to_string_pretty(&*v).ok());
                 self.open(reader);
             }
+            Message::Suites(news) => self.suites(news),
             Message::Found(found) => self.offer_import(*found),
             // Without the dialog that waits for them, nobody does.
             message @ (Message::ServerFound(_) | Message::ServerTried(_)) => {
@@ -200,6 +205,30 @@ impl App {
             message => {
                 let visible = self.visible_call();
                 self.screens.take(message, visible, &mut self.model, &mut self.out);
+            }
+        }
+    }
+
+    fn suites(&mut self, news: SuiteNews) {
+        match news {
+            SuiteNews::Done(text) => {
+                self.toast(Ink::from(&text), Role::Ok);
+                self.ask_bench(SuiteCommand::Read);
+            }
+            SuiteNews::Failed(text) => {
+                self.model.suites.running = false;
+                self.toast(Ink::from(&text), Role::Warning);
+            }
+            news => {
+                let has_ended = matches!(news, SuiteNews::Ended(_));
+                self.model.suites.take(news);
+                let failed = self.model.suites.many(SuiteState::Failed);
+                if has_ended && failed > 0 {
+                    self.toast(ink!("{} failed", count(failed, "step")), Role::Error);
+                } else if has_ended {
+                    self.toast(ink!("the suites have ended"), Role::Ok);
+                }
+                self.mark(Redraw::Soon);
             }
         }
     }

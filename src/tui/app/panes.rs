@@ -1,6 +1,7 @@
 //! The panes of the dashboard, each a field of its own.
 
 use crate::pane::catalog::CatalogPane;
+use crate::pane::suites::SuitesPane;
 use crate::pane::{Pane, PaneId, cache, config, inbox, lists, logs, metrics, servers, traffic};
 
 /// Generates [`Panes`] and its accessors from one table.
@@ -40,6 +41,7 @@ panes! {
     Logs logs: logs::LogsPane = logs::LogsPane::default();
     Metrics metrics: metrics::MetricsPane = metrics::MetricsPane::default();
     Cache cache: cache::CachePane = cache::CachePane::default();
+    Tests suites: SuitesPane = SuitesPane::default();
     Inbox inbox: inbox::InboxPane = inbox::InboxPane::default();
     Config config: config::ConfigPane = config::ConfigPane::default();
 }

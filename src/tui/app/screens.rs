@@ -2,7 +2,7 @@
 //! The topmost screen or dialog gets keys, mouse and pasted text, except for a few global keys.
 
 use super::answers::{OpenAnswers, how_many, is_alike, send_next, send_others};
-use super::calls::{Calls, called, named, request_of, resource_of, subject_of};
+use super::calls::{Calls, called, named, request_of, resource_of, subject_of, subject_of_call};
 use crate::approval::answering::AnsweringStage;
 use crate::call::export::{Export, ExportOrigin, Start, WrittenCall};
 use crate::call::{CallScreen, CallSubject};
@@ -19,6 +19,8 @@ use crate::pane::{Out, Redraw, Ui};
 use crate::pick::{ApprovalPick, Choice, Pick, SharedMessage};
 use crate::prelude::*;
 use crate::screen::Screen;
+use crate::suites::{NewStep, SuiteCommand};
+use deck::SavedCall;
 use host::{ApprovalRequest, HostView, RuleKind, Validation};
 use protocol::{ApprovalId, ListKind, RequestKind};
 
@@ -316,6 +318,7 @@ impl Screens {
             | Message::ServerFound(_)
             | Message::ServerTried(_)
             | Message::CacheContent(..)
+            | Message::Suites(_)
             | Message::Deck(_)
             | Message::Done(_)
             | Message::Warned(_)
@@ -471,6 +474,26 @@ impl Screens {
         if makes {
             screen.make(&call, out);
         }
+    }
+
+    /// Opens the form of a call, filled in, if a server offers what it calls.
+    pub fn fill_call(&mut self, call: &SavedCall, model: &Model, out: &mut Out) {
+        match subject_of_call(call, &model.view) {
+            Some(subject) => self.show_call(subject, model, out).take_up(call),
+            None => out.warn(ink!("no server offers what this step calls")),
+        }
+    }
+
+    /// The past calls of the open form, as steps of a suite.
+    pub fn add_history(&self, out: &mut Out) {
+        let open = self.open_call().and_then(|number| self.calls.screens.get(number));
+        let Some(screen) = open else { return };
+        let past = self.calls.history.calls_of(&screen.subject.key());
+        let steps: Vec<NewStep> = past.iter().rev().filter_map(|it| screen.past_step(it)).collect();
+        if steps.is_empty() {
+            return out.say(ink!("No calls yet"));
+        }
+        out.intend(Intent::Suites(SuiteCommand::Add(steps)));
     }
 
     /// Opens a list of past calls; those of the open call screen come first.

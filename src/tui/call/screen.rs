@@ -19,9 +19,10 @@ use crate::pick::{CallPick, Choice, LinePrompt, Pick};
 use crate::prelude::*;
 use crate::result::{ResultFile, ResultView};
 use crate::screen::{Help, Screen, is_for_all};
+use crate::suites::{NewStep, SuiteCommand};
 use crate::widget::KeyLine;
 use base::pointer;
-use deck::{FormDraft, History, HistoryRecord, SavedCall, SavedTarget};
+use deck::{FormDraft, History, HistoryEntry, HistoryRecord, SavedCall, SavedTarget};
 use host::{Validation, schema_limits};
 use schema::Defaults;
 use terminal::graphics::Placement;
@@ -153,6 +154,7 @@ impl CallScreen {
                 out.refuse("a request has no name; {history} lists it");
             }
             Action::SaveForm => out.ask_line(LinePrompt::Name, ""),
+            Action::AddStep => self.add_step(out),
             Action::CopyForm => self.offer_exports(out),
             Action::Copy if self.focus == CallFocus::Result => self.offer_exports(out),
             Action::FillFile => self.fill_file(out),
@@ -708,10 +710,44 @@ impl CallScreen {
         page(&written, &run.shared())
     }
 
+    /// Adds the call as a step of a suite: the shown one, with its outcome, else that of the form.
+    fn add_step(&self, out: &mut Out) {
+        if self.subject.kind == SubjectKind::Request {
+            return out.refuse("a request is no step: a step is a tool, prompt or resource");
+        }
+        let run = self.run().filter(|_| self.focus == CallFocus::Result);
+        let step = match run {
+            Some(run) => {
+                let call = self.to_saved(run.arguments.clone());
+                let is_error = run.outcome_word().is_some_and(|(word, _)| word != "ok");
+                NewStep { call: SavedCall { force: run.forced, ..call }, is_error }
+            }
+            None => NewStep { call: self.to_save(), is_error: false },
+        };
+        out.intend(Intent::Suites(SuiteCommand::Add(vec![step])));
+    }
+
+    /// A past call of this subject as a step; `None` if it did not end with an answer.
+    pub fn past_step(&self, past: &HistoryEntry) -> Option<NewStep> {
+        let (word, _) = past.outcome.as_ref()?;
+        let is_error = word == "tool error";
+        if self.subject.kind == SubjectKind::Request || !(is_error || word == "ok") {
+            return None;
+        }
+        Some(NewStep { call: self.to_saved(past.arguments.clone()), is_error })
+    }
+
     /// The call in the form it is saved in, without secrets.
     fn to_save(&self) -> SavedCall {
+        let mut call = self.to_saved(self.form.arguments());
+        call.force = self.form.blocking() > 0;
+        call
+    }
+
+    /// The call with these arguments in the form it is saved in, without secrets.
+    fn to_saved(&self, arguments: Value) -> SavedCall {
         let canonical = self.subject.canonical();
-        let arguments = self.form.without_secrets(self.form.arguments());
+        let arguments = self.form.without_secrets(arguments);
         let mut call = SavedCall::tool(canonical.clone(), &arguments);
         match self.subject.kind {
             SubjectKind::Tool | SubjectKind::Request => {}
@@ -724,7 +760,6 @@ impl CallScreen {
                 };
             }
         }
-        call.force = self.form.blocking() > 0;
         call.timeout = self.seconds;
         call
     }

@@ -1,0 +1,193 @@
+//! The suites of tests: live states, a failed step in its form, calls that become steps, and what was
+//! reached.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mcpdeck::config::McpConfig;
+use mcpdeck::deck::SavedCall;
+use mcpdeck::tui::suites::{
+    CoverageView, CoveredView, StepPlace, SuiteCommand, SuiteNews, SuiteRange, SuiteState,
+    SuiteStep, SuiteView,
+};
+use serde_json::json;
+
+use super::*;
+
+const NONE: KeyModifiers = KeyModifiers::NONE;
+
+fn step(index: usize, title: &str, path: &str) -> SuiteStep {
+    SuiteStep {
+        part: "steps",
+        index,
+        title: SafeText::line(title),
+        target: SafeText::line("tool filesystem.read_file"),
+        line: 10 + index as u32,
+        call: Some(SavedCall::tool("filesystem.read_file", &json!({"path": path}))),
+        ..SuiteStep::default()
+    }
+}
+
+fn place(suite: &str, index: usize) -> StepPlace {
+    StepPlace { suite: suite.to_owned(), part: "steps", index }
+}
+
+fn ended(suite: &str, step: SuiteStep, state: SuiteState) -> SuiteNews {
+    let failed = state == SuiteState::Failed;
+    let problems =
+        if failed { vec![SafeText::line("expected \"text\", got \"\"")] } else { vec![] };
+    let took = Duration::from_millis(12);
+    let index = step.index;
+    let step = SuiteStep { state, attempts: 1, took, problems, ..step };
+    SuiteNews::StepEnded(place(suite, index), Box::new(step))
+}
+
+/// What the bench has told in a situation of the snapshots.
+pub fn told(situation: &str) -> Vec<SuiteNews> {
+    let file = PathBuf::from("mcp.tests.json");
+    let suite = |name: &str, steps: usize| SuiteView {
+        name: name.to_owned(),
+        steps: (0..steps).map(|n| step(n, &format!("reads file {n}"), "/a")).collect(),
+        ..SuiteView::default()
+    };
+    match situation {
+        "typical" => vec![
+            SuiteNews::Read(file, vec![suite("files", 3), suite("search", 2)]),
+            SuiteNews::Began(vec!["files".to_owned(), "search".to_owned()]),
+            SuiteNews::SuiteBegan("files".to_owned()),
+            ended("files", step(0, "reads file 0", "/a"), SuiteState::Passed),
+            ended("files", step(1, "reads file 1", "/a"), SuiteState::Failed),
+            SuiteNews::StepBegan(place("files", 2)),
+        ],
+        "overflow" => {
+            let many = (0..40).map(|n| suite(&format!("suite {n} of many"), 9)).collect();
+            vec![SuiteNews::Read(file, many)]
+        }
+        "degraded" => {
+            let why = "mcp.tests.json:4:7: unknown key `tol`; did you mean `tool`?";
+            vec![SuiteNews::Unread(file, SafeText::line(why))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A dashboard whose configuration is known, on the pane of suites.
+fn pane(config: &str) -> App {
+    let mut app = app("typical");
+    let env = Environment { cwd: "/project".into(), ..Environment::default() };
+    let loaded = load_text("mcp.json".as_ref(), config, &env).unwrap();
+    let config: McpConfig = loaded.config;
+    app.update(Message::Deck(DeckEvent::Loaded(Arc::new(config), Arc::from([]))));
+    draw(&mut app, 120, 40);
+    press(&mut app, KeyCode::Char('2'), NONE);
+    press(&mut app, KeyCode::Char('v'), NONE);
+    app
+}
+
+const SERVER: &str = r#"{"servers": {"filesystem": {"command": "x"}, "shell": {"command": "sh"}}}"#;
+
+fn ordered(effects: &[Effect]) -> Vec<SuiteCommand> {
+    let orders = effects.iter().filter_map(|effect| match effect {
+        Effect::Suites(order) => Some(order.command.clone()),
+        _ => None,
+    });
+    orders.collect()
+}
+
+fn end_all(app: &mut App) {
+    let took = Duration::from_millis(40);
+    for (name, state) in [("files", SuiteState::Failed), ("search", SuiteState::Passed)] {
+        app.update(Message::Suites(SuiteNews::SuiteEnded(name.to_owned(), state, took, None)));
+    }
+    let reached = CoverageView {
+        name: SafeText::line("filesystem.read_file"),
+        calls: Some((3, 1)),
+        parts: vec![CoveredView {
+            what: "  parameters",
+            reached: 1,
+            total: 3,
+            missed: SafeText::line("/head, /tail"),
+        }],
+    };
+    app.update(Message::Suites(SuiteNews::Ended(Arc::from([reached]))));
+}
+
+#[test]
+fn keys_run_suites_and_a_run_is_stopped_before_another_begins() {
+    let mut app = pane(SERVER);
+    // One runs.
+    assert_eq!(ordered(&press(&mut app, KeyCode::Char('X'), NONE)), []);
+    let stop = press(&mut app, KeyCode::Char('x'), KeyModifiers::CONTROL);
+    assert_eq!(ordered(&stop), [SuiteCommand::Stop]);
+    end_all(&mut app);
+    draw(&mut app, 120, 40);
+    for (key, range) in [
+        ('x', SuiteRange::One("files".to_owned())),
+        ('X', SuiteRange::All),
+        ('f', SuiteRange::Failed),
+    ] {
+        let effects = press(&mut app, KeyCode::Char(key), NONE);
+        assert_eq!(ordered(&effects), [SuiteCommand::Run(range)]);
+    }
+}
+
+#[test]
+fn servers_that_await_approval_are_not_started_by_suites() {
+    let mut app = pane(CONFIG);
+    end_all(&mut app);
+    app.update(Message::Deck(DeckEvent::Situation(Arc::new(situation()))));
+    press(&mut app, KeyCode::Esc, NONE);
+    draw(&mut app, 120, 40);
+    let effects = press(&mut app, KeyCode::Char('X'), NONE);
+    let order = effects.iter().find_map(|effect| match effect {
+        Effect::Suites(order) => Some(order),
+        _ => None,
+    });
+    let servers = &order.expect("an order").config.servers;
+    let awaiting: Vec<_> =
+        situation().awaiting.iter().map(|one| one.review.server.clone()).collect();
+    assert!(!awaiting.is_empty());
+    assert!(awaiting.iter().all(|name| !servers.contains_key(name)), "{servers:?}");
+}
+
+#[test]
+fn a_failed_step_says_what_is_wrong_and_opens_in_its_form() {
+    let mut app = pane(SERVER);
+    let screen = draw(&mut app, 120, 40);
+    for said in ["1 failed", "1 running", "1 passed", "waiting"] {
+        assert!(screen.contains(said), "{said}\n{screen}");
+    }
+    press(&mut app, KeyCode::Down, NONE);
+    press(&mut app, KeyCode::Down, NONE);
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("expected \"text\", got"), "{screen}");
+    press(&mut app, KeyCode::Enter, NONE);
+    let screen = draw(&mut app, 120, 40);
+    assert!(app.has_screen() && screen.contains("read_file") && screen.contains("/a"), "{screen}");
+}
+
+#[test]
+fn a_call_and_its_history_become_steps_with_one_key_each() {
+    let mut app = pane(SERVER);
+    press(&mut app, KeyCode::Down, NONE);
+    press(&mut app, KeyCode::Enter, NONE);
+    draw(&mut app, 120, 40);
+    let added = ordered(&press(&mut app, KeyCode::F(7), NONE));
+    let [SuiteCommand::Add(steps)] = added.as_slice() else { panic!("{added:?}") };
+    let call = SavedCall::tool("filesystem.read_file", &json!({"path": "/a"}));
+    assert_eq!(steps.iter().map(|step| &step.call).collect::<Vec<_>>(), [&call]);
+    // Nothing was called here yet.
+    assert_eq!(ordered(&press(&mut app, KeyCode::F(2), NONE)), []);
+}
+
+#[test]
+fn what_was_reached_is_shown_beside_the_suites() {
+    let mut app = pane(SERVER);
+    end_all(&mut app);
+    draw(&mut app, 120, 40);
+    press(&mut app, KeyCode::Char('c'), NONE);
+    let screen = draw(&mut app, 120, 40);
+    for said in ["3 calls, 1 error", "1/3", "/head, /tail"] {
+        assert!(screen.contains(said), "{said}\n{screen}");
+    }
+}
