@@ -75,7 +75,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&[S::Tools, S::Resources, S::Prompts], "o", A::Sort, 36),
     bind(&[S::Tools, S::Resources, S::Prompts], "O", A::SortReverse, 0),
     bind(&[S::Tools], "$", A::Tokens, 37),
-    bind(&[S::Tools], "=", A::CompareServers, 38),
+    bind(&[S::Tools], "=", A::CompareServers, 62),
     bind(&[S::Tools, S::Tests], "v", A::NextView, 34),
     bind(&[S::Traffic, S::Logs], "f", A::Follow, 20),
     bind(&[S::Traffic, S::Logs], "space", A::Freeze, 21),
