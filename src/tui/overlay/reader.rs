@@ -22,6 +22,8 @@ pub struct TextReader {
     search: Option<(TextInput, Doc)>,
     /// Whether these are the keys that work: their key closes them again.
     is_help: bool,
+    /// Whether it is about one server, whose keys stand below it too.
+    is_of_server: bool,
     /// Writes a text that is kept up to date.
     live: Option<Box<WriteText>>,
     /// What closing it does.
@@ -45,6 +47,12 @@ impl TextReader {
     /// A text that is kept up to date.
     pub fn live(title: Ink, text: impl Fn(Ui<'_>) -> Doc + 'static) -> Self {
         Self { title, live: Some(Box::new(text)), ..Self::default() }
+    }
+
+    /// A text about one server, whose keys stand below it too.
+    #[must_use]
+    pub fn with_server_keys(self) -> Self {
+        Self { is_of_server: true, ..self }
     }
 
     /// Does this when it is closed.
@@ -164,6 +172,9 @@ impl Screen for TextReader {
     }
 
     fn in_footer(&self, _scope: KeyScope, action: Action) -> bool {
-        action != Action::Open && (self.is_help || action != Action::Filter)
+        let is_of_server = matches!(action, Action::Restart | Action::StartStop);
+        action != Action::Open
+            && (self.is_help || action != Action::Filter)
+            && (self.is_help || self.is_of_server || !is_of_server)
     }
 }

@@ -156,3 +156,18 @@ fn one_failure_is_counted_once_however_many_lines_tell_of_it() {
     let screen = draw(&mut driver.app, 120, 40);
     assert!(screen.contains("5 Logs ⚠1"), "{screen}");
 }
+
+#[test]
+fn the_keys_of_a_server_stand_below_a_text_about_that_server_alone() {
+    for (keys, restarts) in [("1b", true), ("2$", false)] {
+        let mut driver = Driver::new();
+        for key in keys.chars() {
+            driver.keys(&key.to_string());
+            draw(&mut driver.app, 120, 40);
+        }
+        let screen = draw(&mut driver.app, 120, 40);
+        let last = screen.lines().last().expect("a line");
+        assert!(last.contains("esc back"), "{screen}");
+        assert_eq!(last.contains("restart"), restarts, "{keys}: {last}");
+    }
+}

@@ -21,13 +21,14 @@ const MAX_LOG_LINES: usize = 12;
 pub fn reader(server: ServerName) -> TextReader {
     let (title, closed) = (ink!("diagnostics: {}", Model::name(&server)), server.clone());
     TextReader::live(title, move |ui| black_box(ui, &server, Doc::default()))
+        .with_server_keys()
         .closing(move |model, out| removals_seen(model, &closed, out))
 }
 
 /// A reader of a server's own information.
 pub fn info_reader(server: ServerName) -> TextReader {
     let title = ink!("info: {}", Model::name(&server));
-    TextReader::live(title, move |ui| info(ui, &server))
+    TextReader::live(title, move |ui| info(ui, &server)).with_server_keys()
 }
 
 /// Everything known about a server; `ui.area` is where it is shown, and `graph` comes after the card.
