@@ -76,8 +76,9 @@ impl Default for SocketLimits {
     }
 }
 
-/// Size of the read buffer, in bytes; small, because thousands of connections may be idle.
-const READ_BUFFER_BYTES: usize = 4 << 10;
+/// Size of the read buffer, in bytes; small, because thousands of connections may be idle. It grows
+/// with a message that is longer.
+const READ_BUFFER_BYTES: usize = 1 << 10;
 
 /// Maximum number of bytes that are read away from a connection that is closed.
 const MAX_DRAINED_BYTES: usize = 32 << 20;
