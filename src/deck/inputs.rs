@@ -84,9 +84,9 @@ impl KeptInputs {
     }
 
     /// Removes an answer from the keyring, if it is there.
-    pub(super) fn forget(&mut self, id: &str) {
+    pub(super) async fn forget(&mut self, id: &str) {
         if self.names.contains(id) {
-            self.record(id, false);
+            self.record(id, false).await;
             if let Some(keyring) = self.keyring.clone() {
                 let place = self.place(id);
                 tokio::spawn(async move { keyring.forget(&place).await });
@@ -95,18 +95,23 @@ impl KeptInputs {
     }
 
     /// Records whether this one is in the keyring. The others in the file may be another window's.
-    pub(super) fn record(&mut self, id: &str, is_kept: bool) {
-        let change = |names: &mut BTreeSet<String>| {
-            if is_kept { names.insert(id.to_owned()) } else { names.remove(id) }
+    pub(super) async fn record(&mut self, id: &str, is_kept: bool) {
+        let id = id.to_owned();
+        let change = move |names: &mut BTreeSet<String>| {
+            if is_kept { names.insert(id.clone()) } else { names.remove(&id) }
         };
         change(&mut self.names);
-        let Some(store) = &self.store else { return };
-        let written = store.change(parse_json, |all: Option<BTreeSet<String>>| {
-            let mut all = all.unwrap_or_default();
-            change(&mut all);
-            Ok(Some(serde_json::to_vec(&all)?))
-        });
-        if let Err(error) = written {
+        let Some(store) = self.store.clone() else { return };
+        // On the blocking pool: another program may hold the lock of the file.
+        let writing = move || {
+            store.change(parse_json, |all: Option<BTreeSet<String>>| {
+                let mut all = all.unwrap_or_default();
+                change(&mut all);
+                Ok(Some(serde_json::to_vec(&all)?))
+            })
+        };
+        let written = tokio::task::spawn_blocking(writing).await;
+        if let Err(error) = written.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
             tracing::warn!(%error, "the list of inputs in the keyring was not saved");
         }
     }

@@ -1,6 +1,7 @@
 //! The task of a deck: loads the configuration, applies the trust gate, passes it to the host,
 //! reloads it, and executes commands about it.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,8 @@ use base::notices::NoticeReader;
 use base::{SafeText, Secret, ServerName, WatchMode};
 use config::error::{Error, ErrorCode};
 use config::{
-    self, ConfigChange, Diagnostic, Environment, Loaded, McpConfig, ReloadMode, source_files,
+    self, ConfigChange, Diagnostic, EditError, Environment, Loaded, McpConfig, ReloadMode,
+    source_files,
 };
 use host::{Host, HostView, ShutdownReport, Startup, reload_plan};
 
@@ -208,14 +210,14 @@ impl DeckTask {
             ConfigCommand::Forget(id) => {
                 self.environment.inputs.remove(&id);
                 self.fresh_answers().await;
-                self.kept.forget(&id);
+                self.kept.forget(&id).await;
             }
             ConfigCommand::OpenEntry(name) => match self.editor().shown(&name) {
                 Ok(entry) => self.send(DeckEvent::Entry(Box::new(entry))),
                 Err(error) => self.fail(error.to_string()),
             },
             ConfigCommand::SaveEntry(saving) => {
-                let outcome = match self.editor().save(*saving) {
+                let outcome = match self.edited(|editor| editor.save(*saving)).await {
                     Ok(made) => {
                         let added =
                             made.servers.len() == 1 && !self.editor().knows(&made.servers[0]);
@@ -227,7 +229,7 @@ impl DeckTask {
             }
             ConfigCommand::Change(change) => {
                 let is_shown = matches!(change, FileChange::Add(_));
-                match self.editor().change(change) {
+                match self.edited(|editor| editor.change(change)).await {
                     Ok(made) => {
                         let words = self.made(made, is_shown).await;
                         self.send(DeckEvent::Done(words));
@@ -244,7 +246,7 @@ impl DeckTask {
         self.environment.inputs.insert(id.clone(), value.clone());
         self.fresh_answers().await;
         match keep {
-            KeepInput::Memory => self.kept.forget(&id),
+            KeepInput::Memory => self.kept.forget(&id).await,
             KeepInput::Keyring => {
                 if let Err(message) = self.kept.keep(id, value) {
                     self.fail(message);
@@ -272,11 +274,11 @@ impl DeckTask {
                 }
             }
             KeyringAnswer::Found(id, Ok(None)) => {
-                self.kept.record(&id, false);
+                self.kept.record(&id, false).await;
                 self.publish();
             }
             KeyringAnswer::Kept(id, Ok(())) => {
-                self.kept.record(&id, true);
+                self.kept.record(&id, true).await;
                 self.publish();
             }
             KeyringAnswer::Found(_, Err(error)) | KeyringAnswer::Kept(_, Err(error)) => {
@@ -288,6 +290,37 @@ impl DeckTask {
     const fn editor(&self) -> FileEditor<'_> {
         let Self { files, environment, passed, .. } = self;
         FileEditor { files: files.as_slice(), environment, loaded: &passed.reviewed }
+    }
+
+    /// Makes an edit on the blocking pool: another program may hold the lock of the files.
+    async fn edited(
+        &self,
+        edit: impl FnOnce(FileEditor<'_>) -> Result<Made, EditError> + Send + 'static,
+    ) -> Result<Made, EditError> {
+        let (files, environment) = (self.files.clone(), self.environment.clone());
+        let loaded = self.passed.reviewed.clone();
+        let editing =
+            move || edit(FileEditor { files: &files, environment: &environment, loaded: &loaded });
+        let made = tokio::task::spawn_blocking(editing).await;
+        made.unwrap_or_else(|error| Err(EditError::Refused(error.to_string())))
+    }
+
+    /// Approves servers as they were reviewed; until the program ends if that cannot be stored, with
+    /// the reason.
+    async fn approve_reviewed(
+        &mut self,
+        reviewed: Loaded,
+        servers: Vec<ServerName>,
+    ) -> io::Result<()> {
+        let TrustGate::Guarded(store) = &mut self.gate else { return Ok(()) };
+        // On the blocking pool, for the same reason.
+        let (writer, loaded, names) = (store.clone(), reviewed.clone(), servers.clone());
+        let stored = tokio::task::spawn_blocking(move || writer.approve(&loaded, &names)).await;
+        let stored = stored.unwrap_or_else(|error| Err(io::Error::other(error)));
+        if stored.is_err() {
+            store.approve_for_session(&reviewed, &servers);
+        }
+        stored
     }
 
     /// Applies an edit that was written; returns the message about it. `typed` says that it adds a
@@ -309,7 +342,9 @@ impl DeckTask {
             return self.fail("there is nothing to undo".to_owned());
         };
         let trusted = self.trusted();
-        match made.undo.undo() {
+        let undo = made.undo.clone();
+        let undone = tokio::task::spawn_blocking(move || undo.undo()).await;
+        match undone.unwrap_or_else(|error| Err(EditError::Refused(error.to_string()))) {
             Ok(()) => {
                 self.written(&made.servers, &trusted, false).await;
                 self.send(DeckEvent::Done(SafeText::line(&format!("undone: {}", made.words))));
@@ -332,11 +367,8 @@ impl DeckTask {
         if let (Ok(loaded), true) = (&result, typed || servers.iter().any(|s| trusted.contains(s)))
         {
             let passed = self.gate.pass(loaded.clone(), &self.environment, self.running.as_ref());
-            if let TrustGate::Guarded(store) = &mut self.gate
-                && let Err(error) = store.approve(&passed.reviewed, servers)
-            {
+            if let Err(error) = self.approve_reviewed(passed.reviewed, servers.to_vec()).await {
                 tracing::warn!(%error, "the approval of an edit could not be saved");
-                store.approve_for_session(&passed.reviewed, servers);
             }
         }
         self.changed(result, true).await;
@@ -356,7 +388,9 @@ impl DeckTask {
 
     /// Stores the user's approval of servers as they were shown, and lets them start.
     async fn approve(&mut self, shown: &[(ServerName, String)]) {
-        let TrustGate::Guarded(store) = &mut self.gate else { return };
+        if !matches!(self.gate, TrustGate::Guarded(_)) {
+            return;
+        }
         let same = |(name, hash): &&(ServerName, String)| {
             self.passed
                 .awaiting
@@ -365,10 +399,7 @@ impl DeckTask {
         };
         let servers: Vec<ServerName> =
             shown.iter().filter(same).map(|(name, _)| name.clone()).collect();
-        let kept = store.approve(&self.passed.reviewed, &servers);
-        if kept.is_err() {
-            store.approve_for_session(&self.passed.reviewed, &servers);
-        }
+        let kept = self.approve_reviewed(self.passed.reviewed.clone(), servers.clone()).await;
         if servers.len() < shown.len() {
             let said = "the file changed meanwhile: look again before you approve";
             self.fail(said.to_owned());

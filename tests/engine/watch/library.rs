@@ -1,8 +1,9 @@
 //! A program that uses the library: hot reload, trust and broken files without a terminal.
 
 use mcpdeck::base::ServerName;
+use mcpdeck::base::atomic::alone;
 use mcpdeck::config::Environment;
-use mcpdeck::deck::{ConfigCommand, TrustGate, TrustStore};
+use mcpdeck::deck::{ConfigCommand, FileChange, TrustGate, TrustStore};
 use mcpdeck::{Deck, DeckEvent, ErrorCode, Host, Startup};
 use serde_json::{Value, json};
 
@@ -131,4 +132,43 @@ async fn a_guarded_deck_asks_for_trust_and_for_inputs_before_anything_runs() {
         .expect("it runs");
     deck.shutdown().await;
     bench.expect_nothing_left(crate::watch::deck::DEADLINE);
+}
+
+/// On a runtime of one thread: what blocks it stops the whole engine.
+#[tokio::test]
+async fn an_edit_that_waits_for_another_program_stops_nothing_else() {
+    let bench = Bench::new();
+    let text = file(&[("one", json!({"command": "x", "disabled": true}))]);
+    let path = bench.write("mcp.json", &text);
+    let mut deck = Deck::open(&path).await.expect("it opens");
+    let read = || std::fs::read_to_string(&path).expect("readable");
+    let enable = ConfigCommand::Change(FileChange::Enable(ServerName::new("one")));
+    for command in [enable, ConfigCommand::Undo] {
+        let before = read();
+        let (holds, is_held) = std::sync::mpsc::channel();
+        let (release, is_released) = std::sync::mpsc::channel::<()>();
+        let locked = path.clone();
+        let other = std::thread::spawn(move || {
+            alone(&locked, || {
+                holds.send(()).expect("the test waits");
+                let _ = is_released.recv();
+            });
+        });
+        is_held.recv().expect("the lock is free");
+        deck.ask(command).expect("it was taken");
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(read(), before, "the lock was waited for where the tasks run");
+        release.send(()).expect("it holds the lock");
+        other.join().expect("it ended");
+        until(&mut deck, |event| match event {
+            DeckEvent::Done(said) => Some(said),
+            DeckEvent::Failed(error) => panic!("{error}"),
+            _ => None,
+        })
+        .await;
+        assert_ne!(read(), before);
+    }
+    deck.shutdown().await;
 }
