@@ -70,20 +70,20 @@ actions! {
     PreviousServer = "previous-server", "previous server", "Show only the previous server" => App(AppAction::PreviousServer);
     AllServers = "all-servers", "all servers", "Show all servers in every pane" => App(AppAction::AllServers);
     ToggleServerList = "toggle-server-list", "server list", "Show or hide the server list" => App(AppAction::ToggleServerList);
-    ToggleDetail = "toggle-detail", "detail", "Show or hide the detail beside the list" => Here;
-    Up = "up", "up", "Move up" => Here;
-    Down = "down", "down", "Move down" => Here;
-    Left = "left", "left", "Move or scroll left" => Here;
-    Right = "right", "right", "Move or scroll right" => Here;
-    PageUp = "page-up", "page up", "Move up a page" => Here;
-    PageDown = "page-down", "page down", "Move down a page" => Here;
-    Top = "top", "top", "Go to the first row" => Here;
-    Bottom = "bottom", "bottom", "Go to the last row" => Here;
+    ToggleDetail = "toggle-detail", "detail", "Show or hide the detail beside the list" => Browse(BrowseAction::ToggleDetail);
+    Up = "up", "up", "Move up" => Browse(BrowseAction::Up);
+    Down = "down", "down", "Move down" => Browse(BrowseAction::Down);
+    Left = "left", "left", "Move or scroll left" => Browse(BrowseAction::Left);
+    Right = "right", "right", "Move or scroll right" => Browse(BrowseAction::Right);
+    PageUp = "page-up", "page up", "Move up a page" => Browse(BrowseAction::PageUp);
+    PageDown = "page-down", "page down", "Move down a page" => Browse(BrowseAction::PageDown);
+    Top = "top", "top", "Go to the first row" => Browse(BrowseAction::Top);
+    Bottom = "bottom", "bottom", "Go to the last row" => Browse(BrowseAction::Bottom);
     Call = "call", "call", "Fill in and call, get or read what is selected" => Here;
-    Open = "open", "open", "Open what is selected" => Here;
+    Open = "open", "open", "Open what is selected" => Browse(BrowseAction::Open);
     Back = "back", "back", "Back; never quits" => App(AppAction::Back);
-    Filter = "filter", "filter", "Filter the list" => Here;
-    ClearFilter = "clear-filter", "clear filter", "Clear the filter" => Here;
+    Filter = "filter", "filter", "Filter the list" => Browse(BrowseAction::Filter);
+    ClearFilter = "clear-filter", "clear filter", "Clear the filter" => Browse(BrowseAction::ClearFilter);
     SaveFilter = "save-filter", "save filter", "Save this filter under a name" => App(AppAction::SaveFilter);
     Filters = "filters", "filters", "Choose a saved filter, or remove it there" => App(AppAction::Filters);
     RemoveFilter = "remove-filter", "remove", "Remove the saved filter" => Here;
@@ -247,6 +247,8 @@ actions! {
 pub enum ActionPlace {
     /// Only in the screens and panes that bind it.
     Here,
+    /// In lists and texts.
+    Browse(BrowseAction),
     /// It shows a pane.
     Show,
     /// By the selected server, or by the marked ones.
@@ -364,22 +366,17 @@ impl Action {
 
     /// The action of lists and texts that it stands for.
     const fn browse(self) -> Option<BrowseAction> {
-        Some(match self {
-            Self::Up => BrowseAction::Up,
-            Self::Down => BrowseAction::Down,
-            Self::PageUp => BrowseAction::PageUp,
-            Self::PageDown => BrowseAction::PageDown,
-            Self::Top => BrowseAction::Top,
-            Self::Bottom => BrowseAction::Bottom,
-            Self::Left => BrowseAction::Left,
-            Self::Right => BrowseAction::Right,
-            Self::Open => BrowseAction::Open,
-            Self::Back => BrowseAction::Back,
-            Self::Filter => BrowseAction::Filter,
-            Self::ClearFilter => BrowseAction::ClearFilter,
-            Self::ToggleDetail => BrowseAction::ToggleDetail,
-            _ => return None,
-        })
+        match self.place() {
+            ActionPlace::Browse(action) => Some(action),
+            ActionPlace::App(AppAction::Back) => Some(BrowseAction::Back),
+            ActionPlace::Here
+            | ActionPlace::Show
+            | ActionPlace::Server(_)
+            | ActionPlace::Edit(_)
+            | ActionPlace::Play(_)
+            | ActionPlace::App(_)
+            | ActionPlace::User => None,
+        }
     }
 }
 

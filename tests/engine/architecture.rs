@@ -272,6 +272,7 @@ const EXHAUSTIVE: &[&str] = &[
     "process/",
     "protocol/",
     "reach/",
+    "tui/action.rs",
     "tui/app.rs",
     "tui/app/",
 ];

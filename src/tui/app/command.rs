@@ -136,7 +136,7 @@ impl App {
     /// Performs an action that neither the open screen nor the pane has performed.
     pub(super) fn perform_anywhere(&mut self, action: Action) {
         match action.place() {
-            ActionPlace::Here => {}
+            ActionPlace::Here | ActionPlace::Browse(_) => {}
             ActionPlace::Show => {
                 if let Some(pane) = PaneId::ALL.into_iter().find(|pane| pane.action() == action) {
                     self.show(pane);

@@ -126,6 +126,7 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         action => match action.place() {
             ActionPlace::Edit(edit) => can_change(app, edit, target.is_some()),
             ActionPlace::Here
+            | ActionPlace::Browse(_)
             | ActionPlace::Show
             | ActionPlace::Server(_)
             | ActionPlace::Play(_)
