@@ -8,3 +8,4 @@ mod config;
 mod dashboard;
 mod dev;
 mod first_minute;
+mod suites;
