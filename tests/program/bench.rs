@@ -172,12 +172,14 @@ fn a_first_file_is_written_that_runs_and_is_not_overwritten() {
 #[test]
 fn a_first_file_takes_no_refusal_of_a_made_up_word_for_a_fault() {
     let choosy = json!({
-        "serverInfo": {"name": "choosy", "version": "1"}, "capabilities": {"prompts": {}},
+        "serverInfo": {"name": "choosy", "version": "1"}, "capabilities": {"prompts": {}, "tools": {}},
         "prompts": [
             {"name": "kind", "arguments": [{"name": "type", "required": true}]},
             {"name": "plain"},
         ],
         "gets": {"kind": {"error": {"code": -32602, "message": "must be Text or Blob"}}},
+        "tools": [choosy_tool("read", &json!({"type": "string"})), choosy_tool("pick", &json!({"enum": ["x"]}))],
+        "calls": {"read": {"toolError": "no such file"}, "pick": {"text": "x"}},
     });
     let bench = Bench::playing(&[("choosy", choosy)]);
     assert_eq!(bench.run(&["test", "--init"], AT_MOST).code, Some(0));
@@ -187,7 +189,16 @@ fn a_first_file_takes_no_refusal_of_a_made_up_word_for_a_fault() {
     let text = std::fs::read_to_string(bench.path().join("mcp.tests.json")).expect("written");
     let file: Value = serde_json::from_str(&text).expect("JSON");
     let may_fail = |n: usize| file["suites"]["choosy"]["steps"][n]["expect"]["mayFail"].clone();
-    assert_eq!((may_fail(0), may_fail(1)), (json!(true), Value::Null), "{file:#}");
+    // Nor must a tool take a made-up path, but what its own schema lists.
+    let tools = (may_fail(0), may_fail(1));
+    assert_eq!(tools, (json!(true), Value::Null), "{file:#}");
+    assert_eq!((may_fail(2), may_fail(3)), (json!(true), Value::Null), "{file:#}");
+}
+
+/// A tool that reads, with one parameter.
+fn choosy_tool(name: &str, what: &Value) -> Value {
+    json!({"name": name, "annotations": {"readOnlyHint": true},
+           "inputSchema": {"type": "object", "properties": {"what": what}, "required": ["what"]}})
 }
 
 #[test]
