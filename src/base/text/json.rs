@@ -158,7 +158,8 @@ impl PartialEq<Value> for WrittenValue {
 }
 
 impl<'de> Deserialize<'de> for WrittenValue {
-    /// From JSON text, or from a value, whose numbers are as they are.
+    /// From JSON text, or from a value, whose numbers are as they are; not within what serde reads
+    /// twice (tagged enums, flattened fields).
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(from)?;
         Self::parse(text.get()).map_err(serde::de::Error::custom)

@@ -15,8 +15,7 @@ const SENT: &str =
     r#"{"n":1.50e3,"i":[123456789012345678901234567890,{"d":0.1234567890123456789}]}"#;
 /// What the scripted server itself cannot read: it is sent all the same.
 const BEYOND: &str = r#"{"n":1e400}"#;
-const ANSWERED: &str =
-    r#"{"big":[98765432109876543210987654321],"odd/~":-1.234567890123456789e-7,"one":1.5}"#;
+const ANSWERED: &str = r#"{"big":[98765432109876543210987654321],"odd/~":-1.234567890123456789e-7,"one":1.5,"same":[1e3,-1E-400]}"#;
 
 /// A server that answers with such numbers.
 fn configured(folder: &Path) {
