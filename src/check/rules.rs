@@ -69,7 +69,7 @@ pub struct EarlyFindings {
     /// By its sample calls.
     pub calls: Vec<CheckFinding>,
     /// By the rules that look only at what it offers, when they ran already.
-    pub offers: Option<AssessedOffers>,
+    pub offers: Option<Box<AssessedOffers>>,
 }
 
 /// The findings on what a server offers, with what they were made from.

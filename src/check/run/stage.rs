@@ -42,7 +42,7 @@ pub(super) struct Run {
     /// Its card, when it has one.
     pub(super) card: Option<CheckedCard>,
     /// The findings on what it offers, made while it was stopped.
-    pub(super) offers: Option<AssessedOffers>,
+    pub(super) offers: Option<Box<AssessedOffers>>,
     /// What it was doing when the run was interrupted.
     pub(super) cut: Option<String>,
     /// How long its stop took.
@@ -167,11 +167,12 @@ async fn one<'p>(
 
 /// The findings on what a server offers, worked out on a thread of their own so that they cost no
 /// time while the server stops. `None` when that failed: the rules then run at the end.
-async fn assessed(host: &Host, name: &ServerName, plan: &Plan) -> Option<AssessedOffers> {
+async fn assessed(host: &Host, name: &ServerName, plan: &Plan) -> Option<Box<AssessedOffers>> {
     let view = host.view().borrow().servers.get(name).cloned()?;
     let subject = offered(host, &view);
     let budgets = plan.expectations.as_ref().map(|all| all.budgets.clone()).unwrap_or_default();
-    let work = tokio::task::spawn_blocking(move || AssessedOffers::new(subject, &budgets));
+    let work =
+        tokio::task::spawn_blocking(move || Box::new(AssessedOffers::new(subject, &budgets)));
     work.await.ok()
 }
 

@@ -166,16 +166,11 @@ impl Tap {
         if !rest.is_empty() && rest[0] != b'{' {
             notes.push("text after the message".to_owned());
         }
+        let has_doubles = parsed.has_doubles;
+        let source = InboundContext { raw: message, notes, large: None, has_doubles, stream };
         match parsed.value {
-            value => {
-                let has_doubles = parsed.has_doubles;
-                let source =
-                    InboundContext { raw: message, notes, large: None, has_doubles, stream };
-                match value {
-                    Value::Array(items) => self.batch(items, &source),
-                    value => self.value(value, source),
-                }
-            }
+            Value::Array(items) => self.batch(items, &source),
+            value => self.value(value, source),
         }
         rest
     }
