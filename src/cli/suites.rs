@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use super::args::{Common, OneServer};
@@ -56,16 +57,12 @@ impl DashboardBench {
         let path = tests_beside(&config);
         let done = match command {
             SuiteCommand::Read => {
-                let _ = news.send(read(path)).await;
-                Ok(())
+                pass_on(&news, tokio::task::spawn_blocking(move || Ok(read(path))).await).await
             }
-            SuiteCommand::Add(steps) => match add(&path, steps) {
-                Ok(text) => {
-                    let _ = news.send(SuiteNews::Done(SafeText::line(&text))).await;
-                    Ok(())
-                }
-                Err(why) => Err(why),
-            },
+            SuiteCommand::Add(steps) => {
+                let work = move || add(&path, steps);
+                pass_on(&news, tokio::task::spawn_blocking(work).await).await
+            }
             // What runs is stopped by its token.
             SuiteCommand::Stop => Ok(()),
             SuiteCommand::Run(range) => {
@@ -165,6 +162,15 @@ impl DashboardBench {
         }
         Ok(())
     }
+}
+
+/// Tells what work on another thread has come to.
+async fn pass_on(
+    news: &mpsc::Sender<SuiteNews>,
+    done: Result<Result<SuiteNews, String>, JoinError>,
+) -> Result<(), String> {
+    let _ = news.send(done.map_err(|error| error.to_string())??).await;
+    Ok(())
 }
 
 /// The file of tests beside the configuration.
@@ -309,7 +315,7 @@ fn coverage_views(report: &CoverageReport) -> Vec<CoverageView> {
 }
 
 /// Adds calls to the suite of the dashboard, each once, and says how many.
-fn add(path: &Path, steps: Vec<NewStep>) -> Result<String, String> {
+fn add(path: &Path, steps: Vec<NewStep>) -> Result<SuiteNews, String> {
     let mut suite = TestSuite::default();
     if is_there(path) {
         let kept = LoadedTests::load(path)?.file.suites.shift_remove(DASHBOARD_SUITE);
@@ -325,7 +331,8 @@ fn add(path: &Path, steps: Vec<NewStep>) -> Result<String, String> {
     let added = suite.steps.len() - before;
     let shown = spelled(path);
     if added == 0 {
-        return Ok(format!("nothing to add: the suite {DASHBOARD_SUITE} of {shown} has it"));
+        let text = format!("nothing to add: the suite {DASHBOARD_SUITE} of {shown} has it");
+        return Ok(SuiteNews::Done(SafeText::line(&text)));
     }
     let value = serde_json::to_value(&suite).map_err(|error| error.to_string())?;
     let text = if is_there(path) {
@@ -338,5 +345,6 @@ fn add(path: &Path, steps: Vec<NewStep>) -> Result<String, String> {
     let edited = edited.ok_or_else(|| format!("{shown}: `suites` cannot be changed"))?;
     write_file(path, &edited)?;
     let steps = count(added, "step");
-    Ok(format!("added {steps} to the suite {DASHBOARD_SUITE} of {shown}"))
+    let text = format!("added {steps} to the suite {DASHBOARD_SUITE} of {shown}");
+    Ok(SuiteNews::Done(SafeText::line(&text)))
 }

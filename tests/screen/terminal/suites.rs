@@ -30,7 +30,7 @@ fn suites_run_in_their_pane_and_a_failed_step_opens_and_becomes_another_one() {
     deck.wait("forecast");
     deck.keys("v");
     deck.wait("1 suite, 2 steps");
-    deck.keys("X");
+    deck.keys("A");
     deck.wait("1 step failed");
     deck.wait("1 passed  1 failed");
     deck.keys("G");

@@ -116,14 +116,14 @@ fn end_all(app: &mut App) {
 fn keys_run_suites_and_a_run_is_stopped_before_another_begins() {
     let mut app = pane(SERVER);
     // One runs.
-    assert_eq!(ordered(&press(&mut app, KeyCode::Char('X'), NONE)), []);
+    assert_eq!(ordered(&press(&mut app, KeyCode::Char('A'), NONE)), []);
     let stop = press(&mut app, KeyCode::Char('x'), KeyModifiers::CONTROL);
     assert_eq!(ordered(&stop), [SuiteCommand::Stop]);
     end_all(&mut app);
     draw(&mut app, 120, 40);
     for (key, range) in [
-        ('x', SuiteRange::One("files".to_owned())),
-        ('X', SuiteRange::All),
+        (' ', SuiteRange::One("files".to_owned())),
+        ('A', SuiteRange::All),
         ('f', SuiteRange::Failed),
     ] {
         let effects = press(&mut app, KeyCode::Char(key), NONE);
@@ -138,7 +138,7 @@ fn servers_that_await_approval_are_not_started_by_suites() {
     app.update(Message::Deck(DeckEvent::Situation(Arc::new(situation()))));
     press(&mut app, KeyCode::Esc, NONE);
     draw(&mut app, 120, 40);
-    let effects = press(&mut app, KeyCode::Char('X'), NONE);
+    let effects = press(&mut app, KeyCode::Char('A'), NONE);
     let order = effects.iter().find_map(|effect| match effect {
         Effect::Suites(order) => Some(order),
         _ => None,
