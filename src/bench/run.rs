@@ -341,12 +341,11 @@ async fn play(
                 (None, None) => None,
             };
             let before = played.calls.len();
-            match skip {
-                Some(why) => report.problems.push(why),
-                None => {
-                    show(BenchEvent::StepBegan(name, part, index));
-                    player.step(step, part, index, &mut report, &mut played.calls).await;
-                }
+            if let Some(why) = skip {
+                report.problems.push(why);
+            } else {
+                show(BenchEvent::StepBegan(name, part, index));
+                player.step(step, part, index, &mut report, &mut played.calls).await;
             }
             let call = played.calls.get(before..).and_then(<[MadeCall]>::last);
             show(BenchEvent::StepEnded(name, &report, call));

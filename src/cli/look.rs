@@ -227,8 +227,11 @@ pub fn status(common: &Common, args: &StatusArgs, telemetry: &Telemetry) -> Exit
     let signed_in = |view: &HostView| {
         let is_remote = |server: &ServerView| server.transport != TransportKind::Stdio;
         // Reads the configuration again, which is not needed where nothing can be signed in to.
-        let any = view.servers.values().any(|server| is_remote(server));
-        any.then(|| signed_in(common, &args.one)).unwrap_or_default()
+        if view.servers.values().any(|server| is_remote(server)) {
+            signed_in(common, &args.one)
+        } else {
+            IndexMap::new()
+        }
     };
     let object = |view: &HostView| {
         let signed_in = signed_in(view);

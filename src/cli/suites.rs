@@ -91,7 +91,7 @@ impl DashboardBench {
             // The file may have been changed since it was read.
             let _ = news.send(read(path.to_owned())).await;
             let plan = self.plan(config, path, range)?;
-            self.play_plan(&plan, path, (news, stop)).await
+            Box::pin(self.play_plan(&plan, path, (news, stop))).await
         });
         runtime.shutdown_background();
         played

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -56,6 +56,8 @@ pub(super) struct DeckTask {
     kept: KeptInputs,
     /// Whether the newest state of the files is usable.
     sound: bool,
+    /// When the files were last read here, and not by the watch.
+    read_at: Instant,
     revision: u64,
     /// Servers and inputs the user was last asked about.
     asked_for: (Vec<ServerName>, Vec<String>),
@@ -145,6 +147,7 @@ impl DeckTask {
             waiting: None,
             ask: None,
             sound: true,
+            read_at: Instant::now(),
             revision: 0,
             asked_for: (Vec::new(), Vec::new()),
             events,
@@ -171,7 +174,7 @@ impl DeckTask {
                 () = stop.cancelled() => break,
                 Some(command) = commands.recv() => self.handle(command).await,
                 Some(answer) = self.kept.next() => self.keyring_answered(answer).await,
-                Some(state) = next_state(&mut self.watch) => self.changed(state, false).await,
+                Some((at, state)) = next_state(&mut self.watch) => self.noticed(at, state).await,
                 Some(view) = next_view(&mut offers) => self.update_notebook(&view),
                 told = notices.next() => {
                     for notice in told {
@@ -259,8 +262,23 @@ impl DeckTask {
     async fn fresh_answers(&mut self) {
         let Some(watch) = &self.watch else { return };
         watch.set_environment(self.environment.clone());
-        let Ok(result) = load(&self.files, &self.environment).await else { return };
+        let Some(result) = self.read().await else { return };
         self.changed(result, true).await;
+    }
+
+    /// Reads the files now. `None` when the runtime shuts down.
+    async fn read(&mut self) -> Option<LoadResult> {
+        self.read_at = Instant::now();
+        load(&self.files, &self.environment).await.ok()
+    }
+
+    /// Handles a state that the watch began to read at that time. One that is older than an edit of
+    /// the user would take the edit back for a moment, so the files are read again.
+    async fn noticed(&mut self, at: Instant, state: LoadResult) {
+        let newest = if at < self.read_at { self.read().await } else { Some(state) };
+        if let Some(newest) = newest {
+            self.changed(newest, false).await;
+        }
     }
 
     /// Handles a reply of the keyring.
@@ -363,7 +381,7 @@ impl DeckTask {
     /// Loads and applies an edit that was written. It counts as approved if one of its servers was
     /// approved before, or if the user typed it as a new server.
     async fn written(&mut self, servers: &[ServerName], trusted: &[ServerName], typed: bool) {
-        let Ok(result) = load(&self.files, &self.environment).await else { return };
+        let Some(result) = self.read().await else { return };
         if let (Ok(loaded), true) = (&result, typed || servers.iter().any(|s| trusted.contains(s)))
         {
             let passed = self.gate.pass(loaded.clone(), &self.environment, self.running.as_ref());
@@ -550,9 +568,9 @@ async fn load(files: &[PathBuf], env: &Environment) -> Result<LoadResult, Error>
 }
 
 /// The next state of the files; pends forever without files.
-async fn next_state(watch: &mut Option<ConfigWatch>) -> Option<LoadResult> {
+async fn next_state(watch: &mut Option<ConfigWatch>) -> Option<(Instant, LoadResult)> {
     match watch {
-        Some(watch) => watch.next().await,
+        Some(watch) => watch.next_read().await,
         None => std::future::pending().await,
     }
 }

@@ -54,7 +54,7 @@ impl Default for WatchOptions {
 /// A running watch. Dropping it ends it.
 #[derive(Debug)]
 pub struct ConfigWatch {
-    states: mpsc::Receiver<LoadResult>,
+    states: mpsc::Receiver<(std::time::Instant, LoadResult)>,
     environment: watch::Sender<Arc<Environment>>,
     wake: Arc<Notify>,
     mode: watch::Receiver<WatchMode>,
@@ -78,6 +78,7 @@ impl ConfigWatch {
             reports,
             mode: mode_sender,
             seen: Vec::new(),
+            read_at: std::time::Instant::now(),
         };
         let task = tokio::spawn(task.run(sender));
         Self { states, environment, wake, mode, task }
@@ -85,6 +86,12 @@ impl ConfigWatch {
 
     /// The next state that differs from the one before. Cancel-safe.
     pub async fn next(&mut self) -> Option<LoadResult> {
+        self.next_read().await.map(|(_, state)| state)
+    }
+
+    /// As [`ConfigWatch::next`], with the time at which the state began to be read: who has read the
+    /// files since then knows better. Cancel-safe.
+    pub async fn next_read(&mut self) -> Option<(std::time::Instant, LoadResult)> {
         self.states.recv().await
     }
 
@@ -154,10 +161,12 @@ struct WatchTask {
     reports: Reports,
     mode: watch::Sender<WatchMode>,
     seen: Vec<Fingerprint>,
+    /// When the last load began.
+    read_at: std::time::Instant,
 }
 
 impl WatchTask {
-    async fn run(mut self, sender: mpsc::Sender<LoadResult>) {
+    async fn run(mut self, sender: mpsc::Sender<(std::time::Instant, LoadResult)>) {
         loop {
             let Some(state) = self.settled().await else { return };
             if self.known.as_ref() != Some(&state) {
@@ -166,7 +175,7 @@ impl WatchTask {
                     permit = sender.reserve() => {
                         let Ok(permit) = permit else { return };
                         self.known = Some(state.clone());
-                        permit.send(state);
+                        permit.send((self.read_at, state));
                     }
                     () = self.changed() => continue,
                 }
@@ -239,6 +248,7 @@ impl WatchTask {
         paths.extend(self.seen.iter().map(|f| f.path.clone()));
         paths.sort();
         paths.dedup();
+        self.read_at = std::time::Instant::now();
         let (prints, state, wanted) = blocking(move || {
             let before = base::watch::fingerprints(&paths);
             let state = load(&files, &env);

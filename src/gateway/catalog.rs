@@ -221,10 +221,10 @@ type NamedItem<'s> = (TargetKind, &'s ServerName, &'s Arc<str>);
 
 /// The names of all tools and prompts. Names that overlays give come last: they take none from
 /// another tool.
-fn client_names<'s>(
-    sources: &'s [ListSource],
+fn client_names(
+    sources: &[ListSource],
     overlay: impl Fn(&ServerName, &str) -> Option<OverlayConfig>,
-) -> HashMap<NamedItem<'s>, String> {
+) -> HashMap<NamedItem<'_>, String> {
     let mut out = HashMap::new();
     for kind in [TargetKind::Tool, TargetKind::Prompt] {
         let mut names = match sources {
@@ -241,12 +241,10 @@ fn client_names<'s>(
             for original in originals {
                 let overlay =
                     (kind == TargetKind::Tool).then(|| overlay(server, original)).flatten();
-                match overlay.and_then(|overlay| overlay.name) {
-                    Some(name) => chosen.push((name, server, original)),
-                    None => {
-                        let name = names.name(server, original);
-                        out.insert((kind, server, original), name);
-                    }
+                if let Some(name) = overlay.and_then(|overlay| overlay.name) {
+                    chosen.push((name, server, original));
+                } else {
+                    out.insert((kind, server, original), names.name(server, original));
                 }
             }
         }

@@ -134,12 +134,11 @@ impl Fetch<'_> {
             } else {
                 Some("it is not an object".to_owned())
             };
-            match flaw {
-                Some(flaw) => self.reject(index, entry, &flaw),
-                None => {
-                    let numbers = result.numbers.below(&format!("/{}/{place}", kind.key()));
-                    self.list.entries.push(Arc::new(WrittenValue { value: entry, numbers }));
-                }
+            if let Some(flaw) = flaw {
+                self.reject(index, entry, &flaw);
+            } else {
+                let numbers = result.numbers.below(&format!("/{}/{place}", kind.key()));
+                self.list.entries.push(Arc::new(WrittenValue { value: entry, numbers }));
             }
         }
         Ok((next, true))

@@ -208,7 +208,7 @@ impl App {
             AppAction::EditKeys => self.open_next_keys(Action::EditKeys),
             AppAction::ServerKeys => self.open_next_keys(Action::ServerKeys),
             AppAction::ServerLogLevel => {
-                crate::pane::logs::choose_level(&self.model, &mut self.out)
+                crate::pane::logs::choose_level(&self.model, &mut self.out);
             }
             AppAction::Why => self.explain(),
             AppAction::Tokens => self.open(tokens::reader()),

@@ -131,11 +131,13 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
             | ActionPlace::Server(_)
             | ActionPlace::Play(_)
             | ActionPlace::App(_)
-            | ActionPlace::User => {
-                app.panes.get(app.pane).availability(action, model).unwrap_or(Ok(()))
-            }
+            | ActionPlace::User => pane_availability(app, action),
         },
     }
+}
+
+fn pane_availability(app: &App, action: Action) -> Availability {
+    app.panes.get(app.pane).availability(action, &app.model).unwrap_or(Ok(()))
 }
 
 /// Whether an entry or a file can be changed; `has_server` says that a server is selected.

@@ -125,10 +125,14 @@ impl Pane for SuitesPane {
             match row {
                 Some(SuiteRow::Suite(name)) => {
                     let suite = suites.suites.iter().find(|suite| suite.name == *name);
-                    suite.into_iter().for_each(|suite| about_suite(suite, doc));
+                    if let Some(suite) = suite {
+                        about_suite(suite, doc);
+                    }
                 }
                 Some(SuiteRow::Step(place)) => {
-                    suites.step(place).into_iter().for_each(|step| about_step(step, doc));
+                    if let Some(step) = suites.step(place) {
+                        about_step(step, doc);
+                    }
                 }
                 None => {}
             }
@@ -252,10 +256,9 @@ fn shown(cx: &Cx<'_>, state: SuiteState) -> (&'static str, Role) {
         SuiteState::Waiting => (cx.glyphs.waiting, Role::Muted),
         SuiteState::Running => (cx.glyphs.busy, Role::Busy),
         SuiteState::Passed => (cx.glyphs.check, Role::Ok),
-        SuiteState::Flaky => (cx.glyphs.warning, Role::Warning),
+        SuiteState::Flaky | SuiteState::Incomplete => (cx.glyphs.warning, Role::Warning),
         SuiteState::Failed => (cx.glyphs.down, Role::Error),
         SuiteState::Skipped => (cx.glyphs.off, Role::Muted),
-        SuiteState::Incomplete => (cx.glyphs.warning, Role::Warning),
     }
 }
 

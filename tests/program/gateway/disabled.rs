@@ -27,7 +27,7 @@ fn ten_thousand_disabled_entries_are_listed_in_little_memory() {
     let peak = |entries, verb: &str| {
         let done = bench(entries, true).run(&[verb], AT_MOST);
         // A check of nothing is a finding.
-        let code = if verb == "--check" { 1 } else { 0 };
+        let code = i32::from(verb == "--check");
         assert_eq!(done.code, Some(code), "{:?}", done.stderr);
         done.peak
     };
@@ -35,8 +35,10 @@ fn ten_thousand_disabled_entries_are_listed_in_little_memory() {
         let (one, some, many) = (peak(1, verb), peak(3_000, verb), peak(10_000, verb));
         // Beside what the program itself takes, which differs with how it was built.
         let (some, many) = (some.saturating_sub(one), many.saturating_sub(one));
-        // 45 MB on an idle machine; on a busy one more threads have memory of their own.
-        assert!(many < 75 << 20, "{verb}: {many} bytes");
+        // 45 MB on an idle machine; on a busy one more threads have memory of their own. A check has a
+        // report on each besides.
+        let most = if verb == "--check" { 125 << 20 } else { 75 << 20 };
+        assert!(many < most, "{verb}: {many} bytes");
         // Linear: what the system adds in steps aside.
         assert!(many < 5 * some + (8 << 20), "{verb}: {some} bytes for 3,000, {many} for 10,000");
     }

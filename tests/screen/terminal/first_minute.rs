@@ -24,6 +24,7 @@ impl Counted {
     }
 
     /// The result is there after so many keys; prints how long it took besides the tool itself.
+    #[expect(clippy::print_stdout, reason = "a figure for whoever runs it with --nocapture")]
     fn has_result(&self, what: &str, keys: usize, tool: Duration) {
         let took = self.began.elapsed().saturating_sub(tool).as_secs_f64();
         println!("first result {what}: {} keys, {took:.2} s besides the tool", self.keys);

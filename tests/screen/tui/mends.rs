@@ -136,10 +136,8 @@ fn a_server_that_asks_for_a_sign_in_is_answered_from_its_page() {
 /// A dashboard over a file whose server may not start yet; `approved` is whether it was read.
 fn held_back(text: &Value, approved: bool) -> Driver {
     let env = Environment { cwd: "/srv".into(), ..Environment::default() };
-    let gate = match approved {
-        true => TrustGate::Open,
-        false => TrustGate::Guarded(TrustStore::or_session(&env)),
-    };
+    let gate =
+        if approved { TrustGate::Open } else { TrustGate::Guarded(TrustStore::or_session(&env)) };
     let loaded = load_text(Path::new("/srv/mcp.json"), &text.to_string(), &env).expect("usable");
     let passed = gate.pass(loaded, &env, None);
     let asked = passed.config.inputs.iter().map(|input| InputView {

@@ -110,7 +110,7 @@ fn a_server_that_is_called_while_others_start_shows_its_numbers() {
     let mut app = shown(&view, 2_000);
     let mut metrics = ServerMetrics::default();
     metrics.total.requests = 3;
-    app.update(Message::News(News::Metrics(vec![("files".into(), metrics)].into())));
+    app.update(Message::News(News::Metrics(vec![("files".into(), metrics)])));
     let screen = draw(&mut app, 120, 40);
     let row = |name: &str| screen.lines().find(|line| line.contains(name)).unwrap().to_owned();
     assert!(!row("● files").contains("up in"), "{screen}");
