@@ -86,7 +86,7 @@ fn each_listed_name_leads_to_its_own_tool_and_prompt_by_every_door_in_any_order(
                     let spelled = format!("{server}{sign}{original}");
                     let is_long = |it: &&[String; 3]| {
                         let is_it = |sign: &&str| format!("{}{sign}{}", it[1], it[2]) == spelled;
-                        it[1].len() > server.len() && ["__", ":", "."].iter().any(|s| is_it(s))
+                        it[1].len() > server.len() && ["__", ":", "."].iter().any(is_it)
                     };
                     let meant = entries.iter().find(is_long).unwrap_or(&entries[at]);
                     let own = format!("{list} {} of {}", meant[2], meant[1]);
