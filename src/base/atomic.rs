@@ -155,8 +155,8 @@ const MAX_LOCK_TRIES: u32 = 300;
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs `work` while no other program runs work on a file in the same folder. Blocks until the lock
-/// is free, so a task calls it on the blocking pool; after three seconds, or where locking is unsupported (some network file systems), runs
-/// `work` anyway. Not reentrant.
+/// is free, so a task calls it on the blocking pool; after three seconds, or where locking is
+/// unsupported (some network file systems), runs `work` anyway. Not reentrant.
 pub fn alone<T>(file: &Path, work: impl FnOnce() -> T) -> T {
     let _lock = wait(file);
     work()

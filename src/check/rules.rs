@@ -11,7 +11,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use aho_corasick::AhoCorasick;
-use serde_json::Value;
 
 use super::expect::{Budgets, Expectations};
 use super::rule::finding;
@@ -89,14 +88,11 @@ impl AssessedOffers {
 
     /// The findings, if `subject` still offers the same.
     fn findings_for(self, subject: &CheckSubject) -> Option<Vec<CheckFinding>> {
-        let alike = |one: &[Arc<Value>], other: &[Arc<Value>]| {
-            one.len() == other.len() && one.iter().zip(other).all(|(a, b)| Arc::ptr_eq(a, b))
-        };
         let was = &self.subject;
-        let same = alike(&was.tools, &subject.tools)
-            && alike(&was.prompts, &subject.prompts)
-            && alike(&was.resources, &subject.resources)
-            && alike(&was.templates, &subject.templates)
+        let same = was.tools == subject.tools
+            && was.prompts == subject.prompts
+            && was.resources == subject.resources
+            && was.templates == subject.templates
             && was.rejected == subject.rejected
             && was.instructions == subject.instructions
             && was.server_info == subject.server_info
@@ -114,7 +110,7 @@ pub fn prepare() {
         "description": "any text",
         "inputSchema": { "type": "object", "properties": { "any": { "type": "string" } } },
     });
-    let subject = CheckSubject { tools: vec![Arc::new(tool)], ..CheckSubject::default() };
+    let subject = CheckSubject { tools: vec![Arc::new(tool.into())], ..CheckSubject::default() };
     AssessedOffers::new(subject, &Budgets::default());
 }
 
@@ -291,4 +287,25 @@ fn is_whole_word(text: &str, at: Range<usize>) -> bool {
     let before = text[..at.start].chars().next_back();
     let after = text[at.end..].chars().next();
     !before.is_some_and(part) && !after.is_some_and(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn subject(description: &str) -> CheckSubject {
+        let tool = json!({ "name": "look_up", "description": description });
+        CheckSubject { tools: vec![Arc::new(tool.into())], ..CheckSubject::default() }
+    }
+
+    #[test]
+    fn what_was_assessed_counts_as_long_as_the_same_is_offered() {
+        let assessed = AssessedOffers::new(subject("word"), &Budgets::default());
+        // Read anew from the view: equal, and not the same in memory.
+        let found = assessed.clone().findings_for(&subject("word")).expect("it offers the same");
+        assert_eq!(found, offers(&subject("word"), &Budgets::default()));
+        assert!(found.iter().any(|found| found.rule == "describe/short"), "{found:?}");
+        assert_eq!(assessed.findings_for(&subject("two words")), None);
+    }
 }

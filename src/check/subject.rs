@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use base::SafeText;
+use base::text::json::WrittenValue;
 use config::ContentLimits;
 use deck::{LockedServer, canonical_json};
 use host::{ServerState, ServerView, StepView};
@@ -48,13 +49,13 @@ pub struct CheckSubject {
     /// Its card, when it has one at its address.
     pub card: Option<CheckedCard>,
     /// Entries of `tools/list` as sent.
-    pub tools: Vec<Arc<Value>>,
+    pub tools: Vec<Arc<WrittenValue>>,
     /// Entries of `prompts/list` as sent.
-    pub prompts: Vec<Arc<Value>>,
+    pub prompts: Vec<Arc<WrittenValue>>,
     /// Entries of `resources/list` as sent.
-    pub resources: Vec<Arc<Value>>,
+    pub resources: Vec<Arc<WrittenValue>>,
     /// Entries of `resources/templates/list` as sent.
-    pub templates: Vec<Arc<Value>>,
+    pub templates: Vec<Arc<WrittenValue>>,
     /// Entries that did not decode.
     pub rejected: Vec<RejectedEntry>,
     /// Incomplete lists, and why.
@@ -148,7 +149,7 @@ impl CheckSubject {
             (ListKind::ResourceTemplates, &self.templates),
         ];
         lists.into_iter().flat_map(|(list, all)| {
-            all.iter().map(move |raw| ListedEntry { list, raw: raw.as_ref() })
+            all.iter().map(move |raw| ListedEntry { list, raw: &raw.value })
         })
     }
 
@@ -187,10 +188,10 @@ impl CheckSubject {
             server_info: session.map(|s| Arc::clone(&s.server_info)),
             capabilities: session.map(|s| Arc::clone(&s.capabilities)),
             instructions: session.and_then(|s| s.instructions.as_ref()).map(ToString::to_string),
-            tools: lists.tools.iter().map(|t| Arc::new(t.raw.value.clone())).collect(),
-            prompts: lists.prompts.iter().map(|p| Arc::new(p.raw.value.clone())).collect(),
-            resources: lists.resources.iter().map(|r| Arc::new(r.raw.value.clone())).collect(),
-            templates: lists.templates.iter().map(|t| Arc::new(t.raw.value.clone())).collect(),
+            tools: lists.tools.iter().map(|t| Arc::clone(&t.raw)).collect(),
+            prompts: lists.prompts.iter().map(|p| Arc::clone(&p.raw)).collect(),
+            resources: lists.resources.iter().map(|r| Arc::clone(&r.raw)).collect(),
+            templates: lists.templates.iter().map(|t| Arc::clone(&t.raw)).collect(),
             rejected: lists.rejected.clone(),
             partial: lists.partial.iter().map(|(k, why)| (*k, why.to_string())).collect(),
             changed: changed(view),

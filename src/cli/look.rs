@@ -98,7 +98,7 @@ fn exit_of(view: &HostView, left_out: &LeftOut) -> ExitStatus {
 /// Writes problems of the servers' lists to stderr: a failed list looks like an empty one, and a name
 /// does not show that it leads to two servers.
 fn complain_of_lists(view: &HostView) {
-    let mut told = HashSet::new();
+    let mut reported = HashSet::new();
     for server in view.servers.values() {
         for (list, why) in &server.capabilities.partial {
             let method = list.method();
@@ -106,7 +106,7 @@ fn complain_of_lists(view: &HostView) {
         }
         let found = outcome::list_findings(server);
         for twice in found.iter().filter(|found| found.kind == FindingKind::Collision) {
-            if told.len() < MAX_FINDINGS && told.insert(twice.message.clone()) {
+            if reported.len() < MAX_FINDINGS && reported.insert(twice.message.clone()) {
                 output::complain(&twice.message);
             }
         }

@@ -55,6 +55,7 @@ impl DashboardBench {
     async fn obey(self, order: SuiteOrder, news: mpsc::Sender<SuiteNews>, stop: CancellationToken) {
         let SuiteOrder { config, command } = order;
         let path = tests_beside(&config);
+        let is_run = matches!(command, SuiteCommand::Run(_));
         let done = match command {
             SuiteCommand::Read => {
                 pass_on(&news, tokio::task::spawn_blocking(move || Ok(read(path))).await).await
@@ -74,7 +75,9 @@ impl DashboardBench {
             }
         };
         if let Err(why) = done {
-            let _ = news.send(SuiteNews::Failed(SafeText::line(&why))).await;
+            let why = SafeText::line(&why);
+            let failed = if is_run { SuiteNews::RunFailed(why) } else { SuiteNews::Failed(why) };
+            let _ = news.send(failed).await;
         }
     }
 
@@ -145,7 +148,7 @@ impl DashboardBench {
                 BenchEvent::StepEnded(suite, step, call) => step_news(suite, step, call),
                 BenchEvent::SuiteEnded(suite) => suite_news(suite),
             };
-            // What does not fit is told at the end.
+            // What does not fit is sent again at the end.
             let _ = news.try_send(one);
         };
         let outcome = run(plan, &signals, &show).await?;

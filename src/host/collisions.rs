@@ -9,10 +9,10 @@ use base::ServerName;
 use base::text::cut;
 use protocol::{Capabilities, ListKind};
 
-/// Most of them that are told of a server.
+/// Maximum number reported for one server.
 const MAX_COLLISIONS: usize = 32;
 /// Longest name in a message, in bytes.
-const MAX_TOLD_BYTES: usize = 200;
+const MAX_SHOWN_BYTES: usize = 200;
 /// What may stand between the names of a server and of its tool.
 const SEPARATORS: [&str; 4] = [".", ":", "/", "__"];
 
@@ -30,11 +30,13 @@ pub fn collisions(of: &ServerName, all: &OfferedLists) -> Vec<(ListKind, String)
             _ => continue,
         };
         for kind in [ListKind::Tools, ListKind::Prompts] {
-            found.extend(same_names(kind, short, long, all).into_iter().map(|told| (kind, told)));
+            found.extend(
+                same_names(kind, short, long, all).into_iter().map(|sentence| (kind, sentence)),
+            );
         }
     }
     for kind in [ListKind::Resources, ListKind::ResourceTemplates] {
-        found.extend(same_uris(kind, of, all).into_iter().map(|told| (kind, told)));
+        found.extend(same_uris(kind, of, all).into_iter().map(|sentence| (kind, sentence)));
     }
     found.truncate(MAX_COLLISIONS);
     found
@@ -74,7 +76,7 @@ fn same_names(
         let of = |(server, _)| keys(kind, server, all).into_iter().map(move |key| (server, key));
         all.iter().map(|(server, lists)| (server, lists)).flat_map(of).collect()
     };
-    let told = pairs.into_iter().map(|(separator, kept, other)| {
+    let sentences = pairs.into_iter().map(|(separator, kept, other)| {
         let reaches = |name: &String| {
             let known = known.iter().map(|(server, name)| (*server, name));
             resolve_name(name, known).is_ok_and(|found| found == (short, &other))
@@ -83,7 +85,7 @@ fn same_names(
         let servers = all.iter().map(|(server, _)| server);
         let exposed = ExposedNames::new(servers).name(short, &other);
         let noun = kind.noun();
-        let brief = |text: &str| cut(text, MAX_TOLD_BYTES).to_owned();
+        let brief = |text: &str| cut(text, MAX_SHOWN_BYTES).to_owned();
         let spelled = match spelled {
             Some(name) => format!("`{}`", brief(&name)),
             None => format!("`{}` with its server named", brief(&other)),
@@ -96,7 +98,7 @@ fn same_names(
             brief(&other),
         )
     });
-    told.collect()
+    sentences.collect()
 }
 
 /// URIs that a server and others list.
@@ -113,9 +115,9 @@ fn same_uris(kind: ListKind, of: &ServerName, all: &OfferedLists) -> Vec<String>
             }
         }
     }
-    let told = first.into_iter().filter_map(|(uri, servers)| {
+    let sentences = first.into_iter().filter_map(|(uri, servers)| {
         let (kept, others) = servers.split_first().filter(|(_, others)| !others.is_empty())?;
-        let brief = |uri: &str| cut(uri, MAX_TOLD_BYTES).to_owned();
+        let brief = |uri: &str| cut(uri, MAX_SHOWN_BYTES).to_owned();
         let others = others
             .iter()
             .map(|other| format!("that of `{other}` as `{}`", brief(&own_uri(other, &uri))));
@@ -126,7 +128,7 @@ fn same_uris(kind: ListKind, of: &ServerName, all: &OfferedLists) -> Vec<String>
             brief(&uri)
         ))
     });
-    told.take(MAX_COLLISIONS).collect()
+    sentences.take(MAX_COLLISIONS).collect()
 }
 
 #[cfg(test)]
@@ -150,21 +152,21 @@ mod tests {
         Arc::new(all)
     }
 
-    fn told(of: &str, all: &[(&str, Arc<Capabilities>)]) -> Vec<String> {
+    fn reported(of: &str, all: &[(&str, Arc<Capabilities>)]) -> Vec<String> {
         let all: Vec<_> =
             all.iter().map(|(name, all)| (ServerName::new(name), Arc::clone(all))).collect();
-        collisions(&ServerName::new(of), &all).into_iter().map(|(_, told)| told).collect()
+        collisions(&ServerName::new(of), &all).into_iter().map(|(_, sentence)| sentence).collect()
     }
 
     #[test]
-    fn names_that_lead_to_two_tools_are_told_to_both_with_the_way_to_each() {
+    fn names_that_lead_to_two_tools_are_reported_to_both_with_the_way_to_each() {
         let all = [
             ("a", lists(&["b.c", "b__c", "d"], &[])),
             ("a.b", lists(&["c", "d"], &[])),
             ("a__b", lists(&["c"], &[])),
             ("b", lists(&["c"], &[])),
         ];
-        let dotted = told("a.b", &all);
+        let dotted = reported("a.b", &all);
         assert_eq!(dotted.len(), 1, "{dotted:?}");
         assert!(
             dotted[0].starts_with(
@@ -172,11 +174,11 @@ mod tests {
             ),
             "{dotted:?}"
         );
-        let lined = told("a__b", &all);
+        let lined = reported("a__b", &all);
         assert_eq!(lined.len(), 1, "{lined:?}");
         assert!(lined[0].starts_with("`a__b__c` is the tool `c` of `a__b`; the tool `b__c` of `a` is `a:b__c`, and `a__b__c_"), "{lined:?}");
-        assert_eq!(told("a", &all).len(), 2);
-        assert!(told("b", &all).is_empty());
+        assert_eq!(reported("a", &all).len(), 2);
+        assert!(reported("b", &all).is_empty());
     }
 
     #[test]
@@ -184,7 +186,7 @@ mod tests {
         let all = [("x", lists(&[], &["f:1", "f:2"])), ("y", lists(&[], &["f:2"]))];
         let expected = "the resource `f:2` is listed by several servers: clients of the gateway \
                         read that of `x`, and that of `y` as `mcpdeck://y/f:2`";
-        assert_eq!(told("y", &all), [expected]);
-        assert_eq!(told("x", &all), [expected]);
+        assert_eq!(reported("y", &all), [expected]);
+        assert_eq!(reported("x", &all), [expected]);
     }
 }

@@ -73,8 +73,8 @@ struct RoundFailure {
 }
 
 impl Operation {
-    /// How long a failed call waits for the reason why its server ended. Mostly some ten milliseconds; on a
-    /// machine that is short of processor time or disk a dying process takes longer.
+    /// How long a failed call waits for the reason why its server ended. Mostly some ten
+    /// milliseconds; on a machine that is short of processor time a dying process takes longer.
     const END_REASON_TIMEOUT: Duration = Duration::from_secs(2);
     /// Like [`Self::END_REASON_TIMEOUT`], for a server without a process.
     const REMOTE_END_TIMEOUT: Duration = Duration::from_millis(50);

@@ -122,8 +122,10 @@ impl Runner {
             return self.stop_suites();
         }
         let Some(open) = self.suites.clone() else {
-            let text = SafeText::line("this build runs no suites");
-            return self.send(Message::Suites(SuiteNews::Failed(text)));
+            let text = SafeText::line("this build runs no suites: its feature `bench` is off");
+            let is_run = matches!(order.command, SuiteCommand::Run(_));
+            let news = if is_run { SuiteNews::RunFailed(text) } else { SuiteNews::Failed(text) };
+            return self.send(Message::Suites(news));
         };
         let stop = if matches!(order.command, SuiteCommand::Run(_)) {
             self.playing = CancellationToken::new();

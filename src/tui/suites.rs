@@ -68,9 +68,11 @@ pub enum SuiteNews {
     SuiteEnded(String, SuiteState, Duration, Option<SafeText>),
     /// The run has ended; what it reached.
     Ended(Arc<[CoverageView]>),
+    /// The run could not begin, or broke off.
+    RunFailed(SafeText),
     /// Something was done.
     Done(SafeText),
-    /// A command was not carried out.
+    /// A command other than a run was not carried out.
     Failed(SafeText),
 }
 
@@ -223,14 +225,19 @@ impl KnownSuites {
                 }
             }
             SuiteNews::Ended(coverage) => {
-                self.running = false;
                 self.coverage = coverage;
-                for suite in self.suites.iter_mut().filter(|suite| suite.state.is_open()) {
-                    suite.state = SuiteState::Incomplete;
-                    suite.close();
-                }
+                self.end_run();
             }
+            SuiteNews::RunFailed(_) => self.end_run(),
             SuiteNews::Done(_) | SuiteNews::Failed(_) => {}
+        }
+    }
+
+    fn end_run(&mut self) {
+        self.running = false;
+        for suite in self.suites.iter_mut().filter(|suite| suite.state.is_open()) {
+            suite.state = SuiteState::Incomplete;
+            suite.close();
         }
     }
 

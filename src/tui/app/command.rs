@@ -371,6 +371,8 @@ impl App {
             }
             return;
         };
+        // From now on: a second run would take the place of the one that can be stopped.
+        self.model.suites.running |= matches!(command, SuiteCommand::Run(_));
         let mut config = McpConfig::clone(config);
         let situation = &self.model.situation;
         config.servers.retain(|name, _| situation.awaiting(name).is_none());

@@ -215,9 +215,10 @@ impl App {
                 self.toast(Ink::from(&text), Role::Ok);
                 self.ask_bench(SuiteCommand::Read);
             }
-            SuiteNews::Failed(text) => {
-                self.model.suites.running = false;
+            SuiteNews::Failed(text) => self.toast(Ink::from(&text), Role::Warning),
+            SuiteNews::RunFailed(text) => {
                 self.toast(Ink::from(&text), Role::Warning);
+                self.model.suites.take(SuiteNews::RunFailed(text));
             }
             news => {
                 let has_ended = matches!(news, SuiteNews::Ended(_));

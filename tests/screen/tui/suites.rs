@@ -128,7 +128,27 @@ fn keys_run_suites_and_a_run_is_stopped_before_another_begins() {
     ] {
         let effects = press(&mut app, KeyCode::Char(key), NONE);
         assert_eq!(ordered(&effects), [SuiteCommand::Run(range)]);
+        end_all(&mut app);
     }
+}
+
+#[test]
+fn a_run_is_over_when_it_breaks_off_and_not_when_another_command_fails() {
+    let mut app = pane(SERVER);
+    let stop = |app: &mut App| ordered(&press(app, KeyCode::Char('x'), KeyModifiers::CONTROL));
+    let why = || SafeText::line("the file is locked");
+    app.update(Message::Suites(SuiteNews::Failed(why())));
+    assert!(draw(&mut app, 120, 40).contains("the file is locked"));
+    assert_eq!(ordered(&press(&mut app, KeyCode::Char('A'), NONE)), []);
+    assert_eq!(stop(&mut app), [SuiteCommand::Stop]);
+    app.update(Message::Suites(SuiteNews::RunFailed(why())));
+    let screen = draw(&mut app, 120, 40);
+    assert!(!screen.contains("waiting") && screen.contains("the file is locked"), "{screen}");
+    assert_eq!(stop(&mut app), []);
+    // The next one runs from the key on, before its first suite begins.
+    let again = ordered(&press(&mut app, KeyCode::Char('A'), NONE));
+    assert_eq!(again, [SuiteCommand::Run(SuiteRange::All)]);
+    assert_eq!(ordered(&press(&mut app, KeyCode::Char('A'), NONE)), []);
 }
 
 #[test]
