@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::verdict::SchemaVerdict;
 use base::human::count;
 use base::pointer::{child_pointer, place};
+use base::text::json::WrittenNumbers;
 use base::{SafeText, Violation};
 
 /// Maximum length of a value or name quoted in a message, in characters.
@@ -40,6 +41,20 @@ pub(super) fn verdict(validator: &jsonschema::Validator, value: &Value) -> Schem
         return SchemaVerdict::Valid;
     }
     SchemaVerdict::Invalid(found)
+}
+
+/// Puts the numbers of a value into the messages about them as they were written: those about one that
+/// a JSON value cannot hold would otherwise name its neighbour.
+pub fn quote_as_written(violations: &mut [Violation], value: &Value, numbers: &WrittenNumbers) {
+    for violation in violations {
+        let written = numbers.iter().find(|(place, _)| *place == violation.pointer);
+        let (Some((_, written)), Some(rounded)) = (written, value.pointer(&violation.pointer))
+        else {
+            continue;
+        };
+        let quote = format!("number {}", short(written));
+        violation.message = safe(&violation.message.replace(&preview(rounded), &quote));
+    }
 }
 
 fn unfinished(error: &ValidationError<'_>) -> Option<String> {

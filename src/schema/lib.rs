@@ -34,6 +34,7 @@ mod words;
 pub use adapt::{AdaptedSchema, SchemaChange};
 pub use document::{Schema, SchemaDocument, SubSchema, Types};
 pub use example::{example_of_format, example_of_pattern};
+pub use explain::quote_as_written;
 pub use merge::{Conj, Merged, Union, fits, merge, same};
 pub use outline::{Outline, OutlineProperty};
 pub use provider::{SchemaForm, ToolFormat};

@@ -328,7 +328,7 @@ fn the_state_of_servers_is_told_without_an_essay() {
 fn numbers_reach_the_server_as_they_were_typed() {
     let bench = bench();
     let schema = json!({"type": "object", "properties": {
-        "n": {"type": "number"}, "i": {"type": "integer"}}});
+        "n": {"type": "number"}, "i": {"type": "integer"}, "few": {"maximum": 10}}});
     let script = json!({"record": "lines.jsonl",
         "tools": [{"name": "t", "description": "T.", "inputSchema": schema}],
         "calls": {"t": {"text": "ok"}}});
@@ -354,6 +354,11 @@ fn numbers_reach_the_server_as_they_were_typed() {
         std::fs::remove_file(path).expect("removed");
     }
     assert_eq!(run(&bench, &["call", "s.t", "i=1e-400"]).code, Some(2), "no integer");
+    for typed in ["1e400", "123456789012345678901234567890", "11.50"] {
+        let done = run(&bench, &["call", "s.t", &format!("few={typed}")]);
+        let expected = format!("must be at most 10, got number {typed}\n");
+        assert!(done.stderr.contains(&expected), "{done:?}");
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ use protocol::{
     Answer, Direction, MessageKind, Payload, Prompt, RequestKind, ServerRequest, Tool,
     TrafficRecord, every_difference,
 };
-use schema::SchemaVerdict;
+use schema::{SchemaVerdict, quote_as_written};
 
 /// Arguments that may be sent.
 #[derive(Default)]
@@ -86,7 +86,12 @@ impl Operation {
         let limits = schema_limits(&live.config.content);
         match self.shared.validators.check_input(&tool.input_schema, limits, arguments).await {
             SchemaVerdict::Valid => None,
-            SchemaVerdict::Invalid(violations) => Some(refused(violations)),
+            SchemaVerdict::Invalid(mut violations) => {
+                if let Some(numbers) = &self.options.numbers {
+                    quote_as_written(&mut violations, arguments, numbers);
+                }
+                Some(refused(violations))
+            }
             SchemaVerdict::Unknown(why) => {
                 let message = format!("the arguments could not be checked: {why}");
                 let help = "call it unvalidated on purpose, or have the server's schema fixed";
