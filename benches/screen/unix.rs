@@ -126,12 +126,16 @@ fn idle() {
     deck.quit();
 }
 
-/// Waits until there was no output for two seconds.
+/// How long the last messages of a start stay on the screen, at most.
+const SPARK_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Waits until there was no output for two and a half seconds: the bars of the last messages move
+/// every other second, until they have left the screen.
 fn settle(deck: &Deck) {
     let begun = Instant::now();
     let (mut written, mut since) = (deck.written(), Instant::now());
-    while since.elapsed() < Duration::from_secs(2) {
-        assert!(begun.elapsed() < PATIENCE, "it never gets quiet\n{}", deck.screen());
+    while since.elapsed() < Duration::from_millis(2_500) {
+        assert!(begun.elapsed() < SPARK_TIMEOUT, "it never gets quiet\n{}", deck.screen());
         std::thread::park_timeout(Duration::from_millis(50));
         if deck.written() != written {
             (written, since) = (deck.written(), Instant::now());

@@ -73,7 +73,8 @@ impl<W: Write> Backend for Ansi<W> {
     }
 
     fn hide_cursor(&mut self) -> io::Result<()> {
-        self.0.write_all(b"\x1b[?25l")
+        // The session hides it once; each frame asks for it.
+        Ok(())
     }
 
     fn show_cursor(&mut self) -> io::Result<()> {

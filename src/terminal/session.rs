@@ -3,7 +3,7 @@
 //! Owns raw mode, alternate screen, mouse, paste and focus reporting. Restoring is idempotent and
 //! safe to call from a panic hook; a panic on any other thread does not touch the terminal.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
@@ -23,14 +23,18 @@ use crate::encode::Ansi;
 use crate::graphics::{Placed, Placement};
 use crate::prelude::*;
 
-type CrosstermTerminal = Terminal<Ansi<BufWriter<io::Stdout>>>;
+/// Collects a frame, which is then written at once.
+type FrameTerminal = Terminal<Ansi<Vec<u8>>>;
+
+/// Room for a frame that changes most of a large screen, in bytes.
+const FRAME_CAPACITY: usize = 1 << 16;
 
 /// Whether we hold the terminal now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal while the dashboard holds it.
 pub struct TerminalSession {
-    screen: CrosstermTerminal,
+    screen: FrameTerminal,
     pictures: Placed,
     /// The size of the last frame.
     drawn: Rect,
@@ -44,7 +48,7 @@ pub fn is_interactive() -> bool {
 impl TerminalSession {
     /// Acquires the terminal.
     pub fn enter() -> io::Result<Self> {
-        let backend = Ansi(BufWriter::with_capacity(1 << 16, io::stdout()));
+        let backend = Ansi(Vec::with_capacity(FRAME_CAPACITY));
         take()?;
         match Terminal::new(backend) {
             Ok(screen) => Ok(Self { screen, pictures: Placed::default(), drawn: Rect::ZERO }),
@@ -88,38 +92,53 @@ impl TerminalSession {
     }
 
     /// Draws one frame in one write, inside a synchronized update: the cells that `paint` fills, and
-    /// the pictures that `place` puts on a screen of this size.
+    /// the pictures that `place` puts on a screen of this size. Writes nothing where neither differs
+    /// from what is shown.
     pub fn draw(
         &mut self,
         place: impl FnOnce(Rect) -> Vec<Placement>,
         paint: impl FnOnce(Rect, &mut Buffer),
     ) -> io::Result<()> {
-        queue!(self.out(), BeginSynchronizedUpdate)?;
+        let waiting = self.frame().len();
+        queue!(self.frame(), BeginSynchronizedUpdate)?;
+        let begun = self.frame().len();
         let size = Rect::from((Position::ORIGIN, self.screen.size()?));
         if size != self.drawn {
             // A size change clears the cells, and with them the pictures.
             let bytes = self.pictures.forget();
-            self.out().write_all(&bytes)?;
+            self.frame().extend_from_slice(&bytes);
             self.drawn = size;
         }
         let pictures = place(size);
         let bytes = self.pictures.take_away(&pictures);
-        self.out().write_all(&bytes)?;
+        self.frame().extend_from_slice(&bytes);
         self.screen.draw(|frame| {
             paint(frame.area(), frame.buffer_mut());
         })?;
         let bytes = self.pictures.put(pictures);
-        self.out().write_all(&bytes)?;
-        execute!(self.out(), EndSynchronizedUpdate)
+        self.frame().extend_from_slice(&bytes);
+        if waiting == 0 && self.frame().len() == begun {
+            self.frame().clear();
+            return Ok(());
+        }
+        queue!(self.frame(), EndSynchronizedUpdate)?;
+        let mut bytes = std::mem::take(self.frame());
+        self.write(&bytes)?;
+        bytes.clear();
+        bytes.shrink_to(FRAME_CAPACITY);
+        *self.frame() = bytes;
+        Ok(())
     }
 
     /// Writes something that is not a frame: a bell, the clipboard.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.out().write_all(bytes)?;
-        self.out().flush()
+        let mut out = io::stdout().lock();
+        out.write_all(bytes)?;
+        out.flush()
     }
 
-    fn out(&mut self) -> &mut BufWriter<io::Stdout> {
+    /// The bytes of the next frame so far.
+    fn frame(&mut self) -> &mut Vec<u8> {
         &mut self.screen.backend_mut().0
     }
 }

@@ -219,7 +219,9 @@ impl Model {
     /// Takes a snapshot of calls in flight; returns whether it differs.
     pub fn take_calls(&mut self, mut calls: Vec<CallView>) -> bool {
         calls.retain(|call| !self.ended.contains(&call.id));
-        let differs = self.calls != calls;
+        // How long one has waited differs at every look, and is not drawn from here.
+        let shown = |call: &CallView| (call.id, call.is_waiting, call.progress.clone());
+        let differs = !self.calls.iter().map(shown).eq(calls.iter().map(shown));
         self.calls = calls;
         differs
     }

@@ -378,6 +378,8 @@ impl Deck {
             assert!(!screen.hide_cursor() && !screen.bracketed_paste());
             assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None);
         });
+        let empty = "\x1b[?2026h\x1b[?2026l";
+        assert_eq!(self.raw_since(0).matches(empty).count(), 0, "frames in which nothing changed");
     }
 }
 

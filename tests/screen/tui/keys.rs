@@ -152,6 +152,21 @@ fn in_flight(id: CallId) -> CallView {
 }
 
 #[test]
+fn how_long_a_call_has_waited_for_a_person_is_no_reason_for_a_frame() {
+    let mut app = app("typical");
+    let waiting = |seconds| {
+        let waiting = std::time::Duration::from_secs(seconds);
+        News::Calls(vec![CallView { is_waiting: true, waiting, ..in_flight(CallId(7)) }])
+    };
+    app.update(Message::News(waiting(1)));
+    draw(&mut app, 120, 40);
+    app.update(Message::News(waiting(2)));
+    assert_eq!(app.redraw(), mcpdeck::tui::app::Redraw::None);
+    app.update(Message::News(News::Calls(vec![in_flight(CallId(7))])));
+    assert_ne!(app.redraw(), mcpdeck::tui::app::Redraw::None, "it goes on");
+}
+
+#[test]
 fn a_snapshot_from_before_the_end_of_a_call_does_not_make_leaving_ask() {
     let mut app = app("typical");
     draw(&mut app, 120, 40);
