@@ -6,6 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rmcp::model::{
     CustomNotification, ErrorData, PromptListChangedNotification, ResourceListChangedNotification,
@@ -161,10 +163,12 @@ pub(super) enum Recipient {
 }
 
 impl Recipient {
-    async fn notify(&self, notification: impl Into<ServerNotification>) {
+    /// Apart from the task that waits for what to send: most of them never send anything.
+    fn notify(&self, notification: impl Into<ServerNotification>) -> BoxFuture<'_, ()> {
+        let notification = notification.into();
         match self {
-            Self::Session(peer) => _ = peer.send_notification(notification.into()).await,
-            Self::Listener(sink) => _ = sink.send(notification.into()).await,
+            Self::Session(peer) => peer.send_notification(notification).map(drop).boxed(),
+            Self::Listener(sink) => sink.send(notification).map(drop).boxed(),
         }
     }
 }

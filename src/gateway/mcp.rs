@@ -722,6 +722,8 @@ async fn forward(context: &RequestContext<RoleServer>, ask: BridgedRequest) {
     let _ = ask.reply.send(reply);
 }
 
+// What takes long or seldom happens is boxed: each session keeps the room of the largest of these
+// futures for as long as it lives, as the task of its handshake waits for its end.
 #[expect(deprecated, reason = "clients up to 2025-11-25 subscribe and log so")]
 impl ServerHandler for Face {
     fn get_info(&self) -> ServerConfig {
@@ -817,7 +819,7 @@ impl ServerHandler for Face {
         let operation = McpOperation { kind, server, name, arguments, numbers };
         let called = (called, operation);
         let resumed = (request.request_state, request.input_responses);
-        self.run(&context, &client, called, resumed).await?;
+        Box::pin(self.run(&context, &client, called, resumed)).await?;
         Ok(CallToolResult::default().into())
     }
 
@@ -864,7 +866,7 @@ impl ServerHandler for Face {
         let operation = McpOperation { kind, server, name, arguments, numbers };
         let called = (request.name, operation);
         let resumed = (request.request_state, request.input_responses);
-        self.run(&context, &client, called, resumed).await?;
+        Box::pin(self.run(&context, &client, called, resumed)).await?;
         Ok(GetPromptResult::default().into())
     }
 
@@ -881,7 +883,7 @@ impl ServerHandler for Face {
         let (arguments, numbers) = (Value::Null, None);
         let called = (uri.clone(), McpOperation { kind, server, name, arguments, numbers });
         let resumed = (request.request_state, request.input_responses);
-        self.run(&context, &client, called, resumed).await.map_err(|mut error| {
+        Box::pin(self.run(&context, &client, called, resumed)).await.map_err(|mut error| {
             // The URI that was not found (2026-07-28, resources, error handling).
             if error.code == RpcCode::INVALID_PARAMS
                 && let Some(Value::Object(data)) = &mut error.data
@@ -911,7 +913,7 @@ impl ServerHandler for Face {
             let listed = servers.map(async |server| {
                 (&server.name, gateway.skills.listed(&gateway.host, server).await)
             });
-            for (server, entries) in futures::future::join_all(listed).await {
+            for (server, entries) in Box::pin(futures::future::join_all(listed)).await {
                 for entry in entries.iter() {
                     let Some(uri) = entry["uri"].as_str() else { continue };
                     let what = (TargetKind::Resource, uri);
@@ -942,13 +944,14 @@ impl ServerHandler for Face {
         let has_skills = |server: &ServerView| skills::declared(server).is_some();
         for (server, original) in gateway.skill_servers(&client, &uri, has_skills) {
             let options = CallOptions { meta: meta_of(&context), ..client.options() };
-            let mut result = match gateway.host.get_skill(&server.name, &original, options).await {
-                Ok(outcome) => outcome.result.into_value(),
-                Err(error) => {
-                    failed = failed.or(Some(error).filter(|error| !is_unknown(error)));
-                    continue;
-                }
-            };
+            let mut result =
+                match Box::pin(gateway.host.get_skill(&server.name, &original, options)).await {
+                    Ok(outcome) => outcome.result.into_value(),
+                    Err(error) => {
+                        failed = failed.or(Some(error).filter(|error| !is_unknown(error)));
+                        continue;
+                    }
+                };
             if result["skill"]["uri"] != *original {
                 continue;
             }
@@ -978,7 +981,7 @@ impl ServerHandler for Face {
         for (server, original) in gateway.skill_servers(&client, &uri, skills::reads_directories) {
             let options = CallOptions { meta: meta_of(&context), ..client.options() };
             let what = (&*original, request.cursor.as_deref());
-            match gateway.host.read_directory(&server.name, what, options).await {
+            match Box::pin(gateway.host.read_directory(&server.name, what, options)).await {
                 Ok(outcome) => {
                     let mut result = outcome.result.into_value();
                     if *original != *uri {
@@ -1022,7 +1025,7 @@ impl ServerHandler for Face {
             params.shift_remove("_meta");
         }
         let options = CallOptions { meta: meta_of(&context), ..client.options() };
-        let outcome = self.gateway.host.complete(&server, params, options).await;
+        let outcome = Box::pin(self.gateway.host.complete(&server, params, options)).await;
         let outcome = outcome.map_err(|error| Outside::from(&error))?;
         reply(&context, outcome.result.into_written(), false);
         Ok(CompleteResult::default())
@@ -1053,7 +1056,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let client = self.allowed(&context, AccessScope::ResourcesRead).await?;
-        self.interest.subscribe(&self.gateway, &client, &request.uri).await
+        Box::pin(self.interest.subscribe(&self.gateway, &client, &request.uri)).await
     }
 
     async fn unsubscribe(
@@ -1077,12 +1080,12 @@ impl ServerHandler for Face {
         let interest = Arc::<Interest>::default();
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
             // Unreadable and nonexistent resources cause no notifications.
-            let _ = interest.subscribe(&self.gateway, &client, uri).await;
+            let _ = Box::pin(interest.subscribe(&self.gateway, &client, uri)).await;
         }
         let sink = Recipient::Listener(context.sink().clone());
         tokio::select! {
             () = context.cancelled() => {}
-            () = follow(Arc::clone(&self.gateway), client, interest, sink) => {}
+            () = Box::pin(follow(Arc::clone(&self.gateway), client, interest, sink)) => {}
         }
         Ok(())
     }
