@@ -110,7 +110,7 @@ async fn admit(gateway: Arc<Gateway>, request: Request, next: Next) -> Response 
     };
     let path = request.uri().path();
     if gateway.is_away() && path != "/readyz" {
-        return Outside::away().into_response();
+        return Outside::store_away().into_response();
     }
     let is_mcp = is_mcp(path);
     let profile = path.strip_prefix("/mcp/p/");

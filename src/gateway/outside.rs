@@ -29,10 +29,14 @@ impl Outside {
     }
 
     /// The shared store is unreachable, so decisions of other replicas are unknown here.
-    pub fn away() -> Self {
+    pub fn store_away() -> Self {
+        Self::away("the store that the replicas share cannot be reached")
+    }
+
+    /// Somebody has to be asked first who cannot be reached now.
+    pub fn away(message: &str) -> Self {
         let (code, status) = (OutsideCode::ServerUnavailable, StatusCode::SERVICE_UNAVAILABLE);
-        let mut out =
-            Self::new(code, status, "the store that the replicas share cannot be reached");
+        let mut out = Self::new(code, status, message);
         out.error.retry_after_ms = Some(1_000);
         out
     }

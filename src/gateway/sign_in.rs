@@ -88,10 +88,16 @@ struct Issuer {
     config: SignInConfig,
     http: reqwest::Client,
     keys: RwLock<Arc<IssuerKeys>>,
-    /// One read at a time; when it was tried last.
-    reading: tokio::sync::Mutex<Option<Instant>>,
+    /// One read at a time; the last one.
+    reading: tokio::sync::Mutex<Option<KeysRead>>,
     answers: Mutex<HashMap<[u8; 32], IntrospectedToken>>,
     is_failing: Mutex<bool>,
+}
+
+/// A read of the keys.
+struct KeysRead {
+    when: Instant,
+    has_failed: bool,
 }
 
 #[derive(Default)]
@@ -183,22 +189,26 @@ impl Issuer {
         match (claims(&keys), read) {
             // While the issuer cannot be asked, what it said last stays in force.
             (Some(claims), _) => Ok(claims),
-            (None, Err(())) if keys.read.is_none() => Err(SignInRefusal::Away),
+            // It may be signed by a key that the issuer has begun to use.
+            (None, Err(())) if keys.read.is_none() || token.names_none_of(&keys.keys) => {
+                Err(SignInRefusal::Away)
+            }
             (None, _) => Err(unknown),
         }
     }
 
     /// Reads the keys again, unless others just did.
     async fn read_keys(&self, seen: &Arc<IssuerKeys>) -> Result<(), ()> {
-        let mut tried = self.reading.lock().await;
+        let mut last = self.reading.lock().await;
         if !Arc::ptr_eq(seen, &self.keys.read()) {
             return Ok(());
         }
-        if tried.is_some_and(|tried| tried.elapsed() < KEYS_INTERVAL) {
-            return if seen.read.is_some() { Ok(()) } else { Err(()) };
+        if let Some(last) = last.as_ref().filter(|last| last.when.elapsed() < KEYS_INTERVAL) {
+            return if last.has_failed { Err(()) } else { Ok(()) };
         }
-        *tried = Some(Instant::now());
+        let when = Instant::now();
         let read = self.fetch_keys().await;
+        *last = Some(KeysRead { when, has_failed: read.is_err() });
         self.report(read.as_ref().err());
         let keys = read.map_err(|_| ())?;
         *self.keys.write() = Arc::new(IssuerKeys { keys, read: Some(Instant::now()) });
@@ -393,12 +403,7 @@ impl Gateway {
         let config = in_force.config.sign_in.as_ref();
         if let (Some(SignInRefusal::Away), Some(_)) = (&refusal, config) {
             let message = "the issuer cannot be asked about the token now: try again";
-            let refused = Outside::new(
-                OutsideCode::ServerUnavailable,
-                StatusCode::SERVICE_UNAVAILABLE,
-                message,
-            );
-            return refused.into_response();
+            return Outside::away(message).into_response();
         }
         let mut challenge = "Bearer".to_owned();
         let message = match config {

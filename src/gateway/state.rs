@@ -347,7 +347,7 @@ impl Gateway {
             return Ok(*owner == *client);
         }
         let Some(store) = &self.options.store else { return Ok(false) };
-        let owner = store.owner(session).await.map_err(|_| Outside::away())?;
+        let owner = store.owner(session).await.map_err(|_| Outside::store_away())?;
         let is_own = owner.as_deref() == Some(client);
         if is_own && !self.sessions.make_room(client) {
             return Err(Outside::crowded());

@@ -224,7 +224,7 @@ impl ClientTasks {
     ) -> Result<(WrittenValue, Arc<dyn SharedStore>), ErrorData> {
         let absent = || ErrorData::invalid_params("there is no such task", None);
         let store = self.store.as_ref().ok_or_else(absent)?;
-        let found = store.task(id).await.map_err(|_| Outside::away())?;
+        let found = store.task(id).await.map_err(|_| Outside::store_away())?;
         let (task, runs) =
             found.filter(|(task, _)| *task.client == *client.id).ok_or_else(absent)?;
         let state = WrittenValue::parse(&task.state);
@@ -287,7 +287,7 @@ impl ClientTasks {
         let runs = matches!(state.value["status"].as_str(), Some("working" | "input_required"));
         if runs {
             let message = json!(message).to_string();
-            store.tell_task(id, message).await.map_err(|_| Outside::away())?;
+            store.tell_task(id, message).await.map_err(|_| Outside::store_away())?;
         }
         Ok(())
     }

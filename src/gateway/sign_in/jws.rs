@@ -168,6 +168,11 @@ impl<'t> SignedToken<'t> {
         let mut fitting = keys.iter().filter(|key| key.fits(self));
         fitting.any(|key| key.has_signed(self)).then_some(&self.claims)
     }
+
+    /// Whether it names a key, and none of these.
+    pub fn names_none_of(&self, keys: &[IssuerKey]) -> bool {
+        self.key.is_some() && keys.iter().all(|key| key.id != self.key)
+    }
 }
 
 fn decoded(text: &str) -> Option<Vec<u8>> {

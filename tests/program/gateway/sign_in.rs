@@ -58,6 +58,8 @@ struct Published {
     /// Opaque tokens, with what it says about them.
     opaque: Vec<(String, Value)>,
     asked: Vec<String>,
+    /// Whether it answers nothing of use.
+    is_down: bool,
 }
 
 #[derive(Clone)]
@@ -110,6 +112,12 @@ impl Issuer {
         let url = &self.url;
         let mut published = self.published.lock().unwrap();
         published.asked.push(first.clone());
+        if published.is_down {
+            let head = "HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\n";
+            return (&mut &*stream)
+                .write_all(format!("{head}Content-Length: 0\r\n\r\n").as_bytes())
+                .ok();
+        }
         let answer = match first.split(' ').nth(1)? {
             "/.well-known/openid-configuration" => json!({
                 "issuer": url, "jwks_uri": format!("{url}/keys"),
@@ -308,6 +316,34 @@ fn tokens_of_others_and_forged_ones_are_refused_and_keys_rotate() {
         std::thread::park_timeout(POLL);
     }
     assert_eq!(call(&service, &good).status, 401);
+}
+
+#[test]
+fn a_token_with_a_new_key_is_not_refused_for_good_while_the_issuer_is_away() {
+    let (one, two, foreign) = (Signer::new("one"), Signer::new("two"), Signer::new("one"));
+    let issuer = Issuer::start(&[&one]);
+    let service = issuer.service(&json!({}), &[]);
+    let claims = issuer.claims("alice", &json!({"groups": ["platform"]}));
+    let (good, rotated) = (one.token(&claims), two.token(&claims));
+    assert_eq!(call(&service, &good).status, 200);
+    issuer.publish(&[&one, &two]);
+    issuer.published.lock().unwrap().is_down = true;
+    // Refused until the keys may be read once more, which fails.
+    let away = loop {
+        let answer = call(&service, &rotated);
+        if answer.status != 401 {
+            break answer;
+        }
+        std::thread::park_timeout(POLL);
+    };
+    assert_eq!(away.status, 503, "{away:?}");
+    assert_eq!(away.header("retry-after"), Some("1"), "{away:?}");
+    assert_eq!(call(&service, &good).status, 200, "what it said last stays in force");
+    assert_eq!(call(&service, &foreign.token(&claims)).status, 401, "a key that is known");
+    issuer.published.lock().unwrap().is_down = false;
+    while call(&service, &rotated).status != 200 {
+        std::thread::park_timeout(POLL);
+    }
 }
 
 #[test]
