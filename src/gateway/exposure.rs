@@ -249,13 +249,17 @@ fn find_tools(
     let limit = match arguments.get("limit") {
         None | Some(Value::Null) => None,
         Some(limit) => {
-            let whole = limit.as_u64().or_else(|| limit.as_str()?.parse().ok());
+            // 5.0 is a whole number too (JSON Schema 2020-12, section 4.2.3), and models write it.
+            let fraction = limit.as_f64().filter(|it| it.fract() == 0.0 && *it >= 0.0);
+            let whole = fraction.map(|it| it as u64).or_else(|| limit.as_str()?.parse().ok());
             let wrong = || format!("`limit` is a number from 1 to {MAX_FIND_TOOLS}");
             Some(whole.and_then(|limit| usize::try_from(limit).ok()).ok_or_else(wrong)?)
         }
     };
     let query = text(arguments, "query")?.ok_or("`query` is missing: a text")?;
-    let asked = ToolQuery { query, server: text(arguments, "server")?, limit };
+    // Some models fill in every parameter, those they do not need with nothing.
+    let server = text(arguments, "server")?.filter(|server| !server.trim().is_empty());
+    let asked = ToolQuery { query, server, limit };
     let view = gateway.host.snapshot();
     let catalog = gateway.catalog(client, &view);
     let found = look_for(gateway, client, &catalog, &asked)?;

@@ -63,6 +63,25 @@ const PROGRESS_CAPACITY: usize = 16;
 /// How long inputs are collected into one round before the client is asked for them.
 const INPUT_ROUND_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Methods that have parameters.
+const KNOWN_METHODS: [&str; 15] = [
+    "completion/complete",
+    "initialize",
+    "logging/setLevel",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "tasks/cancel",
+    "tasks/get",
+    "tasks/update",
+    "tools/call",
+    "tools/list",
+];
+
 /// Maximum number of decks that a definition or a call may pass through.
 const MAX_HOPS: u64 = 4;
 /// Maximum size of a call's answers inside its `requestState`, in bytes.
@@ -1036,6 +1055,20 @@ impl ServerHandler for Face {
         let catalog = self.catalog();
         let entry = catalog.named(TargetKind::Tool, name, |_| true)?;
         serde_json::from_value(entry.raw.value.clone()).ok()
+    }
+
+    /// A method that is known comes here when its parameters are not of their form.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        if KNOWN_METHODS.contains(&method.as_str()) {
+            let message = format!("the parameters of `{method}` are not of the form that it has");
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        Err(ErrorData::new(RpcCode::METHOD_NOT_FOUND, method, None))
     }
 
     async fn set_level(

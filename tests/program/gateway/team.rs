@@ -140,6 +140,9 @@ fn a_client_finds_tools_instead_of_listing_them_and_never_one_that_is_denied() {
         (json!({"query": " "}), "`query` is empty"),
         (json!({"query": 7}), "`query` is a text"),
         (json!({"query": "mail", "limit": 0}), "`limit` is a number from 1 to 50"),
+        (json!({"query": "mail", "limit": 2.5}), "`limit` is a number from 1 to 50"),
+        (json!({"query": "mail", "limit": 1e30}), "`limit` is a number from 1 to 50"),
+        (json!({"query": "mail", "limit": -1.0}), "`limit` is a number from 1 to 50"),
         (json!({"query": "mail", "server": "none"}), "there are: many"),
         (json!({"query": "mail", "count": 3}), "`count` is not one of"),
     ] {
@@ -147,6 +150,19 @@ fn a_client_finds_tools_instead_of_listing_them_and_never_one_that_is_denied() {
         assert_eq!(refused["result"]["isError"], true, "{refused}");
         assert!(text(&refused).contains(why), "{refused}");
     }
+    // As models write them: a whole number with a point, a parameter without a use.
+    let found = call(10, "find_tools", json!({"query": "mail", "limit": 2.0, "server": ""}));
+    let found: Value = serde_json::from_str(text(&found)).unwrap();
+    assert_eq!(found["tools"].as_array().map(Vec::len), Some(2), "{found}");
+    for (method, params) in [
+        ("tools/call", json!({"name": "find_tools", "arguments": []})),
+        ("tools/call", json!({"name": 5})),
+        ("prompts/get", json!({"arguments": {}})),
+    ] {
+        let refused = ask(11, method, params);
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    }
+    assert_eq!(ask(12, "tools/unknown", json!({}))["error"]["code"], -32601);
     // `auto`: a search only where the definitions take more than the budget.
     let small = service.client("small");
     let session = service.session(&small.token);
