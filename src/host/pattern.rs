@@ -164,7 +164,7 @@ pub(super) fn meant_by(pattern: &str, offered: &[OfferedNames]) -> Option<String
     // The name of a server may be what is misspelled.
     let (server, rest) = split_first(pattern)?;
     let known = offered.iter().map(|of| of.server.as_str());
-    let near = nearest(server, known, 0.8)?;
+    let near = nearest(server, known, 0.8).filter(|near| *near != server)?;
     Some(format!("{near}.{rest}"))
 }
 

@@ -331,6 +331,48 @@ fn a_rule_that_is_about_nothing_says_what_was_meant() {
     assert!(problems[0].starts_with("policy/deny/0: "), "{problems:?}");
 }
 
+#[test]
+fn an_overlay_that_cannot_work_says_why() {
+    let schema = json!({"type": "object", "required": ["owner"], "properties": {
+        "owner": {"type": "string"}}});
+    let mut all = capabilities(&["read", "write", "list", "drop"]);
+    for tool in &mut all.tools {
+        let raw = json!({"name": tool.name, "inputSchema": schema});
+        Arc::make_mut(tool).raw = Arc::new(raw.into());
+    }
+    let unfit = json!([
+        {"tool": "s.read", "parameters": {"owner": {"hidden": true}}},
+        {"tool": "s.write", "parameters": {"owner": {"fixed": 5}}},
+        {"tool": "s.list", "name": "write"}, {"tool": "s.drop", "name": "away"},
+        {"tool": "s.none", "title": "T"},
+    ]);
+    let told = |overlays: &Value, servers: &[&str]| -> Vec<String> {
+        let config = json!({"profiles": {"p": {"overlays": overlays}}});
+        let config: PolicyConfig = serde_json::from_value(config).expect("a policy");
+        let rules = Rules::compile(&config).expect("rules");
+        let found = rules.unmatched(servers.iter().map(|name| (*name, Some(&all))));
+        found.iter().map(ToString::to_string).collect()
+    };
+    let words = told(&unfit, &["s"]);
+    let at = |tool: &str| format!("policy/profiles/p/overlays ({tool}): ");
+    let expected = [
+        "policy/profiles/p/overlays/4 (s.none) matches nothing".to_owned(),
+        format!("{}`owner` is hidden but required", at("s.read")),
+        format!("{}`owner`: expected text", at("s.write")),
+        format!("{}the name `write` is that of `s.write`", at("s.list")),
+    ];
+    assert_eq!(words.len(), expected.len(), "{words:?}");
+    for (told, expected) in words.iter().zip(&expected) {
+        assert!(told.starts_with(expected), "{expected}: {told}");
+        assert!(!told.contains("did you mean `s.none`"), "{told}");
+    }
+    // Beside another server, tools have the names of theirs before their own.
+    let named = json!([{"tool": "s.list", "name": "write"}, {"tool": "s.drop", "name": "t__read"}]);
+    let words = told(&named, &["s", "t"]);
+    assert_eq!(words.len(), 1, "{words:?}");
+    assert!(words[0].contains("`t__read` is that of `t.read`"), "{words:?}");
+}
+
 fn capabilities(tools: &[&str]) -> mcpdeck::protocol::Capabilities {
     use mcpdeck::protocol::Tool;
     let tools = tools.iter().map(|name| {

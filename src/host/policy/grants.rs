@@ -274,6 +274,7 @@ impl Grants {
 pub fn unmatched_tools(patterns: &[String], offered: &[OfferedNames]) -> Vec<Unmatched> {
     let globs = patterns.iter().filter_map(|pattern| Glob::new(pattern).ok());
     let unmatched = globs.filter(|glob| !meets(glob, offered)).map(|glob| Unmatched {
+        misfit: None,
         rule: format!("`{}`", glob.glob()).into(),
         meant: meant_by(glob.glob(), offered),
     });

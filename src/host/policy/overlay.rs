@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use base::human::Bytes;
 use base::pointer::child_pointer;
 use config::error::{Error, ErrorCode, Violation};
+use schema::{SchemaVerdict, Validator};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -120,6 +121,36 @@ impl OverlayConfig {
         self.parameters.extend(later.parameters.clone());
         self.annotations.extend(later.annotations.clone());
         self.max_result_bytes = later.max_result_bytes.or(self.max_result_bytes);
+    }
+
+    /// What in it cannot work with a tool that a server defines in this way.
+    pub(super) fn misfits(&self, raw: &Value) -> Vec<String> {
+        let schema = &raw["inputSchema"];
+        // Schemas that are put together are not looked into.
+        let parts = ["$ref", "allOf", "anyOf", "oneOf", "patternProperties"];
+        let Some(known) = schema["properties"].as_object() else { return Vec::new() };
+        if parts.iter().any(|part| schema.get(part).is_some()) {
+            return Vec::new();
+        }
+        let required = schema["required"].as_array();
+        let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|it| it == name));
+        let mut out = Vec::new();
+        for (name, change) in &self.parameters {
+            let value = change.fixed.as_ref().or(change.default.as_ref());
+            if !known.contains_key(name) {
+                let refused = value.is_some() && schema["additionalProperties"] == false;
+                let so = if refused { ", so that every call is refused" } else { "" };
+                out.push(format!("`{name}` is no parameter of it{so}"));
+            } else if change.hidden && value.is_none() && is_required(name) {
+                out.push(format!(
+                    "`{name}` is hidden but required, so that every call is refused: give it a \
+                     `fixed` value"
+                ));
+            } else if let Some(why) = value.and_then(|value| unfit(schema, name, value)) {
+                out.push(format!("`{name}`: {why}"));
+            }
+        }
+        out
     }
 
     /// A definition as it is offered, under the server's name.
@@ -274,6 +305,17 @@ impl OverlayConfig {
     }
 }
 
+/// Why a value does not fit a parameter of a schema.
+fn unfit(schema: &Value, name: &str, value: &Value) -> Option<String> {
+    let mut alone = schema.clone();
+    alone.as_object_mut()?.shift_remove("required");
+    let verdict = Validator::compile(&alone).ok()?.check(&json!({ name: value }));
+    let SchemaVerdict::Invalid(violations) = verdict else { return None };
+    let place = child_pointer("", name);
+    let violation = violations.into_iter().find(|it| it.pointer.starts_with(&place))?;
+    Some(violation.message)
+}
+
 /// The beginning of a text that takes at most `most` bytes as JSON.
 fn cut_text(text: &str, most: usize) -> &str {
     // Quotation marks, and the mark that something is missing.
@@ -331,6 +373,37 @@ mod tests {
         let places: Vec<&str> = refused.violations.iter().map(|it| it.pointer.as_str()).collect();
         assert_eq!(places, ["/owner", "/secret"]);
         assert_eq!(overlay.arguments(json!([1])).expect("left"), json!([1]));
+    }
+
+    #[test]
+    fn what_cannot_work_with_a_tool_is_told() {
+        let raw = json!({"name": "b", "inputSchema": {
+            "type": "object", "required": ["owner", "page"], "additionalProperties": false,
+            "properties": {"owner": {"type": "string"}, "page": {"$ref": "#/$defs/page"},
+                           "free": true},
+            "$defs": {"page": {"type": "integer", "minimum": 1}},
+        }});
+        let misfits = |parameters: Value, raw: &Value| {
+            overlay(json!({"tool": "a.b", "parameters": parameters})).misfits(raw).join("; ")
+        };
+        for (parameters, word) in [
+            (json!({"owner": {"hidden": true}}), "hidden but required"),
+            (json!({"gone": {"fixed": 1}}), "`gone` is no parameter of it, so that every call"),
+            (json!({"gone": {"description": "x"}}), "`gone` is no parameter of it"),
+            (json!({"owner": {"fixed": 5}}), "`owner`: expected text"),
+            (json!({"page": {"default": 0}}), "`page`: "),
+        ] {
+            let told = misfits(parameters, &raw);
+            assert!(told.contains(word), "{word}: {told}");
+        }
+        for parameters in [
+            json!({"owner": {"fixed": "acme"}, "page": {"hidden": true, "default": 1}}),
+            json!({"free": {"hidden": true}, "page": {"description": "x"}}),
+        ] {
+            assert_eq!(misfits(parameters, &raw), "");
+        }
+        let joined = json!({"inputSchema": {"allOf": [{"properties": {"owner": {}}}]}});
+        assert_eq!(misfits(json!({"owner": {"fixed": 5}}), &joined), "");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::overlay::OverlayConfig;
 use super::principal::{PolicyTarget, TargetKind};
 use super::quotas::{QuotaConfig, Quotas};
 use super::sign_in::{ProfileMatch, SignInConfig};
+use crate::naming::exposed_name;
 use crate::pattern::{NamePatterns, OfferedNames, Reading, meant_by, meets};
 use base::ServerName;
 use base::secret::percent_decoded;
@@ -123,7 +124,7 @@ struct RuleGlob {
     servers: Option<Arc<GlobSet>>,
 }
 
-/// A rule or grant that matches nothing that exists.
+/// A rule or grant that matches nothing that exists, or does not fit what it matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unmatched {
@@ -131,10 +132,15 @@ pub struct Unmatched {
     pub rule: Arc<str>,
     /// A similar name, if any.
     pub meant: Option<String>,
+    /// What in it cannot work with what it matches; `None` when it matches nothing.
+    pub misfit: Option<String>,
 }
 
 impl fmt::Display for Unmatched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(misfit) = &self.misfit {
+            return write!(f, "{}: {misfit}", self.rule);
+        }
         write!(f, "{} matches nothing that the servers offer now", self.rule)?;
         match &self.meant {
             Some(meant) => write!(f, "; did you mean `{meant}`?"),
@@ -223,12 +229,15 @@ impl Rules {
         }
     }
 
-    /// The rules that match nothing in this catalogue: misspelled or out of date. A server without
-    /// lists (`None`) may offer anything.
+    /// The rules that match nothing in this catalogue, misspelled or out of date, and the overlays
+    /// that cannot work with the tools they match. A server without lists (`None`) may offer
+    /// anything.
     pub fn unmatched<'c>(
         &self,
         catalogue: impl IntoIterator<Item = (&'c str, Option<&'c Capabilities>)>,
     ) -> Vec<Unmatched> {
+        let catalogue: Vec<_> = catalogue.into_iter().collect();
+        let misfits = self.misfits(&catalogue);
         let (mut tools, mut prompts) = (Vec::new(), Vec::new());
         for (server, all) in catalogue {
             let server = ServerName::new(server);
@@ -263,9 +272,52 @@ impl Rules {
             let meant = meant_by(glob.glob(), &tools)
                 .or_else(|| meant_by(glob.glob(), &prompts))
                 .or_else(|| nearest(glob.glob(), servers(), 0.8).map(str::to_owned));
-            Unmatched { rule: Arc::clone(rule), meant }
+            Unmatched { rule: Arc::clone(rule), meant, misfit: None }
         });
-        unmatched.collect()
+        unmatched.chain(misfits).collect()
+    }
+
+    /// The overlays that cannot work with the tools they match.
+    fn misfits(&self, catalogue: &[(&str, Option<&Capabilities>)]) -> Vec<Unmatched> {
+        let mut profiles: Vec<&str> = self.profiles.keys().map(|name| &**name).collect();
+        profiles.sort_unstable();
+        let mut out = Vec::new();
+        for profile in
+            profiles.into_iter().filter(|name| !self.profiles[*name].overlays.1.is_empty())
+        {
+            let mut names: BTreeMap<String, String> = BTreeMap::new();
+            let mut given = Vec::new();
+            let tools = catalogue.iter().flat_map(|(server, all)| {
+                all.iter().flat_map(move |all| all.tools.iter().map(move |tool| (*server, tool)))
+            });
+            for (server, tool) in tools {
+                let full = format!("{server}.{}", tool.name);
+                let rule = Arc::from(format!("policy/profiles/{profile}/overlays ({full})"));
+                let overlay = self.overlay(profile, server, &tool.name);
+                let told = overlay.iter().flat_map(|overlay| overlay.misfits(&tool.raw.value));
+                let told = told.map(|why| (Arc::clone(&rule), why));
+                out.extend(told);
+                match overlay.and_then(|overlay| overlay.name) {
+                    Some(name) => given.push((name, full, rule)),
+                    None => {
+                        let of = (catalogue.len() > 1).then(|| ServerName::new(server));
+                        names.insert(exposed_name(of.as_ref(), &tool.name), full);
+                    }
+                }
+            }
+            for (name, full, rule) in given {
+                if let Some(other) = names.get(&name) {
+                    let why = format!(
+                        "the name `{name}` is that of `{other}`, so it is offered under another one"
+                    );
+                    out.push((rule, why));
+                } else {
+                    names.insert(name, full);
+                }
+            }
+        }
+        let told = |(rule, why)| Unmatched { rule, meant: None, misfit: Some(why) };
+        out.into_iter().map(told).collect()
     }
 
     /// What the overlays of a profile change of a tool, one after the other; `None` for nothing.
