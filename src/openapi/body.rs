@@ -57,6 +57,16 @@ impl ApiBody {
         let content = body.get("content")?.as_object()?;
         let rank = |media_type: &str| match essence(media_type).as_str() {
             kind if is_json(kind) => 0,
+            // Any type will do: that of the schema.
+            "*/*" | "application/*" => {
+                let schema = content.get(media_type).and_then(|object| object.get("schema"));
+                match schema.map(|schema| resolve(root, schema).unwrap_or(schema)) {
+                    Some(schema) if is_binary(root, schema) => 5,
+                    Some(schema) if schema["type"] == "string" => 3,
+                    Some(_) => 0,
+                    None => 5,
+                }
+            }
             "application/x-www-form-urlencoded" => 1,
             "multipart/form-data" => 2,
             kind if kind.starts_with("text/") => 3,
@@ -120,8 +130,14 @@ impl ApiBody {
         }
         let is_required = body.get("required").and_then(Value::as_bool).unwrap_or(false);
         // A range such as `*/*` is no type to send.
-        let media_type =
-            if media_type.contains('*') { "application/octet-stream" } else { media_type };
+        let media_type = match &format {
+            _ if !media_type.contains('*') => media_type,
+            BodyFormat::Json => "application/json",
+            BodyFormat::Text => "text/plain",
+            BodyFormat::Form(_) | BodyFormat::Parts { .. } | BodyFormat::Bytes => {
+                "application/octet-stream"
+            }
+        };
         let media_type = media_type.to_owned();
         Some((Self { argument: argument.to_owned(), is_required, media_type, format }, schema))
     }

@@ -148,6 +148,34 @@ fn arguments_become_requests() {
 }
 
 #[test]
+fn a_range_of_media_types_takes_what_its_schema_is() {
+    let object = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
+    let text = json!({"$ref": "#/components/schemas/Text"});
+    let file = json!({"type": "string", "format": "binary"});
+    for (range, schema, body, kind, sent) in [
+        ("*/*", &object, json!({"a": 1}), "application/json", "{\"a\":1}"),
+        ("application/*", &object, json!({"a": 1}), "application/json", "{\"a\":1}"),
+        ("application/*+json", &object, json!({"a": 1}), "application/json", "{\"a\":1}"),
+        ("*/*", &text, json!("hi"), "text/plain", "hi"),
+        ("text/*", &text, json!("hi"), "text/plain", "hi"),
+        ("*/*", &file, json!("aGk="), "application/octet-stream", "hi"),
+        ("image/*", &file, json!("aGk="), "application/octet-stream", "hi"),
+    ] {
+        let mut document = shop();
+        document["components"]["schemas"]["Text"] = json!({"type": "string"});
+        document["paths"] = json!({"/put": {"put": {"operationId": "put", "requestBody": {
+            "content": {range: {"schema": schema}},
+        }}}});
+        let document = ApiDocument::new(document).expect("a document");
+        let all = document.operations(&base(), &ApiFilter::default(), &EntryParts::default());
+        let request = find(&all, "put").request(&arguments(json!({"body": body})));
+        let request = request.expect("a request");
+        let (media_type, bytes) = request.body.expect("a body");
+        assert_eq!((media_type.as_str(), &*bytes), (kind, sent.as_bytes()), "{range} {schema}");
+    }
+}
+
+#[test]
 fn no_argument_leads_out_of_the_path() {
     let operations = all();
     let delete = find(&operations, "delete_pets_id");
