@@ -62,6 +62,8 @@ pub fn read_document(format: FileFormat, source: &SourceText) -> Result<Value, V
             Ok(root) => Ok(root),
             Err(_) => match parse(source) {
                 (Some(root), problems) if problems.is_empty() => Ok(root.to_json()),
+                // Comments alone: a file whose user has set nothing yet.
+                (None, _) if matches!(parse_loosely(source), Ok(None)) => Ok(Value::Null),
                 (_, problems) => Err(problems),
             },
         },
@@ -252,6 +254,8 @@ mod tests {
             "{ \"mcpServers\": {} }",
             "\u{feff}{\n  \"mcpServers\": {\n    // a\n    \"a\": { \"command\": \"x\" }, // one\n  },\n}\n",
             "{\"mcpServers\": null, \"z\": [1, 2,],}",
+            "// nothing set yet\n",
+            "/* nothing */ // set yet",
         ] {
             let (put, gone) = round(FileFormat::Json, text, &deck, &entry());
             for line in text.lines().filter(|line| line.contains("//") || line.contains("/*")) {
@@ -285,6 +289,8 @@ mod tests {
             "model = \"a\"\r\n[mcp_servers.a]\r\nurl = \"u\"\r\n",
             "mcp_servers = { a = { command = \"x\" } }\n",
             "mcp_servers.a.command = \"x\"\n",
+            "# mine\n[mcp_servers.a]\ncommand = \"x\"",
+            "a = 1\r\nb = 2 # no end",
         ] {
             let (put, gone) = round(FileFormat::Toml, text, &deck, &entry());
             assert_eq!(put.contains("\r\n"), text.contains("\r\n"), "{put:?}");
@@ -292,8 +298,12 @@ mod tests {
                 assert!(put.contains(line) && gone.contains(line), "{put}\n{gone}");
             }
         }
-        let text = "# mine\n[mcp_servers.a]\ncommand = \"x\"   # odd\n\n[tui]\nx    = 1\n";
-        assert_eq!(round(FileFormat::Toml, text, &deck, &entry()).1, text);
+        for text in [
+            "# mine\n[mcp_servers.a]\ncommand = \"x\"   # odd\n\n[tui]\nx    = 1\n",
+            "[mcp_servers.a]\r\ncommand = \"x\"",
+        ] {
+            assert_eq!(round(FileFormat::Toml, text, &deck, &entry()).1, text);
+        }
     }
 
     #[test]

@@ -417,10 +417,10 @@ fn is_nested_opencode(root: &Value) -> bool {
 fn servers(host: ImportHost, root: &Value, env: &Environment) -> Vec<(String, Value)> {
     let mut out: Vec<(String, Value)> = Vec::new();
     let mut take = |value: Option<&Value>| {
-        for (name, entry) in value.and_then(Value::as_object).into_iter().flatten() {
-            match out.iter_mut().find(|(known, _)| known == name) {
-                Some((_, known)) => *known = entry.clone(),
-                None => out.push((name.clone(), entry.clone())),
+        for (name, entry) in value.map(named_entries).into_iter().flatten() {
+            match out.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, known)) => *known = entry,
+                None => out.push((name, entry)),
             }
         }
     };
@@ -446,7 +446,7 @@ fn servers(host: ImportHost, root: &Value, env: &Environment) -> Vec<(String, Va
             }
         }
         ImportHost::ClaudeCode => {
-            take(root.get("mcpServers"));
+            take(root.get("mcpServers").or_else(|| bare_servers(root)));
             out.extend(of_projects(root, env, &out));
             // Those of the current folder take precedence.
             let projects = root.get("projects").and_then(Value::as_object);
@@ -470,9 +470,38 @@ fn servers(host: ImportHost, root: &Value, env: &Environment) -> Vec<(String, Va
                 }
             }
         }
-        _ => take(root.get("mcpServers")),
+        ImportHost::ClaudeDesktop
+        | ImportHost::Cursor
+        | ImportHost::Windsurf
+        | ImportHost::Cline => take(root.get("mcpServers").or_else(|| bare_servers(root))),
     }
     out
+}
+
+/// The entries of an object by name, or of a list whose entries say their own.
+fn named_entries(value: &Value) -> Vec<(String, Value)> {
+    match value {
+        Value::Object(all) => {
+            all.iter().map(|(name, entry)| (name.clone(), entry.clone())).collect()
+        }
+        Value::Array(all) => {
+            let named = all.iter().filter_map(|entry| {
+                let mut entry = entry.as_object()?.clone();
+                let name = ["id", "name"].into_iter().filter_map(|key| entry.shift_remove(key));
+                let name = name.collect::<Vec<_>>().first()?.as_str()?.to_owned();
+                Some((name, Value::Object(entry)))
+            });
+            named.collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The content of a file that is nothing but entries by name, as plugins of Claude Code have it.
+fn bare_servers(root: &Value) -> Option<&Value> {
+    let is_entry = |entry: &Value| ["command", "url"].iter().any(|key| entry[key].is_string());
+    let all = root.as_object().filter(|all| !all.is_empty())?;
+    all.values().all(is_entry).then_some(root)
 }
 
 /// The servers of a project of Claude Code, those that were switched off there disabled.

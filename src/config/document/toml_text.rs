@@ -64,7 +64,12 @@ fn changed(
     change: impl FnOnce(&mut DocumentMut) -> Result<(), EditError>,
 ) -> Result<String, EditError> {
     let is_crlf = text.contains("\r\n");
-    let plain = if is_crlf { text.replace("\r\n", "\n") } else { text.to_owned() };
+    let mut plain = if is_crlf { text.replace("\r\n", "\n") } else { text.to_owned() };
+    // A document always ends with a line end, a file need not.
+    let is_open = !plain.is_empty() && !plain.ends_with('\n');
+    if is_open {
+        plain.push('\n');
+    }
     let mut doc: DocumentMut = plain.parse().map_err(|error: toml_edit::TomlError| {
         let offset = error.span().unwrap_or(0..0).start;
         EditError::Syntax(vec![syntax_problem(
@@ -73,7 +78,12 @@ fn changed(
             error.message(),
         )])
     })?;
-    let restored = |text: String| if is_crlf { text.replace('\n', "\r\n") } else { text };
+    let restored = |mut text: String| {
+        if is_open && text.ends_with('\n') {
+            text.pop();
+        }
+        if is_crlf { text.replace('\n', "\r\n") } else { text }
+    };
     if restored(doc.to_string()) != text {
         return Err(EditError::Refused(
             "its line ends are mixed; save it with one kind of line end first".to_owned(),

@@ -55,8 +55,20 @@ fn changed(
 /// A file of another program, as leniently as it reads it itself.
 fn foreign(text: &str) -> Result<SplicedText, EditError> {
     let text = if text.trim().is_empty() { format!("{text}{{}}\n") } else { text.to_owned() };
-    let root = parse_loosely(&SourceText::new("", &*text));
-    let root = root.map_err(|problem| EditError::Syntax(vec![*problem]))?;
+    let read = |text: &str| {
+        let root = parse_loosely(&SourceText::new("", text));
+        root.map_err(|problem| EditError::Syntax(vec![*problem]))
+    };
+    let (text, root) = match read(&text)? {
+        Some(root) => (text, Some(root)),
+        // Comments alone.
+        None => {
+            let end = if text.ends_with('\n') { "" } else { "\n" };
+            let text = format!("{text}{end}{{}}\n");
+            let root = read(&text)?;
+            (text, root)
+        }
+    };
     match root.filter(SyntaxNode::is_object) {
         Some(root) => Ok(SplicedText { text, root }),
         None => Err(EditError::Refused("the file is not an object".to_owned())),

@@ -14,7 +14,10 @@ pub(super) fn convert(
 ) -> Option<Map<String, Value>> {
     let mut left = entry.clone();
     let mut out = Map::new();
+    let is_crush = host == ImportHost::Opencode && is_crush(entry);
+    words(&mut left);
     match host {
+        ImportHost::Opencode if is_crush => {}
         ImportHost::Opencode => opencode(&mut left),
         ImportHost::Goose => goose(&mut left),
         ImportHost::Continue => continue_dev(&mut left),
@@ -22,7 +25,8 @@ pub(super) fn convert(
     }
     transport(host, &mut left, &mut out)?;
     common(&mut left, &mut out);
-    for (theirs, ours) in keys(host) {
+    let keys = if is_crush { keys(ImportHost::Goose) } else { keys(host) };
+    for (theirs, ours) in keys.iter().chain(&KEYS_ANYWHERE) {
         match (left.remove(*theirs), ours.strip_prefix("tools.")) {
             (Some(value), None) => insert(&mut out, ours, Some(value)),
             (Some(value), Some(rule)) => tools(list(Some(value)), rule, &mut out),
@@ -43,7 +47,8 @@ pub(super) fn convert(
     if disabled.map_or(is_off, |disabled| disabled == Value::Bool(true)) {
         out.insert("disabled".to_owned(), Value::Bool(true));
     }
-    references(host, &mut out);
+    // It reads `$NAME` as Gemini CLI does.
+    references(if is_crush { ImportHost::GeminiCli } else { host }, &mut out);
     let ignored: Vec<&str> = left.keys().map(String::as_str).collect();
     if !ignored.is_empty() {
         notes.push(format!("`{name}`: {} has no counterpart here", ignored.join(", ")));
@@ -67,7 +72,8 @@ fn transport(
         .and_then(|value| value.as_str().map(str::to_owned));
     let urls = [("httpUrl", "http"), ("url", ""), ("serverUrl", "")];
     let url = urls.into_iter().find_map(|(key, kind)| Some((key, kind, left.remove(key)?)));
-    if let Some(command) = left.remove("command").filter(Value::is_string)
+    let is_program = |command: &Value| command.as_str().is_some_and(|it| !it.trim().is_empty());
+    if let Some(command) = left.remove("command").filter(is_program)
         && url.is_none()
     {
         out.insert("command".to_owned(), command);
@@ -102,7 +108,8 @@ fn flatten_command(left: &mut Map<String, Value>) {
 /// Keys with the same name everywhere.
 fn common(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
     for key in ["args", "env", "envFile", "cwd", "headers"] {
-        let value = left.remove(key);
+        let other = if key == "cwd" { left.remove("workingDirectory") } else { None };
+        let value = left.remove(key).or(other);
         let empty = value
             .as_ref()
             .is_some_and(|v| v.is_null() || v.as_object().is_some_and(Map::is_empty) || v == "");
@@ -135,7 +142,6 @@ const fn keys(host: ImportHost) -> &'static [(&'static str, &'static str)] {
             ("includeTools", "tools.allow"),
             ("excludeTools", "tools.deny"),
         ],
-        ImportHost::Windsurf => &[("disabledTools", "tools.deny")],
         ImportHost::Codex => &[
             ("tool_timeout_sec", "timeout"),
             ("startup_timeout_sec", "startupTimeout"),
@@ -145,9 +151,12 @@ const fn keys(host: ImportHost) -> &'static [(&'static str, &'static str)] {
         ],
         ImportHost::Goose => &[("timeout", "timeout"), ("available_tools", "tools.allow")],
         ImportHost::Continue => &[("connectionTimeout", "startupTimeoutMs")],
-        ImportHost::ClaudeDesktop | ImportHost::VsCode => &[],
+        ImportHost::ClaudeDesktop | ImportHost::VsCode | ImportHost::Windsurf => &[],
     }
 }
+
+/// Which tools a server may not offer, as the kin of Cline have it; people copy entries.
+const KEYS_ANYWHERE: [(&str, &str); 1] = [("disabledTools", "tools.deny")];
 
 fn zed(left: &mut Map<String, Value>) {
     left.remove("source");
@@ -156,13 +165,23 @@ fn zed(left: &mut Map<String, Value>) {
     }
 }
 
-/// A command is a list there, with its arguments.
-fn opencode(left: &mut Map<String, Value>) {
+/// A command that is a list holds its first arguments.
+fn words(left: &mut Map<String, Value>) {
     if let Some(Value::Array(words)) = left.get("command") {
-        let mut words = words.clone().into_iter();
+        let more = left.get("args").and_then(Value::as_array).cloned().unwrap_or_default();
+        let mut words = words.clone().into_iter().chain(more);
         left.insert("command".to_owned(), words.next().unwrap_or_default());
         left.insert("args".to_owned(), words.collect());
     }
+}
+
+/// Whether an entry is one of Crush, whose file has the place of opencode's and another form.
+fn is_crush(entry: &Map<String, Value>) -> bool {
+    let kind = entry.get("type").and_then(Value::as_str);
+    kind.is_some_and(|kind| ["stdio", "http", "sse"].contains(&kind))
+}
+
+fn opencode(left: &mut Map<String, Value>) {
     let env = left.remove("environment");
     insert(left, "env", env);
     // `local` and `remote` say no more than the command and the address do.

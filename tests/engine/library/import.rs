@@ -195,6 +195,51 @@ fn what_has_no_counterpart_is_named_and_no_value_is() {
 }
 
 #[test]
+fn lists_with_names_and_files_of_nothing_but_entries_are_read() {
+    let here = |host, text: &str| -> Value {
+        let read = read_import_text(host, Path::new("f"), text, &environment()).expect("read");
+        assert!(read.notes.is_empty(), "{:?}", read.notes);
+        read.servers.into_iter().map(|(name, entry)| (name.to_string(), entry)).collect()
+    };
+    let expected = json!({"docs": {"command": "npx", "args": ["-y", "docs"], "cwd": "/tmp"}});
+    let entry = r#""command": "npx", "args": ["-y", "docs"], "workingDirectory": "/tmp""#;
+    for (host, text) in [
+        (ImportHost::ClaudeDesktop, format!(r#"{{"docs": {{{entry}}}}}"#)),
+        (ImportHost::ClaudeCode, format!(r#"{{"docs": {{{entry}}}}}"#)),
+        (ImportHost::Cline, format!(r#"{{"mcpServers": [{{"name": "docs", {entry}}}]}}"#)),
+        (
+            ImportHost::VsCode,
+            format!(r#"{{"servers": [{{"id": "docs", "name": "The docs", {entry}}}]}}"#),
+        ),
+        (
+            ImportHost::Codex,
+            "[[mcp_servers]]\nname = \"docs\"\ncommand = \"npx\"\nargs = [\"-y\", \"docs\"]\n\
+             workingDirectory = \"/tmp\"\n"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(here(host, &text), expected, "{text}");
+    }
+    // Crush has the place of opencode, seconds for milliseconds, and `$NAME`.
+    let text = r#"{"mcp": {"docs": {"type": "http", "url": "https://d.example", "timeout": 90,
+        "headers": {"A": "Bearer $KEY"}}}}"#;
+    let entry = json!({"type": "http", "url": "https://d.example", "timeout": 90,
+        "headers": {"A": "Bearer ${KEY}"}});
+    assert_eq!(here(ImportHost::Opencode, text), json!({"docs": entry}));
+    let text = r#"{"mcpServers": {"docs": {"command": ["npx", "-y"], "args": ["docs"],
+        "disabledTools": ["drop*"]}}}"#;
+    let entry = json!({"command": "npx", "args": ["-y", "docs"], "tools": {"deny": ["drop[*]"]}});
+    assert_eq!(here(ImportHost::Cline, text), json!({"docs": entry}));
+    // The settings of a program are no servers, whatever they hold.
+    for text in
+        [r#"{"docs": {"command": "npx"}, "theme": "dark"}"#, r#"{"hooks": {"x": {}}}"#, "{}"]
+    {
+        let read = read_import_text(ImportHost::Cursor, Path::new("f"), text, &environment());
+        assert_eq!(read.expect_err("nothing")[0].rule, "import/nothing", "{text}");
+    }
+}
+
+#[test]
 fn what_is_imported_loads_here_without_a_problem() {
     for &host in ImportHost::ALL {
         let (text, notes) = merge_import("", &imported(host), Conflict::Keep).expect("merged");
