@@ -44,6 +44,10 @@ pub struct ServeArgs {
     /// Serve one MCP client over stdin and stdout instead of HTTP.
     #[arg(long, conflicts_with_all = ["listen", "token_file"])]
     stdio: bool,
+    /// End when stdin is closed, as for a signal: for a program that starts the service, so that it
+    /// never outlives that program.
+    #[arg(long, conflicts_with = "stdio")]
+    stdio_control: bool,
     /// Another value of the Host header to accept, with its port.
     #[arg(long, value_name = "HOST:PORT")]
     allow_host: Vec<String>,
@@ -174,6 +178,9 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
     let runtime = runtime.map_err(|error| output::refuse(&format!("cannot start: {error}")))?;
     let done = runtime.block_on(async {
         let signals = signals::listen();
+        if args.stdio_control {
+            signals::stop_at_end_of_input(&signals);
+        }
         let bridge = Bridge::default();
         let engine = Host::builder()
             .startup(common.startup_mode())

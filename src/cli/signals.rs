@@ -33,6 +33,16 @@ pub fn listen() -> CheckSignals {
     signals
 }
 
+/// Starts a graceful shutdown when stdin is closed. What is written there means nothing.
+pub fn stop_at_end_of_input(signals: &CheckSignals) {
+    let stop = signals.stop.clone();
+    // A thread of its own: nothing can interrupt the read, and no runtime waits for it.
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        stop.cancel();
+    });
+}
+
 /// A source of shutdown requests; the item is whether a repeated one forces the shutdown.
 type Event = BoxStream<'static, bool>;
 

@@ -78,11 +78,12 @@ export declare class MCPDeck {
     findTools(query: string, limit?: number): Promise<Tool[]>;
     /**
      * Calls a tool by its name: `server.tool`, or as it is listed. A result with `isError` is the
-     * tool's own answer; anything else that fails is thrown.
+     * tool's own answer; anything else that fails is thrown. `signal` cancels the call.
      */
     callTool(name: string, args?: JsonObject, options?: {
         timeout?: number;
         run?: string;
+        signal?: AbortSignal;
     }): Promise<ToolResult>;
     /** Gets a prompt: its `messages`. */
     getPrompt(name: string, args?: {

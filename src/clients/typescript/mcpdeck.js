@@ -48,6 +48,11 @@ export class MCPDeck {
     }
     /** Starts the service, if it is to be started, and waits until it is ready. */
     async initialize() {
+        const { child } = this;
+        if (child !== undefined && (child.exitCode !== null || child.signalCode !== null)) {
+            // It ended by itself: begin anew.
+            await this.stop();
+        }
         if (this.url === undefined)
             await this.start();
         const deadline = Date.now() + START_MILLIS;
@@ -106,7 +111,7 @@ export class MCPDeck {
         if (this.callback !== undefined)
             body.interactive = true;
         const path = `/tools/${encodeURIComponent(name)}/call`;
-        return (await this.request("POST", path, body));
+        return (await this.request("POST", path, body, options.signal));
     }
     /** Gets a prompt: its `messages`. */
     getPrompt(name, args = {}) {
@@ -144,12 +149,15 @@ export class MCPDeck {
         const [program, ...first] = typeof given === "string" ? [given] : given;
         if (program === undefined)
             throw new TypeError("`command` is empty");
-        const args = [...first, "serve", "--listen", "127.0.0.1:0", "--token-file", tokenFile];
+        // It ends when this program does, however that ends: its input is closed then.
+        const args = [...first, "serve", "--stdio-control", "--listen", "127.0.0.1:0"];
+        args.push("--token-file", tokenFile);
         if (this.options.profile !== undefined)
             args.push("--profile", this.options.profile);
         args.push("-c", this.options.config);
         const env = this.options.env ?? process.env;
-        const child = spawn(program, args, { stdio: ["ignore", "pipe", "inherit"], env });
+        const child = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"], env });
+        child.stdin.on("error", () => { });
         this.child = child;
         try {
             const line = await new Promise((resolve, reject) => {
@@ -227,17 +235,24 @@ export class MCPDeck {
             return;
         let body;
         try {
-            body = { result: await callback(question.method, question.params) };
+            body = { result: (await callback(question.method, question.params)) ?? null };
+            JSON.stringify(body);
         }
         catch (error) {
             // What the callback throws is its refusal.
             body = { error: { message: error instanceof Error ? error.message : String(error) } };
         }
+        const path = `/requests/${question.id}`;
         try {
-            await this.request("POST", `/requests/${question.id}`, body);
+            await this.request("POST", path, body);
         }
-        catch {
-            // The call may have ended meanwhile.
+        catch (error) {
+            // The call may have ended meanwhile. A result that does not fit would be asked for again
+            // and again.
+            if (error instanceof MCPDeckError && [400, 422].includes(error.status) && !body.error) {
+                const refusal = { error: { message: error.message } };
+                await this.request("POST", path, refusal).catch(() => undefined);
+            }
         }
     }
     async request(method, path, body, signal) {
@@ -255,8 +270,19 @@ export class MCPDeck {
             init.body = JSON.stringify(body);
         if (signal !== undefined)
             init.signal = signal;
-        const response = await fetch(this.url.replace(/\/$/, "") + path, init);
-        const text = await response.text();
+        let response;
+        let text;
+        try {
+            response = await fetch(this.url.replace(/\/$/, "") + path, init);
+            text = await response.text();
+        }
+        catch (error) {
+            if (signal?.aborted)
+                throw error;
+            const why = error.cause?.message ?? error.message;
+            const message = `the service at ${this.url} cannot be reached: ${why}`;
+            throw new MCPDeckError("ERR_SERVER_UNAVAILABLE", message);
+        }
         let value;
         try {
             value = JSON.parse(text);

@@ -1,11 +1,14 @@
 //! The clients in other languages (`src/clients`), with the interpreters that are there.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::Service;
 use super::team::{asking, serve};
 use crate::readme::{blocks, readme};
+use crate::support::wait_for;
 use serde_json::json;
 
 /// The same story in each language: a service is started, everything is used once, it ends.
@@ -39,9 +42,16 @@ async def use(deck):
     deck.register_callback(refuse)
     result = await deck.call_tool("asking.greet", timeout=20)
     assert "not today" in result.text, result
+    # An answer that cannot be sent, or does not fit, is given once, as a refusal.
+    for odd, word in ((object(), "JSON"), ({"action": "perhaps"}, "perhaps")):
+        given = []
+        deck.register_callback(None)
+        deck.register_callback(lambda method, params: given.append(odd) or odd)
+        result = await deck.call_tool("asking.greet", timeout=20)
+        assert len(given) == 1 and "error" in result.text, (word, given, result)
     deck.register_callback(None)
     metrics = await deck.get_metrics()
-    assert metrics["servers"][0]["tools"][0]["metrics"]["requests"] == 3, metrics
+    assert metrics["servers"][0]["tools"][0]["metrics"]["requests"] == 5, metrics
     try:
         await deck.call_tool("asking.none/../x")
     except MCPDeckError as error:
@@ -56,6 +66,17 @@ async def main():
         assert (await deck.get_tools())[0].name == "asking"
     async with MCPDeck(url=sys.argv[3], token=sys.argv[4]) as deck:
         assert (await deck.get_tools())[0].name == "asking", "it was left alone"
+    async with MCPDeck(config=sys.argv[2], command=sys.argv[1]) as deck:
+        os.kill(deck._child.pid, 9)
+        await deck._child.wait()
+        try:
+            await deck.call_tool("asking.greet")
+        except MCPDeckError as error:
+            assert error.code == "ERR_SERVER_UNAVAILABLE", error
+        else:
+            raise AssertionError("nobody is there")
+        await deck.initialize()
+        assert (await deck.get_tools())[0].name == "asking", "begun anew"
     for wrong, word in (("/no/such/program", "not found"), ("false", "status 1")):
         try:
             await MCPDeck(config=sys.argv[2], command=wrong).initialize()
@@ -92,11 +113,31 @@ for (const result of results) assert.match(result.content[0].text, /Ada/);
 deck.registerCallback(undefined);
 deck.registerCallback(() => { throw new Error("not today"); });
 assert.match((await deck.callTool("asking.greet", {}, { timeout: 20 })).content[0].text, /not today/);
+for (const odd of [{ count: 1n }, undefined, { action: "perhaps" }]) {
+  let given = 0;
+  deck.registerCallback(undefined);
+  deck.registerCallback(() => { given += 1; return odd; });
+  assert.match((await deck.callTool("asking.greet", {}, { timeout: 20 })).content[0].text, /error/);
+  assert.equal(given, 1, "an answer that does not fit is a refusal");
+}
+deck.registerCallback(undefined);
+const stopped = new AbortController();
+stopped.abort();
+await assert.rejects(deck.callTool("asking.greet", {}, { signal: stopped.signal }), { name: "AbortError" });
 const metrics = await deck.getMetrics();
-assert.equal(metrics.servers[0].tools[0].metrics.requests, 3);
+assert.equal(metrics.servers[0].tools[0].metrics.requests, 6);
 await assert.rejects(deck.callTool("asking.none/../x"), (error) =>
   error instanceof MCPDeckError && error.code === "ERR_TOOL_NOT_FOUND" && error.status === 404);
 await deck.shutdown();
+const crashed = new MCPDeck({ config, command });
+await crashed.initialize();
+crashed.child.kill("SIGKILL");
+await new Promise((resolve) => crashed.child.once("exit", resolve));
+await assert.rejects(crashed.callTool("asking.greet"), (error) =>
+  error instanceof MCPDeckError && error.code === "ERR_SERVER_UNAVAILABLE");
+await crashed.initialize();
+assert.equal((await crashed.getTools())[0].name, "asking");
+await crashed.shutdown();
 const running = new MCPDeck({ url, token });
 await running.initialize();
 assert.equal((await running.getTools())[0].name, "asking");
@@ -156,6 +197,29 @@ fn a_node_program_uses_everything_and_leaves_nothing() {
     let client = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clients/typescript/mcpdeck.js");
     std::fs::write(&script, NODE.replace("@CLIENT@", client)).unwrap();
     play(&service, "node", &script);
+}
+
+#[test]
+fn a_service_ends_with_the_input_that_its_starter_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    asking(folder.path());
+    let mut service = Command::new(env!("CARGO_BIN_EXE_mcpdeck"))
+        .args(["serve", "--stdio-control", "--listen", "127.0.0.1:0", "--token-file"])
+        .arg(folder.path().join("token"))
+        .arg("-c")
+        .arg(folder.path().join("mcp.json"))
+        .env("MCPDECK_STATE_DIR", folder.path().join("state"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(service.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("\"url\""), "{line}");
+    assert!(service.try_wait().unwrap().is_none());
+    drop(service.stdin.take());
+    let status = wait_for("its end", Duration::from_secs(30), || service.try_wait().unwrap());
+    assert!(status.success(), "{status}");
 }
 
 /// The servers that the snippets of the README use.

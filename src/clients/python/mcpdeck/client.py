@@ -148,6 +148,9 @@ class MCPDeck:
 
     async def initialize(self) -> None:
         """Starts the service, if it is to be started, and waits until it is ready."""
+        if self._child is not None and self._child.returncode is not None:
+            # It ended by itself: begin anew.
+            await self._stop()
         if self._url is None:
             await self._start()
         deadline = asyncio.get_running_loop().time() + _START_SECONDS
@@ -233,15 +236,20 @@ class MCPDeck:
     ) -> dict[str, Json]:
         """Gets a prompt: its ``messages``."""
         body = {"arguments": dict(arguments or {})}
-        return await self._request("POST", f"/prompts/{quote(name, safe='')}/get", body)
+        path = f"/prompts/{quote(name, safe='')}/get"
+        prompt: dict[str, Json] = await self._request("POST", path, body)
+        return prompt
 
     async def get_resource(self, uri: str) -> list[dict[str, Json]]:
         """Reads a resource: its contents."""
-        return (await self._request("POST", "/resources/read", {"uri": uri}))["contents"]
+        read = await self._request("POST", "/resources/read", {"uri": uri})
+        contents: list[dict[str, Json]] = read["contents"]
+        return contents
 
     async def get_metrics(self) -> dict[str, Json]:
         """Counters and latencies by server and tool, calls by origin, and what was blocked."""
-        return await self._request("GET", "/metrics")
+        metrics: dict[str, Json] = await self._request("GET", "/metrics")
+        return metrics
 
     def register_callback(self, callback: Callback | None) -> None:
         """Answers what servers ask during a call (sampling, elicitation, roots).
@@ -267,7 +275,9 @@ class MCPDeck:
     async def _start(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mcpdeck-")
         token_file = Path(self._folder.name) / "token"
-        args = ["serve", "--listen", "127.0.0.1:0", "--token-file", str(token_file)]
+        # It ends when this program does, however that ends: its input is closed then.
+        args = ["serve", "--stdio-control", "--listen", "127.0.0.1:0"]
+        args += ["--token-file", str(token_file)]
         if self._profile is not None:
             args += ["--profile", self._profile]
         args += ["-c", str(self._config)]
@@ -275,7 +285,7 @@ class MCPDeck:
             self._child = await asyncio.create_subprocess_exec(
                 *self._command,
                 *args,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env=self._env,
             )
@@ -320,7 +330,7 @@ class MCPDeck:
                 # While one is being answered it stays in the list.
                 wait = 0 if answering else _POLL_SECONDS
                 asked = await self._request("GET", f"/requests?wait={wait}")
-            except (MCPDeckError, OSError):
+            except MCPDeckError:
                 await asyncio.sleep(0.5)
                 continue
             for question in asked["requests"]:
@@ -338,25 +348,52 @@ class MCPDeck:
         try:
             result = callback(question["method"], question["params"])
             body = {"result": await result if inspect.isawaitable(result) else result}
+            json.dumps(body)
         except Exception as error:  # What the callback raises is its refusal.
             body = {"error": {"message": str(error) or type(error).__name__}}
+        path = f"/requests/{question['id']}"
         # The call may have ended meanwhile.
-        with contextlib.suppress(MCPDeckError, OSError):
-            await self._request("POST", f"/requests/{question['id']}", body)
+        with contextlib.suppress(MCPDeckError):
+            try:
+                await self._request("POST", path, body)
+            except MCPDeckError as error:
+                # A result that does not fit would be asked for again and again.
+                if error.status not in (400, 422) or "error" in body:
+                    raise
+                await self._request("POST", path, {"error": {"message": error.message}})
 
     # HTTP, one connection for each request.
 
     async def _request(self, method: str, path: str, body: Json = None) -> Json:
         if self._url is None:
             raise MCPDeckError("ERR_START", "the client is not initialized: call `initialize`")
-        url = urlsplit(self._url)
+        payload = b"" if body is None else json.dumps(body).encode()
+        try:
+            status, text = await self._exchange(self._url, method, path, payload)
+        except (OSError, EOFError, ValueError) as error:
+            why = str(error) or type(error).__name__
+            message = f"the service at {self._url} cannot be reached: {why}"
+            raise MCPDeckError("ERR_SERVER_UNAVAILABLE", message) from error
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = {"error": {"code": "ERR_PROTOCOL_ERROR", "message": text.decode("utf8", "replace")}}
+        if status >= 400:
+            told = value.get("error") if isinstance(value, dict) else None
+            told = told or {"code": "ERR_SERVER_UNAVAILABLE", "message": value.get("reason", "")}
+            raise MCPDeckError(told["code"], told["message"], status, told)
+        return value
+
+    async def _exchange(
+        self, address: str, method: str, path: str, payload: bytes
+    ) -> tuple[int, bytes]:
+        url = urlsplit(address)
         secure = url.scheme == "https"
         port = url.port or (443 if secure else 80)
         reader, writer = await asyncio.open_connection(
             url.hostname, port, ssl=secure or None, limit=1 << 24
         )
         try:
-            payload = b"" if body is None else json.dumps(body).encode()
             head = [
                 f"{method} {url.path.rstrip('/')}{path} HTTP/1.1",
                 f"Host: {url.netloc}",
@@ -365,37 +402,31 @@ class MCPDeck:
                 "Connection: close",
                 f"Content-Length: {len(payload)}",
             ]
-            if body is not None:
+            if payload:
                 head.append("Content-Type: application/json")
             writer.write("\r\n".join([*head, "", ""]).encode() + payload)
             await writer.drain()
-            status, text = await _response(reader)
+            return await _response(reader)
         finally:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
-        try:
-            value = json.loads(text)
-        except ValueError:
-            value = {"error": {"code": "ERR_PROTOCOL_ERROR", "message": text.decode("utf8", "replace")}}
-        if status >= 400:
-            error = value.get("error") if isinstance(value, dict) else None
-            error = error or {"code": "ERR_SERVER_UNAVAILABLE", "message": value.get("reason", "")}
-            raise MCPDeckError(error["code"], error["message"], status, error)
-        return value
 
 
 async def _response(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     """The status and the body of an answer."""
-    first = (await reader.readline()).decode("latin1").split(" ")
+    line = await reader.readline()
+    if not line:
+        raise EOFError("it closed the connection without an answer")
+    first = line.decode("latin1").split(" ")
     if len(first) < 2 or not first[1].isdigit():
         raise MCPDeckError("ERR_PROTOCOL_ERROR", "the service did not answer in HTTP")
     headers: dict[str, str] = {}
     while True:
-        line = (await reader.readline()).decode("latin1").strip()
-        if not line:
+        header = (await reader.readline()).decode("latin1").strip()
+        if not header:
             break
-        name, _, value = line.partition(":")
+        name, _, value = header.partition(":")
         headers[name.lower()] = value.strip()
     if headers.get("transfer-encoding", "").lower() == "chunked":
         parts = []
