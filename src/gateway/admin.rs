@@ -20,13 +20,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
+use super::sign_in::SIGNED_IN_PREFIX;
 use base::address::is_loopback;
 use base::{SafeText, ServerName};
 use deck::{
     BrowserSignIns, ClientOrder, ClientView, News, Operated, Order, PolicyOrder, ServerCommand,
     cookie_name, follow_news, page_policy,
 };
-use host::{Blocked, Grant, GrantId, HostView, ServerMetrics, ServerView};
+use host::{Blocked, Grant, GrantId, GrantKind, HostView, Origin, ServerMetrics, ServerView};
 use protocol::Direction;
 
 const PAGE: &str = include_str!("admin.html");
@@ -296,7 +297,15 @@ fn client(client: &ClientView) -> Value {
         "name": client.name, "protocol": client.protocol, "active": client.active,
         "calls": client.calls, "failed": client.failed, "seen": client.seen.to_rfc3339(),
         "isPaused": client.is_paused, "isRevoked": client.is_revoked,
+        "hasToken": has_token(&client.principal.origin),
     })
+}
+
+/// Whether a client has a token of this service, which can be revoked: neither the operator's own nor
+/// one of an issuer.
+fn has_token(origin: &Origin) -> bool {
+    let Origin::Gateway(id) = origin else { return false };
+    id != Origin::OWNER && !id.starts_with(SIGNED_IN_PREFIX)
 }
 
 /// The newest refused calls, the newest first.
@@ -313,10 +322,17 @@ fn refusals(blocked: &[Blocked]) -> Vec<Value> {
 }
 
 fn grant(grant: &Grant) -> Value {
+    let (kind, until) = match &grant.effect {
+        GrantKind::Once { until: Some(until), .. } => ("for a time", Some(until.to_rfc3339())),
+        GrantKind::Once { session: Some(_), .. } => ("for a session", None),
+        GrantKind::Once { .. } => ("until the service ends", None),
+        GrantKind::Always => ("always", None),
+        GrantKind::Deny => ("denied", None),
+    };
     json!({
         "id": grant.id.0, "origin": grant.origin, "profile": grant.profile,
-        "scopes": grant.scopes, "tools": grant.allowed_tools, "effect": grant.effect,
-        "given": grant.given.to_rfc3339(),
+        "scopes": grant.scopes, "tools": grant.allowed_tools, "kind": kind,
+        "until": until, "given": grant.given.to_rfc3339(),
     })
 }
 

@@ -149,6 +149,8 @@ fn a_grant_is_shown_and_revoked_and_ends_at_once() {
             one["id"] == json!(id)
                 && one["origin"] == json!(client.origin)
                 && one["tools"] == json!(["greeter.greet"])
+                && one["kind"] == "for a time"
+                && one["until"].as_str().is_some_and(|until| until.starts_with("20"))
         })
     });
     let order = json!({"order": "revokeGrant", "grant": id});
