@@ -159,7 +159,7 @@ impl PublishedServer {
             .pointer("/repository/url")
             .or_else(|| server.get("websiteUrl"))
             .and_then(Value::as_str)
-            .filter(|site| !site.is_empty());
+            .filter(|site| site.starts_with("https://") || site.starts_with("http://"));
         let mut out = Self {
             name,
             version,
@@ -346,6 +346,13 @@ fn package(part: &Value, server: &str) -> Result<ServerWay, String> {
     })
 }
 
+/// Whether an image has a digest, or a tag that does not move.
+pub(crate) fn is_pinned_image(image: &str) -> bool {
+    let last = image.rsplit('/').next().unwrap_or_default();
+    let tag = last.split_once(':').map(|(_, tag)| tag);
+    image.contains("@sha256:") || tag.is_some_and(|tag| !tag.is_empty() && tag != "latest")
+}
+
 /// A container, with what its variables need and nothing of this machine.
 fn container(
     identifier: &str,
@@ -368,6 +375,11 @@ fn container(
     };
     if !is_plain(&image.replace("://", " "), "._-/:@+") {
         return Err(no_name(identifier, "an image"));
+    }
+    if !is_pinned_image(&image) {
+        return Err(format!(
+            "`identifier`: the tag of `{image:.100}` names another image each time"
+        ));
     }
     let mut args = vec![json!("run"), json!("-i"), json!("--rm")];
     for name in env.keys() {
@@ -716,6 +728,9 @@ mod tests {
             (json!({"registryType": "cargo", "identifier": "x", "version": "1"}), "`cargo`"),
             (json!({"registryType": 7}), "registryType"),
             (json!({"registryType": "oci", "identifier": "x"}), "no version"),
+            (json!({"registryType": "oci", "identifier": "x:latest"}), "another image each time"),
+            (json!({"registryType": "oci", "identifier": "h:5000/x:latest"}), "another image"),
+            (json!({"registryType": "oci", "identifier": "x:"}), "another image"),
             (json!({"registryType": "oci", "identifier": "-v=/:/host:1"}), "image"),
             (
                 json!({"registryType": "oci", "identifier": "x:1",

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::server_json::{package_way, short_server_name};
+use crate::server_json::{is_pinned_image, package_way, short_server_name};
 use crate::{Bundle, PublishedServer, ReachError, Registry, ServerCard, ServerInput, ServerWay};
 use base::{SafeText, Secret, ServerName};
 use config::{
@@ -643,9 +643,7 @@ fn fact(label: &'static str, text: &str) -> (&'static str, SafeText) {
 
 /// Refuses an image whose tag moves.
 fn pinned_image(image: &str) -> Result<(), ReachError> {
-    let last = image.rsplit('/').next().unwrap_or_default();
-    let tag = last.split_once(':').map(|(_, tag)| tag);
-    if image.contains("@sha256:") || tag.is_some_and(|tag| !tag.is_empty() && tag != "latest") {
+    if is_pinned_image(image) {
         return Ok(());
     }
     Err(ReachError(format!(
