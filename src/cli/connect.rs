@@ -54,7 +54,7 @@ pub struct ClientChoice {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["all", "project"])]
     file: Option<PathBuf>,
     /// The name of the entry in the client's file.
-    #[arg(long, value_name = "NAME", default_value = ENTRY)]
+    #[arg(long, value_name = "NAME", default_value = ENTRY, value_parser = parse_entry_name)]
     name: String,
     /// Make the change without asking.
     #[arg(long, short = 'y')]
@@ -105,6 +105,14 @@ pub struct SyncArgs {
     /// Make the changes without asking.
     #[arg(long, short = 'y')]
     yes: bool,
+}
+
+/// The name of an entry: clients show it, and make names of tools of it.
+fn parse_entry_name(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() || text.trim() != text || text.chars().any(char::is_control) {
+        return Err("a name on one line is expected, without blanks around it".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 fn parse_client(text: &str) -> Result<ImportHost, String> {
@@ -852,5 +860,13 @@ mod tests {
         }
         assert!(parse_client("cursr").is_err_and(|why| why.contains("`cursor`")));
         assert!(parse_client("").is_err());
+    }
+
+    #[test]
+    fn an_entry_has_a_name_that_can_be_shown() {
+        assert!(parse_entry_name("my deck").is_ok());
+        for odd in ["", " ", "a ", "a\nb", "a\u{1b}[2Jb"] {
+            assert!(parse_entry_name(odd).is_err(), "{odd:?}");
+        }
     }
 }
