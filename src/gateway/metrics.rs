@@ -250,6 +250,20 @@ impl Collector for ServerStates {
             let restarts = ConstCounter::new(u64::from(server.restarts));
             restarts.encode(family.encode_family(&labels)?)?;
         }
+        let persons = self.0.person_sessions();
+        if !persons.is_empty() {
+            let gauge = ConstGauge::new(0_i64);
+            let mut family = encoder.encode_descriptor(
+                "mcp_server_person_sessions",
+                "Sessions of callers who use the server as themselves",
+                None,
+                gauge.metric_type(),
+            )?;
+            for (server, count) in &persons {
+                let labels = [("server", server.as_str())];
+                ConstGauge::new(*count as i64).encode(family.encode_family(&labels)?)?;
+            }
+        }
         let gauges: [(&str, &str, Read); 2] = [
             ("mcp_server_ready", "Whether the server is ready", |server| {
                 i64::from(server.state == ServerState::Ready)

@@ -831,6 +831,13 @@ impl Host {
         self.inner.shared.slots().values().for_each(|slot| slot.persons.end(key));
     }
 
+    /// How many sessions callers have of their own, at each server that they use as themselves.
+    pub fn person_sessions(&self) -> Vec<(ServerName, usize)> {
+        let slots = self.inner.shared.slots();
+        let theirs = slots.values().filter(|slot| slot.live().config.exchange().is_some());
+        theirs.map(|slot| (slot.name.clone(), slot.persons.count())).collect()
+    }
+
     /// Ends a subscription.
     ///
     /// # Errors

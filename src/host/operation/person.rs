@@ -8,6 +8,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 
 use crate::call::CallOptions;
+use crate::server::command::Command;
 use crate::server::connect::{OpenRequest, Opened, Steps, StopPlan};
 use crate::server::context::{EVENT_CAPACITY, session_context};
 use crate::server::persons::{CallerIdentity, Person, PersonHold};
@@ -161,11 +162,15 @@ impl PersonWatch {
                 () = tokio::time::sleep_until(end) => break "the token of the caller has expired",
                 event = events.recv() => match event {
                     Some(SessionEvent::Closed(_)) | None => break "the connection was lost",
-                    // The lists are those of the entry.
+                    // The lists are those of the entry, whose own session may hear of no change
+                    // that a call of a person made. One that finds no room is the last of many.
+                    Some(SessionEvent::ListChanged(kind)) => {
+                        let slot = slot.upgrade();
+                        slot.map(|slot| slot.commands.try_send(Command::ListChanged(kind)));
+                    }
                     Some(
                         SessionEvent::FirstByte
                         | SessionEvent::Finding(_)
-                        | SessionEvent::ListChanged(_)
                         | SessionEvent::ResourceUpdated(_)
                         | SessionEvent::Renewed,
                     ) => {}

@@ -188,6 +188,8 @@ impl<'a> Actor<'a> {
                 self.closed(reason).await;
             }
             Command::TimedOut(..) | Command::Unreachable(..) => {}
+            Command::ListChanged(kind) if self.current.is_some() => self.list_changed(kind),
+            Command::ListChanged(_) => {}
             Command::Refresh(done) => self.refresh_all(done),
         }
     }

@@ -8,6 +8,7 @@ use super::lifecycle::LifecycleInput;
 use base::SafeText;
 use config::ServerConfig;
 use config::error::Error;
+use protocol::ListKind;
 
 /// Commands to an actor. Boxed in its channel, which is made for every server that is enabled.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub enum Command {
     TimedOut(u64, SafeText),
     /// A request could not reach the address of the session of this generation.
     Unreachable(u64, SafeText),
+    /// A session that is not the server's own was told that a list changed.
+    ListChanged(ListKind),
     /// Fetch the lists again; answered when they have arrived.
     Refresh(oneshot::Sender<Result<(), Error>>),
 }

@@ -125,6 +125,12 @@ impl Persons {
         Some(left)
     }
 
+    /// How many sessions are open.
+    pub fn count(&self) -> usize {
+        let open = self.open.lock();
+        open.values().filter(|person| person.session.initialized()).count()
+    }
+
     /// Ends the session of a token.
     pub fn end(&self, key: &[u8; 32]) {
         if let Some(person) = self.open.lock().remove(key) {

@@ -36,6 +36,8 @@ struct Seen {
     lifetime: u64,
     /// Tokens that the MCP server takes no longer.
     revoked: Vec<String>,
+    /// Whether the MCP server has a second tool: since a call that asked for it.
+    has_grown: bool,
 }
 
 #[derive(Clone)]
@@ -152,7 +154,13 @@ async fn message(
         if message["method"] == "initialize" {
             seen.opened.push(token.clone());
         }
-        let tools = json!([{"name": "whoami", "inputSchema": {"type": "object"}}]);
+        seen.has_grown |= message["params"]["arguments"]["grow"] == true;
+        let schema = json!({"type": "object"});
+        let mut tools = vec![json!({"name": "whoami", "inputSchema": schema})];
+        if seen.has_grown {
+            let what = "Gives money back";
+            tools.push(json!({"name": "refund", "description": what, "inputSchema": schema}));
+        }
         (tools, format!("{token} in {}", session.unwrap_or_default()))
     };
     let result = match message["method"].as_str().unwrap_or_default() {
@@ -177,6 +185,13 @@ async fn message(
         }
     };
     let number = world.seen().opened.len();
+    if message["params"]["arguments"]["grow"] == true {
+        // Told to the session that made the call, and to no other.
+        let told = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+        let stream = format!("data: {told}\n\ndata: {answer}\n\n");
+        return ([("content-type", "text/event-stream")], stream).into_response();
+    }
     let answer = axum::Json(json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
     if message["method"] == "initialize" {
         return ([("mcp-session-id", format!("s{number}-{token}"))], answer).into_response();
@@ -265,6 +280,37 @@ fn each_person_has_a_session_and_a_token_of_their_own() {
     for secret in [&persons[0].1, "alice-token-", "bob-token-", "who-the-gateway-is", "s/cret"] {
         assert!(!traffic.contains(secret) && !audit.contains(secret), "{secret}");
     }
+}
+
+#[test]
+fn a_list_that_changed_for_a_person_is_read_again_and_their_sessions_are_counted() {
+    let signer = Signer::new("one");
+    let world = World::start(&signer);
+    let service = world.service(&json!({}), &[]);
+    let owner = format!("Bearer {}", service.token);
+    let sessions = || {
+        let metrics = service.send("GET", "/metrics", &[("Authorization", &owner)], "").body;
+        let line = metrics.lines().find(|line| line.starts_with("mcp_server_person_sessions{"));
+        line.map(str::to_owned).expect("a gauge")
+    };
+    assert_eq!(sessions(), "mcp_server_person_sessions{server=\"own\"} 0");
+    let alice = world.token(&signer, "alice", &json!({}));
+    let auth = format!("Bearer {alice}");
+    let headers = [("Authorization", auth.as_str()), ("Content-Type", "application/json")];
+    // The operator's: for everyone else a new tool is held back until it was reviewed.
+    let found = || {
+        let owner = [("Authorization", owner.as_str())];
+        let found = service.send("GET", "/tools?query=money", &owner, "");
+        found.json()["tools"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(found(), 0);
+    let body = r#"{"arguments":{"grow":true}}"#;
+    let called = service.send("POST", "/tools/own__whoami/call", &headers, body);
+    assert_eq!(called.status, 200, "{called:?}");
+    assert_eq!(sessions(), "mcp_server_person_sessions{server=\"own\"} 1");
+    wait_for("the new tool in the search", Duration::from_secs(30), || {
+        (found() == 1).then_some(())
+    });
 }
 
 #[test]
