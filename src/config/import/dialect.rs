@@ -49,9 +49,13 @@ pub(super) fn convert(
     }
     // It reads `$NAME` as Gemini CLI does.
     references(if is_crush { ImportHost::GeminiCli } else { host }, &mut out);
-    let ignored: Vec<&str> = left.keys().map(String::as_str).collect();
+    // What people write for people changes nothing.
+    let quiet = ["description", "icon", "name"];
+    let ignored = left.keys().map(String::as_str).filter(|key| !quiet.contains(key));
+    let ignored: Vec<&str> = ignored.collect();
     if !ignored.is_empty() {
-        notes.push(format!("`{name}`: {} has no counterpart here", ignored.join(", ")));
+        let have = if ignored.len() > 1 { "have" } else { "has" };
+        notes.push(format!("`{name}`: {} {have} no counterpart here", ignored.join(", ")));
     }
     Some(out)
 }
