@@ -142,20 +142,25 @@ impl CheckSubject {
 
     /// Every entry of every list, in the order of the lists.
     pub fn entries(&self) -> impl Iterator<Item = ListedEntry<'_>> {
-        let lists = [
-            (ListKind::Tools, &self.tools),
-            (ListKind::Prompts, &self.prompts),
-            (ListKind::Resources, &self.resources),
-            (ListKind::ResourceTemplates, &self.templates),
-        ];
-        lists.into_iter().flat_map(|(list, all)| {
+        self.lists().flat_map(|(list, all)| {
             all.iter().map(move |raw| ListedEntry { list, raw: &raw.value })
         })
     }
 
+    fn lists(&self) -> impl Iterator<Item = (ListKind, &[Arc<WrittenValue>])> {
+        let lists = [
+            (ListKind::Tools, &*self.tools),
+            (ListKind::Prompts, &*self.prompts),
+            (ListKind::Resources, &*self.resources),
+            (ListKind::ResourceTemplates, &*self.templates),
+        ];
+        lists.into_iter()
+    }
+
     /// What it offers, in the form of the lock file.
     pub fn locked(&self) -> LockedServer {
-        let entries = self.entries().map(|entry| (entry.list, entry.raw));
+        let entries =
+            self.lists().flat_map(|(list, all)| all.iter().map(move |raw| (list, &**raw)));
         let info = self.server_info.as_deref();
         let mut locked = LockedServer::new(info, self.instructions.as_deref(), entries);
         locked.authorization = canonical_json(&self.authorization);

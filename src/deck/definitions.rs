@@ -109,7 +109,7 @@ fn locked(config: &ServerConfig) -> Option<Definitions> {
     let locked = lock.servers.get(config.name.as_str())?;
     let mut known = unlisted(locked.server_info.clone(), locked.instructions.as_deref());
     for kind in ListKind::ALL {
-        let entries = locked.list(kind).values().map(|raw| Arc::new(raw.clone().into())).collect();
+        let entries = locked.list(kind).values().map(|raw| Arc::new(raw.clone())).collect();
         let list = FetchedList { entries, ..FetchedList::default() };
         known.capabilities.replace(kind, &list, &Redactor::default());
     }

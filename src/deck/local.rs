@@ -130,7 +130,7 @@ impl Local {
                 match kind {
                     "order" => order(self, &request).await.map(WrittenValue::from),
                     "callId" => Ok(json!({ "id": self.host.next_call_id() }).into()),
-                    "call" => call(self, &request).await.map(WrittenValue::from),
+                    "call" => call(self, &request).await,
                     _ => Ok(native::reply(self, kind, &request).await),
                 }
                 .unwrap_or_else(|error| failed(&error).into())
@@ -219,11 +219,16 @@ async fn order(local: &Local, request: &Value) -> Result<Value, Error> {
 }
 
 /// Makes a call under an id that was issued before; replies `{"ended": ...}` with the outcome.
-async fn call(local: &Local, request: &Value) -> Result<Value, Error> {
+async fn call(local: &Local, request: &Value) -> Result<WrittenValue, Error> {
     let call: CallRequest = read_field(request, "request")?;
     let options = CallOptions { id: Some(read_field(request, "id")?), ..CallOptions::default() };
     let reveal = request["reveal"].as_bool().unwrap_or_default();
-    Ok(json!({ "ended": call.run(&local.host, reveal, options).await }))
+    let ended = serde_json::to_string(&call.run(&local.host, reveal, options).await);
+    let ended = ended.map_err(|error| error.to_string()).and_then(|it| WrittenValue::parse(&it));
+    let ended = ended.map_err(|why| Error::new(ErrorCode::Internal, why))?;
+    let mut reply = WrittenValue::from(json!({}));
+    reply.insert_written("ended", ended);
+    Ok(reply)
 }
 
 fn read_field<T: DeserializeOwned>(request: &Value, key: &str) -> Result<T, Error> {

@@ -7,15 +7,16 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::recording::Scan;
 use crate::written::WrittenText;
 use base::atomic::{Readers, replace};
 use base::notices::notify;
-use base::text::json;
+use base::pointer::child_pointer;
+use base::text::json::{self, WrittenValue};
 use host::{HostView, ServerView};
-use protocol::{FieldChange, ListKind, every_difference, is_set_keyword};
+use protocol::{FieldChange, ListKind, every_difference, every_written_difference, is_set_keyword};
 
 /// Name of the file beside the configuration.
 pub const LOCK_FILE: &str = "mcp.lock.json";
@@ -50,17 +51,24 @@ pub struct LockedServer {
     pub authorization: Value,
     /// Tools by name, each as it was sent.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub tools: BTreeMap<String, Value>,
+    #[schemars(with = "BTreeMap<String, Value>")]
+    pub tools: LockedList,
     /// Prompts by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub prompts: BTreeMap<String, Value>,
+    #[schemars(with = "BTreeMap<String, Value>")]
+    pub prompts: LockedList,
     /// Resources by URI.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub resources: BTreeMap<String, Value>,
+    #[schemars(with = "BTreeMap<String, Value>")]
+    pub resources: LockedList,
     /// Resource templates by URI template.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub resource_templates: BTreeMap<String, Value>,
+    #[schemars(with = "BTreeMap<String, Value>")]
+    pub resource_templates: LockedList,
 }
+
+/// The entries of a list by name or URI.
+type LockedList = BTreeMap<String, WrittenValue>;
 
 /// The part of a server that a difference is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,7 +159,7 @@ impl LockedServer {
     pub fn new<'a>(
         server_info: Option<&Value>,
         instructions: Option<&str>,
-        entries: impl Iterator<Item = (ListKind, &'a Value)>,
+        entries: impl Iterator<Item = (ListKind, &'a WrittenValue)>,
     ) -> Self {
         let mut locked = Self {
             server_info: server_info.map(canonical_json).unwrap_or_default(),
@@ -165,7 +173,7 @@ impl LockedServer {
             while list.contains_key(&id) {
                 id.push('#');
             }
-            list.insert(id, canonical_json(raw));
+            list.insert(id, canonical_entry(raw));
         }
         locked
     }
@@ -174,13 +182,13 @@ impl LockedServer {
     pub fn from_view(server: &ServerView) -> Self {
         let session = server.session.as_deref();
         let entries = ListKind::ALL.into_iter().flat_map(|kind| {
-            server.capabilities.entries(kind).into_iter().map(move |(_, raw)| (kind, &raw.value))
+            server.capabilities.entries(kind).into_iter().map(move |(_, raw)| (kind, &**raw))
         });
         let instructions = session.and_then(|session| session.instructions.as_deref());
         Self::new(session.map(|session| &*session.server_info), instructions, entries)
     }
 
-    fn list_mut(&mut self, kind: ListKind) -> &mut BTreeMap<String, Value> {
+    fn list_mut(&mut self, kind: ListKind) -> &mut LockedList {
         match kind {
             ListKind::Tools => &mut self.tools,
             ListKind::Prompts => &mut self.prompts,
@@ -189,7 +197,7 @@ impl LockedServer {
         }
     }
 
-    pub(super) const fn list(&self, kind: ListKind) -> &BTreeMap<String, Value> {
+    pub(super) const fn list(&self, kind: ListKind) -> &LockedList {
         match kind {
             ListKind::Tools => &self.tools,
             ListKind::Prompts => &self.prompts,
@@ -201,13 +209,15 @@ impl LockedServer {
     /// How `now` differs from this. The lists in `partial` are incomplete in `now`: nothing is
     /// reported as removed from them.
     pub fn drift(&self, now: &Self, partial: &[ListKind]) -> Vec<(DriftPlace, Drift)> {
-        let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::String);
+        let text = |text: &Option<String>| text.clone().map(Value::String).unwrap_or_default();
         let mut found = Vec::new();
-        let mut compare = |place: DriftPlace, before: &Value, after: &Value| {
-            let changes = every_difference(before, after);
+        let mut changed = |place: DriftPlace, changes: Vec<FieldChange>| {
             if !changes.is_empty() {
                 found.push((place, Drift::Changed(changes)));
             }
+        };
+        let mut compare = |place: DriftPlace, before: &Value, after: &Value| {
+            changed(place, every_difference(before, after));
         };
         compare(DriftPlace::Instructions, &text(&self.instructions), &text(&now.instructions));
         compare(DriftPlace::ServerInfo, &self.server_info, &now.server_info);
@@ -218,7 +228,8 @@ impl LockedServer {
         for kind in ListKind::ALL {
             for (id, new) in now.list(kind) {
                 if let Some(old) = self.list(kind).get(id) {
-                    compare(DriftPlace::Entry(kind, id.clone()), old, new);
+                    let changes = every_written_difference(old, new);
+                    changed(DriftPlace::Entry(kind, id.clone()), changes);
                 }
             }
         }
@@ -236,15 +247,16 @@ impl LockedServer {
     }
 
     /// The definition at a place.
-    pub fn get(&self, place: &DriftPlace) -> Option<Value> {
-        match place {
+    pub fn get(&self, place: &DriftPlace) -> Option<WrittenValue> {
+        let value = match place {
             DriftPlace::Instructions => self.instructions.clone().map(Value::String),
             DriftPlace::ServerInfo => Some(self.server_info.clone()).filter(|info| !info.is_null()),
             DriftPlace::Authorization => {
                 Some(self.authorization.clone()).filter(|it| !it.is_null())
             }
-            DriftPlace::Entry(kind, id) => self.list(*kind).get(id).cloned(),
-        }
+            DriftPlace::Entry(kind, id) => return self.list(*kind).get(id).cloned(),
+        };
+        value.map(WrittenValue::from)
     }
 
     /// Takes over the definition at a place from `now`.
@@ -261,6 +273,34 @@ impl LockedServer {
                 }
             }
         }
+    }
+}
+
+/// As [`canonical_json`], of an entry with numbers that a [`Value`] cannot hold.
+fn canonical_entry(entry: &WrittenValue) -> WrittenValue {
+    let elements = |all: &WrittenValue| -> Vec<WrittenValue> {
+        let count = all.as_array().map_or(0, Vec::len);
+        (0..count).map(|index| all.part(&format!("/{index}"))).collect()
+    };
+    match &entry.value {
+        value if entry.numbers.is_empty() => canonical_json(value).into(),
+        Value::Object(map) => {
+            let mut keys: Vec<&String> = map.keys().collect();
+            keys.sort();
+            let mut sorted = WrittenValue::from(Value::Object(Map::new()));
+            for key in keys {
+                let mut member = canonical_entry(&entry.part(&child_pointer("", key)));
+                if is_set_keyword(key) && member.is_array() {
+                    let mut items = elements(&member);
+                    items.sort_by_cached_key(json::compact);
+                    member = items.into_iter().collect();
+                }
+                sorted.insert_written(key, member);
+            }
+            sorted
+        }
+        Value::Array(_) => elements(entry).iter().map(canonical_entry).collect(),
+        _ => entry.clone(),
     }
 }
 
@@ -283,5 +323,44 @@ pub fn canonical_json(value: &Value) -> Value {
         }
         Value::Array(items) => Value::Array(items.iter().map(canonical_json).collect()),
         other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn locked(default: &str, items: &str) -> LockedServer {
+        let text = format!(
+            r#"{{"name":"t","inputSchema":{{"enum":[{items}],"default":{default},"x":1e3}}}}"#
+        );
+        let raw = WrittenValue::parse(&text).expect("JSON");
+        LockedServer::new(None, None, [(ListKind::Tools, &raw)].into_iter())
+    }
+
+    #[test]
+    fn numbers_are_locked_as_they_are_written_and_compared_by_their_value() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(LOCK_FILE);
+        let big = "123456789012345678901234567890";
+        let mut lock = Lock::default();
+        lock.servers.insert("s".to_owned(), locked(big, "5,1e-400"));
+        lock.write(&path).expect("written");
+        let text = std::fs::read_to_string(&path).expect("read");
+        assert!(text.contains(big) && text.contains("1e-400") && text.contains("1e3"), "{text}");
+        // Comments are allowed, as in every file that people edit.
+        std::fs::write(&path, format!("// reviewed\n{text}")).expect("written");
+        let read = Lock::read(&path).expect("whole");
+        assert_eq!(read, lock);
+        let drift = |now: &LockedServer| read.servers["s"].drift(now, &[]);
+        for same in
+            [locked(big, "1e-400,5"), locked("1.2345678901234567890123456789e29", "5,1e-400")]
+        {
+            assert_eq!(drift(&same), []);
+        }
+        for other in [locked("123456789012345678901234567891", "5,1e-400"), locked(big, "5,2e-400")]
+        {
+            assert_eq!(drift(&other).len(), 1);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Orders of a dashboard to a running configuration, local or over the socket of a service:
 //! commands to servers, calls, answers, decisions of the operator. Plain data with its execution.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{self, BoxFuture};
@@ -11,6 +12,7 @@ use super::clients::Clients;
 use super::policy::PolicyKeeper;
 use base::human::Dur;
 use base::text::SafeText;
+use base::text::json::WrittenValue;
 use base::{LogLevel, Redactor, ServerName};
 use config::RootConfig;
 use config::error::{Error, ErrorCode};
@@ -90,6 +92,9 @@ pub struct CallRequest {
     pub bypass_cache: bool,
     /// Deadline that overrides the server's.
     pub timeout: Option<Duration>,
+    /// The arguments as text, where they hold numbers that are not as their values spell them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<String>,
 }
 
 /// What is called.
@@ -271,7 +276,8 @@ impl CallRequest {
         reveal: bool,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let Self { server, target, validation, bypass_cache, timeout } = self;
+        let Self { server, target, validation, bypass_cache, timeout, written } = self;
+        let written = written.and_then(|text| WrittenValue::parse(&text).ok());
         let canonical = |name: &str| format!("{server}.{name}");
         let options = CallOptions {
             timeout,
@@ -279,6 +285,7 @@ impl CallRequest {
             validation,
             origin: Origin::Dashboard,
             server: Some(server.clone()),
+            numbers: written.map(|written| Arc::new(written.numbers)),
             ..options
         };
         let outcome = match target {

@@ -152,7 +152,12 @@ impl WrittenText {
     /// # Errors
     /// Every place where the text does not fit the JSON Schema of `T`, a line each.
     pub fn decode<T: DeserializeOwned + JsonSchema>(&self) -> Result<T, String> {
-        let value = self.whole()?;
+        let root = self.whole_root()?;
+        // As text, for values that keep their numbers as they are written.
+        if let Ok(decoded) = serde_json::from_str(&root.to_json_text()) {
+            return Ok(decoded);
+        }
+        let value = root.to_json();
         let error = match serde_json::from_value(value.clone()) {
             Ok(decoded) => return Ok(decoded),
             Err(error) => error.to_string(),

@@ -231,7 +231,7 @@ pub fn is_for_models(tool: &Value) -> bool {
 
 /// An entry in what is kept of lists, and sent to other processes: as it is, and as its text where it
 /// has numbers that a value cannot hold. Entries with that key alone have no name, and are rejected.
-mod written_entry {
+pub mod written_entry {
     use std::sync::Arc;
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
@@ -241,6 +241,8 @@ mod written_entry {
 
     const KEY: &str = "mcpdeck/json";
 
+    /// # Errors
+    /// Those of the serializer.
     pub fn serialize<S: Serializer>(entry: &Arc<WrittenValue>, to: S) -> Result<S::Ok, S::Error> {
         if entry.numbers.is_empty() {
             return entry.value.serialize(to);
@@ -249,6 +251,8 @@ mod written_entry {
         to.collect_map([(KEY, text)])
     }
 
+    /// # Errors
+    /// Those of the deserializer, and a text that is not JSON.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<WrittenValue>, D::Error> {
         let value = Value::deserialize(from)?;
         let entry = match value.as_object().and_then(|entry| entry.get(KEY)?.as_str()) {

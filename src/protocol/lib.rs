@@ -28,8 +28,9 @@ mod tap;
 mod tasks;
 mod traffic;
 
-pub use capabilities::diff::{every_difference, is_set_keyword};
+pub use capabilities::diff::{every_difference, every_written_difference, is_set_keyword};
 pub use capabilities::schema_kind;
+pub use capabilities::written_entry;
 pub use capabilities::{
     APP_MEDIA_TYPE, APP_URIS, APPS_EXTENSION, Capabilities, FetchedList, FieldChange, ListChanges,
     ListKind, Prompt, PromptArgument, RejectedEntry, Resource, Risk, Tool, ToolHints, app_of,

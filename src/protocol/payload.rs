@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::json::{self, ParseBudget};
 use super::message::tokens;
 use base::Redactor;
-use base::text::json::{WrittenNumbers, WrittenValue};
+use base::text::json::{ExactJson, WrittenNumbers, WrittenValue};
 
 /// A JSON value that came from a server. Cheap to clone; all clones share it.
 ///
@@ -23,7 +23,7 @@ use base::text::json::{WrittenNumbers, WrittenValue};
 /// (integers beyond 64 bits, more digits than a double has) are rounded in the value; serializing,
 /// displaying and [`Payload::into_written`] give them as the server wrote them.
 #[derive(Clone, Default, Deserialize)]
-#[serde(from = "Value")]
+#[serde(from = "WrittenValue")]
 pub struct Payload(Arc<RawAnswer>);
 
 #[derive(Default)]
@@ -98,6 +98,17 @@ impl Payload {
     /// The whole text, when the value is only the beginning of the answer.
     pub fn whole(&self) -> Option<&str> {
         self.0.large.as_ref().map(|large| large.text.get())
+    }
+
+    /// The numbers of the value that are written otherwise than it spells them.
+    pub fn numbers(&self) -> &WrittenNumbers {
+        &self.0.numbers
+    }
+
+    /// The value at a JSON pointer, which serializes with its numbers as the server wrote them.
+    pub fn part(&self, pointer: &str) -> Option<ExactJson<'_>> {
+        let value = self.0.value.pointer(pointer)?;
+        Some(self.0.numbers.within_part(value, pointer.to_owned()))
     }
 
     /// Whether both share the same answer, not only equal content. Constant time.
@@ -196,6 +207,13 @@ impl AsRef<Value> for Payload {
 impl From<Value> for Payload {
     fn from(value: Value) -> Self {
         Self(Arc::new(RawAnswer { value, ..RawAnswer::default() }))
+    }
+}
+
+impl From<WrittenValue> for Payload {
+    fn from(written: WrittenValue) -> Self {
+        let WrittenValue { value, numbers } = written;
+        Self(Arc::new(RawAnswer { value, numbers, large: None }))
     }
 }
 

@@ -11,7 +11,9 @@ use serde_json::{Map, Value};
 use super::draft::{draft_of, ignores_siblings};
 use super::keywords::{Holds, holds};
 use super::resolve::RefTargets;
+use super::spelling::Spellings;
 use base::pointer::child_pointer;
+use base::text::json::WrittenNumbers;
 
 bitflags::bitflags! {
     /// JSON types.
@@ -208,6 +210,7 @@ pub struct SchemaDocument {
     places: HashMap<String, SubSchema>,
     targets: RefTargets,
     note: Option<String>,
+    spellings: Arc<Spellings>,
 }
 
 /// Maximum number of sub-schemas that are parsed; places of the rest are edited as JSON.
@@ -222,7 +225,18 @@ impl SchemaDocument {
         let root = reader.read(raw, String::new(), &Arc::from(""), 0);
         let Reader { places, targets, .. } = reader;
         let note = older.map(|older| older.reason());
-        Self { root, raw: Arc::clone(raw), places, targets, note }
+        let (raw, spellings) = (Arc::clone(raw), Arc::default());
+        Self { root, raw, places, targets, note, spellings }
+    }
+
+    /// Parses a schema whose numbers are as they are written.
+    pub fn written(raw: &Arc<Value>, numbers: &WrittenNumbers) -> Self {
+        Self { spellings: Arc::new(Spellings::new(raw, numbers)), ..Self::new(raw) }
+    }
+
+    /// How its numbers are written.
+    pub const fn spellings(&self) -> &Arc<Spellings> {
+        &self.spellings
     }
 
     /// The sub-schema that the reference of `node` names, if it is within this document.

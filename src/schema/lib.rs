@@ -23,6 +23,7 @@ mod outline;
 mod provider;
 mod resolve;
 mod seed;
+mod spelling;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -39,6 +40,7 @@ pub use merge::{Conj, Merged, Union, fits, merge, same};
 pub use outline::{Outline, OutlineProperty};
 pub use provider::{SchemaForm, ToolFormat};
 pub use seed::{Defaults, constants, empty, seed, strip_secrets};
+pub use spelling::Spellings;
 pub use validate::{Validator, schema_problems};
 pub use verdict::{Formats, SchemaLimits, SchemaProblem, SchemaProblemKind, SchemaVerdict};
 pub use words::{

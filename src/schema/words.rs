@@ -10,7 +10,6 @@ use super::document::{Schema, SchemaDocument, SubSchema, Types};
 use super::merge::{Conj, Merged};
 use super::outline::{Outline, way_types, way_values};
 use base::pointer::unescaped;
-use base::text::json::plain;
 
 /// Maximum number of parameters of a signature.
 const MAX_PARAMETERS: usize = 24;
@@ -51,7 +50,10 @@ impl Parameter<'_> {
     /// The words it may have, when they are listed or boolean.
     pub fn choices(&self) -> Vec<String> {
         match self.outline.values() {
-            Some(values) => values.into_iter().map(plain).collect(),
+            Some(values) => {
+                let spellings = self.outline.document().spellings();
+                values.into_iter().map(|value| spellings.plain(value)).collect()
+            }
             None if self.outline.types() == ["boolean"] => {
                 ["true", "false"].map(str::to_owned).to_vec()
             }
@@ -179,8 +181,9 @@ fn way_words(
     if let Some(values) = way_values(way) {
         let word = |value: &Value| match (value, style) {
             (Value::Null, _) => TypeWord::Null,
-            (_, TypeStyle::Signature) => TypeWord::Listed(value.to_string()),
-            (_, TypeStyle::Words) => TypeWord::Listed(plain(value)),
+            (Value::String(text), TypeStyle::Words) => TypeWord::Listed(text.clone()),
+            (Value::String(_), TypeStyle::Signature) => TypeWord::Listed(value.to_string()),
+            _ => TypeWord::Listed(document.spellings().plain(value)),
         };
         let null = way.is_nullable().then_some(TypeWord::Null);
         return values.iter().map(word).chain(null).collect();
@@ -305,7 +308,9 @@ impl SchemaTree {
 }
 
 fn line(depth: usize, name: String, required: bool, outline: &Outline<'_>) -> SchemaLine {
-    let fact = |key: &'static str| Some((key, plain(outline.first(|node| node.value(key))?)));
+    let spellings = outline.document().spellings();
+    let fact =
+        |key: &'static str| Some((key, spellings.plain(outline.first(|node| node.value(key))?)));
     SchemaLine {
         depth,
         name,
@@ -331,13 +336,13 @@ pub fn variant_title(
         property.only().filter(|_| discriminator.is_none_or(|d| d == name))
     });
     if let Some(tag) = tag {
-        return plain(tag);
+        return document.spellings().plain(tag);
     }
     if let Some(name) = node.reference().and_then(|r| r.rsplit('/').next()) {
         return unescaped(name);
     }
     if let Some(fixed) = shape.value("const") {
-        return plain(fixed);
+        return document.spellings().plain(fixed);
     }
     let names: Vec<&str> =
         shape.named("properties").map(|(name, _)| name.as_str()).take(3).collect();

@@ -9,6 +9,8 @@ use crate::parts::scroll_bar;
 use crate::pen::{Pen, width};
 use crate::prelude::*;
 use crate::search::contains;
+use base::pointer::child_pointer;
+use base::text::json::{NO_NUMBERS, WrittenNumbers, WrittenValue};
 use serde_json::Value;
 
 /// One line: pieces with their roles.
@@ -20,6 +22,32 @@ pub struct Doc {
     lines: Vec<DocLine>,
     width: u16,
     cut: bool,
+}
+
+/// A part of a JSON value in a text.
+struct DocJson<'a> {
+    key: Option<&'a str>,
+    value: &'a Value,
+    comma: &'static str,
+    /// The numbers of the whole, as they are written.
+    numbers: &'a WrittenNumbers,
+    /// JSON pointer of the part, if there are such numbers.
+    place: String,
+}
+
+impl<'a> DocJson<'a> {
+    const fn whole(value: &'a Value, numbers: &'a WrittenNumbers) -> Self {
+        Self { key: None, value, comma: "", numbers, place: String::new() }
+    }
+
+    fn child(&self, n: usize, key: Option<&'a str>, value: &'a Value, comma: &'static str) -> Self {
+        let place = match key {
+            _ if self.numbers.is_empty() => String::new(),
+            Some(key) => child_pointer(&self.place, key),
+            None => format!("{}/{n}", self.place),
+        };
+        Self { key, value, comma, numbers: self.numbers, place }
+    }
 }
 
 impl Doc {
@@ -153,14 +181,21 @@ impl Doc {
 
     /// A JSON value, indented and coloured by kind.
     pub fn json(&mut self, indent: u16, value: &Value) -> &mut Self {
-        self.json_value(usize::from(indent), None, value, "");
+        self.json_value(usize::from(indent), &DocJson::whole(value, &NO_NUMBERS));
         self
     }
 
-    fn json_value(&mut self, indent: usize, key: Option<&str>, value: &Value, comma: &'static str) {
+    /// As [`Doc::json`], with the numbers as they are written.
+    pub fn written(&mut self, indent: u16, value: &WrittenValue) -> &mut Self {
+        self.json_value(usize::from(indent), &DocJson::whole(&value.value, &value.numbers));
+        self
+    }
+
+    fn json_value(&mut self, indent: usize, part: &DocJson<'_>) {
         if self.cut {
             return;
         }
+        let DocJson { key, value, comma, .. } = *part;
         let mut line: DocLine = vec![(blanks(indent as u16), Role::Text)];
         if let Some(key) = key {
             line.push((Ink::line(&Value::from(key).to_string()), Role::JsonKey));
@@ -173,13 +208,14 @@ impl Doc {
             Value::Array(items) if !items.is_empty() => {
                 ("[", "]", items.iter().map(|item| (None, item)).collect())
             }
-            scalar => return self.json_scalar(line, scalar, comma),
+            _ => return self.json_scalar(line, part),
         };
         line.push((ink!("{}", open), Role::Muted));
         self.line(line);
         let last = items.len() - 1;
         for (n, (key, item)) in items.into_iter().enumerate() {
-            self.json_value(indent + 2, key, item, if n < last { "," } else { "" });
+            let comma = if n < last { "," } else { "" };
+            self.json_value(indent + 2, &part.child(n, key, item, comma));
         }
         self.line(vec![
             (blanks(indent as u16), Role::Text),
@@ -187,13 +223,15 @@ impl Doc {
         ]);
     }
 
-    fn json_scalar(&mut self, line: DocLine, value: &Value, comma: &'static str) {
+    fn json_scalar(&mut self, line: DocLine, part: &DocJson<'_>) {
+        let DocJson { value, comma, .. } = *part;
         let role = match value {
             Value::String(_) => Role::JsonString,
             Value::Number(_) => Role::JsonNumber,
             _ => Role::JsonLiteral,
         };
-        let text = Ink::line(&value.to_string());
+        let written = value.as_number().and_then(|it| part.numbers.written(&part.place, it));
+        let text = Ink::line(&written.map_or_else(|| value.to_string(), str::to_owned));
         let used: u16 = line.iter().map(|(piece, _)| width(piece)).sum();
         let room = self.width.saturating_sub(used + 1).max(12);
         self.hanging(line, (text.as_str(), role), room, (ink!("{}", comma), Role::Muted));

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::message::{CallToken, Message};
 use base::text::SafeText;
+use base::text::json::WrittenValue;
 use config::error::{Error, ErrorCode};
 use deck::{CallRequest, Order};
 use host::CallOutcome;
@@ -41,13 +42,13 @@ impl SocketLine {
     }
 
     /// Sends a request; returns the reply, or the error it carries.
-    async fn reply(&mut self, request: &Value) -> Result<Value, Error> {
+    async fn reply(&mut self, request: &Value) -> Result<WrittenValue, Error> {
         let reply = async {
             self.write(request).await?;
             self.read().await
         };
         let reply = reply.await.map_err(|error| lost(&error))?;
-        let reply: Value = serde_json::from_str(&reply).map_err(|error| lost(&error.into()))?;
+        let reply = WrittenValue::parse(&reply).map_err(|error| lost(&io::Error::other(error)))?;
         match reply.pointer("/error/message").and_then(Value::as_str) {
             Some(why) => {
                 let error = Error::new(ErrorCode::Internal, SafeText::line(why).as_str());
@@ -98,12 +99,12 @@ impl AttachedSocket {
         messages: &mpsc::Sender<Message>,
     ) -> Result<CallOutcome, Error> {
         let mut line = self.line().await?;
-        let id = line.reply(&json!({"type": "callId"})).await?["id"].take();
+        let id = line.reply(&json!({"type": "callId"})).await?["id"].clone();
         let began = serde_json::from_value(id.clone()).map_err(|error| lost(&error.into()))?;
         let _ = messages.send(Message::CallBegan(token, began)).await;
         let call = json!({"type": "call", "id": id, "request": request, "reveal": reveal});
-        let ended = line.reply(&call).await?["ended"].take();
-        serde_json::from_value(ended).map_err(|error| lost(&error.into()))?
+        let ended = line.reply(&call).await?.part("/ended").to_string();
+        serde_json::from_str(&ended).map_err(|error| lost(&error.into()))?
     }
 
     async fn line(&self) -> Result<SocketLine, Error> {

@@ -7,6 +7,7 @@ use crate::chat::port::ChatCommand;
 use crate::find::SearchFields;
 use crate::prelude::*;
 use base::LogLevel;
+use base::text::json::WrittenValue;
 use deck::Order;
 use host::{RuleKind, SessionRule};
 use protocol::ListKind;
@@ -99,7 +100,7 @@ pub struct SharedMessage {
     /// The whole message.
     pub body: String,
     /// The request that it is, or answers, unless that is not whole any more.
-    pub request: Option<Value>,
+    pub request: Option<WrittenValue>,
     /// Which messages are meant by all of them.
     pub all: Ink,
 }

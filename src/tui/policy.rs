@@ -102,8 +102,8 @@ impl PolicyScreen {
                             Drift::Changed(changes) => changes,
                             Drift::Added | Drift::Removed => vec![FieldChange {
                                 pointer: String::new(),
-                                before: before.get(&place),
-                                after: now.get(&place),
+                                before: before.get(&place).map(|it| it.value),
+                                after: now.get(&place).map(|it| it.value),
                             }],
                         };
                         Differs::new(server.name.to_string(), place, changes)

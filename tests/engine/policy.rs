@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpdeck::base::Timestamp;
+use mcpdeck::base::text::json::WrittenValue;
 use mcpdeck::host::Origin;
 use mcpdeck::host::*;
 use mcpdeck::protocol::ToolHints;
@@ -166,7 +167,7 @@ fn a_deny_wins_over_every_grant_and_rule() {
 
 #[test]
 fn allowed_always_holds_for_what_it_was_given_for() {
-    let digest = |text: &str| Digest::of_value(&json!({"description": text}));
+    let digest = |text: &str| Digest::of_value(&json!({"description": text}).into());
     let mut always = grant(1, &[], &["s.*"], GrantKind::Always);
     let about =
         ServerDigests { command: Digest::of_text("run s"), instructions: Digest::of_text("") };
@@ -393,6 +394,10 @@ fn capabilities(tools: &[&str]) -> mcpdeck::protocol::Capabilities {
 fn definition(name: &str, description: &str) -> Definition {
     let value = json!({"name": name, "description": description, "inputSchema":
         {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}});
+    defined(name, value.into())
+}
+
+fn defined(name: &str, value: WrittenValue) -> Definition {
     Definition { name: name.to_owned(), digest: Digest::of_value(&value), value: Arc::new(value) }
 }
 
@@ -445,8 +450,49 @@ fn a_changed_or_new_tool_is_held_alone_until_it_is_accepted() {
 }
 
 #[test]
+fn numbers_that_a_double_cannot_tell_apart_are_different_definitions() {
+    let with = |default: &str, items: &str| {
+        let text = format!(
+            r#"{{"name":"t","inputSchema":{{"properties":{{"n":{{"default":{default}}},"e":{{"enum":[{items}]}}}}}}}}"#
+        );
+        defined("t", WrittenValue::parse(&text).unwrap())
+    };
+    let (big, odd) = ("123456789012345678901234567890", "1e400, 5, 1e-400");
+    let mut pins = Pins { enforced: true, ..Pins::default() };
+    let reviewed = with(big, odd);
+    assert!(pins.observe("s", Digest::default(), "", std::slice::from_ref(&reviewed)));
+    // As a file keeps them.
+    let stored = serde_json::to_string(&pins).unwrap();
+    let mut pins: Pins = serde_json::from_str(&stored).unwrap();
+    pins.enforced = true;
+    let spelled = [
+        with(big, "5, 1e-400, 1e400"),
+        with("1.2345678901234567890123456789e29", odd),
+        with(big, "10e399, 5, 0.1e-399"),
+    ];
+    for same in &spelled {
+        assert_eq!(held(&pins, same, ""), None, "{same:?}");
+    }
+    let other = [
+        (with("123456789012345678901234567891", odd), "/inputSchema/properties/n/default"),
+        (with(big, "1e401, 5, 1e-400"), "/inputSchema/properties/e/enum"),
+        (with(big, "1e400, 5, 2e-400"), "/inputSchema/properties/e/enum"),
+    ];
+    for (now, place) in &other {
+        assert_eq!(held(&pins, now, ""), Some(HeldReason::Changed), "{now:?}");
+        let review = pins.review("s", "", std::slice::from_ref(now));
+        let places: Vec<_> = review[0].changes.iter().map(|it| it.pointer.as_str()).collect();
+        assert_eq!(places, [*place], "{review:?}");
+    }
+    let changes = pins.review("s", "", &[other[0].0.clone()]).remove(0).changes;
+    let told = (changes[0].before.clone(), changes[0].after.clone());
+    assert_eq!(told, (Some(json!(big)), Some(json!("123456789012345678901234567891"))));
+}
+
+#[test]
 fn the_order_of_a_set_is_no_difference_and_its_shape_is() {
-    let of = |required: Value| Digest::of_value(&json!({"inputSchema": {"required": required}}));
+    let of =
+        |required: Value| Digest::of_value(&json!({"inputSchema": {"required": required}}).into());
     assert_eq!(of(json!(["a", "b"])), of(json!(["b", "a"])));
     assert_ne!(of(json!(["a"])), of(json!("a")));
     assert_ne!(of(json!([])), of(json!(["a"])));

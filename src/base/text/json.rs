@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::ops::{Bound, Deref};
 use std::sync::LazyLock;
 
@@ -129,7 +129,7 @@ fn is_lossy(token: &str) -> bool {
 ///
 /// It dereferences to the value, and serializes with its numbers as they were written. Serialize it
 /// as text: `json!` and `to_value` make a value again, which cannot hold them.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenValue {
     /// The value, its numbers rounded.
     pub value: Value,
@@ -148,6 +148,12 @@ impl Deref for WrittenValue {
 
     fn deref(&self) -> &Value {
         &self.value
+    }
+}
+
+impl fmt::Display for WrittenValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -239,6 +245,8 @@ impl PartialEq for WrittenNumbers {
     }
 }
 
+impl Eq for WrittenNumbers {}
+
 impl WrittenNumbers {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
@@ -259,7 +267,12 @@ impl WrittenNumbers {
 
     /// Something that serializes as `value` with these numbers in their places.
     pub const fn within<'a>(&'a self, value: &'a Value) -> ExactJson<'a> {
-        ExactJson { part: JsonPart::Any(value), numbers: self, pointer: String::new() }
+        self.within_part(value, String::new())
+    }
+
+    /// As [`WrittenNumbers::within`], for a part of the value, at this JSON pointer of it.
+    pub const fn within_part<'a>(&'a self, part: &'a Value, pointer: String) -> ExactJson<'a> {
+        ExactJson { part: JsonPart::Any(part), numbers: self, pointer }
     }
 
     /// As [`WrittenNumbers::within`], for the members of an object.
@@ -282,6 +295,20 @@ impl WrittenNumbers {
     fn beginning_with(&self, begin: &str) -> impl Iterator<Item = (&String, &Box<RawValue>)> {
         let later = (Bound::Included(begin), Bound::Unbounded);
         self.0.range::<str, _>(later).take_while(move |(place, _)| place.starts_with(begin))
+    }
+
+    /// The number at a place as it is written, if `number` is what parsing made of it.
+    pub fn written(&self, pointer: &str, number: &Number) -> Option<&str> {
+        let raw = self.0.get(pointer)?.get();
+        // Not one that was put in its place since.
+        (rounded(raw).as_ref() == Some(number)).then_some(raw)
+    }
+
+    /// Those that parsing rounds, without those that it only spells otherwise.
+    #[must_use]
+    pub fn only_rounded(&self) -> Self {
+        let rounded = self.0.iter().filter(|(_, raw)| is_lossy(raw.get()));
+        Self(rounded.map(|(place, raw)| (place.clone(), raw.clone())).collect())
     }
 
     /// The numbers, each with the JSON pointer of its place.
@@ -382,11 +409,12 @@ impl Serialize for ExactJson<'_> {
                     .enumerate()
                     .map(|(index, value)| child(value, format!("{}/{index}", self.pointer))),
             ),
-            JsonPart::Any(Value::Number(number)) => match self.numbers.0.get(&self.pointer) {
-                // Not one that was put in its place since.
-                Some(raw) if rounded(raw.get()).as_ref() == Some(number) => raw.serialize(to),
-                _ => number.serialize(to),
-            },
+            JsonPart::Any(Value::Number(number)) => {
+                match self.numbers.written(&self.pointer, number) {
+                    Some(_) => self.numbers.0.get(&self.pointer).serialize(to),
+                    None => number.serialize(to),
+                }
+            }
             JsonPart::Any(other) => other.serialize(to),
         }
     }
@@ -421,6 +449,25 @@ pub fn within_range(text: &str) -> Cow<'_, str> {
 /// Whether a number is written out differently from how it was written.
 fn is_changed(token: &str) -> bool {
     serde_json::from_str::<Number>(token).map_or(true, |number| number.to_string() != token)
+}
+
+/// A number, as it is written, in the one form that all spellings of its value share: `1e3` and
+/// `1000.0` are both `1e3`.
+pub fn exact_form(token: &str) -> String {
+    let (mantissa, exponent) = token.split_once(['e', 'E']).unwrap_or((token, "0"));
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let significant = digits.trim_end_matches('0');
+    let (shift, zeros) = (fraction.len() as i64, (digits.len() - significant.len()) as i64);
+    let significant = significant.trim_start_matches('0');
+    let exponent = exponent.parse::<i64>().ok().and_then(|it| it.checked_add(zeros - shift));
+    match exponent {
+        _ if significant.is_empty() => "0".to_owned(),
+        Some(exponent) => format!("{sign}{significant}e{exponent}"),
+        // Nobody writes the value of such an exponent in another way.
+        None => token.to_owned(),
+    }
 }
 
 /// Whether a number, as it is written, is an integer: `1.0` and `1e3` are some too (JSON Schema
@@ -471,6 +518,24 @@ mod tests {
         assert!(!text.chars().any(|c| c.is_control() || unsafe_to_print(c)), "{text:?}");
         let back: serde_json::Value = serde_json::from_str(&text).expect("valid JSON");
         assert_eq!(back[nasty][0], nasty);
+    }
+
+    #[test]
+    fn every_spelling_of_a_number_has_one_exact_form() {
+        for spellings in [
+            &["1e3", "1000", "1000.0", "0.1E+4", "10e2"][..],
+            &["-123456789012345678901234567890", "-1.2345678901234567890123456789e29"],
+            &["0", "-0", "0.000", "0e999999999999999999999"],
+            &["1e400", "10e399"],
+            &["1e-400", "0.001e-397"],
+        ] {
+            let forms: std::collections::BTreeSet<_> =
+                spellings.iter().map(|it| exact_form(it)).collect();
+            assert_eq!(forms.len(), 1, "{forms:?}");
+        }
+        assert_ne!(exact_form("1e400"), exact_form("1e401"));
+        assert_ne!(exact_form("1"), exact_form("-1"));
+        assert_ne!(exact_form("1e99999999999999999999"), exact_form("1e99999999999999999998"));
     }
 
     #[test]

@@ -12,8 +12,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::policy::principal::{PolicyTarget, ServerDigests, TargetKind};
 use base::file::hex;
+use base::pointer::child_pointer;
+use base::text::json::{WrittenNumbers, WrittenValue, exact_form};
 use config::{ServerConfig, TransportConfig};
-use protocol::{FieldChange, every_difference, is_set_keyword};
+use protocol::{FieldChange, every_difference, every_written_difference, is_set_keyword};
 
 /// SHA-256 of a definition in canonical JSON, of a command line, or of a text.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,10 +27,11 @@ impl Digest {
         Self(Sha256::digest(text.as_bytes()).into())
     }
 
-    /// The digest of a JSON value, independent of whitespace and of the order of keys and sets.
-    pub fn of_value(value: &Value) -> Self {
+    /// The digest of a JSON value, independent of whitespace, of the order of keys and sets, and of
+    /// how numbers are spelled; two numbers that a double cannot tell apart are different.
+    pub fn of_value(written: &WrittenValue) -> Self {
         let mut hasher = Sha256::new();
-        feed(value, &mut hasher);
+        feed(&written.value, "", &written.numbers.only_rounded(), &mut hasher);
         Self(hasher.finalize().into())
     }
 
@@ -56,7 +59,12 @@ impl Digest {
     }
 }
 
-fn feed(value: &Value, hasher: &mut Sha256) {
+/// Feeds the value at a place; `numbers` are those that it does not hold.
+fn feed(value: &Value, place: &str, numbers: &WrittenNumbers, hasher: &mut Sha256) {
+    let below = |key: &str| match numbers.is_empty() {
+        true => String::new(),
+        false => child_pointer(place, key),
+    };
     match value {
         Value::Object(object) => {
             let mut keys: Vec<&String> = object.keys().collect();
@@ -65,13 +73,27 @@ fn feed(value: &Value, hasher: &mut Sha256) {
             for key in keys {
                 hasher.update(Value::String(key.clone()).to_string());
                 hasher.update(b":");
+                let place = below(key);
                 match &object[key] {
                     Value::Array(items) if is_set_keyword(key) => {
-                        let mut items = items.clone();
-                        items.sort_by_cached_key(Value::to_string);
-                        feed(&Value::Array(items), hasher);
+                        let place = |index: usize| match numbers.is_empty() {
+                            true => String::new(),
+                            false => format!("{place}/{index}"),
+                        };
+                        let mut items: Vec<_> = items.iter().enumerate().collect();
+                        items.sort_by_cached_key(|(index, item)| {
+                            let number = item.as_number();
+                            let exact = number.and_then(|it| numbers.written(&place(*index), it));
+                            (item.to_string(), exact.map(exact_form))
+                        });
+                        hasher.update(b"[");
+                        for (index, item) in items {
+                            feed(item, &place(index), numbers, hasher);
+                            hasher.update(b",");
+                        }
+                        hasher.update(b"]");
                     }
-                    value => feed(value, hasher),
+                    value => feed(value, &place, numbers, hasher),
                 }
                 hasher.update(b",");
             }
@@ -79,12 +101,16 @@ fn feed(value: &Value, hasher: &mut Sha256) {
         }
         Value::Array(items) => {
             hasher.update(b"[");
-            for item in items {
-                feed(item, hasher);
+            for (index, item) in items.iter().enumerate() {
+                feed(item, &below(&index.to_string()), numbers, hasher);
                 hasher.update(b",");
             }
             hasher.update(b"]");
         }
+        Value::Number(number) => match numbers.written(place, number) {
+            Some(written) => hasher.update(exact_form(written)),
+            None => hasher.update(number.to_string()),
+        },
         scalar => hasher.update(scalar.to_string()),
     }
 }
@@ -120,7 +146,7 @@ pub struct Definition {
     /// Its digest.
     pub digest: Digest,
     /// The complete definition.
-    pub value: Arc<Value>,
+    pub value: Arc<WrittenValue>,
 }
 
 /// Why an item is held.
@@ -192,7 +218,8 @@ pub struct PinnedTool {
     /// Digest of the reviewed definition.
     pub digest: Digest,
     /// The reviewed definition.
-    pub definition: Arc<Value>,
+    #[serde(with = "protocol::written_entry")]
+    pub definition: Arc<WrittenValue>,
     /// Digests of later definitions, newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<Digest>,
@@ -341,7 +368,7 @@ impl Pins {
         let names: HashSet<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         let gone = pinned.tools.iter().filter(|(name, _)| !names.contains(name.as_str()));
         let gone: Vec<_> = gone.map(|(name, was)| (name, words(&was.definition))).collect();
-        let mut pairs = MAX_COMPARED_PAIRS;
+        let (mut pairs, nothing) = (MAX_COMPARED_PAIRS, WrittenValue::default());
         for tool in tools {
             let known = pinned.tools.get(&tool.name);
             let why = match known {
@@ -359,8 +386,8 @@ impl Pins {
                     best.filter(|(score, _)| *score >= MIN_SIMILARITY).map(|(_, n)| n.clone());
             }
             let before = known.or_else(|| pinned.tools.get(renamed_from.as_ref()?));
-            let before = before.map_or(&Value::Null, |was| &*was.definition);
-            let changes = every_difference(before, &tool.value);
+            let before = before.map_or(&nothing, |was| &*was.definition);
+            let changes = every_written_difference(before, &tool.value);
             out.push(held(Some(&tool.name), why, tool.digest, changes, renamed_from));
         }
         out

@@ -256,7 +256,7 @@ impl CheckPoint {
         let seen = self.seen(slot, &live);
         let tools = seen.capabilities.tools.iter().filter_map(|tool| {
             let digest = *seen.tools.get(&tool.name)?;
-            let (name, value) = (tool.name.to_string(), Arc::new(tool.raw.value.clone()));
+            let (name, value) = (tool.name.to_string(), Arc::clone(&tool.raw));
             Some(Definition { name, digest, value })
         });
         (seen.about.clone(), instructions(&live), tools.collect())

@@ -1,6 +1,6 @@
 //! Differences between two versions of the lists: by entry, then by field.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::{Capabilities, FieldChange, ListChanges, ListKind};
 use base::SafeText;
-use base::pointer::child_pointer;
+use base::pointer::{self, child_pointer};
 use base::text::inspect::{hidden, instructions, urls};
-use base::text::json::WrittenValue;
+use base::text::json::{WrittenValue, exact_form};
 
 /// Most differing fields listed for one entry; the rest is summarised in one change at its root.
 pub const MAX_FIELDS: usize = 64;
@@ -102,8 +102,8 @@ type EntriesByName<'a> = [(&'a Arc<str>, &'a Arc<WrittenValue>)];
 
 /// The fields in which two JSON values differ, by JSON pointer (RFC 6901), at most
 /// [`MAX_FIELDS`] of them.
-pub fn differences(before: &Value, after: &Value) -> Vec<FieldChange> {
-    let mut fields = every_difference(before, after);
+pub fn differences(before: &WrittenValue, after: &WrittenValue) -> Vec<FieldChange> {
+    let mut fields = every_written_difference(before, after);
     if fields.len() > MAX_FIELDS {
         let rest = fields.len() - MAX_FIELDS;
         fields.truncate(MAX_FIELDS);
@@ -125,6 +125,41 @@ pub fn every_difference(before: &Value, after: &Value) -> Vec<FieldChange> {
     for field in fields.iter_mut().filter(|field| field.pointer.is_empty()) {
         field.before.take_if(|value| value.is_null());
         field.after.take_if(|value| value.is_null());
+    }
+    fields
+}
+
+/// As [`every_difference`], of values whose numbers are as they are written: two that differ only
+/// beyond what a [`Value`] holds differ. Such a number stands in the change as text.
+pub fn every_written_difference(before: &WrittenValue, after: &WrittenValue) -> Vec<FieldChange> {
+    let mut fields = every_difference(before, after);
+    let (old, new) = (before.numbers.only_rounded(), after.numbers.only_rounded());
+    let places: BTreeSet<&str> = old.iter().chain(new.iter()).map(|(place, _)| place).collect();
+    for place in places {
+        let (parent, _) = pointer::split(place).unwrap_or_default();
+        let in_set = is_set_keyword(parent.rsplit('/').next().unwrap_or_default());
+        let at = if in_set { parent } else { place };
+        if fields.iter().any(|field| pointer::is_within(at, &field.pointer)) {
+            continue;
+        }
+        let (Some(was), Some(is)) = (before.pointer(at), after.pointer(at)) else { continue };
+        let [mut was, mut is] = [(&old, was), (&new, is)].map(|(numbers, value)| {
+            let items = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+            let text = |(index, item): (usize, &Value)| {
+                let place = if in_set { format!("{at}/{index}") } else { at.to_owned() };
+                let written = item.as_number().and_then(|it| numbers.written(&place, it));
+                written.map_or_else(|| item.to_string(), str::to_owned)
+            };
+            items.iter().enumerate().map(text).collect::<Vec<_>>()
+        });
+        let exact = |all: &[String]| all.iter().map(|it| exact_form(it)).collect::<HashSet<_>>();
+        let (was_exact, is_exact) = (exact(&was), exact(&is));
+        if was_exact != is_exact {
+            was.retain(|it| !is_exact.contains(&exact_form(it)));
+            is.retain(|it| !was_exact.contains(&exact_form(it)));
+            let [before, after] = [was, is].map(|all| Some(Value::String(all.join(", "))));
+            fields.push(FieldChange { pointer: at.to_owned(), before, after });
+        }
     }
     fields
 }
@@ -349,7 +384,7 @@ mod tests {
     fn differences_point_at_the_deepest_field_that_differs() {
         let before = json!({"s": {"a/b": [1, 2], "gone": 1}, "list": [1]});
         let after = json!({"s": {"a/b": [1, 3], "new": null}, "list": [1, 2]});
-        let found: Vec<_> = differences(&before, &after)
+        let found: Vec<_> = differences(&before.into(), &after.into())
             .into_iter()
             .map(|f| (f.pointer, f.before, f.after))
             .collect();
@@ -366,14 +401,17 @@ mod tests {
 
     #[test]
     fn a_rewritten_entry_is_reported_in_bounded_space() {
-        let wide = |n: usize| Value::Object((0..n).map(|k| (k.to_string(), json!(n))).collect());
+        let wide = |n: usize| -> WrittenValue {
+            (0..n).map(|k| (k.to_string(), json!(n))).collect::<Value>().into()
+        };
         assert_eq!(differences(&wide(5_000), &wide(5_001)).len(), MAX_FIELDS + 1);
     }
 
     #[test]
     fn lists_of_any_length_are_compared_in_one_pass() {
         let names: Vec<Value> = (0..40_000).map(|n| json!(n.to_string())).collect();
-        let schema = |names: Vec<Value>| json!({"inputSchema": {"enum": names}});
+        let schema =
+            |names: Vec<Value>| WrittenValue::from(json!({"inputSchema": {"enum": names}}));
         let turned = names.iter().rev().cloned().collect();
         let longer = names.iter().rev().cloned().chain([json!("new")]).collect();
         let began = std::time::Instant::now();

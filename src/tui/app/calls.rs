@@ -12,6 +12,7 @@ use crate::pick::{CallPick, Choice, Pick};
 use crate::prelude::*;
 use crate::result::ResultView;
 use base::logs::{LogRecord, LogSource};
+use base::text::json::WrittenValue;
 use config::error::Error;
 use deck::{History, ResourceUpdates, SavedCall, SavedCalls, SavedTarget};
 use host::{
@@ -352,10 +353,16 @@ pub(super) fn request_of_call(call: CallId, view: &HostView) -> Option<&Approval
 
 /// What a request on the wire calls, with its arguments; a method that has no form of its own is a
 /// request as such.
-pub(super) fn called(view: &ServerView, request: &Value) -> Option<(CallSubject, Value)> {
-    let params = request.get("params").cloned().unwrap_or_default();
+pub(super) fn called(
+    view: &ServerView,
+    request: &WrittenValue,
+) -> Option<(CallSubject, WrittenValue)> {
+    let params = request.part("/params");
     let text = |key: &str| params.get(key).and_then(Value::as_str);
-    let arguments = || params.get("arguments").cloned().unwrap_or_else(|| json!({}));
+    let arguments = || match params.get("arguments") {
+        Some(_) => params.part("/arguments"),
+        None => json!({}).into(),
+    };
     let method = request.get("method").and_then(Value::as_str)?;
     let offered = match method {
         "tools/call" => subject_of(view, ListKind::Tools, text("name")?),
@@ -363,7 +370,11 @@ pub(super) fn called(view: &ServerView, request: &Value) -> Option<(CallSubject,
         "resources/read" => Some(resource_of(view, text("uri")?)),
         _ => None,
     };
-    let plain = || (request_of(view), json!({"method": method, "params": params}));
+    let plain = || {
+        let mut plain = WrittenValue::from(json!({"method": method}));
+        plain.insert_written("params", params.clone());
+        (request_of(view), plain)
+    };
     Some(offered.map_or_else(plain, |subject| (subject, arguments())))
 }
 

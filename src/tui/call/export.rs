@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::subject::{CallSubject, SubjectKind};
+use base::text::json::WrittenValue;
 use base::text::quoted;
 use host::Validation;
 
@@ -64,7 +65,7 @@ impl Export {
 pub struct WrittenCall<'a> {
     /// The subject of the call.
     pub subject: &'a CallSubject,
-    pub arguments: &'a Value,
+    pub arguments: &'a WrittenValue,
     /// The expanded template, or the URI of a resource.
     pub uri: &'a str,
     /// Whether validation is enforced or bypassed.
@@ -80,7 +81,7 @@ pub struct SharedResult {
     pub ending: String,
     /// The error, if there is no result.
     pub error: Option<String>,
-    pub result: Option<Value>,
+    pub result: Option<WrittenValue>,
 }
 
 /// Longest text of a block on a page, in bytes.
@@ -88,7 +89,7 @@ const MAX_BLOCK_BYTES: usize = 4 << 20;
 
 /// One HTML page with a call and its result. It loads nothing, and nothing on it runs.
 pub fn page(call: &WrittenCall<'_>, shared: &SharedResult) -> String {
-    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
+    let pretty = |value: &WrittenValue| serde_json::to_string_pretty(value).unwrap_or_default();
     let title = escaped(&call.subject.canonical());
     let mut body = format!("<h1>{title}</h1>\n<p>{}</p>\n", escaped(&shared.ending));
     let mut section = |heading: &str, text: &str| {
@@ -99,17 +100,18 @@ pub fn page(call: &WrittenCall<'_>, shared: &SharedResult) -> String {
         section("Error", error);
     }
     let blocks = shared.result.as_ref().and_then(|result| result.get("content")?.as_array());
-    for block in blocks.into_iter().flatten() {
+    for (index, block) in blocks.into_iter().flatten().enumerate() {
+        let whole = || shared.result.as_ref().map(|it| it.part(&format!("/content/{index}")));
         match block.get("text").and_then(Value::as_str) {
             Some(text) => section("Result", text),
-            None => section("Result", &pretty(block)),
+            None => section("Result", &pretty(&whole().unwrap_or_default())),
         }
     }
     match &shared.result {
         Some(result) if blocks.is_none() => section("Result", &pretty(result)),
         Some(result) => {
-            if let Some(structured) = result.get("structuredContent") {
-                section("Structured result", &pretty(structured));
+            if result.get("structuredContent").is_some() {
+                section("Structured result", &pretty(&result.part("/structuredContent")));
             }
         }
         None => {}
@@ -172,21 +174,28 @@ impl Default for Start {
 
 impl WrittenCall<'_> {
     fn json_rpc(&self) -> String {
-        let named = || json!({"name": &*self.subject.wire, "arguments": self.arguments});
-        let (method, params) = match self.subject.kind {
-            SubjectKind::Tool => ("tools/call", named()),
-            SubjectKind::Prompt => ("prompts/get", named()),
-            SubjectKind::Request => {
-                let mut request = json!({"jsonrpc": "2.0", "id": 1});
-                request["method"] = self.arguments["method"].clone();
-                if let Some(params) = self.arguments.get("params") {
-                    request["params"] = params.clone();
-                }
-                return request.to_string();
-            }
-            _ => ("resources/read", json!({"uri": self.uri})),
+        let mut request = WrittenValue::from(json!({"jsonrpc": "2.0", "id": 1}));
+        let named = || {
+            let mut named = WrittenValue::from(json!({"name": &*self.subject.wire}));
+            named.insert_written("arguments", self.arguments.clone());
+            named
         };
-        json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
+        let (method, params) = match self.subject.kind {
+            SubjectKind::Tool => (json!("tools/call"), Some(named())),
+            SubjectKind::Prompt => (json!("prompts/get"), Some(named())),
+            SubjectKind::Request => {
+                let params = self.arguments.get("params").map(|_| self.arguments.part("/params"));
+                (self.arguments["method"].clone(), params)
+            }
+            SubjectKind::Template | SubjectKind::Resource => {
+                (json!("resources/read"), Some(json!({"uri": self.uri}).into()))
+            }
+        };
+        request.insert("method", method);
+        if let Some(params) = params {
+            request.insert_written("params", params);
+        }
+        request.to_string()
     }
 
     /// A program that starts the server or connects to it, and makes the call.
@@ -284,7 +293,8 @@ impl WrittenCall<'_> {
                 match self.arguments["method"].as_str() {
                     Some(method) if self.subject.kind == SubjectKind::Request => {
                         words.push(method.to_owned());
-                        words.extend(self.arguments.get("params").map(ToString::to_string));
+                        let params = self.arguments.get("params");
+                        words.extend(params.map(|_| self.arguments.part("/params").to_string()));
                     }
                     _ => words.push(self.uri.to_owned()),
                 }
@@ -335,7 +345,7 @@ impl WrittenCall<'_> {
 }
 
 /// The JSON of a value as a Rust raw string literal.
-fn raw_string(value: &Value) -> String {
+fn raw_string(value: &WrittenValue) -> String {
     let json = serde_json::to_string_pretty(value).unwrap_or_default();
     let mut fence = String::new();
     while json.contains(&format!("\"{fence}")) {
@@ -350,7 +360,7 @@ mod tests {
 
     #[test]
     fn json_ends_no_raw_string_that_holds_it() {
-        assert_eq!(raw_string(&json!({})), "r\"{}\"");
-        assert_eq!(raw_string(&json!("a\"#b")), "r##\"\"a\\\"#b\"\"##");
+        assert_eq!(raw_string(&json!({}).into()), "r\"{}\"");
+        assert_eq!(raw_string(&json!("a\"#b").into()), "r##\"\"a\\\"#b\"\"##");
     }
 }

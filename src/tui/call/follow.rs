@@ -88,8 +88,8 @@ impl CallScreen {
         if !parts.is_empty() {
             self.changed = Some((self.now, parts.join(", ")));
         }
-        if *subject.schema != *self.subject.schema {
-            self.form.redefine(&subject.schema);
+        if *subject.schema != *self.subject.schema || subject.numbers != self.subject.numbers {
+            self.form.redefine(subject.document());
         }
         self.form.keep_within(schema_limits(&subject.limits));
         self.subject = subject;

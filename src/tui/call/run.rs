@@ -3,6 +3,7 @@
 use crate::call::export::SharedResult;
 use crate::prelude::*;
 use crate::result::ResultView;
+use base::text::json::WrittenValue;
 use config::ContentLimits;
 use config::error::{Error, ErrorCode, Violation};
 use host::{AnswerSource, CallOutcome, CallView};
@@ -351,7 +352,10 @@ impl CallRun {
             RunState::Failed(error) => Some(error.message.clone()),
             RunState::Running { .. } | RunState::Answered { .. } => None,
         };
-        let result = self.result().map(|result| (**result).clone());
+        let result = self.result().map(|result| WrittenValue {
+            value: (**result).clone(),
+            numbers: result.numbers().clone(),
+        });
         SharedResult { ending, error, result }
     }
 

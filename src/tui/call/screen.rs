@@ -93,7 +93,7 @@ const MAX_ENDED_RUNS: usize = 20;
 impl CallScreen {
     /// Creates the screen of `subject`, restoring a draft saved by an earlier run.
     pub fn new(subject: CallSubject, history: &History, now: Timestamp) -> Self {
-        let mut form = FormState::new(&subject.schema, Defaults::Required);
+        let mut form = FormState::of_document(subject.document(), Defaults::Required);
         form.keep_within(schema_limits(&subject.limits));
         let key = subject.key();
         let drafted = history.draft(&key).cloned();
@@ -299,6 +299,12 @@ impl CallScreen {
         timeout: Option<Duration>,
     ) -> Effect {
         let wire = self.subject.wire.to_string();
+        let spelled = self.form.spelled(arguments.clone());
+        let sent = match self.subject.kind {
+            SubjectKind::Request => spelled.part("/params"),
+            _ => spelled,
+        };
+        let written = (!sent.numbers.is_empty()).then(|| sent.to_string());
         let target = match self.subject.kind {
             SubjectKind::Tool => CallTarget::Tool(wire, arguments),
             SubjectKind::Prompt => CallTarget::Prompt(wire, arguments),
@@ -312,7 +318,8 @@ impl CallScreen {
         };
         let server = self.subject.server.clone();
         // Manual calls always bypass the cache.
-        let request = CallRequest { server, target, validation, bypass_cache: true, timeout };
+        let bypass_cache = true;
+        let request = CallRequest { server, target, validation, bypass_cache, timeout, written };
         Effect::Call(self.token(CallPurpose::Run(run)), request)
     }
 
@@ -468,6 +475,7 @@ impl CallScreen {
             validation: Validation::Enforce,
             bypass_cache: false,
             timeout: Some(Duration::from_secs(5)),
+            written: None,
         };
         out.effect(Effect::Call(self.token(CallPurpose::Completion(ticket)), request));
     }
@@ -690,7 +698,7 @@ impl CallScreen {
         way.text(&WrittenCall {
             subject: &self.subject,
             uri: &self.subject.expanded(&arguments).unwrap_or_default(),
-            arguments: &arguments,
+            arguments: &self.form.spelled(arguments.clone()),
             validation: if forced { Validation::Force } else { Validation::Enforce },
             origin: &self.origin,
         })
@@ -703,7 +711,7 @@ impl CallScreen {
         let written = WrittenCall {
             subject: &self.subject,
             uri: &self.subject.expanded(&arguments).unwrap_or_default(),
-            arguments: &arguments,
+            arguments: &self.form.spelled(arguments.clone()),
             validation: if run.forced { Validation::Force } else { Validation::Enforce },
             origin: &self.origin,
         };

@@ -5,6 +5,7 @@ use serde_json::{Map, json};
 
 use super::template;
 use crate::prelude::*;
+use base::text::json::WrittenNumbers;
 use config::ContentLimits;
 use protocol::{Prompt, Resource, Tool};
 use schema::{Outline, SchemaDocument};
@@ -48,6 +49,8 @@ pub struct CallSubject {
     pub manner: &'static str,
     /// Schema of the form.
     pub schema: Arc<Value>,
+    /// The numbers of the schema as its server writes them.
+    pub numbers: WrittenNumbers,
     /// Size of the definition in bytes, for the estimate of its context cost.
     pub bytes: usize,
     /// Limits for content sent by its server.
@@ -65,6 +68,7 @@ impl CallSubject {
             description: tool.description.clone(),
             manner: tool.hints.manner(),
             schema: Arc::clone(&tool.input_schema),
+            numbers: tool.raw.numbers.below("/inputSchema"),
             has_app: tool.app().is_some(),
             bytes: tool.raw.to_string().len(),
             ..Self::bare(server, SubjectKind::Tool, &tool.name, &tool.label)
@@ -211,6 +215,11 @@ impl CallSubject {
             }
             SubjectKind::Request => format!("request:{}", self.server),
         }
+    }
+
+    /// The schema of the form.
+    pub fn document(&self) -> SchemaDocument {
+        SchemaDocument::written(&self.schema, &self.numbers)
     }
 
     /// The label of the submit line.

@@ -12,6 +12,7 @@ use super::export::{Export, ExportOrigin, Start, WrittenCall};
 use super::screen::CallScreen;
 use super::subject::{CallSubject, SubjectKind};
 use super::template::{expand, variables};
+use crate::action::Action;
 use crate::effect::{CallRequest, CallTarget, Effect};
 use crate::intent::Intent;
 use crate::keymap::Keymap;
@@ -19,6 +20,7 @@ use crate::message::{CallPurpose, CallToken};
 use crate::pane::{NoticeText, Out};
 use crate::pick::{CallPick, Choice, LinePrompt};
 use crate::prelude::Role;
+use base::text::json::{WrittenNumbers, WrittenValue};
 use base::text::{SafeText, quoted};
 use base::{ServerName, Timestamp};
 use config::error::{Error, ErrorCode};
@@ -37,6 +39,7 @@ fn subject(kind: SubjectKind, wire: &str, schema: Value) -> CallSubject {
         description: Some(SafeText::line("Create several new entities")),
         manner: "additive",
         schema: Arc::new(schema),
+        numbers: WrittenNumbers::default(),
         bytes: 1_240,
         has_app: false,
         limits: config::ContentLimits::default(),
@@ -147,6 +150,58 @@ fn completion(asked: &[Intent]) -> (Value, u64) {
         ))) => (params.clone(), *ticket),
         other => panic!("{other:?}"),
     }
+}
+
+/// A tool whose schema holds numbers that a double does not.
+fn exact_tool() -> CallScreen {
+    let text = r#"{"type":"object","required":["big","way"],"properties":{
+        "big":{"type":"integer","default":123456789012345678901234567890},
+        "way":{"enum":[1e3,1e-400]},
+        "far":{"type":"number","default":1e400},
+        "n":{"type":"number"}}}"#;
+    let WrittenValue { value, numbers } = WrittenValue::parse(text).expect("JSON");
+    let subject = CallSubject { numbers, ..subject(SubjectKind::Tool, "add", value) };
+    CallScreen::new(subject, &History::default(), Timestamp(1_000_000))
+}
+
+fn written_of(intents: &[Intent]) -> Option<String> {
+    intents.iter().find_map(|intent| match intent {
+        Intent::Perform(Effect::Call(_, request)) => request.written.clone(),
+        _ => None,
+    })
+}
+
+#[test]
+fn numbers_of_a_schema_and_typed_ones_are_shown_and_sent_as_they_are_written() {
+    let mut screen = exact_tool();
+    let shown = drawn(&mut screen, 120, 20);
+    for number in ["123456789012345678901234567890", "1e3", "1e-400", "default 1e400"] {
+        assert!(shown.contains(number), "{number}: {shown}");
+    }
+    screen.form.select_place("/way");
+    let way = screen.form.cursor();
+    screen.form.step(way, 1);
+    screen.form.step(way, 1);
+    screen.form.select_place("/n");
+    press(&mut screen, "2.50e1");
+    let sent = r#"{"big":123456789012345678901234567890,"way":1e-400,"n":2.50e1}"#;
+    let intents = intents_of(|out| screen.apply(Action::Send, out));
+    assert_eq!(written_of(&intents).as_deref(), Some(sent));
+    // The same by JSON, by hand, and made again.
+    let pick = CallPick::Export(Export::Arguments);
+    let copied = format!("{:?}", intents_of(|out| screen.picked(pick, out)));
+    assert!(copied.contains("2.50e1") && copied.contains("34567890,"), "{copied}");
+    let again = format!("{{\"way\": 1e3, \"big\": {}}}", "123456789012345678901234567890");
+    screen.form.enter_json();
+    screen.form.replace_text(&again);
+    assert!(!screen.form.has_broken_json(), "{}", screen.form.json_text());
+    assert!(screen.form.json_text().contains("34567890"), "{}", screen.form.json_text());
+    let intents = intents_of(|out| screen.apply(Action::Send, out));
+    let sent = r#"{"way":1e3,"big":123456789012345678901234567890}"#;
+    assert_eq!(written_of(&intents).as_deref(), Some(sent));
+    // What nobody can keep is refused rather than rounded.
+    screen.form.replace_text("{\"big\": 123456789012345678901234567891}");
+    assert!(screen.form.has_broken_json());
 }
 
 #[test]
@@ -313,7 +368,7 @@ fn a_call_is_saved_and_copied_as_others_would_make_it() {
     let intents = intents_of(|out| screen.picked(pick, out));
     let expected = r#"mcpdeck call memory.add '{"t":"it'\''s"}'"#;
     assert_eq!(intents, [Intent::Perform(Effect::Copy(expected.to_owned()))]);
-    let arguments = json!({"t": 1});
+    let arguments = json!({"t": 1}).into();
     let written = WrittenCall {
         subject: &screen.subject,
         arguments: &arguments,

@@ -12,7 +12,6 @@ use crate::widget::doc::wrap;
 use crate::widget::text_input::draw_area;
 use crate::widget::{Pen, json_line};
 use base::pointer;
-use base::text::json::plain;
 use schema::Types;
 
 pub use terminal::look::Styles;
@@ -188,7 +187,7 @@ fn draw_json(state: &FormState, look: &Styles, ruled: bool, area: Rect, buf: &mu
         return draw_area(&editor.area, body, buf);
     }
     let shown = match json {
-        JsonView::Closed => pretty(Some(&state.without_secrets(state.arguments()))),
+        JsonView::Closed => pretty(Some(&state.spelled(state.without_secrets(state.arguments())))),
         JsonView::Open | JsonView::Focused => state.json_text(),
     };
     for (i, line) in shown.lines().take(usize::from(body.height)).enumerate() {
@@ -573,7 +572,7 @@ pub(super) fn ghost(row: &FormRow, edits: Edits) -> String {
 
 fn placeholder(field: &Field) -> String {
     match (field.default(), field.example()) {
-        (Some(default), _) => cut(&format!("default {}", plain(default))),
+        (Some(default), _) => cut(&format!("default {}", field.spellings.plain(default))),
         (None, Some(example)) => cut(&format!("e.g. {example}")),
         _ => String::new(),
     }
@@ -612,7 +611,7 @@ pub(super) fn shown(
                     (look.sign("••••••••", "********").to_owned(), look.muted)
                 }
                 Some(draft) => (draft.text.clone(), look.error),
-                None => field_text(field, value, look),
+                None => field_text(field, value, state.written_at(&row.pointer), look),
             }
         }
     }
@@ -621,10 +620,16 @@ pub(super) fn shown(
 /// The name that the schema gives to a value of a choice, or the value itself.
 fn named(field: &Field, options: &[Value], value: &Value) -> String {
     let name = field.named(options).find(|(option, _)| *option == value).and_then(|(_, name)| name);
-    name.map_or_else(|| plain(value), str::to_owned)
+    name.map_or_else(|| field.spellings.plain(value), str::to_owned)
 }
 
-fn field_text(field: &Field, value: Option<&Value>, look: &Styles) -> (String, Style) {
+/// `written` is the value of a number as it was typed.
+fn field_text(
+    field: &Field,
+    value: Option<&Value>,
+    written: Option<&str>,
+    look: &Styles,
+) -> (String, Style) {
     let Some(value) = value else {
         let hint = placeholder(field);
         let text =
@@ -652,7 +657,10 @@ fn field_text(field: &Field, value: Option<&Value>, look: &Styles) -> (String, S
             (format!("{sign}{on}"), look.text)
         }
         (_, Value::String(text)) => (text.clone(), look.text),
-        (_, other) => (other.to_string(), look.text),
+        (_, other) => {
+            let spelled = || field.spellings.plain(other);
+            (written.map_or_else(spelled, str::to_owned), look.text)
+        }
     }
 }
 
@@ -676,7 +684,9 @@ pub fn hint(field: &Field, example: Option<String>) -> String {
         FieldKind::Bool => parts.push("yes/no".to_owned()),
         FieldKind::Choice(options) => parts.push(choices("one of", field, options)),
         FieldKind::MultiChoice(options) => parts.push(choices("any of", field, options)),
-        FieldKind::Const(value) => parts.push(cut(&format!("always {}", plain(value)))),
+        FieldKind::Const(value) => {
+            parts.push(cut(&format!("always {}", field.spellings.plain(value))))
+        }
         FieldKind::Object { .. } => parts.push("object".to_owned()),
         FieldKind::Array { .. } => parts.push("list".to_owned()),
         FieldKind::Json(None) => parts.push("any JSON".to_owned()),
@@ -712,7 +722,7 @@ fn choices(of: &str, field: &Field, options: &[Value]) -> String {
     let mut all = String::new();
     for (option, name) in field.named(options) {
         all += if all.is_empty() { "" } else { ", " };
-        all += &name.map_or_else(|| plain(option), str::to_owned);
+        all += &name.map_or_else(|| field.spellings.plain(option), str::to_owned);
         if all.len() > 60 {
             return format!("{of} {}", options.len());
         }

@@ -7,7 +7,8 @@ use crate::find;
 use crate::form::row::FieldKind;
 use crate::prelude::*;
 pub use crate::widget::text_input::{edit, text_area as area};
-pub use base::text::json::exact;
+use base::text::json::{WrittenValue, exact};
+use schema::Spellings;
 
 /// What a line editor edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +75,24 @@ pub(super) fn length(area: &TextArea<'static>) -> usize {
     area.lines().iter().map(|line| line.len() + 1).sum()
 }
 
+/// Parses JSON. A number that could not be kept as typed is an error, unless the schema holds it: then
+/// it is known how it is written.
+pub(super) fn typed_value(text: &str, known: &Spellings) -> Result<WrittenValue, String> {
+    let parsed = WrittenValue::parse(text)?;
+    let is_known = |(place, written): (&str, &str)| {
+        let number = parsed.pointer(place).and_then(Value::as_number);
+        number.and_then(|number| known.written(number)) == Some(written)
+    };
+    if parsed.numbers.only_rounded().iter().all(is_known) {
+        return Ok(parsed);
+    }
+    exact(text).map(WrittenValue::from)
+}
+
 /// Parses a JSON number; one that could not be sent as typed is an error.
-pub(super) fn number(text: &str) -> Result<Value, String> {
-    match exact(text) {
-        Ok(value @ Value::Number(_)) => Ok(value),
+pub(super) fn number(text: &str, known: &Spellings) -> Result<WrittenValue, String> {
+    match typed_value(text, known) {
+        Ok(number) if number.is_number() => Ok(number),
         Err(message) if message.contains("exactly") => Err(message),
         Err(message) if message.contains("out of range") => {
             Err("too large to be sent as a number".to_owned())
@@ -106,7 +121,8 @@ impl Popup {
 }
 
 /// The initial text for editing a field; `None` if it is not edited as text.
-pub(super) fn text_of(kind: &FieldKind, value: Option<&Value>) -> Option<String> {
+pub(super) fn text_of(kind: &FieldKind, written: Option<&WrittenValue>) -> Option<String> {
+    let value = written.map(|written| &written.value);
     Some(match (kind, value) {
         // Null is shown as a placeholder, so that typing replaces it.
         (
@@ -114,8 +130,8 @@ pub(super) fn text_of(kind: &FieldKind, value: Option<&Value>) -> Option<String>
             None | Some(Value::Null),
         ) => String::new(),
         (FieldKind::Text { .. }, Some(Value::String(text))) => text.clone(),
-        (FieldKind::Number, Some(Value::Number(n))) => n.to_string(),
-        (FieldKind::Json(_), Some(value)) => serde_json::to_string_pretty(value).ok()?,
+        (FieldKind::Number, Some(Value::Number(_))) => serde_json::to_string(&written?).ok()?,
+        (FieldKind::Json(_), Some(_)) => serde_json::to_string_pretty(&written?).ok()?,
         _ => return None,
     })
 }
@@ -136,13 +152,13 @@ pub enum JsonView {
 const MAX_JSON_BYTES: usize = 1 << 20;
 
 /// The JSON text of a value, empty if it is unset; `None` if it is too large to be edited.
-pub(super) fn editable(value: Option<&Value>) -> Option<String> {
+pub(super) fn editable(value: Option<&WrittenValue>) -> Option<String> {
     let Some(value) = value else { return Some(String::new()) };
     let (text, is_cut) = crate::result::content::pretty(value, MAX_JSON_BYTES);
     (!is_cut).then_some(text)
 }
 
 /// The JSON text of a value; a note if it is too large.
-pub fn pretty(value: Option<&Value>) -> String {
+pub fn pretty(value: Option<&WrittenValue>) -> String {
     editable(value).unwrap_or_else(|| "more than 1 MiB: too large to edit here".to_owned())
 }

@@ -8,16 +8,15 @@ use ratatui_textarea::CursorMove;
 use crate::form::check::HalfTyped;
 use crate::form::draw::{FormSpot, hit};
 use crate::form::editor::{
-    Edits, JsonView, LineEditor, Popup, area, edit, editable, exact, insert, length, number,
-    rewrite, text_of,
+    Edits, JsonView, LineEditor, Popup, area, edit, editable, insert, length, number, rewrite,
+    text_of, typed_value,
 };
 use crate::form::row::{Field, FieldKind, FormRow, RowKind};
 use crate::form::state::FormState;
 use crate::keymap::KeyScope;
 use crate::prelude::*;
 use base::pointer;
-use base::text::json::plain;
-use base::text::json::weigh;
+use base::text::json::{WrittenValue, weigh};
 
 /// Texts of at most this many lines are shown without paging.
 const PAGE_LINES: usize = 8;
@@ -54,7 +53,7 @@ impl FormState {
     pub(super) fn focus(&mut self) {
         if self.json == JsonView::Focused {
             let broken = self.broken_json().map(|broken| broken.text.clone());
-            if let Some(text) = broken.or_else(|| editable(self.value.as_ref())) {
+            if let Some(text) = broken.or_else(|| editable(self.written().as_ref())) {
                 let area = area(&text);
                 self.editor = Some(LineEditor { pointer: String::new(), edits: Edits::Json, area });
                 return;
@@ -72,9 +71,10 @@ impl FormState {
     fn editor_of(&self, row: &FormRow) -> Option<LineEditor> {
         let (edits, text) = match &row.kind {
             RowKind::AddKey => (Edits::NewKey, Some(String::new())),
-            RowKind::Field { field, .. } => {
-                (Edits::from_kind(&field.kind)?, text_of(&field.kind, self.at(&row.pointer)))
-            }
+            RowKind::Field { field, .. } => (
+                Edits::from_kind(&field.kind)?,
+                text_of(&field.kind, self.part(&row.pointer).as_ref()),
+            ),
             _ => return None,
         };
         let draft = self.drafts.get(&row.pointer).map(|draft| draft.text.clone());
@@ -270,13 +270,13 @@ impl FormState {
             self.remember_typing(at);
         }
         match edits {
-            Edits::Text | Edits::Lines => self.take_value(at, Value::String(text)),
+            Edits::Text | Edits::Lines => self.take_value(at, Value::String(text).into()),
             Edits::Number | Edits::Json if text.trim().is_empty() => self.take_nothing(at),
             Edits::Number => match self.number_at(at, text.trim()) {
                 Ok(number) => self.take_value(at, number),
                 Err(message) => self.take_draft(at, text, message),
             },
-            Edits::Json => match exact(&text) {
+            Edits::Json => match typed_value(&text, self.document.spellings()) {
                 Ok(value) => self.take_value(at, value),
                 Err(message) => self.take_draft(at, text, message),
             },
@@ -285,10 +285,13 @@ impl FormState {
     }
 
     /// Parses a number typed at a place. An integer must be written as one, because it is sent as
-    /// it is written.
-    fn number_at(&self, at: &str, text: &str) -> Result<Value, String> {
-        let number = number(text)?;
+    /// it is written; one of the schema is as its author writes it.
+    fn number_at(&self, at: &str, text: &str) -> Result<WrittenValue, String> {
+        let spellings = self.document.spellings();
+        let number = number(text, spellings)?;
+        let of_schema = number.as_number().and_then(|number| spellings.written(number));
         match self.field_at(at) {
+            Some(_) if of_schema == Some(text) => Ok(number),
             Some(field) if field.merged.integer && number.is_f64() => {
                 Err("an integer: write it without `-0`, a decimal point or an exponent".to_owned())
             }
@@ -296,7 +299,9 @@ impl FormState {
         }
     }
 
-    fn take_value(&mut self, at: &str, value: Value) {
+    fn take_value(&mut self, at: &str, written: WrittenValue) {
+        let WrittenValue { value, numbers } = written;
+        self.numbers.put(at, numbers);
         self.drafts.remove(at);
         self.begin_above(at);
         if self.at(at) != Some(&value) && !pointer::set(&mut self.value, at, value) {
@@ -325,7 +330,8 @@ impl FormState {
 
     /// Handles pasted text: a whole JSON object fills the form, anything else is typed.
     pub fn paste(&mut self, text: &str) {
-        let object = exact(text.trim()).ok().filter(Value::is_object);
+        let written = typed_value(text.trim(), self.document.spellings()).ok();
+        let object = written.filter(|written| written.is_object());
         let known = |value: &Value| {
             let root = &self.document.root;
             value.as_object().is_some_and(|map| {
@@ -335,8 +341,9 @@ impl FormState {
         };
         let into_json = self.editor.as_ref().is_some_and(|e| e.edits == Edits::Json);
         match object.filter(|o| !into_json && known(o)) {
-            Some(object) => {
-                self.set_value(Some(object));
+            Some(WrittenValue { value, numbers }) => {
+                self.set_value(Some(value));
+                self.numbers = numbers;
                 self.focus();
             }
             None => self.insert(text),
@@ -399,9 +406,9 @@ impl FormState {
         }
         let row = self.current()?;
         let field = row.field()?;
-        Some(match self.at(&row.pointer) {
-            Some(Value::String(text)) => (text.clone(), ".txt"),
-            Some(value) => (serde_json::to_string_pretty(value).ok()?, ".json"),
+        Some(match self.part(&row.pointer) {
+            Some(WrittenValue { value: Value::String(text), .. }) => (text, ".txt"),
+            Some(value) => (serde_json::to_string_pretty(&value).ok()?, ".json"),
             None if matches!(field.kind, FieldKind::Text { .. }) => (String::new(), ".txt"),
             None => (String::new(), ".json"),
         })
@@ -427,9 +434,12 @@ impl FormState {
         let Some(row) = self.current() else { return };
         let Some(field) = row.field() else { return };
         let (at, is_text) = (row.pointer.clone(), matches!(field.kind, FieldKind::Text { .. }));
-        match exact(text) {
+        match typed_value(text, self.document.spellings()) {
             _ if is_text => _ = self.set(&at, Value::String(text.to_owned())),
-            Ok(value) => _ = self.set(&at, value),
+            Ok(WrittenValue { value, numbers }) => {
+                self.numbers.put(&at, numbers);
+                self.set(&at, value);
+            }
             // Text of an editor must not be lost for a typing error.
             Err(_) => {
                 self.decide(&at).as_json = true;
@@ -447,7 +457,7 @@ impl FormState {
             (RowKind::Choice { titles, active, .. }, _) => (titles.clone(), *active),
             (RowKind::Field { field, .. }, Some((options, _))) => {
                 let entry = |(option, name): (&Value, Option<&str>)| {
-                    let raw = plain(option);
+                    let raw = field.spellings.plain(option);
                     match name {
                         Some(name) if name != raw => SafeText::line(&format!("{name}  ({raw})")),
                         _ => SafeText::line(&raw),

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::prelude::*;
 use base::pointer::child_pointer;
-use base::text::json::plain;
 use schema::{
-    Conj, Merged, Schema, SchemaDocument, SubSchema, Types, example_of_format, example_of_pattern,
-    merge, type_words, variant_title,
+    Conj, Merged, Schema, SchemaDocument, Spellings, SubSchema, Types, example_of_format,
+    example_of_pattern, merge, type_words, variant_title,
 };
 
 /// Maximum number of members of one container that get rows; the rest is edited as JSON.
@@ -402,6 +401,8 @@ pub struct Field {
     pub merged: Merged,
     /// Sub-schemas that may have names for the values of a choice.
     naming: Vec<SubSchema>,
+    /// How the numbers of the schema are written.
+    pub spellings: Arc<Spellings>,
 }
 
 impl Field {
@@ -418,7 +419,8 @@ impl Field {
             FieldKind::Choice(_) => merged.nodes.clone(),
             _ => Vec::new(),
         };
-        Self { kind, nullable, merged, naming }
+        let spellings = Arc::clone(document.spellings());
+        Self { kind, nullable, merged, naming, spellings }
     }
 
     /// Why the place fell back to typed JSON, if it did.
@@ -446,6 +448,7 @@ impl Field {
 
     /// An example of a value: the schema's own, or one made from its pattern or format.
     pub fn example(&self) -> Option<String> {
+        let plain = |value: &Value| self.spellings.plain(value);
         let first = |node: &Schema| node.value("examples")?.get(0).map(plain);
         let written = self.merged.nodes.iter().find_map(|node| first(node));
         let single = || self.merged.first(|node| node.value("example")).map(plain);

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::form::check::{CheckJob, CheckResult, Checks, HalfTyped, Problem, Weight, collect};
-use crate::form::editor::{Edits, JsonView, LineEditor, Popup, exact, pretty};
+use crate::form::editor::{Edits, JsonView, LineEditor, Popup, pretty, typed_value};
 use crate::form::row::{self, Decisions, Field, FieldDecision, FieldKind, FormRow, RowKind};
 use base::pointer;
 use base::text::SafeText;
-use base::text::json::{plain as plain_text, weigh};
+use base::text::json::{WrittenNumbers, WrittenValue, plain as plain_text, weigh};
 use deck::FormDraft;
 use schema::{
     Defaults, SchemaDocument, SchemaLimits, SchemaProblem, SchemaVerdict, constants, seed,
@@ -41,6 +41,9 @@ pub(super) struct LastTime {
 pub struct FormState {
     pub(crate) document: Arc<SchemaDocument>,
     pub(super) value: Option<Value>,
+    /// Numbers as they were typed, by the places where that was; moved elsewhere, they are spelled as
+    /// the value spells them.
+    pub(super) numbers: WrittenNumbers,
     pub(super) drafts: BTreeMap<String, HalfTyped>,
     pub(super) decisions: Decisions,
     pub(super) rows: Vec<FormRow>,
@@ -71,7 +74,12 @@ const MAX_UNDO_BYTES: usize = 1 << 20;
 impl FormState {
     /// Creates a form for `schema`, starting with required values.
     pub fn new(schema: &Arc<Value>, defaults: Defaults) -> Self {
-        let document = Arc::new(SchemaDocument::new(schema));
+        Self::of_document(SchemaDocument::new(schema), defaults)
+    }
+
+    /// As [`FormState::new`], for a schema that has been read.
+    pub fn of_document(document: SchemaDocument, defaults: Defaults) -> Self {
+        let document = Arc::new(document);
         let value = seed(&document, &[Arc::clone(&document.root)], defaults);
         let seeded = value.clone();
         Self { seeded, ..Self::build(document, value) }
@@ -205,6 +213,42 @@ impl FormState {
         self.value.as_ref()?.pointer(pointer)
     }
 
+    /// How the number at a place was typed, if it was and its value spells it otherwise.
+    pub(super) fn written_at(&self, place: &str) -> Option<&str> {
+        self.numbers.written(place, self.at(place)?.as_number()?)
+    }
+
+    /// A value of this form, or a part of it that stands at the same place, with its numbers as they
+    /// were typed, or as its schema writes them.
+    pub fn spelled(&self, value: Value) -> WrittenValue {
+        let mut spelled = self.document.spellings().spelled(&value);
+        for (place, _) in self.numbers.iter() {
+            let number = value.pointer(place).and_then(Value::as_number);
+            if number.is_some_and(|number| self.numbers.written(place, number).is_some()) {
+                spelled.numbers.put(place, self.numbers.below(place));
+            }
+        }
+        spelled
+    }
+
+    /// The current value as it is to be written; `None` if nothing is set.
+    pub(super) fn written(&self) -> Option<WrittenValue> {
+        self.value.clone().map(|value| self.spelled(value))
+    }
+
+    /// The value at a place as it is to be written, if it is set.
+    pub(super) fn part(&self, place: &str) -> Option<WrittenValue> {
+        let value = self.at(place)?.clone();
+        let mut part = self.document.spellings().spelled(&value);
+        for (inner, _) in self.numbers.below(place).iter() {
+            let at = format!("{place}{inner}");
+            if self.written_at(&at).is_some() {
+                part.numbers.put(inner, self.numbers.below(&at));
+            }
+        }
+        Some(part)
+    }
+
     /// The arguments to send: an object even when nothing is set.
     pub fn arguments(&self) -> Value {
         self.value.clone().unwrap_or_else(|| Value::Object(Map::new()))
@@ -290,13 +334,14 @@ impl FormState {
     }
 
     /// Replaces the schema; the value, half-typed text and the place of the cursor stay.
-    pub fn redefine(&mut self, schema: &Arc<Value>) {
+    pub fn redefine(&mut self, document: SchemaDocument) {
         let (typed, json, old) = (self.half_typed(), self.json, self.editor.take());
         let here = self.current().map(|row| row.pointer.clone());
         let had_rows = !self.rows.is_empty();
         let (last, seeded) = (std::mem::take(&mut self.last), self.seeded.take());
-        let new = Self::with_value(schema, self.value.take());
-        *self = Self { now: self.now, last, seeded, ..new };
+        let (value, numbers) = (self.value.take(), std::mem::take(&mut self.numbers));
+        let new = Self::build(Arc::new(document), value);
+        *self = Self { now: self.now, last, seeded, numbers, ..new };
         self.type_again(typed);
         match here {
             Some(at) => self.select_place(&at),
@@ -498,16 +543,25 @@ impl FormState {
 
     /// The whole value as JSON, or the text being typed in its place.
     pub fn json_text(&self) -> String {
-        self.broken_json().map_or_else(|| pretty(self.value.as_ref()), |json| json.text.clone())
+        let whole = || pretty(self.written().as_ref());
+        self.broken_json().map_or_else(whole, |json| json.text.clone())
     }
 
     /// Applies the whole value typed as JSON.
     pub(super) fn take_json(&mut self, text: String) {
         let editor = self.editor.take();
         self.drafts.remove("");
-        let parsed = if text.trim().is_empty() { Ok(None) } else { exact(&text).map(Some) };
+        let spellings = self.document.spellings();
+        let parsed = match text.trim().is_empty() {
+            true => Ok(None),
+            false => typed_value(&text, spellings).map(Some),
+        };
         match parsed {
-            Ok(value) => self.take_whole(value),
+            Ok(None) => self.take_whole(None),
+            Ok(Some(WrittenValue { value, numbers })) => {
+                self.take_whole(Some(value));
+                self.numbers = numbers;
+            }
             Err(message) => {
                 self.remember();
                 self.drafts.insert(String::new(), HalfTyped { text, message });

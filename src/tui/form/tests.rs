@@ -268,10 +268,12 @@ fn what_is_sent_is_what_was_typed_or_an_error_beside_the_field() {
     for refused in ["-0", "-0.0", "1000.0", "1e3", "7.5"] {
         assert_eq!(at(0, refused), (json!({}), true), "{refused}");
     }
-    for refused in ["2e-399", "1e400", "4e-320", "x"] {
+    for refused in ["2e-399", "1e400", "x"] {
         assert_eq!(at(1, refused), (json!({}), true), "{refused}");
     }
-    assert_eq!(at(1, "-0.5\n"), (json!({"x": -0.5}), false));
+    for (pasted, kept) in [("-0.5\n", -0.5), ("4e-320", 4e-320)] {
+        assert_eq!(at(1, pasted), (json!({"x": kept}), false));
+    }
     for (pasted, kept) in [("key-7 \n", "key-7 "), ("a\r\nb\r\n", "a\r\nb"), ("a\n\nb", "a\n\nb")] {
         assert_eq!(at(2, pasted), (json!({"s": kept}), false));
     }
@@ -520,8 +522,8 @@ proptest! {
         for key in keys {
             script::random(&mut form, key);
         }
-        let text = editor::pretty(form.value());
-        let read = if text.is_empty() { None } else { Some(editor::exact(&text).expect("exact")) };
+        let text = editor::pretty(form.written().as_ref());
+        let read = if text.is_empty() { None } else { Some(base::text::json::exact(&text).expect("exact")) };
         let again = FormState::with_value(&schema, read);
         prop_assert_eq!(again.value(), form.value());
         prop_assert_eq!(again.arguments(), form.arguments());
@@ -536,7 +538,7 @@ proptest! {
             script::random(&mut form, key);
             let _ = screen(&form, 40, 8);
         }
-        let text = editor::pretty(form.value());
+        let text = editor::pretty(form.written().as_ref());
         if let Some(value) = form.value() {
             prop_assert_eq!(&serde_json::from_str::<Value>(&text).expect("JSON"), value);
         }

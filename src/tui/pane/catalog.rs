@@ -356,9 +356,9 @@ impl Pane for CatalogPane {
                 self.sort.changed = true;
             }
             Action::Copy => out.copy(entry.wire.to_string()),
-            Action::CopyAll => out.copy(pretty(&entry.raw)),
+            Action::CopyAll => out.copy(pretty(&*entry.raw)),
             Action::Save => {
-                out.save(&format!("{}.json", file_name(&entry.label)), pretty(&entry.raw));
+                out.save(&format!("{}.json", file_name(&entry.label)), pretty(&*entry.raw));
             }
             _ => return false,
         }
@@ -505,7 +505,7 @@ fn changes(entry: &CatalogEntry, server: &ServerView, ui: Ui<'_>, doc: &mut Doc)
 }
 
 /// A value as indented JSON.
-pub fn pretty(value: &Value) -> String {
+pub fn pretty(value: &impl serde::Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 

@@ -10,7 +10,7 @@ use crate::pick::{Choice, Pick};
 use crate::prelude::*;
 use crate::widget::{Doc, changed};
 use host::ServerView;
-use protocol::{Tool, every_difference};
+use protocol::{Tool, every_written_difference};
 use schema::{SchemaDocument, signature};
 
 /// Most fields of one tool that are shown.
@@ -70,7 +70,7 @@ fn compared(ui: Ui<'_>, one: &ServerName, other: &ServerName) -> Doc {
     ]);
     for (tool, twin) in &differing {
         doc.heading(&tool.label);
-        let fields = every_difference(&tool.raw, &twin.raw);
+        let fields = every_written_difference(&tool.raw, &twin.raw);
         for field in fields.iter().take(MAX_SHOWN_FIELDS) {
             changed(field, &[], ui.glyphs, &mut doc);
         }

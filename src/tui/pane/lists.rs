@@ -101,10 +101,13 @@ fn tool_detail(entry: &CatalogEntry, server: &ServerView, model: &Model, doc: &m
     }
     description(tool.description.as_ref(), doc);
     doc.heading("input");
-    members(&SchemaDocument::new(&tool.input_schema), "no parameters", doc);
+    let written = |schema: &Arc<Value>, key: &str| {
+        SchemaDocument::written(schema, &tool.raw.numbers.below(key))
+    };
+    members(&written(&tool.input_schema, "/inputSchema"), "no parameters", doc);
     if let Some(schema) = &tool.output_schema {
         doc.heading("output");
-        members(&SchemaDocument::new(schema), "no members", doc);
+        members(&written(schema, "/outputSchema"), "no members", doc);
     }
 }
 
@@ -197,7 +200,7 @@ fn resource_detail(entry: &CatalogEntry, server: &ServerView, _: &Model, doc: &m
         doc.field_if("size", size.map(|size| ink!("{}", Bytes(size))), Role::Text);
         description(words.as_ref(), doc);
     }
-    doc.heading("as sent").json(0, &entry.raw);
+    doc.heading("as sent").written(0, &entry.raw);
 }
 
 fn prompts(server: &ServerView) -> Vec<CatalogEntry> {

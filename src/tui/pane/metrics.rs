@@ -236,7 +236,7 @@ fn everything(model: &Model) -> String {
     let of =
         |(k, v): (&ServerName, _)| Some((k.as_str().to_owned(), serde_json::to_value(v).ok()?));
     let all: serde_json::Map<_, _> = model.metrics.iter().filter_map(of).collect();
-    super::catalog::pretty(&all.into())
+    super::catalog::pretty(&Value::from(all))
 }
 
 /// A cell of a row: the number it is sorted by, the text, and its role.

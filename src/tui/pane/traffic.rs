@@ -9,6 +9,7 @@ use crate::panel::Division;
 use crate::pick::{Pick, SharedMessage};
 use crate::prelude::*;
 use crate::widget::{BrowserPart, BrowserRegions, FilterMatch, Split, StreamList};
+use base::text::json::WrittenValue;
 use protocol::{Direction, MessageKind, TrafficRecord};
 
 mod detail;
@@ -149,7 +150,7 @@ impl TrafficPane {
         Some(SharedMessage {
             server: record.server.clone(),
             body: record.body.to_string(),
-            request: request.and_then(|record| serde_json::from_str(&record.body).ok()),
+            request: request.and_then(|record| WrittenValue::parse(&record.body).ok()),
             all: ink!("{}", all),
         })
     }

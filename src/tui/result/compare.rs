@@ -11,6 +11,7 @@ use crate::prelude::*;
 use crate::result::content::pretty;
 use crate::result::rows::{WrappedRows, find};
 use crate::widget::{Pen, differing_words};
+use base::pointer::child_pointer;
 use base::text::cut;
 use protocol::Payload;
 
@@ -328,27 +329,28 @@ fn paired(lines: &[DiffLine]) -> Vec<(Option<usize>, Option<usize>)> {
 /// indented JSON.
 fn readable(result: &Payload) -> (String, bool) {
     let (mut out, mut is_cut) = (String::new(), result.cut().is_some());
-    let mut push = |value: &Value| {
+    let mut push = |value: &Value, place: String| {
         let room = MAX_COMPARED_BYTES.saturating_sub(out.len());
         let (text, cut_off) = match value.as_str() {
             Some(text) => (cut(text, room).to_owned(), text.len() > room),
-            None => pretty(value, room),
+            None => pretty(&result.numbers().within_part(value, place), room),
         };
         is_cut |= cut_off;
         out += &(text + "\n");
     };
     let Some(members) = result.as_object() else {
-        push(result);
+        push(result, String::new());
         return (out, is_cut);
     };
-    for block in result["content"].as_array().into_iter().flatten() {
-        push(block.get("text").filter(|text| text.is_string()).unwrap_or(block));
+    for (index, block) in result["content"].as_array().into_iter().flatten().enumerate() {
+        let text = block.get("text").filter(|text| text.is_string());
+        push(text.unwrap_or(block), format!("/content/{index}"));
     }
     for (name, value) in
         members.iter().filter(|(key, value)| *key != "content" || !value.is_array())
     {
-        push(&format!("{name}:").into());
-        push(value);
+        push(&format!("{name}:").into(), String::new());
+        push(value, child_pointer("", name));
     }
     let end = memchr::memchr_iter(b'\n', out.as_bytes()).nth(MAX_COMPARED_LINES);
     if let Some(end) = end.filter(|end| end + 1 < out.len()) {

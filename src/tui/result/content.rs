@@ -187,7 +187,7 @@ impl Block {
 
 /// A value as indented JSON of at most `most` bytes, and whether it was cut. The cost depends on
 /// the output, not on the size of the value.
-pub(crate) fn pretty(value: &Value, most: usize) -> (String, bool) {
+pub(crate) fn pretty(value: &impl serde::Serialize, most: usize) -> (String, bool) {
     struct Bounded(Vec<u8>, usize);
     impl std::io::Write for Bounded {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

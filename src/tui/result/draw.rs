@@ -8,8 +8,9 @@ use crate::result::image::{Picture, PictureDone, PictureJob};
 use crate::result::markdown;
 use crate::result::rows::{SharedText, WrappedRows, find};
 use crate::result::tree::{TreeKey, TreeRow, children};
-use crate::result::view::{NOTHING, ResultTab, ResultView};
+use crate::result::view::{ResultTab, ResultView};
 use crate::widget::Pen;
+use base::text::json::WrittenValue;
 use terminal::graphics::{Graphics, Placement};
 
 /// A partly visible block.
@@ -197,7 +198,7 @@ impl ResultView {
             let style = if violation.keyword == "unknown" { look.warning } else { look.error };
             notice(buf, &text, style);
         }
-        let rows = tree.rows(value, self.scroll, usize::from(area.height));
+        let rows = tree.rows(value, self.numbers(), self.scroll, usize::from(area.height));
         for (i, row) in rows.iter().enumerate() {
             let here = self.scroll + i == tree.cursor;
             draw_tree_row(row, here, look, Rect { y: area.y + i as u16, height: 1, ..area }, buf);
@@ -279,8 +280,7 @@ impl ResultView {
     }
 
     fn lay_unknown(&self, block: &Block, reason: &SafeText) -> Laid {
-        let raw = self.result.pointer(&block.pointer).unwrap_or(NOTHING);
-        let (text, cut) = pretty(raw, 64 << 10);
+        let (text, cut) = pretty(&self.result.part(&block.pointer), 64 << 10);
         let more = if cut { "\n… the rest is in the raw view" } else { "" };
         self.lay_rows(SharedText::from_text(format!("{reason}\n{text}{more}")))
     }
@@ -384,7 +384,10 @@ pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Styles, area: Rect, b
     let children = children(row.value);
     let (text, style) = match row.value {
         Value::String(text) => (format!("\"{}\"", short(text, 400)), look.json_string),
-        Value::Number(number) => (number.to_string(), look.json_number),
+        Value::Number(number) => {
+            let written = row.written.map_or_else(|| number.to_string(), |text| short(text, 400));
+            (written, look.json_number)
+        }
         Value::Bool(_) | Value::Null => (row.value.to_string(), look.json_literal),
         Value::Array(_) if children == 0 => ("[]".to_owned(), look.muted),
         Value::Object(_) if children == 0 => ("{}".to_owned(), look.muted),
@@ -462,8 +465,7 @@ fn indented(text: &str) -> Option<String> {
     if trimmed.len() > 1 << 20 || !trimmed.starts_with(['{', '[']) || trimmed.contains('\n') {
         return None;
     }
-    let value: Value = crate::form::editor::exact(trimmed).ok()?;
-    serde_json::to_string_pretty(&value).ok()
+    serde_json::to_string_pretty(&WrittenValue::parse(trimmed).ok()?).ok()
 }
 
 // Which pictures of a result are processed: only visible ones, one at a time, and a limited number

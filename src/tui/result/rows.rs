@@ -7,6 +7,7 @@ use unicode_width::UnicodeWidthChar;
 
 use crate::filter;
 use base::text::inspect::is_hidden;
+use base::text::json::ExactJson;
 use protocol::Payload;
 
 /// Shared text: a string inside a result, or text of our own.
@@ -44,6 +45,11 @@ impl SharedText {
     /// The value at the pointer, of any type; `None` if there is none.
     pub fn value(&self) -> Option<&Value> {
         self.payload.pointer(&self.pointer)
+    }
+
+    /// The value at the pointer as it is to be written, with its numbers as the server wrote them.
+    pub(super) fn written(&self) -> Option<ExactJson<'_>> {
+        self.payload.part(&self.pointer)
     }
 
     /// The full text, if the value is only its beginning.

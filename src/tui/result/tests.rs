@@ -13,6 +13,7 @@ use crate::action::Action;
 use crate::form::draw::Styles;
 use crate::intent::Intent;
 use crate::pane::{NoticeText, Out};
+use base::text::json::{NO_NUMBERS, WrittenValue};
 use config::ContentLimits;
 use protocol::Payload;
 
@@ -223,6 +224,36 @@ fn nothing_of_a_result_reaches_the_screen_as_a_control_character() {
 }
 
 #[test]
+fn numbers_are_shown_found_copied_saved_and_compared_as_the_server_wrote_them() {
+    const BIG: &str = "123456789012345678901234567890";
+    let written = |number: &str| {
+        let text =
+            format!(r#"{{"structuredContent":{{"a":[1e3,{{"b/c":{number}}}],"d":1E-400}}}}"#);
+        Payload::from(WrittenValue::parse(&text).expect("JSON"))
+    };
+    let mut view = ResultView::new(written(BIG), Vec::new());
+    for tab in 0..2 {
+        let shown = screen(&mut view, 60, 12);
+        for number in ["0: 1e3", BIG, "d: 1E-400"] {
+            assert!(shown.contains(number), "{tab}: {shown}");
+        }
+        assert!(finds(&mut view, BIG), "{tab}");
+        let copied = format!("{:?}", applied(&mut view, Action::Copy).intents);
+        assert!(copied.contains(&format!("\"{BIG}\"")), "{tab}: {copied}");
+        applied(&mut view, Action::Save);
+        let (_, file) = view.take_file().expect("a file");
+        assert_eq!(file.bytes(), Ok(BIG.as_bytes().to_vec()), "{tab}");
+        applied(&mut view, Action::NextTab);
+    }
+    let copied = format!("{:?}", applied(&mut view, Action::CopyAll).intents);
+    assert!(copied.contains(BIG) && copied.contains("1E-400"), "{copied}");
+    // The last digit is beyond what a double holds.
+    view.compare_with(&written("123456789012345678901234567891"), true);
+    let compared = screen(&mut view, 60, 12);
+    assert!(compared.contains("67891") && compared.contains("67890"), "{compared}");
+}
+
+#[test]
 fn markdown_is_rendered_and_can_be_seen_plain() {
     let text = "# Title\n\nSome **bold** and `code`.\n\n- one\n- two\n\n```\nlet x = 1;\n```\n[here](http://there/)";
     let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
@@ -235,13 +266,13 @@ fn markdown_is_rendered_and_can_be_seen_plain() {
 fn a_search_finds_what_is_folded_and_wraps_around() {
     let value = json!({"a": [{"deep": {"needle": 1}}, 2], "b": "x", "c": {"y": ["NEEDLE two"]}});
     let mut tree = Tree::default();
-    assert!(tree.search(&value, "needle"));
+    assert!(tree.search(&value, &NO_NUMBERS, "needle"));
     assert_eq!(tree.pointer(&value), "/a/0/deep/needle");
-    assert!(tree.search(&value, "needle"));
+    assert!(tree.search(&value, &NO_NUMBERS, "needle"));
     assert_eq!(tree.pointer(&value), "/c/y/0");
-    assert!(tree.search(&value, "needle"));
+    assert!(tree.search(&value, &NO_NUMBERS, "needle"));
     assert_eq!(tree.pointer(&value), "/a/0/deep/needle");
-    assert!(!tree.search(&value, "nowhere"));
+    assert!(!tree.search(&value, &NO_NUMBERS, "nowhere"));
 }
 
 #[test]
@@ -315,7 +346,7 @@ fn a_million_elements_cost_what_is_visible() {
     assert_eq!(tree.len(), 1_000_001);
     tree.cursor = 777_778;
     assert_eq!(tree.pointer(&value), "/777777");
-    let rows = tree.rows(&value, 999_990, 40);
+    let rows = tree.rows(&value, &NO_NUMBERS, 999_990, 40);
     assert_eq!((rows.len(), rows[10].value), (11, &json!(999_999)));
 }
 
@@ -398,7 +429,7 @@ proptest! {
             tree.cursor = row.min(tree.len() - 1);
             tree.fold(&value, Action::Open);
         }
-        let rows = tree.rows(&value, 0, usize::MAX);
+        let rows = tree.rows(&value, &NO_NUMBERS, 0, usize::MAX);
         prop_assert_eq!(rows.len(), tree.len());
         for (i, row) in rows.iter().enumerate() {
             let path = tree.path(i).unwrap_or_default();
@@ -406,7 +437,7 @@ proptest! {
             tree.cursor = i;
             prop_assert_eq!(tree.current(&value), row.value);
             prop_assert_eq!(value.pointer(&tree.pointer(&value)), Some(row.value));
-            let one = tree.rows(&value, i, 1);
+            let one = tree.rows(&value, &NO_NUMBERS, i, 1);
             prop_assert_eq!(one.first().map(|r| (r.depth, &r.key, r.open)), Some((row.depth, &row.key, row.open)));
         }
     }

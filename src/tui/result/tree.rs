@@ -8,6 +8,7 @@ use std::ops::Bound;
 use crate::filter::contains;
 use crate::prelude::*;
 use base::pointer::child_pointer;
+use base::text::json::WrittenNumbers;
 
 /// Longer strings are not searched; the content view searches those.
 const MAX_SEARCHED_BYTES: usize = 1 << 20;
@@ -32,6 +33,8 @@ pub struct TreeRow<'a> {
     /// Its key, or nothing for the root.
     pub key: Option<TreeKey<'a>>,
     pub value: &'a Value,
+    /// Of a number, how it is written, when the value spells it otherwise.
+    pub written: Option<&'a str>,
     /// Whether it is unfolded; `None` if it has no children.
     pub open: Option<bool>,
 }
@@ -113,8 +116,14 @@ impl Tree {
     }
 
     /// The rows from `from` on, at most `most`.
-    pub fn rows<'a>(&self, value: &'a Value, from: usize, most: usize) -> Vec<TreeRow<'a>> {
-        let mut walk = Walk { tree: self, skip: from, most, out: Vec::new() };
+    pub fn rows<'a>(
+        &self,
+        value: &'a Value,
+        numbers: &'a WrittenNumbers,
+        from: usize,
+        most: usize,
+    ) -> Vec<TreeRow<'a>> {
+        let mut walk = Walk { tree: self, root: value, numbers, skip: from, most, out: Vec::new() };
         walk.node(value, None, &mut Path::new());
         walk.out
     }
@@ -198,17 +207,7 @@ impl Tree {
 
     /// JSON pointer (RFC 6901) of the cursor's row.
     pub fn pointer(&self, value: &Value) -> String {
-        let mut out = String::new();
-        let mut here = value;
-        for index in self.here() {
-            let Some((key, next)) = child(here, index) else { break };
-            match key {
-                TreeKey::Name(name) => out = child_pointer(&out, name),
-                TreeKey::Index(index) => _ = write!(out, "/{index}"),
-            }
-            here = next;
-        }
-        out
+        pointer_of(value, &self.here())
     }
 
     /// The value at the cursor's row.
@@ -218,21 +217,51 @@ impl Tree {
 
     /// Goes to the next row after the cursor, folded or not, whose key or scalar contains `needle`,
     /// wrapping around at the end. Returns whether there is one.
-    pub fn search(&mut self, value: &Value, needle: &str) -> bool {
+    pub fn search(&mut self, value: &Value, numbers: &WrittenNumbers, needle: &str) -> bool {
         let (start, needle) = (self.here(), needle.to_ascii_lowercase());
         let mut path = Path::new();
+        let is_it = |path: &Path, key: &TreeKey<'_>, here: &Value| {
+            let written = || written(numbers, value, path, here);
+            holds(key, here, &needle) || written().is_some_and(|text| contains(text, &needle))
+        };
         // Paths are in the order of their rows.
         let mut later = |path: &Path, key: &TreeKey<'_>, value: &Value| {
-            *path > start && holds(key, value, &needle)
+            *path > start && is_it(path, key, value)
         };
         let found = !needle.is_empty()
             && (walk(value, &mut path, &mut later)
-                || walk(value, &mut path, &mut |_, key, value| holds(key, value, &needle)));
+                || walk(value, &mut path, &mut |path, key, value| is_it(path, key, value)));
         if found {
             self.reveal(value, &path);
         }
         found
     }
+}
+
+/// JSON pointer (RFC 6901) of the value that a path leads to.
+fn pointer_of(root: &Value, path: &[usize]) -> String {
+    let mut out = String::new();
+    let mut here = root;
+    for index in path {
+        let Some((key, next)) = child(here, *index) else { break };
+        match key {
+            TreeKey::Name(name) => out = child_pointer(&out, name),
+            TreeKey::Index(index) => _ = write!(out, "/{index}"),
+        }
+        here = next;
+    }
+    out
+}
+
+/// How the number that a path leads to is written, when the value spells it otherwise.
+fn written<'n>(
+    numbers: &'n WrittenNumbers,
+    root: &Value,
+    path: &[usize],
+    value: &Value,
+) -> Option<&'n str> {
+    let number = value.as_number().filter(|_| !numbers.is_empty())?;
+    numbers.written(&pointer_of(root, path), number)
 }
 
 /// Visits the values below one until `is_it` returns true; `path` then leads there.
@@ -266,6 +295,8 @@ fn at<'a>(value: &'a Value, path: &[usize]) -> Option<&'a Value> {
 
 struct Walk<'v, 'o> {
     tree: &'o Tree,
+    root: &'v Value,
+    numbers: &'v WrittenNumbers,
     skip: usize,
     most: usize,
     out: Vec<TreeRow<'v>>,
@@ -281,7 +312,8 @@ impl<'v> Walk<'v, '_> {
             self.skip -= 1;
         } else {
             let open = (children(value) > 0).then_some(is_open);
-            self.out.push(TreeRow { depth: path.len(), key, value, open });
+            let written = written(self.numbers, self.root, path, value);
+            self.out.push(TreeRow { depth: path.len(), key, value, written, open });
         }
         if !is_open {
             return;

@@ -16,6 +16,7 @@ use crate::result::draw::Laid;
 use crate::result::rows::SharedText;
 use crate::result::tree::Tree;
 use crate::widget::in_sight;
+use base::text::json::WrittenNumbers;
 use config::ContentLimits;
 use config::error::Violation;
 use protocol::Payload;
@@ -64,6 +65,8 @@ pub struct ResultView {
     pub(super) beside: bool,
     raw: Tree,
     pub(super) structured: Option<Tree>,
+    /// The numbers of the structured content that it spells otherwise than its server.
+    structured_numbers: WrittenNumbers,
     pub(super) comparison: Option<Comparison>,
     pub(super) needle: String,
     /// A file to write, with its proposed name.
@@ -90,6 +93,7 @@ impl ResultView {
         let alone = blocks.len() == 1 && matches!(blocks[0].kind, BlockKind::Data { .. });
         Self {
             mismatch: says_otherwise(&result),
+            structured_numbers: result.numbers().below(STRUCTURED),
             expanded: alone.then_some(0).into_iter().collect(),
             result,
             blocks,
@@ -178,6 +182,21 @@ impl ResultView {
             }
             _ => None,
         }
+    }
+
+    /// The numbers of the shown tree that its value spells otherwise than the server.
+    pub(super) fn numbers(&self) -> &WrittenNumbers {
+        match self.tab {
+            ResultTab::Structured => &self.structured_numbers,
+            ResultTab::Raw | ResultTab::Content | ResultTab::Compare => self.result.numbers(),
+        }
+    }
+
+    /// JSON pointer within the result of the value under the cursor of the shown tree.
+    fn place(&self) -> Option<String> {
+        let (tree, value) = self.tree()?;
+        let within = if self.tab == ResultTab::Structured { STRUCTURED } else { "" };
+        Some(format!("{within}{}", tree.pointer(value)))
     }
 
     pub(super) fn with_tree<T>(&mut self, act: impl FnOnce(&mut Tree, &Value) -> T) -> Option<T> {
@@ -353,7 +372,8 @@ impl ResultView {
         if needle.is_empty() {
             return;
         }
-        let found = match self.with_tree(|tree, value| tree.search(value, &needle)) {
+        let numbers = self.numbers().clone();
+        let found = match self.with_tree(|tree, value| tree.search(value, &numbers, &needle)) {
             Some(found) => found,
             None => self.search_text(&needle),
         };
@@ -393,14 +413,26 @@ impl ResultView {
     }
 
     fn copy(&self, out: &mut Out) {
-        if let Some((tree, value)) = self.tree() {
-            return copy_value(tree.current(value), out);
+        if let Some(place) = self.place() {
+            return self.copy_value(&place, out);
         }
         match self.blocks.get(self.block).map(|b| (&b.kind, &b.pointer)) {
             Some((BlockKind::Text(text), _)) => copy_text(text.as_str(), out),
             Some((BlockKind::Link { uri, .. }, _)) => out.copy(uri.clone()),
-            Some((_, pointer)) => copy_value(self.result.pointer(pointer).unwrap_or(NOTHING), out),
+            Some((_, pointer)) => self.copy_value(pointer, out),
             None => self.copy_whole(out),
+        }
+    }
+
+    /// Copies the value at a JSON pointer, a text without its quotes; shows a message if it is too
+    /// large.
+    fn copy_value(&self, place: &str, out: &mut Out) {
+        if let Some(text) = self.result.pointer(place).and_then(Value::as_str) {
+            return copy_text(text, out);
+        }
+        match pretty(&self.result.part(place), MAX_CLIPBOARD_BYTES) {
+            (_, true) => out.refuse(TOO_LARGE),
+            (text, false) => out.copy(text),
         }
     }
 
@@ -408,7 +440,7 @@ impl ResultView {
         if self.result.cut().is_some() {
             out.refuse(TOO_LARGE);
         } else {
-            copy_value(&self.result, out);
+            self.copy_value("", out);
         }
     }
 
@@ -428,13 +460,10 @@ impl ResultView {
         if let Some(BlockKind::Text(text)) = block.map(|b| &b.kind) {
             return ("mcpdeck-result.txt".to_owned(), ResultFile::Value(text.clone()));
         }
-        let place = match (self.tree(), block) {
+        let place = match (self.place(), block) {
             // For a large result, the value is only the beginning.
             _ if self.result.cut().is_some() => String::new(),
-            (Some((tree, value)), _) if self.tab == ResultTab::Structured => {
-                format!("/structuredContent{}", tree.pointer(value))
-            }
-            (Some((tree, value)), _) => tree.pointer(value),
+            (Some(place), _) => place,
             (None, Some(block)) => block.pointer.clone(),
             (None, None) => String::new(),
         };
@@ -510,13 +539,12 @@ impl ResultFile {
     pub fn bytes(&self) -> Result<Vec<u8>, String> {
         match self {
             Self::Base64(text) => super::image::bytes(text.as_str()),
-            Self::Value(place) => {
-                let value = place.value().unwrap_or(NOTHING);
-                match place.whole().or_else(|| value.as_str()) {
-                    Some(text) => Ok(text.as_bytes().to_vec()),
-                    None => serde_json::to_vec_pretty(value).map_err(|error| error.to_string()),
+            Self::Value(place) => match place.whole().or_else(|| place.value()?.as_str()) {
+                Some(text) => Ok(text.as_bytes().to_vec()),
+                None => {
+                    serde_json::to_vec_pretty(&place.written()).map_err(|error| error.to_string())
                 }
-            }
+            },
         }
     }
 }
@@ -527,19 +555,8 @@ const MAX_LEAD_CHARS: usize = 16;
 /// Most text copied to the clipboard: it goes through the terminal, and few accept more.
 const MAX_CLIPBOARD_BYTES: usize = 1 << 20;
 
-/// Shown where there is no value.
-pub(super) const NOTHING: &Value = &Value::Null;
-
-/// Copies a value, a text without its quotes; shows a message if it is too large.
-fn copy_value(value: &Value, out: &mut Out) {
-    if let Some(text) = value.as_str() {
-        return copy_text(text, out);
-    }
-    match pretty(value, MAX_CLIPBOARD_BYTES) {
-        (_, true) => out.refuse(TOO_LARGE),
-        (text, false) => out.copy(text),
-    }
-}
+/// JSON pointer of the structured content of a result.
+const STRUCTURED: &str = "/structuredContent";
 
 fn copy_text(text: &str, out: &mut Out) {
     if text.len() > MAX_CLIPBOARD_BYTES {

@@ -45,6 +45,7 @@ fn screen(schema: &Value) -> CallScreen {
         description: None,
         manner: "",
         schema: Arc::new(schema.clone()),
+        numbers: Default::default(),
         bytes: 0,
         has_app: false,
         limits: mcpdeck::config::ContentLimits::default(),

@@ -51,6 +51,7 @@ fn subject(kind: SubjectKind, wire: &str) -> CallSubject {
         description: None,
         manner: "",
         schema: Arc::new(json!({"type": "object"})),
+        numbers: Default::default(),
         bytes: 0,
         has_app: false,
         limits: ContentLimits::default(),
@@ -85,7 +86,7 @@ fn written() -> String {
         let origin = ExportOrigin::default();
         let call = WrittenCall {
             subject: &subject,
-            arguments: &arguments,
+            arguments: &arguments.into(),
             uri: &uri,
             validation,
             origin: &origin,

@@ -181,7 +181,7 @@ fn changed_definitions_are_reviewed_from_the_page() {
     let definition = |words: &str| Definition {
         name: "search".to_owned(),
         digest: Digest::of_text(words),
-        value: Arc::new(json!({"name": "search", "description": words})),
+        value: Arc::new(json!({"name": "search", "description": words}).into()),
     };
     let mut pins = Pins::default();
     pins.accept("github", &definition("finds"));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mcpdeck::base::text::json::WrittenValue;
 use mcpdeck::deck::{ClientView, DriftPlace, Lock, News, PolicyView};
 use mcpdeck::host::{
     Blocked, Definition, Digest, Grant, GrantId, GrantKind, Limits, Origin, Pins, PolicyAction,
@@ -16,6 +17,7 @@ use super::*;
 
 fn definition(value: Value) -> Definition {
     let name = value["name"].as_str().unwrap().to_owned();
+    let value = WrittenValue::from(value);
     Definition { name, digest: Digest::of_value(&value), value: Arc::new(value) }
 }
 
@@ -198,7 +200,7 @@ fn definitions_are_compared_with_the_lock_file_and_with_a_recording() {
     let mut lock = Lock::from_view(&app.model.view);
     let server = lock.servers.get_mut("filesystem").unwrap();
     let (name, tool) = server.tools.iter_mut().next().unwrap();
-    tool["description"] = "Other words.".into();
+    tool.value["description"] = "Other words.".into();
     let name = name.clone();
     app.update(Message::Baseline(Baseline::Lock, Ok(lock.clone())));
     let compared = key(&mut app, 'j');

@@ -1,6 +1,7 @@
 //! What must not happen to what was typed, chosen or pasted.
 
 use super::*;
+use schema::SchemaDocument;
 
 fn shapes() -> Value {
     json!({"required": ["shape"], "properties": {"shape": {"oneOf": [
@@ -118,12 +119,12 @@ fn a_changed_schema_leaves_the_cursor_in_the_text_that_is_typed() {
     };
     let mut form = FormState::new(&schema("x"), Defaults::Required);
     press(&mut form, "<tab><tab>hello");
-    form.redefine(&schema("y"));
+    form.redefine(SchemaDocument::new(&schema("y")));
     press(&mut form, "!");
     assert_eq!(form.arguments(), json!({"b": "hello!"}));
     form.apply(Action::Json);
     press(&mut form, "<backspace>");
-    form.redefine(&schema("z"));
+    form.redefine(SchemaDocument::new(&schema("z")));
     press(&mut form, "}");
     assert_eq!((form.arguments(), form.has_drafts()), (json!({"b": "hello!"}), false));
 }

@@ -7,6 +7,7 @@ use crate::prelude::*;
 use crate::result::draw::draw_tree_row;
 use crate::result::tree::Tree;
 use crate::widget::{Doc, in_sight, scroll_bar};
+use base::text::json::WrittenValue;
 use protocol::{Direction, MessageKind, TrafficRecord};
 
 /// A message laid out: a head of lines, then the rows of its JSON.
@@ -17,7 +18,7 @@ pub struct MessageDetail {
     /// The end of the feed when its response had not arrived yet.
     unanswered: Option<u64>,
     head: Doc,
-    json: Option<(Value, Tree)>,
+    json: Option<(WrittenValue, Tree)>,
     top: usize,
 }
 
@@ -48,7 +49,7 @@ impl MessageDetail {
         };
         if !same {
             self.top = 0;
-            let value: Option<Value> = serde_json::from_str(&record.body).ok();
+            let value = WrittenValue::parse(&record.body).ok();
             self.json = value.map(|value| {
                 let tree = Tree::new(&value);
                 (value, tree)
@@ -128,10 +129,10 @@ impl MessageDetail {
     /// The value under the cursor as text to copy; a string without its quotes.
     pub fn current(&self) -> Option<String> {
         let (value, tree) = self.json.as_ref()?;
-        let current = tree.current(value);
+        let current = value.part(&tree.pointer(value));
         Some(match current.as_str() {
             Some(text) => text.to_owned(),
-            None => super::super::catalog::pretty(current),
+            None => super::super::catalog::pretty(&current),
         })
     }
 
@@ -145,7 +146,8 @@ impl MessageDetail {
             let from = top.saturating_sub(self.head.len());
             let look = cx.styles();
             let width = area.width.saturating_sub(1);
-            for (line, row) in tree.rows(value, from, height - skipped).iter().enumerate() {
+            let rows = tree.rows(value, &value.numbers, from, height - skipped);
+            for (line, row) in rows.iter().enumerate() {
                 let on = here && from + line == tree.cursor;
                 let y = area.y + (skipped + line) as u16;
                 draw_tree_row(row, on, &look, Rect { y, width, height: 1, ..area }, buf);

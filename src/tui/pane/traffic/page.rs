@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::call::export::{escaped, framed};
 use crate::model::Model;
 use crate::prelude::*;
+use base::text::json::WrittenValue;
 use protocol::{Direction, MessageKind, TrafficRecord};
 
 /// Largest body of a message on the page, in bytes.
@@ -57,9 +58,10 @@ fn row(record: &TrafficRecord, body: &mut String) {
     if let Some(problem) = record.problem.as_ref().filter(|_| record.method.is_some()) {
         let _ = writeln!(body, "<tr class=red><td><td colspan=6>{}", escaped(problem));
     }
-    let pretty = serde_json::from_str::<Value>(&record.body)
-        .and_then(|value| serde_json::to_string_pretty(&value))
-        .unwrap_or_else(|_| record.body.to_string());
+    let value = WrittenValue::parse(&record.body).ok();
+    let pretty = value
+        .and_then(|value| serde_json::to_string_pretty(&value).ok())
+        .unwrap_or_else(|| record.body.to_string());
     let shown = base::text::cut(&pretty, MAX_BODY_BYTES);
     let rest = pretty.len() - shown.len();
     let more = if rest > 0 { format!("\n… {} more", Bytes(rest as u64)) } else { String::new() };
