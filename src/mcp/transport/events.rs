@@ -87,6 +87,9 @@ pub struct SseEvents {
     limit: usize,
     event: SseEvent,
     began: bool,
+    /// Whether the body is JSON rather than events, and its text.
+    is_bare: bool,
+    bare: Vec<u8>,
 }
 
 impl SseEvents {
@@ -103,6 +106,8 @@ impl SseEvents {
             limit,
             event: SseEvent::default(),
             began: false,
+            is_bare: false,
+            bare: Vec::new(),
         }
     }
 
@@ -132,49 +137,83 @@ impl SseEvents {
     /// The next event that is already complete.
     pub fn next_complete(&mut self) -> Option<SseEvent> {
         while let Some(line) = self.lines.next_line() {
-            let event = &mut self.event;
-            let range = match line {
-                PipeLine::Whole(range) => range,
-                PipeLine::Oversized(long) => {
-                    event.data =
-                        long.head.strip_prefix(b"data:").map(<[u8]>::to_vec).unwrap_or_default();
-                    event.over = Some(long.total);
-                    continue;
-                }
-            };
-            let mut line = self.lines.bytes(range);
-            if !std::mem::replace(&mut self.began, true) {
-                line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+            if let Some(event) = self.take(line) {
+                return Some(event);
             }
-            if line.is_empty() {
-                return Some(std::mem::take(event));
+        }
+        None
+    }
+
+    /// What is left at the end of the stream, and what is odd about it: an event without the empty
+    /// line that ends it, or JSON that is not in an event at all.
+    pub(crate) fn last(&mut self) -> Option<(SseEvent, &'static str)> {
+        if self.lines.unfinished() > 0
+            && let Some(line) = self.lines.rest()
+            && let Some(event) = self.take(line)
+        {
+            return Some((event, "the last event lacks its empty line"));
+        }
+        let event = std::mem::take(&mut self.event);
+        if !event.data.is_empty() {
+            return Some((event, "the last event lacks its empty line"));
+        }
+        let data = std::mem::take(&mut self.bare);
+        let event = SseEvent { data, ..SseEvent::default() };
+        (!event.data.is_empty()).then_some((event, "an answer is JSON, not an event stream"))
+    }
+
+    /// Takes a line; returns the event that it ends.
+    fn take(&mut self, line: PipeLine) -> Option<SseEvent> {
+        let event = &mut self.event;
+        let range = match line {
+            PipeLine::Whole(range) => range,
+            PipeLine::Oversized(long) => {
+                event.data =
+                    long.head.strip_prefix(b"data:").map(<[u8]>::to_vec).unwrap_or_default();
+                event.over = Some(long.total);
+                return None;
             }
-            let (field, value) = match memchr::memchr(b':', line) {
-                Some(at) => (&line[..at], &line[at + 1..]),
-                None => (line, &b""[..]),
-            };
-            let value = value.strip_prefix(b" ").unwrap_or(value);
-            let text = || String::from_utf8_lossy(value).into_owned();
-            match (field, &mut event.over) {
-                (b"data", Some(over)) => *over += value.len() as u64,
-                (b"data", over) => {
-                    if !event.data.is_empty() {
-                        event.data.push(b' ');
-                    }
-                    event.data.extend_from_slice(value);
-                    if event.data.len() > self.limit {
-                        *over = Some(event.data.len() as u64);
-                        event.data.truncate(64 << 10);
-                    }
+        };
+        let mut line = self.lines.bytes(range);
+        if !std::mem::replace(&mut self.began, true) {
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+            self.is_bare = line.trim_ascii_start().starts_with(b"{");
+        }
+        if self.is_bare {
+            // No field begins so.
+            let room = self.limit.saturating_sub(self.bare.len());
+            self.bare.extend_from_slice(&line[..line.len().min(room)]);
+            return None;
+        }
+        if line.is_empty() {
+            return Some(std::mem::take(event));
+        }
+        let (field, value) = match memchr::memchr(b':', line) {
+            Some(at) => (&line[..at], &line[at + 1..]),
+            None => (line, &b""[..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let text = || String::from_utf8_lossy(value).into_owned();
+        match (field, &mut event.over) {
+            (b"data", Some(over)) => *over += value.len() as u64,
+            (b"data", over) => {
+                if !event.data.is_empty() {
+                    event.data.push(b' ');
                 }
-                (b"event", _) => event.kind = text(),
-                (b"id", _) => event.id = Some(text()),
-                (b"retry", _) => {
-                    let pause = text().parse().ok().map(Duration::from_millis);
-                    event.retry = pause.map(|pause| pause.min(MAX_RETRY_INTERVAL));
+                event.data.extend_from_slice(value);
+                if event.data.len() > self.limit {
+                    *over = Some(event.data.len() as u64);
+                    event.data.truncate(64 << 10);
                 }
-                _ => {}
             }
+            (b"event", _) => event.kind = text(),
+            (b"id", _) if value.contains(&0) => {}
+            (b"id", _) => event.id = Some(text()),
+            (b"retry", _) => {
+                let pause = text().parse().ok().map(Duration::from_millis);
+                event.retry = pause.map(|pause| pause.min(MAX_RETRY_INTERVAL));
+            }
+            _ => {}
         }
         None
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -164,7 +164,11 @@ impl Http {
             request = request.header(CONNECTION, "close");
         }
         let (request, session) = self.in_session(request);
-        let response = self.remote.run(request).await?;
+        let response = if is_repeatable(&method) {
+            self.remote.run_again(request).await?
+        } else {
+            self.remote.run(request).await?
+        };
         let head = Instant::now();
         let status = response.status();
         if session && status == StatusCode::NOT_FOUND {
@@ -174,15 +178,9 @@ impl Http {
         if starts && status.is_success() {
             self.state.lock().session = header(SESSION).map(str::to_owned);
         }
-        if status == StatusCode::NO_CONTENT {
-            return Ok(());
-        }
         let kind = header(CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
         if id.is_none() && status.is_success() {
             self.acknowledged(response, &kind, &method).await;
-            return Ok(());
-        }
-        if status == StatusCode::ACCEPTED {
             return Ok(());
         }
         let coding = Coding::from_headers(response.headers());
@@ -193,7 +191,10 @@ impl Http {
             );
         }
         if status.is_success() && kind.starts_with("text/event-stream") {
-            self.follow(response, id).await?;
+            let followed = self.follow(response, id).await;
+            if !(promises_nothing(status) && self.has_stream()) {
+                followed?;
+            }
         } else {
             self.body(response, id, &kind, session, &method).await?;
         }
@@ -202,6 +203,11 @@ impl Http {
             self.delayed.store(delayed, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Whether the standalone stream is open: an answer may come on it.
+    fn has_stream(&self) -> bool {
+        self.state.lock().stream.as_ref().is_some_and(|stream| !stream.is_finished())
     }
 
     /// Reads the stream of an answer, and resumes it when it is interrupted (2025-11-25,
@@ -279,7 +285,7 @@ impl Http {
         let mut request =
             self.remote.http.get(self.url.clone()).header(ACCEPT, "text/event-stream");
         if let Some(last) = last {
-            request = request.header(LAST_EVENT, last);
+            request = request.header(LAST_EVENT, last.as_bytes());
         }
         let response = self.remote.run(self.in_session(request).0).await?;
         let status = response.status();
@@ -337,7 +343,8 @@ impl Http {
                 tokio::time::sleep(pause).await;
             }
             match events.fill().await {
-                Ok(0) | Err(_) => return,
+                Ok(0) => return self.take_last(&mut events, id, mark),
+                Err(_) => return,
                 Ok(read) => {
                     open += read;
                     self.tap.arrived(read);
@@ -346,9 +353,27 @@ impl Http {
         }
     }
 
+    /// Processes what is left at the end of a stream: an answer that is whole is one, although the
+    /// empty line that ends an event, or the fields of one, are missing.
+    fn take_last(&self, events: &mut SseEvents, id: Option<i64>, mark: &mut StreamMark) {
+        let is_whole = |data: &[u8]| {
+            serde_json::from_slice::<serde_json::Value>(data)
+                .is_ok_and(|value| value.get("jsonrpc").is_some())
+        };
+        let last = events.last().filter(|(event, _)| event.over.is_none() && is_whole(&event.data));
+        if let Some((event, oddity)) = last {
+            self.tolerate(oddity, "");
+            self.take_event(event, id, mark);
+        }
+    }
+
     /// Processes an event; returns how many bytes of it were an answer.
     fn take_event(&self, event: SseEvent, request: Option<i64>, mark: &mut StreamMark) -> usize {
-        mark.id = event.id.or(mark.id.take());
+        if let Some(id) = event.id {
+            // An empty one takes the earlier one back; one that no header can hold names nothing.
+            let usable = !id.is_empty() && HeaderValue::from_bytes(id.as_bytes()).is_ok();
+            mark.id = usable.then_some(id);
+        }
         mark.retry = event.retry.or(mark.retry);
         let Some(total) = event.over else { return self.show(&event.data, request) };
         self.tap.oversized(&event.data, b"", total);
@@ -437,6 +462,16 @@ impl Http {
         let status = response.status();
         let headers = response.headers().clone();
         let (mut text, over) = self.read(response).await?;
+        if let Some(id) = id.filter(|_| promises_nothing(status)) {
+            if text.trim_ascii().is_empty() {
+                if !self.has_stream() {
+                    let status = status.as_u16();
+                    self.tap.unanswered(id, &format!("HTTP {status} came, without an answer"));
+                }
+                return Ok(());
+            }
+            self.tolerate(&format!("answers come with HTTP {}", status.as_u16()), "");
+        }
         let shown = String::from_utf8_lossy(&text[..text.len().min(400)]).into_owned();
         if !status.is_success() {
             // The specification requires 404 for an unknown session; the sample code that most
@@ -565,6 +600,18 @@ impl Transport for Http {
             self.state.lock().stream = None;
         })
     }
+}
+
+/// Whether a status says that no answer comes with it.
+fn promises_nothing(status: StatusCode) -> bool {
+    [StatusCode::ACCEPTED, StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT].contains(&status)
+}
+
+/// Whether a message may arrive twice: all but calls, which may change something.
+fn is_repeatable(method: &str) -> bool {
+    matches!(method, "initialize" | "server/discover" | "ping" | "prompts/get" | "resources/read")
+        || method.ends_with("/list")
+        || method.starts_with("notifications/")
 }
 
 fn closed_early() -> SendError {

@@ -112,11 +112,34 @@ impl RemoteServer {
     /// Sends a request with the headers of the entry and the token of its account, and records the
     /// status of its response.
     pub(super) async fn run(&self, request: RequestBuilder) -> Result<Response, SendError> {
+        let sent = self.sent(request).await;
+        self.received(sent)
+    }
+
+    /// As [`RemoteServer::run`], for a request that may arrive twice: it is sent once more when the
+    /// connection ended without an answer. A server that closes an idle connection while a request
+    /// is on its way has not read it.
+    pub(super) async fn run_again(&self, request: RequestBuilder) -> Result<Response, SendError> {
+        let again = request.try_clone();
+        let mut sent = self.sent(request).await;
+        if let (Err(NotSent::Http(error)), Some(again)) = (&sent, again)
+            && is_cut_off(error)
+        {
+            tracing::debug!(server = %self.tap.context.server, %error, "sent again");
+            sent = self.sent(again).await;
+        }
+        self.received(sent)
+    }
+
+    async fn sent(&self, request: RequestBuilder) -> Result<Response, NotSent> {
         let request = request.headers(self.headers.clone());
-        let sent = match &self.auth {
+        match &self.auth {
             Some(auth) => auth.send(request).await,
             None => request.send().await.map_err(NotSent::from),
-        };
+        }
+    }
+
+    fn received(&self, sent: Result<Response, NotSent>) -> Result<Response, SendError> {
         let response = match sent {
             Ok(response) => response,
             Err(NotSent::Http(error)) => return Err(self.broken(&error)),
@@ -160,6 +183,24 @@ impl RemoteServer {
             SendError::Broken(failure)
         }
     }
+}
+
+/// Whether a connection that was open ended before anything of the answer came.
+fn is_cut_off(error: &reqwest::Error) -> bool {
+    if !error.is_request() || error.is_connect() || error.is_timeout() {
+        return false;
+    }
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        let of_socket = inner.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        if matches!(of_socket, Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe))
+            || inner.to_string() == "connection closed before message completed"
+        {
+            return true;
+        }
+        cause = inner.source();
+    }
+    false
 }
 
 /// Reads a body; for one over `limit` bytes, its beginning and its minimum length. One far over the

@@ -1,5 +1,6 @@
 //! Sessions over Streamable HTTP against a scripted server on loopback.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -283,6 +284,74 @@ async fn a_body_in_another_encoding_is_named() {
         assert_eq!(error.code, ErrorCode::ServerUnavailable);
         assert!(error.message.contains(said), "{error}");
     }
+}
+
+#[tokio::test]
+async fn an_answer_is_read_whatever_status_it_comes_with_and_wherever_its_event_ends() {
+    const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
+    const EVENTS: &[(&str, &str)] = &[("content-type", "text/event-stream")];
+    type Body = fn(&str) -> String;
+    let pretty: Body = |body| {
+        let value: Value = serde_json::from_str(body).unwrap();
+        serde_json::to_string_pretty(&value).unwrap()
+    };
+    let forms: [(&str, &'static [(&str, &str)], Body); 7] = [
+        ("202 Accepted", JSON, str::to_owned),
+        ("202 Accepted", EVENTS, |body| format!("data: {body}\n\n")),
+        ("201 Created", JSON, str::to_owned),
+        ("200 OK", EVENTS, |body| format!("data: {body}\n")),
+        ("200 OK", EVENTS, |body| format!("id: 1\ndata: {body}")),
+        ("200 OK", EVENTS, str::to_owned),
+        ("200 OK", EVENTS, pretty),
+    ];
+    for (index, (status, headers, form)) in forms.into_iter().enumerate() {
+        let (result, mut rig) = one_call(move |request| {
+            Reply::raw(status, headers, &form(&answer(request, &text("x"))))
+        })
+        .await;
+        assert_eq!(result.unwrap(), text("x"), "{index}");
+        let noted = if matches!(index, 1 | 2) { &[][..] } else { &[FindingKind::Tolerated] };
+        assert_eq!(rig.kinds().await, noted, "{index}");
+    }
+}
+
+#[tokio::test]
+async fn a_status_without_an_answer_fails_its_call_at_once_where_no_stream_can_bring_one() {
+    for status in ["202 Accepted", "204 No Content", "205 Reset Content"] {
+        let rig = rig();
+        let web = Web::serve(move |request| match (request.verb.as_str(), request.method()) {
+            ("GET", _) => Reply::raw("405 Method Not Allowed", &[], ""),
+            (_, "tools/call") => Reply::raw(status, &[], ""),
+            _ => legacy(&request),
+        })
+        .await;
+        let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+        let calling = connected.session.request(echo("a"), call(1).context);
+        let result = tokio::time::timeout(Duration::from_secs(10), calling).await.expect("no hang");
+        let error = result.expect_err("there is none");
+        assert!(error.message.contains(&format!("HTTP {}", &status[..3])), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_may_arrive_twice_is_sent_again_when_the_connection_ends_without_an_answer() {
+    let rig = rig();
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&seen);
+    let web = Web::serve(move |request| match request.method() {
+        "initialize" if count.fetch_add(1, Ordering::Relaxed) == 0 => Reply::Bytes(Vec::new()),
+        "tools/call" => {
+            count.fetch_add(1, Ordering::Relaxed);
+            Reply::Bytes(Vec::new())
+        }
+        _ => legacy(&request),
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    assert_eq!(seen.load(Ordering::Relaxed), 2);
+    let error = connected.session.request(echo("a"), call(1).context).await.unwrap_err();
+    assert!(error.message.contains("connection closed"), "{error}");
+    assert_eq!(seen.load(Ordering::Relaxed), 3, "a call is sent once");
 }
 
 /// An answer in another coding.
