@@ -21,6 +21,8 @@ mod discovery;
 mod fresh;
 #[cfg(feature = "http")]
 mod grant;
+#[cfg(feature = "http")]
+mod metadata;
 #[cfg(not(feature = "http"))]
 mod no_http;
 #[cfg(feature = "http")]

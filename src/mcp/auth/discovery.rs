@@ -18,6 +18,7 @@ use url::Url;
 use super::account::Authorization;
 use super::challenge::{self, challenge_of, parameter};
 use super::grant::TokenClient;
+use super::metadata::{bare, tidied};
 use super::proof::ProofKey;
 use super::step::{AuthFailure, AuthStep, StepKind};
 use super::token::{StoredClient, TokenStore};
@@ -96,6 +97,7 @@ impl Site {
             address: self.address.clone(),
             known: self.known_issuers()?,
             read: Mutex::default(),
+            issuers: Mutex::default(),
             metadata: Mutex::default(),
             choice: Mutex::default(),
         });
@@ -184,7 +186,10 @@ impl Site {
         } else if !self.config.scopes.is_empty() {
             self.config.scopes.clone()
         } else {
-            manager.select_initial_scopes(&[]).await
+            let offered = manager.select_initial_scopes(&[]).await;
+            // All of a long list is more than anybody wants, and than the address of a page may hold.
+            let length: usize = offered.iter().map(|scope| scope.len() + 1).sum();
+            if length > MAX_SCOPES_BYTES { Vec::new() } else { offered }
         };
         let offline = "offline_access".to_owned();
         if !scopes.is_empty() && supported.contains(&offline) && !scopes.contains(&offline) {
@@ -350,6 +355,8 @@ struct Documents {
     /// The authorization servers that were used before.
     known: Vec<String>,
     read: Mutex<Vec<ResourceDocument>>,
+    /// The authorization servers that documents name.
+    issuers: Mutex<Vec<String>>,
     /// The resource metadata by its address, so that it is read once for all that it names.
     metadata: Mutex<HashMap<String, http::Response<Vec<u8>>>>,
     choice: Mutex<IssuerChoice>,
@@ -372,6 +379,9 @@ impl IssuerChoice {
         self.named.get(self.at - 1).cloned()
     }
 }
+
+/// Longest list of scopes that is asked for because a document or a challenge names it, in bytes.
+const MAX_SCOPES_BYTES: usize = 2_048;
 
 /// Most authorization servers of one document that are tried.
 const MAX_ISSUERS: usize = 8;
@@ -427,7 +437,6 @@ impl Documents {
         if named.len() < 2 {
             return;
         }
-        let bare = |issuer: &str| issuer.trim_end_matches('/').to_owned();
         let is_known = |issuer: &String| self.known.iter().any(|it| bare(it) == bare(issuer));
         named.sort_by_key(|issuer| !is_known(issuer));
         named.truncate(MAX_ISSUERS);
@@ -442,7 +451,12 @@ impl Documents {
     /// is given to rmcp as for this server: it compares letter by letter, and stumbles over a last
     /// slash. What a token is asked for is what the document says.
     fn record(&self, at: &http::Uri, body: &mut Vec<u8>) {
-        let Ok(mut document) = serde_json::from_slice::<Value>(body) else { return };
+        let Some(document) = tidied(body) else { return };
+        let mut document = Value::Object(document);
+        *body = document.to_string().into_bytes();
+        let issuers = document["authorization_servers"].as_array().into_iter().flatten();
+        let issuers = issuers.filter_map(Value::as_str).map(str::to_owned);
+        self.issuers.lock().extend(issuers);
         let Some(resource) = document["resource"].as_str().map(str::to_owned) else { return };
         let is_ours = Url::parse(&resource).is_ok_and(|url| describes(&url, &self.address));
         let demands_proof = document["dpop_bound_access_tokens_required"] == true;
@@ -453,6 +467,22 @@ impl Documents {
         }
         let read = ResourceDocument { at: at.to_string(), resource, is_ours, demands_proof };
         self.read.lock().push(read);
+    }
+}
+
+impl Documents {
+    /// Gives rmcp the metadata of an authorization server under the name that it is looked for by,
+    /// if both differ by a last slash: it compares letter by letter.
+    fn rename(&self, body: &mut Vec<u8>) {
+        let Some(mut document) = tidied(body) else { return };
+        let issuers = self.issuers.lock();
+        if let Some(Value::String(issuer)) = document.get_mut("issuer")
+            && !issuers.contains(issuer)
+            && let Some(named) = issuers.iter().find(|named| bare(named) == bare(issuer))
+        {
+            named.clone_into(issuer);
+        }
+        *body = Value::Object(document).to_string().into_bytes();
     }
 }
 
@@ -484,6 +514,8 @@ impl OAuthHttpClient for Documents {
                 if response.status() == StatusCode::OK {
                     self.record(&at, response.body_mut());
                 }
+            } else if kind == StepKind::ServerMetadata && response.status().is_success() {
+                self.rename(response.body_mut());
             }
             Ok(response)
         })

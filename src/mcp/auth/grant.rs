@@ -123,7 +123,7 @@ enum TokenKind {
 /// # Errors
 /// Why it cannot be used.
 fn granted(body: &[u8], wanted: TokenKind) -> Result<Granted, &'static str> {
-    let body: Value = serde_json::from_slice(body).map_err(|_| "the answer is not JSON")?;
+    let body = answer_of(body).ok_or("the answer is not JSON")?;
     let text = |key: &str| Some(body.get(key)?.as_str()?.to_owned());
     let named = text("token_type").unwrap_or_default();
     let named = named.trim();
@@ -158,6 +158,25 @@ fn granted(body: &[u8], wanted: TokenKind) -> Result<Granted, &'static str> {
         },
         issued: text("issued_token_type"),
     })
+}
+
+/// The members of an answer: JSON (RFC 6749, section 5.1), or the form that some servers answer with
+/// whatever is accepted.
+fn answer_of(body: &[u8]) -> Option<Value> {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let body = body.strip_prefix(MARK).unwrap_or(body);
+    if let Ok(value) = serde_json::from_slice(body) {
+        return Some(value);
+    }
+    let text = str::from_utf8(body).ok()?.trim();
+    let is_form = ["access_token=", "error="]
+        .iter()
+        .any(|key| text.strip_prefix(key).is_some() || text.contains(&format!("&{key}")));
+    let members = || url::form_urlencoded::parse(text.as_bytes());
+    let member = |(key, value): (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)| {
+        (key.into_owned(), Value::from(value.into_owned()))
+    };
+    (is_form && !text.contains(char::is_whitespace)).then(|| members().map(member).collect())
 }
 
 /// The type of a grant that an identity provider gives for a person.
@@ -327,8 +346,17 @@ pub(super) async fn revoke(
         Some(refresh) => ("refresh_token", refresh),
         None => ("access_token", &token.access_token),
     };
-    let form = [("token", value.as_str()), ("token_type_hint", hint)];
-    let posted = post(exchange, StepKind::Revoke, endpoint, caller, &form);
+    let form = [("token", value.as_str()), ("token_type_hint", hint), ("client_secret", "")];
+    let posted = async {
+        let response = post(exchange, StepKind::Revoke, endpoint, caller, &form[..2]).await?;
+        // Servers of the Python SDK want the member of clients that have no secret, or show it
+        // elsewhere, too; an empty one is none (RFC 6749, section 2.3.1).
+        let wants_all = error_code(response.body()).as_deref() == Some("invalid_request");
+        if wants_all && matches!(caller.client.auth, ClientAuth::None | ClientAuth::Basic) {
+            return post(exchange, StepKind::Revoke, endpoint, caller, &form).await;
+        }
+        Ok(response)
+    };
     let response = tokio::time::timeout(REVOCATION_TIMEOUT, posted).await.map_err(|_| {
         let limit = REVOCATION_TIMEOUT.as_secs();
         AuthFailure::failed(format!("{endpoint} did not answer within {limit} s"))
@@ -481,14 +509,14 @@ impl TokenClient {
 
 /// The `error` of an OAuth answer, when it is a code of the specification's alphabet.
 pub(super) fn error_code(body: &[u8]) -> Option<String> {
-    let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let body = answer_of(body)?;
     let code = body.get("error")?.as_str()?;
     is_code(code).then(|| code.to_owned())
 }
 
 /// Whether a text is an error code rather than a message.
 pub(super) fn is_code(text: &str) -> bool {
-    text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
 }
 
 // The assertion of a client that has a key (RFC 7523, `private_key_jwt`).
@@ -569,6 +597,23 @@ mod tests {
             let granted =
                 granted(body.as_bytes(), TokenKind::Bearer).ok().map(|granted| granted.expires_in);
             assert_eq!(granted, Some(read), "{expires_in}");
+        }
+        for form in [
+            "access_token=a%2Bb&token_type=bearer&expires_in=3600&scope=x+y",
+            "token_type=Bearer&scope=x%20y&expires_in=3600&access_token=a%2Bb\n",
+            "\u{feff}{\"access_token\":\"a+b\",\"expires_in\":3600,\"scope\":\"x y\"}",
+        ] {
+            let granted = granted(form.as_bytes(), TokenKind::Bearer).ok().expect(form);
+            assert_eq!((&*granted.access_token, granted.expires_in), ("a+b", Some(3600)), "{form}");
+            assert_eq!(granted.scopes, Some(vec!["x".to_owned(), "y".to_owned()]), "{form}");
+        }
+        for (body, code) in [
+            ("error=invalid_grant&error_description=old+code", Some("invalid_grant")),
+            ("\u{feff}{\"error\":\"invalid-grant\"}", Some("invalid-grant")),
+            ("<html>error=invalid_grant</html>", None),
+            ("an error=invalid_grant of mine", None),
+        ] {
+            assert_eq!(error_code(body.as_bytes()).as_deref(), code, "{body}");
         }
         for (scope, read) in [
             (r#""a b""#, Some(vec!["a", "b"])),

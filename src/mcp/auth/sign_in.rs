@@ -17,6 +17,7 @@ use super::grant::{
     self, Granted, JWT_BEARER, NotGranted, OAuthClient, TokenClient, WantedGrant, WantedToken,
     is_code,
 };
+use super::metadata::bare;
 use super::proof::ProofKey;
 use super::redirect::{Loopback, RedirectTarget};
 use super::step::{AuthFailure, AuthStep, StepKind};
@@ -380,7 +381,7 @@ fn code_of(back: &str, found: &FoundIssuer) -> Result<String, NotSignedIn> {
     let issuer = query(&url, "iss");
     let refused = |why: String| Err(AuthFailure::refused(why).into());
     if let (Some(issuer), Some(expected)) = (&issuer, &metadata.issuer)
-        && issuer != expected
+        && bare(issuer) != bare(expected)
     {
         return refused(format!(
             "the answer came from another issuer than {expected} (its `iss` differs)"

@@ -70,6 +70,62 @@ async fn metadata_of_another_resource_is_refused_with_the_true_reason() {
     }
 }
 
+#[tokio::test]
+async fn metadata_is_read_as_it_is_meant() {
+    for n in 0..6 {
+        let rig = Rig::new().await;
+        {
+            let mut world = rig.mock.world();
+            let base = world.base.clone();
+            match n {
+                // A slash at one place and not at the other.
+                0 => _ = world.metadata.insert("issuer", json!(format!("{base}/"))),
+                1 => {
+                    let named = json!([format!("{base}/")]);
+                    _ = world.resource_members.insert("authorization_servers", named);
+                }
+                // A text where a list is expected, and what is no scope in a list of them.
+                2 => {
+                    _ = world.resource_members.insert("authorization_servers", json!(base));
+                    _ = world.resource_members.insert("scopes_supported", json!("read"));
+                    _ = world.metadata.insert("scopes_supported", json!("read write"));
+                    _ = world.metadata.insert("code_challenge_methods_supported", json!("S256"));
+                }
+                3 => {
+                    let scopes = json!(["read", 7, null, "a\nb", ""]);
+                    _ = world.resource_members.insert("scopes_supported", scopes);
+                    _ = world.metadata.insert("revocation_endpoint", json!(""));
+                    _ = world.metadata.insert("grant_types_supported", Value::Null);
+                }
+                4 => world.marks = true,
+                _ => {
+                    let many: Vec<String> = (0..5_000).map(|n| format!("scope-{n}")).collect();
+                    _ = world.resource_members.insert("scopes_supported", json!(many));
+                }
+            }
+            world.granted.insert("scope", Value::Null);
+        }
+        let auth = rig.authorizer(&rig.nobody());
+        let token = auth.sign_in(&rig.person, Vec::new()).await;
+        let token = token.unwrap_or_else(|error| panic!("{n}: {error}"));
+        // Of thousands of scopes none is asked for.
+        assert_eq!(token.scopes, if n == 5 { vec![] } else { vec!["read"] }, "{n}");
+        let host = rig.host(rig.nobody()).await.unwrap();
+        assert!(host.call_tool("guarded.t", json!({})).await.is_ok(), "{n}");
+        host.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_revocation_that_wants_the_secret_of_a_client_without_one_is_given_an_empty_one() {
+    let rig = Rig::new().await;
+    rig.mock.world().revokes_with = Some("client_secret");
+    let auth = rig.authorizer(&rig.nobody());
+    auth.sign_in(&rig.person, Vec::new()).await.unwrap();
+    let out = auth.sign_out().await.unwrap();
+    assert_eq!((out.revoked.is_ok(), rig.mock.count("POST /revoke")), (true, 2));
+}
+
 /// Another authorization server, whose metadata is this.
 async fn named(metadata: &[(&'static str, Value)]) -> mock::Mock {
     let other = mock::Mock::start().await;

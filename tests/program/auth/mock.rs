@@ -54,8 +54,14 @@ pub struct World {
     pub page_error: Option<&'static str>,
     /// Fields of the token answer that differ.
     pub granted: HashMap<&'static str, Value>,
+    /// Members of the resource metadata that differ.
+    pub resource_members: HashMap<&'static str, Value>,
+    /// Documents begin with a byte order mark.
+    pub marks: bool,
     /// Revocations are never answered.
     pub stalls: bool,
+    /// Revocations need this member, whatever it says.
+    pub revokes_with: Option<&'static str>,
     /// Tokens must be bound to a key, and every proof needs this nonce where it is not empty.
     pub bound: Option<&'static str>,
     /// Every proof: the path it came with, its header and its claims.
@@ -252,12 +258,20 @@ impl World {
                 self.bearers.push((path.to_owned(), bearer.to_owned()));
                 self.mcp(verb, bearer, body)
             }
-            path if path == document => ok(&json!({
-                "resource": self.resource(),
-                "authorization_servers":
-                    ([&self.named_before[..], std::slice::from_ref(&self.base)].concat()),
-                "scopes_supported": ["read"],
-            })),
+            path if path == document => {
+                let mut metadata = json!({
+                    "resource": self.resource(),
+                    "authorization_servers":
+                        ([&self.named_before[..], std::slice::from_ref(&self.base)].concat()),
+                    "scopes_supported": ["read"],
+                });
+                for (key, value) in &self.resource_members {
+                    metadata[*key] = value.clone();
+                }
+                let mark = if self.marks { "\u{feff}" } else { "" };
+                let head = [("content-type", "application/json")];
+                http("200 OK", &head, &format!("{mark}{metadata}"))
+            }
             "/.well-known/oauth-authorization-server" => {
                 let base = &self.base;
                 let mut metadata = json!({
@@ -316,6 +330,10 @@ impl World {
                 http("302 Found", &[("location", back.as_str())], "")
             }
             "/token" => self.token(&form(body)),
+            "/revoke" if self.revokes_with.is_some_and(|it| !form(body).contains_key(it)) => {
+                let refused = json!({"error": "invalid_request"}).to_string();
+                http("400 Bad Request", &[("content-type", "application/json")], &refused)
+            }
             "/revoke" => http("200 OK", &[], ""),
             _ => http("404 Not Found", &[], ""),
         }
