@@ -95,7 +95,7 @@ fn has_type(response: &Response, wanted: &str) -> bool {
 
 /// The answer at the end of an event stream, alone. What comes before it is dropped: progress and
 /// log messages, which its client cannot read.
-async fn as_json(response: Response) -> Response {
+pub(crate) async fn as_json(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let Some(answer) = answer(body.into_data_stream()).await else {
         return (StatusCode::BAD_GATEWAY, "the call ended without an answer").into_response();

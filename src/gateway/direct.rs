@@ -12,11 +12,13 @@ use axum::middleware::Next;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::{Stream, StreamExt as _};
+use protocol::RpcCode;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, GetExtensions as _, GetMeta as _, JsonRpcRequest,
-    ProtocolVersion,
+    ProtocolVersion, RequestId,
 };
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::guard::MAX_BODY_BYTES;
@@ -45,6 +47,9 @@ pub(crate) async fn direct(
         let message = format!("Payload Too Large: request body exceeds {MAX_BODY_BYTES} bytes");
         return (StatusCode::PAYLOAD_TOO_LARGE, message).into_response();
     };
+    if let Some(rest) = body.strip_prefix(b"\xef\xbb\xbf") {
+        body = body.slice_ref(rest);
+    }
     match SentNumbers::read(&body) {
         Ok(None) => {}
         Ok(Some((readable, numbers))) => {
@@ -54,11 +59,15 @@ pub(crate) async fn direct(
         }
         Err(why) => return (StatusCode::PAYLOAD_TOO_LARGE, why).into_response(),
     }
-    let Some(session) = session.filter(|session| gateway.sessions.answers(session)) else {
-        return passed_on(Request::from_parts(parts, body.into())).await;
-    };
-    let Some(mut message) = request_of(&body) else {
-        return passed_on(Request::from_parts(parts, body.into())).await;
+    let session = session.filter(|session| gateway.sessions.answers(session));
+    let message = session.as_ref().and_then(|_| request_of(&body));
+    let (Some(session), Some(mut message)) = (session, message) else {
+        let kind = parts.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        let is_json = kind.to_ascii_lowercase().starts_with(b"application/json");
+        return match refusal(&body).filter(|_| is_json) {
+            Some(refusal) => refusal,
+            None => passed_on(Request::from_parts(parts, body.into())).await,
+        };
     };
     message.request.extensions_mut().insert(parts);
     let message = ClientJsonRpcMessage::Request(message);
@@ -73,6 +82,46 @@ pub(crate) async fn direct(
     }
     let sent = futures::stream::iter(first).chain(later).take_until(stop.cancelled_owned());
     stream(sent)
+}
+
+/// The answer to a body that is no message: what it lacks, with its id where it has one.
+fn refusal(body: &[u8]) -> Option<Response> {
+    let error = serde_json::from_slice::<ClientJsonRpcMessage>(body).err()?;
+    let sent = serde_json::from_slice::<Value>(body).map_err(|error| error.to_string());
+    let id = sent.as_ref().ok().and_then(|sent| sent.get("id"));
+    let id = id.filter(|id| serde_json::from_value::<RequestId>((*id).clone()).is_ok());
+    let (code, message) = match &sent {
+        Err(why) => (RpcCode::PARSE_ERROR, format!("Parse error: {why}")),
+        Ok(sent) => {
+            let why = flaw(sent).map_or_else(|| error.to_string(), str::to_owned);
+            (RpcCode::INVALID_REQUEST, format!("Invalid request: {why}"))
+        }
+    };
+    let error = json!({"code": code, "message": message});
+    let answer = json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string();
+    let head = [(header::CONTENT_TYPE, "application/json")];
+    Some((StatusCode::BAD_REQUEST, head, answer).into_response())
+}
+
+/// What keeps a value from being a message (JSON-RPC 2.0, section 4); `None` when that is not plain.
+fn flaw(sent: &Value) -> Option<&'static str> {
+    let Some(members) = sent.as_object() else { return Some("a message is an object") };
+    let is_id = |id: &Value| id.is_string() || id.as_i64().is_some();
+    Some(match (members.get("jsonrpc"), members.get("method"), members.get("params")) {
+        (None, ..) => "`jsonrpc` is missing",
+        (Some(version), ..) if version != "2.0" => "`jsonrpc` is not \"2.0\"",
+        (_, Some(method), _) if !method.is_string() => "`method` is not text",
+        (_, None, _) if !members.contains_key("result") && !members.contains_key("error") => {
+            "`method` is missing"
+        }
+        (_, Some(_), _) if members.get("id").is_some_and(|id| !is_id(id)) => {
+            "`id` is neither text nor an integer of 64 bits"
+        }
+        (_, Some(_), Some(params)) if !params.is_object() && !params.is_null() => {
+            "`params` is not an object"
+        }
+        _ => return None,
+    })
 }
 
 /// Whether a request uses nothing that only rmcp handles.

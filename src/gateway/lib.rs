@@ -12,6 +12,7 @@
 
 mod accept;
 mod admin;
+mod batch;
 mod bridge;
 mod card;
 mod catalog;
@@ -25,6 +26,7 @@ mod mcp;
 mod metrics;
 mod offers;
 mod outside;
+mod paths;
 mod pipe;
 mod questions;
 mod raw;
@@ -49,6 +51,7 @@ use axum::Router;
 use axum::routing::{get, post};
 use axum::serve::Listener;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -105,6 +108,7 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         .route_service("/mcp/p/{profile}", service.clone())
         .route_service("/mcp/p/{profile}/", service)
         .layer(axum::middleware::from_fn_with_state(direct, direct::direct))
+        .layer(axum::middleware::from_fn(batch::batch))
         .layer(axum::middleware::from_fn(accept::negotiate));
     let site = axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::site);
     let beside = beside.unwrap_or_default().layer(site);
@@ -223,7 +227,13 @@ async fn serve(mut listener: TcpListener, router: Router, stop: &CancellationTok
     while let Some((place, (stream, _))) = stop.run_until_cancelled(accepted(&mut listener)).await {
         // Disables Nagle's algorithm: small messages are sent without waiting for an ACK.
         _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
+        let router = TowerToHyperService::new(router.clone());
+        let service = service_fn(move |mut request| {
+            paths::trim(&mut request);
+            let method = request.method().clone();
+            let answering = router.call(request);
+            async move { answering.await.map(|response| paths::explained(response, &method)) }
+        });
         let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
         let stop = stop.clone();
         connections.spawn(async move {

@@ -1,12 +1,15 @@
 //! The transport of `mcpdeck serve --stdio`: one message on each line (basic/transports, "stdio").
 //! Numbers go both ways as they were written, which the transport of rmcp rounds.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
 use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ErrorData, RequestId, ServerJsonRpcMessage,
+};
 use rmcp::transport::Transport;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -14,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
+use super::batch::{self, is_batch};
 use super::raw::{SentNumbers, to_text};
 
 /// Longest line of a client, in bytes; a longer one is skipped.
@@ -25,7 +29,18 @@ pub(crate) struct MessagePipe<R, W> {
     /// Whether the last line could not be read: the end that is reported next is not that of the
     /// pipe.
     has_failed: bool,
+    /// Messages of a batch that were read and not handed on yet.
+    queued: VecDeque<String>,
+    /// Batches that are not answered yet (2025-03-26, basic, "Batching").
+    batches: Arc<parking_lot::Mutex<Vec<OpenBatch>>>,
     output: Arc<Mutex<Option<W>>>,
+}
+
+/// A batch whose answers go out together.
+#[derive(Default)]
+struct OpenBatch {
+    waiting: Vec<RequestId>,
+    answers: Vec<String>,
 }
 
 /// What is looked at in a message that is not one of the protocol.
@@ -38,7 +53,69 @@ struct MessageHead {
 impl<R: AsyncRead, W> MessagePipe<R, W> {
     pub fn new(input: R, output: W) -> Self {
         let lines = FramedRead::new(input, LinesCodec::new_with_max_length(MAX_LINE_BYTES));
-        Self { lines, has_failed: false, output: Arc::new(Mutex::new(Some(output))) }
+        Self {
+            lines,
+            has_failed: false,
+            queued: VecDeque::new(),
+            batches: Arc::default(),
+            output: Arc::new(Mutex::new(Some(output))),
+        }
+    }
+}
+
+impl<R, W: AsyncWrite + Send + Unpin + 'static> MessagePipe<R, W> {
+    /// Takes the messages of a batch one after the other; one within it is refused as no message.
+    fn open_batch(&mut self, line: &str) {
+        let messages = match batch::read(line.as_bytes()) {
+            Ok(messages) => messages,
+            Err(why) => {
+                let error = ErrorData::invalid_request(why, None);
+                return self.refuse(&ServerJsonRpcMessage::error(error, None));
+            }
+        };
+        let ids = messages.iter().filter_map(|message| message.id.clone());
+        // What has no usable id is answered alone.
+        let waiting: Vec<_> = ids.filter_map(|id| serde_json::from_value(id).ok()).collect();
+        if !waiting.is_empty() {
+            self.batches.lock().push(OpenBatch { waiting, answers: Vec::new() });
+        }
+        let texts = messages.into_iter().map(|message| message.text.get().to_owned());
+        self.queued
+            .extend(texts.map(|text| if is_batch(text.as_bytes()) { "0".into() } else { text }));
+    }
+
+    /// Nobody answers what was cancelled: the other answers of its batch do not wait for it.
+    fn let_go(&self, message: &ClientJsonRpcMessage) {
+        let ClientJsonRpcMessage::Notification(sent) = message else { return };
+        let ClientNotification::CancelledNotification(cancelled) = &sent.notification else {
+            return;
+        };
+        let Some(id) = &cancelled.params.request_id else { return };
+        let mut batches = self.batches.lock();
+        let waits = |batch: &OpenBatch| batch.waiting.iter().position(|waiting| waiting == id);
+        let found = batches.iter().enumerate().find_map(|(at, batch)| Some((at, waits(batch)?)));
+        let Some((at, place)) = found else { return };
+        batches[at].waiting.swap_remove(place);
+        if !batches[at].waiting.is_empty() {
+            return;
+        }
+        let answers = batches.swap_remove(at).answers;
+        if !answers.is_empty() {
+            let output = Arc::clone(&self.output);
+            tokio::spawn(async move { write(&output, format!("[{}]", answers.join(","))).await });
+        }
+    }
+
+    /// Answers a line that is not handed on.
+    fn refuse(&self, refusal: &ServerJsonRpcMessage) {
+        let (output, text) = (Arc::clone(&self.output), sent(&self.batches, refusal));
+        // Written beside: the caller's future may be dropped, and the answer lost.
+        tokio::spawn(async move {
+            match text? {
+                Some(text) => write(&output, text).await,
+                None => Ok(()),
+            }
+        });
     }
 }
 
@@ -75,11 +152,32 @@ fn read(line: &str) -> Result<ClientJsonRpcMessage, Option<Box<ServerJsonRpcMess
     Ok(message)
 }
 
+/// The text to send for a message: an answer within a batch waits for the others.
+fn sent(
+    batches: &parking_lot::Mutex<Vec<OpenBatch>>,
+    message: &ServerJsonRpcMessage,
+) -> io::Result<Option<String>> {
+    let text = to_text(message)?;
+    let id = match message {
+        ServerJsonRpcMessage::Response(response) => Some(&response.id),
+        ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+        ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
+    };
+    let Some(id) = id else { return Ok(Some(text)) };
+    let mut batches = batches.lock();
+    let of_batch = |batch: &OpenBatch| batch.waiting.iter().position(|waiting| waiting == id);
+    let found = batches.iter().enumerate().find_map(|(at, batch)| Some((at, of_batch(batch)?)));
+    let Some((at, place)) = found else { return Ok(Some(text)) };
+    batches[at].waiting.swap_remove(place);
+    batches[at].answers.push(text);
+    let is_whole = batches[at].waiting.is_empty();
+    Ok(is_whole.then(|| format!("[{}]", batches.swap_remove(at).answers.join(","))))
+}
+
 async fn write<W: AsyncWrite + Unpin>(
     output: &Mutex<Option<W>>,
-    message: &ServerJsonRpcMessage,
+    mut text: String,
 ) -> io::Result<()> {
-    let mut text = to_text(message)?;
     text.push('\n');
     let mut output = output.lock().await;
     let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
@@ -98,21 +196,30 @@ where
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let output = Arc::clone(&self.output);
-        async move { write(&output, &message).await }
+        let (output, text) = (Arc::clone(&self.output), sent(&self.batches, &message));
+        async move {
+            match text? {
+                Some(text) => write(&output, text).await,
+                None => Ok(()),
+            }
+        }
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            match self.lines.next().await {
+            let line = match self.queued.pop_front() {
+                Some(message) => Some(Ok(message)),
+                None => self.lines.next().await,
+            };
+            match line {
                 Some(Ok(line)) if line.trim().is_empty() => {}
+                Some(Ok(line)) if is_batch(line.as_bytes()) => self.open_batch(&line),
                 Some(Ok(line)) => match read(&line) {
-                    Ok(message) => return Some(message),
-                    // Written beside: this future may be dropped, and the answer lost.
-                    Err(Some(refusal)) => {
-                        let output = Arc::clone(&self.output);
-                        tokio::spawn(async move { write(&output, &refusal).await });
+                    Ok(message) => {
+                        self.let_go(&message);
+                        return Some(message);
                     }
+                    Err(Some(refusal)) => self.refuse(&refusal),
                     Err(None) => {}
                 },
                 Some(Err(LinesCodecError::Io(error)))

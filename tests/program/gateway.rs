@@ -9,6 +9,7 @@ mod collisions;
 #[cfg(target_os = "linux")]
 mod disabled;
 mod numbers;
+mod odd;
 mod persons;
 mod sign_in;
 mod skills;

@@ -1,5 +1,5 @@
 //! Numbers that a double or 64 bits cannot hold go through as they were written, both ways, by every
-//! door: over REST, in a session, without one, over a pipe.
+//! door: over REST, in a session, without one, in a batch, over a pipe.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
@@ -128,11 +128,77 @@ fn numbers_go_through_over_a_pipe_as_they_were_written() {
         .unwrap();
     writeln!(stdin, "{}", call(SENT, "")).unwrap();
     let answered = format!(r#""structuredContent":{ANSWERED}"#);
-    let answer = lines.map(Result::unwrap).find(|line| line.contains(r#""id":1,"#)).unwrap();
+    let mut lines = lines.map(Result::unwrap);
+    let answer = lines.find(|line| line.contains(r#""id":1,"#)).unwrap();
     assert!(answer.contains(&answered), "{answer}");
     until_sent(&recording, SENT, 1);
+    writeln!(stdin, "{}", batched()).unwrap();
+    assert_batched(&lines.find(|line| line.starts_with('[')).unwrap());
+    until_sent(&recording, SENT, 3);
     drop(stdin);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// A batch of two calls, a notification, and something that is no message.
+fn batched() -> String {
+    let second = call(SENT, "").replace(r#""id":1"#, r#""id":"b""#);
+    let note = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}"#;
+    format!("[{},{note},{second},{{\"id\":5}}]", call(SENT, ""))
+}
+
+/// Whether these are the answers to [`batched`].
+fn assert_batched(answers: &str) {
+    let all: Vec<Value> = serde_json::from_str(answers).expect(answers);
+    let mut ids: Vec<_> = all.iter().map(|answer| answer["id"].to_string()).collect();
+    ids.sort();
+    assert_eq!(ids, ["\"b\"", "1", "5"], "{answers}");
+    let answered = format!(r#""structuredContent":{ANSWERED}"#);
+    assert_eq!(answers.matches(&answered).count(), 2, "{answers}");
+    let odd = all.iter().find(|answer| answer["id"] == 5).unwrap();
+    assert!(odd["error"]["code"].is_i64(), "{answers}");
+}
+
+#[test]
+fn a_batch_of_the_revision_that_has_them_is_served_with_its_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    configured(folder.path());
+    let recording = folder.path().join("calls.jsonl");
+    let record = ["--record", recording.to_str().unwrap()];
+    let service = Service::launch(folder.path(), "127.0.0.1:0", &record);
+    let session = service.session(&service.token);
+    let auth = service.auth();
+    let headers = |version: &'static str| {
+        [
+            ("Authorization", auth.as_str()),
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+            ("Mcp-Session-Id", session.as_str()),
+            ("MCP-Protocol-Version", version),
+        ]
+    };
+    let answer = service.send("POST", "/mcp", &headers("2025-03-26"), &batched());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_batched(&answer.body);
+    until_sent(&recording, SENT, 2);
+    let note = r#"[{"jsonrpc":"2.0","method":"notifications/initialized"}]"#;
+    let noted = service.send("POST", "/mcp", &headers("2025-03-26"), note);
+    assert_eq!((noted.status, noted.body.as_str()), (202, ""));
+    for (version, body, code, says) in [
+        ("2025-03-26", "[]", -32600, "empty"),
+        ("2025-03-26", "[1", -32700, "Parse error"),
+        ("2025-06-18", &batched(), -32600, "2025-03-26"),
+    ] {
+        let refused = service.send("POST", "/mcp", &headers(version), body);
+        assert_eq!(refused.status, 400, "{refused:?}");
+        let error: Value = serde_json::from_str(&refused.body).unwrap();
+        assert_eq!(error["error"]["code"], code, "{refused:?}");
+        assert!(refused.body.contains(says), "{refused:?}");
+    }
+    let mut gone = headers("2025-03-26");
+    gone[3].1 = "gone";
+    let lost = service.send("POST", "/mcp", &gone, &batched());
+    assert_eq!(lost.status, 404, "{lost:?}");
+    until_sent(&recording, SENT, 2);
 }
 
 /// A schema with such numbers in its keywords.
