@@ -15,6 +15,7 @@ use jsonc_parser::{
 
 use crate::source::SourceText;
 use crate::{Diagnostic, Severity};
+use base::text::inspect::is_hidden;
 
 /// Deepest nesting of a configuration.
 pub const MAX_DEPTH: usize = 64;
@@ -277,6 +278,8 @@ fn syntax_error(source: &SourceText, error: &ParseError) -> Diagnostic {
         other
     } else if quote.is_some() {
         ("a typographic quotation mark is not JSON", "use the straight `\"`")
+    } else if let Some(words) = source.text().get(range.start..).and_then(foreign_mark) {
+        words
     } else if hash {
         ("`#` does not begin a comment in JSON", "write `// ...`")
     } else {
@@ -300,6 +303,17 @@ fn typographic_quote(text: &str) -> Option<char> {
         .find(|c| "\u{201c}\u{201d}\u{201e}\u{2018}\u{2019}\u{201a}\u{ab}\u{bb}".contains(*c))
 }
 
+/// The message and the help for a mark that looks like one of JSON, or like nothing, but is another
+/// character: input methods and word processors write such marks.
+fn foreign_mark(rest: &str) -> Option<(&'static str, &'static str)> {
+    let wide = ("a full-width character is not JSON", "type it with a Latin keyboard");
+    match rest.chars().next()? {
+        '\u{ff01}'..='\u{ff5e}' | '\u{3001}' | '\u{3002}' | '\u{300c}' | '\u{300d}' => Some(wide),
+        c if is_hidden(c) => Some(("an invisible character is not JSON", "remove it")),
+        _ => None,
+    }
+}
+
 /// The message and the help for a text in another format than JSON, by its first line.
 fn other_format(text: &str) -> Option<(&'static str, &'static str)> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -307,6 +321,13 @@ fn other_format(text: &str) -> Option<(&'static str, &'static str)> {
     if first.starts_with('<') {
         let help = "give the file itself: was a web page saved in its place?";
         return Some(("this is HTML or XML, not JSON", help));
+    }
+    let is_script =
+        ["module.exports", "export default", "export ", "import ", "const ", "let ", "var "]
+            .iter()
+            .any(|word| first.starts_with(word));
+    if is_script {
+        return Some(("this is JavaScript, not JSON", "write the object alone, as JSON"));
     }
     let is_key = |key: &str| {
         let key = key.trim().trim_matches('"');

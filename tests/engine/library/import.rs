@@ -371,6 +371,14 @@ fn a_file_in_another_language_is_named_as_such() {
         ("[mcp_servers.a]\ncommand = \"x\"\n", "this is TOML, not JSON"),
         ("extensions:\n  a: {}\n", "this is YAML, not JSON"),
         ("{ \u{201c}servers\u{201d}: {} }", "a typographic quotation mark"),
+        ("module.exports = { servers: {} }", "this is JavaScript"),
+        ("export default { servers: {} }", "this is JavaScript"),
+        ("{ \"servers\"\u{ff1a} {} }", "a full-width character"),
+        (
+            "{ \"servers\": {\"a\": {\"command\": \"x\"}\u{ff0c}\"b\": {}} }",
+            "a full-width character",
+        ),
+        ("{\u{200b} \"servers\": {} }", "an invisible character"),
     ] {
         let problems = load_text(Path::new("mcp.json"), text, &env).expect_err("unusable");
         assert!(problems[0].message.contains(words), "{problems:?}");
