@@ -29,6 +29,11 @@ pub fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
     }
 }
 
+/// Whether a chord of alt with this character edits text or moves the cursor in it.
+pub fn edits_with_alt(c: char) -> bool {
+    "bdfhnpvz<>[]".contains(c)
+}
+
 /// Draws a text area with its cursor. Characters that a terminal would act on, or that nobody would
 /// see, are drawn as markers.
 pub fn draw_area(area: &TextArea<'static>, region: Rect, buf: &mut Buffer) {

@@ -59,11 +59,13 @@ fn read_until_gone(closed: &PipeReader, events: &mpsc::Sender<Input>) {
     let mut bytes = [0u8; 4096];
     let mut gathered = Vec::new();
     let mut burst: Option<Instant> = None;
+    // Since when incomplete input waits for the rest.
+    let mut since = Instant::now();
     loop {
         let mut fds = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(closed, PollFlags::IN)];
         let wait_for = match (gathered.is_empty(), decoder.is_waiting()) {
             (false, _) => Some(PASTE_INTERVAL),
-            (true, waiting) => waiting.then_some(ESCAPE_TIMEOUT),
+            (true, waiting) => waiting.then(|| ESCAPE_TIMEOUT.saturating_sub(since.elapsed())),
         };
         let timeout = wait_for.and_then(|wait| Timespec::try_from(wait).ok());
         let asked = Instant::now();
@@ -74,7 +76,11 @@ fn read_until_gone(closed: &PipeReader, events: &mpsc::Sender<Input>) {
         };
         // On a busy machine the thread may wake late and read input from after the timeout: those
         // keys were typed one by one, and an escape pending that long was a key by itself.
-        let late = wait_for.is_some_and(|wait| asked.elapsed() > 2 * wait);
+        let late = if gathered.is_empty() {
+            decoder.is_waiting() && since.elapsed() >= ESCAPE_TIMEOUT
+        } else {
+            asked.elapsed() > 2 * PASTE_INTERVAL
+        };
         let ready = if late && decoder.is_alone() { 0 } else { ready };
         let (terminal, end) = (fds[0].revents(), fds[1].revents());
         if !end.is_empty() {
@@ -83,11 +89,15 @@ fn read_until_gone(closed: &PipeReader, events: &mpsc::Sender<Input>) {
         let decoded = if ready == 0 && !gathered.is_empty() {
             Vec::new()
         } else if ready == 0 {
+            since = Instant::now();
             decoder.flush()
         } else if terminal.contains(PollFlags::IN) {
             match rustix::io::read(&stdin, &mut bytes) {
                 Ok(0) => return report_gone(events, closed),
-                Ok(n) => decoder.feed(&bytes[..n]),
+                Ok(n) => {
+                    since = Instant::now();
+                    decoder.feed(&bytes[..n])
+                }
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => continue,
                 Err(_) => return report_gone(events, closed),
             }

@@ -29,6 +29,7 @@ use host::{ApprovalRequest, HeldReason, HostView};
 use protocol::ApprovalId;
 use terminal::chord::Chord;
 use terminal::graphics::TerminalReply;
+use terminal::text_input::edits_with_alt;
 
 /// Rows per notch of the wheel.
 const WHEEL_ROWS: isize = 3;
@@ -547,8 +548,10 @@ impl App {
             None => keymap.action(&scopes, chord),
         };
         let action = own.or(global);
-        if key.modifiers.contains(KeyModifiers::ALT) && !typing && action.is_none() {
-            // Escape followed quickly by a key looks like an alt chord; if unbound, it is two keys.
+        let is_chord = !typing || matches!(key.code, KeyCode::Char(c) if !edits_with_alt(c));
+        if key.modifiers.contains(KeyModifiers::ALT) && is_chord && action.is_none() {
+            // Escape followed quickly by a key looks like an alt chord; one that means nothing here is
+            // two keys.
             self.key(KeyCode::Esc.into());
             let modifiers = key.modifiers - KeyModifiers::ALT;
             return self.key(KeyEvent { modifiers, ..key });

@@ -21,6 +21,7 @@ use crate::tui::driver::Driver;
 
 const NONE: KeyModifiers = KeyModifiers::NONE;
 const CTRL: KeyModifiers = KeyModifiers::CONTROL;
+const ALT: KeyModifiers = KeyModifiers::ALT;
 
 fn types(app: &mut App, text: &str) -> Vec<Effect> {
     text.chars().flat_map(|c| press(app, KeyCode::Char(c), NONE)).collect()
@@ -448,4 +449,34 @@ fn a_key_that_is_held_down_makes_one_call() {
     assert_eq!(made, 1);
     wait(&mut app, 800);
     assert_eq!(calls(&press(&mut app, KeyCode::F(8), NONE)), 1, "let go and pressed again");
+}
+
+#[test]
+fn escape_and_a_key_that_arrive_together_are_two_keys_where_text_is_typed_too() {
+    let opened = || {
+        let mut app = super::app("typical");
+        draw(&mut app, 120, 40);
+        types(&mut app, "2");
+        draw(&mut app, 120, 40);
+        press(&mut app, KeyCode::Enter, NONE);
+        types(&mut app, "one two");
+        app
+    };
+    let mut app = opened();
+    press(&mut app, KeyCode::Char('1'), ALT);
+    let screen = draw(&mut app, 120, 40);
+    assert!(!app.has_screen() && screen.contains("\u{2193}state"), "{screen}");
+    // What edits text, or is bound, is a chord.
+    let mut app = opened();
+    press(&mut app, KeyCode::Char('b'), ALT);
+    types(&mut app, "X");
+    press(&mut app, KeyCode::Char('j'), ALT);
+    let screen = draw(&mut app, 120, 40);
+    assert!(app.has_screen() && screen.contains("one Xtwo"), "{screen}");
+    // The same in a filter.
+    let mut app = opened();
+    press(&mut app, KeyCode::Esc, NONE);
+    types(&mut app, "/write");
+    press(&mut app, KeyCode::Char('5'), ALT);
+    assert!(draw(&mut app, 120, 40).contains("/ search"));
 }
