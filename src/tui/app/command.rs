@@ -599,7 +599,9 @@ impl App {
         // Leaving a service ends only the calls made here.
         let leaves = self.setup.attached && servers.is_empty();
         let own = |call: &CallView| self.screens.calls.ids.values().any(|id| *id == call.id);
-        let ends = |call: &&CallView| of(&call.server) && (!leaves || own(call));
+        // Suggestions for a field and pings are asked for by the way: nobody loses them.
+        let passing = |call: &CallView| matches!(&*call.method, "completion/complete" | "ping");
+        let ends = |call: &&CallView| of(&call.server) && (!leaves || own(call)) && !passing(call);
         let calls = self.model.calls.iter().filter(ends).count();
         let pending = self.model.view.pending.values().filter(|r| of(&r.server) && !leaves);
         let pending = pending.count();

@@ -47,13 +47,18 @@ fn filter(name: &str, text: &str) -> SavedFilter {
     SavedFilter { name: name.into(), text: text.into() }
 }
 
+/// What finds the actions in the palette.
+const SAVE: &str = ":save this filter";
+const CHOOSE: &str = ":choose a saved filter";
+
 #[test]
 fn a_filter_is_saved_under_a_name_listed_used_and_removed() {
     let mut app = app("typical");
     draw(&mut app, 120, 40);
     types(&mut app, "4/kind:response");
     press(&mut app, KeyCode::Enter, NONE);
-    types(&mut app, "F");
+    types(&mut app, SAVE);
+    press(&mut app, KeyCode::Enter, NONE);
     assert!(draw(&mut app, 80, 24).contains("save the filter as"));
     press(&mut app, KeyCode::Enter, NONE);
     assert!(draw(&mut app, 80, 24).contains("type it first"));
@@ -64,18 +69,23 @@ fn a_filter_is_saved_under_a_name_listed_used_and_removed() {
     press(&mut app, KeyCode::Backspace, NONE);
     types(&mut app, "/kind:request");
     press(&mut app, KeyCode::Enter, NONE);
-    types(&mut app, "Fquestions");
+    types(&mut app, SAVE);
+    press(&mut app, KeyCode::Enter, NONE);
+    types(&mut app, "questions");
     press(&mut app, KeyCode::Enter, NONE);
     press(&mut app, KeyCode::Backspace, NONE);
     assert!(!draw(&mut app, 120, 40).contains("kind:request"));
-    types(&mut app, "S");
+    types(&mut app, CHOOSE);
+    press(&mut app, KeyCode::Enter, NONE);
     let list = draw(&mut app, 120, 40);
     assert!(list.contains("saved filters") && list.contains("questions"), "{list}");
     types(&mut app, "ans");
     press(&mut app, KeyCode::Enter, NONE);
     assert!(draw(&mut app, 120, 40).contains("/ kind:response"));
 
-    types(&mut app, "Sans");
+    types(&mut app, CHOOSE);
+    press(&mut app, KeyCode::Enter, NONE);
+    types(&mut app, "ans");
     let effects = key(&mut app, KeyCode::Delete, KeyModifiers::CONTROL);
     assert_eq!(remembered(&effects), Some(vec![filter("questions", "kind:request")]));
 }
@@ -249,6 +259,18 @@ fn what_was_typed_a_moment_ago_is_kept_when_the_program_ends() {
     assert!(remembered(&effects).is_some(), "so is what was set: {effects:?}");
     let effects = key(&mut app, KeyCode::Char('y'), NONE);
     assert!(effects.contains(&Effect::Quit), "asked once: {effects:?}");
+}
+
+#[test]
+fn a_suggestion_that_is_still_to_come_keeps_nobody_from_leaving() {
+    let mut app = app("typical");
+    draw(&mut app, 120, 40);
+    for method in ["completion/complete", "ping"] {
+        let call = CallView { method: method.into(), ..in_flight(CallId(7)) };
+        app.update(Message::News(News::Calls(vec![call])));
+        let effects = key(&mut app, KeyCode::Char('q'), NONE);
+        assert!(effects.contains(&Effect::Quit), "{method}: {effects:?}");
+    }
 }
 
 #[test]
