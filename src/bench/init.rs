@@ -183,8 +183,7 @@ const MAX_RESOURCE_STEPS: usize = 20;
 pub fn step_of_call(call: &SavedCall, is_error: bool) -> TestStep {
     let mut step = TestStep {
         arguments: call.arguments.clone(),
-        // What was refused once must be sent, to be refused again.
-        force: call.force || is_error,
+        force: call.force,
         expect: StepExpectation {
             is_error: is_error.then_some(true),
             ..StepExpectation::default()

@@ -325,6 +325,10 @@ fn add(path: &Path, steps: Vec<NewStep>) -> Result<SuiteNews, String> {
         suite = kept.unwrap_or_default();
     }
     let before = suite.steps.len();
+    let alone = match steps.as_slice() {
+        [one] => Some((one.words(), one.lacks())),
+        _ => None,
+    };
     for step in steps {
         let step = init::step_of_call(&step.call, step.is_error);
         if !suite.steps.contains(&step) {
@@ -347,7 +351,10 @@ fn add(path: &Path, steps: Vec<NewStep>) -> Result<SuiteNews, String> {
     let edited = config::put_member(&text, "suites", DASHBOARD_SUITE, &value);
     let edited = edited.ok_or_else(|| format!("{shown}: `suites` cannot be changed"))?;
     write_file(path, &edited)?;
-    let steps = count(added, "step");
-    let text = format!("added {steps} to the suite {DASHBOARD_SUITE} of {shown}");
+    let (words, lacks) = match alone {
+        Some((words, lacks)) => (words.to_string(), lacks),
+        None => (count(added, "step").to_string(), String::new()),
+    };
+    let text = format!("added {words}{lacks}, to the suite {DASHBOARD_SUITE} of {shown}");
     Ok(SuiteNews::Done(SafeText::line(&text)))
 }

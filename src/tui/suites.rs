@@ -8,8 +8,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::prelude::*;
+use base::text::json::plain;
 use config::McpConfig;
-use deck::SavedCall;
+use deck::{SavedCall, SavedTarget};
 
 /// What is asked of the bench.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,35 @@ pub struct NewStep {
     pub call: SavedCall,
     /// Whether the tool is to report a failure.
     pub is_error: bool,
+    /// Names of required fields that are not set.
+    pub missing: Vec<SafeText>,
+}
+
+impl NewStep {
+    /// What the call needs and does not have; empty if nothing.
+    pub fn lacks(&self) -> String {
+        let missing: Vec<&str> = self.missing.iter().map(SafeText::as_str).collect();
+        match missing.as_slice() {
+            [] => String::new(),
+            names => format!(" without the required {}", names.join(", ")),
+        }
+    }
+
+    /// The call and its arguments, on one line.
+    pub fn words(&self) -> SafeText {
+        /// Longest part of the arguments that is named.
+        const MAX_NAMED_CHARS: usize = 60;
+        let target = match &self.call.target {
+            SavedTarget::Tool { tool } => tool,
+            SavedTarget::Prompt { prompt } => prompt,
+            SavedTarget::Resource { resource, .. } => return SafeText::line(resource),
+        };
+        if self.call.arguments.is_empty() {
+            return SafeText::line(&format!("{target} without arguments"));
+        }
+        let arguments = SafeText::cut(&plain(&self.call.arguments_value()), MAX_NAMED_CHARS);
+        SafeText::line(&format!("{target} {arguments}"))
+    }
 }
 
 /// A command, with the servers that it may start.

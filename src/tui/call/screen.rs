@@ -150,6 +150,9 @@ impl CallScreen {
             Action::SaveForm | Action::CopyForm if self.form.has_drafts() => {
                 self.refuse("done", out);
             }
+            Action::AddStep if self.focus == CallFocus::Form && self.form.has_drafts() => {
+                self.refuse("added", out);
+            }
             Action::SaveForm if self.subject.kind == SubjectKind::Request => {
                 out.refuse("a request has no name; {history} lists it");
             }
@@ -685,7 +688,7 @@ impl CallScreen {
                 out.effect(Effect::ReadFile(self.form_token(), path.into()));
             }
             CallPick::Line(LinePrompt::Name, name) => {
-                out.effect(Effect::SaveCall(name, Box::new(self.to_save())));
+                out.effect(Effect::SaveCall(name, Box::new(self.to_saved(self.form.arguments()))));
             }
         }
     }
@@ -727,10 +730,16 @@ impl CallScreen {
         let step = match run {
             Some(run) => {
                 let call = self.to_saved(run.arguments.clone());
-                let is_error = run.outcome_word().is_some_and(|(word, _)| word != "ok");
-                NewStep { call: SavedCall { force: run.forced, ..call }, is_error }
+                let is_error =
+                    matches!(&run.state, RunState::Answered { outcome, .. } if outcome.is_error);
+                let call = SavedCall { force: run.forced, ..call };
+                NewStep { call, is_error, missing: Vec::new() }
             }
-            None => NewStep { call: self.to_save(), is_error: false },
+            None => NewStep {
+                call: self.to_saved(self.form.arguments()),
+                is_error: false,
+                missing: self.form.missing().map(SafeText::line).collect(),
+            },
         };
         out.intend(Intent::Suites(SuiteCommand::Add(vec![step])));
     }
@@ -742,14 +751,8 @@ impl CallScreen {
         if self.subject.kind == SubjectKind::Request || !(is_error || word == "ok") {
             return None;
         }
-        Some(NewStep { call: self.to_saved(past.arguments.clone()), is_error })
-    }
-
-    /// The call in the form it is saved in, without secrets.
-    fn to_save(&self) -> SavedCall {
-        let mut call = self.to_saved(self.form.arguments());
-        call.force = self.form.blocking() > 0;
-        call
+        let call = self.to_saved(past.arguments.clone());
+        Some(NewStep { call, is_error, missing: Vec::new() })
     }
 
     /// The call with these arguments in the form it is saved in, without secrets.

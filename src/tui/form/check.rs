@@ -204,6 +204,9 @@ pub struct Problem {
     pub row: Option<usize>,
 }
 
+/// What is said of a required place that is not set.
+pub const REQUIRED_WORD: &str = "required";
+
 /// Collects problems from drafts, verdict and notes, in the order of the rows.
 pub fn collect(
     rows: &[FormRow],
@@ -239,7 +242,7 @@ pub fn collect(
             let row = shown.get(&*violation.pointer).and_then(|row| rows.get(*row));
             all.push(at(&violation.pointer, words(violation, row), Weight::Violation));
         }
-        let required = |pointer| at(pointer, SafeText::line("required"), Weight::Violation);
+        let required = |pointer| at(pointer, SafeText::line(REQUIRED_WORD), Weight::Violation);
         all.extend(missing.into_iter().map(required));
     }
     for note in notes {
@@ -278,7 +281,7 @@ fn missing_below<'a>(
 /// A violation in words; instead of a pattern, a text that matches it.
 fn words(violation: &Violation, row: Option<&FormRow>) -> SafeText {
     if violation.keyword == "required" {
-        return SafeText::line("required");
+        return SafeText::line(REQUIRED_WORD);
     }
     if violation.keyword == "pattern"
         && let Some(example) = row.and_then(FormRow::field).and_then(Field::example)

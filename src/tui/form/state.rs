@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::form::check::{CheckJob, CheckResult, Checks, HalfTyped, Problem, Weight, collect};
+use crate::form::check::{
+    CheckJob, CheckResult, Checks, HalfTyped, Problem, REQUIRED_WORD, Weight, collect,
+};
 use crate::form::editor::{Edits, JsonView, LineEditor, Popup, pretty, typed_value};
 use crate::form::row::{self, Decisions, Field, FieldDecision, FieldKind, FormRow, RowKind};
 use base::pointer;
@@ -300,6 +302,12 @@ impl FormState {
     /// Number of problems that prevent a validated call.
     pub fn blocking(&self) -> usize {
         self.problems.iter().filter(|p| p.weight < Weight::Note).count()
+    }
+
+    /// The required fields that are not set, each by its place.
+    pub fn missing(&self) -> impl Iterator<Item = &str> {
+        let missing = self.problems.iter().filter(|one| one.message.as_str() == REQUIRED_WORD);
+        missing.map(|one| one.pointer.trim_start_matches('/'))
     }
 
     /// Whether any typed text is not a value. Such a form cannot be sent even by force, because it

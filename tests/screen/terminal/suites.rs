@@ -40,7 +40,9 @@ fn suites_run_in_their_pane_and_a_failed_step_opens_and_becomes_another_one() {
     deck.wait("f5 call");
     deck.wait("Rome");
     deck.keys("\x1b[18~");
-    deck.wait("added 1 step to the suite dashboard of mcp.tests.json");
+    deck.wait(
+        "added weather.forecast {\"city\":\"Rome\"}, to the suite dashboard of mcp.tests.json",
+    );
     let text = std::fs::read_to_string(deck.home().join("mcp.tests.json")).unwrap();
     assert!(text.contains("// what people ask first"), "{text}");
     assert!(text.contains("\"dashboard\""), "{text}");

@@ -201,6 +201,35 @@ fn a_call_and_its_history_become_steps_with_one_key_each() {
 }
 
 #[test]
+fn a_step_of_a_half_filled_form_holds_what_would_be_sent_and_says_what_is_missing() {
+    let mut app = pane(SERVER);
+    press(&mut app, KeyCode::Char('2'), NONE);
+    draw(&mut app, 120, 40);
+    press(&mut app, KeyCode::Enter, NONE);
+    draw(&mut app, 120, 40);
+    let added = ordered(&press(&mut app, KeyCode::F(7), NONE));
+    let [SuiteCommand::Add(steps)] = added.as_slice() else { panic!("{added:?}") };
+    assert_eq!(steps[0].call, SavedCall::tool("filesystem.read_file", &json!({})));
+    assert_eq!(steps[0].lacks(), " without the required path");
+    assert_eq!(steps[0].words().as_str(), "filesystem.read_file without arguments");
+    // What is no value yet cannot be sent, so it is no step either.
+    press(&mut app, KeyCode::Down, NONE);
+    press(&mut app, KeyCode::Char('-'), NONE);
+    assert_eq!(ordered(&press(&mut app, KeyCode::F(7), NONE)), []);
+    assert!(draw(&mut app, 120, 40).contains("not added"));
+    // A saved call goes past validation only if the person made it so.
+    press(&mut app, KeyCode::Backspace, NONE);
+    press(&mut app, KeyCode::Char('s'), KeyModifiers::CONTROL);
+    press(&mut app, KeyCode::Char('x'), NONE);
+    let effects = press(&mut app, KeyCode::Enter, NONE);
+    let saved = effects.iter().find_map(|effect| match effect {
+        Effect::SaveCall(_, call) => Some(call.force),
+        _ => None,
+    });
+    assert_eq!(saved, Some(false), "{effects:?}");
+}
+
+#[test]
 fn what_was_reached_is_shown_beside_the_suites() {
     let mut app = pane(SERVER);
     end_all(&mut app);
