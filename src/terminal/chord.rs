@@ -107,6 +107,8 @@ impl fmt::Display for Chord {
             }
         }
         match (NAMED.iter().find(|(_, code)| *code == self.code), self.code) {
+            // Its name is for chords, where the sign stands between their parts.
+            (_, KeyCode::Char('-')) if self.modifiers.is_empty() => f.write_str("-"),
             (Some((name, _)), _) => f.write_str(name),
             (None, KeyCode::Char(c)) => write!(f, "{c}"),
             (None, KeyCode::F(n)) => write!(f, "f{n}"),

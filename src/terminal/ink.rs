@@ -1,7 +1,9 @@
 //! Types of drawable text (invariant 8): our own literals, numbers, and [`SafeText`]; a borrowed
 //! `&str` of unknown origin does not compile. Owns no drawing.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
+
+use unicode_width::UnicodeWidthStr as _;
 
 pub use base::human::{Bytes, Dur, count};
 pub use base::text::{SafePart, SafeText};
@@ -36,8 +38,27 @@ impl Ink {
 
 impl fmt::Display for Ink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        pad(&self.0, f)
     }
+}
+
+/// Writes text padded to cells of the screen; `Formatter::pad` counts characters, of which some are
+/// two cells wide and some none.
+fn pad(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let blank = f.width().unwrap_or(0).saturating_sub(text.width());
+    let before = match f.align() {
+        Some(fmt::Alignment::Right) => blank,
+        Some(fmt::Alignment::Center) => blank / 2,
+        Some(fmt::Alignment::Left) | None => 0,
+    };
+    for _ in 0..before {
+        f.write_char(' ')?;
+    }
+    f.write_str(text)?;
+    for _ in before..blank {
+        f.write_char(' ')?;
+    }
+    Ok(())
 }
 
 impl From<&SafeText> for Ink {
@@ -109,7 +130,7 @@ impl SafePart for InkSlice<'_> {}
 
 impl fmt::Display for InkSlice<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.0)
+        pad(self.0, f)
     }
 }
 
@@ -131,6 +152,15 @@ pub use crate::ink;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_is_padded_to_cells_of_the_screen() {
+        let wide = Ink::line("\u{65e5}\u{672c}");
+        let padded = [ink!("{:<6}|", &wide), ink!("{:>6}|", &wide), ink!("{:^6}|", &wide)];
+        let expected = ["\u{65e5}\u{672c}  |", "  \u{65e5}\u{672c}|", " \u{65e5}\u{672c} |"];
+        assert_eq!(padded.each_ref().map(Ink::as_str), expected);
+        assert_eq!(ink!("{:<3}|", Ink::line("e\u{301}")).as_str(), "e\u{301}  |");
+    }
 
     #[test]
     fn a_piece_that_would_cut_a_character_is_empty_instead_of_a_panic() {

@@ -37,6 +37,19 @@ fn fit_end(text: &str, cells: u16) -> usize {
     from
 }
 
+/// Text that fits `cells`; one that is too long loses its middle, see [`Pen::middle`].
+pub fn shortened(text: &impl Drawable, cells: u16, ellipsis: &'static str) -> Ink {
+    let whole = text.text();
+    if fit(whole, cells) == whole.len() {
+        return ink!("{}", InkSlice::new(text, 0, usize::MAX));
+    }
+    let head = fit(whole, cells.saturating_sub(1) / 2);
+    let used = whole[..head].width() as u16;
+    let tail = fit_end(whole, cells.saturating_sub(1 + used));
+    let (head, tail) = (InkSlice::new(text, 0, head), InkSlice::new(text, tail, usize::MAX));
+    ink!("{}{}{}", head, ellipsis, tail)
+}
+
 /// Draws on one row at a time, left to right.
 pub struct Pen<'a> {
     buf: &'a mut Buffer,

@@ -188,6 +188,11 @@ impl Theme {
         if matches!(depth, ColorDepth::Ansi16 | ColorDepth::Indexed) {
             self.part_from_grounds();
         }
+        if depth == ColorDepth::None {
+            // Without colours, weight tells a key from its word.
+            let key = &mut self.styles[Role::Key as usize];
+            *key = key.add_modifier(Modifier::BOLD);
+        }
         self
     }
 

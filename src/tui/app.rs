@@ -658,8 +658,14 @@ impl App {
         }
         self.pointer.render(cx.style(Role::Match), buf);
         if self.look.glyphs.is_ascii() {
-            for cell in buf.content.iter_mut().filter(|cell| cell.symbol() == "µ") {
-                cell.set_symbol("u");
+            for cell in &mut buf.content {
+                let plain = match cell.symbol() {
+                    "µ" => "u",
+                    "·" => "-",
+                    "…" => "~",
+                    _ => continue,
+                };
+                cell.set_symbol(plain);
             }
         }
     }
@@ -799,7 +805,8 @@ impl App {
     /// Draws the message on its line, or on the lower side of a dialog that covers that.
     fn render_toast(&self, cx: &Cx<'_>, layout: &Layout, buf: &mut Buffer) {
         let Some(toast) = &self.toast else {
-            let line = self.guide.line(cx.keymap).filter(|_| !self.is_covered());
+            let line = self.guide.line(cx.keymap, &self.scopes(), self.is_typing());
+            let line = line.filter(|_| !self.is_covered());
             let Some((step, text)) = line else { return };
             let mut pen = Pen::new(buf, layout.message()).ellipsis(cx.glyphs.ellipsis);
             pen.put(" ", cx.style(Role::Text))

@@ -25,7 +25,7 @@ use crate::keymap::{KeyScope, Keymap};
 use crate::pane::{Cx, Gesture, Out, Ui};
 use crate::prelude::*;
 use crate::result::markdown::{self, MarkdownSpan};
-use crate::screen::{Help, Screen, is_for_all, keys_of};
+use crate::screen::{Help, Screen, is_for_all};
 use crate::widget::{KeyLine, TextInput};
 use host::{HostView, ServerView};
 
@@ -586,6 +586,21 @@ impl Screen for ChatScreen {
     }
 
     fn key_line(&self, keymap: &Keymap) -> KeyLine {
-        keys_of(keymap, &[KeyScope::Chat])
+        let is_new = self.entries.is_empty();
+        let calls = self.entries.iter().any(|entry| matches!(entry.part, ChatPart::Call(_)));
+        let means = |action: Action| match action {
+            Action::CancelCall => self.is_busy,
+            Action::NextBlock if is_new => !self.suggestions.is_empty(),
+            Action::NextBlock => calls,
+            Action::EditAgain => !self.said.is_empty(),
+            _ => true,
+        };
+        let keys = keymap.labels(&[KeyScope::Chat]).into_iter();
+        let keys = keys.filter(|(.., action)| means(*action));
+        let worded = |(key, word, action)| match action {
+            Action::NextBlock if is_new => (key, "example"),
+            _ => (key, word),
+        };
+        KeyLine::new(keys.map(worded).collect(), keymap.help_label())
     }
 }

@@ -14,6 +14,7 @@ mod frame;
 mod import;
 mod inbox;
 mod keys;
+mod looks;
 mod mends;
 mod mouse;
 mod pictures;

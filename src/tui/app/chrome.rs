@@ -144,9 +144,15 @@ pub(super) struct TabLine {
 }
 
 /// Labels of the tabs and the blank columns after each. When room is short, counts are dropped
-/// first, then names are shortened. A tab of several panes names those in use: prompts always,
-/// the others while they are shown.
-fn tab_labels(cx: &Cx<'_>, current: PaneId, room: u16) -> (Vec<(PaneId, Ink)>, u16) {
+/// first, then names are shortened. A tab of several panes names those in use: prompts where there is
+/// room, the others while they are shown. `asides` are the columns of the other tabs, with and without
+/// their names.
+fn tab_labels(
+    cx: &Cx<'_>,
+    current: PaneId,
+    room: u16,
+    asides: [u16; 2],
+) -> (Vec<(PaneId, Ink)>, u16) {
     let label = |pane: PaneId, shortness: u8| {
         let asks = matches!(pane, PaneId::Logs | PaneId::Inbox | PaneId::Config);
         let badge = if shortness == 0 || asks { badge(cx, pane) } else { Ink::default() };
@@ -154,7 +160,8 @@ fn tab_labels(cx: &Cx<'_>, current: PaneId, room: u16) -> (Vec<(PaneId, Ink)>, u
         let (digit, blank) = match pane.digit() {
             Some(digit) if shortness < 2 || pane == current => (digit, " "),
             Some(digit) => (digit, ""),
-            None => ("", ""),
+            // A view of the tab before it: its name must not look like that of a key and a tab.
+            None => (cx.glyphs.dot, " "),
         };
         match shortness {
             0 | 1 => ink!("{}{}{}{}{}", digit, blank, pane.name(), gap, badge),
@@ -163,19 +170,29 @@ fn tab_labels(cx: &Cx<'_>, current: PaneId, room: u16) -> (Vec<(PaneId, Ink)>, u
             _ => ink!("{}", digit),
         }
     };
-    let labels = |shortness| {
+    let labels = |shortness, has_prompts: bool| {
         let named = move |pane: &PaneId| {
-            pane.digit().is_some() || *pane == current || *pane == PaneId::Prompts && shortness < 2
+            pane.digit().is_some() || *pane == current || *pane == PaneId::Prompts && has_prompts
         };
         let panes = TABS.iter().flat_map(|(_, panes)| panes.iter().copied().filter(named));
         panes.map(|pane| (pane, label(pane, shortness))).collect::<Vec<_>>()
     };
-    let fits = |(shortness, gap): &(u8, u16)| {
-        labels(*shortness).iter().map(|(_, text)| width(text) + gap).sum::<u16>() <= room
+    let fits = |(shortness, has_prompts, gap, aside): &(u8, bool, u16, usize)| {
+        let labels = labels(*shortness, *has_prompts);
+        let used = labels.iter().map(|(_, text)| width(text) + gap).sum::<u16>();
+        used + asides[*aside] <= room
     };
-    let ways = [(0, 2), (1, 2), (1, 1), (2, 1), (3, 2)];
-    let (shortness, gap) = ways.into_iter().find(fits).unwrap_or((3, 1));
-    (labels(shortness), gap)
+    let ways = [
+        (0, true, 2, 0),
+        (1, true, 2, 0),
+        (1, true, 1, 0),
+        (1, false, 1, 0),
+        (1, false, 1, 1),
+        (2, false, 1, 1),
+        (3, false, 2, 1),
+    ];
+    let (shortness, has_prompts, gap, _) = ways.into_iter().find(fits).unwrap_or((3, false, 1, 1));
+    (labels(shortness, has_prompts), gap)
 }
 
 /// Tabs with the columns they occupy, each with the action that shows it. Panes of one tab are
@@ -183,7 +200,7 @@ fn tab_labels(cx: &Cx<'_>, current: PaneId, room: u16) -> (Vec<(PaneId, Ink)>, u
 fn placed_tabs(cx: &Cx<'_>, line: &TabLine, area: Rect) -> Vec<(Action, Ink, Range<u16>)> {
     let aside =
         |short: usize| line.sides.iter().map(|side| width(&side.labels[short]) + 2).sum::<u16>();
-    let (labels, gap) = tab_labels(cx, line.pane, area.width.saturating_sub(aside(1)));
+    let (labels, gap) = tab_labels(cx, line.pane, area.width, [aside(0), aside(1)]);
     let used = labels.iter().map(|(_, text)| width(text) + gap).sum::<u16>();
     let short = usize::from(used + aside(0) > area.width);
     let mut x = area.x + 1;
@@ -229,7 +246,12 @@ pub(super) fn tabs(cx: &Cx<'_>, line: &TabLine, area: Rect, buf: &mut Buffer) {
         if action == current {
             style = style.add_modifier(ratatui::style::Modifier::UNDERLINED);
         }
-        Pen::new(buf, area).column(columns.start - area.x).put(text, style);
+        Pen::new(buf, area).column(columns.start - area.x).put(&text, style);
+        let is_key = text.as_str().starts_with(|c: char| c.is_ascii_alphanumeric() || c == '@');
+        if is_key && role == Role::Muted {
+            let key = Rect { x: columns.start, width: 1, ..area };
+            buf.set_style(key.intersection(area), cx.style(Role::Key));
+        }
     }
 }
 

@@ -43,11 +43,29 @@ impl Guide {
         true
     }
 
-    /// Its line: which step it is, and what to press.
-    pub fn line(&self, keymap: &Keymap) -> Option<(Ink, Ink)> {
+    /// Its line: which step it is, and what to press. `here` are the scopes in effect: a step whose
+    /// key does something else here is not shown.
+    pub fn line(&self, keymap: &Keymap, here: &[KeyScope], is_typing: bool) -> Option<(Ink, Ink)> {
         let at = self.next?;
-        let GuideStep(scopes, text, _) = STEPS[at];
-        let text = keymap.spelled(&[scopes, &[KeyScope::List, KeyScope::Global]].concat(), text);
+        let GuideStep(scopes, text, action) = STEPS[at];
+        let works = if scopes == [KeyScope::Global] {
+            !is_typing
+                || keymap
+                    .key_while_typing(scopes, action.id())
+                    .is_some_and(|key| key.typed().is_none())
+        } else {
+            scopes.iter().any(|scope| here.contains(scope))
+        };
+        if !works {
+            return None;
+        }
+        let text = match keymap.key_while_typing(scopes, action.id()) {
+            Some(key) if is_typing => {
+                text.replace(&format!("{{{}}}", action.id()), &key.to_string())
+            }
+            _ => text.to_owned(),
+        };
+        let text = keymap.spelled(&[scopes, &[KeyScope::List, KeyScope::Global]].concat(), &text);
         Some((ink!("first steps, {} of {}", at + 1, STEPS.len()), text))
     }
 }

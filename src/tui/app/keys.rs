@@ -49,31 +49,7 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         {
             Ok(())
         }
-        Action::Restart
-        | Action::StartStop
-        | Action::Refresh
-        | Action::Ping
-        | Action::Request
-        | Action::Call
-        | Action::Record
-        | Action::ResetBreaker
-        | Action::Rules
-        | Action::Roots
-        | Action::SignIn
-        | Action::RefreshToken
-        | Action::SignOut
-        | Action::Answer
-        | Action::DenyAll
-        | Action::AddServer
-        | Action::Import
-        | Action::EditServer
-        | Action::EditFile
-        | Action::DuplicateServer
-        | Action::ToggleServer
-        | Action::RemoveServer
-        | Action::UndoEdit
-            if model.playback.is_some() =>
-        {
+        action if model.playback.is_some() && is_for_what_runs(action) => {
             Err("this is a recording: nothing runs")
         }
         Action::User(_) => can_run(app, action),
@@ -120,6 +96,11 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         Action::Inputs => {
             when(!model.situation.inputs.is_empty(), "the configuration declares no input")
         }
+        Action::SortReverse if !is_sorted(app.pane) => Err("this list has an order of its own"),
+        Action::ServerKeys => when(!model.view.servers.is_empty(), "there is no server yet"),
+        Action::Mark if app.pane == PaneId::Servers => {
+            when(server.is_some(), "select a server first")
+        }
         Action::AllServers => {
             when(model.scope.is_some() || !model.marked.is_empty(), "all servers are shown")
         }
@@ -133,6 +114,51 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
             | ActionPlace::App(_)
             | ActionPlace::User => pane_availability(app, action),
         },
+    }
+}
+
+/// Whether an action is for servers that run, and for their file.
+const fn is_for_what_runs(action: Action) -> bool {
+    matches!(
+        action,
+        Action::Restart
+            | Action::StartStop
+            | Action::Refresh
+            | Action::Ping
+            | Action::Request
+            | Action::Call
+            | Action::Record
+            | Action::ResetBreaker
+            | Action::Rules
+            | Action::Roots
+            | Action::SignIn
+            | Action::RefreshToken
+            | Action::SignOut
+            | Action::Answer
+            | Action::DenyAll
+            | Action::AddServer
+            | Action::Import
+            | Action::EditServer
+            | Action::EditFile
+            | Action::DuplicateServer
+            | Action::ToggleServer
+            | Action::RemoveServer
+            | Action::UndoEdit
+    )
+}
+
+/// Whether the list of a pane can be sorted.
+const fn is_sorted(pane: PaneId) -> bool {
+    match pane {
+        PaneId::Servers | PaneId::Tools | PaneId::Resources | PaneId::Prompts | PaneId::Metrics => {
+            true
+        }
+        PaneId::Tests
+        | PaneId::Traffic
+        | PaneId::Logs
+        | PaneId::Cache
+        | PaneId::Inbox
+        | PaneId::Config => false,
     }
 }
 
@@ -201,7 +227,7 @@ pub(super) fn footer(app: &App) -> Vec<FooterKey> {
                 let works = row.scope != KeyScope::Global || dialog.lets_through(row.action);
                 works && dialog.in_footer(row.scope, row.action)
             })
-            && (row.action != Action::ShowInbox || app.model.inbox().next().is_some())
+            && is_called_for(app, row.action)
             && availability(app, row.action).is_ok()
     });
     rows.sort_by_key(|row| row.footer);
@@ -222,11 +248,38 @@ pub(super) fn footer(app: &App) -> Vec<FooterKey> {
             Action::Back if types => ink!("clear"),
             Action::Back if row.scope == KeyScope::Confirm => ink!("no"),
             Action::Open if row.scope == KeyScope::Why => ink!("apply"),
+            Action::Waterfall if app.panes.traffic.waterfall.on => ink!("messages"),
             action => app.look.keymap.label(action),
         };
         (row.chords[0].to_string(), label, row.action)
     };
     rows.into_iter().map(key).collect()
+}
+
+/// Whether there is a reason to name a key that always works.
+fn is_called_for(app: &App, action: Action) -> bool {
+    match action {
+        Action::ShowInbox => {
+            app.pane != PaneId::Inbox
+                && app.screens.top().is_none()
+                && app.model.inbox().next().is_some()
+        }
+        // A server that works raises no question.
+        Action::Why => {
+            let target = app.target_server();
+            let server = target.as_ref().and_then(|name| app.model.server(name));
+            app.red_row().is_some() || server.is_some_and(|server| is_red(server))
+        }
+        _ => true,
+    }
+}
+
+/// Whether something is wrong with a server, or may be.
+fn is_red(server: &ServerView) -> bool {
+    server.state != ServerState::Ready
+        || !server.findings.is_empty()
+        || !server.breaker.is_closed()
+        || !server.tool_breakers.is_empty()
 }
 
 /// The keys that work now. While a line is typed, chords that type a character are left out unless
@@ -333,8 +386,15 @@ pub(super) fn is_of_screen(app: &App, action: Action) -> bool {
     app.look.keymap.scopes_of(action).any(|scope| scopes.contains(&scope))
 }
 
+/// Actions of one pane that have no key there.
+const KEYLESS: [(Action, PaneId); 2] =
+    [(Action::Page, PaneId::Traffic), (Action::SaveFilter, PaneId::Traffic)];
+
 /// The pane an action belongs to, if it is bound neither in the current pane nor globally.
 pub(super) fn elsewhere(app: &App, action: Action) -> Option<PaneId> {
+    if let Some((_, pane)) = KEYLESS.into_iter().find(|(keyless, _)| *keyless == action) {
+        return (app.pane != pane).then_some(pane);
+    }
     let here = app.panes.get(app.pane).scopes();
     let everywhere = |scope: &KeyScope| {
         here.contains(scope) || matches!(scope, KeyScope::Global | KeyScope::List)

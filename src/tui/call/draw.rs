@@ -11,6 +11,7 @@ use crate::keymap::{KeyScope, Keymap};
 use crate::prelude::*;
 use crate::widget::Pen;
 use crate::widget::doc::wrap;
+use crate::widget::pen::fit;
 use config::error::{Error, ErrorCode};
 
 pub(super) struct CallRegions {
@@ -34,7 +35,7 @@ impl CallScreen {
         let parts = Layout::horizontal([Fill(1), Length(1), Fill(1)]);
         let columns = self.is_wide.then(|| parts.areas::<3>(above_keys));
         let own = columns.map_or(above_keys, |[own, ..]| own);
-        let described = self.description(own).count() as u16;
+        let described = self.description(own).len() as u16;
         let head = 1 + described + u16::from(self.changed.is_some());
         let [head, body] = Layout::vertical([Length(head), Fill(1)]).areas(own);
         if self.runs.is_empty() && !self.is_wide {
@@ -59,17 +60,25 @@ impl CallScreen {
         CallRegions { head, form, divider, status: Some(status), result: Some(inset(result)) }
     }
 
-    /// The lines of the description that there is room for: none, one, or up to three.
-    fn description(&self, area: Rect) -> impl Iterator<Item = &str> {
+    /// The lines of the description that there is room for: none, one, or up to three. A last one
+    /// that is not the end says so.
+    fn description(&self, area: Rect) -> Vec<String> {
         let lines = match area.height {
             0..16 => 0,
             16..32 => 1,
             _ => 3,
         };
         let text = self.subject.description.as_deref().unwrap_or_default();
-        let text =
-            text.lines().flat_map(move |line| wrap(line, area.width.saturating_sub(2).max(8)));
-        text.take(lines)
+        let room = area.width.saturating_sub(2).max(8);
+        let mut text = text.lines().flat_map(move |line| wrap(line, room));
+        let mut shown: Vec<String> = text.by_ref().take(lines).map(str::to_owned).collect();
+        if text.next().is_some_and(|more| !more.trim().is_empty())
+            && let Some(last) = shown.last_mut()
+        {
+            last.truncate(fit(last, room - 1));
+            last.push('…');
+        }
+        shown
     }
 
     /// Updates the layout of the result for the region.
@@ -96,7 +105,7 @@ impl CallScreen {
         let regions = self.regions(area);
         let look = &self.uncovered(look);
         let head = Rect { width: regions.head.width, ..area };
-        self.draw_head(look, regions.head, self.description(head), buf);
+        self.draw_head(look, regions.head, &self.description(head), buf);
         form(&self.form, look, self.subject.verb(), regions.form, buf);
         if let Some(divider) = regions.divider {
             for y in divider.top()..divider.bottom() {
@@ -135,13 +144,7 @@ impl CallScreen {
         look
     }
 
-    fn draw_head<'a>(
-        &self,
-        look: &Styles,
-        area: Rect,
-        description: impl Iterator<Item = &'a str>,
-        buf: &mut Buffer,
-    ) {
+    fn draw_head(&self, look: &Styles, area: Rect, description: &[String], buf: &mut Buffer) {
         let mut parts = vec![self.subject.server.to_string()];
         if !self.subject.manner.is_empty() {
             parts.push(self.subject.manner.to_owned());

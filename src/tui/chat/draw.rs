@@ -251,7 +251,8 @@ impl ChatScreen {
         let room = usize::from(text.height).saturating_sub(3);
         for (n, suggestion) in self.suggestions.iter().take(room).enumerate() {
             let y = line(n as u16 + 2);
-            let x = put(buf, text.x + 1, y, 4, &format!("{}  ", n + 1), look.accent);
+            // No numbers: a digit is text here.
+            let x = put(buf, text.x + 1, y, 4, look.sign("• ", "- "), look.accent);
             put(buf, x, y, text.right().saturating_sub(x), suggestion, look.text);
         }
     }

@@ -179,7 +179,7 @@ fn an_empty_conversation_suggests_messages_and_tab_writes_them() {
     screen.lay_out(&Styles::default(), AREA);
     screen.draw(&Styles::default(), AREA, &mut buffer);
     let drawn = buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>();
-    assert!(drawn.contains("1  How warm is it?") && drawn.contains("3  Stop."), "{drawn}");
+    assert!(drawn.contains("• How warm is it?") && drawn.contains("• Stop."), "{drawn}");
     for wanted in ["How warm is it?", "Read it.", "Stop.", "How warm is it?"] {
         act(&mut screen, Action::NextBlock);
         assert_eq!(screen.input.lines(), [wanted]);

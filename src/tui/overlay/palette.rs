@@ -173,7 +173,10 @@ impl Screen for Palette {
             let choice = &self.choices[self.found[n]];
             let role = if choice.disabled.is_some() { Role::Faint } else { Role::Text };
             let mut found = find::spans(self.input.text(), choice.words.as_str());
-            let least = if choice.disabled.is_some() { MIN_REASON_COLUMNS } else { 0 };
+            // A reason has the room that the words leave.
+            let spare = rows.width.saturating_sub(width(&choice.words) + 3);
+            let reason = choice.disabled.as_ref().map(|reason| width(reason).min(spare));
+            let least = reason.map_or(0, |wide| wide.max(MIN_REASON_COLUMNS));
             let room = rows.width.saturating_sub(width(&choice.hint).max(least) + 2);
             let cut = without_end(choice, room, cx.glyphs.ellipsis);
             if let Some((_, kept_bytes)) = &cut {

@@ -1,5 +1,6 @@
 //! A text to read: fixed, or kept up to date.
 
+use crate::action::ActionPlace;
 use crate::intent::Intent;
 use crate::keymap::KeyScope;
 use crate::model::Model;
@@ -96,6 +97,8 @@ impl Screen for TextReader {
     fn lets_through(&self, action: Action) -> bool {
         match action {
             Action::Help => !self.is_help,
+            // Who reads which keys there are looks at no server.
+            action if self.is_help && changes_servers(action) => false,
             // The new text takes the place of this one.
             Action::BlackBox | Action::ServerInfo => self.live.is_none(),
             action => action != Action::Back,
@@ -172,9 +175,13 @@ impl Screen for TextReader {
     }
 
     fn in_footer(&self, _scope: KeyScope, action: Action) -> bool {
-        let is_of_server = matches!(action, Action::Restart | Action::StartStop);
         action != Action::Open
             && (self.is_help || action != Action::Filter)
-            && (self.is_help || self.is_of_server || !is_of_server)
+            && (self.is_of_server || !changes_servers(action))
     }
+}
+
+/// Whether an action is for a server or its entry in the file.
+const fn changes_servers(action: Action) -> bool {
+    matches!(action.place(), ActionPlace::Server(_) | ActionPlace::Edit(_))
 }

@@ -16,7 +16,7 @@ use crate::pane::servers::evidence;
 use crate::pane::{Cx, Gesture, Out, RedRow, Ui};
 use crate::pick::Pick;
 use crate::prelude::*;
-use crate::screen::{Frame, Screen};
+use crate::screen::{Frame, Screen, is_for_all};
 use crate::user_command::{FilledCommand, UserCommand};
 use crate::widget::{Doc, DocView, Pen};
 use config::error::ErrorCode;
@@ -31,6 +31,10 @@ const MAX_ROWS_AFTER: usize = 4;
 const MAX_SEARCHED_ROWS: u64 = 5_000;
 /// Rows of the page above the lines to choose from.
 const MIN_PAGE_ROWS: u16 = 6;
+
+/// What a line on stdout that is no message means.
+const STRAY_LINE: &str =
+    "the server writes to stdout, which is for messages alone: make it write to stderr";
 
 /// What a page explains.
 #[derive(Clone, Debug)]
@@ -122,6 +126,10 @@ impl Screen for WhyDialog {
         !matches!(action, Action::Back | Action::Why | Action::Up | Action::Down | Action::Open)
     }
 
+    fn in_footer(&self, scope: KeyScope, action: Action) -> bool {
+        scope != KeyScope::Global || is_for_all(action) || action == Action::Quit
+    }
+
     fn act(&mut self, action: Action, ui: Ui<'_>, out: &mut Out) {
         let height = ui.area.height.saturating_sub(self.fix_rows(ui.area.height));
         match action {
@@ -163,7 +171,7 @@ impl Screen for WhyDialog {
         let width = reader_width(ui.area);
         let mut doc = Doc::new(width);
         match &self.about {
-            WhyAbout::Server(server) => explain_server(ui.cx, server, &mut doc),
+            WhyAbout::Server(server) => explain_server(ui.cx, server, "what happened", &mut doc),
             WhyAbout::Call(call) => explain_call(ui.cx, call, &mut doc),
             WhyAbout::Row(row) => explain_row(ui.cx, row, &mut doc),
         }
@@ -230,9 +238,9 @@ fn paragraph(doc: &mut Doc, heading: &'static str, text: &Ink, role: Role) {
     }
 }
 
-fn explain_server(cx: Cx<'_>, name: &ServerName, doc: &mut Doc) {
+fn explain_server(cx: Cx<'_>, name: &ServerName, heading: &'static str, doc: &mut Doc) {
     let Some(server) = cx.model.server(name) else { return };
-    doc.heading("what happened");
+    doc.heading(heading);
     let state = ink!("{} {}", server.state.as_str(), cx.model.when(server.since));
     doc.text(2, &state, state_role(server.state));
     if let Some(reason) = &server.reason {
@@ -256,6 +264,9 @@ fn cause_of(model: &Model, server: &ServerView) -> Ink {
     if model.policy.held.iter().any(|held| *held.server == *server.name.as_str()) {
         return ink!("some of its definitions changed and are held until they are reviewed");
     }
+    if server.findings.iter().any(|found| found.kind == FindingKind::Junk) {
+        return ink!("{}", STRAY_LINE);
+    }
     if let Some(found) = server.findings.back() {
         return ink!("it breaks the protocol: {}", Ink::line(found.message.as_str()));
     }
@@ -272,7 +283,7 @@ fn explain_call(cx: Cx<'_>, call: &WhyCall, doc: &mut Doc) {
     doc.heading("what happened");
     doc.text(2, &Ink::line(&call.words), Role::Error);
     doc.text(2, &SafeText::block(&call.message), Role::Foreign);
-    paragraph(doc, "likely cause", &Ink::line(&call.next), Role::Attention);
+    paragraph(doc, "what to do", &Ink::line(&call.next), Role::Attention);
     if !call.details.is_empty() {
         doc.heading("in detail");
         for detail in &call.details {
@@ -283,7 +294,7 @@ fn explain_call(cx: Cx<'_>, call: &WhyCall, doc: &mut Doc) {
         if server.state.is_up() {
             evidence(server, cx.model, cx.glyphs, doc);
         } else {
-            explain_server(cx, &call.server, doc);
+            explain_server(cx, &call.server, "its server", doc);
         }
     }
 }
@@ -315,9 +326,7 @@ fn cause_of_row(model: &Model, row: &RedRow) -> Ink {
     let Some(server) = server else { return Ink::default() };
     let is_noise = |kind: FindingKind, raw: &str| kind == FindingKind::Junk && text.contains(raw);
     if server.findings.iter().any(|found| is_noise(found.kind, found.raw.trim())) {
-        return ink!(
-            "the server writes to stdout, which is for messages alone: make it write to stderr"
-        );
+        return ink!("{}", STRAY_LINE);
     }
     if server.state.is_up() { Ink::default() } else { cause_of(model, server) }
 }

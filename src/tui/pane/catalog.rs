@@ -220,6 +220,20 @@ impl CatalogColumns {
     }
 }
 
+/// Cells for the names in sight. A few that are much longer than the others lose their middle: they
+/// would take the signatures of all.
+fn name_columns(rows: &[Arc<CatalogEntry>]) -> u16 {
+    const LONG_NAME_COLUMNS: u16 = 40;
+    const MAX_NAME_COLUMNS: u16 = 48;
+    let widths = || rows.iter().map(|entry| width(&entry.label));
+    let long = widths().filter(|wide| *wide > LONG_NAME_COLUMNS).count();
+    if long * 4 > rows.len() {
+        return MAX_NAME_COLUMNS;
+    }
+    let common = widths().filter(|wide| *wide <= LONG_NAME_COLUMNS).max().unwrap_or(0);
+    if long > 0 { common.max(LONG_NAME_COLUMNS / 2) } else { common }
+}
+
 /// Cells the list can use: for names, useful parts of notes, and the columns after them.
 fn wanted(rows: &[Arc<CatalogEntry>]) -> u16 {
     let longest = |of: &dyn Fn(&CatalogEntry) -> u16| rows.iter().map(|e| of(e)).max().unwrap_or(0);
@@ -371,6 +385,9 @@ impl Pane for CatalogPane {
             Action::Call | Action::Open | Action::Copy | Action::CopyAll | Action::Save => {
                 Some(when(has, "nothing is selected"))
             }
+            Action::Sort | Action::SortReverse | Action::Tokens | Action::Refresh => {
+                self.all.is_empty().then_some(Err("nothing is listed yet"))
+            }
             _ => None,
         }
     }
@@ -411,10 +428,13 @@ impl Pane for CatalogPane {
                 self.browser.list.window(self.browser.rows.len(), usize::from(regions.list.height));
             self.browser.rows[window].iter().map(|e| width(&of(e))).max().unwrap_or(0).min(most)
         };
+        let window =
+            self.browser.list.window(self.browser.rows.len(), usize::from(regions.list.height));
+        let names = name_columns(&self.browser.rows[window]);
         let columns = CatalogColumns::fit(
             regions.list.width,
             &CatalogColumns {
-                name: longest(|e| Ink::from(&e.label), 48),
+                name: names,
                 server: if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 },
                 note: longest(|e| e.note.clone(), 60),
                 marks: longest(|e| e.marks.clone(), 15),
@@ -464,8 +484,11 @@ impl Pane for CatalogPane {
             pen.right(&entry.number, columns.number, ink(Role::Muted));
         });
         let ready = |(.., state, _): &(_, _, ServerState, _)| *state == ServerState::Ready;
+        let comes = |(.., state, _): &(_, _, ServerState, _)| *state != ServerState::Unavailable;
         let nothing = if servers > 0 && self.built_from.iter().all(ready) {
             ink!("No {}s; the servers shown offer none", noun)
+        } else if servers > 0 && !self.built_from.iter().any(comes) {
+            cx.spelled(&[], "Nothing to list: no server is up; {show-servers} says why")
         } else {
             ink!("Nothing listed yet; servers are listed when they are ready")
         };

@@ -129,7 +129,7 @@ impl Pane for InboxPane {
     fn availability(&self, action: Action, model: &Model) -> Option<Availability> {
         let any = !self.browser.rows.is_empty();
         match action {
-            Action::Open | Action::Copy | Action::CopyAll | Action::Fold => {
+            Action::Open | Action::Copy | Action::CopyAll | Action::Fold | Action::Group => {
                 Some(when(any, "nothing waits for you"))
             }
             Action::DenyAll => Some(when(!model.view.pending.is_empty(), "no request is open")),
@@ -157,9 +157,11 @@ impl Pane for InboxPane {
         let age = if regions.list.width >= 64 { 8 } else { 0 };
         let said = regions.list.width.saturating_sub(26 + KIND_COLUMNS + age);
         let mut pen = Pen::new(buf, regions.columns);
-        pen.skip(1).left("server", 14, faint).skip(1).left("kind", KIND_COLUMNS, faint).skip(1);
-        pen.left("says", said, faint);
-        pen.right(if age > 0 { "age" } else { "" }, age, faint).skip(1).right("left", 7, faint);
+        if !self.browser.rows.is_empty() {
+            pen.skip(1).left("server", 14, faint).skip(1).left("kind", KIND_COLUMNS, faint).skip(1);
+            pen.left("says", said, faint);
+            pen.right(if age > 0 { "age" } else { "" }, age, faint).skip(1).right("left", 7, faint);
+        }
         self.browser.render_rows(cx, area, buf, |pen, row| render_row(cx, row, (said, age), pen));
         let text = ink!("requests of servers, sign-ins, commands to approve and inputs wait here");
         let words = crate::widget::render_empty(&self.browser, cx, (&text, self.count), area, buf);

@@ -148,9 +148,7 @@ impl LogsPane {
     /// Why no line is shown.
     fn nothing(&self, model: &Model) -> Ink {
         if model.logs.is_empty() {
-            ink!(
-                "No log lines yet; stderr and log messages of servers and of mcpdeck are shown here"
-            )
+            ink!("No log lines yet: stderr and log messages of all servers come here")
         } else if self.stream.filter.is_empty() {
             ink!("No log lines of level {} or above", LEVELS[self.least].1)
         } else {

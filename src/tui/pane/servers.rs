@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use ratatui::widgets::{Clear, Widget as _};
+
 use crate::keymap::KeyScope;
 use crate::model::{EngineState, Model};
 use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
@@ -79,10 +81,18 @@ impl ServersPane {
             self.detail.top = 0;
         }
         self.text.top = match self.rows.get(self.list.index()) {
-            // With the first row, the titles are visible too.
-            Some(row) if self.list.index() > 0 => in_sight(self.text.top, row.start, height.into()),
+            // The titles stand above the rows, however far these are scrolled.
+            Some(row) if self.list.index() > 0 => {
+                let below = usize::from(height).saturating_sub(1);
+                in_sight(self.text.top + 1, row.start, below).saturating_sub(1)
+            }
             _ => 0,
         };
+    }
+
+    /// Whether the titles cover the first of the rows, at this place of the screen.
+    fn has_titles_above(&self, y: u16, rows: Rect) -> bool {
+        y == rows.y && self.text.top > 0 && !self.rows.is_empty()
     }
 
     /// Scrolls the focused part.
@@ -229,6 +239,7 @@ impl Pane for ServersPane {
             Gesture::Click(_) | Gesture::DoubleClick(_) => {
                 self.leave_detail(ui.model, out);
                 let line = self.text.top + usize::from(at.y.saturating_sub(regions.rows.y));
+                let line = if self.has_titles_above(at.y, regions.rows) { 0 } else { line };
                 if let Some(n) = self.rows.iter().position(|row| row.contains(&line)) {
                     self.list.select_index(n, &self.names[..]);
                     self.detail.top = 0;
@@ -259,6 +270,12 @@ impl Pane for ServersPane {
         let margin = 2.min(rows.width);
         let inner = Rect { x: rows.x + margin, width: rows.width.saturating_sub(3), ..rows };
         self.text.doc.render(cx, self.text.top, inner, buf);
+        if self.has_titles_above(rows.y, rows) {
+            let titles = Rect { height: inner.height.min(1), ..inner };
+            Clear.render(titles, buf);
+            buf.set_style(titles, cx.style(Role::Text));
+            self.text.doc.render(cx, 0, titles, buf);
+        }
         scroll_bar(cx, self.text.doc.len(), self.text.top, rows, buf);
         let Some(line) = self.rows.get(self.list.index()).map(|row| row.start) else { return };
         let Some(row) = line.checked_sub(self.text.top).filter(|row| *row < rows.height.into())

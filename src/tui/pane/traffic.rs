@@ -23,6 +23,8 @@ const MAX_WHY_CHARS: usize = 2_000;
 const MAX_PAGE_MESSAGES: usize = 2_000;
 /// Most messages in one export.
 const MAX_EXPORTED_MESSAGES: usize = 100_000;
+/// Columns of the list on a small screen.
+const LIST_COLUMNS: u16 = 80;
 
 #[derive(Default)]
 pub struct TrafficPane {
@@ -37,7 +39,9 @@ pub struct TrafficPane {
 
 impl TrafficPane {
     fn regions(&self, area: Rect) -> BrowserRegions {
-        self.split.regions(area, (area.width * 3 / 5).min(area.width.saturating_sub(36)))
+        // Beside a detail, a list shows no less than it does alone on a small screen.
+        let share = (area.width * 3 / 5).max(LIST_COLUMNS).min(area.width.saturating_sub(37));
+        self.split.regions(area, share)
     }
 
     fn record<'a>(&self, model: &'a Model) -> Option<&'a Arc<TrafficRecord>> {

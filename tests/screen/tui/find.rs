@@ -310,7 +310,8 @@ fn lists_are_sorted_by_a_column_and_servers_stand_in_a_table() {
     let by_name = draw(&mut app, 200, 60);
     let at = |screen: &str, name: &str| screen.find(name).unwrap_or(usize::MAX);
     assert!(at(&by_name, "add_observations") < at(&by_name, "brave_image_search"), "{by_name}");
-    press(&mut app, KeyCode::Char('O'), NONE);
+    ":reverse the order".chars().for_each(|c| _ = press(&mut app, KeyCode::Char(c), NONE));
+    press(&mut app, KeyCode::Enter, NONE);
     let reversed = draw(&mut app, 200, 60);
     assert!(at(&reversed, "write_file") < at(&reversed, "trigger-url-elicitation"), "{reversed}");
     press(&mut app, KeyCode::Char('1'), NONE);

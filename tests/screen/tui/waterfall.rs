@@ -288,7 +288,7 @@ fn a_request_that_is_looked_at_says_when_it_was_answered() {
     assert!(draw(&mut app, 160, 40).contains("not answered"));
     let answer = frame(5, Direction::In, MessageKind::Response, "memory 1 - - -");
     let screen = take(&mut app, 1, answer);
-    assert!(screen.contains("answered; ") && !screen.contains("not answered"), "{screen}");
+    assert!(screen.contains("p shows it") && !screen.contains("not answered"), "{screen}");
 }
 
 #[test]

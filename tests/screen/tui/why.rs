@@ -351,7 +351,7 @@ fn marked_messages_are_handed_on_as_one_page_on_which_nothing_runs() {
     super::draw(&mut driver.app, 120, 40);
     driver.keys("Gk");
     super::draw(&mut driver.app, 120, 40);
-    driver.keys("mP");
+    driver.keys("m:write the marked\r");
     let page = driver.wanted.iter().find_map(|effect| match effect {
         Effect::Save { name, content } if name.ends_with("mcpdeck-traffic.html") => {
             Some(String::from_utf8(content.clone()).expect("text"))

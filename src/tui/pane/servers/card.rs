@@ -13,7 +13,6 @@ use host::{
     AccountView, BreakerView, BuildEnd, BuildView, DevView, ServerState, ServerView, StartStep,
     StepStatus,
 };
-use protocol::Era;
 
 /// Draws the card.
 pub fn draw(server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
@@ -99,20 +98,11 @@ fn doc_line(doc: &mut Doc, line: DocLine) {
 /// How a ready server is connected, most important first.
 fn reach(server: &ServerView) -> Vec<Ink> {
     let mut facts = vec![ink!("{}", server.transport.as_str())];
-    if let Some(session) = &server.session {
-        facts.push(Ink::from(&session.protocol_version));
-    }
     if let Some(pid) = server.pid {
         facts.push(ink!("pid {}", pid));
     }
     if server.restarts > 0 {
         facts.push(ink!("{}", count(server.restarts, "restart")));
-    }
-    if let Some(session) = &server.session {
-        facts.push(match session.era {
-            Era::Legacy => ink!("legacy"),
-            Era::Modern => ink!("modern"),
-        });
     }
     facts
 }

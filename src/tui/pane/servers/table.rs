@@ -10,6 +10,7 @@ use crate::glyph::Glyphs;
 use crate::model::Model;
 use crate::prelude::*;
 use crate::widget::doc::DocLine;
+use crate::widget::pen::shortened;
 use crate::widget::{Doc, width};
 use host::{ServerState, ServerView, StepStatus};
 
@@ -116,9 +117,11 @@ pub(super) fn draw(
         return Vec::new();
     }
     let longest = names.iter().map(|name| width(&Model::name(name))).max().unwrap_or(0);
-    let name_width = usize::from(longest.clamp(6, 32));
-    // Names are never cut for a column: columns that do not fit are left out, the last ones first.
-    // The blank after the last column is one cell more.
+    // A single long name does not take the columns of all servers.
+    let most = (doc.width() / 4).clamp(12, 32);
+    let name_width = usize::from(longest.clamp(6, most));
+    // Columns that do not fit are left out, the last ones first. The blank after the last column is
+    // one cell more.
     let mut room = usize::from(doc.width()).saturating_sub(name_width + 4 + STATE_COLUMNS);
     let mut columns = ServerOrder::ALL[2..].to_vec();
     let fits = |column: &ServerOrder| {
@@ -188,7 +191,14 @@ fn head(server: &ServerView, model: &Model, glyphs: &Glyphs, name_width: usize) 
     };
     vec![
         (ink!("{} ", glyphs.state(server.state)), state_role(server.state)),
-        (ink!("{:<1$} ", Model::name(&server.name), name_width), Role::Heading),
+        (
+            ink!(
+                "{:<1$} ",
+                shortened(&Model::name(&server.name), name_width as u16, glyphs.ellipsis),
+                name_width
+            ),
+            Role::Heading,
+        ),
         (ink!("{:<1$}", word, STATE_COLUMNS), role),
     ]
 }

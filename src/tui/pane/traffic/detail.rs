@@ -183,10 +183,7 @@ fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Do
     match record.kind {
         MessageKind::Request => {
             let (word, role) = match pair {
-                Some(_) => (
-                    ui.spelled(&[KeyScope::Traffic], "answered; {jump-pair} shows the answer"),
-                    Role::Text,
-                ),
+                Some(_) => (ui.spelled(&[KeyScope::Traffic], "{jump-pair} shows it"), Role::Text),
                 None => (ink!("not answered"), Role::Busy),
             };
             doc.field("answer", word, role);

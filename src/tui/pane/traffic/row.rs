@@ -22,7 +22,10 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &BrowserRegions, 
     }
     let many = cx.model.scope.is_none() && cx.model.view.servers.len() > 1;
     let longest = cx.model.view.servers.keys().map(|name| width(&Model::name(name))).max();
-    let columns = Columns::fit(list.width, longest.filter(|_| many).unwrap_or(0));
+    let columns = Columns {
+        status: if pane.groups.rows == TrafficRows::Requests { 2 } else { 0 },
+        ..Columns::fit(list.width, longest.filter(|_| many).unwrap_or(0))
+    };
     let mut pen = Pen::new(buf, regions.columns).ellipsis(cx.glyphs.ellipsis);
     let faint = cx.style(Role::Faint);
     if let Some(problem) = &pane.stream.problem {
@@ -32,7 +35,7 @@ pub(super) fn render(pane: &TrafficPane, cx: &Cx<'_>, regions: &BrowserRegions, 
         if columns.server > 0 {
             pen.left("server", columns.server, faint).skip(1);
         }
-        pen.put("message", faint);
+        pen.skip(columns.status).put("message", faint);
         pen.column(list.width.saturating_sub(columns.after() + 1));
         if columns.size > 0 {
             pen.right("size", columns.size, faint).skip(1);
@@ -73,6 +76,8 @@ struct Columns {
     server: u16,
     size: u16,
     answer: u16,
+    /// Whether a request was answered well, in a column of its own: the end of a long name is cut.
+    status: u16,
 }
 
 impl Columns {
@@ -84,7 +89,7 @@ impl Columns {
             66..76 => (8, 12, SIZE_COLUMNS, SIZE_COLUMNS),
             _ => (TIME_COLUMNS, 14, SIZE_COLUMNS, SIZE_COLUMNS),
         };
-        Self { time, server: server.min(name), size, answer }
+        Self { time, server: server.min(name), size, answer, status: 0 }
     }
 
     /// Cells after the message.
@@ -112,6 +117,14 @@ fn draw(
     }
     let end = room.saturating_sub(columns.after() + 2);
     let head = group.filter(|(group, ..)| group.head == seq);
+    if columns.status > 0 {
+        let (sign, role) = match head {
+            Some((group, ..)) if group.failed => (cx.glyphs.down, Role::Error),
+            Some(_) => (cx.glyphs.check, Role::Ok),
+            None => (" ", Role::Faint),
+        };
+        pen.left(sign, columns.status, cx.style(role));
+    }
     let (mut bytes, mut latency) = ((record.bytes, 0), record.latency);
     if let Some((group, open, is_request)) = head {
         latency = group.took;
@@ -127,22 +140,11 @@ fn draw(
     let text = pen.position();
     message(record, cx, pen, end.saturating_sub(text));
     let left = end.saturating_sub(pen.position());
-    match head {
-        Some((group, _, true)) => {
-            let (sign, role) = if group.failed {
-                (cx.glyphs.down, Role::Error)
-            } else {
-                (cx.glyphs.check, Role::Ok)
-            };
-            pen.clip(ink!(" {}", sign), left, cx.style(role));
-        }
-        Some((group, _, false)) => {
-            let role = if group.failed { Role::Error } else { Role::Muted };
-            let sign = if group.failed { cx.glyphs.warning } else { "" };
-            let words = ink!("  {} {}", count(group.below.len() + 1, "message"), sign);
-            pen.clip(words, left, cx.style(role));
-        }
-        None => {}
+    if let Some((group, _, false)) = head {
+        let role = if group.failed { Role::Error } else { Role::Muted };
+        let sign = if group.failed { cx.glyphs.warning } else { "" };
+        let words = ink!("  {} {}", count(group.below.len() + 1, "message"), sign);
+        pen.clip(words, left, cx.style(role));
     }
     pen.column(end + 1);
     if columns.size > 0 {
@@ -389,10 +391,10 @@ mod tests {
             for name in [0, 6, 40] {
                 let columns = Columns::fit(width, name);
                 let server = if columns.server > 0 { columns.server + 1 } else { 0 };
-                // Marks, time, direction; then the message; then the numbers.
-                let before = 2 + columns.time + 3 + server;
+                // Marks, time, direction, state; then the message; then the numbers.
+                let before = 2 + columns.time + 3 + server + 2;
                 let message = width.saturating_sub(before + columns.after() + 1);
-                assert!(message >= 12, "{width} {columns:?}");
+                assert!(message >= 10, "{width} {columns:?}");
             }
         }
     }

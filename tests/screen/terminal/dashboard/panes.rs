@@ -46,7 +46,7 @@ fn a_message_opens_as_json_that_folds_and_leads_to_its_other_half() {
     deck.keys("4/method:tools/list dir:out server:atlas\r");
     deck.wait("1 row of ");
     deck.keys("\r");
-    deck.wait("answered; p shows");
+    deck.wait("p shows it");
     deck.wait("method: \"tools/list\"");
     // The filter hides the answer: it is found all the same when it is lifted.
     deck.keys("\x1b");
@@ -85,13 +85,13 @@ fn filters_are_completed_saved_under_a_name_and_remembered_by_the_project() {
     deck.keys("cr\t");
     deck.wait("/ server:crew");
     deck.wait_until("messages of crew alone", |screen| !screen.contains("→ atlas"));
-    deck.keys("\rF");
+    deck.keys("\r:save this filter\r");
     deck.wait("save the filter as");
     deck.keys("crew alone\r");
     deck.wait("saved crew alone");
     deck.keys("\x7f");
     deck.wait("→ atlas");
-    deck.keys("S");
+    deck.keys(":choose a saved\r");
     deck.wait("saved filters");
     deck.keys("\r");
     deck.gone("→ atlas");
@@ -105,7 +105,7 @@ fn filters_are_completed_saved_under_a_name_and_remembered_by_the_project() {
     deck.wait("/ server:crew");
     deck.keys("|\x7f");
     deck.wait("→ atlas");
-    deck.keys("S");
+    deck.keys(":choose a saved\r");
     deck.wait("saved filters");
     deck.keys("\x1b[3;5~");
     deck.wait("removed crew alone: server:crew");
