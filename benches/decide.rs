@@ -48,7 +48,7 @@ fn main() {
     let digests: Vec<Digest> = names.iter().map(|(_, tool)| Digest::of_text(tool)).collect();
     let mut pins = Pins { enforced: true, ..Pins::default() };
     for ((server, tool), digest) in names.iter().zip(&digests) {
-        let value = Arc::new(json!({}));
+        let value = Arc::new(json!({}).into());
         pins.accept(server, &Definition { name: tool.clone(), digest: *digest, value });
     }
     let about = ServerDigests { instructions: Digest::of_text(""), ..ServerDigests::default() };

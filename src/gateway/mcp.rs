@@ -741,22 +741,6 @@ async fn forward(context: &RequestContext<RoleServer>, ask: BridgedRequest) {
     let _ = ask.reply.send(reply);
 }
 
-/// The methods that are served to clients.
-const SERVED_METHODS: [&str; 12] = [
-    "completion/complete",
-    "logging/setLevel",
-    "prompts/get",
-    "prompts/list",
-    "resources/list",
-    "resources/read",
-    "resources/subscribe",
-    "resources/templates/list",
-    "resources/unsubscribe",
-    "tasks/get",
-    "tools/call",
-    "tools/list",
-];
-
 // What takes long or seldom happens is boxed: each session keeps the room of the largest of these
 // futures for as long as it lives, as the task of its handshake waits for its end.
 #[expect(deprecated, reason = "clients up to 2025-11-25 subscribe and log so")]
@@ -823,19 +807,6 @@ impl ServerHandler for Face {
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let what = ("resourceTemplates", AccessScope::ResourcesRead, TargetKind::Resource);
         self.list(&context, what, |catalog| &catalog.templates).await
-    }
-
-    async fn on_custom_request(
-        &self,
-        request: CustomRequest,
-        _: RequestContext<RoleServer>,
-    ) -> Result<CustomResult, ErrorData> {
-        // A method of the protocol comes here when its parameters do not fit.
-        if SERVED_METHODS.contains(&request.method.as_str()) {
-            let message = format!("the parameters of `{}` do not fit", request.method);
-            return Err(ErrorData::invalid_params(message, None));
-        }
-        Err(ErrorData::new(RpcCode::METHOD_NOT_FOUND, request.method, None))
     }
 
     async fn call_tool(
