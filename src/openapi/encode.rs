@@ -49,11 +49,8 @@ pub(crate) fn leaves_path(text: &str) -> bool {
     text.split(['/', '\\']).any(|part| part == "." || part == "..")
 }
 
-/// A literal part of a path, with what needs it encoded; `None` when it has dot segments.
-pub(crate) fn literal(text: &str) -> Option<String> {
-    if leaves_path(&decoded(text)) {
-        return None;
-    }
+/// A literal part of a path, with what needs it encoded.
+pub(crate) fn literal(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -66,5 +63,5 @@ pub(crate) fn literal(text: &str) -> Option<String> {
         }
         rest = &rest[c.len_utf8()..];
     }
-    Some(out)
+    out
 }

@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::body::ApiBody;
 use crate::document::ApiDocument;
-use crate::encode::literal;
+use crate::encode::{decoded, leaves_path, literal};
 use crate::parameter::{ApiParameter, ParameterPlace, ValueStyle, argument_name};
 use crate::schemas::{ToolSchemas, resolve};
 
@@ -275,21 +275,29 @@ fn pieces(template: &str) -> Result<Vec<PathPiece>, String> {
     if !template.starts_with('/') {
         return Err("its path does not begin with `/`".to_owned());
     }
-    let mut out = Vec::new();
+    let (mut out, mut filled) = (Vec::new(), String::new());
     let mut rest = template;
-    let put = |text: &str, out: &mut Vec<PathPiece>| {
-        let text = literal(text).ok_or("its path has `.` or `..` as a segment")?;
+    let mut put = |text: &str, out: &mut Vec<PathPiece>| {
+        filled.push_str(text);
         if !text.is_empty() {
-            out.push(PathPiece::Literal(text));
+            out.push(PathPiece::Literal(literal(text)));
         }
-        Ok::<_, String>(())
+        // In the place of a parameter, which is never empty and no dot segment itself.
+        filled.push('x');
     };
     while let Some((before, after)) = rest.split_once('{') {
         let (name, after) = after.split_once('}').ok_or("its path has a `{` without a `}`")?;
-        put(before, &mut out)?;
+        put(before, &mut out);
         out.push(PathPiece::Parameter(name.to_owned()));
         rest = after;
     }
-    put(rest, &mut out)?;
+    put(rest, &mut out);
+    filled.pop();
+    if leaves_path(&decoded(&filled)) {
+        return Err("its path has `.` or `..` as a segment".to_owned());
+    }
+    if filled.contains(['?', '#']) {
+        return Err("its path has a query or a fragment".to_owned());
+    }
     Ok(out)
 }

@@ -176,6 +176,42 @@ fn a_range_of_media_types_takes_what_its_schema_is() {
 }
 
 #[test]
+fn parameters_share_a_segment_and_what_no_path_may_have_is_named() {
+    let place = |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {}});
+    let get = json!({"get": {"parameters": [place("id"), place("format")]}});
+    let paths = [
+        "/r/{id}.{format}",
+        "/r/{id}..{format}/x",
+        "/.{id}/{format}",
+        "/r/{id}/./{format}",
+        "/r/{id}/%2E%2e/{format}",
+        "/{id}?x={format}",
+        "/{id}/{format}#now",
+    ];
+    let mut document = shop();
+    document["paths"] = paths.iter().map(|path| ((*path).to_owned(), get.clone())).collect();
+    let document = ApiDocument::new(document).expect("a document");
+    let all = document.operations(&base(), &ApiFilter::default(), &EntryParts::default());
+    let urls: Vec<String> = all
+        .offered
+        .iter()
+        .map(|one| one.request(&arguments(json!({"id": "7", "format": "pdf"}))))
+        .map(|request| request.expect("a request").url.path().to_owned())
+        .collect();
+    assert_eq!(urls, ["/v1/r/7.pdf", "/v1/r/7..pdf/x", "/v1/.7/pdf"]);
+    for one in &all.offered {
+        for (id, format) in [(".", "pdf"), ("7", ".."), ("", "pdf"), (".", ".")] {
+            let given = arguments(json!({"id": id, "format": format}));
+            assert!(one.request(&given).is_err(), "{id:?} {format:?}");
+        }
+    }
+    let why: Vec<&str> = all.left_out.iter().map(|(_, why)| why.as_str()).collect();
+    let (dots, query) =
+        ("its path has `.` or `..` as a segment", "its path has a query or a fragment");
+    assert_eq!(why, [dots, dots, query, query]);
+}
+
+#[test]
 fn no_argument_leads_out_of_the_path() {
     let operations = all();
     let delete = find(&operations, "delete_pets_id");
