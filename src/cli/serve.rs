@@ -30,6 +30,7 @@ use host::{AccessScope, DEFAULT_PROFILE, Host, ServerState};
 
 /// `mcpdeck serve`
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct ServeArgs {
     /// Address to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7337")]

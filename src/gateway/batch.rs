@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::future::join_all;
@@ -100,9 +100,10 @@ pub(crate) async fn batch(request: Request, next: Next) -> Response {
     if !is_batch(&body) {
         return next.run(Request::from_parts(parts, body.into())).await;
     }
-    let messages = match has_batches(&parts.headers) {
-        true => read(&body),
-        false => Err(format!("Invalid request: batches ended with revision {LAST_REVISION}")),
+    let messages = if has_batches(&parts.headers) {
+        read(&body)
+    } else {
+        Err(format!("Invalid request: batches ended with revision {LAST_REVISION}"))
     };
     let messages = match messages {
         Ok(messages) => messages,
@@ -147,7 +148,7 @@ pub(crate) async fn batch(request: Request, next: Next) -> Response {
 /// Whether the revision that a client names has batches; one that names none speaks the last one that
 /// has.
 fn has_batches(headers: &HeaderMap) -> bool {
-    let named = headers.get("mcp-protocol-version").map(|version| version.as_bytes());
+    let named = headers.get("mcp-protocol-version").map(HeaderValue::as_bytes);
     named.is_none_or(|version| version <= LAST_REVISION.as_bytes())
 }
 

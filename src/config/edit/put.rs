@@ -59,15 +59,14 @@ fn foreign(text: &str) -> Result<SplicedText, EditError> {
         let root = parse_loosely(&SourceText::new("", text));
         root.map_err(|problem| EditError::Syntax(vec![*problem]))
     };
-    let (text, root) = match read(&text)? {
-        Some(root) => (text, Some(root)),
+    let (text, root) = if let Some(root) = read(&text)? {
+        (text, Some(root))
+    } else {
         // Comments alone.
-        None => {
-            let end = if text.ends_with('\n') { "" } else { "\n" };
-            let text = format!("{text}{end}{{}}\n");
-            let root = read(&text)?;
-            (text, root)
-        }
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        let text = format!("{text}{end}{{}}\n");
+        let root = read(&text)?;
+        (text, root)
     };
     match root.filter(SyntaxNode::is_object) {
         Some(root) => Ok(SplicedText { text, root }),

@@ -61,9 +61,8 @@ impl Digest {
 
 /// Feeds the value at a place; `numbers` are those that it does not hold.
 fn feed(value: &Value, place: &str, numbers: &WrittenNumbers, hasher: &mut Sha256) {
-    let below = |key: &str| match numbers.is_empty() {
-        true => String::new(),
-        false => child_pointer(place, key),
+    let below = |key: &str| {
+        if numbers.is_empty() { String::new() } else { child_pointer(place, key) }
     };
     match value {
         Value::Object(object) => {
@@ -76,9 +75,12 @@ fn feed(value: &Value, place: &str, numbers: &WrittenNumbers, hasher: &mut Sha25
                 let place = below(key);
                 match &object[key] {
                     Value::Array(items) if is_set_keyword(key) => {
-                        let place = |index: usize| match numbers.is_empty() {
-                            true => String::new(),
-                            false => format!("{place}/{index}"),
+                        let place = |index: usize| {
+                            if numbers.is_empty() {
+                                String::new()
+                            } else {
+                                format!("{place}/{index}")
+                            }
                         };
                         let mut items: Vec<_> = items.iter().enumerate().collect();
                         items.sort_by_cached_key(|(index, item)| {

@@ -294,15 +294,13 @@ impl Rules {
                 let full = format!("{server}.{}", tool.name);
                 let rule = Arc::from(format!("policy/profiles/{profile}/overlays ({full})"));
                 let overlay = self.overlay(profile, server, &tool.name);
-                let told = overlay.iter().flat_map(|overlay| overlay.misfits(&tool.raw.value));
-                let told = told.map(|why| (Arc::clone(&rule), why));
-                out.extend(told);
-                match overlay.and_then(|overlay| overlay.name) {
-                    Some(name) => given.push((name, full, rule)),
-                    None => {
-                        let of = (catalogue.len() > 1).then(|| ServerName::new(server));
-                        names.insert(exposed_name(of.as_ref(), &tool.name), full);
-                    }
+                let misfits = overlay.iter().flat_map(|overlay| overlay.misfits(&tool.raw.value));
+                out.extend(misfits.map(|why| (Arc::clone(&rule), why)));
+                if let Some(name) = overlay.and_then(|overlay| overlay.name) {
+                    given.push((name, full, rule));
+                } else {
+                    let of = (catalogue.len() > 1).then(|| ServerName::new(server));
+                    names.insert(exposed_name(of.as_ref(), &tool.name), full);
                 }
             }
             for (name, full, rule) in given {
@@ -316,8 +314,8 @@ impl Rules {
                 }
             }
         }
-        let told = |(rule, why)| Unmatched { rule, meant: None, misfit: Some(why) };
-        out.into_iter().map(told).collect()
+        let unmatched = |(rule, why)| Unmatched { rule, meant: None, misfit: Some(why) };
+        out.into_iter().map(unmatched).collect()
     }
 
     /// What the overlays of a profile change of a tool, one after the other; `None` for nothing.

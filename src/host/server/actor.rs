@@ -187,9 +187,8 @@ impl<'a> Actor<'a> {
             Command::Unreachable(generation, reason) if generation == self.generation => {
                 self.closed(reason).await;
             }
-            Command::TimedOut(..) | Command::Unreachable(..) => {}
             Command::ListChanged(kind) if self.current.is_some() => self.list_changed(kind),
-            Command::ListChanged(_) => {}
+            Command::TimedOut(..) | Command::Unreachable(..) | Command::ListChanged(_) => {}
             Command::Refresh(done) => self.refresh_all(done),
         }
     }

@@ -603,7 +603,8 @@ mod tests {
             "token_type=Bearer&scope=x%20y&expires_in=3600&access_token=a%2Bb\n",
             "\u{feff}{\"access_token\":\"a+b\",\"expires_in\":3600,\"scope\":\"x y\"}",
         ] {
-            let granted = granted(form.as_bytes(), TokenKind::Bearer).ok().expect(form);
+            let granted = granted(form.as_bytes(), TokenKind::Bearer);
+            let Ok(granted) = granted else { panic!("{form}") };
             assert_eq!((&*granted.access_token, granted.expires_in), ("a+b", Some(3600)), "{form}");
             assert_eq!(granted.scopes, Some(vec!["x".to_owned(), "y".to_owned()]), "{form}");
         }

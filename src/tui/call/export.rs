@@ -109,12 +109,10 @@ pub fn page(call: &WrittenCall<'_>, shared: &SharedResult) -> String {
     }
     match &shared.result {
         Some(result) if blocks.is_none() => section("Result", &pretty(result)),
-        Some(result) => {
-            if result.get("structuredContent").is_some() {
-                section("Structured result", &pretty(&result.part("/structuredContent")));
-            }
+        Some(result) if result.get("structuredContent").is_some() => {
+            section("Structured result", &pretty(&result.part("/structuredContent")));
         }
-        None => {}
+        _ => {}
     }
     section("Make it again", &call.command_line());
     framed(&title, &body)

@@ -685,7 +685,7 @@ pub fn hint(field: &Field, example: Option<String>) -> String {
         FieldKind::Choice(options) => parts.push(choices("one of", field, options)),
         FieldKind::MultiChoice(options) => parts.push(choices("any of", field, options)),
         FieldKind::Const(value) => {
-            parts.push(cut(&format!("always {}", field.spellings.plain(value))))
+            parts.push(cut(&format!("always {}", field.spellings.plain(value))));
         }
         FieldKind::Object { .. } => parts.push("object".to_owned()),
         FieldKind::Array { .. } => parts.push("list".to_owned()),

@@ -560,10 +560,8 @@ impl FormState {
         let editor = self.editor.take();
         self.drafts.remove("");
         let spellings = self.document.spellings();
-        let parsed = match text.trim().is_empty() {
-            true => Ok(None),
-            false => typed_value(&text, spellings).map(Some),
-        };
+        let parsed =
+            if text.trim().is_empty() { Ok(None) } else { typed_value(&text, spellings).map(Some) };
         match parsed {
             Ok(None) => self.take_whole(None),
             Ok(Some(WrittenValue { value, numbers })) => {

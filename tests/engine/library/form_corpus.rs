@@ -45,7 +45,7 @@ fn screen(schema: &Value) -> CallScreen {
         description: None,
         manner: "",
         schema: Arc::new(schema.clone()),
-        numbers: Default::default(),
+        numbers: mcpdeck::base::text::json::WrittenNumbers::default(),
         bytes: 0,
         has_app: false,
         limits: mcpdeck::config::ContentLimits::default(),

@@ -291,11 +291,12 @@ async fn an_answer_is_read_whatever_status_it_comes_with_and_wherever_its_event_
     const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
     const EVENTS: &[(&str, &str)] = &[("content-type", "text/event-stream")];
     type Body = fn(&str) -> String;
+    type Headers = &'static [(&'static str, &'static str)];
     let pretty: Body = |body| {
         let value: Value = serde_json::from_str(body).unwrap();
         serde_json::to_string_pretty(&value).unwrap()
     };
-    let forms: [(&str, &'static [(&str, &str)], Body); 7] = [
+    let forms: [(&str, Headers, Body); 7] = [
         ("202 Accepted", JSON, str::to_owned),
         ("202 Accepted", EVENTS, |body| format!("data: {body}\n\n")),
         ("201 Created", JSON, str::to_owned),

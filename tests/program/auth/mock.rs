@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// What the servers do, and what was asked of them.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a habit of its own")]
 pub struct World {
     pub base: String,
     /// Every request: verb and path.
@@ -288,22 +289,7 @@ impl World {
                 }
                 ok(&metadata)
             }
-            "/register" => {
-                let asked: Value = serde_json::from_str(body).unwrap_or_default();
-                let redirect = asked["redirect_uris"][0].as_str().unwrap_or_default();
-                if let Some((part, status, answer)) = self.refused_redirect
-                    && redirect.contains(part)
-                {
-                    return http(status, &[("content-type", "application/json")], answer);
-                }
-                self.registered += 1;
-                let id = match self.registered {
-                    1 => "registered".to_owned(),
-                    more => format!("registered-{more}"),
-                };
-                self.clients.push(id.clone());
-                ok(&json!({"client_id": id, "redirect_uris": asked["redirect_uris"]}))
-            }
+            "/register" => self.register(body),
             "/authorize" if !self.clients.contains(&form(query)["client_id"]) => {
                 http("400 Bad Request", &[], "I do not know this client.")
             }
@@ -337,6 +323,23 @@ impl World {
             "/revoke" => http("200 OK", &[], ""),
             _ => http("404 Not Found", &[], ""),
         }
+    }
+
+    fn register(&mut self, body: &str) -> String {
+        let asked: Value = serde_json::from_str(body).unwrap_or_default();
+        let redirect = asked["redirect_uris"][0].as_str().unwrap_or_default();
+        if let Some((part, status, answer)) = self.refused_redirect
+            && redirect.contains(part)
+        {
+            return http(status, &[("content-type", "application/json")], answer);
+        }
+        self.registered += 1;
+        let id = match self.registered {
+            1 => "registered".to_owned(),
+            more => format!("registered-{more}"),
+        };
+        self.clients.push(id.clone());
+        ok(&json!({"client_id": id, "redirect_uris": asked["redirect_uris"]}))
     }
 
     /// What a token is for.

@@ -61,6 +61,41 @@ fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
 }
 
+/// What the tools of the search take, and what they say of the rest.
+fn malformed_calls_are_named(
+    call: impl Fn(u32, &str, Value) -> Value,
+    ask: impl Fn(u32, &str, Value) -> Value,
+) {
+    for (arguments, why) in [
+        (json!({}), "`query` is missing"),
+        (json!({"query": " "}), "`query` is empty"),
+        (json!({"query": 7}), "`query` is a text"),
+        (json!({"query": "mail", "limit": 0}), "`limit` is a number from 1 to 50"),
+        (json!({"query": "mail", "limit": 2.5}), "`limit` is a number from 1 to 50"),
+        (json!({"query": "mail", "limit": 1e30}), "`limit` is a number from 1 to 50"),
+        (json!({"query": "mail", "limit": -1.0}), "`limit` is a number from 1 to 50"),
+        (json!({"query": "mail", "server": "none"}), "there are: many"),
+        (json!({"query": "mail", "count": 3}), "`count` is not one of"),
+    ] {
+        let refused = call(9, "find_tools", arguments);
+        assert_eq!(refused["result"]["isError"], true, "{refused}");
+        assert!(text(&refused).contains(why), "{refused}");
+    }
+    // As models write them: a whole number with a point, a parameter without a use.
+    let found = call(10, "find_tools", json!({"query": "mail", "limit": 2.0, "server": ""}));
+    let found: Value = serde_json::from_str(text(&found)).unwrap();
+    assert_eq!(found["tools"].as_array().map(Vec::len), Some(2), "{found}");
+    for (method, params) in [
+        ("tools/call", json!({"name": "find_tools", "arguments": []})),
+        ("tools/call", json!({"name": 5})),
+        ("prompts/get", json!({"arguments": {}})),
+    ] {
+        let refused = ask(11, method, params);
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    }
+    assert_eq!(ask(12, "tools/unknown", json!({}))["error"]["code"], -32601);
+}
+
 #[test]
 fn a_client_finds_tools_instead_of_listing_them_and_never_one_that_is_denied() {
     let service = serve(
@@ -135,34 +170,7 @@ fn a_client_finds_tools_instead_of_listing_them_and_never_one_that_is_denied() {
         assert_eq!(shown, absent.to_string().replace("github_no_such_thing", "NAME"));
         assert!(shown.contains("there is no"), "{shown}");
     }
-    for (arguments, why) in [
-        (json!({}), "`query` is missing"),
-        (json!({"query": " "}), "`query` is empty"),
-        (json!({"query": 7}), "`query` is a text"),
-        (json!({"query": "mail", "limit": 0}), "`limit` is a number from 1 to 50"),
-        (json!({"query": "mail", "limit": 2.5}), "`limit` is a number from 1 to 50"),
-        (json!({"query": "mail", "limit": 1e30}), "`limit` is a number from 1 to 50"),
-        (json!({"query": "mail", "limit": -1.0}), "`limit` is a number from 1 to 50"),
-        (json!({"query": "mail", "server": "none"}), "there are: many"),
-        (json!({"query": "mail", "count": 3}), "`count` is not one of"),
-    ] {
-        let refused = call(9, "find_tools", arguments);
-        assert_eq!(refused["result"]["isError"], true, "{refused}");
-        assert!(text(&refused).contains(why), "{refused}");
-    }
-    // As models write them: a whole number with a point, a parameter without a use.
-    let found = call(10, "find_tools", json!({"query": "mail", "limit": 2.0, "server": ""}));
-    let found: Value = serde_json::from_str(text(&found)).unwrap();
-    assert_eq!(found["tools"].as_array().map(Vec::len), Some(2), "{found}");
-    for (method, params) in [
-        ("tools/call", json!({"name": "find_tools", "arguments": []})),
-        ("tools/call", json!({"name": 5})),
-        ("prompts/get", json!({"arguments": {}})),
-    ] {
-        let refused = ask(11, method, params);
-        assert_eq!(refused["error"]["code"], -32602, "{refused}");
-    }
-    assert_eq!(ask(12, "tools/unknown", json!({}))["error"]["code"], -32601);
+    malformed_calls_are_named(call, ask);
     // `auto`: a search only where the definitions take more than the budget.
     let small = service.client("small");
     let session = service.session(&small.token);

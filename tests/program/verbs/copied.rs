@@ -51,7 +51,7 @@ fn subject(kind: SubjectKind, wire: &str) -> CallSubject {
         description: None,
         manner: "",
         schema: Arc::new(json!({"type": "object"})),
-        numbers: Default::default(),
+        numbers: mcpdeck::base::text::json::WrittenNumbers::default(),
         bytes: 0,
         has_app: false,
         limits: ContentLimits::default(),
