@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use crate::llm::ToolSpec;
 use base::ServerName;
-use base::text::SafeText;
+use base::text::{SafeText, cut};
 use host::{ExposedNames, Host, Principal, resolve_name};
 use protocol::Tool;
 
+/// Maximum length of a name that every provider takes, in bytes.
+const MAX_NAME_BYTES: usize = 64;
 /// Maximum length of a tool description for the model, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 4_000;
 
@@ -54,6 +56,15 @@ impl ToolCatalog {
         for (server, all) in offers {
             for tool in all.tools.iter().filter(|tool| tool.is_for_models()) {
                 let name = names.name(&server, &tool.name);
+                let is_begun = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+                let name = if is_begun {
+                    name
+                } else {
+                    // Gemini and Moonshot refuse a digit or a dash at the beginning
+                    // (Finerestaurant/kicad-mcp-python#2, MoonshotAI/kimi-cli#2531).
+                    let short = cut(&name, MAX_NAME_BYTES - "t_".len());
+                    names.given(format!("t_{short}"), &server, &tool.name)
+                };
                 tools.push(ChatTool { name, server: server.clone(), tool: Arc::clone(tool) });
             }
         }

@@ -476,7 +476,14 @@ impl Adapter<'_> {
             || is_number && self.refuse(SchemaForm::EnumNumber, at, None);
         if is_refused {
             place.notes.push(keyword_note("one of", &Value::Array(distinct)));
-        } else {
+            return;
+        }
+        if distinct.iter().any(|value| value == "") && self.refuse(SchemaForm::EmptyEnum, at, None)
+        {
+            distinct.retain(|value| value != "");
+            place.notes.push("it may also be an empty text".to_owned());
+        }
+        if !distinct.is_empty() {
             self.put(place, "enum", at, Value::Array(distinct));
         }
     }
@@ -565,6 +572,7 @@ impl Adapter<'_> {
         let patterns: Vec<(String, SubSchema)> = nodes
             .iter()
             .flat_map(|node| node.named("patternProperties"))
+            .filter(|(pattern, _)| is_pattern(pattern))
             .map(|(pattern, node)| (pattern.clone(), Arc::clone(node)))
             .collect();
         if let Some((_, first)) = patterns.first() {
@@ -716,7 +724,7 @@ impl Adapter<'_> {
             "default",
             "examples",
         ];
-        const NEVER_READ: [&str; 9] = [
+        const NEVER_READ: [&str; 15] = [
             "not",
             "if",
             "then",
@@ -726,6 +734,12 @@ impl Adapter<'_> {
             "dependentSchemas",
             "dependentRequired",
             "dependencies",
+            "contentEncoding",
+            "contentMediaType",
+            "minContains",
+            "maxContains",
+            "unevaluatedProperties",
+            "unevaluatedItems",
         ];
         for keyword in PLAIN {
             let found = nodes.iter().find_map(|node| Some((node, self.raw(node)?.get(keyword)?)));
@@ -733,7 +747,17 @@ impl Adapter<'_> {
             else {
                 continue;
             };
-            if is_valid(keyword, &value) && !place.out.contains_key(keyword) {
+            if keyword == "pattern" && value.is_string() && !is_valid(keyword, &value) {
+                place.notes.push(keyword_note(keyword, &value));
+            }
+            if !is_valid(keyword, &value) || place.out.contains_key(keyword) {
+                continue;
+            }
+            let value = whole(keyword, value);
+            let is_odd = keyword == "format" && !is_known_format(nodes, &value);
+            if is_odd && self.refuse(SchemaForm::UnknownFormat, &node.at, None) {
+                place.notes.push(keyword_note(keyword, &value));
+            } else {
                 self.put(place, keyword, &node.at, value);
             }
         }
@@ -931,6 +955,17 @@ fn are_conditions(variants: &[SubSchema]) -> bool {
     })
 }
 
+/// Whether a format is one of those that Gemini's `Schema` has for the type of a place.
+fn is_known_format(nodes: &[SubSchema], format: &Value) -> bool {
+    let is_integer = nodes.iter().any(|node| node.integer);
+    let known: &[&str] = match types_of(nodes) {
+        Some(types) if types == Types::NUMBER && is_integer => &["int32", "int64"],
+        Some(types) if types == Types::NUMBER => &["float", "double"],
+        _ => &["enum", "date-time"],
+    };
+    format.as_str().is_some_and(|format| known.contains(&format))
+}
+
 /// The types that a place may have; `None` for any.
 fn types_of(nodes: &[SubSchema]) -> Option<Types> {
     let declared = nodes.iter().filter_map(|node| node.types).reduce(|a, b| a & b);
@@ -962,8 +997,10 @@ fn words(types: Types, is_integer: bool) -> Vec<&'static str> {
 /// Whether a keyword may have this value.
 fn is_valid(keyword: &str, value: &Value) -> bool {
     match keyword {
-        "title" | "description" | "format" | "pattern" | "$comment" => value.is_string(),
-        "minimum" | "maximum" | "multipleOf" => value.is_number(),
+        "title" | "description" | "format" | "$comment" => value.is_string(),
+        "pattern" => value.as_str().is_some_and(is_pattern),
+        "multipleOf" => value.as_f64().is_some_and(|number| number > 0.0),
+        "minimum" | "maximum" => value.is_number(),
         "exclusiveMinimum" | "exclusiveMaximum" => value.is_number() || value.is_boolean(),
         "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
             value.as_f64().is_some_and(|number| number >= 0.0 && number.fract() == 0.0)
@@ -976,6 +1013,25 @@ fn is_valid(keyword: &str, value: &Value) -> bool {
         "examples" => value.is_array(),
         "type" => value.is_string() || value.is_array(),
         _ => true,
+    }
+}
+
+/// Whether a text is a regular expression, as those judge who read the current JSON Schema.
+fn is_pattern(text: &str) -> bool {
+    jsonschema::draft202012::new(&json!({"pattern": text})).is_ok()
+}
+
+/// A count without a fraction, where it is written with one that is zero.
+fn whole(keyword: &str, value: Value) -> Value {
+    let is_count = ["Length", "Items", "Properties"].iter().any(|end| keyword.ends_with(end));
+    match value.as_f64().filter(|number| is_count && value.as_u64().is_none() && *number < 9e15) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked above"
+        )]
+        Some(number) if number >= 0.0 => json!(number as u64),
+        _ => value,
     }
 }
 

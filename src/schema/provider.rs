@@ -60,6 +60,10 @@ pub enum SchemaForm {
     OtherType,
     /// Other keywords beside `anyOf`.
     UnionSibling,
+    /// `enum` lists an empty text.
+    EmptyEnum,
+    /// A `format` of a text, or a number, that is not among the few that are taken.
+    UnknownFormat,
 }
 
 /// What a provider's documents say about a form.
@@ -93,6 +97,9 @@ const GEMINI_REQUIRED: &str = "seen in moltis-org/moltis#747";
 const GEMINI_TYPE: &str = "Gemini API reference, `Schema.type`; seen in danny-avila/LibreChat#6971";
 const GEMINI_ENUM: &str = "Gemini API reference, `Schema.enum`; seen in JetBrains/mcp-jetbrains#71";
 const GEMINI_OBJECT: &str = "seen in anomalyco/opencode#11889";
+const GEMINI_EMPTY: &str = "seen in sbroenne/mcp-server-excel#607";
+const GEMINI_FORMAT: &str =
+    "Gemini API reference, `Schema.format`; seen in google-gemini/gemini-cli#2237";
 const VERTEX_UNION: &str = "seen in BerriAI/litellm#11164 and google/adk-python#3281";
 const VERTEX_TYPE: &str = "Vertex AI reference, `Schema.type`";
 const OLLAMA_TYPES: &str = "Ollama `api/types.go`, `ToolFunction` and `ToolProperty`";
@@ -146,6 +153,8 @@ static OBJECTIONS: &[Objection] = {
         refused(T::Compatible, F::EnumNumber, GEMINI_ENUM),
         refused(T::Compatible, F::OtherType, GEMINI_OBJECT),
         refused(T::Compatible, F::UnionSibling, VERTEX_UNION),
+        refused(T::Gemini, F::EmptyEnum, GEMINI_EMPTY),
+        refused(T::Compatible, F::UnknownFormat, GEMINI_FORMAT),
     ]
 };
 
@@ -347,6 +356,8 @@ impl SchemaForm {
             Self::NoType => "there is neither a type nor alternatives",
             Self::OtherType => "keywords of another type stand beside the type",
             Self::UnionSibling => "other keywords stand beside `anyOf`",
+            Self::EmptyEnum => "`enum` lists an empty text",
+            Self::UnknownFormat => "`format` is not one of the few that are taken",
         }
     }
 }

@@ -6,6 +6,7 @@ mod ollama;
 #[cfg(feature = "gateway")]
 mod socket;
 mod storms;
+mod strange;
 mod streams;
 mod tools;
 

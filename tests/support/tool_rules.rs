@@ -54,8 +54,14 @@ impl ToolRules {
                 Self::Gemini => (128, &|c| plain(c) || matches!(c, '.' | ':')),
                 Self::Ollama => (usize::MAX, &|_| true),
             };
-            if name.is_empty() || name.len() > length || !name.chars().all(takes) {
+            // Gemini and Moonshot want a letter or `_` first.
+            let is_begun = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+            let is_first = !matches!(self, Self::Gemini | Self::Compatible) || is_begun;
+            if name.is_empty() || !is_first || name.len() > length || !name.chars().all(takes) {
                 return Some(format!("tools[{at}].name: {name}"));
+            }
+            if self == Self::Compatible && description.is_empty() {
+                return Some(format!("tools[{at}].description: length less than 1"));
             }
             let is_short = !matches!(self, Self::OpenAi | Self::Compatible);
             if !is_short && description.chars().count() > 1_024 {
@@ -130,6 +136,16 @@ impl ToolRules {
                      must be the only field set."
                 ));
             }
+            // Gemini reads these as its own `Schema`.
+            let formats: &[&str] = match types.first().and_then(Value::as_str) {
+                Some("string") => &["enum", "date-time"],
+                Some("integer") => &["int32", "int64"],
+                Some("number") => &["float", "double"],
+                _ => &[],
+            };
+            if map.get("format").is_some_and(|format| !formats.iter().any(|one| format == one)) {
+                return Some(format!("{at}.format: only 'enum' and 'date-time' are supported"));
+            }
             if types.len() > 1 || types.is_empty() && !has_union {
                 return Some(format!("{at}: type must be specified, once: {schema}"));
             }
@@ -169,9 +185,10 @@ impl ToolRules {
                 names.iter().all(|name| name.is_string() && known(name).is_some())
             }),
             "enum" => value.as_array().is_some_and(|values| {
+                // An empty text is refused: `enum[0]: cannot be empty`.
                 let fits = |value: &Value| match self {
-                    Self::Gemini => value.is_string() || value.is_number(),
-                    Self::Compatible => value.is_string(),
+                    Self::Gemini => value != "" && (value.is_string() || value.is_number()),
+                    Self::Compatible => value != "" && value.is_string(),
                     Self::OpenAi | Self::Anthropic | Self::Ollama => true,
                 };
                 !values.is_empty() && values.iter().all(fits)

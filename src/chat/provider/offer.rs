@@ -99,6 +99,11 @@ impl ToolOffer {
     fn description(&self, spec: &ToolSpec, system: &mut String) -> String {
         const MORE: &str = " (goes on in the system prompt)";
         let text = spec.description.as_str();
+        if text.trim().is_empty() {
+            // None at all is refused where Amazon's models are behind the address
+            // (danny-avila/LibreChat#13209).
+            return format!("The tool {}, which its server does not describe.", spec.name);
+        }
         let most = self.format.max_description_chars().unwrap_or(usize::MAX);
         if text.chars().count() <= most {
             return text.to_owned();

@@ -127,7 +127,7 @@ fn written_out() -> Vec<(String, Value, Option<Value>)> {
     files.map(read).collect()
 }
 
-fn adapted(schema: &Value, rules: ToolRules) -> AdaptedSchema {
+pub fn adapted(schema: &Value, rules: ToolRules) -> AdaptedSchema {
     let format = ToolFormat::parse(rules.name()).unwrap();
     AdaptedSchema::new(&SchemaDocument::new(&Arc::new(schema.clone())), format)
 }
@@ -217,7 +217,7 @@ async fn odd_schemas_are_sent_as_each_provider_takes_them() {
 }
 
 /// A model with a context that all tools fit in.
-fn wide(format: Format, provider: &Provider) -> Arc<ProviderModel> {
+pub fn wide(format: Format, provider: &Provider) -> Arc<ProviderModel> {
     let mut config = remote(format, provider);
     config.context = Some(8_000_000);
     Arc::new(ProviderModel::new(config).unwrap())
