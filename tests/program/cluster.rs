@@ -20,7 +20,7 @@ use futures::{SinkExt as _, StreamExt as _};
 use mcpdeck::Host;
 use mcpdeck::base::{Clock, ServerName};
 use mcpdeck::config::Environment;
-use mcpdeck::deck::PolicyKeeper;
+use mcpdeck::deck::{ChatStore as _, KeptChat, PolicyKeeper};
 use mcpdeck::gateway::{ClientTokens, DEFAULT_SCOPES, SharedStore as _, Valkey};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -712,6 +712,34 @@ async fn a_conversation_goes_on_at_any_replica() {
     let mut stranger = Chat::open(b, &other).await;
     stranger.resume(&session, &seen).await;
     assert_eq!(stranger.until("error").await["code"], "noSession", "it is another's");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pictures_of_a_conversation_are_there_at_every_replica_for_its_owner() {
+    if !is_equipped() {
+        return;
+    }
+    let world = World::open().await;
+    let file = world.folder.path().join("mcp.json");
+    let mut env = Environment::of_process();
+    env.state_dir = Some(world.folder.path().join("c"));
+    env.vars.insert("STORE_PASSWORD".into(), PASSWORD.into());
+    let host = Host::builder().config_text("{}").initialize().await.unwrap();
+    let keeper = PolicyKeeper::open(&host, &[file], &env).await;
+    let address = format!("redis://:${{env:STORE_PASSWORD}}@127.0.0.1:{}/2", world.store_port);
+    let tokens = ClientTokens::from_state_dir(&world.folder.path().join("c"));
+    let open = || Valkey::new(&address, &env, tokens.path().unwrap(), keeper.clone()).unwrap();
+    let [c, d] = [open(), open()];
+    let (id, pictures) = ("11", "[[\"call\",[]]]");
+    let (owner, talk) = ("me".to_owned(), "{}".to_owned());
+    let chat = KeptChat { id: id.into(), owner, title: String::new(), seq: 1, talk };
+    c.save(chat).await.unwrap();
+    c.save_pictures(id, "me", pictures.to_owned()).await.unwrap();
+    assert_eq!(d.load_pictures(id, "me").await.unwrap().as_deref(), Some(pictures));
+    assert_eq!(d.load_pictures(id, "another").await.unwrap(), None);
+    assert!(!d.remove(id, "another").await.unwrap() && d.remove(id, "me").await.unwrap());
+    assert_eq!(c.load_pictures(id, "me").await.unwrap(), None, "they go with it");
+    host.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -44,6 +44,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const SESSION_SECONDS: i64 = 3_600;
 /// Expiry of a conversation, in seconds: 30 days.
 const CHAT_SECONDS: i64 = 30 * 86_400;
+/// Expiry of the pictures of a conversation, in seconds: they are large, and its text names them.
+const PICTURE_SECONDS: i64 = 2 * 86_400;
 /// Maximum number of events kept per stream (approximate).
 const MAX_STREAM_EVENTS: usize = 1_000;
 /// How long a parked call waits for its client.
@@ -650,7 +652,36 @@ impl ChatStore for Valkey {
                 return Ok(false);
             }
             let removed: u64 = connection.del(&key).await.map_err(words)?;
+            let _: u64 = connection.del(self::key("pictures", id)).await.map_err(words)?;
             Ok(removed > 0)
+        })
+    }
+
+    fn save_pictures<'a>(
+        &'a self,
+        id: &'a str,
+        owner: &'a str,
+        pictures: String,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let key = key("pictures", id);
+            let fields = [("owner", owner), ("pictures", &pictures)];
+            let mut pipe = ::redis::pipe();
+            pipe.hset_multiple(&key, &fields).ignore().expire(&key, PICTURE_SECONDS).ignore();
+            pipe.query_async(&mut self.connection.clone()).await.map_err(words)
+        })
+    }
+
+    fn load_pictures<'a>(
+        &'a self,
+        id: &'a str,
+        owner: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, String>> {
+        Box::pin(async move {
+            let fields = ["owner", "pictures"];
+            let kept = self.connection.clone().hmget(key("pictures", id), &fields).await;
+            let (own, pictures): (Option<String>, Option<String>) = kept.map_err(words)?;
+            Ok(pictures.filter(|_| own.as_deref() == Some(owner)))
         })
     }
 }
