@@ -355,6 +355,8 @@ fn add(path: &Path, steps: Vec<NewStep>) -> Result<SuiteNews, String> {
         Some((words, lacks)) => (words.to_string(), lacks),
         None => (count(added, "step").to_string(), String::new()),
     };
-    let text = format!("added {words}{lacks}, to the suite {DASHBOARD_SUITE} of {shown}");
+    // What is missing comes first: the end of a long line may not be in sight.
+    let colon = if lacks.is_empty() { "" } else { ":" };
+    let text = format!("added{lacks}{colon} {words}, to the suite {DASHBOARD_SUITE} of {shown}");
     Ok(SuiteNews::Done(SafeText::line(&text)))
 }

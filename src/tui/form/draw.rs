@@ -361,7 +361,16 @@ impl Sheet<'_> {
         let mut is_covered = false;
         if let Some(problem) = self.state.problem_at(index) {
             let style = if problem.weight == Weight::Note { look.warning } else { look.error };
-            let at = (end + 2).min(area.right().saturating_sub(24).max(left));
+            let wide = (2 + problem.message.width()).min(24) as u16;
+            let at = (end + 2).min(area.right().saturating_sub(wide).max(left));
+            if editor.is_none() && at <= end {
+                // Half a word says nothing: the value is cut where the problem begins, or left out.
+                let blank = " ".repeat(usize::from(at - left));
+                put(self.buf, left, area.y, at - left, &blank, look.text);
+                if self.state.at(&row.pointer).is_some() {
+                    self.value(row, Rect { width: (at - left).saturating_sub(1), ..value }, false);
+                }
+            }
             let mut pen = Pen::new(self.buf, Rect { height: 1, ..area });
             pen.column(at - area.x).write(look.sign("⚠ ", "! "), style);
             pen.write(&problem.message, style);
@@ -376,7 +385,14 @@ impl Sheet<'_> {
     fn editor(&mut self, editor: &LineEditor, row: &FormRow, area: Rect) -> u16 {
         let widest = editor.area.lines().iter().map(|l| l.width()).max().unwrap_or(0);
         let wide = widest.min(area.width.into()) as u16;
-        let width = if self.state.problem_at(self.state.cursor()).is_some() {
+        let is_box = self.state.is_text_box(row);
+        let width = if let Some(problem) = self.state.problem_at(self.state.cursor())
+            && is_box
+        {
+            // A text box is as wide as there is room, with the problem after it.
+            let note = (problem.message.width() + 5).min(26) as u16;
+            area.width.saturating_sub(note).max(8).min(area.width)
+        } else if self.state.problem_at(self.state.cursor()).is_some() {
             // The problem is shown after the field, not in it.
             let most = area.width.saturating_sub(26);
             (wide + 2).max(MIN_FIELD_COLUMNS.min(most)).min(most).max(8).min(area.width)
@@ -385,6 +401,9 @@ impl Sheet<'_> {
         };
         self.buf.set_style(Rect { width, ..area }, self.look.input);
         draw_area(&editor.area, Rect { width, ..area }, self.buf);
+        if is_box {
+            return area.x + width;
+        }
         if editor.area.is_empty() && width > 12 {
             let is_null = self.state.at(&row.pointer).is_some_and(Value::is_null);
             let ghost = if is_null { "null".to_owned() } else { ghost(row, editor.edits) };

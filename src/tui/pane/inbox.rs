@@ -155,14 +155,17 @@ impl Pane for InboxPane {
         let faint = cx.style(Role::Faint);
         // On narrow lists the age is dropped: the time left matters more.
         let age = if regions.list.width >= 64 { 8 } else { 0 };
-        let said = regions.list.width.saturating_sub(26 + KIND_COLUMNS + age);
+        let window =
+            self.browser.list.window(self.browser.rows.len(), usize::from(regions.list.height));
+        let columns = InboxColumns::fit(cx, &self.browser.rows[window], regions.list.width, age);
+        let InboxColumns { server, kind, said, .. } = columns;
         let mut pen = Pen::new(buf, regions.columns);
         if !self.browser.rows.is_empty() {
-            pen.skip(1).left("server", 14, faint).skip(1).left("kind", KIND_COLUMNS, faint).skip(1);
+            pen.skip(1).left("server", server, faint).skip(1).left("kind", kind, faint).skip(1);
             pen.left("says", said, faint);
             pen.right(if age > 0 { "age" } else { "" }, age, faint).skip(1).right("left", 7, faint);
         }
-        self.browser.render_rows(cx, area, buf, |pen, row| render_row(cx, row, (said, age), pen));
+        self.browser.render_rows(cx, area, buf, |pen, row| render_row(cx, row, columns, pen));
         let text = ink!("requests of servers, sign-ins, commands to approve and inputs wait here");
         let words = crate::widget::render_empty(&self.browser, cx, (&text, self.count), area, buf);
         let used = if words > 0 { words + 1 } else { self.browser.rows.len() as u16 };
@@ -224,10 +227,34 @@ fn refusal(kind: &RequestKind) -> Answer {
 const KIND_COLUMNS: u16 = 16;
 /// Fewest columns in which a request is answered beside the list.
 const MIN_ANSWER_COLUMNS: u16 = 56;
-fn render_row(cx: &Cx<'_>, row: &InboxRow, (said, age): (u16, u16), pen: &mut Pen<'_>) {
+
+/// Cells of the columns; the message has what the others leave.
+#[derive(Clone, Copy, Debug)]
+struct InboxColumns {
+    server: u16,
+    kind: u16,
+    said: u16,
+    age: u16,
+}
+
+impl InboxColumns {
+    /// Server and kind are as wide as those in sight.
+    fn fit(cx: &Cx<'_>, rows: &[InboxRow], width: u16, age: u16) -> Self {
+        let longest = |of: &dyn Fn(&InboxRow) -> u16| rows.iter().map(of).max().unwrap_or(0);
+        let server = longest(&|row| crate::widget::width(&row.server_words(cx.model)));
+        let kind = longest(&|row| {
+            let folds = matches!(row, InboxRow::Group { .. });
+            crate::widget::width(&row.words(cx.model).0) + if folds { 2 } else { 0 }
+        });
+        let (server, kind) = (server.clamp(6, 14), kind.clamp(4, KIND_COLUMNS));
+        Self { server, kind, said: width.saturating_sub(12 + server + kind + age), age }
+    }
+}
+
+fn render_row(cx: &Cx<'_>, row: &InboxRow, columns: InboxColumns, pen: &mut Pen<'_>) {
+    let InboxColumns { server: name, kind, said, age } = columns;
     let (muted, foreign) = (cx.style(Role::Muted), cx.style(Role::Foreign));
-    let server = row.server(cx.model).map_or_else(|| ink!("mcp.json"), |name| Model::name(&name));
-    pen.middle(server, 14, cx.style(Role::Text)).skip(1);
+    pen.middle(row.server_words(cx.model), name, cx.style(Role::Text)).skip(1);
     let (mut what, says) = row.words(cx.model);
     let role = if matches!(row, InboxRow::Kept(..)) { Role::Warning } else { Role::Attention };
     let (times, says_style) = match row {
@@ -241,7 +268,7 @@ fn render_row(cx: &Cx<'_>, row: &InboxRow, (said, age): (u16, u16), pen: &mut Pe
         InboxRow::Kept(..) | InboxRow::Other(_) => (None, foreign),
     };
     let room = if times.is_some() { said } else { said + age + 8 };
-    pen.left(what, KIND_COLUMNS, cx.style(role)).skip(1).left(says, room, says_style);
+    pen.left(what, kind, cx.style(role)).skip(1).left(says, room, says_style);
     if let Some((arrived, deadline)) = times {
         pen.right(cx.model.elapsed(arrived), age, muted).skip(1);
         pen.right(cx.model.until(deadline), 7, cx.style(Role::Busy));
@@ -304,6 +331,11 @@ impl InboxRow {
             Self::Group { group, .. } => Some(group.server.clone()),
             Self::Other(todo) => todo.server(model),
         }
+    }
+
+    /// That server, or the file of the configuration.
+    fn server_words(&self, model: &Model) -> Ink {
+        self.server(model).map_or_else(|| ink!("mcp.json"), |name| Model::name(&name))
     }
 
     /// A short label of ours, and the other side's own text.

@@ -65,11 +65,11 @@ fn everything_that_waits_is_one_list_with_one_count_and_each_row_says_what_it_wa
         let list = draw(&mut driver.app, 200, 60);
         assert!(list.contains(&format!(" {waiting} items waiting for you")), "{list}");
         for said in [
-            "sampling         Left or right?",
-            "elicitation      Who are you?",
-            "sign in          https://issuer",
-            "approval         changed: ",
-            "input            token: what token is",
+            "sampling     Left or right?",
+            "elicitation  Who are you?",
+            "sign in      https://issuer",
+            "approval     changed: ",
+            "input        token: what token is",
             "file changed ",
         ] {
             assert!(list.contains(said), "{said}\n{list}");

@@ -9,6 +9,7 @@ use mcpdeck::base::{ServerName, Timestamp};
 use mcpdeck::deck::News;
 use mcpdeck::error::{Error, ErrorCode};
 use mcpdeck::host::{HostView, ServerState};
+use mcpdeck::protocol::RequestKind;
 use mcpdeck::tui::app::{App, Setup};
 use mcpdeck::tui::message::Message;
 use mcpdeck::tui::theme::ColorDepth;
@@ -368,4 +369,64 @@ fn a_line_on_stdout_is_explained_on_the_page_of_its_server_too() {
     types(&mut app, "!");
     let screen = draw(&mut app, 120, 40);
     assert!(screen.contains("make it write to stderr"), "{screen}");
+}
+
+fn asked() -> super::driver::Driver {
+    let mut driver = super::driver::Driver::new();
+    let message = json!({"role": "user", "content": {"type": "text",
+        "text": "Which of the two ways is the right one?"}});
+    driver.ask(RequestKind::Sampling, json!({"maxTokens": 5, "messages": [message]}));
+    driver.shown();
+    driver
+}
+
+#[test]
+fn the_inbox_leaves_its_room_to_what_is_asked() {
+    let mut driver = asked();
+    driver.keys("6");
+    for width in [88, 100, 120] {
+        let screen = draw(&mut driver.app, width, 30);
+        let row = screen.lines().find(|line| line.contains("\u{25b8}memory")).expect("a row");
+        let list = row.split('\u{2502}').next().unwrap_or_default();
+        assert!(list.contains("sampling Which of the two"), "{screen}");
+    }
+}
+
+#[test]
+fn the_box_for_an_answer_has_the_room_that_is_there() {
+    let mut driver = asked();
+    driver.keys("\x07");
+    for width in [80, 100, 140] {
+        let screen = draw(&mut driver.app, width, 40);
+        let line = screen.lines().find(|line| line.contains("your text")).expect("a box");
+        let at = |part: &str| line.split(part).next().map_or(0, |before| before.chars().count());
+        let box_width = at("\u{26a0}") - at("your text");
+        assert!(box_width > 40, "{width}: {line}");
+    }
+}
+
+#[test]
+fn a_problem_covers_no_half_of_a_value() {
+    let mut app = app("typical");
+    let mut view = session("typical");
+    let server = Arc::make_mut(view.servers.get_mut("filesystem").expect("a server"));
+    let lists = Arc::make_mut(&mut server.capabilities);
+    let mut tool = (*lists.tools[0]).clone();
+    let name = "a_list_with_a_long_name";
+    tool.input_schema = Arc::new(json!({"type": "object", "required": [name, "other"],
+        "properties": {"other": {"type": "string"},
+            name: {"type": "array", "uniqueItems": true, "items": {"enum": ["a", "b"]}}}}));
+    lists.tools[0] = Arc::new(tool);
+    shows(&mut app, view);
+    types(&mut app, "2");
+    draw(&mut app, 140, 40);
+    press(&mut app, KeyCode::Enter, NONE);
+    for width in (60..=200).step_by(4) {
+        let screen = draw(&mut app, width, 40);
+        for line in screen.lines().filter(|line| line.contains("\u{26a0} required")) {
+            let before = line.split("\u{26a0}").next().unwrap_or_default();
+            let value = before.trim_end();
+            assert!(value.ends_with('*') || value.ends_with("not set"), "{width}: {screen}");
+        }
+    }
 }
