@@ -34,7 +34,7 @@ pub(crate) struct BatchMessage {
 
 /// What is looked at in a message before it is served.
 #[derive(Deserialize)]
-struct MessageHead<'a> {
+struct BatchedHead<'a> {
     id: Option<Value>,
     #[serde(borrow)]
     method: Option<std::borrow::Cow<'a, str>>,
@@ -66,14 +66,14 @@ pub(crate) fn read(text: &[u8]) -> Result<Vec<BatchMessage>, String> {
     let mut ids = HashSet::new();
     let mut messages = Vec::new();
     for text in texts {
-        let head = serde_json::from_str::<MessageHead<'_>>(text.get()).ok();
+        let head = serde_json::from_str::<BatchedHead<'_>>(text.get()).ok();
         if head.as_ref().and_then(|head| head.method.as_deref()) == Some("initialize") {
             return Err("Invalid request: `initialize` comes alone".to_owned());
         }
         // What is no message at all is answered, too.
         let id = match head {
             Some(head) if head.result.is_some() || head.error.is_some() => None,
-            Some(MessageHead { id: None, method: Some(_), .. }) => None,
+            Some(BatchedHead { id: None, method: Some(_), .. }) => None,
             Some(head) => Some(head.id.unwrap_or_default()),
             None => Some(Value::Null),
         };

@@ -258,20 +258,18 @@ pub(super) fn footer(app: &App) -> Vec<FooterKey> {
 
 /// Whether there is a reason to name a key that always works.
 fn is_called_for(app: &App, action: Action) -> bool {
-    match action {
-        Action::ShowInbox => {
-            app.pane != PaneId::Inbox
-                && app.screens.top().is_none()
-                && app.model.inbox().next().is_some()
-        }
-        // A server that works raises no question.
-        Action::Why => {
-            let target = app.target_server();
-            let server = target.as_ref().and_then(|name| app.model.server(name));
-            app.red_row().is_some() || server.is_some_and(|server| is_red(server))
-        }
-        _ => true,
+    if action == Action::ShowInbox {
+        return app.pane != PaneId::Inbox
+            && app.screens.top().is_none()
+            && app.model.inbox().next().is_some();
     }
+    if action == Action::Why {
+        // A server that works raises no question.
+        let target = app.target_server();
+        let server = target.as_ref().and_then(|name| app.model.server(name));
+        return app.red_row().is_some() || server.is_some_and(|server| is_red(server));
+    }
+    true
 }
 
 /// Whether something is wrong with a server, or may be.
