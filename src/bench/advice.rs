@@ -154,7 +154,7 @@ async fn ask(
 ) -> Result<String, String> {
     let prompt = ModelPrompt {
         system: ADVISER_SYSTEM.to_owned(),
-        messages: vec![ChatMessage::User { text }],
+        messages: vec![ChatMessage::user(text)],
         tools: Vec::new(),
     };
     let reply = adviser.reply(&prompt, &mut |_| ()).await;

@@ -272,7 +272,7 @@ async fn judged(
     );
     let prompt = ModelPrompt {
         system: JUDGE_SYSTEM.to_owned(),
-        messages: vec![ChatMessage::User { text }],
+        messages: vec![ChatMessage::user(text)],
         tools: Vec::new(),
     };
     let reply = judge.reply(&prompt, &mut |_| ()).await;
@@ -302,7 +302,7 @@ async fn one_run(
         tools: tools.iter().map(|entry| entry.spec()).collect(),
     };
     'turns: for turn in &case.turns {
-        prompt.messages.push(ChatMessage::User { text: turn.clone() });
+        prompt.messages.push(ChatMessage::user(turn.as_str()));
         for _ in 0..MAX_EVAL_ROUNDS {
             run.rounds += 1;
             let reply = match model.reply(&prompt, &mut |_| ()).await {

@@ -31,8 +31,7 @@ pub fn of_reply(reply: &ModelReply) -> u64 {
 
 fn of_message(message: &ChatMessage) -> u64 {
     4 + match message {
-        ChatMessage::User { text } => of_text(text),
-        ChatMessage::Tool { text, media, .. } => {
+        ChatMessage::User { text, media } | ChatMessage::Tool { text, media, .. } => {
             of_text(text) + media.iter().map(ToolMedia::tokens).sum::<u64>()
         }
         ChatMessage::Assistant(reply) => {
@@ -85,7 +84,7 @@ pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
             return PromptFit::Fits(shortened);
         }
         // Pictures that the model has seen go first.
-        if let ChatMessage::Tool { media, .. } = &mut messages[at]
+        if let Some(media) = messages[at].media_mut()
             && !media.is_empty()
         {
             media.clear();
@@ -167,7 +166,7 @@ mod tests {
     use super::*;
 
     fn user(text: &str) -> ChatMessage {
-        ChatMessage::User { text: text.to_owned() }
+        ChatMessage::user(text)
     }
 
     fn result(size: usize) -> ChatMessage {

@@ -62,7 +62,7 @@ fn prompt(params: &Value) -> ModelPrompt {
         if message["role"] == "assistant" {
             ChatMessage::Assistant(ModelReply { text, ..ModelReply::default() })
         } else {
-            ChatMessage::User { text }
+            ChatMessage::user(text)
         }
     });
     let system = params.get("systemPrompt").and_then(Value::as_str).unwrap_or_default();

@@ -80,7 +80,7 @@ pub(crate) fn answer(prompt: &ModelPrompt) -> ModelReply {
         return text(parts.collect::<Vec<_>>().join("\n\n"));
     }
     let asked = prompt.messages.iter().rev().find_map(|message| match message {
-        ChatMessage::User { text } => Some(text.trim()),
+        ChatMessage::User { text, .. } => Some(text.trim()),
         _ => None,
     });
     let asked = asked.unwrap_or_default();

@@ -38,7 +38,13 @@ pub struct ToolSpec {
 #[serde(tag = "role", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ChatMessage {
     /// A message of the user.
-    User { text: String },
+    User {
+        text: String,
+        /// Pictures that were attached, for a model that takes them. They are not stored: the text
+        /// names them.
+        #[serde(skip)]
+        media: Vec<ToolMedia>,
+    },
     /// An answer of the model.
     Assistant(ModelReply),
     /// The result of one call.
@@ -74,6 +80,28 @@ pub struct ModelReply {
     /// Why it ended.
     #[serde(skip)]
     pub stop: Stop,
+}
+
+impl ChatMessage {
+    /// A message of the user that is text alone.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into(), media: Vec::new() }
+    }
+
+    /// Its pictures and sounds.
+    pub(crate) fn media_mut(&mut self) -> Option<&mut Vec<ToolMedia>> {
+        match self {
+            Self::User { media, .. } | Self::Tool { media, .. } => Some(media),
+            Self::Assistant(_) => None,
+        }
+    }
+}
+
+impl ModelReply {
+    /// Whether it says and asks nothing.
+    pub fn is_blank(&self) -> bool {
+        self.calls.is_empty() && self.text.trim().is_empty()
+    }
 }
 
 /// A call that a model requests.

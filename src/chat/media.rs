@@ -15,7 +15,7 @@ use base::text::SafeText;
 
 /// Largest picture or sound for a model, in bytes: what the strictest provider takes (Anthropic guide,
 /// Vision, 5 MB of base64).
-const MAX_MEDIA_BYTES: usize = 3_750_000;
+pub(crate) const MAX_MEDIA_BYTES: usize = 3_750_000;
 /// Most of them in one result.
 const MAX_MEDIA_COUNT: usize = 8;
 /// Most bytes of them, in base64, that a conversation keeps: requests have limits of 20 MB and more.
@@ -27,7 +27,7 @@ const PICTURE_TOKENS: u64 = 1_600;
 /// Bytes of sound, in base64, that make a token, roughly: 32 tokens a second.
 const SOUND_BYTES_PER_TOKEN: u64 = 650;
 
-/// A picture or a sound that a tool returned.
+/// A picture or a sound that a tool returned, or that the user attached.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolMedia {
     /// Its MIME type, in lower case and without parameters.
@@ -200,7 +200,7 @@ impl ResultMedia {
 pub(crate) fn drop_old(messages: &mut [ChatMessage]) {
     let (mut bytes, mut count) = (0, 0);
     for message in messages.iter_mut().rev() {
-        if let ChatMessage::Tool { media, .. } = message {
+        if let Some(media) = message.media_mut() {
             media.retain(|one| {
                 bytes += one.data.len();
                 count += 1;

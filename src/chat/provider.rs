@@ -9,11 +9,14 @@
 mod anthropic;
 mod facts;
 mod gemini;
+mod inline;
 mod offer;
 mod ollama;
 mod openai;
 mod wire;
 
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -35,6 +38,7 @@ use base::secret::Redactor;
 use base::text::SafeText;
 use config::TlsConfig;
 use facts::{ASSUMED_CONTEXT_TOKENS, ModelFacts};
+use inline::InlineReasoning;
 use mcp::{ResponseLines, SseEvents, client_builder, unreachable_reason};
 use offer::ToolOffer;
 use wire::{Fault, ProviderRequest, ReplyReader, RequestPlan};
@@ -51,6 +55,8 @@ pub struct ProviderModel {
     facts: Mutex<Option<ModelFacts>>,
     /// The context that Ollama was asked for last, in tokens.
     window: AtomicU64,
+    /// The fields that the address has refused.
+    refused: Mutex<BTreeSet<&'static str>>,
 }
 
 /// The events of an answer as they come.
@@ -144,7 +150,8 @@ impl ProviderModel {
         let redactor = Redactor::new(config.key.clone());
         let offer = ToolOffer::new(config.tool_format());
         let (facts, window) = (Mutex::default(), AtomicU64::new(0));
-        Ok(Self { config, http, redactor, offer, facts, window })
+        let refused = Mutex::new(openai::known_refused(&config));
+        Ok(Self { config, http, redactor, offer, facts, window, refused })
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {
@@ -206,6 +213,7 @@ impl ProviderModel {
             let date = jiff::fmt::rfc2822::parse(header("retry-after")?).ok()?;
             Some((date.timestamp().as_second() - jiff::Timestamp::now().as_second()).max(0) as f64)
         };
+        let moved = header("location").filter(|_| status.is_redirection()).map(str::to_owned);
         let seconds = number("retry-after-ms").map(|ms| ms / 1_000.0);
         let seconds = seconds.or_else(|| number("retry-after")).or_else(until);
         let mut bytes = Vec::new();
@@ -219,13 +227,25 @@ impl ProviderModel {
         let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         // Gemini wraps an error that replaces a stream in a list.
         let error = value.get("error").or_else(|| value.get(0)?.get("error"));
-        let mut fault = Fault::reported(Some(status.as_u16()), error.unwrap_or(&Value::Null));
+        let error = error.filter(|error| !error.is_null()).unwrap_or(&value);
+        let mut fault = Fault::reported(Some(status.as_u16()), error);
+        if value.is_null() {
+            // Something in between answered, in words or with a page.
+            let text = String::from_utf8_lossy(&bytes);
+            let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+            let line = line.filter(|line| !line.starts_with('<')).unwrap_or_default();
+            line.clone_into(&mut fault.message);
+        }
         let reason = status.canonical_reason().unwrap_or_default();
         let number = status.as_u16();
         fault.message = match fault.message.as_str() {
             "" => format!("the provider answered HTTP {number} {reason}"),
             text => format!("HTTP {number}: {text}"),
         };
+        if let Some(moved) = moved {
+            // Not followed: the key is sent to the address that was named alone.
+            _ = write!(fault.message, "; it points to {moved}: is the base URL right?");
+        }
         // Anthropic says that it is overloaded with 529.
         if fault.passes {
             let asked = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -236,11 +256,17 @@ impl ProviderModel {
 
     /// The events of a response. A body that is JSON instead of a stream is read as one event: some
     /// addresses answer whole, or with an error and status 200.
-    fn answer_stream(&self, response: Response) -> AnswerStream {
+    fn answer_stream(&self, response: Response) -> Result<AnswerStream, Fault> {
         let kind = response.headers().get(reqwest::header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let is_json = kind.to_ascii_lowercase().starts_with("application/json");
-        match self.config.provider {
+        let kind = kind.to_ascii_lowercase();
+        if kind.starts_with("text/html") {
+            let message = "the address answered with a page for browsers: is the base URL that of \
+                           the API?";
+            return Err(Fault::new(LlmErrorKind::Malformed, message));
+        }
+        let is_json = kind.starts_with("application/json");
+        Ok(match self.config.provider {
             Provider::Ollama => {
                 AnswerStream::Lines(ResponseLines::new(response, Self::MAX_EVENT_BYTES))
             }
@@ -248,16 +274,19 @@ impl ProviderModel {
             Provider::Gemini | Provider::Anthropic | Provider::OpenAi | Provider::Embedded => {
                 AnswerStream::Events(SseEvents::new(response, Self::MAX_EVENT_BYTES))
             }
-        }
+        })
     }
 
     /// Makes one attempt.
     async fn once(&self, outgoing: &ProviderRequest, on: OnDelta<'_>) -> Result<ModelReply, Fault> {
         let response = self.send(outgoing).await?;
-        let mut events = self.answer_stream(response);
+        let mut events = self.answer_stream(response)?;
         let mut reader = self.reader();
-        // The fence parser, and the text outside of its blocks.
-        let mut fenced = self.is_fenced().then(|| (Fence::default(), String::new()));
+        let is_inline = matches!(self.config.provider, Provider::OpenAi | Provider::Ollama);
+        let mut shown = ShownText {
+            inline: is_inline.then(Default::default),
+            fenced: self.is_fenced().then(Default::default),
+        };
         let mut reply = ModelReply::default();
         let mut is_ended = false;
         let malformed = |message: String| Fault::new(LlmErrorKind::Malformed, message);
@@ -284,19 +313,12 @@ impl ProviderModel {
                 // Without a stream Gemini sends its events as a list.
                 let all = data.as_array().map_or(std::slice::from_ref(&data), Vec::as_slice);
                 for data in all {
-                    if let Some(error) = data.get("error").filter(|error| !error.is_null()) {
+                    let whole = Some(data).filter(|data| data["object"] == "error");
+                    let error = data.get("error").filter(|error| !error.is_null()).or(whole);
+                    if let Some(error) = error {
                         return Err(Fault::reported(None, error));
                     }
-                    reader.event(data, &mut reply, &mut |delta| match (&mut fenced, delta) {
-                        (Some((fence, said)), Delta::Text(text)) => {
-                            let text = fence.push(&text);
-                            said.push_str(&text);
-                            if !text.is_empty() {
-                                on(Delta::Text(text));
-                            }
-                        }
-                        (_, delta) => on(delta),
-                    });
+                    reader.event(data, &mut reply, &mut |delta| shown.pass(delta, on));
                 }
             }
             if !is_more {
@@ -306,14 +328,7 @@ impl ProviderModel {
         if !reader.finish(&mut reply, is_ended) {
             return Err(Fault::new(LlmErrorKind::Cut, "the answer was cut off"));
         }
-        if let Some((mut fence, said)) = fenced {
-            let rest = fence.finish();
-            // Without the blocks: `in_blocks` adds them again to the history.
-            (reply.text, reply.calls) = (said + &rest, fence.calls);
-            if !rest.is_empty() {
-                on(Delta::Text(rest));
-            }
-        }
+        shown.finish(&mut reply, on);
         if reply.stop == Stop::Filtered && reply.text.is_empty() && reply.calls.is_empty() {
             let message = "the provider's content filter refused to answer";
             return Err(Fault::new(LlmErrorKind::Filtered, message));
@@ -328,7 +343,14 @@ impl ProviderModel {
     ) -> Result<ModelReply, LlmError> {
         self.learn().await;
         let is_fenced = self.is_fenced();
-        let as_sent = || if is_fenced { in_blocks(prompt) } else { self.offer.adapted(prompt) };
+        let as_sent = || {
+            if is_fenced {
+                return in_blocks(prompt);
+            }
+            let mut sent = self.offer.adapted(prompt);
+            wire::fit_ids(&mut sent, &self.config);
+            sent
+        };
         let mut sent = as_sent();
         let tokens = context::of_prompt(&sent);
         if let Some((tool, why)) = self.offer.excess(prompt).filter(|_| !is_fenced) {
@@ -343,16 +365,16 @@ impl ProviderModel {
                     if !is_fenced {
                         self.offer.restore(&mut reply);
                     }
-                    if reply.usage.input == 0 && reply.usage.output == 0 {
-                        reply.usage.input = tokens;
-                        reply.usage.output = context::of_reply(&reply);
-                        reply.usage.is_estimate = true;
-                    }
+                    estimate(&mut reply, tokens);
                     return Ok(reply);
                 }
                 Err(fault) => fault,
             };
             let is_refused = fault.kind == LlmErrorKind::Refused;
+            if is_refused && self.learn_limits(&outgoing.body, &fault.message) {
+                outgoing = self.request(&sent);
+                continue;
+            }
             if is_refused && !is_fenced && self.offer.learn_max_tools(&fault.message) {
                 if let Some((tool, why)) = self.offer.excess(prompt) {
                     on(Delta::LeftOut { tool, why });
@@ -369,6 +391,14 @@ impl ProviderModel {
                 sent = as_sent();
                 outgoing = self.request(&sent);
                 continue;
+            }
+            if self.config.provider == Provider::Ollama
+                && fault.message.contains(LACKS_MEMORY)
+                && self.narrow()
+            {
+                // The conversation is made to fit what the machine has memory for.
+                fault.kind = LlmErrorKind::TooLong;
+                return Err(self.error(fault, tokens, attempt));
             }
             if fault.kind == LlmErrorKind::TooLong {
                 if self.widen() {
@@ -387,6 +417,7 @@ impl ProviderModel {
                 fault.message = format!("{}; it asks to wait {wait} s", fault.message);
                 fault.passes = false;
             }
+            fault.passes &= !fault.message.contains(LACKS_MEMORY);
             if !fault.passes || attempt >= most {
                 if self.config.provider == Provider::Ollama {
                     self.advise(&mut fault).await;
@@ -405,8 +436,109 @@ impl ProviderModel {
     }
 }
 
+/// The text of an answer as the person sees it: without reasoning that stands within it, and without
+/// the blocks that call tools. Each with the text that was left so far.
+struct ShownText {
+    inline: Option<(InlineReasoning, String)>,
+    fenced: Option<(Fence, String)>,
+}
+
+impl ShownText {
+    /// Passes progress on.
+    fn pass(&mut self, delta: Delta, on: OnDelta<'_>) {
+        let Delta::Text(mut text) = delta else { return on(delta) };
+        if let Some((inline, said)) = &mut self.inline {
+            let (reasoning, rest) = inline.push(&text);
+            said.push_str(&rest);
+            if !reasoning.is_empty() {
+                on(Delta::Reasoning(reasoning));
+            }
+            text = rest;
+        }
+        self.pass_text(text, on);
+    }
+
+    fn pass_text(&mut self, mut text: String, on: OnDelta<'_>) {
+        if let Some((fence, said)) = &mut self.fenced {
+            text = fence.push(&text);
+            said.push_str(&text);
+        }
+        if !text.is_empty() {
+            on(Delta::Text(text));
+        }
+    }
+
+    /// Gives the whole answer its text, and the calls of its blocks.
+    fn finish(mut self, reply: &mut ModelReply, on: OnDelta<'_>) {
+        if let Some((mut inline, said)) = self.inline.take() {
+            let (reasoning, rest) = inline.finish();
+            if !reasoning.is_empty() {
+                on(Delta::Reasoning(reasoning));
+            }
+            reply.text = said + &rest;
+            self.pass_text(rest, on);
+        }
+        if let Some((mut fence, said)) = self.fenced {
+            let rest = fence.finish();
+            // Without the blocks: `in_blocks` adds them again to the history.
+            (reply.text, reply.calls) = (said + &rest, fence.calls);
+            if !rest.is_empty() {
+                on(Delta::Text(rest));
+            }
+        }
+    }
+}
+
+/// Estimates what was not counted: some leave out what came from a cache, and some count nothing.
+fn estimate(reply: &mut ModelReply, tokens: u64) {
+    if reply.usage.input == 0 {
+        reply.usage.input = tokens;
+        reply.usage.is_estimate = true;
+    }
+    if reply.usage.output == 0 {
+        reply.usage.output = context::of_reply(reply);
+        reply.usage.is_estimate |= reply.usage.output > 0;
+    }
+}
+
+/// How Ollama says that a model and its context are too large for the machine.
+const LACKS_MEMORY: &str = "requires more system memory";
+
 /// What is learned of the model.
 impl ProviderModel {
+    /// Learns from a refusal what is not to be sent: a field that the address does not know, a longer
+    /// answer than the model gives, reasoning from one that has none. Returns whether it did; each time
+    /// less is sent, so this ends.
+    fn learn_limits(&self, sent: &Value, refusal: &str) -> bool {
+        if sent["think"] == true && refusal.contains("does not support thinking") {
+            self.facts.lock().get_or_insert_default().thinks = Some(false);
+            return true;
+        }
+        if let Some(most) = facts::refused_output(refusal) {
+            let mut facts = self.facts.lock();
+            let known = facts.get_or_insert_default().max_output.replace(most);
+            return most < known.unwrap_or(self.config.max_output);
+        }
+        let field = match self.config.provider {
+            Provider::OpenAi => openai::refused_field(sent, refusal),
+            Provider::Gemini | Provider::Anthropic | Provider::Ollama | Provider::Embedded => None,
+        };
+        field.is_some_and(|field| self.refused.lock().insert(field))
+    }
+
+    /// Takes half of the context that Ollama was asked for as all there is; returns whether that is
+    /// still enough for something.
+    fn narrow(&self) -> bool {
+        let half = self.window.swap(0, Ordering::Relaxed) / 2;
+        if half < ollama::MIN_WINDOW_TOKENS {
+            return false;
+        }
+        let mut facts = self.facts.lock();
+        let facts = facts.get_or_insert_default();
+        (facts.context, facts.window) = (Some(half), None);
+        true
+    }
+
     /// Asks the provider what it tells of the model, once. What it does not tell stays open; without
     /// an answer it is asked again next time.
     async fn learn(&self) {
@@ -518,7 +650,9 @@ impl ProviderModel {
         let window = ollama::window(context::of_prompt(sent), before, context);
         self.window.fetch_max(window, Ordering::Relaxed);
         let thinks = facts.thinks == Some(true);
-        let plan = RequestPlan { config: &self.config, max_output, window, thinks };
+        let refused = self.refused.lock().clone();
+        let plan =
+            RequestPlan { config: &self.config, max_output, window, thinks, refused: &refused };
         match self.config.provider {
             Provider::Gemini => gemini::request(plan, sent),
             Provider::Anthropic => anthropic::request(plan, sent),
@@ -558,6 +692,12 @@ impl ProviderModel {
                 "; this address does not speak Ollama's API: --provider openai \
                                      is for those that are compatible with OpenAI"
                     .to_owned()
+            }
+            (LlmErrorKind::Unauthorized, _) if self.config.key.is_none() => {
+                "; `ollama signin` signs this machine in for cloud models".to_owned()
+            }
+            _ if fault.message.contains(LACKS_MEMORY) => {
+                "; a smaller model, or one with less precision, fits".to_owned()
             }
             (_, Some(400)) if fault.message.contains("does not support tools") => {
                 "; --fenced is for models without tool calls of their own".to_owned()
@@ -636,8 +776,8 @@ fn in_blocks(prompt: &ModelPrompt) -> ModelPrompt {
                 let how = if *is_error { "failed" } else { "gave" };
                 let text = format!("The call of {name} {how}:\n{text}");
                 match messages.last_mut() {
-                    Some(ChatMessage::User { text: all }) => *all = format!("{all}\n\n{text}"),
-                    _ => messages.push(ChatMessage::User { text }),
+                    Some(ChatMessage::User { text: all, .. }) => *all = format!("{all}\n\n{text}"),
+                    _ => messages.push(ChatMessage::user(text)),
                 }
             }
             user @ ChatMessage::User { .. } => messages.push(user.clone()),

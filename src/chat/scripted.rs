@@ -73,7 +73,7 @@ impl Scripted {
         let is_user = |message: &ChatMessage| matches!(message, ChatMessage::User { .. });
         let at = prompt.messages.iter().rposition(is_user);
         let asked = at.and_then(|at| match &prompt.messages[at] {
-            ChatMessage::User { text } => Some(text.as_str()),
+            ChatMessage::User { text, .. } => Some(text.as_str()),
             ChatMessage::Assistant(_) | ChatMessage::Tool { .. } => None,
         });
         let (Some(at), Some(asked)) = (at, asked) else { return embedded::answer(prompt) };
@@ -268,7 +268,7 @@ mod tests {
     }
 
     fn user(text: &str) -> ChatMessage {
-        ChatMessage::User { text: text.to_owned() }
+        ChatMessage::user(text)
     }
 
     fn result(text: &str, is_error: bool) -> ChatMessage {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::{Agent, Conversation, TurnLimits};
 use crate::event::ChatEvent;
+use crate::files::UserInput;
 use crate::llm::{ChatMessage, LanguageModel};
 use crate::media::{self, PictureShelf};
 use crate::prompt::inner;
@@ -161,21 +162,27 @@ pub enum MessageRefusal {
     Busy,
     /// There is no such message to replace.
     NoSuchMessage,
+    /// The session was deleted, over another connection.
+    Deleted,
 }
 
 impl ChatSession {
     /// Begins a turn, which `cancel` aborts. `at` (from 0) replaces that message of the user and
-    /// everything after it. `text` is `shown` plus the text of attached files.
+    /// everything after it. `input` is `shown` plus what attached files hold.
     ///
     /// # Errors
-    /// When a turn is in progress or message `at` does not exist.
+    /// When a turn is in progress, message `at` does not exist, or the session was deleted.
     pub fn begin(
         self: &Arc<Self>,
         shown: &str,
-        text: String,
+        input: impl Into<UserInput>,
         at: Option<usize>,
         cancel: CancellationToken,
     ) -> Result<(), MessageRefusal> {
+        let UserInput { text, media } = input.into();
+        if self.is_deleted.load(Ordering::Relaxed) {
+            return Err(MessageRefusal::Deleted);
+        }
         let mut turn = self.turn.lock();
         if turn.is_some() {
             return Err(MessageRefusal::Busy);
@@ -184,6 +191,7 @@ impl ChatSession {
         if let Some(at) = at {
             talk.rewind(at).ok_or(MessageRefusal::NoSuchMessage)?;
         }
+        talk.attached = media;
         *turn = Some(cancel.clone());
         drop(turn);
         self.push(&json!({"type": "message", "text": shown, "at": at}));
@@ -205,7 +213,7 @@ impl ChatSession {
             let mut asked = None;
             if session.store.is_some() {
                 let mut talk = talk.clone();
-                talk.messages.push(ChatMessage::User { text: text.clone() });
+                talk.messages.push(ChatMessage::user(text.as_str()));
                 let session = Arc::clone(&session);
                 asked = Some(tokio::spawn(async move { session.keep(&talk, 0).await }));
             }
@@ -638,7 +646,7 @@ fn events_of(talk: &Conversation, shelf: &PictureShelf) -> Vec<Value> {
     let mut out = Vec::new();
     for message in &talk.messages {
         match message {
-            ChatMessage::User { text } => out.push(json!({"type": "message", "text": text})),
+            ChatMessage::User { text, .. } => out.push(json!({"type": "message", "text": text})),
             ChatMessage::Assistant(reply) => {
                 out.push(json!({"type": "text", "text": reply.text}));
                 out.extend(reply.calls.iter().map(|call| {

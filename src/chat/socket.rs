@@ -29,13 +29,14 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as Frame};
 use tokio_util::sync::CancellationToken;
 
-use crate::files::append_file;
+use crate::files::{UserInput, append_file};
+use crate::media::ToolMedia;
 use crate::prompt::SystemPrompt;
 use crate::session::{ChatSession, ChatSessions, MessageRefusal};
 use base::text::SafeText;
 use host::Principal;
 pub use message::ws_schema;
-use message::{ClientMessage, MessageForm, PAYLOAD_PROTOCOL};
+use message::{AttachedFile, ClientMessage, MessageForm, PAYLOAD_PROTOCOL};
 pub use sign_in::{LINK_PATH, SignIns};
 
 /// Authenticates a token: returns its caller and a token that is cancelled when it ends; `None` if
@@ -455,20 +456,34 @@ impl Connection {
         cut: &CancellationToken,
     ) -> Result<(), End> {
         let (code, why) = match message {
-            ClientMessage::Message { text, .. } if text.trim().is_empty() => {
+            ClientMessage::Message { text, files, .. }
+                if text.trim().is_empty() && files.is_empty() =>
+            {
                 ("invalid", "the message is empty")
             }
             ClientMessage::Message { text, at, files } => {
-                let (mut shown, mut sent) = (text.clone(), text);
-                for file in &files {
-                    let name = SafeText::cut(&file.name, 200);
-                    append_file(&mut sent, &name, &file.text);
+                let (mut shown, mut sent, mut media) = (text.clone(), text, Vec::new());
+                for AttachedFile { name, text, data, mime_type } in files {
+                    let name = SafeText::cut(&name, 200);
+                    match (text, data, mime_type) {
+                        (Some(text), None, None) => append_file(&mut sent, &name, &text),
+                        (None, Some(data), Some(mime)) => {
+                            let _ = write!(sent, "\n[{name}]");
+                            media.push(ToolMedia { mime, data: data.into() });
+                        }
+                        _ => {
+                            let why = "a file has `text`, or `data` and `mimeType`";
+                            return self.error("invalid", why).await;
+                        }
+                    }
                     let _ = write!(shown, "\n[{name}]");
                 }
-                match session.begin(&shown, sent, at, cut.child_token()) {
+                let input = UserInput { text: sent.trim_start().to_owned(), media };
+                match session.begin(shown.trim_start(), input, at, cut.child_token()) {
                     Ok(()) => return Ok(()),
                     Err(MessageRefusal::Busy) => ("busy", "a turn is under way: abort it first"),
                     Err(MessageRefusal::NoSuchMessage) => ("invalid", "there is no such message"),
+                    Err(MessageRefusal::Deleted) => ("noSession", "the session was deleted"),
                 }
             }
             ClientMessage::Answer { id, answer } if session.answer(id, answer) => return Ok(()),

@@ -32,7 +32,7 @@ use crate::telemetry::Telemetry;
 #[cfg(feature = "demo")]
 use ::chat::Scripted;
 use ::chat::event::word;
-use ::chat::files::with_files;
+use ::chat::files::{UserInput, with_files};
 use ::chat::llm::TokenUsage;
 use ::chat::{
     Agent, ChatEvent, ChatSettings, Conversation, Embedded, LanguageModel, Provider, StatusKind,
@@ -317,8 +317,8 @@ async fn turn(
     (text, env): (&str, &Environment),
     as_json: bool,
 ) -> ExitStatus {
-    let text = match with_files(text, &env.cwd) {
-        Ok(text) => text,
+    let UserInput { text, media } = match with_files(text, &env.cwd) {
+        Ok(input) => input,
         Err(message) => {
             output::complain(&message);
             return ExitStatus::Failed;
@@ -327,6 +327,7 @@ async fn turn(
     if let Some(recorder) = scene.recorder {
         recorder.record_chat(&text);
     }
+    talk.attached = media;
     let printed = Mutex::new(PrintedAnswer::default());
     let on_event = |event: ChatEvent| {
         if as_json {

@@ -1,6 +1,7 @@
 //! The chat end to end: models over their wire formats, tools through the engine, limits, policy,
 //! and the command line.
 
+mod histories;
 mod media;
 mod ollama;
 #[cfg(feature = "gateway")]
@@ -616,7 +617,7 @@ async fn the_context_is_checked_before_every_answer() {
     assert!(scene.has(StatusKind::Summarised), "{:?}", scene.events());
     let first = &talk.messages[0];
     assert!(
-        matches!(first, ChatMessage::User { text } if text.contains("They spoke of words.")),
+        matches!(first, ChatMessage::User { text, .. } if text.contains("They spoke of words.")),
         "{first:?}"
     );
 

@@ -4,6 +4,8 @@
 //! Use with `#[path = "support/provider.rs"] mod provider;`.
 #![allow(dead_code, reason = "every test file uses its own part of these")]
 
+#[path = "history_rules.rs"]
+mod history_rules;
 #[path = "tool_rules.rs"]
 pub mod tool_rules;
 
@@ -167,6 +169,7 @@ fn serve(
     let body: Value = serde_json::from_slice(&body).expect("a request is JSON");
     let refusal = is_strict.then(|| refusal(&path, &body)).flatten();
     let shown = descriptions.lock().expect("not poisoned").get("/api/show").cloned();
+    let refusal = refusal.or_else(|| history_rules::refuse(&path, &body));
     let refusal = refusal.or_else(|| deepseek_refusal(&path, &body));
     let refusal = refusal.or_else(|| ollama_refusal(&path, &body, &shown.unwrap_or_default()));
     requests.lock().expect("not poisoned").push(Request { path: path.clone(), headers, body });

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall};
+use crate::media::ToolMedia;
 use crate::provider::wire::{
     ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, tools, turns,
 };
@@ -15,14 +16,13 @@ const VERSION: &str = "2023-06-01";
 pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRequest {
     let config = plan.config;
     let messages = prompt.messages.iter().map(|message| match message {
-        ChatMessage::User { text } => ("user", vec![json!({"type": "text", "text": text})]),
+        ChatMessage::User { text, media } => {
+            let text = json!({"type": "text", "text": text});
+            ("user", pictures(media).into_iter().chain([text]).collect())
+        }
         ChatMessage::Assistant(reply) => ("assistant", reply_content(reply)),
         ChatMessage::Tool { id, text, is_error, media, .. } => {
-            let pictures = media.iter().filter(|one| one.is_picture()).map(|one| {
-                let source = json!({"type": "base64", "media_type": one.mime, "data": one.data});
-                json!({"type": "image", "source": source})
-            });
-            let pictures: Vec<Value> = pictures.collect();
+            let pictures = pictures(media);
             let mut content = json!(text);
             if !pictures.is_empty() {
                 let text = json!({"type": "text", "text": text});
@@ -65,6 +65,15 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
     ProviderRequest { path: "/messages".to_owned(), headers: headers(config), body }
 }
 
+/// Pictures as content blocks.
+fn pictures(media: &[ToolMedia]) -> Vec<Value> {
+    let pictures = media.iter().filter(|one| one.is_picture()).map(|one| {
+        let source = json!({"type": "base64", "media_type": one.mime, "data": one.data});
+        json!({"type": "image", "source": source})
+    });
+    pictures.collect()
+}
+
 /// The headers of every request.
 pub(super) fn headers(config: &RemoteConfig) -> Vec<(&'static str, String)> {
     let mut headers = vec![("anthropic-version", VERSION.to_owned())];
@@ -81,10 +90,12 @@ fn reply_content(reply: &ModelReply) -> Vec<Value> {
     };
     let made = reply.carried.iter().filter_map(|block| match block["type"].as_str() {
         Some("tool_use") => reply.calls.iter().find(|made| block["id"] == *made.id).map(call),
+        // Text that is nothing but space is refused (home-assistant/core#175637).
+        Some("text") if block["text"].as_str().is_none_or(|text| text.trim().is_empty()) => None,
         _ => Some(block.clone()),
     });
     let mut content: Vec<Value> = made.collect();
-    if !reply.text.is_empty() && !reply.carried.iter().any(|block| block["type"] == "text") {
+    if !reply.text.trim().is_empty() && !reply.carried.iter().any(|block| block["type"] == "text") {
         content.push(json!({"type": "text", "text": reply.text}));
     }
     let has = |content: &[Value], id: &str| content.iter().any(|block| block["id"] == id);

@@ -100,7 +100,10 @@ impl ModelFacts {
         let by_key = |(key, value): (&String, &Value)| {
             key.ends_with(".context_length").then(|| value.as_u64()).flatten()
         };
-        let context = info.into_iter().flatten().find_map(by_key);
+        // Parts of a model, such as what sees, may have a key like it too.
+        let kind = info.and_then(|info| info.get("general.architecture")?.as_str());
+        let own = kind.and_then(|kind| info?.get(&format!("{kind}.context_length"))?.as_u64());
+        let context = own.or_else(|| info.into_iter().flatten().find_map(by_key));
         let parameters = shown["parameters"].as_str().unwrap_or_default();
         let window = parameters.lines().find_map(|line| {
             let mut words = line.split_whitespace();
@@ -224,6 +227,20 @@ pub(super) fn refused_context(message: &str) -> Option<u64> {
     named.iter().find_map(|words| after(words)).or_else(before_maximum).filter(|n| *n >= 256)
 }
 
+/// The longest answer that a refusal names, in tokens (`max_tokens: 8192 > 4096, which is the maximum
+/// allowed`, `max_tokens is too large: 8192. This model supports at most 4096 completion tokens`).
+pub(super) fn refused_output(message: &str) -> Option<u64> {
+    let (_, rest) =
+        message.split_once("max_tokens").or(message.split_once("max_completion_tokens"))?;
+    let named = ["> ", "at most ", "less than or equal to "];
+    let after = |words: &&str| {
+        let (_, number) = rest.split_once(*words)?;
+        leading_number(number.trim_start_matches(['`', '\'']))
+    };
+    let number = named.iter().find_map(after);
+    number.filter(|number| *number > 0)
+}
+
 fn leading_number(text: &str) -> Option<u64> {
     let digits = text.chars().filter(|c| *c != ',').take_while(char::is_ascii_digit);
     digits.collect::<String>().parse().ok()
@@ -286,6 +303,27 @@ mod tests {
             ("the input length exceeds the context length", None),
         ] {
             assert_eq!(refused_context(message), size, "{message}");
+        }
+    }
+
+    #[test]
+    fn the_longest_answer_of_a_refusal_is_what_the_model_gives() {
+        for (message, most) in [
+            (
+                "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens",
+                4_096,
+            ),
+            (
+                "max_tokens is too large: 8192. This model supports at most 4096 completion tokens",
+                4_096,
+            ),
+            (
+                "`max_completion_tokens` must be less than or equal to `2048`, the maximum value",
+                2_048,
+            ),
+            ("Unsupported parameter: 'max_tokens' is not supported with this model.", 0),
+        ] {
+            assert_eq!(refused_output(message).unwrap_or_default(), most, "{message}");
         }
     }
 

@@ -4,6 +4,7 @@ use base::text::cut;
 use serde_json::{Value, json};
 
 use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id};
+use crate::media::ToolMedia;
 use crate::provider::wire::{
     ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, tools, turns,
 };
@@ -17,7 +18,9 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
     // Ids go back where the provider gave them.
     let given = ids(&prompt.messages, has_given_id);
     let contents = prompt.messages.iter().map(|message| match message {
-        ChatMessage::User { text } => ("user", vec![json!({"text": text})]),
+        ChatMessage::User { text, media } => {
+            ("user", inline_data(media).chain([json!({"text": text})]).collect())
+        }
         ChatMessage::Assistant(reply) => ("model", reply_parts(reply)),
         ChatMessage::Tool { id, text, .. } if unread.contains(&id.as_str()) => {
             ("user", vec![json!({"text": format!("Your last call failed: {text}")})])
@@ -28,11 +31,8 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
             if given.contains(&id.as_str()) {
                 response["id"] = json!(id);
             }
-            let media = media
-                .iter()
-                .map(|one| json!({"inlineData": {"mimeType": one.mime, "data": one.data}}));
             let response = json!({"functionResponse": response});
-            ("user", std::iter::once(response).chain(media).collect())
+            ("user", std::iter::once(response).chain(inline_data(media)).collect())
         }
     });
     let mut body = json!({"generationConfig": {"maxOutputTokens": plan.max_output}});
@@ -55,6 +55,11 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
 pub(super) fn headers(config: &RemoteConfig) -> Vec<(&'static str, String)> {
     let key = config.key.as_ref().map(|key| ("x-goog-api-key", key.expose().to_owned()));
     key.into_iter().collect()
+}
+
+/// Pictures and sounds as parts.
+fn inline_data(media: &[ToolMedia]) -> impl Iterator<Item = Value> {
+    media.iter().map(|one| json!({"inlineData": {"mimeType": one.mime, "data": one.data}}))
 }
 
 /// The ids of the calls with a property. Those that the provider itself could not read go back as

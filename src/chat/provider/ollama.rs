@@ -8,18 +8,25 @@ use crate::provider::openai;
 use crate::provider::wire::{ProviderRequest, ReplyReader, RequestPlan, functions, media_after};
 
 /// The least context that is asked for, in tokens. It is Ollama's own default.
-const MIN_WINDOW_TOKENS: u64 = 4_096;
+pub(super) const MIN_WINDOW_TOKENS: u64 = 4_096;
 /// Room for an answer beside the prompt, in tokens.
 const ANSWER_TOKENS: u64 = 4_096;
 
 pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRequest {
-    let RequestPlan { config, max_output, window, thinks } = plan;
+    let RequestPlan { config, max_output, window, thinks, .. } = plan;
     // Reasoning goes back within the turn it belongs to.
     let is_asked = |message: &ChatMessage| matches!(message, ChatMessage::User { .. });
     let asked = prompt.messages.iter().rposition(is_asked).unwrap_or_default();
     let messages = prompt.messages.iter().enumerate().flat_map(|(at, message)| {
         let sent = match message {
-            ChatMessage::User { text } => json!({"role": "user", "content": text}),
+            ChatMessage::User { text, media } => {
+                let mut message = json!({"role": "user", "content": text});
+                if !media.is_empty() {
+                    message["images"] = media.iter().map(|one| json!(&*one.data)).collect();
+                }
+                message
+            }
+            ChatMessage::Assistant(reply) if reply.is_blank() => return Vec::new(),
             ChatMessage::Assistant(reply) => reply_message(reply, at > asked),
             ChatMessage::Tool { id, name, text, .. } => {
                 json!({"role": "tool", "tool_name": name, "tool_call_id": id, "content": text})
@@ -33,7 +40,7 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
             let text = format!("What these calls gave, in this order: {}", names.join(", "));
             json!({"role": "user", "content": text, "images": images})
         });
-        std::iter::once(sent).chain(pictures)
+        std::iter::once(sent).chain(pictures).collect::<Vec<_>>()
     });
     let system =
         (!prompt.system.is_empty()).then(|| json!({"role": "system", "content": prompt.system}));
@@ -118,8 +125,10 @@ impl ReplyReader for OllamaReader {
         }
         let says_why = || data.get("done").is_none() && data["done_reason"].is_string();
         if data["done"] == true || says_why() {
-            reply.usage.input = data["prompt_eval_count"].as_u64().unwrap_or_default();
-            reply.usage.output = data["eval_count"].as_u64().unwrap_or_default();
+            let count = |key: &str| data[key].as_u64().unwrap_or_default();
+            reply.usage.input = count("prompt_eval_count");
+            reply.usage.cached = count("prompt_eval_cached_count").min(reply.usage.input);
+            reply.usage.output = count("eval_count");
             if data["done_reason"] == "length" {
                 reply.stop = Stop::Length;
             }

@@ -1,30 +1,44 @@
 //! `OpenAI`'s Chat Completions API, streaming; also used by many other providers. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::{Map, Value, json};
 
 use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id};
-use crate::media::sound_format;
+use crate::media::{ToolMedia, sound_format};
 use crate::provider::wire::{
-    Provider, ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, functions, media_after,
+    MISTRAL, MOONSHOT, ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, functions,
+    media_after,
 };
+use schema::ToolFormat;
 
 pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRequest {
     let config = plan.config;
-    let mut messages = vec![json!({"role": "system", "content": prompt.system})];
+    let system = json!({"role": "system", "content": prompt.system});
+    let mut messages: Vec<Value> =
+        (!prompt.system.is_empty()).then_some(system).into_iter().collect();
     let reasons = prompt.messages.iter().any(|message| match message {
         ChatMessage::Assistant(reply) => reply.carried.iter().any(|it| it.get(REASONING).is_some()),
         ChatMessage::User { .. } | ChatMessage::Tool { .. } => false,
     });
-    let needs = match (reasons, prompt.tools.is_empty()) {
+    let all = match (reasons, prompt.tools.is_empty()) {
         (false, _) => ReasoningNeed::None,
         (true, true) => ReasoningNeed::Calls,
         (true, false) => ReasoningNeed::All,
     };
+    let needs = (all, config.is_by(&MOONSHOT));
     for (at, message) in prompt.messages.iter().enumerate() {
         messages.push(match message {
-            ChatMessage::User { text } => json!({"role": "user", "content": text}),
+            ChatMessage::User { text, media } if media.is_empty() => {
+                json!({"role": "user", "content": text})
+            }
+            ChatMessage::User { text, media } => {
+                let text = json!({"type": "text", "text": text});
+                let parts: Vec<Value> = [text].into_iter().chain(media.iter().map(part)).collect();
+                json!({"role": "user", "content": parts})
+            }
+            // An answer that holds nothing is refused (AstrBotDevs/AstrBot#7200).
+            ChatMessage::Assistant(reply) if reply.is_blank() => continue,
             ChatMessage::Assistant(reply) => reply_message(reply, needs),
             ChatMessage::Tool { id, text, .. } => {
                 json!({"role": "tool", "tool_call_id": id, "content": text})
@@ -33,34 +47,106 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
         // Messages of tools are text alone (OpenAI API reference, Chat Completions, tool message).
         let media = media_after(&prompt.messages, at);
         if !media.is_empty() {
-            let parts = media.into_iter().flat_map(|(name, one)| [
-                json!({"type": "text", "text": format!("What the call of {name} gave:")}),
-                match sound_format(&one.mime) {
-                    Some(format) => json!({
-                        "type": "input_audio", "input_audio": {"data": one.data, "format": format},
-                    }),
-                    None => json!({"type": "image_url", "image_url": {"url": one.data_url()}}),
-                },
-            ]);
+            let parts = media.into_iter().flat_map(|(name, one)| {
+                [
+                    json!({"type": "text", "text": format!("What the call of {name} gave:")}),
+                    part(one),
+                ]
+            });
             messages.push(json!({"role": "user", "content": parts.collect::<Vec<_>>()}));
         }
     }
-    let mut body = json!({
-        "model": config.model,
-        "stream": true,
-        "stream_options": {"include_usage": true},
-    });
+    if config.tool_format() == ToolFormat::Compatible {
+        messages = alternating(messages, config.is_by(&MISTRAL).then_some(needs));
+    }
+    let mut body = json!({"model": config.model, "stream": true});
+    if !plan.refused.contains(STREAM_OPTIONS) {
+        body[STREAM_OPTIONS] = json!({"include_usage": true});
+    }
     // Not within the macro, which would copy the whole conversation.
     body["messages"] = messages.into();
-    let longest = match config.provider {
-        Provider::OpenAi => "max_completion_tokens",
-        _ => "max_tokens",
-    };
-    body[longest] = json!(plan.max_output);
+    if let Some(longest) = LONGEST_FIELDS.iter().find(|field| !plan.refused.contains(**field)) {
+        body[*longest] = json!(plan.max_output);
+    }
     if let Some(functions) = functions(prompt) {
         body["tools"] = functions;
     }
     ProviderRequest { path: "/chat/completions".to_owned(), headers: headers(config), body }
+}
+
+/// A picture or a sound as a part of a message.
+fn part(one: &ToolMedia) -> Value {
+    match sound_format(&one.mime) {
+        Some(format) => json!({
+            "type": "input_audio", "input_audio": {"data": one.data, "format": format},
+        }),
+        None => json!({"type": "image_url", "image_url": {"url": one.data_url()}}),
+    }
+}
+
+/// The field that asks for the usage.
+const STREAM_OPTIONS: &str = "stream_options";
+/// The fields that limit the answer: the present one first, and the one of before, which some addresses
+/// alone take (editor-code-assistant/eca#231).
+const LONGEST_FIELDS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
+
+/// The fields that addresses are known to refuse, before one did.
+pub(super) fn known_refused(config: &RemoteConfig) -> BTreeSet<&'static str> {
+    // Mistral API reference, Chat completion, `max_tokens`.
+    let host = config.base_url.host_str().unwrap_or_default();
+    host.ends_with("mistral.ai").then_some(LONGEST_FIELDS[0]).into_iter().collect()
+}
+
+/// The field of `sent` that a refusal is about, if a request can do without it.
+pub(super) fn refused_field(sent: &Value, refusal: &str) -> Option<&'static str> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names = |field: &&str| {
+        refusal.match_indices(*field).any(|(at, name)| {
+            !refusal[..at].ends_with(is_word) && !refusal[at + name.len()..].starts_with(is_word)
+        })
+    };
+    let fields = LONGEST_FIELDS.into_iter().chain([STREAM_OPTIONS]);
+    fields.filter(|field| sent.get(field).is_some()).find(names)
+}
+
+/// Messages whose roles take turns, as the templates of many models want them: what follows itself is
+/// joined (charmbracelet/crush#279), and with `bridge` an answer stands between results and the next
+/// message of the user, which Mistral wants (NousResearch/hermes-agent#20154).
+fn alternating(messages: Vec<Value>, bridge: Option<(ReasoningNeed, bool)>) -> Vec<Value> {
+    const NO_ANSWER: &str = "(The results were not answered yet.)";
+    let mut out: Vec<Value> = Vec::with_capacity(messages.len());
+    for message in messages {
+        let is_user = message["role"] == "user";
+        match out.last_mut() {
+            Some(last) if is_user && last["role"] == "user" => {
+                let mut parts = content_parts(last["content"].take());
+                parts.extend(content_parts(message["content"].clone()));
+                last["content"] = joined_text(&parts).unwrap_or(Value::Array(parts));
+                continue;
+            }
+            Some(last) if is_user && last["role"] == "tool" => out.extend(bridge.map(|needs| {
+                let text = NO_ANSWER.to_owned();
+                reply_message(&ModelReply { text, ..ModelReply::default() }, needs)
+            })),
+            _ => {}
+        }
+        out.push(message);
+    }
+    out
+}
+
+/// Content as a list of parts.
+fn content_parts(content: Value) -> Vec<Value> {
+    match content {
+        Value::Array(parts) => parts,
+        text => vec![json!({"type": "text", "text": text})],
+    }
+}
+
+/// The text of parts that are text alone.
+fn joined_text(parts: &[Value]) -> Option<Value> {
+    let texts: Option<Vec<&str>> = parts.iter().map(|part| part["text"].as_str()).collect();
+    Some(texts?.join("\n\n").into())
 }
 
 /// The headers of every request.
@@ -91,9 +177,13 @@ enum ReasoningNeed {
     All,
 }
 
-/// An answer in the history.
-fn reply_message(reply: &ModelReply, needs: ReasoningNeed) -> Value {
-    let mut message = json!({"role": "assistant", "content": reply.text});
+/// An answer in the history. Moonshot takes no text that is empty (MoonshotAI/kimi-cli#2621), and no
+/// reasoning that is (earendil-works/pi#4178).
+fn reply_message(reply: &ModelReply, (needs, is_moonshot): (ReasoningNeed, bool)) -> Value {
+    let mut message = json!({"role": "assistant"});
+    if !is_moonshot || !reply.text.is_empty() {
+        message["content"] = json!(reply.text);
+    }
     if !reply.calls.is_empty() {
         let calls = reply.calls.iter().map(|call| {
             let arguments = match &call.arguments {
@@ -114,8 +204,9 @@ fn reply_message(reply: &ModelReply, needs: ReasoningNeed) -> Value {
         ReasoningNeed::Calls => !reply.calls.is_empty(),
         ReasoningNeed::All => true,
     };
+    let nothing = if is_moonshot { " " } else { "" };
     if has_reasoning {
-        message[REASONING] = json!("");
+        message[REASONING] = json!(nothing);
     }
     // Otherwise reasoning is not read again without calls, and by some refused.
     let goes_back = |key: &str| match key {
@@ -125,7 +216,8 @@ fn reply_message(reply: &ModelReply, needs: ReasoningNeed) -> Value {
     };
     for (key, value) in reply.carried.iter().filter_map(Value::as_object).flatten() {
         if goes_back(key) {
-            message[key] = value.clone();
+            let is_empty = is_moonshot && *value == "";
+            message[key] = if is_empty { json!(nothing) } else { value.clone() };
         }
     }
     message
@@ -172,7 +264,9 @@ impl OpenAiReader {
         // Without ids, what follows whole arguments belongs to the next call.
         let begins = |open: &PartialCall| {
             let is_other = !name.is_empty() && name != open.name || arguments.starts_with('{');
-            id.is_empty() && is_other && is_whole(open)
+            // And with one id for all of them.
+            let is_named = id == open.id && !name.is_empty() && arguments.starts_with('{');
+            (id.is_empty() && is_other || is_named) && is_whole(open)
         };
         let belongs = |open: &PartialCall| {
             let is_same_id = id.is_empty() || open.id.is_empty() || open.id == id;
@@ -240,7 +334,11 @@ impl ReplyReader for OpenAiReader {
             reply.usage.cached = cached.unwrap_or_default();
             reply.usage.output = usage["completion_tokens"].as_u64().unwrap_or_default();
         }
-        let Some(choice) = data.pointer("/choices/0") else { return };
+        let choices = data["choices"].as_array().into_iter().flatten();
+        let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or_default() == 0;
+        let Some(choice) = choices.filter(|choice| choice.is_object()).find(is_first) else {
+            return;
+        };
         // Some send the whole answer at once, as if no stream had been asked for.
         let delta = choice.get("delta").or_else(|| choice.get("message")).unwrap_or(&Value::Null);
         for piece in delta[DETAILS].as_array().into_iter().flatten() {
@@ -317,7 +415,14 @@ impl ReplyReader for OpenAiReader {
         if let Some(extra) = self.extra.take() {
             reply.carried.push(json!({EXTRA: extra}));
         }
-        for PartialCall { id, name, arguments, extra, .. } in std::mem::take(&mut self.open) {
+        let mut open = std::mem::take(&mut self.open);
+        // Some send a whole call again at its end.
+        let mut known = HashSet::new();
+        open.retain(|call| {
+            let what = (call.id.clone(), call.name.clone(), call.arguments.clone());
+            call.id.is_empty() || known.insert(what)
+        });
+        for PartialCall { id, name, arguments, extra, .. } in open {
             let id = if id.is_empty() { call_id() } else { id };
             let call = ToolCall { extra, ..ToolCall::new(id, name, &arguments) };
             let is_cut = call.problem.is_some() && reply.stop == Stop::Length;

@@ -1,5 +1,6 @@
 //! Shared by the wire formats: providers, requests, readers of answers, and faults.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -65,6 +66,12 @@ impl Provider {
     }
 }
 
+/// Names of Mistral's models.
+pub(super) const MISTRAL: [&str; 6] =
+    ["mistral", "ministral", "mixtral", "codestral", "devstral", "magistral"];
+/// Names of Moonshot's models.
+pub(super) const MOONSHOT: [&str; 2] = ["moonshot", "kimi"];
+
 /// What a model may take beside text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -121,6 +128,28 @@ impl RemoteConfig {
         }
     }
 
+    /// Whether a call in the history may have this id: `OpenAI` takes 40 characters (vercel/ai#5171),
+    /// Anthropic `^[a-zA-Z0-9_-]+$` (maximhq/bifrost#5097), Mistral exactly nine letters and digits
+    /// (jackmpcollins/magentic#276).
+    fn takes_id(&self, id: &str) -> bool {
+        let plain = |c: char| c.is_ascii_alphanumeric();
+        let format = self.tool_format();
+        if format == ToolFormat::Anthropic {
+            !id.is_empty() && id.chars().all(|c| plain(c) || matches!(c, '_' | '-'))
+        } else if format == ToolFormat::Compatible && self.is_by(&MISTRAL) {
+            id.len() == 9 && id.chars().all(plain)
+        } else {
+            format != ToolFormat::OpenAi || id.len() <= 40
+        }
+    }
+
+    /// Whether the model, or its address, has one of these names.
+    pub(super) fn is_by(&self, names: &[&str]) -> bool {
+        let model = self.model.to_ascii_lowercase();
+        let host = self.base_url.host_str().unwrap_or_default();
+        names.iter().any(|name| model.contains(name) || host.contains(name))
+    }
+
     /// Configuration with default limits.
     pub fn new(provider: Provider, base_url: Url, model: impl Into<String>) -> Self {
         Self {
@@ -151,6 +180,8 @@ pub(super) struct RequestPlan<'a> {
     pub(super) window: u64,
     /// Whether the model can show its reasoning.
     pub(super) thinks: bool,
+    /// Fields of requests that the address refuses.
+    pub(super) refused: &'a BTreeSet<&'static str>,
 }
 
 /// A request in a wire format.
@@ -211,6 +242,43 @@ pub(super) fn turns(all: impl Iterator<Item = (&'static str, Vec<Value>)>, key: 
     turns.into_iter().map(|(role, content)| json!({"role": role, key: content})).collect()
 }
 
+/// Gives the calls of a conversation ids that the provider takes: those of another model, before the
+/// person changed it, may have a form of their own. The provider's own ids stay as they are.
+pub(super) fn fit_ids(prompt: &mut ModelPrompt, config: &RemoteConfig) {
+    let fit = |id: &mut String| {
+        if !config.takes_id(id) {
+            *id = short_id(id);
+        }
+    };
+    for message in &mut prompt.messages {
+        match message {
+            ChatMessage::Assistant(reply) => {
+                reply.calls.iter_mut().for_each(|call| fit(&mut call.id));
+                for block in reply.carried.iter_mut().filter(|it| it["type"] == "tool_use") {
+                    let mut id = block["id"].as_str().unwrap_or_default().to_owned();
+                    fit(&mut id);
+                    block["id"] = id.into();
+                }
+            }
+            ChatMessage::Tool { id, .. } => fit(id),
+            ChatMessage::User { .. } => {}
+        }
+    }
+}
+
+/// Nine letters and digits that stand for an id, always the same ones (FNV-1a).
+fn short_id(id: &str) -> String {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let step = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let mut sum = id.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    let digits = (0..9).map(|_| {
+        let digit = DIGITS[(sum % 36) as usize];
+        sum /= 36;
+        char::from(digit)
+    });
+    digits.collect()
+}
+
 /// Reads the stream of one answer.
 pub(super) trait ReplyReader: Send {
     /// Processes one event.
@@ -219,6 +287,43 @@ pub(super) trait ReplyReader: Send {
     /// Completes the calls at the end of the stream; returns whether the answer was complete.
     /// `is_ended` tells that the stream said itself that it has ended (`[DONE]`).
     fn finish(&mut self, reply: &mut ModelReply, is_ended: bool) -> bool;
+}
+
+/// The words of an error: `message` with most, `detail` or `errors` with others, as text or as a list of
+/// the fields at fault (Mistral, vLLM: `loc` and `msg`); and what a router was told itself (`OpenRouter`
+/// API reference, Errors, `metadata.raw`).
+fn error_text(error: &Value) -> String {
+    /// Nested deeper, there are no words.
+    const MAX_ERROR_DEPTH: usize = 4;
+    fn words(value: &Value, depth: usize) -> String {
+        match value {
+            _ if depth > MAX_ERROR_DEPTH => String::new(),
+            Value::String(text) => text.clone(),
+            Value::Array(list) => {
+                let all = list.iter().map(|one| words(one, depth + 1));
+                all.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
+            }
+            Value::Object(map) => {
+                let keys = ["message", "msg", "detail", "errors", "error"];
+                let found = keys.iter().filter_map(|key| map.get(*key));
+                let text = found.map(|value| words(value, depth + 1)).find(|text| !text.is_empty());
+                let text = text.unwrap_or_default();
+                let place = map.get("loc").and_then(Value::as_array).into_iter().flatten();
+                let place: Vec<String> = place
+                    .map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned))
+                    .collect();
+                if place.is_empty() { text } else { format!("{}: {text}", place.join(".")) }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
+        }
+    }
+    let text = words(error, 0);
+    let raw = error.pointer("/metadata/raw").and_then(Value::as_str).unwrap_or_default();
+    let behind = match serde_json::from_str::<Value>(raw) {
+        Ok(value) => words(&value, 0),
+        Err(_) => raw.to_owned(),
+    };
+    if behind.is_empty() { text } else { format!("{text}: {behind}") }
 }
 
 /// How providers say that a prompt does not fit.
@@ -251,7 +356,7 @@ impl Fault {
         Self { kind, message: message.into(), passes, after: None, status: None }
     }
 
-    /// Classifies a provider's error object: all of them have `message` and a word for the kind.
+    /// Classifies a provider's error object: most have `message` and a word for the kind.
     pub(super) fn reported(status: Option<u16>, error: &Value) -> Self {
         use LlmErrorKind as K;
         // Ollama passes the error of its runner on as text.
@@ -260,9 +365,10 @@ impl Fault {
             return Self::reported(status, inner);
         }
         let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
-        let text = error.as_str().unwrap_or_else(|| word("message")).to_owned();
+        let text = error_text(error);
         let words = format!("{} {} {}", word("type"), word("code"), word("status")).to_lowercase();
-        let code = error.get("code").and_then(Value::as_u64).map(|code| code as u16);
+        let code = error.get("code").and_then(Value::as_u64).or_else(|| word("code").parse().ok());
+        let code = code.and_then(|code| u16::try_from(code).ok());
         let says = |part: &str| words.contains(part) || text.to_lowercase().contains(part);
         // A field that is too long is not the prompt.
         let is_field = says("array too long") || says("string too long");

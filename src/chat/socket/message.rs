@@ -103,11 +103,17 @@ impl ClientMessage {
 
 /// A file that is sent with a message.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct AttachedFile {
     pub(super) name: String,
-    /// Its content.
-    pub(super) text: String,
+    /// Its text, unless it is a picture.
+    #[serde(default)]
+    pub(super) text: Option<String>,
+    /// The picture in base64, and its type.
+    #[serde(default)]
+    pub(super) data: Option<String>,
+    #[serde(default)]
+    pub(super) mime_type: Option<String>,
 }
 
 /// The types of messages from clients.

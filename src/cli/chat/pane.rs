@@ -165,6 +165,7 @@ impl Talking {
                 self.session.begin(&text, sent, at, cancel).map_err(|refusal| match refusal {
                     MessageRefusal::Busy => "the answer is not complete",
                     MessageRefusal::NoSuchMessage => "there is no such message",
+                    MessageRefusal::Deleted => "the session was deleted",
                 })?;
             }
             ChatCommand::Abort => _ = self.session.abort(),

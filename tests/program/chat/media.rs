@@ -1,7 +1,12 @@
 //! What tools return beside text, and how far they are.
 
+use std::sync::Arc;
+
+use mcpdeck::chat::media::ToolMedia;
 use mcpdeck::chat::provider::MediaKind;
-use mcpdeck::chat::{ChatEvent, Conversation, DoneReason, Provider as Format, ProviderModel};
+use mcpdeck::chat::{
+    ChatEvent, Conversation, DoneReason, Provider as Format, ProviderModel, RemoteConfig,
+};
 use serde_json::{Value, json};
 
 use super::{Answer, Piece, Provider, Scene, call, remote, text};
@@ -69,6 +74,48 @@ async fn pictures_and_sound_go_to_models_that_take_them_in_the_form_of_each() {
     let body = second_request(Format::Ollama, "llava", Some(vec![MediaKind::Image])).await;
     let last = body["messages"].as_array().unwrap().last().unwrap();
     assert_eq!((&last["role"], &last["images"]), (&json!("user"), &json!([PICTURE])), "{last}");
+}
+
+#[tokio::test]
+async fn pictures_that_the_person_attaches_go_to_models_that_take_them() {
+    let dot = || vec![ToolMedia { mime: "image/png".to_owned(), data: PICTURE.into() }];
+    for (format, name) in [
+        (Format::Anthropic, "claude-sonnet-4-5"),
+        (Format::Gemini, "gemini-flash-latest"),
+        (Format::OpenAi, "gpt-5-mini"),
+        (Format::Ollama, "llava"),
+    ] {
+        let provider = Provider::new(vec![text("A dot."), text("Red."), text("None.")]).strict();
+        let scene = Scene::new().await;
+        let mut config = remote(format, &provider);
+        name.clone_into(&mut config.model);
+        config.takes = (format == Format::Ollama).then(|| vec![MediaKind::Image]);
+        let model = Arc::new(ProviderModel::new(config).unwrap());
+        let mut talk = Conversation { attached: dot(), ..Conversation::default() };
+        for asked in ["what is it?", "which colour?"] {
+            let reason = scene.turn(model.clone(), &mut talk, asked).await;
+            assert_eq!(reason, DoneReason::End, "{format:?}: {:?}", scene.events());
+            let sent = provider.requests().pop().unwrap().body.to_string();
+            assert_eq!(sent.matches(PICTURE).count(), 1, "{format:?}: {sent}");
+        }
+        assert!(talk.attached.is_empty());
+        let stored = serde_json::to_string(&talk).unwrap();
+        assert!(!stored.contains(PICTURE) && stored.contains("[picture, image/png"), "{stored}");
+        // Another model that takes none goes on without it.
+        let other = RemoteConfig { model: "local".to_owned(), ..remote(Format::OpenAi, &provider) };
+        let provider = Provider::new(vec![text("Well.")]);
+        let other = RemoteConfig { base_url: provider.url.parse().unwrap(), ..other };
+        let other = Arc::new(ProviderModel::new(other).unwrap());
+        assert_eq!(scene.turn(other, &mut talk, "and you?").await, DoneReason::End);
+        let sent = provider.requests().pop().unwrap().body.to_string();
+        assert!(!sent.contains(PICTURE) && sent.contains("what is it?"), "{sent}");
+    }
+    let provider = Provider::new(vec![text("I see none.")]);
+    let scene = Scene::new().await;
+    let mut talk = Conversation { attached: dot(), ..Conversation::default() };
+    scene.turn(super::model(Format::OpenAi, &provider), &mut talk, "what is it?").await;
+    let sent = provider.requests()[0].body.to_string();
+    assert!(!sent.contains(PICTURE) && sent.contains("which this model does not take"), "{sent}");
 }
 
 #[tokio::test]

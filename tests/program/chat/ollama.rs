@@ -244,3 +244,80 @@ async fn a_size_that_a_refusal_names_is_learned_and_the_turn_goes_on() {
     let last = provider.requests().pop().unwrap().body.to_string();
     assert!(last.len() < 8_192 * 4, "{}", last.len());
 }
+
+#[tokio::test]
+async fn a_context_that_the_machine_has_no_memory_for_is_halved_and_the_turn_goes_on() {
+    let message = "model requires more system memory (9.1 GiB) than is available (6.0 GiB)";
+    let refused = Answer::Status(500, "", json!({"error": message}));
+    let provider = Provider::new(vec![refused.clone(), text("Hello."), text("Again.")])
+        .describes("/api/show", shown(131_072, &ALL));
+    let scene = Scene::new().await;
+    let model = model(remote(Format::Ollama, &provider));
+    let mut talk = Conversation::default();
+    let long = "Read this. ".repeat(1_200);
+    for asked in [long.as_str(), "and now?"] {
+        let reason = scene.turn(model.clone(), &mut talk, asked).await;
+        assert_eq!(reason, DoneReason::End, "{:?}", scene.events());
+    }
+    let windows = provider.requests().into_iter().map(|r| r.body["options"]["num_ctx"].clone());
+    let windows: Vec<Value> = windows.collect();
+    assert_eq!(windows.first().and_then(Value::as_u64), windows[1].as_u64().map(|half| half * 2));
+    assert!(windows[2].as_u64() <= windows[1].as_u64(), "{windows:?}");
+    // A model that fits in no way is asked a few times, not again and again with pauses.
+    let provider = Provider::new(vec![refused]).describes("/api/show", shown(8_192, &ALL));
+    let scene = Scene::new().await;
+    let model = self::model(remote(Format::Ollama, &provider));
+    let reason = scene.turn(model, &mut Conversation::default(), "go").await;
+    assert_eq!(reason, DoneReason::Failed);
+    let told = error(&scene).1;
+    assert!(told.contains("a smaller model") || told.contains("cannot fit"), "{told}");
+    assert!(provider.requests().len() <= 2);
+}
+
+#[tokio::test]
+async fn what_ollama_refuses_says_what_to_do_or_is_asked_without_it() {
+    let unauthorized = json!({"error": "unauthorized", "signin_url": "https://ollama.com/connect"});
+    let provider = Provider::new(vec![Answer::Status(401, "", unauthorized)])
+        .describes("/api/show", shown(131_072, &ALL));
+    let scene = Scene::new().await;
+    let config = RemoteConfig { key: None, ..remote(Format::Ollama, &provider) };
+    scene.turn(model(config), &mut Conversation::default(), "go").await;
+    assert!(error(&scene).1.contains("ollama signin"), "{:?}", error(&scene));
+    // The capabilities of the description need not be those of the model behind it.
+    let refused = json!({"error": "\"test-model\" does not support thinking"});
+    let provider = Provider::new(vec![Answer::Status(400, "", refused), text("Hello.")])
+        .describes("/api/show", shown(131_072, &ALL));
+    let scene = Scene::new().await;
+    let model = model(remote(Format::Ollama, &provider));
+    let reason = scene.turn(model, &mut Conversation::default(), "go").await;
+    assert_eq!(reason, DoneReason::End, "{:?}", scene.events());
+    let thinks =
+        provider.requests().iter().map(|it| it.body.get("think").is_some()).collect::<Vec<_>>();
+    assert_eq!(thinks, [true, false]);
+}
+
+#[tokio::test]
+async fn a_prompt_that_came_from_the_cache_is_counted_and_said() {
+    let said = json!({"message": {"role": "assistant", "content": "Hi."}, "done": false});
+    let last = |counts: Value| {
+        let mut line = json!({"message": {"role": "assistant", "content": ""}, "done": true,
+            "done_reason": "stop", "eval_count": 2});
+        line.as_object_mut().unwrap().extend(counts.as_object().unwrap().clone());
+        Answer::Recorded(format!("{said}\n{line}\n"))
+    };
+    let provider = Provider::new(vec![
+        last(json!({"prompt_eval_count": 900, "prompt_eval_cached_count": 800})),
+        last(json!({})),
+    ])
+    .describes("/api/show", shown(131_072, &ALL));
+    let scene = Scene::new().await;
+    let (model, mut talk) = (model(remote(Format::Ollama, &provider)), Conversation::default());
+    let mut usages = Vec::new();
+    for _ in 0..2 {
+        scene.turn(model.clone(), &mut talk, "hi").await;
+        let Some(ChatEvent::Done { usage, .. }) = scene.events().pop() else { panic!("no end") };
+        usages.push(usage);
+    }
+    assert_eq!((usages[0].input, usages[0].cached, usages[0].is_estimate), (900, 800, false));
+    assert!(usages[1].input > 100 && usages[1].is_estimate && usages[1].output == 2, "{usages:?}");
+}

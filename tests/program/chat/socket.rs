@@ -915,7 +915,9 @@ async fn the_page_talks_shows_markdown_and_is_the_same_after_a_reload() {
     let there = "at('side').contains(document.elementFromPoint(200, 400))";
     assert_eq!(page.run(there).await, true);
     page.run("at('new').click()").await;
-    page.until("log.innerText === '' && getComputedStyle(at('side')).display === 'none'").await;
+    let is_empty = "log.querySelectorAll('.me').length === 0 && \
+                    log.querySelectorAll('.start').length === 1";
+    page.until(&format!("{is_empty} && getComputedStyle(at('side')).display === 'none'")).await;
     page.run("at('out').click()").await;
     page.run("location.reload()").await;
     page.until("typeof at === 'function' && !at('enter').hidden").await;
@@ -934,9 +936,113 @@ async fn the_page_asks_whether_a_call_may_be_made() {
     page.run("at('text').value = 'go'; at('say').requestSubmit()").await;
     page.until("log.querySelectorAll('.ask button').length === 4").await;
     assert!(page.run("log.querySelector('.ask').innerText").await.to_string().contains("a.write"));
+    // A key that was meant for a message must not consent.
+    assert_eq!(page.run("document.activeElement.className").await, "ask");
     page.run("log.querySelector('.ask button').click()").await;
     page.until("log.innerText.includes('Well.') && log.innerText.includes('✓ a__write')").await;
     assert_eq!(page.run("log.querySelectorAll('.ask button').length").await, 0);
+    assert_eq!(page.run("document.activeElement.id").await, "text");
+}
+
+/// A page that is signed in, and shows a conversation.
+async fn signed_in(service: &Service) -> Option<Page> {
+    let mut page = Page::open(&format!("http://{}/", service.address)).await?;
+    page.until("document.readyState === 'complete' && typeof at === 'function'").await;
+    page.until("!at('enter').hidden && at('side').hidden").await;
+    page.run("at('token').value = 'token-1'; at('enter').requestSubmit()").await;
+    page.until("!at('say').hidden").await;
+    Some(page)
+}
+
+/// Puts words into the field of the page and sends them.
+fn ask(text: &str) -> String {
+    format!("at('text').value = '{text}'; at('say').requestSubmit()")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_goes_back_to_the_conversation_before_and_loses_no_words() {
+    let answers = vec![text("One."), text("Two."), text("Three.")];
+    let service = Service::new(usual(answers)).await;
+    let Some(mut page) = signed_in(&service).await else { return };
+    assert_eq!(page.run("log.querySelectorAll('.start').length").await, 1);
+    page.run(&ask("first")).await;
+    page.until("log.innerText.includes('One.') && !running").await;
+    assert_eq!(page.run("log.querySelectorAll('.start').length").await, 0);
+    let first = page.run("session").await;
+    page.run("at('new').click()").await;
+    page.until(&format!("session !== {first} && log.querySelectorAll('.start').length === 1"))
+        .await;
+    page.run(&ask("second")).await;
+    page.until("log.innerText.includes('Two.') && at('list').children.length === 2").await;
+    // The address is that of the conversation, back and forward.
+    page.run("history.back()").await;
+    page.until(&format!("session === {first} && log.innerText.includes('One.')")).await;
+    assert_eq!(page.run("location.hash.slice(1)").await, first);
+    page.run("history.forward()").await;
+    page.until("log.innerText.includes('Two.') && location.hash.slice(1) === session").await;
+    page.run("at('search').value = 'nothing like it'; at('search').oninput()").await;
+    page.until("at('list').innerText.includes('none holds')").await;
+    page.run("at('search').value = ''; at('search').oninput()").await;
+    page.until("at('list').querySelectorAll('[aria-current]').length === 1").await;
+    // What is written without a connection stays.
+    let kept = "socket.close(); at('text').value = 'kept'; at('say').requestSubmit(); \
+                at('text').value + ' ' + at('state').textContent";
+    assert!(page.run(kept).await.as_str().is_some_and(|text| text.starts_with("kept no conn")));
+    page.until("socket.readyState === 1 && at('state').textContent.startsWith('connected')").await;
+    assert_eq!(page.run("at('text').value").await, "kept");
+    // So does what is sent to a conversation that was deleted elsewhere.
+    let id = page.run("session").await;
+    let mut other = service.connect().await;
+    other.send(json!({"type": "delete", "session": id})).await;
+    other.until("sessions").await;
+    page.run("at('say').requestSubmit()").await;
+    page.until(&format!("session !== {id} && at('text').value === 'kept'")).await;
+    assert_eq!(service.provider.requests().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_sends_several_files_and_files_alone_and_says_an_end_once() {
+    const MORE: &str = "\\*plain\\* ***both*** <https://example.org/x>\n\nTitle\n===\n\n\
+        - [x] done\n\n| a | b |\n| - | -: |\n| `x | y` | 1<br>2 |\n\n    indented\n\n&lt;b&gt;";
+    let answers = vec![text(MORE), Answer::Longest(vec![Piece::Text("It begins")])];
+    let service = Service::new(usual(answers)).await;
+    let Some(mut page) = signed_in(&service).await else { return };
+    let choose = "(() => { const all = new DataTransfer(); \
+        all.items.add(new File(['from one'], 'one.txt')); \
+        all.items.add(new File(['from two'], 'two.txt')); \
+        all.items.add(new File([new Uint8Array([255])], 'odd.bin')); \
+        const dot = Uint8Array.from(atob('DOT'), letter => letter.charCodeAt(0)); \
+        all.items.add(new File([dot], 'dot.png', { type: 'image/png' })); \
+        at('file').files = all.files; at('file').onchange(); })()";
+    page.run(&choose.replace("DOT", PICTURE)).await;
+    page.until("at('files').children.length === 3 && log.innerText.includes('odd.bin')").await;
+    page.run("at('say').requestSubmit()").await;
+    page.until("log.querySelectorAll('.status').length === 1").await;
+    let sent = service.provider.requests()[0].body["messages"].to_string();
+    assert!(sent.contains("from one") && sent.contains("from two"), "{sent}");
+    assert!(sent.contains("[picture, image/png"), "{sent}");
+    assert_eq!(page.run("mine[0].firstChild.textContent").await, "[one.txt]\n[two.txt]\n[dot.png]");
+    let count = "['.model strong em', '.model h1', '.task', 'td code', 'td.right br', 'a', '.code'] \
+                 .map(s => log.querySelectorAll(s).length).join()";
+    assert_eq!(page.run(count).await, "1,1,1,1,1,1,1");
+    let shown = page.run("log.innerText").await.to_string();
+    for part in ["*plain*", "☑ done", "x | y", "<b>"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    page.run(&ask("and now?")).await;
+    page.until("log.innerText.includes('It begins') && !running").await;
+    let ends = "log.innerText.split('cut off at its maximum length').length - 1";
+    page.until(&format!("{ends} === 1 && log.querySelectorAll('.status').length === 2")).await;
+    // Again, with the files.
+    page.run("mine[0].querySelectorAll('button')[1].click()").await;
+    page.until("mine.length === 1 && !running && log.querySelectorAll('.status').length === 1")
+        .await;
+    let sent = service.provider.requests().pop().unwrap().body["messages"].to_string();
+    assert!(sent.contains("from two") && !sent.contains("and now?"), "{sent}");
+    // Read aloud whole, and known for what it is.
+    let roles = "[log.getAttribute('role'), log.getAttribute('aria-busy'), \
+                 document.querySelectorAll('main, aside, header, h1').length >= 4].join()";
+    assert_eq!(page.run(roles).await, "log,false,true");
 }
 
 /// Lets the tools of a service return a picture, and one that is no picture for people.

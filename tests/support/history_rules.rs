@@ -1,0 +1,91 @@
+//! What providers take as the history of a conversation, written down from the errors that they answer
+//! with, independent of what the program does.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+/// Why a provider refuses the messages of a request.
+pub fn refuse(path: &str, body: &Value) -> Option<String> {
+    let messages = body["messages"].as_array()?;
+    if path.ends_with("/messages") {
+        return anthropic(messages);
+    }
+    if !path.ends_with("/chat/completions") {
+        return None;
+    }
+    let model = body["model"].as_str().unwrap_or_default();
+    let is_mistral = model.contains("mistral");
+    if is_mistral && body.get("max_completion_tokens").is_some() {
+        return Some("body.max_completion_tokens: Extra inputs are not permitted".to_owned());
+    }
+    let alternates = is_mistral.then(|| roles(messages)).flatten();
+    alternates.or_else(|| completions(messages, is_mistral, model.contains("kimi")))
+}
+
+fn plain(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric())
+}
+
+/// Anthropic: text that is text, ids of one form, each once.
+fn anthropic(messages: &[Value]) -> Option<String> {
+    let mut ids = HashSet::new();
+    let blocks = messages.iter().flat_map(|message| message["content"].as_array()).flatten();
+    for block in blocks {
+        let text = block["text"].as_str();
+        if block["type"] == "text" && text.is_none_or(|text| text.trim().is_empty()) {
+            return Some("messages: text content blocks must contain non-whitespace text".into());
+        }
+        if block["type"] == "tool_use" {
+            let id = block["id"].as_str().unwrap_or_default();
+            if id.is_empty() || !plain(&id.replace(['_', '-'], "")) {
+                return Some("tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'".into());
+            }
+            if !ids.insert(id) {
+                return Some("`tool_use` ids must be unique".into());
+            }
+        }
+    }
+    None
+}
+
+/// Mistral: an answer after results, and turns.
+fn roles(messages: &[Value]) -> Option<String> {
+    let pairs = messages.windows(2).map(|pair| (&pair[0]["role"], &pair[1]["role"]));
+    let mut wrong = pairs.filter(|(first, second)| {
+        *second == "user" && (*first == "tool" || *first == "user")
+            || *second == "tool" && *first == "user"
+    });
+    let (first, second) = wrong.next()?;
+    Some(format!("Unexpected role {second} after role {first}"))
+}
+
+fn completions(messages: &[Value], is_mistral: bool, is_kimi: bool) -> Option<String> {
+    let mut ids = HashSet::new();
+    for (at, message) in messages.iter().enumerate() {
+        let calls = message["tool_calls"].as_array();
+        let content = message["content"].as_str();
+        let is_empty = content.is_none_or(|text| text.trim().is_empty());
+        if message["role"] == "assistant" && calls.is_none() && is_empty {
+            return Some(format!("the message at position {at} must not be empty"));
+        }
+        if is_kimi && message["role"] == "assistant" && content == Some("") {
+            return Some("text content is empty".into());
+        }
+        for call in calls.into_iter().flatten() {
+            let id = call["id"].as_str().unwrap_or_default();
+            if is_mistral && !(id.len() == 9 && plain(id)) {
+                return Some(format!(
+                    "Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9."
+                ));
+            }
+            if id.is_empty() || !ids.insert(id) {
+                return Some(format!("the id {id} comes twice"));
+            }
+        }
+        if message["role"] == "tool" && !ids.contains(message["tool_call_id"].as_str()?) {
+            return Some("a result without its call".into());
+        }
+    }
+    None
+}
