@@ -37,6 +37,7 @@ mod outcome;
 mod output;
 mod policy;
 mod recording;
+mod respell;
 mod secret;
 #[cfg(feature = "gateway")]
 mod serve;
@@ -115,6 +116,12 @@ fn mistake(mut error: clap::Error) -> ExitStatus {
     let args: Vec<String> = std::env::args_os().filter_map(|a| a.into_string().ok()).collect();
     if !args.iter().any(|word| word == "--")
         && let Some(message) = load::mistaken(args.iter().cloned())
+    {
+        return output::refuse(&message);
+    }
+    if error.kind() == ErrorKind::UnknownArgument
+        && error.get(ContextKind::SuggestedArg).is_none()
+        && let Some(message) = respell::respelled(&args)
     {
         return output::refuse(&message);
     }

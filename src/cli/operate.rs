@@ -203,7 +203,8 @@ pub fn prepare(
     invocation: Invocation<'_>,
     (name, words): (&str, &ArgumentWords),
 ) -> Result<Prepared, Error> {
-    let (server, tool) = found((host, invocation), name, host.find_tool(name))?;
+    let (server, tool) = found((host, invocation), name, host.find_tool(name))
+        .map_err(|error| with_whole_name(error, name, words))?;
     let schema = &SchemaDocument::new(&tool.input_schema);
     let canonical = canonical_name(&server, &tool.name);
     let usage = values::usage(&canonical, schema);
@@ -211,6 +212,15 @@ pub fn prepare(
     match values::arguments(words.base.clone(), &words.pairs, schema) {
         Ok(arguments) => Ok(Prepared { canonical, server, arguments, takes }),
         Err(wrong) => Err(invalid(wrong.join("\n  ")).server(&server).help(takes)),
+    }
+}
+
+/// Shows how a tool is named where server and tool were given as two words.
+fn with_whole_name(error: Error, server: &str, words: &ArgumentWords) -> Error {
+    let tool = words.pairs.first().filter(|word| !word.contains(['=', ':']));
+    match tool.filter(|_| error.code == ErrorCode::ToolNotFound && words.base.is_none()) {
+        Some(tool) => error.help(format!("server and tool are one word: `{server}.{tool}`")),
+        None => error,
     }
 }
 

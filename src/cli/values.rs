@@ -7,6 +7,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
+use super::respell::respelled_pair;
 use base::SafeText;
 use base::pointer::child_pointer;
 use base::text::json::{WrittenNumbers, WrittenValue, is_whole};
@@ -36,9 +37,17 @@ pub fn arguments(
     let mut given: Vec<&str> = Vec::new();
     for pair in pairs {
         let Some((key, text)) = pair.split_once('=') else {
-            wrong.push(format!("`{pair}` is not key=value; JSON must be one word and come first"));
+            let here = respelled_pair(pair).map(|here| format!("write `{here}`"));
+            let here = here.unwrap_or_else(|| "JSON must be one word and come first".to_owned());
+            wrong.push(format!("`{pair}` is not key=value; {here}"));
             continue;
         };
+        // `x:=1` is no key `x:`, unless the schema has it.
+        let is_typed = key.ends_with(':') && !is_declared(key, schema);
+        if let Some(here) = respelled_pair(pair).filter(|_| is_typed) {
+            wrong.push(format!("`{pair}`: write `{here}`; the schema gives the type"));
+            continue;
+        }
         let again = given.contains(&key);
         given.push(key);
         let done = resolve(key, schema).and_then(|named| {
@@ -51,6 +60,11 @@ pub fn arguments(
     }
     let value = Value::Object(object);
     if wrong.is_empty() { Ok(WrittenValue { value, numbers }) } else { Err(wrong) }
+}
+
+/// Whether a schema has a parameter of exactly this name.
+fn is_declared(key: &str, schema: &SchemaDocument) -> bool {
+    Outline::new(schema).properties().contains_key(key)
 }
 
 /// What a key of the command line names.
@@ -334,6 +348,8 @@ mod tests {
             ("count=1.", "not of type integer"),
             ("txt=1", "did you mean `text`?"),
             ("text", "not key=value"),
+            ("text:a", "`text:a` is not key=value; write `text=a`"),
+            ("count:=1", "write `count=1`"),
         ] {
             let wrong = typed(&[pair]).expect_err(pair);
             assert!(wrong[0].contains(part), "{pair}: {wrong:?}");

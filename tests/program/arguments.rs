@@ -67,6 +67,24 @@ fn wrong_arguments_exit_with_2() {
 }
 
 #[test]
+fn arguments_as_other_tools_spell_them_are_refused_with_the_spelling_here() {
+    for (args, here) in [
+        (&["call", "demo", "add", "--arg", "a=1"][..], "write: mcpdeck call demo.add a=1"),
+        (&["call", "demo.add", "-a", "a=1", "--json"], "write: mcpdeck call demo.add a=1 --json"),
+        (&["call", "demo.add", "--params", "{\"a\": 1}"], "call demo.add '{\"a\": 1}'"),
+        (&["call", "demo.add", "--input", "a.json"], "write: mcpdeck call demo.add @a.json"),
+        (&["prompt", "demo.hi", "--tool-arg", "name:=x"], "write: mcpdeck prompt demo.hi name=x"),
+    ] {
+        let assert = mcpdeck(args).code(2);
+        let text = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+        assert!(text.contains("has no option `-") && text.contains(here), "{text}");
+    }
+    let assert = mcpdeck(&["call", "demo.add", "--jsn"]).code(2);
+    let text = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    assert!(text.contains("--json"), "{text}");
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     use std::process::{Command, Stdio};
     let binary = assert_cmd::cargo::cargo_bin("mcpdeck");
