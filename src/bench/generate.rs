@@ -9,7 +9,9 @@ use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::{Map, Number, Value, json};
 
+use crate::repair::{repaired, texts_of_pattern};
 use base::pointer::{child_pointer, remove, set};
+use config::error::Violation;
 use schema::{Conj, Formats, Merged, SchemaDocument, SchemaLimits, Types, Validator, merge};
 
 /// What the rules of the schema say of a case.
@@ -101,8 +103,117 @@ impl CaseMaker {
     /// The smallest valid arguments; `None` when none could be made.
     pub fn smallest(&self) -> Option<Value> {
         let root = vec![Arc::clone(&self.document.root)];
-        let made = self.value(&root, &[], 0)?;
-        self.is_valid(&made).then_some(made)
+        let made = self.value(&root, &[], 0).unwrap_or_else(|| json!({}));
+        if self.is_valid(&made) {
+            return Some(made);
+        }
+        self.repaired(made).filter(Value::is_object)
+    }
+
+    /// Arguments that the schema permits, near ones that it does not.
+    fn repaired(&self, arguments: Value) -> Option<Value> {
+        let validator = self.validator.as_ref()?;
+        repaired(arguments, validator, |value, wrong| self.remedies(value, wrong))
+    }
+
+    /// What applies to a place of a value.
+    fn conj_at(&self, value: &Value, pointer: &str) -> Conj {
+        let mut conj: Conj = vec![Arc::clone(&self.document.root)];
+        let mut here = Some(value);
+        for step in pointer.split('/').skip(1) {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            let merged = merge(&self.document, &conj, here, &[]);
+            let is_list = here.is_some_and(Value::is_array);
+            conj = match step.parse::<usize>() {
+                Ok(index) if is_list => merged.item(index),
+                _ => {
+                    let known = merged.properties.get(&step).cloned();
+                    known.or_else(|| merged.other(&step)).unwrap_or_default()
+                }
+            };
+            here = match here {
+                Some(Value::Array(items)) => step.parse().ok().and_then(|i: usize| items.get(i)),
+                Some(Value::Object(map)) => map.get(&step),
+                _ => None,
+            };
+        }
+        conj
+    }
+
+    /// Values in which one violation may be mended, the nearest first.
+    fn remedies(&self, value: &Value, wrong: &Violation) -> Vec<Value> {
+        let (pointer, conj) = (wrong.pointer.as_str(), self.conj_at(value, &wrong.pointer));
+        let here = value.pointer(pointer);
+        let merged = merge(&self.document, &conj, here, &[]);
+        let with = |at: &str, new: Value| {
+            let mut changed = Some(value.clone());
+            set(&mut changed, at, new).then_some(changed).flatten()
+        };
+        let mut all: Vec<Value> = Vec::new();
+        if matches!(wrong.keyword.as_str(), "additionalProperties" | "unevaluatedProperties") {
+            let mut less = Some(value.clone());
+            remove(&mut less, pointer);
+            all.extend(less);
+        }
+        if here.is_none() {
+            all.extend(self.value(&conj, &[], 1).and_then(|new| with(pointer, new)));
+        }
+        match here {
+            Some(Value::Object(map)) => {
+                for name in self.likely_names(&merged) {
+                    if !map.contains_key(&name) {
+                        let at = child_pointer(pointer, &name);
+                        let conj = merged.properties.get(&name).cloned();
+                        let conj = conj.or_else(|| merged.other(&name)).unwrap_or_default();
+                        all.extend(self.value(&conj, &[], 1).and_then(|new| with(&at, new)));
+                    }
+                }
+                for name in map.keys().filter(|name| !merged.required.contains(*name)) {
+                    let mut less = Some(value.clone());
+                    remove(&mut less, &child_pointer(pointer, name));
+                    all.extend(less);
+                }
+            }
+            Some(Value::Array(items)) => {
+                for part in merged.nodes.iter().filter_map(|node| node.part("contains")) {
+                    let added = self.value(&vec![Arc::clone(part)], &[], 1);
+                    let more = items.iter().cloned().chain(added).collect();
+                    all.extend(with(pointer, Value::Array(more)));
+                }
+                all.extend(self.value(&merged.item(items.len()), &[], 1).and_then(|added| {
+                    with(pointer, Value::Array(items.iter().cloned().chain([added]).collect()))
+                }));
+                let fewer = items.split_last().map(|(_, fewer)| fewer.to_vec());
+                all.extend(fewer.and_then(|fewer| with(pointer, Value::Array(fewer))));
+            }
+            _ => {}
+        }
+        let limits = limit_values(&merged).into_iter();
+        let others = self.differences(&merged, 1).into_iter().map(|other| other.value);
+        let common = ["b", "c", "abc", "aaaaaaaa"].map(|text| json!(text)).into_iter();
+        let numbers = [0, 1, 2, 5, 10, 100].map(|number| json!(number)).into_iter();
+        let values = limits.chain(others).chain(common).chain(numbers);
+        all.extend(values.filter_map(|new| with(pointer, new)));
+        all
+    }
+
+    /// Names of members that an object may have.
+    fn likely_names(&self, merged: &Merged) -> Vec<String> {
+        let mut rng = Rng::with_seed(2);
+        let mut names: Vec<String> = merged.properties.keys().cloned().collect();
+        let patterns = merged.patterns.iter().map(|(pattern, _)| pattern.as_str());
+        let of_names = merged.nodes.iter().filter_map(|node| node.part("propertyNames"));
+        let of_names: Vec<&str> = of_names.filter_map(|node| node.text("pattern")).collect();
+        for pattern in patterns.chain(of_names) {
+            names.extend((0..4).filter_map(|round| of_pattern(pattern, &mut rng, round > 0)));
+            // A name that has to begin so, and to be a word.
+            let first = of_pattern(pattern, &mut rng, false);
+            names.extend(
+                first.into_iter().flat_map(|start| [format!("{start}a"), format!("{start}b")]),
+            );
+        }
+        names.extend(["a", "b", "key0"].map(str::to_owned));
+        names
     }
 
     /// The smallest arguments, then one case for each way in which one place may differ, valid ones
@@ -281,7 +392,9 @@ impl CaseMaker {
             let mut rng = Rng::with_seed(0);
             let made = (0..24).map(|round| of_pattern(pattern, &mut rng, round > 0));
             let fits = |text: &String| (least..=most).contains(&(text.chars().count() as u64));
-            return made.flatten().find(fits).map(Value::String);
+            let made = made.flatten().find(fits);
+            let made = made.or_else(|| texts_of(pattern).into_iter().find(fits));
+            return made.map(Value::String);
         }
         if let Some(sample) = merged.first(|node| node.text("format")).and_then(format_sample) {
             return Some(json!(sample));
@@ -353,8 +466,11 @@ impl CaseMaker {
         let format = merged.first(|node| node.text("format"));
         if let Some(pattern) = pattern {
             let mut rng = Rng::with_seed(1);
-            let made: Vec<String> =
+            let mut made: Vec<String> =
                 (0..6).filter_map(|_| of_pattern(pattern, &mut rng, true)).collect();
+            if made.is_empty() {
+                made = texts_of(pattern);
+            }
             all.extend(
                 made.into_iter().map(|text| differs(json!(text), "another match of the pattern")),
             );
@@ -547,6 +663,12 @@ impl CaseList<'_> {
                 && let Some(arguments) = arguments
             {
                 self.add(arguments.clone(), &at, "an optional property", false);
+                if !maker.is_valid(&arguments)
+                    && let Some(whole) = maker.repaired(arguments.clone())
+                    && whole.pointer(&at).is_some()
+                {
+                    self.add(whole, &at, "an optional property with what it needs", false);
+                }
                 // An optional list is varied with an item in it.
                 let inner = merge(&maker.document, conj, None, &[]);
                 let mut with = Some(arguments.clone());
@@ -580,7 +702,37 @@ fn counts(merged: &Merged, keyword: &str) -> impl Iterator<Item = u64> {
     merged.nodes.iter().filter_map(move |node| node.count(keyword))
 }
 
+/// Texts that a pattern with parts that look around matches.
+fn texts_of(pattern: &str) -> Vec<String> {
+    texts_of_pattern(pattern, |plain, round| {
+        of_pattern(plain, &mut Rng::with_seed(round), round > 0)
+    })
+}
+
+/// The numbers that schemas of a place name as limits, as they are written, and their neighbours.
+fn limit_values(merged: &Merged) -> Vec<Value> {
+    let mut all = Vec::new();
+    for node in &merged.nodes {
+        for keyword in ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"] {
+            let Some(limit) = node.value(keyword).filter(|limit| limit.is_number()) else {
+                continue;
+            };
+            all.push(limit.clone());
+            if let Some(whole) = limit.as_i64() {
+                all.extend([json!(whole.saturating_add(1)), json!(whole.saturating_sub(1))]);
+            }
+        }
+    }
+    all
+}
+
+/// A number without the last digits, in which sums of fractions go wrong.
+fn rounded(value: f64) -> f64 {
+    if value.abs() < 1e-300 { value } else { format!("{value:.12e}").parse().unwrap_or(value) }
+}
+
 fn number(value: f64, integer: bool) -> Value {
+    let value = rounded(value);
     let is_whole = value.fract() == 0.0 && value.abs() < 9e15;
     if integer || is_whole {
         return json!(value as i64);
@@ -818,6 +970,66 @@ mod tests {
             }
         }
         assert_eq!(of_pattern("(?=x)y", &mut rng, false), None);
+    }
+
+    #[test]
+    fn schemas_whose_rules_depend_on_each_other_have_smallest_arguments() {
+        for (properties, more) in [
+            (json!({"a": {"type": "string", "not": {"enum": ["a", "b"]}}}), json!({})),
+            (json!({"a": {"not": {"type": "string"}}}), json!({})),
+            (json!({"a": {"pattern": "^(?=.*[A-Z])(?=.*\\d).{8,}$", "type": "string"}}), json!({})),
+            (json!({"a": {"pattern": "^(?!foo)[a-z]+$", "type": "string"}}), json!({})),
+            (
+                json!({"a": {"type": "array", "contains": {"type": "integer", "minimum": 5},
+                "minContains": 2, "maxContains": 3}}),
+                json!({}),
+            ),
+            (
+                json!({"a": {"type": "string"}, "b": {"type": "string"}}),
+                json!({"dependentRequired": {"a": ["b"]}}),
+            ),
+            (
+                json!({"a": {"type": "string"}, "b": {"type": "string"}}),
+                json!({"dependentSchemas": {"a": {"required": ["b"], "properties": {"b": {"minLength": 3}}}}}),
+            ),
+            (json!({"a": {"type": "integer", "minimum": 9007199254740993_u64}}), json!({})),
+            (
+                json!({"a": {"type": "object", "patternProperties": {"^x-": {"type": "integer"}},
+                "propertyNames": {"pattern": "^[a-z-]+$"}, "minProperties": 1}}),
+                json!({}),
+            ),
+            (
+                json!({"a": {"enum": ["x", "y"]}, "v": {}}),
+                json!({"if": {"properties": {"a": {"const": "x"}}}, "then": {"required": ["v"],
+                "properties": {"v": {"type": "integer", "minimum": 3}}}}),
+            ),
+        ] {
+            let mut schema = json!({"type": "object", "properties": properties, "required": ["a"]});
+            let members = more.as_object().cloned().unwrap_or_default();
+            schema.as_object_mut().expect("an object").extend(members);
+            let all = cases(schema.clone());
+            assert!(!all.is_empty(), "{schema}");
+            assert_eq!(all[0].kind, CaseKind::Valid, "{schema}");
+        }
+    }
+
+    #[test]
+    fn an_optional_property_is_sent_with_what_it_needs_too() {
+        let all = cases(json!({"type": "object", "properties": {"card": {"type": "string"},
+            "addr": {"type": "string"}}, "dependentRequired": {"card": ["addr"]}}));
+        let has_both = |v: &&Value| v.get("card").is_some() && v.get("addr").is_some();
+        assert!(valid(&all).into_iter().any(|value| has_both(&value)), "{all:#?}");
+    }
+
+    #[test]
+    fn multiples_of_a_fraction_have_no_digits_too_many() {
+        let all = cases(json!({"type": "object", "required": ["n"], "properties":
+            {"n": {"type": "number", "multipleOf": 0.1, "minimum": 0.3, "maximum": 0.7}}}));
+        let long = all.iter().filter(|case| case.kind == CaseKind::Valid);
+        let long: Vec<&FuzzCase> =
+            long.filter(|c| c.arguments["n"].to_string().len() > 4).collect();
+        assert!(long.is_empty(), "{long:#?}");
+        assert!(valid(&all).len() > 2, "{all:#?}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod init;
 pub mod judge;
 pub mod outcome;
 pub mod probe;
+mod repair;
 pub mod run;
 pub mod scratch;
 pub mod snapshot;
